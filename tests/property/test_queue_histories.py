@@ -59,3 +59,9 @@ def check(seed: int, *, gang: bool) -> None:
 def test_quota_holds_and_everything_comes_to_its_end(first: int) -> None:
     for seed in range(first, first + _AT_ONCE):
         check(seed, gang=False)
+
+
+@pytest.mark.parametrize("first", range(FIRST, FIRST + HISTORIES, _AT_ONCE))
+def test_gangs_hold_and_everything_comes_to_its_end(first: int) -> None:
+    for seed in range(first, first + _AT_ONCE):
+        check(seed, gang=True)

@@ -15,22 +15,25 @@ import pytest
 
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.spec import RetryPolicy
-from frameworkcontroller.api.status import AdmissionStatus, State
-from frameworkcontroller.machine import framework, gates, kueue, workloads
+from frameworkcontroller.api.status import AdmissionStatus, FrameworkAttemptStatus, State
+from frameworkcontroller.machine import framework, gangs, gates, kueue, workloads
+from frameworkcontroller.machine.actions import Patch
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.holds import Wait
 from frameworkcontroller.machine.model import require
+from frameworkcontroller.machine.podgroups import minimum_patch
 from frameworkcontroller.machine.policy import RetryDecision, decide_retry
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Kind
 from frameworkcontroller.machine.states import ENDED
 from frameworkcontroller.machine.tracker import Tracker
 from tests.property.test_queue_histories import HISTORIES, error_of
+from tests.support.gangscheduler import Backend
 from tests.support.kueue import QUEUES
 from tests.support.queuedhistory import Step, Story, make_story
 
 _EVICTED: Final = -241
-_ORDERS: Final = 10
+_ORDERS: Final = 6
 """In which the requests of a story that is told are answered."""
 _SPEC: Final = {
     "taskRoles": [
@@ -57,6 +60,7 @@ _UNRECORDED: Final = (
     Step("grope", (0, 30)),
 )
 """A replica takes over that has not seen what was created, and the Framework is evicted."""
+_END_ALL: Final = (Step("kubelet", (0, "end", 1)), Step("kubelet", (1, "end", 1)), Step("settle"))
 _MORE: Final = (
     Step("settle"),
     Step("rescale", ("a", 4)),
@@ -66,8 +70,7 @@ _MORE: Final = (
     Step("settle"),
 )
 """Two Tasks of four are admitted, and the attempt is retried."""
-_SET_ADMISSION: Final = Tracker.set_admission
-_INHERIT: Final = Tracker.inherit
+_RETRY_FRAMEWORK: Final = Tracker.retry_framework
 _WITH_CHANGES: Final = workloads._with_changes
 
 
@@ -80,9 +83,15 @@ class Mutant:
     found: tuple[str, ...]
     steps: tuple[Step, ...] = ()
     """A story in which that shows; without one, the random ones do."""
+    gang: Backend | None = None
+    """The scheduler of the story, whose Pods are a gang."""
 
     def stories(self) -> Iterable[Story]:
         """Those in which it is to be found."""
+        if self.gang is not None:
+            spec = {**_SPEC, "scheduling": {"schedulingPolicy": {"gang": {}}}}
+            story = Story(0, None, spec, {"backend": self.gang}, self.steps)
+            return [replace(story, seed=seed) for seed in range(2)]
         if not self.steps:
             return map(make_story, range(HISTORIES))
         return [replace(_STORY, steps=self.steps, seed=seed) for seed in range(_ORDERS)]
@@ -112,17 +121,6 @@ def _set_and_forget(tracker: Tracker, admission: AdmissionStatus | None) -> None
     require(tracker.status, "status").admission = admission
     tracker.templates.clear()
     tracker.again = True
-
-
-def _set_and_keep_late(tracker: Tracker, admission: AdmissionStatus | None) -> None:
-    absent, late = tracker.absent, tracker.late
-    _SET_ADMISSION(tracker, admission)
-    tracker.absent, tracker.late = absent, late
-
-
-def _inherit_late(tracker: Tracker, other: Tracker) -> None:
-    _INHERIT(tracker, other)
-    tracker.late = other.late
 
 
 def _count_evictions(policy: RetryPolicy, completion: CompletionStatus, used: int, delay: int) -> RetryDecision:
@@ -177,6 +175,17 @@ def _rules_without(row: tuple[Any, ...], rule: Any) -> tuple[Any, ...]:
 def _rules_with(row: tuple[Any, ...], rule: Any, other: Any) -> tuple[Any, ...]:
     assert rule in row
     return tuple(other if one is rule else one for one in row)
+
+
+def _keep_what_was_placed(tracker: Tracker, attempt: FrameworkAttemptStatus, *args: Any, **more: Any) -> None:
+    attempt.scheduled_pod_groups = list(require(tracker.status, "status").attempt.scheduled_pod_groups)
+    _RETRY_FRAMEWORK(tracker, attempt, *args, **more)
+
+
+def _raise(ctx: Context, plans: Any, group: Any, target: Any, found: Any, live: int) -> None:
+    if found.minimum < live:
+        change = minimum_patch(plans.gangs, group, live)
+        ctx.act(Patch(target, found.uid, change, found.resource_version))
 
 
 MUTANTS: Final = {
@@ -246,14 +255,6 @@ MUTANTS: Final = {
         lambda: patch.object(workloads, "_with_changes", _lose_conditions),
         ("are lost", "quota: "),
     ),
-    "what-another-began-is-late": Mutant(
-        "takes for late what another controller has begun by the same admission",
-        lambda: _all_of(
-            patch.object(Tracker, "set_admission", _set_and_keep_late), patch.object(Tracker, "inherit", _inherit_late)
-        ),
-        ("no status that was ever stored gives cause",),
-        (Step("start_second"), Step("settle"), Step("play", ("finish", 0))),
-    ),
     "no-end-of-what-waits-for-ever": Mutant(
         "waits for ever for the quota of a role that was added",
         lambda: patch.object(gates, "_END_BY_TASKS", _rules_without(gates._END_BY_TASKS, kueue.only_unadmitted)),
@@ -284,9 +285,74 @@ MUTANTS: Final = {
 }
 
 
+_REPLACED: Final = (
+    Step("settle"),
+    Step("kubelet", (0, "end", 0)),
+    Step("settle"),
+    Step("set_retry", ("a",), {"fancy": False, "limit": -1}),
+    Step("settle"),
+    Step("kubelet", (0, "end", 1)),
+    Step("settle"),
+)
+"""One Task succeeds, and one is retried."""
+_GANG_MUTANTS: Final = {
+    f"{name}-{backend.name}": replace(mutant, gang=backend)
+    for backend in Backend
+    for name, mutant in {
+        "fixed-minimum": Mutant(
+            "never lowers the minimum of a gang",
+            lambda: _all_of(patch.object(gangs, "_lower", _none), patch.object(gangs, "_choose_singles", _none)),
+            ("It does not come about", "It waits", "G2: "),
+            _REPLACED,
+        ),
+        "no-group-first": Mutant(
+            "creates Pods before their group",
+            lambda: patch.object(gates, "_CREATE", _rules_without(gates._CREATE, gangs.group_wait)),
+            ("G1: ",),
+            (Step("settle"),),
+        ),
+        "half-a-gang": Mutant(
+            "creates Pods without a group",
+            lambda: patch.object(gangs, "member", _none),
+            ("G1: ",),
+            (Step("settle"),),
+        ),
+        "the-group-of-the-last-attempt": Mutant(
+            "takes for placed what was placed in the attempt before",
+            lambda: patch.object(Tracker, "retry_framework", _keep_what_was_placed),
+            ("G1: ", "G2: "),
+            (*_REPLACED, Step("set_retry", ("a",), {"fancy": False, "limit": 0}), *_END_ALL),
+        ),
+        "raised-minimum": Mutant(
+            "raises the minimum when Tasks are added",
+            lambda: patch.object(gangs, "_lower", _raise),
+            ("G2: ",),
+            (Step("settle"), Step("rescale", ("a", 4)), Step("settle")),
+        ),
+    }.items()
+    if (name, backend) != ("raised-minimum", Backend.NATIVE_1_36)
+}
+_GANG_MUTANTS["deaf-to-422"] = Mutant(
+    "does not believe that the minimum cannot be changed",
+    lambda: patch.object(gangs, "fixed", _none),
+    ("It does not come about", "Hot loop"),
+    (Step("fix_minimums"), *_REPLACED),
+    Backend.NATIVE_1_37,
+)
+
+
+@pytest.mark.parametrize("name", _GANG_MUTANTS)
+def test_a_controller_that_lacks_a_guard_of_gangs_is_caught(name: str) -> None:
+    find(_GANG_MUTANTS[name])
+
+
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_controller_that_lacks_a_guard_of_queues_is_caught(name: str) -> None:
-    mutant = MUTANTS[name]
+    find(MUTANTS[name])
+
+
+def find(mutant: Mutant) -> None:
+    """Check that a sound controller comes to the end of the mutant's stories, and the mutant does not."""
     assert not mutant.steps or not any(map(error_of, mutant.stories()))
     with mutant.broken():
         errors = (error_of(story) for story in mutant.stories())

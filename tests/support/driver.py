@@ -36,10 +36,11 @@ from frameworkcontroller.api.podgroups import (
     podgroup_record,
     volcano_podgroup_record,
 )
-from frameworkcontroller.api.workloads import workload_record
+from frameworkcontroller.api.workloads import WorkloadRecord, workload_record
 from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.machine.actions import Action, Delete
 from frameworkcontroller.machine.model import Env, Limits, Observed, Urgency
+from frameworkcontroller.machine.orphans import orphans, release
 from frameworkcontroller.machine.protocol import Act, Call, Done, Emit, Relist, StatusWritten, Wait
 from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.machine.requests import (
@@ -136,6 +137,7 @@ class View:
                 for claim in cache.companions[Kind.VOLUME_CLAIM].values()
                 if isinstance(claim, ClaimRecord) and claim.framework == name
             ],
+            served_version=lambda kind: self.controller.world.served.get(kind, ""),
             creating=creating,
         )
 
@@ -167,6 +169,7 @@ class Controller:
         self._enqueued = True
         self._requeue_at: float | None = None
         self._failures = 0
+        self._look_after: float | None = None
         # Of the pass under way.
         self._active = False
         self._asked_at: float | None = None
@@ -354,8 +357,10 @@ class Controller:
             self._enqueued, self._requeue_at = False, None
             self.passes += 1
             record = self._view.record
+            self._look_after = self._release_orphans(record)
             if record is None:
                 self.reconciler, self._failures = None, 0
+                self._requeue_in(self._look_after)
                 return
             if self.reconciler is None or self.reconciler.uid != record.uid:
                 self.reconciler = Reconciler(record)
@@ -372,7 +377,7 @@ class Controller:
             self._ask()
         elif call in self._requests:
             request = self._requests.pop(call)
-            answer = self._send(call, request)
+            answer = self._send(call, request, self._known().uid)
             self._continue(call, answer)
         else:
             self._turns.remove(call)
@@ -391,11 +396,35 @@ class Controller:
                 if error is not None:
                     self.tell(f"retries: {error}")
                     self._requeue_at = self.world.clock + _RETRY.delay(self._failures, self.rng)
-                elif after is not None:
-                    self._enqueued |= after <= 0
-                    self._requeue_at = self.world.clock + after if after > 0 else None
+                else:
+                    times = [one for one in (after, self._look_after) if one is not None]
+                    self._requeue_in(min(times, default=None))
             case call:
                 self._turns.append(call)
+
+    def _requeue_in(self, seconds: float | None) -> None:
+        if seconds is not None:
+            self._enqueued |= seconds <= 0
+            self._requeue_at = self.world.clock + seconds if seconds > 0 else None
+
+    def _release_orphans(self, record: FrameworkRecord | None) -> float | None:
+        """Release the Workloads of Frameworks that are gone. Return when one is to be looked at again."""
+        if not self.limits.kueue:
+            return None
+        workloads = [one for one in self.cache.companions[Kind.WORKLOAD].values() if isinstance(one, WorkloadRecord)]
+        due = None
+        for orphan in orphans(workloads, None if record is None else record.uid):
+            if orphan.framework != self.name:
+                continue
+            exchange = release(orphan, self.cache.pods.values)
+            try:
+                request = next(exchange)
+                while True:
+                    answer = self._send(None, request, orphan.identity.controller_uid or "")
+                    request = exchange.send(answer)
+            except StopIteration as end:
+                due = end.value.look_after if end.value.look_after is not None else due
+        return due
 
     def _continue(self, call: Call, answer: Answer | None) -> None:
         """Begin the call, or hand the answer in."""
@@ -455,9 +484,9 @@ class Controller:
 
     # --- requests ---
 
-    def _send(self, call: Call, request: Request) -> Answer:
+    def _send(self, call: Call | None, request: Request, uid: str) -> Answer:
         try:
-            answer: Answer = Answered(orjson.dumps(self._execute(call, request)))
+            answer: Answer = Answered(orjson.dumps(self._execute(call, request, uid)))
         except Lost as lost:
             answer = Unanswered(str(lost))
         except ApiRefusal as refusal:
@@ -469,11 +498,10 @@ class Controller:
         self.tell(f"{_name_request(call, request)} -> {told}")
         return answer
 
-    def _execute(self, call: Call, request: Request) -> Body:
-        """Have the world execute the request, as fate has it."""
+    def _execute(self, call: Call | None, request: Request, uid: str) -> Body:
+        """Have the world execute the request for the Framework of that UID, as fate has it."""
         world, guarantees = self.world, self.guarantees
-        reconciler, action = self._known(), call.action if isinstance(call, Act) else None
-        uid = reconciler.uid
+        action = call.action if isinstance(call, Act) else None
         verb: str
         execute: Callable[[], Body]
         match request:
@@ -533,7 +561,7 @@ def _name_action(action: Action) -> str:
     return f"{type(action).__name__} {action.target.name}{uid and ' '}{uid}{flags} (attempt {action.target.attempt_id})"
 
 
-def _name_request(call: Call, request: Request) -> str:
+def _name_request(call: Call | None, request: Request) -> str:
     what = f"{type(request).__name__} {request.name}"
     if isinstance(request, PatchStatus):
         what = f"{what} at generation {request.generation}"

@@ -45,8 +45,10 @@ class GangScheduler:
         self.world = world
         self.backend = backend
         self.capacity = dict.fromkeys(nodes, capacity)
+        if backend.is_native:
+            world.served[Kind.PODGROUP] = "v1alpha2" if backend is Backend.NATIVE_1_36 else "v1beta1"
         if backend is Backend.NATIVE_1_36:
-            world.webhooks[Kind.PODGROUP] = _refuse_another_minimum
+            world.webhooks[Kind.PODGROUP] = refuse_another_minimum
 
     def group_name(self, pod: Body) -> str:
         """The name of the group that a Pod refers to, "" if none."""
@@ -151,7 +153,12 @@ def _is_bindable(pod: Body) -> bool:
     return not (pod["spec"].get("nodeName") or is_deleting(pod) or gated or ended)
 
 
-def _refuse_another_minimum(before: Body, after: Body) -> None:
+def refuse_another_minimum(before: Body, after: Body) -> None:
+    """Refuse to change the minimum of a native group.
+
+    Raises:
+        ApiRefusal: 422.
+    """
     if minimum_of(Kind.PODGROUP, before) != minimum_of(Kind.PODGROUP, after):
         text = f'PodGroup "{name_of(before)}" is invalid: spec.schedulingPolicy.gang.minCount: field is immutable'
         raise ApiRefusal(422, "Invalid", text)

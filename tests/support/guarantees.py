@@ -392,7 +392,7 @@ class Guarantees:
         if kind is Kind.CONFIGMAP:
             if status.state is State.CREATION_PENDING:
                 # It came after a live read had shown that there is none.
-                return self.loose and self._was_suspended(framework)
+                return self.loose and (self._was_suspended(framework) or self.queues.has_moved(framework))
             return status.state is State.CREATION_REQUESTED and self._is_overdue(status)
         task = next((task for _, task in _tasks(status) if task.instance_uid == mark_of(body, names.TASK_UID)), None)
         if task is None or task.deletion_pending or task.attempt.id > int(mark_of(body, names.TASK_ATTEMPT_ID)):
@@ -493,6 +493,7 @@ class Guarantees:
             known = {role.instance_uid for role in old.roles} | {task.instance_uid for _, task in _tasks(before)}
             fresh = {role.instance_uid for role in new.roles} | {task.instance_uid for _, task in _tasks(after)}
             self._require(not known & fresh, f"attempt {new.id} reuses instance UIDs")
+            self._require(not new.scheduled_pod_groups, f"G1: attempt {new.id} begins with groups that were placed")
             if spec is not None and before.retry.retry_delay_sec is None:
                 self._check_retry("Framework", spec.retry_policy, before, after, retried=True)
             if spec is not None and spec.execution_type is not ExecutionType.STOP:

@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from frameworkcontroller.api.podgroups import GangScheduler as Scheduler
 from frameworkcontroller.api.status import Condition, State
 from frameworkcontroller.machine.actions import Create
 from frameworkcontroller.machine.model import Limits
 from frameworkcontroller.machine.requests import Kind
 from tests.support.driver import Controller
-from tests.support.gangscheduler import Backend, GangScheduler
+from tests.support.gangscheduler import Backend, GangScheduler, refuse_another_minimum
 from tests.support.history import EXIT_CODES, LIMITS, NAME, WAKES_TO_END, History
 from tests.support.kueue import EVICTIONS, PRIORITIES, QUEUES, Kueue, admission_of, is_owned, is_true
 from tests.support.queueguarantees import QUEUE_LABEL
@@ -25,11 +26,16 @@ from tests.support.world import Body, Fate, is_deleting, name_of, uid_of
 
 PRIORITY_LABEL: Final = "kueue.x-k8s.io/priority-class"
 _ENOUGH: Final = 100
+_SCHEDULERS: Final = {
+    Backend.NATIVE_1_36: Scheduler.KUBERNETES,
+    Backend.NATIVE_1_37: Scheduler.KUBERNETES,
+    Backend.VOLCANO: Scheduler.VOLCANO,
+    Backend.COSCHEDULING: Scheduler.COSCHEDULING,
+}
 _LENGTH: Final = 30
 _AS_ADMITTED: Final = "until the next FrameworkAttempt"
 _STEPS_TO_REACH: Final = 60
 _WAKES_TO_GIVE_BACK: Final = 20
-_LIMITS: Final = replace(LIMITS, kueue=True)
 _KINDS: Final = (Kind.FRAMEWORK, Kind.CONFIGMAP, Kind.POD, Kind.WORKLOAD, Kind.PODGROUP)
 
 
@@ -43,10 +49,13 @@ class QueuedHistory(History):
         quota: dict[str, int] | None = None,
         backend: Backend | None = None,
         capacity: int = _ENOUGH,
-        limits: Limits = _LIMITS,
+        limits: Limits = LIMITS,
         **options: Any,
     ) -> None:
         kinds = (*_KINDS[:4], _KINDS[4] if backend is None else backend.kind)
+        limits = replace(limits, kueue=quota is not None)
+        if backend is not None:
+            limits = replace(limits, gang_scheduler=_SCHEDULERS[backend])
         super().__init__(seed, limits=limits, kinds=kinds)
         self._standby: Controller | None = None
         self.kueue: Kueue | None = None
@@ -198,6 +207,10 @@ class QueuedHistory(History):
             self.world.tell(f"somebody creates the PodGroup {name}")
             self.world.create(self.scheduler.backend.kind, {"metadata": {"name": name}, "spec": {"minMember": 1}})
 
+    def fix_minimums(self) -> None:
+        """From now on, the API server refuses another minimum, whatever its version."""
+        self.world.webhooks[Kind.PODGROUP] = refuse_another_minimum
+
     def protect_groups(self, *, works: bool) -> None:
         """The controller that lets go of native PodGroups works, or not."""
         self.world.protects_groups = works
@@ -220,6 +233,8 @@ class QueuedHistory(History):
     def _whatever_stands_in_the_way_is_told(self, *, alone: bool) -> None:
         if not self._node_is_lost:
             self._quota_is_given_back()
+        # That a Node is full is told by Kubernetes.
+        self.resize(_ENOUGH)
         super()._whatever_stands_in_the_way_is_told(alone=alone)
         self._mend_neighbours()
 
@@ -229,10 +244,16 @@ class QueuedHistory(History):
             self.settle()
             asked = [one for one in self.world.objects[Kind.WORKLOAD].values() if is_owned(one)]
             asked = [one for one in asked if is_true(one, "Evicted") or is_deleting(one)]
-            if not any(admission_of(one) for one in asked):
+            if not any(admission_of(one) for one in asked) or self._runs_without_queue():
                 return
             self._go_to_next_wake()
         raise self.world.violation("G3: an evicted Workload keeps its quota")
+
+    def _runs_without_queue(self) -> bool:
+        """Whether an attempt goes on that began before the Framework was in a queue: it runs to its end."""
+        status = self.status
+        waits = status is None or status.state in (State.CREATION_PENDING, State.ATTEMPT_COMPLETED, State.COMPLETED)
+        return not waits and self.admission is None
 
     def _says_what_is_awaited(self, told: Condition) -> bool:
         is_of_queue = told.type in ("QuotaReserved", "Admitted") and told.status == "False" and told.message != ""
@@ -259,7 +280,6 @@ class QueuedHistory(History):
             self.label(QUEUE_LABEL, QUEUES[0])
         if labels.get(PRIORITY_LABEL, "high") not in PRIORITIES:
             self.label(PRIORITY_LABEL, "high")
-        self.resize(_ENOUGH)
         self.world.protects_groups = True
 
     def _until(
@@ -268,7 +288,8 @@ class QueuedHistory(History):
         super()._until(what, holds, step=step, wakes=wakes)
         if self.kueue is not None and self._is_running():
             self._readiness_is_told()
-        if self.scheduler is not None and self.scheduler.backend is not Backend.NATIVE_1_36 and self._is_running():
+        is_fixed = Kind.PODGROUP in self.world.webhooks
+        if self.scheduler is not None and not is_fixed and self._is_running():
             self.guarantees.queues.check_groups(self.scheduler.backend.kind, self._tasks_to_run())
 
     def _readiness_is_told(self) -> None:
@@ -449,7 +470,7 @@ def _steps(rng: random.Random, gang: bool) -> list[Step]:
         (
             1,
             lambda: [
-                Step("delete", (), {"foreground": True}),
+                Step("delete", (), {"foreground": rng.random() < 0.6}),
                 Step("follow", (which, rng.randint(0, 20))),
             ],
         ),
@@ -466,6 +487,7 @@ def _steps(rng: random.Random, gang: bool) -> list[Step]:
         (2, lambda: [Step("delete_group", (which,))]),
         (1, lambda: [Step("take_group", (rng.choice([NAME, f"{NAME}-b"]),))]),
         (2, lambda: [Step("set_minimum", (rng.choice([None, 1, 2, 5]),))]),
+        (1, lambda: [Step("fix_minimums")]),
         (1, lambda: [Step("protect_groups", (), {"works": rng.random() < 0.5})]),
     ]
     table = ordinary + of_gangs * gang

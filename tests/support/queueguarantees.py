@@ -64,6 +64,10 @@ class QueueGuarantees:
         """Whether the Framework has always had the label of a queue."""
         return None not in self._labels.get(framework_uid, {None})
 
+    def has_moved(self, framework_uid: str) -> bool:
+        """Whether the label of the Framework was ever changed."""
+        return len(self._labels.get(framework_uid, ())) > 1
+
     # --- K1 and K3 -------------------------------------------------------------------------------------------------
 
     def starting(self, framework_uid: str, spec: Body | None) -> None:

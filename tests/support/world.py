@@ -138,6 +138,8 @@ class World:
         """What becomes of the next request of that verb (create, delete, get, write), or of any."""
         self.refused_kinds: dict[Kind, tuple[int, str, str]] = {}
         """The answer to reads of objects of a kind that may not be read, or is not served."""
+        self.served: dict[Kind, str] = {}
+        """The version of kinds whose API has several."""
         self.drops_groups = False
         """Whether the API server drops ``schedulingGroup`` from Pods, as one whose feature gate is off does."""
         self.protects_groups = True
