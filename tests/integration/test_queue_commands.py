@@ -91,9 +91,8 @@ async def test_what_a_gang_waits_for(cluster: Cluster, cli: Cli, pods: Simulated
                 "message": "no room for 2",
             }
             status = orjson.dumps({"status": {"phase": "Pending", "conditions": [said]}})
-            await client.patch(
-                VOLCANO_PODGROUPS, "gang", status, cluster.namespace, content_type=MERGE_PATCH, subresource="status"
-            )
+            # Volcano's PodGroups have no subresource status.
+            await client.patch(VOLCANO_PODGROUPS, "gang", status, cluster.namespace, content_type=MERGE_PATCH)
 
             async def is_said() -> None:
                 lines = [line.strip(" │├└─") for line in await cli.ok("status", "gang")]
