@@ -218,9 +218,9 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
         elif not tracker.is_clean:
             _persist_first(ctx)
         return
-    # From now on any controller may create something.
-    tracker.absent = None
-    if not tracker.is_clean:
+    # From now on any controller may create something. Others, which may delete it as late, must see that in the status.
+    was_held, tracker.absent = tracker.absent is not None, None
+    if not tracker.is_clean or (was_held and not ends):
         if not ends:
             # The condition still says what it waits for.
             may_begin(ctx)

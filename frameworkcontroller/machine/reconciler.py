@@ -776,6 +776,9 @@ class Reconciler:
         # The generation may be older: the API server may have been restored from a backup.
         self._framework = None
         framework = self._read(live)
+        if self._has_queues and not framework.spec.is_suspended:
+            # Another controller may have begun since, with a ConfigMap that was taken for a late one here.
+            tracker.late.clear()
         if status is not None and self._creation_outcomes:
             self._records.extend(fold(framework, tracker, self._creation_outcomes, view.env).records)
         self._persist_first = tracker.urgency is not Urgency.NONE

@@ -1,0 +1,112 @@
+"""Workloads whose Framework is gone: which are released, and when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from frameworkcontroller.api.objects import PodRecord, pod_record
+from frameworkcontroller.api.workloads import WorkloadRecord, workload_record
+from frameworkcontroller.machine.orphans import LOOK_SEC, Release, orphans, release
+from frameworkcontroller.machine.requests import Answer, Answered, Get, Kind, MergePatch, Refusal, Refused, Unanswered
+
+OWNER = {"kind": "Framework", "name": "f", "uid": "old", "controller": True}
+NOT_FOUND = Refused(404, "no", b"{}", kind=Refusal.OBJECT_NOT_FOUND)
+FINALIZER = "kueue.x-k8s.io/resource-in-use"
+
+
+def body(*finalizers: str, version: str = "5") -> dict[str, Any]:
+    """The Workload of the Framework with UID ``old``."""
+    metadata = {"namespace": "ns", "name": "w", "uid": "w-1", "resourceVersion": version, "ownerReferences": [OWNER]}
+    return {"metadata": {**metadata, "finalizers": list(finalizers)}}
+
+
+def orphan() -> WorkloadRecord:
+    """Its record."""
+    return workload_record(body(FINALIZER))
+
+
+def found(uid: str, controller: str = "") -> Answered:
+    """Another object."""
+    owners = [{"uid": controller, "controller": True}] if controller else []
+    return Answered(orjson.dumps({"metadata": {"uid": uid, "ownerReferences": owners}}))
+
+
+def pod(framework_uid: str) -> PodRecord:
+    """A Pod of the Framework with that UID."""
+    marks = ("FC_FRAMEWORK_UID", "FC_FRAMEWORK_ATTEMPT_INSTANCE_UID", "FC_TASKROLE_UID", "FC_TASK_UID")
+    annotations = dict.fromkeys((*marks, "FC_TASK_ATTEMPT_ID"), framework_uid)
+    metadata = {"namespace": "ns", "name": "f-a-0", "uid": "p", "resourceVersion": "1", "annotations": annotations}
+    return pod_record({"metadata": {**metadata, "ownerReferences": [{"uid": "cm", "controller": True}]}})
+
+
+def outcome(answers: dict[Kind, Answer], *pods: PodRecord) -> tuple[Release, list[Any]]:
+    """The outcome, and the requests that were sent."""
+    exchange, sent = release(orphan(), lambda: pods), []
+    try:
+        request = next(exchange)
+        while True:
+            sent.append(request)
+            if isinstance(request, MergePatch):
+                request = exchange.send(Answered(orjson.dumps(body(version="6"))))
+            else:
+                assert isinstance(request, Get)
+                request = exchange.send(answers[request.kind])
+    except StopIteration as end:
+        made: Release = end.value
+        return made, sent
+
+
+def gone(**others: Answer) -> dict[Kind, Answer]:
+    """Nothing is left but the Workload."""
+    answers: dict[Kind, Answer] = {Kind.FRAMEWORK: NOT_FOUND, Kind.CONFIGMAP: NOT_FOUND}
+    answers[Kind.WORKLOAD] = Answered(orjson.dumps(body(FINALIZER, "other")))
+    return answers | {Kind[name.upper()]: answer for name, answer in others.items()}
+
+
+def test_only_held_workloads_of_other_frameworks_are_orphans() -> None:
+    released = workload_record(body())
+    assert orphans([orphan(), released], None) == [orphan()]
+    assert orphans([orphan(), released], "new") == [orphan()]
+    assert orphans([orphan(), released], "old") == []
+
+
+def test_an_orphan_loses_only_our_finalizer() -> None:
+    made, sent = outcome(gone())
+    assert made == Release(done=True)
+    assert [one.kind for one in sent] == [Kind.FRAMEWORK, Kind.CONFIGMAP, Kind.WORKLOAD, Kind.WORKLOAD]
+    metadata = orjson.loads(sent[-1].body)["metadata"]
+    assert metadata == {"finalizers": ["other"], "uid": "w-1", "resourceVersion": "5"}
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        gone(framework=found("old")),
+        gone(framework=Unanswered("lost")),
+        gone(framework=Refused(403, "no", b"{}")),
+        gone(configmap=found("cm", "old")),
+        gone(configmap=Unanswered("lost")),
+        gone(workload=Unanswered("lost")),
+    ],
+)
+def test_quota_stays_while_something_may_exist(answers: dict[Kind, Answer]) -> None:
+    made, sent = outcome(answers)
+    assert made == Release(False, LOOK_SEC)
+    assert all(isinstance(one, Get) for one in sent)
+
+
+def test_a_later_framework_of_the_name_does_not_matter() -> None:
+    made, _ = outcome(gone(framework=found("new"), configmap=found("cm", "new")), pod("new"))
+    assert made.done
+
+
+def test_a_pod_that_the_cache_shows_holds_the_quota() -> None:
+    assert outcome(gone(), pod("old")) == (Release(False, LOOK_SEC), [])
+
+
+def test_a_workload_that_is_gone_needs_nothing() -> None:
+    made, _ = outcome(gone(workload=NOT_FOUND))
+    assert made == Release(False, None)
