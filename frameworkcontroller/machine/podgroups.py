@@ -43,6 +43,12 @@ _SCHEDULERS: Final = {
     GangScheduler.COSCHEDULING: "scheduler-plugins-scheduler",
 }
 """The schedulerName of Pods whose template has none, as these projects install themselves."""
+_STRANGERS: Final = {
+    GangScheduler.KUBERNETES: _SCHEDULERS[GangScheduler.VOLCANO],
+    GangScheduler.COSCHEDULING: _SCHEDULERS[GangScheduler.VOLCANO],
+    GangScheduler.VOLCANO: _DEFAULT_SCHEDULER,
+}
+"""A schedulerName of Pods whose scheduler is known to ignore these PodGroups. Others may be of a second profile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +151,10 @@ def _refusals(framework: Framework, gangs: Gangs) -> Iterator[Problem]:
             of_name = ("spec", "taskRoles", positions[group.roles[0].name], "name")
             text = f"the PodGroup {group.name} would have {len(group.name)} characters, where coscheduling allows "
             yield Problem(of_name, f"{text}{names.MAX_LABEL_VALUE}", group.roles[0].name)
+        named = group.roles[0].task.in_spec("schedulerName")
+        if named == _STRANGERS[scheduler] != gangs.filled_in:
+            of_pods = ("spec", "taskRoles", positions[group.roles[0].name], "task", "pod", "spec", "schedulerName")
+            yield Problem(of_pods, f"this scheduler ignores PodGroups of {scheduler}", named)
         yield from _differences(group, positions, "schedulerName", gangs.filled_in or _DEFAULT_SCHEDULER)
         if scheduler is GangScheduler.KUBERNETES:
             # That of the group counts for all of its Pods.

@@ -636,6 +636,28 @@ def with_pod(body: Body, **spec: Any) -> Body:
             "a group of Pods has only one",
         ),
         (
+            "kubernetes",
+            {},
+            (with_pod(role("a"), schedulerName="volcano"),),
+            "spec.taskRoles[0].task.pod.spec.schedulerName: 'volcano': this scheduler ignores PodGroups of kubernetes",
+        ),
+        (
+            "auto",
+            {},
+            (
+                role("a"),
+                {**with_pod(role("b"), schedulerName="volcano"), "dependsOn": [{"name": "a", "status": "Ready"}]},
+            ),
+            "spec.taskRoles[1].task.pod.spec.schedulerName: 'volcano': this scheduler ignores PodGroups of kubernetes",
+        ),
+        (
+            "volcano",
+            {},
+            (with_pod(role("a"), schedulerName="default-scheduler"),),
+            "spec.taskRoles[0].task.pod.spec.schedulerName: 'default-scheduler': "
+            "this scheduler ignores PodGroups of volcano",
+        ),
+        (
             "coscheduling",
             {},
             (role("a"), {**role("b" * 62), "dependsOn": [{"name": "a", "status": "Ready"}]}),
