@@ -125,7 +125,9 @@ def _keep_group(ctx: Context, plans: GangPlans, group: Group, live: int) -> str:
     holds, name = tracker.holds, group.name
     configmap_uid = ctx.attempt.configmap_uid
     presence, problem = companions.look(ctx, target, lambda found: found.controller_uid == configmap_uid)
-    if (presence is Presence.ENDING) != (name in plans.ending):
+    found = ctx.observed.find_companion(target.kind, name)
+    is_lost = presence is Presence.ENDING or (isinstance(found, NotListed) and found.not_served)
+    if is_lost != (name in plans.ending):
         plans.ending.symmetric_difference_update({name})
     if presence is not Presence.PRESENT:
         plans.exists.discard(name)
@@ -136,7 +138,6 @@ def _keep_group(ctx: Context, plans: GangPlans, group: Group, live: int) -> str:
         holds.release(target.key)
         _note(ctx, plans.failing, name, isin=False)
         _note(ctx, plans.exists, name, isin=True)
-    found = ctx.observed.find_companion(target.kind, name)
     if not isinstance(found, PodGroupRecord) or found.identity.controller_uid != configmap_uid:
         return ""
     if found.placed:
@@ -219,6 +220,8 @@ def _lower(ctx: Context, plans: GangPlans, group: Group, target: Target, found: 
     if is_due and not is_fixed:
         plans.asked[name] = (version, wanted)
         ctx.act(Patch(target, found.uid, minimum_patch(plans.gangs, group, wanted), version))
+    if (is_due and is_placed and is_fixed) != (name in plans.stuck):
+        plans.stuck.symmetric_difference_update({name})
     # New Pods join the group, or none if the patch is refused.
     _note(ctx, plans.lowering, name, isin=is_due and is_placed and not is_fixed)
     if is_due and is_fixed and not is_placed:
@@ -253,12 +256,11 @@ def _is_fixed(ctx: Context, plans: GangPlans, group: str) -> bool:
 
 
 def _choose_singles(ctx: Context, plans: GangPlans) -> None:
-    """Let new Pods of groups that were placed, and whose minimum is fixed or that are being deleted, join none.
+    """Let new Pods of groups that were placed, and whose minimum stays too high or that are lost, join none.
 
     A native PodGroup that others delete stays until no Pod refers to it.
     """
-    placed = ctx.tracker.placed_groups
-    singles = frozenset(name for name in placed if name in plans.ending or _is_fixed(ctx, plans, name))
+    singles = ctx.tracker.placed_groups & (plans.ending | plans.stuck)
     if singles != plans.singles:
         plans.singles = singles
         ctx.tracker.templates.clear()

@@ -97,7 +97,9 @@ class GangPlans:
     blocked: bool = False
     """Whether one is to be created once the status is stored."""
     ending: set[str] = field(default_factory=set)
-    """Those that are being deleted."""
+    """Those that are being deleted, or are no longer served."""
+    stuck: set[str] = field(default_factory=set)
+    """Those that were placed, and whose minimum is too high and fixed."""
     lowering: set[str] = field(default_factory=set)
     """Those that were placed, and whose minimum is not lowered yet."""
     failing: set[str] = field(default_factory=set)

@@ -392,6 +392,24 @@ def test_a_placed_group_that_others_delete_holds_up_nobody() -> None:
     assert stall(bench) is None
 
 
+def test_a_placed_group_that_is_no_longer_served_holds_up_nobody() -> None:
+    """An upgrade of Kubernetes may switch the API off, as it is a beta."""
+    bench = gang(role(number=2, retryPolicy={"maxRetryCount": 5, "backoff": {"baseSeconds": 0}}))
+    bench.all_pods()
+    for index in range(2):
+        bench.run(f"f-a-{index}")
+    go(bench)
+    bench.restart()
+    bench.not_listed = NotListed("the API server does not serve podgroups.scheduling.k8s.io", not_served=True)
+    bench.end("f-a-0", code=1)
+    go(bench)
+    assert bench.states()[0] == "Preparing"
+    assert "schedulingGroup" not in pod(bench, "f-a-0")["spec"]
+    found = stall(bench)
+    assert found is not None
+    assert found[0] is Reason.POD_GROUP_NOT_LISTED
+
+
 def test_a_group_that_waits_for_a_status_to_be_stored_is_created_then() -> None:
     bench = gang(role("a"), {**role("b", 2), "dependsOn": [{"name": "a", "status": "Complete"}]})
     bench.all_pods()
@@ -466,6 +484,21 @@ def test_pods_of_retried_tasks_are_singles_once_the_group_was_placed() -> None:
 
 def test_pods_of_tasks_that_are_retried_before_are_of_the_group() -> None:
     bench = immutable()
+    bench.end("f-a-0", code=1)
+    go(bench)
+    assert bench.task().attempt.id == 1
+    assert pod(bench, "f-a-0")["spec"]["schedulingGroup"] == {"podGroupName": "f"}
+
+
+@pytest.mark.parametrize("policy", [{"basic": {}}, {"gang": {"minCount": 1}}])
+def test_retried_pods_stay_in_a_group_that_waits_for_no_others(policy: Body) -> None:
+    """Its topology counts for them, too."""
+    bench = gang(role(number=2, retryPolicy={"maxRetryCount": 5, "backoff": {"baseSeconds": 0}}))
+    bench.edit(scheduling={"schedulingPolicy": policy, "schedulingConstraints": {"topology": [{"key": "zone"}]}})
+    bench.served = "v1alpha2"
+    bench.all_pods()
+    for index in range(2):
+        bench.run(f"f-a-{index}")
     bench.end("f-a-0", code=1)
     go(bench)
     assert bench.task().attempt.id == 1
