@@ -129,6 +129,8 @@ def _keep_group(ctx: Context, plans: GangPlans, group: Group, live: int) -> str:
     is_lost = presence is Presence.ENDING or (isinstance(found, NotListed) and found.not_served)
     if is_lost != (name in plans.ending):
         plans.ending.symmetric_difference_update({name})
+    if presence in (Presence.PRESENT, Presence.ENDING):
+        plans.seen.add(name)
     if presence is not Presence.PRESENT:
         plans.exists.discard(name)
         _create(ctx, plans, group, live, presence, problem)
@@ -189,6 +191,10 @@ def _create(ctx: Context, plans: GangPlans, group: Group, live: int, presence: P
         holds.end_stall(target.key, Reason.POD_GROUP_NOT_GONE)
     elif presence is Presence.ENDING:
         companions.watch_end(ctx, target, Reason.POD_GROUP_NOT_GONE)
+    elif presence is Presence.ABSENT and _has_other_pods(ctx, plans, group):
+        # They will never be members, so that the gang could not be complete.
+        tracker.record_placed(group.name)
+        plans.blocked = True
     elif presence is Presence.ABSENT and not tracker.is_head_settled:
         plans.blocked = True
     elif presence is Presence.ABSENT:
@@ -203,6 +209,16 @@ def _create(ctx: Context, plans: GangPlans, group: Group, live: int, presence: P
         )
         tracker.companion_wanted(target)
         ctx.act(Create(target, body, configmap_uid))
+
+
+def _has_other_pods(ctx: Context, plans: GangPlans, group: Group) -> bool:
+    """Whether Pods of the group's roles were created when it did not exist: the spec or the configuration has changed.
+
+    After a restart also if others have deleted it.
+    """
+    if group.name in plans.seen or _is_placed(ctx, group.name):
+        return False
+    return any(role.name in ctx.tracker.begun for role in group.roles)
 
 
 def _lower(ctx: Context, plans: GangPlans, group: Group, target: Target, found: PodGroupRecord, live: int) -> None:

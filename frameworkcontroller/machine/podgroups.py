@@ -94,6 +94,8 @@ class GangPlans:
     refusal: str
     exists: set[str] = field(default_factory=set)
     """The PodGroups that exist, as of the last plan."""
+    seen: set[str] = field(default_factory=set)
+    """Those that have existed."""
     blocked: bool = False
     """Whether one is to be created once the status is stored."""
     ending: set[str] = field(default_factory=set)

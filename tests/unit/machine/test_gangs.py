@@ -425,6 +425,24 @@ def test_a_group_that_waits_for_a_status_to_be_stored_is_created_then() -> None:
     assert creations(bench.plan().actions) == ["PodGroup f-b"]
 
 
+@pytest.mark.parametrize("served", ["v1alpha2", "v1beta1"])
+def test_pods_from_before_their_group_are_not_waited_for(served: str) -> None:
+    """API servers before 1.25, and the local cluster, let scheduling be added; and dependsOn changes a role's group."""
+    retried = role(number=3, retryPolicy={"maxRetryCount": 5, "backoff": {"baseSeconds": 0}})
+    bench = Bench(retried, limit=replace(limits(), gang_scheduler=GangScheduler.KUBERNETES))
+    bench.served = served
+    bench.all_pods()
+    bench.edit(scheduling=GANG)
+    bench.plan()
+    assert bench.plan(write=False).actions == []
+    assert bench.status.attempt.scheduled_pod_groups == ["f"]
+    bench.write()
+    bench.end("f-a-0", code=1)
+    go(bench)
+    assert (minimum(bench), stall(bench)) == (1, None)
+    assert bench.states()[0] == "Preparing"
+
+
 # --- with a queue -------------------------------------------------------------------------------------------------
 
 
