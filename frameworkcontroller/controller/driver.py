@@ -115,7 +115,7 @@ class Driver:
             RequeueError: a transient failure.
         """
         record = self.frameworks.get(key)
-        orphan_after = await self._release_orphans(key, record)
+        orphan_after = await self._release_orphans(key, None if record is None else record.uid)
         if record is None:
             # The garbage collector removes its objects.
             self.reconcilers.forget(key)
@@ -127,6 +127,8 @@ class Driver:
                 done = await self._run(self.reconcilers.open(machine.released))
         except Exception as error:  # noqa: BLE001 - an error must not affect other Frameworks
             done = await self._run(self._quarantine(record, error))
+        if record.deletion_time is not None and self._is_left_alone(record):
+            orphan_after = await self._release_orphans(key, None, deleting_uid=record.uid)
         if done.error is not None:
             # A copy: the traceback of the error itself would lead back to it.
             raise RequeueError(str(done.error), done.error.retry_after_sec)
@@ -134,13 +136,23 @@ class Driver:
             return orphan_after
         return done.requeue_after
 
-    async def _release_orphans(self, key: str, record: FrameworkRecord | None) -> float | None:
-        """Release the Workloads of Frameworks of that key that are gone. Returns the seconds until one is due again."""
+    def _is_left_alone(self, record: FrameworkRecord) -> bool:
+        """Whether nothing is done for the Framework: its spec is invalid, or it is quarantined."""
+        machine = self.reconcilers.find(record)
+        return isinstance(machine, Quarantine) or (machine is not None and machine.spec_error is not None)
+
+    async def _release_orphans(self, key: str, uid: str | None, *, deleting_uid: str | None = None) -> float | None:
+        """Release the Workloads of Frameworks of that key but that with ``uid``, if they are gone.
+
+        ``deleting_uid``: of one that is released as soon as nothing of it exists but the Framework itself. Returns the
+        seconds until one is due again.
+        """
         if not self.limits.kueue:
             return None
         due = None
-        for orphan in orphans(self.list_workloads(key), None if record is None else record.uid):
-            released = await self._exchange(release(orphan, lambda: self.pods.by_index(key).values()), orphan, key)
+        for orphan in orphans(self.list_workloads(key), uid):
+            exchange = release(orphan, lambda: self.pods.by_index(key).values(), deleting_uid=deleting_uid)
+            released = await self._exchange(exchange, orphan, key)
             if released.done:
                 self.orphans_released += 1
                 _log.info("[%s]: Released Workload %s, whose Framework is gone", key, orphan.name)

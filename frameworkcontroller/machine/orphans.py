@@ -1,7 +1,8 @@
 """Workloads of Frameworks that are gone: their finalizer is removed once nothing of the Framework exists.
 
 Kueue does not take them for orphans, so they would keep their quota. A Framework that is deleted in the foreground
-gives its quota back by itself (kueue.py).
+gives its quota back by itself (kueue.py), unless it is left alone, as its spec is invalid or it is quarantined: its
+deletion would wait for the finalizer.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Final
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.workloads import WorkloadRecord
-from frameworkcontroller.machine.actions import Confirm, Gone, LookUp, Patched, Seen, Target, carry_out
+from frameworkcontroller.machine.actions import Gone, LookUp, Patched, Seen, Target, carry_out
 from frameworkcontroller.machine.context import is_of_framework
-from frameworkcontroller.machine.requests import Answer, Kind, Request
+from frameworkcontroller.machine.requests import Answer, Answered, Get, Kind, Refusal, Refused, Request, metadata_in
 from frameworkcontroller.machine.workloads import LetGo
 
 LOOK_SEC: Final = 15.0
@@ -36,20 +37,34 @@ def orphans(workloads: Iterable[WorkloadRecord], framework_uid: str | None) -> l
 
 
 def release(
-    orphan: WorkloadRecord, list_pods: Callable[[], Iterable[PodRecord]]
+    orphan: WorkloadRecord, list_pods: Callable[[], Iterable[PodRecord]], *, deleting_uid: str | None = None
 ) -> Generator[Request, Answer, Release]:
     """Remove the finalizer of an orphan, once live reads show that its Framework and its ConfigMap are gone.
 
-    ``list_pods``: the cached Pods with the name of its Framework.
+    ``list_pods``: the cached Pods with the name of its Framework. ``deleting_uid``: of a Framework that is left alone,
+    for which it is enough that it is being deleted.
     """
     uid = orphan.identity.controller_uid or ""
     later = Release(False, LOOK_SEC)
     if any(is_of_framework(uid, pod) for pod in list_pods()):
         return later
-    if not isinstance((yield from carry_out(Confirm(Target(Kind.FRAMEWORK, orphan.framework), uid))), Gone):
+    if not (yield from _is_gone(orphan.framework, uid, or_deleting=uid == deleting_uid)):
         return later
     configmap = Target(Kind.CONFIGMAP, names.configmap_name(orphan.framework))
     if not isinstance((yield from carry_out(LookUp(configmap, uid))), Gone):
         return later
     result = yield from carry_out(LetGo(Target(Kind.WORKLOAD, orphan.name), orphan.uid))
     return Release(isinstance(result, Patched)) if isinstance(result, Patched | Gone | Seen) else later
+
+
+def _is_gone(framework: str, uid: str, *, or_deleting: bool) -> Generator[Request, Answer, bool]:
+    answer = yield Get(Kind.FRAMEWORK, framework)
+    match answer:
+        case Answered(body=body):
+            metadata = metadata_in(body, "uid")
+            if not isinstance(metadata, dict):
+                return False
+            return metadata["uid"] != uid or (or_deleting and metadata.get("deletionTimestamp") is not None)
+        case Refused(kind=Refusal.OBJECT_NOT_FOUND):
+            return True
+    return False

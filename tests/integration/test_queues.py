@@ -13,6 +13,8 @@ from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.resources import WORKLOADS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
+from frameworkcontroller.machine import reconciler
+from frameworkcontroller.machine.model import InvariantError
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
@@ -274,3 +276,33 @@ async def test_many_frameworks_share_a_quota(cluster: Cluster, frameworks: Frame
         over.set()
         await looking
     assert 1 <= worst <= 2
+
+
+async def test_a_quarantined_framework_can_be_deleted(
+    cluster: Cluster,
+    frameworks: Frameworks,
+    pods: SimulatedRuntime,
+    queued: Controller,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its deletion waits for the finalizer of the Workload, and that for its Pods, though no plan is made."""
+
+    def fail(*_: Any) -> Any:
+        raise InvariantError("two of the same")
+
+    async with queue_on(cluster, {"cpu": "4"}):
+        await frameworks.create("f", needs(4, simulate={"stop-seconds": "forever"}), metadata=labels())
+        await running(frameworks, "f", 1)
+        monkeypatch.setattr(reconciler, "plan", fail)
+        await frameworks.set("f", taskRoles__0__taskNumber=2)
+        await frameworks.until("f", lambda status: condition(status, "Stalled").get("reason") == "Quarantined")
+        await frameworks.delete("f", "Foreground")
+
+        async def is_deleting() -> None:
+            assert "deletionTimestamp" in (await frameworks.pods())["f-a-0"]["metadata"]
+
+        await eventually(is_deleting)
+        assert "f" in await in_use(frameworks)
+        pods.finish(f"{cluster.namespace}/f-a-0")
+        await frameworks.until_gone("f")
+        assert "f" not in await workloads(frameworks)
