@@ -1,4 +1,7 @@
-"""Play the walkthrough of queues on a cluster in one process: `make demo-queue`. It needs kubectl."""
+"""Play the walkthrough of queues on a cluster in one process: `make demo-queue`. It needs kubectl.
+
+An argument names another walkthrough.
+"""
 
 import os
 import shutil
@@ -22,9 +25,8 @@ def main() -> int:
                 assert cluster.stdout is not None
                 if not any("export KUBECONFIG" in line for line in cluster.stdout):
                     return 1
-                return subprocess.run(
-                    [WALKTHROUGH], env={**os.environ, "KUBECONFIG": kubeconfig}, check=False
-                ).returncode
+                walkthrough = sys.argv[1:] or [str(WALKTHROUGH)]
+                return subprocess.run(walkthrough, env={**os.environ, "KUBECONFIG": kubeconfig}, check=False).returncode
             finally:
                 cluster.terminate()
 
