@@ -70,10 +70,19 @@ def _not_null(schema: Json) -> st.SearchStrategy[Any]:
         case "array":
             keys = schema.get("x-kubernetes-list-map-keys", [])
             unique = (lambda item: tuple(item[key] for key in keys)) if keys else None
-            return st.lists(_content(schema["items"]), max_size=3, unique_by=unique)
+            if schema.get("x-kubernetes-list-type") == "set":
+                unique = lambda item: (item,)  # noqa: E731
+            least, most = schema.get("minItems", 0), min(3, schema.get("maxItems", 3))
+            return st.lists(_content(schema["items"]), min_size=least, max_size=most, unique_by=unique)
     fields = {name: _content(inner) for name, inner in schema.get("properties", {}).items()}
     required = {name: fields.pop(name) for name in schema.get("required", ())}
-    proper = st.fixed_dictionaries(required, optional=fields)
+    least = schema.get("minProperties", 0)
+    apart = [one["required"] for one in schema.get("not", {}).get("anyOf", ())]
+    drawn = st.fixed_dictionaries(required, optional=fields)
+    proper = drawn.filter(lambda it: len(it) >= least and not any(it.keys() >= {*one} for one in apart))
+    if "anyOf" in schema:
+        # A pattern of codes: the operator In takes no 0.
+        proper = proper.filter(lambda it: it["operator"] != "In" or 0 not in it["values"])
     if "x-kubernetes-preserve-unknown-fields" in schema:
         return st.builds(lambda more, known: more | known, st.dictionaries(TEXT, VALUES, max_size=3), proper)
     return proper
