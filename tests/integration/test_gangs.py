@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
+from aiohttp import web
 
 from frameworkcontroller.api.podgroups import GangScheduler
 from frameworkcontroller.config.config import Config
@@ -27,7 +28,7 @@ from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, condition, role, stalled
-from tests.support.frontdoor import FrontDoor
+from tests.support.frontdoor import FrontDoor, Request, refusal
 from tests.support.podgroups import serve
 
 GANG: Json = {"schedulingPolicy": {"gang": {}}}
@@ -100,7 +101,7 @@ async def until_minimum(frameworks: Frameworks, wanted: int, resource: Resource 
 @pytest.mark.usefixtures("removed")
 async def test_the_life_of_a_gang(cluster: Cluster, frameworks: Frameworks, door: FrontDoor) -> None:
     """Nothing runs Pods: first the scheduler says why, then a Pod goes, and then all are placed and end."""
-    await serve(frameworks.client, PODGROUPS)
+    await serve(cluster, PODGROUPS)
     retried = role(number=3, task={"retryPolicy": {"maxRetryCount": 3, "backoff": {"baseSeconds": 5}}})
     retried["task"]["pod"] = role()["task"]["pod"]
     async with controller(cluster, door):
@@ -174,22 +175,37 @@ def _placed(status: str, message: str) -> Json:
 async def test_a_minimum_that_the_api_server_does_not_change(
     cluster: Cluster, frameworks: Frameworks, pods: SimulatedRuntime, door: FrontDoor
 ) -> None:
-    if not cluster.evaluates_rules:
-        pytest.skip("this API server ignores CEL rules")
-    await serve(frameworks.client, PODGROUPS, immutable=True)
-    async with controller(cluster, door):
+    """Its Pods are retried outside of the group."""
+    await serve(cluster, COSCHEDULING_PODGROUPS)
+
+    def refuse(request: Request) -> web.Response | None:
+        if (request.verb, request.plural) != ("patch", "podgroups"):
+            return None
+        return refusal(422, "Invalid", "minMember: field is immutable")
+
+    async with controller(cluster, door, GangScheduler.COSCHEDULING):
         again = role(number=2, task={"retryPolicy": {"maxRetryCount": 1, "backoff": {"baseSeconds": 0}}})
         again["task"]["pod"] = role(simulate={"run-seconds": "3", "exit-code": "1"})["task"]["pod"]
-        await frameworks.create("f", again, scheduling=GANG)
-        await frameworks.until_state("f", "Completed")
-        await until_minimum(frameworks, 2)
+        again["task"]["pod"]["spec"]["schedulerName"] = "default-scheduler"
+        with door.answering(refuse):
+            await frameworks.create("f", again, scheduling=GANG)
+
+            async def retried() -> list[Json]:
+                found = [*(await frameworks.pods()).values()]
+                assert {one["metadata"]["annotations"]["FC_TASK_ATTEMPT_ID"] for one in found} == {"1"}
+                return found
+
+            for pod in await eventually(retried):
+                assert "scheduling.x-k8s.io/pod-group" not in pod["metadata"]["labels"]
+            await until_minimum(frameworks, 2, COSCHEDULING_PODGROUPS)
+            await frameworks.until_state("f", "Completed")
 
 
 async def test_the_first_pod_shows_that_its_group_is_not_stored(
     cluster: Cluster, frameworks: Frameworks, pods: SimulatedRuntime, door: FrontDoor, removed: None
 ) -> None:
     """An API server without the feature drops the field: that is told, and the Pods run."""
-    await serve(frameworks.client, PODGROUPS)
+    await serve(cluster, PODGROUPS)
     async with controller(cluster, door):
         await frameworks.create("f", role(number=2, simulate={"run-seconds": "2"}), scheduling=GANG)
         status = await frameworks.until("f", lambda status: "GangUnsupported" in stalled(status) or _has(status))
@@ -219,7 +235,7 @@ async def test_other_schedulers(
     scheduler: GangScheduler,
     resource: Resource,
 ) -> None:
-    await serve(frameworks.client, resource)
+    await serve(cluster, resource)
     async with controller(cluster, door, scheduler):
         await frameworks.create("f", role(number=2), scheduling=GANG)
         (pod, _) = (await until_pods(frameworks, 2)).values()
@@ -245,7 +261,7 @@ async def test_groups_that_are_not_served_stall_that_framework_until_they_are(
         assert condition(status, "Stalled")["message"] == text
         await frameworks.until_state("other", "Completed")
         assert created(door) == ["configmaps", "pods"]
-        await serve(frameworks.client, VOLCANO_PODGROUPS)
+        await serve(cluster, VOLCANO_PODGROUPS)
 
         async def placed() -> None:
             # No scheduler of that name is here.
@@ -260,7 +276,7 @@ async def test_the_version_that_is_served_is_used(
     cluster: Cluster, frameworks: Frameworks, door: FrontDoor, removed: None
 ) -> None:
     old = replace(PODGROUPS, version="v1alpha2")
-    await serve(frameworks.client, old)
+    await serve(cluster, old)
     async with controller(cluster, door):
         await frameworks.create("f", role(number=2), scheduling={**GANG, "disruptionMode": {"all": {}}})
         await until_pods(frameworks, 2)

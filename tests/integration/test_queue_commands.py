@@ -78,7 +78,7 @@ async def test_what_a_gang_waits_for(cluster: Cluster, cli: Cli, pods: Simulated
     """In the words of its scheduler, of which this cluster has none."""
     client = await cluster.client()
     frameworks = Frameworks(client, cluster.namespace)
-    await serve(client, VOLCANO_PODGROUPS)
+    await serve(cluster, VOLCANO_PODGROUPS)
     try:
         config = Config(gang_scheduler=GangScheduler.VOLCANO)
         async with Controller(config, await cluster.connection(), wall=cluster.wall):

@@ -437,7 +437,7 @@ GANG_SCHEDULERS: Final = {
 async def test_the_rules_of_gangs_are_what_they_use(embedded: Cluster, scheduler: GangScheduler) -> None:
     cluster, resource = embedded, GANG_SCHEDULERS[scheduler]
     frameworks = Frameworks(await cluster.client(), cluster.namespace)
-    await serve(frameworks.client, resource)
+    await serve(cluster, resource)
     settings = config(cluster, gang_scheduler=scheduler)
     async with front_door(await cluster.connection()) as door, running(cluster, door, settings):
         await all_requests_for_gangs(frameworks, resource)
@@ -622,7 +622,7 @@ async def test_gangs_are_made_under_the_rules_of_their_component(cluster: Cluste
     if cluster.kubeconfig_of is None:
         pytest.skip("this cluster lets everybody do everything")
     base = [*documents(CLUSTER_WIDE, "ClusterRole"), *documents(CLUSTER_WIDE, "Role")]
-    await serve(frameworks.client, VOLCANO_PODGROUPS)
+    await serve(cluster, VOLCANO_PODGROUPS)
     try:
         async with (
             granted(cluster, *base),

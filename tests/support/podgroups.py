@@ -6,10 +6,11 @@ from contextlib import suppress
 from typing import Any, Final
 
 import orjson
+import pytest
 
-from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import AlreadyExists, ApiError
 from frameworkcontroller.kube.resources import CRDS, PODGROUPS, VOLCANO_PODGROUPS, Resource
+from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.othercontrollers import crd_of
 
@@ -18,16 +19,10 @@ _OPEN: Final = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _APPROVED: Final = {"api-approved.kubernetes.io": "unapproved, for tests"}
 
 
-def podgroup_crd(resource: Resource, *, immutable: bool = False) -> dict[str, Any]:
-    """The CRD of these PodGroups, with the fields that the controller writes.
-
-    ``immutable``: the minimum of native ones may not change, as in Kubernetes 1.36.
-    """
+def podgroup_crd(resource: Resource) -> dict[str, Any]:
+    """The CRD of these PodGroups, with the fields that the controller writes."""
     if resource.group == PODGROUPS.group:
         gang: dict[str, Any] = {"type": "object", "required": ["minCount"], "properties": {"minCount": _COUNT}}
-        if immutable:
-            rule = "self.minCount == oldSelf.minCount"
-            gang["x-kubernetes-validations"] = [{"rule": rule, "message": "field is immutable"}]
         mode: dict[str, Any] = {"type": "object", "properties": {"single": _OPEN, "all": _OPEN}}
         if resource.version == "v1alpha2":
             mode = {"type": "string", "enum": ["Pod", "PodGroup"]}
@@ -64,16 +59,23 @@ def podgroup_crd(resource: Resource, *, immutable: bool = False) -> dict[str, An
     }
 
 
-async def serve(client: KubeClient, resource: Resource, *, immutable: bool = False) -> None:
-    """Have the API server serve these PodGroups, by the schema of their project where that is found."""
+async def serve(cluster: Cluster, resource: Resource) -> None:
+    """Have the API server serve these PodGroups, by the schema of their project where that is found.
+
+    Real API servers have the group of the native ones, and let no CustomResourceDefinition add to it.
+    """
+    if resource.group == PODGROUPS.group and not cluster.embedded:
+        pytest.skip("this API server has a group scheduling.k8s.io without PodGroups")
+    client = await cluster.client()
     published = crd_of({"apiVersion": resource.api_version, "kind": resource.kind})
     with suppress(AlreadyExists):
-        await client.create(CRDS, orjson.dumps(published or podgroup_crd(resource, immutable=immutable)))
+        await client.create(CRDS, orjson.dumps(published or podgroup_crd(resource)))
 
     async def served() -> None:
         try:
             await client.list(resource)
         except ApiError as error:
+            # Not served yet, or its storage is not ready.
             raise AssertionError(error) from error
 
     await eventually(served)
