@@ -131,7 +131,9 @@ def _keep_group(ctx: Context, plans: GangPlans, group: Group, live: int) -> str:
         plans.ending.symmetric_difference_update({name})
     if presence in (Presence.PRESENT, Presence.ENDING):
         plans.seen.add(name)
-    if presence is not Presence.PRESENT:
+    # Until a group of Kubernetes was placed, its Pods hold it, and it can still be placed: others may join it.
+    is_held = presence is Presence.ENDING and not _is_placed(ctx, name)
+    if presence is not Presence.PRESENT and not is_held:
         plans.exists.discard(name)
         _create(ctx, plans, group, live, presence, problem)
         _note(ctx, plans.failing, name, isin=holds.has_failed(target.key) or target.key in holds.stalls)
@@ -140,6 +142,8 @@ def _keep_group(ctx: Context, plans: GangPlans, group: Group, live: int) -> str:
         holds.release(target.key)
         _note(ctx, plans.failing, name, isin=False)
         _note(ctx, plans.exists, name, isin=True)
+    if is_held:
+        companions.watch_end(ctx, target, Reason.POD_GROUP_NOT_GONE)
     if not isinstance(found, PodGroupRecord) or found.identity.controller_uid != configmap_uid:
         return ""
     if found.placed:
@@ -187,10 +191,8 @@ def _create(ctx: Context, plans: GangPlans, group: Group, live: int, presence: P
         holds.stalls[target.key] = Stall(Reason.POD_GROUP_NOT_LISTED, text)
     else:
         holds.end_stall(target.key, Reason.POD_GROUP_NOT_LISTED)
-    if presence is Presence.ENDING and _is_placed(ctx, group.name):
+    if presence is Presence.ENDING:
         holds.end_stall(target.key, Reason.POD_GROUP_NOT_GONE)
-    elif presence is Presence.ENDING:
-        companions.watch_end(ctx, target, Reason.POD_GROUP_NOT_GONE)
     elif presence is Presence.ABSENT and _has_other_pods(ctx, plans, group):
         # They will never be members, so that the gang could not be complete.
         tracker.record_placed(group.name)
@@ -231,7 +233,7 @@ def _lower(ctx: Context, plans: GangPlans, group: Group, target: Target, found: 
         minimum = min(minimum, sent)
     else:
         plans.sent.pop(name, None)
-    is_due = minimum > wanted and not found.identity.deleting
+    is_due = minimum > wanted and (not found.identity.deleting or name in plans.ending)
     is_fixed, is_placed = _is_fixed(ctx, plans, name), _is_placed(ctx, name)
     if is_due and not is_fixed:
         plans.asked[name] = (version, wanted)

@@ -165,6 +165,8 @@ def _take_companion_change(ctx: Context, action: Patch, result: Result) -> None:
             tracker.holds.made(target.key, ctx.env)
         case Gone():
             tracker.companion_dropped(target, action.uid)
+            # The cache may still show it.
+            tracker.holds.made(target.key, ctx.env)
         case _:
             hold(ctx, target, result, "change")
 

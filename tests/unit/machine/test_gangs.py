@@ -18,11 +18,13 @@ from frameworkcontroller.machine.actions import (
     Created,
     Delete,
     Exists,
+    Gone,
     NotAttempted,
     Outdated,
     Patch,
     Patched,
     Remains,
+    Result,
     Target,
 )
 from frameworkcontroller.machine.gangs import TELL_SEC
@@ -588,6 +590,43 @@ def test_a_group_that_was_created_by_a_request_without_an_answer_is_used() -> No
     creates = creation(bench)
     bench.fold(creates, Exists(Identity("landed", "configmap-1", (UID, "0"), False)))
     assert creations(bench.plan().actions) == ["Pod f-a-0", "Pod f-a-1"]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_group_that_others_delete_before_it_was_placed_can_still_be_placed(known: bool) -> None:
+    """A native one stays while Pods refer to it: a Pod that waited for its end would never be created."""
+    bench = gang(role(number=3, retryPolicy={"maxRetryCount": 5, "backoff": {"baseSeconds": 0}}))
+    bench.all_pods()
+    bench.show("f", deleting=bench.now)
+    if not known:
+        bench.tracker.companions.clear()
+    bench.end("f-a-0", code=1)
+    go(bench)
+    assert bench.states() == ["Preparing"] * 3
+    bench.end("f-a-1")
+    go(bench)
+    assert minimum(bench) == 2
+    bench.drop("f")
+    go(bench)
+    assert "deletionTimestamp" not in group(bench)["metadata"]
+
+
+@pytest.mark.parametrize("result", [Gone(), Outdated("changed"), refused(403), refused(500)])
+def test_a_minimum_that_is_not_lowered_is_tried_now_and_then(result: Result) -> None:
+    bench = gang(role(number=2))
+    bench.all_pods()
+    for index in range(2):
+        bench.run(f"f-a-{index}")
+    tries, end = 0, bench.now + 600
+    while bench.now < end:
+        made = bench.plan()
+        for action in made.actions:
+            tries += isinstance(action, Patch)
+            bench.fold(action, result if isinstance(action, Patch) else Exists(old()))
+        assert tries < 100
+        if not made.actions and not bench.tracker.is_busy:
+            bench.now += made.requeue_after or 15
+    assert tries >= 10
 
 
 def test_a_group_that_stays_when_it_was_deleted_stalls() -> None:
