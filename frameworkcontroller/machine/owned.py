@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
+import orjson
+
 from frameworkcontroller.api.names import FRAMEWORK_NAME
 from frameworkcontroller.api.objects import Identity, is_claim_of
 from frameworkcontroller.api.status import State, TaskStatus
@@ -138,9 +140,9 @@ def _take_group(ctx: Context, action: Action, result: Result) -> None:
     """Fold the outcome of the creation or the change of a PodGroup."""
     tracker, target = ctx.tracker, action.target
     match action, result:
-        case Patch(), Patched():
+        case Patch(resource_version=version), Patched() if version:
             gangs.lowered(ctx, target)
-        case Patch(), Refused(kind=Refusal.INVALID):
+        case Patch(resource_version=version), Refused(kind=Refusal.INVALID) if version:
             gangs.fixed(ctx, target)
             tracker.again = True
             return
@@ -151,6 +153,10 @@ def _take_group(ctx: Context, action: Action, result: Result) -> None:
             tracker.again = True
             tracker.companion_answered(target, None)
             return
+        case Create(), Exists(found=Identity() as found) if _controls(action, found) and not found.deleting:
+            # It may have lost the label by which it is watched: then its minimum would never be lowered.
+            labels = orjson.dumps({"metadata": {"labels": {FRAMEWORK_NAME: ctx.framework.name}}})
+            tracker.follow_ups.append(Patch(target, found.uid, labels))
     _take_companion(ctx, action, result)
 
 

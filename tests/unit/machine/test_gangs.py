@@ -629,6 +629,24 @@ def test_a_minimum_that_is_not_lowered_is_tried_now_and_then(result: Result) -> 
     assert tries >= 10
 
 
+def test_a_group_that_has_lost_its_label_gets_it_again() -> None:
+    """Without, it is not in the cache, and its minimum is never lowered."""
+    bench = gang(role(number=4))
+    bench.all_pods()
+    uid = group(bench)["metadata"]["uid"]
+    del group(bench)["metadata"]["labels"]
+    bench.drop("f")
+    (creates,) = bench.plan().actions
+    bench.fold(creates, Exists(Identity(uid, "configmap-1", (UID, "0"), False)))
+    (patch,) = bench.plan().actions
+    bench.patched(patch)
+    assert group(bench)["metadata"]["labels"] == {"FC_FRAMEWORK_NAME": "f"}
+    assert minimum(bench) == 4
+    bench.end("f-a-0", code=1)
+    go(bench)
+    assert minimum(bench) == 3
+
+
 def test_a_group_that_stays_when_it_was_deleted_stalls() -> None:
     bench = gang(role(number=2))
     bench.all_pods()
