@@ -63,6 +63,8 @@ class WorkloadRecord(CompanionRecord):
     """
 
     kind: str = "Workload"
+    job_uid: str = ""
+    """The UID of its Framework by its label, also without an owner."""
     in_use: bool = False
     queued_inputs: str = ""
     queue_name: str = ""
@@ -106,6 +108,7 @@ class WorkloadRecord(CompanionRecord):
 def workload_record(body: Mapping[str, Any]) -> WorkloadRecord:
     """The record of a Workload. Raises ObjectError if it is invalid."""
     metadata = body["metadata"]
+    labels = metadata.get("labels") or {}
     spec, status = body.get("spec") or {}, body.get("status") or {}
     priority_class = spec.get("priorityClassRef") or {}
     conditions = {
@@ -117,7 +120,8 @@ def workload_record(body: Mapping[str, Any]) -> WorkloadRecord:
     quota_reserved = conditions.get(QUOTA_RESERVED, _NO_CONDITION)
     return WorkloadRecord(
         *owned_fields(metadata, ()),
-        framework=framework_in(metadata),
+        framework=framework_in(metadata) or fields.text(labels, names.FRAMEWORK_NAME),
+        job_uid=fields.text(labels, JOB_UID),
         in_use=IN_USE_FINALIZER in (metadata.get("finalizers") or ()),
         queued_inputs=fields.text(metadata.get("annotations") or {}, QUEUED_INPUTS),
         queue_name=sys.intern(fields.text(spec, "queueName")),

@@ -33,7 +33,12 @@ class Release:
 
 def orphans(workloads: Iterable[WorkloadRecord], framework_uid: str | None) -> list[WorkloadRecord]:
     """Those of the Workloads with the finalizer that are not of the Framework with that UID (None: of none)."""
-    return [one for one in workloads if one.in_use and one.identity.controller_uid not in (None, framework_uid)]
+    return [one for one in workloads if one.in_use and _owner_uid(one) not in ("", framework_uid)]
+
+
+def _owner_uid(workload: WorkloadRecord) -> str:
+    """The UID of its Framework. One that was orphaned on purpose has none until it is deleted."""
+    return workload.identity.controller_uid or (workload.job_uid if workload.identity.deleting else "")
 
 
 def release(
@@ -44,7 +49,7 @@ def release(
     ``list_pods``: the cached Pods with the name of its Framework. ``deleting_uid``: of a Framework that is left alone,
     for which it is enough that it is being deleted.
     """
-    uid = orphan.identity.controller_uid or ""
+    uid = _owner_uid(orphan)
     later = Release(False, LOOK_SEC)
     if any(is_of_framework(uid, pod) for pod in list_pods()):
         return later

@@ -10,7 +10,8 @@ import pytest
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.config.config import Config, Kueue, KueueMode
 from frameworkcontroller.kube.client import MERGE_PATCH
-from frameworkcontroller.kube.resources import WORKLOADS
+from frameworkcontroller.kube.errors import ObjectNotFound
+from frameworkcontroller.kube.resources import CONFIGMAPS, WORKLOADS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
 from frameworkcontroller.machine import reconciler
@@ -306,3 +307,34 @@ async def test_a_quarantined_framework_can_be_deleted(
         pods.finish(f"{cluster.namespace}/f-a-0")
         await frameworks.until_gone("f")
         assert "f" not in await workloads(frameworks)
+
+
+async def test_a_workload_that_was_orphaned_on_purpose_can_be_deleted(
+    cluster: Cluster, frameworks: Frameworks, pods: SimulatedRuntime, queued: Controller
+) -> None:
+    """Its Pods run on and keep the quota, until somebody deletes them and the Workload."""
+    async with queue_on(cluster, {"cpu": "4"}):
+        await frameworks.create("f", needs(4, simulate={"stop-seconds": "forever"}), metadata=labels())
+        await running(frameworks, "f", 1)
+        await frameworks.delete("f", "Orphan")
+
+        async def is_gone() -> None:
+            with pytest.raises(ObjectNotFound):
+                await frameworks.status("f")
+
+        await eventually(is_gone)
+        name = (await workloads(frameworks))["f"]["metadata"]["name"]
+        await frameworks.client.delete(WORKLOADS, name, frameworks.namespace)
+        await frameworks.client.delete(CONFIGMAPS, "f-attempt", frameworks.namespace)
+
+        async def is_deleting() -> None:
+            assert "deletionTimestamp" in (await frameworks.pods())["f-a-0"]["metadata"]
+
+        await eventually(is_deleting)
+        assert "f" in await in_use(frameworks)
+        pods.finish(f"{cluster.namespace}/f-a-0")
+
+        async def released() -> None:
+            assert "f" not in await workloads(frameworks)
+
+        await eventually(released)
