@@ -14,6 +14,7 @@ from frameworkcontroller.api.status import WAITS, Condition, State
 from frameworkcontroller.machine.context import Context, describe
 from frameworkcontroller.machine.holds import Wait
 from frameworkcontroller.machine.model import Env, Urgency
+from frameworkcontroller.machine.queueing import NOT_LOOKED_AT
 from frameworkcontroller.machine.reasons import EventPolicy, Reason
 from frameworkcontroller.machine.states import ENDED
 from frameworkcontroller.machine.tracker import Tracker
@@ -81,7 +82,7 @@ def refresh(ctx: Context) -> None:
                 continue
             since = old.last_transition_time
             is_said = kind in _OF_QUEUE and not value and old.reason == reason and old.observed_generation == generation
-            if is_said and not may_tell:
+            if is_said and not may_tell and old.message != NOT_LOOKED_AT:
                 ctx.requeue_at(ctx.tracker.queueing.message_until)
                 fresh.append(old)
                 continue

@@ -62,7 +62,7 @@ from frameworkcontroller.machine.actions import (
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.holds import Stall, Wait
 from frameworkcontroller.machine.model import NotListed
-from frameworkcontroller.machine.queueing import ShownCondition
+from frameworkcontroller.machine.queueing import NOT_LOOKED_AT, ShownCondition
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Kind
 from frameworkcontroller.machine.states import ENDED, LIVE
@@ -683,4 +683,4 @@ def _said(record: _Cached) -> WorkloadCondition:
         return WorkloadCondition("False", "Inactive", _inactive_text(record))
     if record.quota_reserved.reason:
         return record.quota_reserved
-    return WorkloadCondition("False", "Pending", "Kueue has not looked at the Workload yet")
+    return WorkloadCondition("False", "Pending", NOT_LOOKED_AT)

@@ -20,6 +20,9 @@ WORKLOAD_LOST: Final = "WorkloadLost"
 OUT_OF_SYNC: Final = "WorkloadOutOfSync"
 """Reason of an eviction: the Framework asks for other Pods than Kueue has admitted."""
 
+NOT_LOOKED_AT: Final = "Kueue has not looked at the Workload yet"
+"""Message of the condition QuotaReserved until Kueue has written its own."""
+
 ShownCondition = tuple[bool, str, str]
 """Whether it is True, its reason and its message."""
 

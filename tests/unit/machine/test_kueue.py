@@ -126,6 +126,23 @@ def test_messages_of_kueue_alone_are_written_once_a_minute_and_hold_nothing_up()
     assert made.actions == []
 
 
+def test_the_first_words_about_a_workload_do_not_wait_for_those_about_another() -> None:
+    bench = QueuedBench()
+    bench.enter()
+    bench.plan()
+    bench.say(("QuotaReserved", False, "Pending", "8 more needed"))
+    bench.plan()
+    bench.edit(suspend=True)
+    bench.settle()
+    bench.edit(suspend=False)
+    bench.enter()
+    bench.plan()
+    assert told(bench, "QuotaReserved") == ("False", "Pending", "Kueue has not looked at the Workload yet")
+    bench.say(("QuotaReserved", False, "Pending", "9 more needed"))
+    bench.plan()
+    assert told(bench, "QuotaReserved") == ("False", "Pending", "9 more needed")
+
+
 def test_a_change_of_the_request_is_patched_while_there_is_no_quota() -> None:
     bench = QueuedBench(role("a", 2))
     bench.enter()
