@@ -575,7 +575,7 @@ def _problem_of(ctx: Context, queue: QueueLabels) -> Stall | None:
             return Stall(Reason.QUEUE_INVALID, text)
     seconds = queue.max_execution_seconds
     if seconds and seconds_in(seconds) is None:
-        text = f"label {names.MAX_EXEC_TIME_SECONDS}: {seconds!r} must be a whole number of seconds above 0"
+        text = f"label {names.MAX_EXEC_TIME_SECONDS}: {seconds!r} must be a number of seconds, from 1 to 999999999"
         return Stall(Reason.QUEUE_INVALID, text)
     return None
 
