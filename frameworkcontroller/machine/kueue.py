@@ -59,6 +59,7 @@ from frameworkcontroller.machine.actions import (
     Delete,
     Target,
 )
+from frameworkcontroller.machine.companions import watch_end
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.holds import Stall, Wait
 from frameworkcontroller.machine.model import NotListed
@@ -119,6 +120,8 @@ def step(ctx: Context) -> None:
         queueing.known = record is not None or _target(ctx) in tracker.companions
     if record is not None:
         queueing.dropped = False
+    if not isinstance(record, NotListed) and not _is_held_by_others(record):
+        tracker.holds.end_stall(_target(ctx).key, Reason.WORKLOAD_NOT_GONE)
     if ctx.status.state is State.COMPLETED:
         _completed(ctx, record)
     elif ctx.status.state in (State.CREATION_PENDING, State.ATTEMPT_COMPLETED):
@@ -429,6 +432,7 @@ def _between_attempts(ctx: Context, record: _Cached) -> None:
     elif isinstance(record, WorkloadRecord):
         if starts:
             _wait(ctx, f"Workload {record.name} leaves the queue, as the Framework has no queue any longer")
+            _watch_end(ctx, record)
         _leave(ctx, record)
     elif record is None:
         _look_for_dropped(ctx)
@@ -506,6 +510,7 @@ def _queue_up(ctx: Context, queue: QueueLabels, record: _Cached) -> None:
         _end_contradiction(ctx)
     if record is not None and (record.identity.deleting or record.finished):
         _wait(ctx, f"Workload {record.name} of before is being deleted")
+        _watch_end(ctx, record)
         _leave(ctx, record)
     elif record is not None and record.evicted and record.reserves:
         _wait(ctx, _problem_of_evicted(record))
@@ -597,7 +602,7 @@ def _available(ctx: Context) -> None:
 
 def _leave(ctx: Context, record: WorkloadRecord) -> None:
     """Delete the Workload, once nothing runs."""
-    if record.identity.deleting and not record.in_use:
+    if _is_held_by_others(record):
         return
     if not _nothing_runs(ctx):
         return
@@ -606,6 +611,17 @@ def _leave(ctx: Context, record: WorkloadRecord) -> None:
     else:
         version = record.resource_version
         _act(ctx, Delete(_target(ctx), record.uid, orphan=True, resource_version=version), record)
+
+
+def _is_held_by_others(record: WorkloadRecord | None) -> bool:
+    """Whether the Workload is being deleted, and only finalizers of others keep it."""
+    return record is not None and record.identity.deleting and not record.in_use
+
+
+def _watch_end(ctx: Context, record: WorkloadRecord) -> None:
+    """Stall the Framework if the Workload that it waits for stays, though it has let go of it."""
+    if _is_held_by_others(record):
+        watch_end(ctx, _target(ctx), Reason.WORKLOAD_NOT_GONE)
 
 
 def _look_for_dropped(ctx: Context) -> None:

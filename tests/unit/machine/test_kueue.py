@@ -33,6 +33,8 @@ from tests.support.kueue import condition as of_workload
 from tests.support.kueue import has_quota
 from tests.support.queuedbench import NAME, QueuedBench
 
+PATIENCE_SEC = 200
+"""More than an object that is being deleted may stay."""
 FINALIZER = "kueue.x-k8s.io/resource-in-use"
 
 
@@ -859,6 +861,47 @@ def test_without_the_label_a_waiting_framework_starts_once_it_has_left_the_queue
                 bench.fold(action, Gone())
     assert began
     assert told(bench, "QuotaReserved") is None
+
+
+def held_by_others(*, queued: bool) -> QueuedBench:
+    """A Framework that waits for its Workload, which is being deleted, and has a finalizer of another client."""
+    bench = QueuedBench()
+    bench.enter()
+    live(bench)["metadata"]["finalizers"].append("example.com/audit")
+    if queued:
+        bench.delete_workload()
+    else:
+        bench.changed()
+        bench.see()
+        bench.queue = None
+    bench.settle()
+    assert live(bench)["metadata"]["finalizers"] == ["example.com/audit"]
+    return bench
+
+
+@pytest.mark.parametrize("queued", [True, False])
+def test_a_workload_that_a_finalizer_of_others_holds_is_told_until_it_is_gone(queued: bool) -> None:
+    bench = held_by_others(queued=queued)
+    assert (told(bench, "Stalled") or ("False",))[0] == "False"
+    assert bench.wait(PATIENCE_SEC).actions == []
+    bench.plan()
+    reason, message = stall(bench)
+    assert reason == Reason.WORKLOAD_NOT_GONE
+    assert message.startswith(f"Workload {NAME} was to be deleted by ")
+    assert message.endswith("and still exists: a finalizer holds it")
+    bench.live = None
+    bench.see()
+    bench.settle()
+    assert told(bench, "Stalled") == ("False", "Progressing", "")
+    assert (bench.live is not None) == queued
+
+
+def test_what_does_not_wait_for_its_workload_is_not_stalled() -> None:
+    bench = held_by_others(queued=True)
+    bench.edit(suspend=True)
+    bench.wait(PATIENCE_SEC)
+    bench.plan()
+    assert (told(bench, "Stalled") or ("False",))[0] == "False"
 
 
 def test_without_the_label_a_running_framework_runs_on_and_leaves_afterwards() -> None:
