@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import orjson
 
 from frameworkcontroller.api import names
@@ -26,6 +28,7 @@ from frameworkcontroller.machine.actions import (
 )
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.holds import Stall
+from frameworkcontroller.machine.manifests import framework_reference
 from frameworkcontroller.machine.owned import conflict, hold, look_later
 from frameworkcontroller.machine.queueing import WORKLOAD_LOST
 from frameworkcontroller.machine.reasons import Reason
@@ -112,8 +115,11 @@ def _entered(ctx: Context, action: EnterQueue, result: Result) -> str | None:
     return None
 
 
-def _restore_label(ctx: Context, action: Action, uid: str) -> None:
-    change = {"metadata": {"labels": {names.FRAMEWORK_NAME: ctx.framework.name}}}
+def _restore_label(ctx: Context, action: Action, uid: str, *, with_owner: bool = False) -> None:
+    metadata: dict[str, Any] = {"labels": {names.FRAMEWORK_NAME: ctx.framework.name}}
+    if with_owner:
+        metadata["ownerReferences"] = [framework_reference(ctx.framework)]
+    change = {"metadata": metadata}
     ctx.tracker.follow_ups.append(Patch(action.target, uid, orjson.dumps(change)))
     ctx.tracker.holds.made(action.target.key, ctx.env)
 
@@ -150,6 +156,9 @@ def _take_look(ctx: Context, action: Inspect, result: Seen | Gone) -> None:
     live = result.record if isinstance(result, Seen) else None
     if live is not None and not action.seen and live.identity.controller_uid == ctx.framework.uid:
         _restore_label(ctx, action, live.uid)
+    elif live is not None and live.identity.controller_uid is None and live.job_uid == ctx.framework.uid:
+        # It would not be found: an eviction would not be seen.
+        _restore_label(ctx, action, live.uid, with_owner=True)
     if admission is None:
         return
     if (problem := kueue.problem_with(live, admission)) is not None:

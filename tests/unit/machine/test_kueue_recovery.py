@@ -208,6 +208,22 @@ def test_a_label_that_is_lost_again_is_looked_at_again() -> None:
     assert code(bench) == -241
 
 
+def test_an_owner_that_was_removed_is_restored() -> None:
+    """Else nobody would see that Kueue evicts the Framework."""
+    bench = running()
+    owners = live(bench)["metadata"].pop("ownerReferences")
+    bench.changed()
+    bench.see()
+    bench.do(restore(bench))
+    assert live(bench)["metadata"]["ownerReferences"] == owners
+    assert code(bench) is None
+    bench.evict()
+    (look,) = bench.wait(60).actions
+    bench.do(look)
+    bench.plan()
+    assert code(bench) == -241
+
+
 def test_a_waiting_workload_whose_label_is_not_restored_is_found_again() -> None:
     bench = QueuedBench()
     bench.enter()
