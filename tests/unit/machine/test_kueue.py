@@ -205,8 +205,8 @@ def test_another_request_is_never_taken_for_the_admitted_one() -> None:
     [
         (QueueLabels("Team_A"), "label kueue.x-k8s.io/queue-name: 'Team_A' must be lower case"),
         (QueueLabels("team-a", "High!"), "label kueue.x-k8s.io/priority-class: 'High!' must be lower case"),
-        (QueueLabels("team-a", "", "1h"), "label kueue.x-k8s.io/max-exec-time-seconds: '1h' must be a whole number"),
-        (QueueLabels("team-a", "", "0"), "label kueue.x-k8s.io/max-exec-time-seconds: '0' must be a whole number"),
+        (QueueLabels("team-a", "", "1h"), "label kueue.x-k8s.io/max-exec-time-seconds: '1h' must be a number"),
+        (QueueLabels("team-a", "", "0"), "label kueue.x-k8s.io/max-exec-time-seconds: '0' must be a number"),
     ],
 )
 def test_a_bad_label_is_told_and_mended(labels: QueueLabels, text: str) -> None:
