@@ -604,7 +604,8 @@ def _with_changes(body: Mapping[str, Any], changes: Iterable[ConditionChange], n
             "type": change.type,
             "status": status,
             "reason": change.reason,
-            "message": change.message[:_MAX_MESSAGE],
+            # It is required, and Kubernetes 1.20 takes an empty text for an absent one.
+            "message": change.message[:_MAX_MESSAGE] or change.reason,
             "lastTransitionTime": format_time(now) if is_new else (old or {}).get("lastTransitionTime"),
             "observedGeneration": generation,
         }

@@ -27,11 +27,18 @@ from frameworkcontroller.machine.manifests import PodTemplate
 from frameworkcontroller.machine.model import NotListed
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Kind, Unanswered
-from frameworkcontroller.machine.workloads import ChangeRequest, EnterQueue, Inspect, ReadAdmission
+from frameworkcontroller.machine.workloads import (
+    ChangeRequest,
+    ConditionChange,
+    EnterQueue,
+    Finish,
+    Inspect,
+    ReadAdmission,
+)
 from tests.support.bench import UID, Body, foreign, refused, role
 from tests.support.kueue import condition as of_workload
 from tests.support.kueue import has_quota
-from tests.support.queuedbench import NAME, QueuedBench
+from tests.support.queuedbench import NAME, TARGET, QueuedBench
 
 PATIENCE_SEC = 200
 """More than an object that is being deleted may stay."""
@@ -492,6 +499,29 @@ def test_an_eviction_ends_the_attempt_and_gives_the_quota_back_when_nothing_runs
     bench.settle()
     assert bench.status.admission is not None
     assert bench.states() == ["Preparing", "Preparing"]
+
+
+def assert_texts(bench: QueuedBench, *kinds: str) -> None:
+    """Check that these conditions of the Workload have a reason and a message, as an API server of 1.20 demands."""
+    found = {one["type"]: one for one in live(bench)["status"]["conditions"]}
+    assert [kind for kind in kinds if not (found[kind]["reason"] and found[kind]["message"])] == []
+
+
+@pytest.mark.parametrize(("reason", "message"), [("Preempted", ""), ("", "somebody else needs it"), ("", "")])
+def test_an_eviction_without_words_gives_the_quota_back(reason: str, message: str) -> None:
+    bench = running()
+    bench.say(("Evicted", True, reason, message))
+    bench.settle()
+    assert not has_quota(live(bench))
+    assert_texts(bench, "QuotaReserved", "Admitted", "Requeued", "PodsReady")
+
+
+def test_a_completion_without_diagnostics_finishes_the_workload() -> None:
+    bench = running()
+    change = ConditionChange("Finished", True, "Succeeded", "")
+    bench.perform(Finish(TARGET, live(bench)["metadata"]["uid"], change, int(bench.now)))
+    assert_texts(bench, "Finished")
+    assert live(bench)["metadata"]["finalizers"] == []
 
 
 def test_quota_is_released_only_after_a_live_read_of_the_status() -> None:
