@@ -15,7 +15,7 @@ from frameworkcontroller.api.codec import StatusError, decode_status
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.spec import ExecutionType, FrameworkSpec, RetryPolicy, SpecError, parse_spec
 from frameworkcontroller.api.status import WAITS, Condition, FrameworkStatus, State, TaskStatus
-from frameworkcontroller.commands.objects import queue_of
+from frameworkcontroller.commands.objects import queue_label_of, queue_of
 from frameworkcontroller.commands.output import clean_line, duration
 from frameworkcontroller.commands.poddiagnosis import without_name
 from frameworkcontroller.machine.policy import RetryDecision, decide_retry, decide_task_retry
@@ -60,7 +60,7 @@ def phase_of(status: FrameworkStatus | TaskStatus) -> Phase:
 class View:
     """A Framework to show. ``problem``: why it cannot be read; ``pods``: diagnoses of its Pods, by name.
 
-    ``queue``: that of Kueue in which it is, "" for none.
+    ``queue``: that of Kueue in which it is, "" for none. ``next_queue``: that of its label, "" for none.
     """
 
     namespace: str
@@ -71,6 +71,7 @@ class View:
     problem: str
     pods: Mapping[str, str]
     queue: str = ""
+    next_queue: str = ""
 
 
 def read_view(framework: Mapping[str, Any], pods: Mapping[str, str]) -> View:
@@ -86,7 +87,8 @@ def read_view(framework: Mapping[str, Any], pods: Mapping[str, str]) -> View:
     except SpecError as error:
         problem = str(error)
     deleting = bool(metadata.get("deletionTimestamp"))
-    return View(metadata["namespace"], metadata["name"], status, spec, deleting, problem, pods, queue_of(framework))
+    queues = queue_of(framework), queue_label_of(framework)
+    return View(metadata["namespace"], metadata["name"], status, spec, deleting, problem, pods, *queues)
 
 
 def stalled(status: FrameworkStatus) -> Condition | None:
@@ -119,7 +121,7 @@ def diagnose_framework(view: View, now: float) -> list[str]:
         lines.append(f"waits to be started: its executionType is Create{also}")
     elif (waits := wait_of(status)) and status.state is not State.ATTEMPT_COMPLETED:
         lines.append(f"waits: {clean_line(waits)}")
-    lines += _quota(view.queue, status)
+    lines += _quota(view, status)
     completion = status.attempt.completion_status
     if completion is None:
         return lines
@@ -139,14 +141,16 @@ def diagnose_framework(view: View, now: float) -> list[str]:
     return lines
 
 
-def _quota(queue: str, status: FrameworkStatus) -> Iterator[str]:
+def _quota(view: View, status: FrameworkStatus) -> Iterator[str]:
     """Yield what a queue has given, or Kueue's words on why it has not."""
     found = {one.type: one for one in status.conditions}
-    reserved, admitted = found.get("QuotaReserved"), found.get("Admitted")
+    queue, reserved, admitted = view.queue, found.get("QuotaReserved"), found.get("Admitted")
     if not queue or reserved is None or admitted is None or status.state is State.COMPLETED:
         return
     if admitted.status == "True":
         yield f"queue {queue}: {clean_line(admitted.message)}"
+        if status.admission is not None and view.next_queue != queue:
+            yield f"{f'queue {view.next_queue}' if view.next_queue else 'no queue'} from the next FrameworkAttempt"
     else:
         missing = admitted if reserved.status == "True" else reserved
         yield f"queue {queue}: {missing.reason}: {clean_line(missing.message)}"

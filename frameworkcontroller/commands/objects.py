@@ -43,8 +43,12 @@ def state_of(framework: Mapping[str, Any]) -> str | None:
 def queue_of(framework: Mapping[str, Any]) -> str:
     """Return Kueue's queue in which a Framework has quota, or else that of its label; "" if it has none."""
     admission = (framework.get("status") or {}).get("admission") or {}
-    labels = framework["metadata"].get("labels") or {}
-    return str(admission.get("queueName") or labels.get(names.QUEUE_NAME) or "")
+    return str(admission.get("queueName") or queue_label_of(framework))
+
+
+def queue_label_of(framework: Mapping[str, Any]) -> str:
+    """Return Kueue's queue of the label of a Framework; "" if it has none."""
+    return str((framework["metadata"].get("labels") or {}).get(names.QUEUE_NAME) or "")
 
 
 def is_suspended(framework: Mapping[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from frameworkcontroller.api.completion import (
     Trigger,
 )
 from frameworkcontroller.api.spec import FrameworkSpec
-from frameworkcontroller.api.status import Condition, FrameworkAttemptStatus, FrameworkStatus, State
+from frameworkcontroller.api.status import AdmissionStatus, Condition, FrameworkAttemptStatus, FrameworkStatus, State
 from frameworkcontroller.commands.diagnosis import View, cause, diagnose_framework, diagnose_task, read_view, trigger
 from tests.support.bench import Bench, role
 
@@ -132,6 +132,25 @@ def test_what_a_queue_says_is_told_in_its_own_words() -> None:
     assert queued("False", "False") == [waits, "queue a: Pending: no room for gpu: 8 more needed"]
     assert queued("True", "False") == [waits, "queue a: AdmissionCheck: Admitted by Workload w; only 2 of the 3 Tasks"]
     assert queued("True", "True")[1] == "queue a: Admitted by Workload w; only 2 of the 3 Tasks"
+
+
+@pytest.mark.parametrize(
+    ("label", "told"),
+    [
+        ("a", []),
+        ("b", ["queue b from the next FrameworkAttempt"]),
+        ("", ["no queue from the next FrameworkAttempt"]),
+    ],
+)
+def test_a_label_that_counts_from_the_next_attempt_is_told(label: str, told: list[str]) -> None:
+    bench = Bench(role())
+    bench.plan()
+    bench.status.admission = AdmissionStatus("a", "w", "u", "c", [])
+    bench.status.conditions = [Condition("QuotaReserved", "True"), Condition("Admitted", "True", "", "Admitted")]
+    status = orjson.loads(encode_status("f", bench.status))
+    labels = {"kueue.x-k8s.io/queue-name": label} if label else {}
+    view = read_view({"metadata": {"name": "f", "namespace": "ns", "labels": labels}, "status": status}, {})
+    assert diagnose_framework(view, 0)[-1 - len(told) :] == ["queue a: Admitted", *told]
 
 
 def test_without_a_queue_nothing_of_it_is_told() -> None:
