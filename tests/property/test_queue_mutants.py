@@ -5,7 +5,7 @@ By the stories of ``test_queue_histories``, in their order, and no more than it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -16,8 +16,9 @@ import pytest
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.spec import RetryPolicy
 from frameworkcontroller.api.status import AdmissionStatus, FrameworkAttemptStatus, State
-from frameworkcontroller.machine import framework, gangs, gates, kueue, workloads
-from frameworkcontroller.machine.actions import Patch
+from frameworkcontroller.api.workloads import WorkloadRecord
+from frameworkcontroller.machine import framework, gangs, gates, kueue, orphans, workloads
+from frameworkcontroller.machine.actions import Patch, Patched, Target, carry_out
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.holds import Wait
 from frameworkcontroller.machine.model import require
@@ -27,7 +28,9 @@ from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Kind
 from frameworkcontroller.machine.states import ENDED
 from frameworkcontroller.machine.tracker import Tracker
+from frameworkcontroller.machine.workloads import LetGo
 from tests.property.test_queue_histories import HISTORIES, error_of
+from tests.support import driver
 from tests.support.gangscheduler import Backend
 from tests.support.kueue import QUEUES
 from tests.support.queuedhistory import Step, Story, make_story
@@ -70,6 +73,8 @@ _MORE: Final = (
     Step("settle"),
 )
 """Two Tasks of four are admitted, and the attempt is retried."""
+_ORPHANED: Final = (Step("settle"), Step("delete", (), {"foreground": False}), Step("settle"))
+"""The Framework is deleted in the background: its Pods and its Workload outlive it."""
 _RETRY_FRAMEWORK: Final = Tracker.retry_framework
 _WITH_CHANGES: Final = workloads._with_changes
 
@@ -188,6 +193,11 @@ def _raise(ctx: Context, plans: Any, group: Any, target: Any, found: Any, live: 
         ctx.act(Patch(target, found.uid, change, found.resource_version))
 
 
+def _let_go_at_once(orphan: WorkloadRecord, *_: Any, **__: Any) -> Generator[Any, Any, orphans.Release]:
+    result = yield from carry_out(LetGo(Target(Kind.WORKLOAD, orphan.name), orphan.uid))
+    return orphans.Release(isinstance(result, Patched))
+
+
 MUTANTS: Final = {
     "quota-back-at-the-end": Mutant(
         "gives quota back once the end of the attempt is decided",
@@ -276,6 +286,18 @@ MUTANTS: Final = {
         "does not end an evicted attempt",
         lambda: patch.object(gates, "_END_LAST", _rules_without(gates._END_LAST, kueue.must_evict)),
         ("G3: ", "It does not come about", "PodsReady", "Lost wake-up"),
+    ),
+    "orphans-of-running-pods": Mutant(
+        "releases the Workload of a Framework that is gone while its Pods exist",
+        lambda: patch.object(driver, "release", _let_go_at_once),
+        ("K2: ",),
+        _ORPHANED,
+    ),
+    "orphans-for-ever": Mutant(
+        "never releases the Workload of a Framework that is gone",
+        lambda: patch.object(driver, "orphans", lambda *_: []),
+        ("G3: ",),
+        _ORPHANED,
     ),
     "silence": Mutant(
         "never says that its Pods are ready",
