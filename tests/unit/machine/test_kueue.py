@@ -501,6 +501,39 @@ def test_an_eviction_ends_the_attempt_and_gives_the_quota_back_when_nothing_runs
     assert bench.states() == ["Preparing", "Preparing"]
 
 
+@pytest.mark.parametrize("by_label", [True, False])
+def test_the_way_out_after_the_longest_execution_time(by_label: bool) -> None:
+    """As in docs/manual.md: a longer time and ``active: true``, or a suspension, which makes a new Workload."""
+    bench = QueuedBench()
+    bench.queue = QueueLabels("team-a", "", "60")
+    bench.begin()
+    bench.all_pods_run()
+    bench.now += 60
+    live(bench)["spec"]["active"] = False
+    bench.evict("DeactivatedDueToMaximumExecutionTimeExceeded")
+    bench.settle()
+    used = live(bench)["status"]["accumulatedPastExecutionTimeSeconds"]
+    assert used >= 60
+    assert not has_quota(live(bench))
+    if by_label:
+        bench.queue = QueueLabels("team-a", "", "600")
+        bench.settle()
+        assert (live(bench)["spec"]["maximumExecutionTimeSeconds"], live(bench)["spec"]["active"]) == (600, False)
+        live(bench)["spec"]["active"] = True
+    else:
+        bench.edit(suspend=True)
+        bench.settle()
+        bench.edit(suspend=False)
+        bench.settle()
+        assert "active" not in live(bench)["spec"]
+        assert "status" not in live(bench)
+    bench.changed()
+    bench.see()
+    bench.admit()
+    bench.settle()
+    assert bench.states() == ["Preparing"]
+
+
 def assert_texts(bench: QueuedBench, *kinds: str) -> None:
     """Check that these conditions of the Workload have a reason and a message, as an API server of 1.20 demands."""
     found = {one["type"]: one for one in live(bench)["status"]["conditions"]}
