@@ -45,6 +45,9 @@ def check_queue(framework: Mapping[Any, Any]) -> Iterator[Finding]:
         if spec.get("suspend") is True:
             text = "beside a queue: Kueue does not resume a Framework, which enters the queue once suspend is false"
             yield warning(("spec", "suspend"), text, value=True)
+        elif sum(_has_tasks(role) for _, role in roles) > 1 and not any(role.get("dependsOn") for _, role in roles):
+            text = "Tasks that had completed run again after an eviction, in all TaskRoles at once: dependsOn keeps"
+            yield warning(("metadata", "labels", names.QUEUE_NAME), f"{text} their order")
     for position, role in roles:
         pod = _mapping(_mapping(role.get("task")).get("pod"))
         yield from _template(
@@ -52,6 +55,10 @@ def check_queue(framework: Mapping[Any, Any]) -> Iterator[Finding]:
             ("spec", "taskRoles", position, "task", "pod", "metadata"),
             is_queued=is_queued,
         )
+
+
+def _has_tasks(role: Mapping[Any, Any]) -> bool:
+    return bool(role.get("taskNumber", 1) != 0)
 
 
 def _label(field: str, value: Any, *, is_queued: bool) -> Iterator[Finding]:

@@ -900,11 +900,14 @@ PRIORITY = "kueue.x-k8s.io/priority-class"
 SECONDS = "kueue.x-k8s.io/max-exec-time-seconds"
 
 
-def queued(labels: str, *fields: str, annotations: str = "{}") -> list[str]:
-    """What is said of a Framework with labels on line 3, fields of its spec from line 5 on, and annotations of Pods."""
+def queued(labels: str, *fields: str, annotations: str = "{}", other: str = "") -> list[str]:
+    """What is said of a Framework with labels on line 3, fields of its spec from line 5 on, and annotations of Pods.
+
+    ``other``: another role, as YAML.
+    """
     pod = POD.replace("{spec", f"{{metadata: {{annotations: {annotations}}}, spec", 1)
     head = HEAD.replace("{name: f}", f"{{name: f, labels: {{{labels}}}}}")
-    lines = (*fields, "taskRoles:", f"- {{name: w, {FAILS}, task: {{pod: {pod}}}}}")
+    lines = (*fields, "taskRoles:", f"- {{name: w, {FAILS}, task: {{pod: {pod}}}}}", *([f"- {other}"] if other else []))
     return said(head + "".join(f"  {line}\n" for line in lines))
 
 
@@ -961,7 +964,9 @@ def test_a_label_of_a_queue_on_pods() -> None:
 @pytest.mark.parametrize(("number", "refused"), [(18, False), (19, True)])
 def test_more_roles_than_a_workload_has_pod_sets(number: int, refused: bool) -> None:
     head = HEAD.replace("{name: f}", f"{{name: f, labels: {{{QUEUE}: team-a}}}}") + "  taskRoles:\n"
-    roles = [f"  - {{name: w{position}, {FAILS}, task: {{pod: {POD}}}}}\n" for position in range(number)]
+    after = "dependsOn: [{name: w0, status: Complete}]"
+    roles = [f"  - {{name: w0, {FAILS}, task: {{pod: {POD}}}}}\n"]
+    roles += [f"  - {{name: w{one}, {FAILS}, {after}, task: {{pod: {POD}}}}}\n" for one in range(1, number)]
     text = (
         "5: error: spec.taskRoles: are 19: a Workload of Kueue has at most 18 podSets, one for each role, so the "
         "Framework will not start (Stalled, TooManyRolesForQueue)"
@@ -975,6 +980,17 @@ def test_a_suspension_that_kueue_does_not_end() -> None:
         "5: warning: spec.suspend: true: beside a queue: Kueue does not resume a Framework, which enters the queue "
         "once suspend is false"
     ]
+
+
+def test_an_eviction_of_roles_without_order() -> None:
+    other = f"{{name: other, {FAILS}, task: {{pod: {POD}}}%s}}"
+    text = "Tasks that had completed run again after an eviction, in all TaskRoles at once: dependsOn keeps their order"
+    expected = [f"3: warning: metadata.labels.{QUEUE}: {text}"]
+    assert queued(f"{QUEUE}: team-a", other=other % "") == expected
+    empty = f"{{name: other, taskNumber: 0, task: {{pod: {POD}}}}}"
+    assert not any(text in one for one in queued(f"{QUEUE}: team-a", other=empty))
+    assert queued(f"{QUEUE}: team-a", other=other % ", dependsOn: [{name: w, status: Complete}]") == []
+    assert queued("a: b", other=other % "") == []
 
 
 def test_topology_of_kueue() -> None:
