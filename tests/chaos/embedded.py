@@ -12,16 +12,22 @@ from pathlib import Path
 from typing import Final
 from unittest.mock import patch
 
+import orjson
+
 from frameworkcontroller.api import names
 from frameworkcontroller.controller.driver import Driver
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.kubeconfig import Access
-from frameworkcontroller.kube.resources import CRDS, PERSISTENTVOLUMECLAIMS, SERVICES
+from frameworkcontroller.kube.resources import CRDS, PERSISTENTVOLUMECLAIMS, PODGROUPS, SERVICES, WORKLOADS
+from frameworkcontroller.local import podgroups
 from frameworkcontroller.local.apiserver.records import Change
 from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.local.queues.controller import QueueController
+from frameworkcontroller.local.queues.definitions import definitions
+from frameworkcontroller.local.queues.setup import provide_queue
 from frameworkcontroller.logs import KlogFormatter, LineHandler
 from frameworkcontroller.machine import batch
 from frameworkcontroller.manager import app
@@ -76,6 +82,12 @@ async def _play(story: Story) -> Outcome:
     await server.start()
     async with KubeClient(Connection.to_address(server.url)) as client:
         await client.create(CRDS, crd_json())
+        if story.quota is not None:
+            for definition in definitions():
+                await client.create(CRDS, orjson.dumps(definition))
+            await provide_queue(client, {"cpu": str(story.quota)})
+        if story.gangs:
+            await client.create(CRDS, orjson.dumps(podgroups.definition()))
         player = EmbeddedPlayer(story, server, client)
         try:
             async with player.at_work():
@@ -97,6 +109,10 @@ async def _play(story: Story) -> Outcome:
             outcome.error = Unfinished("a controller asks for Services, which no Framework needs")
         if outcome.error is None and PERSISTENTVOLUMECLAIMS.plural in asked and not story.has_claims:
             outcome.error = Unfinished("a controller asks for volume claims, which no Framework needs")
+        if outcome.error is None and WORKLOADS.plural in asked and story.quota is None:
+            outcome.error = Unfinished("a controller asks for Workloads, and no queue is configured")
+        if outcome.error is None and PODGROUPS.plural in asked and not story.gangs:
+            outcome.error = Unfinished("a controller asks for PodGroups, which no Framework needs")
     await player.server.stop()
     outcome.writes = len(player.writes)
     outcome.injected = player.injected
@@ -194,8 +210,11 @@ class EmbeddedPlayer(Player):
         self.server = server
         self.server.storage.observe(self._stored)
         self._rng = random.Random(story.seed)
-        self._agent = NodeAgent(client, runtime, wall=wall, rng=self._rng)
+        self._agent = NodeAgent(client, runtime, gangs=story.gangs, wall=wall, rng=self._rng)
+        self._queue: asyncio.Task[None] | None = None
         self.a, self.b = (_Replica(name, story, server) for name in "AB")
+        for replica in (self.a, self.b):
+            replica.proxy.moment = lambda: len(self.writes)
         self._disk = _Disk(self.snapshots)
         self._server_is_down = False
         self._starting: asyncio.Task[None] | None = None
@@ -211,6 +230,9 @@ class EmbeddedPlayer(Player):
         # Whoever else listens would keep every line.
         logger.propagate = False
         self._node = asyncio.create_task(self._agent.run(), name="node")
+        if self.story.quota is not None:
+            rng = random.Random(f"{self.story.seed} queue")
+            self._queue = asyncio.create_task(QueueController(self._client, wall=wall, rng=rng).run(), name="queue")
         try:
             async with self.a.proxy, self.b.proxy:
                 await self._agent.wait_ready()
@@ -224,8 +246,10 @@ class EmbeddedPlayer(Player):
                         with suppress(Unfinished):
                             await replica.kill()
         finally:
-            self._node.cancel()
-            await asyncio.wait([self._node])
+            others = [task for task in (self._node, self._queue) if task is not None]
+            for task in others:
+                task.cancel()
+            await asyncio.wait(others)
             # Formatted as ever, so that what cannot be logged shows.
             logger.removeHandler(handler)
             logger.setLevel(level)
@@ -253,8 +277,9 @@ class EmbeddedPlayer(Player):
 
     def _alive(self) -> None:
         super()._alive()
-        if self._node.done():
-            self._node.result()
+        for task in (self._node, self._queue):
+            if task is not None and task.done():
+                task.result()
 
     async def kill_server(self) -> None:
         if not self._server_is_down:

@@ -19,10 +19,12 @@ from frameworkcontroller.api.completion import POD_EXTERNAL_DELETED, CompletionS
 from frameworkcontroller.api.objects import ClaimRecord, ConfigMapRecord, FrameworkRecord, PodRecord
 from frameworkcontroller.api.spec import FailurePolicy, RetryPolicy
 from frameworkcontroller.api.status import FrameworkAttemptStatus, State, TaskRoleStatus, TaskStatus
+from frameworkcontroller.api.workloads import WorkloadRecord
 from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.controller.driver import MAX_IN_FLIGHT
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.crdguard import CrdGuard
+from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
 from frameworkcontroller.machine import (
     actions,
     claims,
@@ -30,8 +32,10 @@ from frameworkcontroller.machine import (
     context,
     dependencies,
     framework,
+    gangs,
     gates,
     holds,
+    kueue,
     manifests,
     owned,
     reconciler,
@@ -51,6 +55,7 @@ from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.machine.requests import Kind, PatchStatus, Refusal, Refused
 from frameworkcontroller.machine.rules import with_rule
 from frameworkcontroller.machine.tracker import Tracker
+from frameworkcontroller.machine.workloads import GiveBack
 from frameworkcontroller.manager import app, informers
 from frameworkcontroller.manager.informers import CompanionInformer
 from tests.chaos.embedded import EmbeddedPlayer, play
@@ -59,6 +64,7 @@ from tests.chaos.proxy import Fault
 from tests.chaos.proxy import Kind as Faults
 from tests.chaos.story import CLAIM_SPEC, RETAIN_SEC, Step, Story
 from tests.support.frameworks import Json, policy, role
+from tests.support.queueguarantees import QUEUE_LABEL
 
 _PATIENCE_SEC: Final = 2000.0
 """More than the ten minutes in which a lost event is made up for."""
@@ -260,6 +266,12 @@ def _keep_what_has_started(tracker: Tracker, attempt: FrameworkAttemptStatus, *a
     _RETRY_FRAMEWORK(tracker, attempt, *args, **more)
 
 
+def _give_quota_back_at_once(ctx: Context, record: Any) -> None:
+    if isinstance(record, WorkloadRecord) and record.evicted and record.reserves:
+        kueue._act(ctx, GiveBack(kueue._target(ctx), record.uid, ctx.env.second), record)
+    _RUNNING(ctx, record)
+
+
 def _no(*_: object) -> bool:
     return False
 
@@ -338,6 +350,7 @@ def _deleting_too_early(ctx: Context, name: str) -> Any:
     return _CHANGE_CLAIM(ctx, name)
 
 
+_RUNNING: Final = kueue._running
 _KEEP_CLAIMS: Final = claims.keep
 _CHANGE_CLAIM: Final = claims._change
 _CHANGE_TASKLESS: Final = claims._change_taskless
@@ -406,6 +419,11 @@ def _fault(at: float, kind: Faults, verb: str, resource: str, **more: Any) -> St
 
 def _networked(number: int = 1, **role: Any) -> Step:
     return _create(_role(number, **role, **_FOREVER), network={})
+
+
+def _queued(*roles: Json, **spec: Any) -> Step:
+    created = _create(*roles, **spec)
+    return replace(created, args=(*created.args[:2], spec | {"metadata": {"labels": {QUEUE_LABEL: LOCAL_QUEUE}}}))
 
 
 def _deny(at: float, *verbs: str, seconds: float) -> Step:
@@ -1139,6 +1157,39 @@ MUTANTS: Final = {
         lambda: patch.object(manifests, "_pod", _without_host_names),
         _story(_networked()),
         "has the host name",
+    ),
+    "no-wait-before-quota-goes-back": Mutant(
+        "gives quota back at once",
+        lambda: patch.object(kueue, "_running", _give_quota_back_at_once),
+        replace(
+            _story(_queued(_role(2, stop_seconds="10", **_FOREVER)), Step(8.0, "deactivate_workload", (0, 20.0))),
+            quota=4,
+        ),
+        "K2: ",
+    ),
+    "no-wait-for-the-admission": Mutant(
+        "starts in a queue before it is admitted",
+        lambda: patch.object(kueue, "_wait", _none),
+        replace(_story(_queued(_role(2, **_FOREVER))), quota=1),
+        "K1: ",
+    ),
+    "no-count-of-what-was-admitted": Mutant(
+        "creates Pods for Tasks that were added since the admission",
+        lambda: _unless(gates, "_CREATE", kueue.count_wait),
+        replace(_story(_queued(_role(2, **_FOREVER)), Step(8.0, "rescale", ("f0", "a", 4))), quota=8),
+        "K3: ",
+    ),
+    "no-wait-for-the-group": Mutant(
+        "creates a Pod beside its PodGroup",
+        lambda: _unless(gates, "_CREATE", gangs.group_wait),
+        replace(
+            _story(
+                _slow("podgroups", 2.0, 0.0),
+                _create(_role(2, **_FOREVER), scheduling={"schedulingPolicy": {"gang": {}}}),
+            ),
+            gangs=True,
+        ),
+        "G1: ",
     ),
 }
 """By name: what is missing."""

@@ -12,7 +12,7 @@ from frameworkcontroller.local.kubelet.simulation import PREFIX
 from tests.support.frameworks import Json
 
 _NEVER_RETRIED: Final = (-210, -220, -230, -250)
-_SUSPENDED: Final = -240
+_ALWAYS_RETRIED: Final = (-240, -241)
 
 
 def why_not_at_end(framework: Json, pods: Mapping[str, Json], before: Json | None) -> str | None:
@@ -146,11 +146,28 @@ def _why_attempt_not_at_end(spec: Json, status: Json, pods: Mapping[str, Json]) 
                 return why
             continue
         for task in tasks:
+            if _waits_for_quota(task, tasks, status.get("admission"), name):
+                continue
             pod = pods.get(task["attemptStatus"]["podUID"])
             if task["state"] != "Completed" and (task["state"] != "AttemptRunning" or not _runs_for_ever(pod)):
                 return f"{name}[{task['index']}] is {task['state']}"
+    if left and left == sum(_count_waiting(found[name], status.get("admission"), name) for name in wanted):
+        return "only Tasks are left that wait for quota"
     total = sum(role["taskNumber"] for role in wanted.values())
     return "all Tasks are completed" if total and not left else None
+
+
+def _waits_for_quota(task: Json, tasks: list[Json], admission: Json | None, role: str) -> bool:
+    """Whether a Task was added since the admission, of which the other Tasks of its role use all."""
+    if admission is None or task["state"] != "AttemptCreationPending":
+        return False
+    admitted = {one["name"]: one["count"] for one in admission["podSets"]}.get(role, 0)
+    using = [one for one in tasks if one["state"] not in ("AttemptCreationPending", "Completed")]
+    return bool(len(using) >= admitted)
+
+
+def _count_waiting(tasks: list[Json], admission: Json | None, role: str) -> int:
+    return sum(_waits_for_quota(task, tasks, admission, role) for task in tasks)
 
 
 def _why_not_waiting(role: Json, wanted: Mapping[str, Json], found: Mapping[str, list[Json]]) -> str | None:
@@ -177,7 +194,7 @@ def _is_due(owner: Json, retries: Json, completion: Json) -> bool:
     attributes = completion["type"]["attributes"] or []
     if completion["code"] in _NEVER_RETRIED:
         return False
-    if completion["code"] == _SUSPENDED:
+    if completion["code"] in _ALWAYS_RETRIED:
         return True
     action = (completion.get("policy") or {}).get("action", "Count")
     if action in ("Ignore", "FailTask", "FailFramework"):

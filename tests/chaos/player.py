@@ -16,7 +16,7 @@ import orjson
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_status
 from frameworkcontroller.api.resources import FRAMEWORKS
-from frameworkcontroller.config.config import Config
+from frameworkcontroller.config.config import Config, Kueue, KueueMode
 from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import (
     AlreadyExists,
@@ -33,12 +33,15 @@ from frameworkcontroller.kube.resources import (
     CRDS,
     NODES,
     PERSISTENTVOLUMECLAIMS,
+    PODGROUPS,
     PODS,
     SERVICES,
+    WORKLOADS,
     Resource,
 )
 from frameworkcontroller.local.kubelet.agent import DEFAULT_NODE_NAME
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.local.queues.setup import provide_queue
 from tests.chaos.oracle import why_claims_differ, why_not_at_end, why_not_served
 from tests.chaos.proxy import Fault, FaultProxy, Kind
 from tests.chaos.record import Circumstances, Replay, Write
@@ -57,11 +60,16 @@ CONFIG: Final = Config(
 
 
 _TRIES_FOR_A_NAME: Final = 100
+_PLENTY: Final = 1000
+"""Processors that are enough for every Framework of a story."""
 
 
 def config_of(story: Story) -> Config:
     """What the story's controllers are configured with."""
-    return CONFIG.model_copy(update={"framework_completed_retain_sec": story.retain_sec})
+    update: dict[str, object] = {"framework_completed_retain_sec": story.retain_sec}
+    if story.quota is not None:
+        update["kueue"] = Kueue(mode=KueueMode.ENABLED)
+    return CONFIG.model_copy(update=update)
 
 
 class Unfinished(AssertionError):
@@ -159,6 +167,8 @@ class Player:
         await self.b.kill()
         await self.serve()
         self._runtime.restore_node()
+        if self.story.quota is not None:
+            await self._open_queue()
         await self.a.proxy.calm(mend_watches=self.mends_watches)
         for resource, taken in self._others.values():
             await self._give_name_back(resource, taken)
@@ -195,8 +205,14 @@ class Player:
             Violation: something promised was not kept.
         """
         replay = Replay(self.circumstances, config_of(self.story).plan_limits())
-        for write in writes:
-            replay.take(write)
+        changes = sorted(
+            (*self.a.proxy.changes_of_workloads, *self.b.proxy.changes_of_workloads), key=lambda one: one.moment
+        )
+        for moment, write in enumerate([*writes, None]):
+            while changes and changes[0].moment <= moment:
+                replay.judge_change(changes.pop(0))
+            if write is not None:
+                replay.take(write)
         for deletion in (*self.a.proxy.deletions, *self.b.proxy.deletions):
             replay.judge_deletion(deletion)
         self.snapshots.check(writes, self.circumstances)
@@ -258,11 +274,16 @@ class Player:
     async def _which_companions_are_left(self) -> str:
         left = [
             f"{resource.plural}/{name}"
-            for resource in (SERVICES, PERSISTENTVOLUMECLAIMS)
+            for resource in self._companions()
             for name, body in (await self._list(resource)).items()
             if body["metadata"].get("ownerReferences")
         ]
         return f"left over: {left}" if left else ""
+
+    def _companions(self) -> list[Resource]:
+        """The kinds of what a Framework may have beside ConfigMaps and Pods."""
+        queues = [] if self.story.quota is None else [WORKLOADS]
+        return [SERVICES, PERSISTENTVOLUMECLAIMS, *queues, *([PODGROUPS] if self.story.gangs else [])]
 
     async def _what_the_history_misses(self) -> str:
         """A watch that is silent tells of a deletion by the next list only."""
@@ -528,6 +549,49 @@ class Player:
         metadata = {"name": name, "labels": labels, "annotations": annotations}
         body = {"metadata": metadata, "spec": CLAIM_SPEC}
         self.spawn(0.0, partial(self._take_name, PERSISTENTVOLUMECLAIMS, body, seconds))
+
+    # --- queues ----------------------------------------------------------------------------------------------------
+
+    async def _workload(self, which: int) -> Json | None:
+        found = list((await self._list(WORKLOADS)).values())
+        return found[which % len(found)] if found else None
+
+    async def _set_active(self, found: Json, active: bool) -> None:
+        body = orjson.dumps({"metadata": {"uid": uid_of(found)}, "spec": {"active": active}})
+        await self._client.patch(WORKLOADS, name_of(found), body, self._namespace, content_type=MERGE_PATCH)
+
+    async def deactivate_workload(self, which: int, seconds: float) -> None:
+        """Somebody deactivates a Workload, and activates it again."""
+        if (found := await self._workload(which)) is None:
+            return
+        await self._set_active(found, False)
+
+        async def activate() -> None:
+            with suppress(KubeError):
+                await self._set_active(found, True)
+
+        self.spawn(seconds, activate)
+
+    async def delete_workload(self, which: int) -> None:
+        if (found := await self._workload(which)) is not None:
+            await self._delete(WORKLOADS, found)
+
+    async def set_label(self, name: str, label: str, value: str | None) -> None:
+        """Somebody sets a label of a Framework, or removes it."""
+        body = orjson.dumps({"metadata": {"labels": {label: value}}})
+        await self._client.patch(FRAMEWORKS, name, body, self._namespace, content_type=MERGE_PATCH)
+
+    async def set_quota(self, cpu: int) -> None:
+        """The quota of the queue becomes this."""
+        await provide_queue(self._client, {"cpu": str(cpu)}, namespace=self._namespace)
+
+    async def _open_queue(self) -> None:
+        """Everything that waits is admitted from now on."""
+        await self.set_quota(_PLENTY)
+        for found in (await self._list(WORKLOADS)).values():
+            if not found["spec"].get("active", True):
+                with suppress(NotFound):
+                    await self._set_active(found, True)
 
     async def set_retention(self, name: str, role_name: str, retention: Json) -> None:
         await self._change_roles(

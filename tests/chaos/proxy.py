@@ -13,12 +13,13 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
 import orjson
 from aiohttp import web
 
+from frameworkcontroller.kube.resources import WORKLOADS
 from tests.support.reverseproxy import ConnectionDropped, Request, ReverseProxy, abort, refusal
 
 
@@ -116,6 +117,18 @@ class Deletion:
     """Whether it leaves the Pod no time."""
 
 
+@dataclass(frozen=True)
+class Change:
+    """A PATCH or DELETE as it was sent, whatever became of it."""
+
+    moment: int
+    """As `FaultProxy.moment` was when it came."""
+    verb: str
+    name: str
+    body: Mapping[str, Any]
+    """The merge patch."""
+
+
 class FaultProxy(ReverseProxy):
     """Its answers are those of ``upstream`` where no fault is armed."""
 
@@ -125,6 +138,9 @@ class FaultProxy(ReverseProxy):
         """``wall`` returns seconds since the epoch."""
         super().__init__(upstream, tls=tls)
         self.deletions: list[Deletion] = []
+        self.moment: Callable[[], int] = lambda: 0
+        """Where the record of writes stands."""
+        self.changes_of_workloads: list[Change] = []
         self.busiest = 0
         """The most requests that came in a second."""
         self.asked: set[tuple[str, str]] = set()
@@ -218,6 +234,9 @@ class FaultProxy(ReverseProxy):
         self._note_moment()
         if incoming.method == "DELETE":
             self.deletions.append(_deletion(request, body, self._wall()))
+        if resource == WORKLOADS.plural and request.verb in ("patch", "delete"):
+            said = orjson.loads(body) if body else {}
+            self.changes_of_workloads.append(Change(self.moment(), request.verb, request.name, said))
         self.asked.add((request.verb, resource))
         if request.verb in self._denied.get(resource, ()):
             return refusal(403, "Forbidden", f"chaos: cannot {request.verb} resource {resource}")

@@ -20,8 +20,9 @@ from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.machine.actions import Delete, Target
 from frameworkcontroller.machine.model import Limits
 from frameworkcontroller.machine.requests import Kind
-from tests.chaos.proxy import Deletion
+from tests.chaos.proxy import Change, Deletion
 from tests.support.guarantees import Guarantees, summary
+from tests.support.kueue import FINALIZER, admission_of
 from tests.support.world import Body, Event, Violation, World, controller_of, is_deleting, mark_of, name_of, uid_of
 
 KINDS: Final = {
@@ -30,8 +31,11 @@ KINDS: Final = {
     "pods": Kind.POD,
     "services": Kind.SERVICE,
     "persistentvolumeclaims": Kind.VOLUME_CLAIM,
+    "workloads": Kind.WORKLOAD,
+    "podgroups": Kind.PODGROUP,
 }
 _COMPANIONS: Final = (Kind.SERVICE, Kind.VOLUME_CLAIM)
+_QUEUED: Final = (Kind.WORKLOAD, Kind.PODGROUP)
 _TOLD: Final = 60
 """Lines of a story that are worth reading."""
 _TERMINAL: Final = ("Succeeded", "Failed")
@@ -114,6 +118,8 @@ class Replay(World):
             self.watcher()
         known = self.objects[write.kind].get(write.name)
         self.tell(f"{write.revision}: {write.kind} {write.name} {_said(known, write.body)}")
+        if write.kind is Kind.WORKLOAD and known is not None:
+            self._judge_release(known, write.body)
         if write.body is None:
             if known is not None:
                 if not is_deleting(known):
@@ -162,6 +168,36 @@ class Replay(World):
                     f"{what} by force {deletion.at - began:g} s after it was asked to end, allowed are {timeouts}"
                 )
 
+    def judge_change(self, change: Change) -> None:
+        """Check what a controller asked to have changed of a Workload, at the moment at which it did.
+
+        Raises:
+            Violation: K2: it gives quota back, or lets the Workload go, and a Pod of the Framework exists.
+        """
+        clears = "admission" in (change.body.get("status") or {}) and change.body["status"]["admission"] is None
+        finalizers = (change.body.get("metadata") or {}).get("finalizers")
+        lets_go = finalizers is not None and FINALIZER not in finalizers
+        known = self.objects[Kind.WORKLOAD].get(change.name)
+        deletes = change.verb == "delete"
+        if self.guarantees.loose or known is None or not (clears or lets_go or deletes):
+            return
+        owner = controller_of(known)
+        left = [name for name, pod in self.objects[Kind.POD].items() if mark_of(pod, names.FRAMEWORK_UID) == owner]
+        if left:
+            what = "its end" if deletes else "to give its quota back" if clears else "to take its finalizer away"
+            raise self.violation(f"K2: {change.name}: {what} was asked for, and {left[0]} exists")
+
+    def _judge_release(self, known: Body, body: Body | None) -> None:
+        """Quota, and the finalizer, are given back by controllers alone in these stories."""
+        if self.guarantees.loose:
+            return
+        after = {**known, "metadata": {**known["metadata"], "finalizers": []}} if body is None else body
+        let_go = FINALIZER in (known["metadata"].get("finalizers") or ()) and FINALIZER not in (
+            after["metadata"].get("finalizers") or ()
+        )
+        if let_go or (admission_of(known) is not None and admission_of(after) is None):
+            self.guarantees.queues.patching_workload(controller_of(known) or "", known, after, loose=False)
+
     def _was_lost(self, begin: float, end: float) -> bool:
         """Whether the Node was lost at some moment of that time."""
         nodes = self.circumstances.nodes
@@ -180,6 +216,8 @@ class Replay(World):
             self._judge_companion(kind, known, body)
         elif kind is Kind.POD and known is None:
             self._judge_names(body)
+        elif kind in _QUEUED:
+            self.events[kind].append(Event(name, orjson.dumps(body), removed=False, before=None))
         if known is not None and is_deleting(body) and not is_deleting(known):
             self._deletion_begins(kind, known, write.at)
         self.objects[kind][name] = body
@@ -225,6 +263,8 @@ class Replay(World):
         if at >= self.circumstances.deleted_by_others.get(uid, math.inf) or self._is_collected(body):
             return
         framework = uid if kind is Kind.FRAMEWORK else mark_of(body, names.FRAMEWORK_UID)
+        if kind is Kind.WORKLOAD:
+            framework = controller_of(body) or ""
         self.guarantees.deleting(framework, Delete(_target(kind, body), uid), uid)
 
     def _is_collected(self, body: Body) -> bool:

@@ -11,9 +11,12 @@ from typing import Any, Final
 
 from frameworkcontroller.api import names
 from frameworkcontroller.controller.driver import MAX_IN_FLIGHT
+from frameworkcontroller.local.queues.setup import LOCAL_QUEUE, PRIORITIES
 from tests.chaos.proxy import Fault, Kind
 from tests.support.frameworks import Json, policy, role
+from tests.support.queueguarantees import QUEUE_LABEL
 
+PRIORITY_LABEL: Final = "kueue.x-k8s.io/priority-class"
 NAMES: Final = ("f0", "f1", "f2")
 ROLES: Final = ("a", "b", "c")
 LENGTH: Final = 120.0
@@ -30,6 +33,10 @@ _NETWORKED: Final = 0.4
 _CLAIMED: Final = 0.3
 """The share of Frameworks that have volume claims, on a virtual clock."""
 CLAIM_SPEC: Final[Json] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
+_QUEUED: Final = 0.25
+"""The share of the stories with queues, on a virtual clock."""
+_GANGED: Final = 0.2
+"""The share of those with gangs."""
 _RIVALS: Final = 0.15
 """The share of the other stories in which a slow controller works beside a second one."""
 
@@ -66,6 +73,10 @@ class Story:
     """Requests that a controller has in flight at most."""
     retain_sec: int = RETAIN_SEC
     """The controllers' ``frameworkCompletedRetainSec``."""
+    quota: int | None = None
+    """Processors of the queue, of which each Pod requests one; None without queues."""
+    gangs: bool = False
+    """Whether PodGroups are served, and scheduled as such."""
 
     @property
     def has_network(self) -> bool:
@@ -112,7 +123,8 @@ def make_story(seed: int, *, length: float = LENGTH, virtual: bool = True) -> St
         steps = _about_life(random.Random(f"{seed} life"), steps, length)
         steps = _about_network(random.Random(f"{seed} network"), steps, length)
         steps = _about_claims(random.Random(f"{seed} claims"), steps, length)
-    return Story(seed, tuple(sorted(steps, key=lambda step: step.at)), retain_sec=retain_sec)
+    story = Story(seed, tuple(sorted(steps, key=lambda step: step.at)), retain_sec=retain_sec)
+    return _about_gangs(_about_queues(story, length)) if virtual else story
 
 
 def _about_nodes(rng: random.Random, step: Step, virtual: bool) -> Step:
@@ -350,6 +362,78 @@ def _claim_step(rng: random.Random, length: float, name: str, item: str) -> Step
             verb = {Kind.STALE: "list", Kind.EXPIRED: "watch"}.get(kind, verb)
             fault = Fault(kind, verb, "persistentvolumeclaims", rng.choice([1, 1, 2, 5]), seconds)
             return Step(rng.choice([0.0, at]), "fault", (fault,))
+
+
+def _about_queues(story: Story, length: float) -> Story:
+    """In some stories Frameworks are in a queue that lets only some of them run, and others meddle with Workloads."""
+    rng = random.Random(f"{story.seed} queues")
+    if rng.random() >= _QUEUED:
+        return story
+    steps = [_queued(rng, step) for step in story.steps]
+    creates = [step for step in steps if step.act == "create"]
+    wanted = [sum(item.get("taskNumber", 1) for item in step.args[1]) for step in creates]
+    quota = max(1, *wanted, round(sum(wanted) * rng.choice([0.5, 0.7, 1.0])))
+    steps += [_queue_step(rng, length, rng.choice(creates).args[0], quota) for _ in range(rng.randint(1, 7))]
+    return replace(story, steps=tuple(sorted(steps, key=lambda step: step.at)), quota=quota)
+
+
+def _queued(rng: random.Random, step: Step) -> Step:
+    match step:
+        case Step(act="create", args=(name, roles, spec)):
+            labels = {QUEUE_LABEL: LOCAL_QUEUE} if rng.random() < 0.9 else {}
+            if rng.random() < 0.7:
+                labels[PRIORITY_LABEL] = rng.choice(list(PRIORITIES))
+            more = {"metadata": {"labels": labels}}
+            return replace(step, args=(name, [_requesting(item) for item in roles], spec | more))
+        case Step(act="add_role", args=(name, item)):
+            return replace(step, args=(name, _requesting(item)))
+    return step
+
+
+def _requesting(item: Json) -> Json:
+    """The role with one processor for each of its Pods."""
+    item["task"]["pod"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+    return item
+
+
+def _queue_step(rng: random.Random, length: float, name: str, quota: int) -> Step:
+    at, seconds = _at(rng, length), round(rng.choice([1, 10, 60]) * length / LENGTH, 1)
+    acts = ["deactivate", "deactivate", "delete", "delete", "unlabel", "priority", "priority", "quota", "deny"]
+    match rng.choice([*acts, "fault", "fault", "fault"]):
+        case "deactivate":
+            return Step(at, "deactivate_workload", (rng.randint(0, 9), seconds))
+        case "delete":
+            return Step(at, "delete_workload", (rng.randint(0, 9),))
+        case "unlabel":
+            return Step(at, "set_label", (name, QUEUE_LABEL, rng.choice([None, None, LOCAL_QUEUE])))
+        case "priority":
+            return Step(at, "set_label", (name, PRIORITY_LABEL, rng.choice([*PRIORITIES, None])))
+        case "quota":
+            return Step(at, "set_quota", (rng.randint(0, 2 * quota),))
+        case "deny":
+            verbs = rng.choice([("list", "watch"), ("create",), ("patch",), ("get",), ("get", "list", "watch")])
+            return Step(rng.choice([0.0, at]), "deny", ("workloads", verbs, seconds))
+        case _:
+            kind = rng.choice([kind for kind in Kind if kind is not Kind.LATE])
+            verb = rng.choice(("create", "patch", "patch", "list", "get", "get", ""))
+            verb = {Kind.STALE: "list", Kind.EXPIRED: "watch"}.get(kind, verb)
+            return Step(at, "fault", (Fault(kind, verb, "workloads", rng.choice([1, 1, 2, 5]), seconds),))
+
+
+def _about_gangs(story: Story) -> Story:
+    """In some stories Frameworks are gangs."""
+    rng = random.Random(f"{story.seed} gangs")
+    if rng.random() >= _GANGED:
+        return story
+    return replace(story, steps=tuple(_ganged(rng, step) for step in story.steps), gangs=True)
+
+
+def _ganged(rng: random.Random, step: Step) -> Step:
+    if step.act != "create" or rng.random() < 0.2:
+        return step
+    name, roles, spec = step.args
+    chosen: Json = rng.choice([{"gang": {}}, {"gang": {}}, {"gang": {"minCount": rng.randint(1, 4)}}, {"basic": {}}])
+    return replace(step, args=(name, roles, spec | {"scheduling": {"schedulingPolicy": chosen}}))
 
 
 def _rivals(rng: random.Random, length: float) -> list[Step]:
