@@ -222,6 +222,8 @@ class Framework:
     spec: FrameworkSpec
     queue: QueueLabels | None = None
     """The queue that its labels ask for. Labels have no generation."""
+    ignored_queue: str = ""
+    """The LocalQueue in a label that means nothing, as the configuration has no queues."""
 
     @property
     def key(self) -> str:

@@ -68,6 +68,7 @@ from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Kind
 from frameworkcontroller.machine.states import ENDED, LIVE
 from frameworkcontroller.machine.workloads import (
+    API_VERSION,
     MAX_POD_SETS,
     ChangeRequest,
     ConditionChange,
@@ -588,7 +589,8 @@ def _problem_of(ctx: Context, queue: QueueLabels) -> Stall | None:
 def _say_unavailable(ctx: Context, found: NotListed) -> None:
     """Nothing starts without quota, also if Kueue is not served or may not be read. Its informer tries again."""
     if found.problem:
-        text = f"Cannot list Workloads, which the label {names.QUEUE_NAME} needs: {found.problem}"
+        needed = f"Cannot list the Workloads of {API_VERSION}, which the label {names.QUEUE_NAME} needs"
+        text = f"{needed}. Is Kueue installed? {found.problem}"
         ctx.tracker.holds.stalls[_target(ctx).key] = Stall(Reason.QUEUE_UNAVAILABLE, text)
 
 

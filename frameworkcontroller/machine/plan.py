@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from frameworkcontroller.api.names import QUEUE_NAME
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine import claims, companions, conditions, framework, scale, workloadoutcomes
@@ -35,6 +36,9 @@ def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> 
     if tracker.status is None:
         tracker.begin(framework.new_status(subject, env), dirty=True)
         ctx.record(Reason.FRAMEWORK_ACCEPTED, f"Framework was accepted with {count_tasks(subject.spec.task_count)}")
+        if subject.ignored_queue:
+            text = f"The label {QUEUE_NAME}: {subject.ignored_queue} means nothing, as kueue.mode is disabled"
+            ctx.record(Reason.QUEUE_IGNORED, f"{text}: the Framework starts without quota", warning=True)
         _observe_generation(ctx)
         # The first written status says why nothing starts.
         may_start(ctx)

@@ -81,6 +81,9 @@ class Reason(StrEnum):
     TASK_ROLE_STARTED = _event("TaskRoleStarted", "the dependencies of a TaskRole hold, and its Pods are created")
     TASK_ROLE_DELETED = "TaskRoleDeleted", "the last Task of a removed TaskRole is gone"
     SERVICE_CREATED = "ServiceCreated", "the Service was created by which Pods have host names"
+    QUEUE_IGNORED = _event(
+        "QueueIgnored", "the Framework has the label of a queue, which means nothing, as kueue.mode is disabled"
+    )
     QUEUE_ENTERED = _event("QueueEntered", "the Workload was created that stands for the Framework in Kueue's queue")
     QUEUE_LEFT = _event(
         "QueueLeft", "the Workload is finished or being deleted, and the Framework has left Kueue's queue"

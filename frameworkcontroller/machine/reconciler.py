@@ -518,7 +518,10 @@ class Reconciler:
                 spec, self.spec_error = parse_spec(orjson.loads(record.spec_json), framework=record.name), None
             except SpecError as error:
                 spec, self.spec_error = FrameworkSpec(), str(error)
-        self._framework = Framework(record.namespace, record.name, record.uid, generation, deleting, spec, queue)
+        ignored = "" if self._has_queues or record.queue is None else record.queue.queue_name
+        self._framework = Framework(
+            record.namespace, record.name, record.uid, generation, deleting, spec, queue, ignored
+        )
         return self._framework
 
     def _read_labels(self, record: FrameworkRecord) -> QueueLabels | None:

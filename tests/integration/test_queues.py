@@ -11,7 +11,7 @@ from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.config.config import Config, Kueue, KueueMode
 from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.errors import ObjectNotFound
-from frameworkcontroller.kube.resources import CONFIGMAPS, WORKLOADS
+from frameworkcontroller.kube.resources import CONFIGMAPS, EVENTS, WORKLOADS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
 from frameworkcontroller.machine import reconciler
@@ -251,12 +251,21 @@ async def label(frameworks: Frameworks, name: str, *, queue: str | None) -> None
     await frameworks.client.patch(FRAMEWORKS, name, body, frameworks.namespace, content_type=MERGE_PATCH)
 
 
+async def ignored(frameworks: Frameworks) -> None:
+    """An Event says that the label means nothing."""
+    events = orjson.loads(await frameworks.client.list(EVENTS, frameworks.namespace))["items"]
+    texts = [one["message"] for one in events if one["reason"] == "QueueIgnored"]
+    assert len(texts) == 1
+    assert f"queue-name: {LOCAL_QUEUE} means nothing, as kueue.mode is disabled" in texts[0]
+
+
 async def test_with_the_mode_disabled_nothing_of_kueue_is_asked_for(
     cluster: Cluster, frameworks: Frameworks, watched: Controller, door: FrontDoor
 ) -> None:
     async with objects_of_queue(cluster, {"cpu": "1"}):
         await frameworks.create("f", needs(2), metadata=labels())
         await running(frameworks, "f", 1)
+        await eventually(lambda: ignored(frameworks))
         await frameworks.delete("f")
         await frameworks.until_gone("f")
     assert not {request.resource for request in door.requests} & {"workloads", "resourceflavors"}
