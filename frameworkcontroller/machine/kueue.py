@@ -490,7 +490,11 @@ def _nothing_runs(ctx: Context) -> bool:
     """Whether quota may be given back: all is persisted, and nothing of the Framework runs. If unknown, look."""
     ctx.tracker.queueing.look_up = True
     ctx.look_for_pods()
-    return ctx.tracker.is_clean and ctx.tracker.nothing_runs
+    if not ctx.tracker.is_clean:
+        # That all is persisted may cause no event.
+        ctx.tracker.again = True
+        return False
+    return ctx.tracker.nothing_runs
 
 
 def _queue_up(ctx: Context, queue: QueueLabels, record: _Cached) -> None:

@@ -96,6 +96,14 @@ def test_a_service_that_is_gone_is_not_learnt_again_with_another_status() -> Non
     assert outcome.injected == {"denied": 1, "held": 1}
 
 
+def test_a_workload_is_let_go_that_was_deleted_while_a_status_was_to_be_written() -> None:
+    # Its end is told to Kueue and refused, as the garbage collector has changed it: no event follows the last write.
+    story = make_story(7151)
+    assert story.quota is not None
+    assert story.retain_sec == 0
+    assert play(story).error is None
+
+
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_controller_without_one_of_its_guards_is_caught(name: str) -> None:
     mutant = MUTANTS[name]
