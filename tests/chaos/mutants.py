@@ -1049,7 +1049,7 @@ MUTANTS: Final = {
     "no-respect-for-services-of-others": Mutant(
         "deletes a Service that is in the way",
         lambda: _all_of(
-            patch.object(owned, "_conflict", _deleting_what_is_in_the_way),
+            patch.object(owned, "conflict", _deleting_what_is_in_the_way),
             patch.dict(actions.PROPAGATION, {Kind.SERVICE: None}),
         ),
         _story(Step(0.0, "take_service", ("f0", False, 20.0)), replace(_networked(), at=1.0)),

@@ -21,6 +21,7 @@ TABLE = {
     -220: ("FrameworkAttemptCompletion", "Failed", ("Permanent",)),
     -230: ("DeleteTaskRequested", "Failed", ("Permanent",)),
     -240: ("FrameworkSuspendRequested", "Failed", ("Transient",)),
+    -241: ("FrameworkEvicted", "Failed", ("Transient",)),
     -250: ("FrameworkActiveDeadlineExceeded", "Failed", ("Permanent",)),
     -260: ("TaskPreRunningDeadlineExceeded", "Failed", ("Transient", "Conflict")),
     -300: ("PodFailedWithoutFailedContainer", "Failed", ()),

@@ -52,6 +52,8 @@ from frameworkcontroller.api.spec import (
     parse_spec,
 )
 from frameworkcontroller.api.status import (
+    AdmissionStatus,
+    AdmittedPodSet,
     Condition,
     FrameworkAttemptStatus,
     FrameworkStatus,
@@ -183,6 +185,7 @@ def whole_status(*, compress: bool = False) -> Json:
     roles = [TaskRoleStatus("a", "r", 5, [task], "NodeUnreachable", started=True)]
     rule = DecidedRule(FailureAction.FAIL_FRAMEWORK, 0)
     of_framework = CompletionStatus(1, "Phrase", "Failed", ("Transient",), "diagnostics", trigger, policy=rule)
+    admitted = AdmittedPodSet("a", 1, "d", {"k": "v"}, [{"operator": "Exists"}], {"l": "v"}, {"a": "v"}, ["g"])
     status = FrameworkStatus(
         1,
         2,
@@ -194,6 +197,7 @@ def whole_status(*, compress: bool = False) -> Json:
         task_counts=TaskCounts(1, 2, 3, 4),
         conditions=[Condition("Running", "True", "reason", "message", 1, 1)],
         accumulated_past_execution_time_seconds=5,
+        admission=AdmissionStatus("q", "w", "uid", "c", [admitted]),
     )
     body: Json = orjson.loads(EncodedStatus("f", status, compress=compress).body)
     return body
@@ -208,6 +212,9 @@ def compare(value: Any, schema: Json, path: str, seen: set[str]) -> None:
     if schema["type"] == "array":
         for item in value:
             compare(item, schema["items"], path, seen)
+    elif isinstance(of_values := schema.get("additionalProperties"), dict):
+        for item in value.values():
+            compare(item, of_values, path, seen)
     elif schema["type"] == "object" and not schema.get(PRESERVE):
         for name, item in value.items():
             seen.add(f"{path}.{name}")
