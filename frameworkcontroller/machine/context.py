@@ -15,7 +15,7 @@ from frameworkcontroller.machine.actions import Action, Create, Delete, Refresh,
 from frameworkcontroller.machine.agenda import TaskKey
 from frameworkcontroller.machine.holds import ObjectKey
 from frameworkcontroller.machine.manifests import pod_annotations
-from frameworkcontroller.machine.model import Env, Observed, Plan, Record, Snapshot, SnapshotTrigger, require
+from frameworkcontroller.machine.model import Env, Observed, Plan, Record, Snapshot, SnapshotTrigger, Urgency, require
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Kind
 from frameworkcontroller.machine.tracker import Tracker
@@ -74,6 +74,11 @@ class Context:
         annotations = pod_annotations(self.framework, self.attempt, task.role, role_uid, index=str(task.index))
         deleted_at = self.env.second if trigger is SnapshotTrigger.TASK_DELETION else None
         self.plan.snapshots.append(Snapshot(trigger, body, *task.key, annotations, deleted_at))
+
+    def persist_first(self) -> None:
+        """Plan again once all is persisted, which is due now. No event follows a write."""
+        self.tracker.again = True
+        self.tracker.change(None, Urgency.NOW)
 
     def requeue_at(self, when: float) -> None:
         """Plan again at ``when`` (monotonic seconds) at the latest."""

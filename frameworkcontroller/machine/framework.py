@@ -216,7 +216,7 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
         if tracker.queueing.look_up:
             _look_up(ctx, configmap)
         elif not tracker.is_clean:
-            _persist_first(ctx)
+            ctx.persist_first()
         return
     # From now on any controller may create something. Others, which may delete it as late, must see that in the status.
     was_held, tracker.absent = tracker.absent is not None, None
@@ -225,7 +225,7 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
             # The condition still says what it waits for.
             may_begin(ctx)
         # Among others, that a resumed Framework is no longer Suspended.
-        _persist_first(ctx)
+        ctx.persist_first()
     elif ends:
         ctx.act(Cleanup(ctx.configmap_target(), ctx.framework.uid))
     elif not _delete_orphan(ctx, configmap):
@@ -245,7 +245,7 @@ def _look_up(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     tracker = ctx.tracker
     ctx.look_for_pods()
     if not tracker.is_clean:
-        _persist_first(ctx)
+        ctx.persist_first()
     elif _delete_orphan(ctx, configmap):
         tracker.absent = False
     elif not tracker.absent and not ctx.observed.creating:
@@ -312,7 +312,7 @@ def _without_configmap(ctx: Context) -> None:
             if ctx.tracker.is_clean:
                 ctx.act(Delete(target, uid, confirm=True))
             else:
-                _persist_first(ctx)
+                ctx.persist_first()
             return
     # The cache may be older than the status, or the ConfigMap has lost its label: ask the API server.
     ctx.act(Confirm(target, uid))
@@ -397,7 +397,7 @@ def _with_configmap(ctx: Context) -> None:
         uid = require(ctx.attempt.configmap_uid, "configMapUID")
         due = task_machine.containers_run_until(ctx)
         if not ctx.tracker.is_clean:
-            _persist_first(ctx)
+            ctx.persist_first()
         elif due is None:
             ctx.act(Delete(ctx.configmap_target(), uid))
         else:
@@ -480,7 +480,7 @@ def _decide_retry(ctx: Context) -> None:
         return
     if not ctx.tracker.is_clean:
         # Clients must see the end of this attempt before the next one starts.
-        _persist_first(ctx)
+        ctx.persist_first()
         return
     in_a_row, early = retries_in_a_row(status), ended_early(status)
     back_off = framework_back_off(policy, completion, limits)
@@ -524,10 +524,5 @@ def retain(ctx: Context) -> None:
             ctx.snapshot_framework(SnapshotTrigger.FRAMEWORK_DELETION)
         ctx.act(Delete(Target(Kind.FRAMEWORK, ctx.framework.name), ctx.framework.uid))
     else:
-        _persist_first(ctx)
+        ctx.persist_first()
         ctx.requeue_at(ctx.env.clock)
-
-
-def _persist_first(ctx: Context) -> None:
-    ctx.tracker.again = True
-    ctx.tracker.change(None, Urgency.NOW)

@@ -491,8 +491,7 @@ def _nothing_runs(ctx: Context) -> bool:
     ctx.tracker.queueing.look_up = True
     ctx.look_for_pods()
     if not ctx.tracker.is_clean:
-        # That all is persisted may cause no event.
-        ctx.tracker.again = True
+        ctx.persist_first()
         return False
     return ctx.tracker.nothing_runs
 
