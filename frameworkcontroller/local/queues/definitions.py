@@ -117,6 +117,14 @@ def _local_queues() -> schemas.Json:
         clusterQueue=schemas.name("The ClusterQueue that has the quota."),
         stopPolicy=_stop_policy("from this queue"),
     )
+    column = ("ClusterQueue", "string", ".spec.clusterQueue")
+    return _queue(LOCALQUEUES, "A queue of a namespace.", spec, column, ("queue", "lq"))
+
+
+def _queue(
+    resource: Resource, description: str, spec: schemas.Json, column: tuple[str, str, str], short: tuple[str, ...]
+) -> schemas.Json:
+    """The definition of a kind that counts its workloads. ``column``: the first one, before their numbers."""
     status = schemas.obj(
         "Counts of its workloads.",
         admittedWorkloads=schemas.int32(),
@@ -127,12 +135,12 @@ def _local_queues() -> schemas.Json:
         reservingWorkloads=schemas.int32(),
     )
     columns = (
-        ("ClusterQueue", "string", ".spec.clusterQueue"),
+        column,
         ("Pending Workloads", "integer", ".status.pendingWorkloads"),
         ("Admitted Workloads", "integer", ".status.admittedWorkloads"),
     )
-    schema = schemas.obj("A queue of a namespace.", spec=spec, status=status)
-    return schemas.definition(LOCALQUEUES, schema, short=("queue", "lq"), columns=columns, status=True)
+    schema = schemas.obj(description, spec=spec, status=status)
+    return schemas.definition(resource, schema, short=short, columns=columns, status=True)
 
 
 def _cluster_queues() -> schemas.Json:
@@ -181,22 +189,8 @@ def _cluster_queues() -> schemas.Json:
         resourceGroups=schemas.listing(group, "The quota.", maxItems=1),
         stopPolicy=_stop_policy("from any queue"),
     )
-    status = schemas.obj(
-        "Counts of its workloads.",
-        admittedWorkloads=schemas.int32(),
-        conditions=schemas.conditions(),
-        flavorsReservation=_usage("Reserved quota."),
-        flavorsUsage=_usage("Quota of admitted workloads."),
-        pendingWorkloads=schemas.int32(),
-        reservingWorkloads=schemas.int32(),
-    )
-    columns = (
-        ("Strategy", "string", ".spec.queueingStrategy"),
-        ("Pending Workloads", "integer", ".status.pendingWorkloads"),
-        ("Admitted Workloads", "integer", ".status.admittedWorkloads"),
-    )
-    schema = schemas.obj("Quota that LocalQueues share.", spec=spec, status=status)
-    return schemas.definition(CLUSTERQUEUES, schema, short=("cq",), columns=columns, status=True)
+    column = ("Strategy", "string", ".spec.queueingStrategy")
+    return _queue(CLUSTERQUEUES, "Quota that LocalQueues share.", spec, column, ("cq",))
 
 
 def _resource_flavors() -> schemas.Json:
