@@ -235,3 +235,29 @@ class QueuedBench(Bench):
 def queue_labels(queue: str = "team-a", priority_class: str = "", seconds: str = "") -> QueueLabels:
     """What the labels ask for."""
     return QueueLabels(queue, priority_class, seconds)
+
+
+def running(*roles: Body, **spec: Any) -> QueuedBench:
+    """A Framework whose Pods run, which Kueue knows."""
+    bench = QueuedBench(*roles, **spec)
+    bench.begin()
+    bench.all_pods_run()
+    return bench
+
+
+def code(bench: QueuedBench) -> int | None:
+    """The completion code of the current attempt."""
+    completion = bench.status.attempt.completion_status
+    return None if completion is None else completion.code
+
+
+def told(bench: QueuedBench, kind: str) -> tuple[str, str, str] | None:
+    """Status, reason and message of a condition."""
+    found = next((one for one in bench.status.conditions if one.type == kind), None)
+    return None if found is None else (found.status, found.reason, found.message)
+
+
+def live(bench: QueuedBench) -> Body:
+    """The Workload, which exists."""
+    assert bench.live is not None
+    return bench.live

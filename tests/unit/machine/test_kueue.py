@@ -38,23 +38,11 @@ from frameworkcontroller.machine.workloads import (
 from tests.support.bench import UID, Body, foreign, refused, role
 from tests.support.kueue import condition as of_workload
 from tests.support.kueue import has_quota
-from tests.support.queuedbench import NAME, TARGET, QueuedBench
+from tests.support.queuedbench import NAME, TARGET, QueuedBench, code, live, running, told
 
 PATIENCE_SEC = 200
 """More than an object that is being deleted may stay."""
 FINALIZER = "kueue.x-k8s.io/resource-in-use"
-
-
-def code(bench: QueuedBench) -> int | None:
-    """The completion code of the current attempt."""
-    completion = bench.status.attempt.completion_status
-    return None if completion is None else completion.code
-
-
-def told(bench: QueuedBench, kind: str) -> tuple[str, str, str] | None:
-    """Status, reason and message of a condition."""
-    found = next((one for one in bench.status.conditions if one.type == kind), None)
-    return None if found is None else (found.status, found.reason, found.message)
 
 
 def stall(bench: QueuedBench) -> tuple[str, str]:
@@ -63,20 +51,6 @@ def stall(bench: QueuedBench) -> tuple[str, str]:
     assert found is not None
     assert found[0] == "True"
     return found[1:]
-
-
-def live(bench: QueuedBench) -> Body:
-    """The Workload, which exists."""
-    assert bench.live is not None
-    return bench.live
-
-
-def running(*roles: Body, **spec: Any) -> QueuedBench:
-    """A Framework whose Pods run, which Kueue knows."""
-    bench = QueuedBench(*roles, **spec)
-    bench.begin()
-    bench.all_pods_run()
-    return bench
 
 
 def template(**spec: Any) -> Body:

@@ -11,37 +11,10 @@ from frameworkcontroller.machine.actions import Action, Gone, Outdated, Patch
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Unanswered
 from frameworkcontroller.machine.workloads import ChangeRequest, Finish, GiveBack, Inspect, LetGo
-from tests.support.bench import Body, refused, role
+from tests.support.bench import refused, role
 from tests.support.kueue import has_quota
 from tests.support.kueue import is_true as of_workload
-from tests.support.queuedbench import QueuedBench, queue_labels
-
-
-def code(bench: QueuedBench) -> int | None:
-    """The completion code of the current attempt."""
-    completion = bench.status.attempt.completion_status
-    return None if completion is None else completion.code
-
-
-def told(bench: QueuedBench, kind: str) -> tuple[str, str, str] | None:
-    """Status, reason and message of a condition."""
-    found = next((one for one in bench.status.conditions if one.type == kind), None)
-    return None if found is None else (found.status, found.reason, found.message)
-
-
-def live(bench: QueuedBench) -> Body:
-    """The Workload, which exists."""
-    assert bench.live is not None
-    return bench.live
-
-
-def running(*roles: Body, **spec: Any) -> QueuedBench:
-    """A Framework whose Pods run, which Kueue knows."""
-    bench = QueuedBench(*roles, **spec)
-    bench.begin()
-    bench.all_pods_run()
-    return bench
-
+from tests.support.queuedbench import QueuedBench, code, live, queue_labels, running, told
 
 # --- labels ---------------------------------------------------------------------------------------------------------
 
