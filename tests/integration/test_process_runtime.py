@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import stat
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
@@ -628,6 +629,29 @@ async def test_the_end_of_a_monitor_ends_its_container_and_no_other(node: Node) 
     assert node.terminated(first)["exitCode"] == 137
     await node.until(lambda: not any(map(alive, pids)))
     assert node.pods.phase(second) == "Running"
+
+
+def test_the_children_of_an_orphan_that_has_ended_end() -> None:
+    """Of a container without a monitor, the first process may end before its children are looked for."""
+    program = """
+import os, signal, sys, time
+from frameworkcontroller.local.kubelet.spawner import linux, server
+
+linux.reap_descendants()
+spawner = server._Server(0, 1, None)
+reader, writer = os.pipe()
+if os.fork() == 0:
+    child = os.fork()
+    if child == 0:
+        signal.pause()
+    os.write(writer, b"%d\\n" % child)
+    os._exit(0)
+child = int(os.read(reader, 100))
+while os.path.exists(f"/proc/{child}"):
+    spawner._reap()
+    time.sleep(0.01)
+"""
+    subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[2], timeout=300, check=True)
 
 
 async def test_nothing_outlives_a_controller_that_is_killed(tmp_path: Path) -> None:

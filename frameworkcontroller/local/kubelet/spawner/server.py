@@ -154,6 +154,8 @@ class _Server:
                 return
             name = ids.get(pid)
             if name is None:
+                # An orphan has ended, perhaps while its children were looked for: they are this process's now.
+                self._kill_strays(set(self._monitors.values()))
                 continue
             if status != 0:
                 self._kill_strays(set(self._monitors.values()) - {pid})
