@@ -43,20 +43,20 @@ async def test_a_preempted_workload_comes_back(cluster: Cluster, workloads: Work
             ],
         }
         await workloads.create("equal", 3)
-        assert (await workloads.until("equal", "QuotaReserved", "False"))["message"] == SHORT.format(3)
+        await workloads.until("equal", "QuotaReserved", "False", SHORT.format(3))
 
         await workloads.create("high", 5, priority=1)
         evicted = await workloads.until("low", "Evicted", "True")
         assert evicted["reason"] == "Preempted"
         assert evicted["message"].startswith(f"Preempted for workload {cluster.namespace}/high (UID: ")
-        waiting = await workloads.until("high", "QuotaReserved", "False")
-        assert waiting["message"] == SHORT.format(5) + ". Pending the preemption of 1 workload(s)"
+        text = SHORT.format(5) + ". Pending the preemption of 1 workload(s)"
+        await workloads.until("high", "QuotaReserved", "False", text)
         assert await workloads.admitted() == {"low"}
 
         await workloads.let_go("low")
         await workloads.until("high", "Admitted", "True")
         await workloads.until("equal", "Admitted", "True")
-        assert (await workloads.until("low", "QuotaReserved", "False"))["message"] == SHORT.format(8)
+        await workloads.until("low", "QuotaReserved", "False", SHORT.format(8))
 
         await workloads.finish("high")
         await workloads.finish("equal")
@@ -106,7 +106,7 @@ async def test_what_the_queue_writes_is_valid_by_kueues_schemas(cluster: Cluster
         await workloads.until("low", "Preempted", "True")
         await workloads.let_go("low")
         await workloads.until("high", "Admitted", "True")
-        assert "5 more needed" in (await workloads.until("low", "QuotaReserved", "False"))["message"]
+        await workloads.until("low", "QuotaReserved", "False", "5 more needed")
         await workloads.finish("high")
         await workloads.until("low", "Admitted", "True")
 
@@ -143,7 +143,7 @@ async def test_a_queue_is_stopped_drained_and_opened(cluster: Cluster, workloads
         await workloads.let_go("a")
         await workloads.create("b", 2)
         text = f"ClusterQueue {CLUSTER_QUEUE} is inactive: it is stopped"
-        assert (await workloads.until("b", "QuotaReserved", "False"))["message"] == text
+        await workloads.until("b", "QuotaReserved", "False", text)
         await set_policy("None")
         await workloads.until("a", "Admitted", "True")
         await workloads.until("b", "Admitted", "True")
@@ -160,7 +160,7 @@ async def test_quota_can_grow(cluster: Cluster, workloads: Workloads) -> None:
     async with queue_on(cluster, {"cpu": "4"}):
         await workloads.create("a", 6)
         text = "request > maximum capacity (6 > 4)"
-        assert text in (await workloads.until("a", "QuotaReserved", "False"))["message"]
+        await workloads.until("a", "QuotaReserved", "False", text)
         await provide_queue(workloads.client, {"cpu": "6"}, namespace=cluster.namespace)
         await workloads.until("a", "Admitted", "True")
 
@@ -270,7 +270,7 @@ async def test_kubectl_shows_who_waits_and_who_has_quota(
         await workloads.create("a", 3)
         await workloads.until("a", "Admitted", "True")
         await workloads.create("b", 3)
-        await workloads.until("b", "QuotaReserved", "False")
+        await workloads.until("b", "QuotaReserved", "False", SHORT.format(2))
         first, *rows = (await kubectl.ok("get", "workloads")).splitlines()
         assert first.split("  ")[0] == "NAME"
         assert "RESERVED IN" in first

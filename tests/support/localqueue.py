@@ -86,12 +86,13 @@ class Workloads:
         """Its conditions by type."""
         return {one["type"]: one for one in ((await self.get(name)).get("status") or {}).get("conditions") or ()}
 
-    async def until(self, name: str, kind: str, status: str) -> Json:
-        """Wait until the condition of that type has that status; the condition then."""
+    async def until(self, name: str, kind: str, status: str, message: str = "") -> Json:
+        """Wait until the condition of that type has that status, and this in its message; the condition then."""
 
         async def probe() -> Json:
             found = (await self.conditions(name)).get(kind) or {}
             assert found.get("status") == status, (name, kind, found)
+            assert message in found["message"], (name, kind, found)
             return found
 
         return await eventually(probe)
