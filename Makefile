@@ -11,7 +11,7 @@ TORCH ?= torch==2.13.0 numpy
 export TORCH
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-queue test lint types unit e2e chaos soak format docs images audit lock clean
+.PHONY: help venv demo demo-queue test lint types unit e2e chaos soak format docs pictures images audit lock clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -87,6 +87,9 @@ docs: venv ## Regenerate the generated pages of docs/
 	$(BIN)/python scripts/inline_programs.py
 	$(BIN)/python scripts/metrics.py > docs/metrics.md
 	$(BIN)/python scripts/dashboard.py > manifests/monitoring/dashboard.json
+
+pictures: venv ## Draw the pictures of docs/pages.md; needs Debian's chromium
+	$(BIN)/python scripts/pictures.py
 
 images: ## Build both images with docker, podman or buildah
 	scripts/build-images
