@@ -447,3 +447,6 @@ _decode: Final = _schema.decoder(FrameworkStatus)
 
 decode_task: Final = _schema.decoder(TaskStatus)
 """The status of a Task, without its role. Raises ProblemError."""
+
+decode_completion: Final = _schema.decoder(CompletionStatus)
+"""A ``completionStatus``. Raises ProblemError."""

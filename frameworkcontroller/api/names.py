@@ -26,6 +26,9 @@ NAME_RULE = (
 FOREGROUND_FINALIZER = "foregroundDeletion"
 """A finalizer of Kubernetes: an object outlives its blocking dependents. It keeps attempts apart (C3, C4)."""
 
+HISTORY_FINALIZER = f"{GROUP}/history"
+"""The controller's finalizer of a Framework: it stays until all of its attempts are in the archive."""
+
 FRAMEWORK_NAMESPACE = "FC_FRAMEWORK_NAMESPACE"
 FRAMEWORK_NAME = "FC_FRAMEWORK_NAME"
 TASKROLE_NAME = "FC_TASKROLE_NAME"

@@ -203,11 +203,12 @@ class FrameworkRecord:
     spec_json: bytes
     status: Any
     queue: QueueLabels | None = None
+    finalizers: tuple[str, ...] = ()
 
     @property
     def inputs(self) -> tuple[object, ...]:
         """The fields whose change is an event."""
-        return self.uid, self.generation, self.deletion_time, self.queue
+        return self.uid, self.generation, self.deletion_time, self.queue, names.HISTORY_FINALIZER in self.finalizers
 
 
 @dataclass(slots=True, frozen=True)
@@ -224,6 +225,8 @@ class Framework:
     """The queue that its labels ask for. Labels have no generation."""
     ignored_queue: str = ""
     """The LocalQueue in a label that means nothing, as the configuration has no queues."""
+    held: bool = False
+    """Whether it has the finalizer of the history."""
 
     @property
     def key(self) -> str:
@@ -329,6 +332,7 @@ def framework_record(body: Mapping[str, Any]) -> FrameworkRecord:
         spec_json=dumps_to_keep(body.get("spec")),
         status=body.get("status"),
         queue=_queue_labels(metadata.get("labels")),
+        finalizers=tuple(map(sys.intern, metadata.get("finalizers") or ())),
     )
 
 

@@ -1,4 +1,4 @@
-"""Timestamps of the API: RFC 3339, UTC, whole seconds."""
+"""Timestamps of the API: RFC 3339, UTC, whole seconds; of records of the history, with microseconds."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ LAST_TIME = 253_402_300_799
 def format_time(seconds: int) -> str:
     """``seconds`` since the epoch as ``2026-01-31T12:00:00Z``."""
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+def format_precise_time(seconds: float) -> str:
+    """``seconds`` since the epoch as ``2026-01-31T12:00:00.000000Z``."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 @lru_cache(maxsize=4096)

@@ -29,6 +29,7 @@ from frameworkcontroller.config.configfile import (
     read_config_file,
 )
 from frameworkcontroller.config.failurespec import FailureConfig
+from frameworkcontroller.config.historyconfig import History
 from frameworkcontroller.kube.connection import check_address
 from frameworkcontroller.kube.elector import JITTER, Timing
 from frameworkcontroller.kube.errors import ConnectionConfigError
@@ -169,6 +170,7 @@ class Config(Section):
     gang_scheduler_name: Annotated[str, Field(pattern=_DNS_SUBDOMAIN, max_length=253)] | None = None
     log_object_snapshot: LogObjectSnapshot = LogObjectSnapshot()
     record_events: bool = True
+    history: History = History()
     kueue: Kueue = Kueue()
     pod_failure_spec: list[FailureConfig] = Field(default_factory=list)
 
@@ -227,9 +229,15 @@ class Config(Section):
     def plan_limits(self) -> Limits:
         """The limits that the machine decides by."""
         classifier = Classifier([failure.compiled() for failure in self.pod_failure_spec])
-        configured = {field.name for field in fields(Limits)} & type(self).model_fields.keys() - {"kueue"}
+        configured = {field.name for field in fields(Limits)} & type(self).model_fields.keys() - {"kueue", "history"}
         has_queues = self.kueue.mode is KueueMode.ENABLED
-        return Limits(classifier=classifier, kueue=has_queues, **{name: getattr(self, name) for name in configured})
+        return Limits(
+            classifier=classifier,
+            kueue=has_queues,
+            history=self.history.sink_triggers,
+            history_blocks=self.history.blocks,
+            **{name: getattr(self, name) for name in configured},
+        )
 
 
 def shipped_config() -> Config:

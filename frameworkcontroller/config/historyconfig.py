@@ -1,0 +1,99 @@
+"""The section of the configuration about the history. Source: docs/configuration.md, "Keys"."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from frameworkcontroller.api.historyrecords import Trigger
+from frameworkcontroller.api.inputmodel import INT64_MAX
+from frameworkcontroller.config.configfile import Section
+
+
+class HistorySinkKind(StrEnum):
+    """Where the records go."""
+
+    NONE = "none"
+    FILE = "file"
+    HTTP = "http"
+
+
+class OnUnavailable(StrEnum):
+    """What happens while the sink takes no records."""
+
+    BLOCK = "Block"
+    DROP = "Drop"
+
+
+class History(Section):
+    """The sink of the history. Without one, the history is only in the log."""
+
+    # Before what depends on it.
+    sink: Annotated[HistorySinkKind, Field(strict=False)] = HistorySinkKind.NONE
+    url: Annotated[str, Field(validate_default=True)] = ""
+    path: Annotated[str, Field(validate_default=True)] = ""
+    triggers: Annotated[list[Annotated[Trigger, Field(strict=False)]], Field(min_length=1)] = Field(
+        default_factory=lambda: list(Trigger)
+    )
+    on_unavailable: Annotated[OnUnavailable, Field(strict=False)] = OnUnavailable.BLOCK
+    max_pending_bytes: Annotated[int, Field(ge=2**20, le=INT64_MAX)] = 2**28
+    token_file: str = ""
+    ca_file: str = ""
+    cluster: Annotated[str, Field(max_length=253)] = ""
+
+    @field_validator("url")
+    @classmethod
+    def _is_an_address(cls, value: str, info: ValidationInfo) -> str:
+        if not value:
+            if info.data.get("sink") is HistorySinkKind.HTTP:
+                raise ValueError("is required for the sink http")
+            return value
+        rule = "must be like https://host:port/path"
+        try:
+            parts = urlsplit(value)
+            # Reading the port checks it.
+            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError as error:
+            raise ValueError(f"{rule}: {error}") from error
+        if not usable or parts.fragment or not value.isascii() or not value.isprintable() or " " in value:
+            raise ValueError(rule)
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("must not contain credentials, which would be logged: use tokenFile")
+        return value
+
+    @field_validator("path")
+    @classmethod
+    def _is_a_directory(cls, value: str, info: ValidationInfo) -> str:
+        if not value and info.data.get("sink") is HistorySinkKind.FILE:
+            raise ValueError("is required for the sink file")
+        if value and not Path(value).is_absolute():
+            raise ValueError("must be an absolute path")
+        return value
+
+    @field_validator("ca_file")
+    @classmethod
+    def _has_a_use(cls, value: str, info: ValidationInfo) -> str:
+        if value and info.data.get("url", "").startswith("http:"):
+            raise ValueError("has no use: history.url is not https")
+        return value
+
+    @field_validator("cluster")
+    @classmethod
+    def _is_a_name(cls, value: str) -> str:
+        if not value.isprintable():
+            raise ValueError("must be printable text")
+        return value
+
+    @property
+    def sink_triggers(self) -> frozenset[Trigger]:
+        """The triggers of records that are sent; none without a sink."""
+        return frozenset() if self.sink is HistorySinkKind.NONE else frozenset(self.triggers)
+
+    @property
+    def blocks(self) -> bool:
+        """Whether nothing is forgotten before it is stored."""
+        return self.sink is not HistorySinkKind.NONE and self.on_unavailable is OnUnavailable.BLOCK
