@@ -25,6 +25,7 @@ from frameworkcontroller.machine.requests import (
     Get,
     Kind,
     MergePatch,
+    PatchFinalizers,
     Post,
     Refusal,
     Refused,
@@ -72,12 +73,16 @@ class Target:
     role: str = ""
     index: int = -1
     instance: str = ""
+    part: str = ""
+    """What of a Framework: "finalizer" for its finalizers, else the object."""
 
     @property
     def key(self) -> tuple[str, int] | str | None:
-        """Role and index of the Task of a Pod or volume claim, kind and name of another companion, else None."""
+        """Role and index of the Task of a Pod or volume claim, kind and name of another companion, else ``part``."""
         if self.kind in (Kind.POD, Kind.VOLUME_CLAIM):
             return self.role, self.index
+        if self.kind is Kind.FRAMEWORK:
+            return self.part or None
         return f"{self.kind}/{self.name}" if self.kind in COMPANIONS else None
 
     @property
@@ -175,6 +180,15 @@ class Unmet:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class FinalizersAre:
+    """The finalizers are as wanted. ``resource_version``: of the Framework now, ``before``: right before."""
+
+    finalizers: tuple[str, ...]
+    before: str
+    resource_version: str
+
+
 Result = (
     Created
     | Exists
@@ -185,6 +199,7 @@ Result = (
     | Remains
     | NotForced
     | Patched
+    | FinalizersAre
     | Outdated
     | NotAttempted
     | Seen
@@ -461,6 +476,38 @@ class Refresh:
         return Remains("the stored status is not newer")
 
 
+@dataclass(frozen=True, slots=True)
+class ChangeFinalizer:
+    """Add or remove the finalizer of the history, if the Framework is still the one of that UID and resourceVersion.
+
+    ``resource_version``, ``finalizers``: as they are stored, which the reconciler knows when the action begins.
+    """
+
+    target: Target
+    uid: str
+    add: bool
+    resource_version: str = field(default="", compare=False)
+    finalizers: tuple[str, ...] = field(default=(), compare=False)
+
+    def exchange(self) -> Exchange:
+        name, version, present = names.HISTORY_FINALIZER, self.resource_version, self.finalizers
+        if (name in present) == self.add:
+            return FinalizersAre(present, version, version)
+        index = None if self.add else present.index(name)
+        target = self.target
+        answer = yield PatchFinalizers(target.kind, target.name, self.uid, version, name, index, bool(present))
+        match answer:
+            case Answered(body=body):
+                metadata = _metadata(body, "resourceVersion")
+                found = tuple(metadata.get("finalizers") or ())
+                return FinalizersAre(found, version, str(metadata["resourceVersion"]))
+            case Refused(kind=Refusal.OBJECT_NOT_FOUND):
+                return Gone()
+            case Refused(kind=Refusal.CONFLICT | Refusal.ALREADY_EXISTS | Refusal.INVALID, message=message):
+                return Outdated(message)
+        raise NotDoneError(answer)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class QueueAction:
     """An action on the Workload of a Framework in Kueue's queue (workloads.py)."""
@@ -474,7 +521,9 @@ class QueueAction:
         raise NotImplementedError
 
 
-Action = Create | Delete | Cleanup | LookUp | Confirm | Relabel | Patch | MarkClaim | Refresh | QueueAction
+Action = (
+    Create | Delete | Cleanup | LookUp | Confirm | Relabel | Patch | MarkClaim | Refresh | ChangeFinalizer | QueueAction
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -489,6 +538,8 @@ def needs_live_status(action: Action) -> bool:
     """Whether a live read must confirm the status first."""
     if isinstance(action, QueueAction):
         return action.is_release
+    if isinstance(action, ChangeFinalizer):
+        return not action.add
     return isinstance(action, Refresh | MarkClaim) or (isinstance(action, Delete) and action.orphan)
 
 

@@ -36,7 +36,7 @@ def refresh(ctx: Context) -> None:
     status = ctx.status
     state = status.state
     completed = state is State.COMPLETED
-    if ctx.tracker.is_completing and state is not State.ATTEMPT_COMPLETED:
+    if ctx.tracker.is_completing and state not in ENDED:
         ctx.tracker.holds.end_waits()
     wait = _shown_wait(ctx.tracker)
     attempt = f"FrameworkAttempt {status.attempt.id}"

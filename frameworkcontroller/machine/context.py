@@ -63,17 +63,32 @@ class Context:
             warning = completion is not None and completion.unexpected
         self.plan.records.append(Record(reason, message, role, index, warning, completion))
 
+    @property
+    def must_go(self) -> bool:
+        """Whether the Framework is being deleted, and its finalizer waits for the end of all that runs."""
+        framework, limits = self.framework, self.env.limits
+        waits = limits.history_blocks and SnapshotTrigger.FRAMEWORK_DELETION in limits.history
+        return framework.deleting and framework.held and waits
+
+    def framework_snapshot(self, trigger: SnapshotTrigger) -> Snapshot:
+        """The Framework's status, which must be persisted."""
+        return Snapshot(trigger, encode_status(self.framework.name, self.status))
+
     def snapshot_framework(self, trigger: SnapshotTrigger) -> None:
-        """Add the Framework's status, which must be persisted, to the history."""
-        self.plan.snapshots.append(Snapshot(trigger, encode_status(self.framework.name, self.status)))
+        """Log the Framework's status, which must be persisted."""
+        self.plan.snapshots.append(self.framework_snapshot(trigger))
 
     def snapshot_task(self, trigger: SnapshotTrigger, task: TaskStatus) -> None:
-        """Add the Task, which must be persisted, to the history."""
+        """Log the Task, which must be persisted."""
+        self.plan.snapshots.append(self.task_snapshot(trigger, task))
+
+    def task_snapshot(self, trigger: SnapshotTrigger, task: TaskStatus) -> Snapshot:
+        """The Task, which must be persisted."""
         body = encode_task(self.framework.name, task.role, task)
         role_uid = self.tracker.roles[task.role].instance_uid
         annotations = pod_annotations(self.framework, self.attempt, task.role, role_uid, index=str(task.index))
         deleted_at = self.env.second if trigger is SnapshotTrigger.TASK_DELETION else None
-        self.plan.snapshots.append(Snapshot(trigger, body, *task.key, annotations, deleted_at))
+        return Snapshot(trigger, body, *task.key, annotations, deleted_at)
 
     def persist_first(self) -> None:
         """Plan again once all is persisted, which is due now. No event follows a write."""

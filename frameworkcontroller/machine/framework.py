@@ -17,7 +17,7 @@ from frameworkcontroller.api.objects import ConfigMapRecord, Framework
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, State
 from frameworkcontroller.api.timestamps import LAST_TIME, format_time
-from frameworkcontroller.machine import claims, companions, dependencies, gangs, kueue
+from frameworkcontroller.machine import claims, companions, dependencies, gangs, history, kueue
 from frameworkcontroller.machine import task as task_machine
 from frameworkcontroller.machine.actions import Cleanup, Confirm, Create, Delete, LookUp, Target
 from frameworkcontroller.machine.context import (
@@ -29,7 +29,6 @@ from frameworkcontroller.machine.context import (
     summarize,
 )
 from frameworkcontroller.machine.gates import (
-    STOPPED,
     may_begin,
     may_start,
     must_end,
@@ -74,6 +73,8 @@ def new_attempt(framework: Framework, attempt_id: int, env: Env) -> FrameworkAtt
 
 def step(ctx: Context) -> None:
     """Move the Framework and the Tasks on the agenda as far as the observed objects allow."""
+    if ctx.env.limits.history_blocks or ctx.framework.held:
+        history.maintain(ctx)
     claims.maintain(ctx)
     if ctx.env.limits.kueue or ctx.status.admission is not None:
         kueue.step(ctx)
@@ -92,6 +93,7 @@ def step(ctx: Context) -> None:
         if not _delete_orphan(ctx, ours):
             ctx.tracker.holds.end_stall(None, Reason.STATUS_OUTDATED)
             ctx.tracker.holds.end_stall(None, Reason.CONFIGMAP_NOT_GONE)
+        history.let_go(ctx)
         return
     if ctx.status.state is State.CREATION_PENDING and not _adopt(ctx, ours):
         _create(ctx, ours)
@@ -201,7 +203,7 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     if configmap is not None and tracker.absent:
         tracker.absent = False
         tracker.late.add(configmap.uid)
-    if may_start(ctx) is not None and (ctx.framework.deleting or not tracker.is_completing):
+    if may_start(ctx) is not None and not ctx.must_go and (ctx.framework.deleting or not tracker.is_completing):
         companions.release(ctx)
         if (ctx.framework.spec.is_suspended and not ctx.framework.deleting) or tracker.queueing.look_up:
             _look_up(ctx, configmap)
@@ -232,7 +234,7 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
         are_there = companions.keep(ctx)
         if ctx.framework.spec.scheduling is not None:
             gangs.tell_unsupported(ctx)
-        if may_begin(ctx) is None and are_there:
+        if may_begin(ctx) is None and are_there and history.is_held(ctx):
             body = configmap_body(ctx.framework, ctx.attempt.id, ctx.status.admission)
             ctx.act(Create(ctx.configmap_target(), body, ctx.framework.uid))
 
@@ -303,7 +305,7 @@ def _without_configmap(ctx: Context) -> None:
     if ctx.status.state is State.CREATION_REQUESTED and not ctx.tracker.expectations.has_lost(uid):
         timeout = ctx.env.limits.object_local_cache_creation_timeout_sec
         ends = must_end_first(ctx) is not None
-        if not ends and (completion := must_end_unseen(ctx)) is not None:
+        if (not ends or ctx.must_go) and (completion := must_end_unseen(ctx)) is not None:
             _complete_unseen(ctx, completion)
         ends |= ctx.tracker.is_completing
         if not ends and not ctx.is_over(None, ctx.status.transition_time, timeout):
@@ -329,8 +331,7 @@ def configmap_never_seen(ctx: Context) -> None:
     timeout = ctx.env.limits.object_local_cache_creation_timeout_sec
     text = f"ConfigMap did not appear in the local cache within {timeout}s, so it was taken for deleted, and deleted"
     never_seen = CompletionStatus.of(CONFIGMAP_LOCAL_CACHE_CREATION_TIMEOUT, text)
-    stop = ctx.framework.spec.execution_type is ExecutionType.STOP
-    ctx.tracker.configmap_end = STOPPED if stop else never_seen
+    ctx.tracker.configmap_end = must_end_first(ctx) or never_seen
     ctx.tracker.expectations.see(require(ctx.attempt.configmap_uid, "configMapUID"))
     ctx.tracker.again = True
 
@@ -477,8 +478,12 @@ def _decide_retry(ctx: Context) -> None:
         reason = Reason.FRAMEWORK_SUCCEEDED if completion.succeeded else Reason.FRAMEWORK_FAILED
         text = f"Framework completed, not retried as {decision.reason}, with {describe(completion)}"
         ctx.record(reason, text, completion=completion)
+        ctx.tracker.completion_unsaid = SnapshotTrigger.FRAMEWORK_COMPLETION in limits.history
         return
-    if not ctx.tracker.is_clean:
+    if ctx.framework.deleting and history.wants_finalizer(ctx):
+        # Also once its finalizer is gone, and that of another client is not.
+        return
+    if not ctx.tracker.is_clean and not history.has_attempt(ctx):
         # Clients must see the end of this attempt before the next one starts.
         ctx.persist_first()
         return
@@ -487,6 +492,8 @@ def _decide_retry(ctx: Context) -> None:
     last = summarize(completion) + describe_row(in_a_row)
     if status.retry.retry_delay_sec is None:
         delay = max(decision.delay_sec, back_off.delay_sec(in_a_row, completion, early=early))
+        if not delay and not history.may_forget_attempt(ctx, SnapshotTrigger.FRAMEWORK_RETRY):
+            return
         ctx.tracker.schedule_retry(status, delay)
         due = status.transition_time + delay
         when = f"in {delay}s, at {format_time(min(due, LAST_TIME))}" if delay else "at once"
@@ -496,8 +503,12 @@ def _decide_retry(ctx: Context) -> None:
         ctx.record(Reason.FRAMEWORK_RETRY_SCHEDULED, text, completion=completion, warning=False)
     delay = require(status.retry.retry_delay_sec, "retryDelaySec")
     stop = ctx.framework.spec.execution_type is ExecutionType.STOP
+    if delay:
+        history.prepare_attempt(ctx)
     if not stop and not ctx.is_over(None, status.transition_time, delay):
         retry_waits(ctx, None, delay, last)
+        return
+    if delay and not history.may_forget_attempt(ctx, SnapshotTrigger.FRAMEWORK_RETRY):
         return
     ctx.snapshot_framework(SnapshotTrigger.FRAMEWORK_RETRY)
     attempt = new_attempt(ctx.framework, status.retry.total_retried_count + 1, ctx.env)
@@ -512,11 +523,16 @@ def _decide_retry(ctx: Context) -> None:
 
 def retain(ctx: Context) -> None:
     """Delete the completed Framework after its retention."""
+    if ctx.tracker.completion_unsaid and ctx.tracker.is_clean:
+        ctx.tracker.completion_unsaid = False
+        ctx.plan.offers.append(ctx.framework_snapshot(SnapshotTrigger.FRAMEWORK_COMPLETION))
     if ctx.framework.deleting:
         return
     ttl = ctx.framework.spec.ttl_seconds_after_finished
     seconds = ctx.env.limits.framework_completed_retain_sec if ttl is None else ttl
     if not ctx.is_over(None, ctx.status.transition_time, seconds):
+        return
+    if not history.may_forget_attempt(ctx, SnapshotTrigger.FRAMEWORK_DELETION):
         return
     if ctx.tracker.is_clean:
         if not ctx.tracker.deletion_snapshot_taken:

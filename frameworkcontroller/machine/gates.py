@@ -40,6 +40,7 @@ WAITS: Final = (
 """The reasons to wait. tests/unit/machine/test_waits.py holds where each of them is shown."""
 
 STOPPED: Final = CompletionStatus.of(STOP_FRAMEWORK_REQUESTED, "User has requested to stop the Framework")
+DELETED: Final = CompletionStatus.of(STOP_FRAMEWORK_REQUESTED, "User has requested to delete the Framework")
 SUSPENDED: Final = CompletionStatus.of(FRAMEWORK_SUSPEND_REQUESTED, "User has requested to suspend the Framework")
 
 
@@ -162,6 +163,10 @@ def must_end(ctx: Context, otherwise: CompletionStatus | None) -> CompletionStat
     return _first(ctx, _END_BY_TASKS) or otherwise
 
 
+def _must_delete(ctx: Context) -> CompletionStatus | None:
+    return DELETED if ctx.must_go else None
+
+
 def _is_stopped(ctx: Context) -> CompletionStatus | None:
     return STOPPED if ctx.framework.spec.execution_type is ExecutionType.STOP else None
 
@@ -201,9 +206,9 @@ def _deadline_exceeded(seconds: int) -> CompletionStatus:
 _EndRules = tuple[Callable[[Context], CompletionStatus | None], ...]
 
 _NOT_BEGIN: Final[_EndRules] = (_has_no_time_left,)
-_END_FIRST: Final[_EndRules] = (_is_stopped,)
+_END_FIRST: Final[_EndRules] = (_must_delete, _is_stopped)
 _END_BY_TASKS: Final[_EndRules] = (_meets_policy, _fails_by_rule, unmet_dependency, kueue.only_unadmitted)
-_END_UNSEEN: Final[_EndRules] = (_must_suspend, kueue.must_evict)
+_END_UNSEEN: Final[_EndRules] = (_must_delete, _must_suspend, kueue.must_evict)
 _END_LAST: Final[_EndRules] = (_exceeds_deadline, _must_suspend, kueue.must_evict)
 """Those that a user or another component can take back."""
 

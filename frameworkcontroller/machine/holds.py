@@ -14,11 +14,15 @@ from frameworkcontroller.machine.reasons import Reason
 CREATIONS: Final = "creations"
 CLAIMS: Final = "PersistentVolumeClaims"
 GANGS: Final = "PodGroups"
+HISTORY: Final = "history"
+FINALIZER: Final = "finalizer"
 ObjectKey = TaskKey | str | None
-"""One Task, a companion (``Target.key``), existing volume claims (``CLAIMS``), all gangs (``GANGS``), or
-(None) ConfigMap and Framework."""
+"""One Task, a companion (``Target.key``), existing volume claims (``CLAIMS``), all gangs (``GANGS``), the records for
+the history (``HISTORY``), its finalizer (``FINALIZER``), or (None) ConfigMap and Framework."""
 HoldKey = ObjectKey
 """The actions on one object, or all creations of Pods and volume claims (``CREATIONS``)."""
+
+_KEPT: Final = (CREATIONS, HISTORY, FINALIZER)
 
 HOLD_BACKOFF: Final = Backoff(base=0.5, maximum=15.0, jitter=0.25)
 """A stuck Framework sends at most a few requests a minute, and recovers within ``maximum`` seconds."""
@@ -229,7 +233,7 @@ class Holds:
     def keep_companions(self, is_wanted: Callable[[ObjectKey], bool]) -> None:
         """Forget companions that are no longer wanted."""
         for key in {*self.stalls, *self._holds, *self._made}:
-            if isinstance(key, str) and key != CREATIONS and not is_wanted(key):
+            if isinstance(key, str) and key not in _KEPT and not is_wanted(key):
                 self.release(key)
                 self._made.pop(key, None)
 

@@ -17,8 +17,10 @@ from enum import IntEnum, StrEnum
 from typing import TypeVar
 
 from frameworkcontroller.api.completion import CompletionStatus
+from frameworkcontroller.api.historyrecords import Trigger
 from frameworkcontroller.api.objects import ClaimRecord, CompanionRecord, ConfigMapRecord, PodRecord
 from frameworkcontroller.api.podgroups import GangScheduler
+from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.machine.actions import Action
 from frameworkcontroller.machine.failure import Classifier
 from frameworkcontroller.machine.reasons import Reason
@@ -37,6 +39,10 @@ def require(value: _T | None, what: str) -> _T:
     if value is None:
         raise InvariantError(f"{what} is not known where it must be")
     return value
+
+
+SnapshotTrigger = Trigger
+"""Events for which a snapshot is taken (docs/manual.md, History)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +65,10 @@ class Limits:
     gang_scheduler: GangScheduler = GangScheduler.AUTO
     gang_scheduler_name: str | None = None
     """The schedulerName of Pods of a gang whose template has none; None: that of the gang scheduler."""
+    history: frozenset[SnapshotTrigger] = frozenset()
+    """What the history's sink takes; empty without a sink."""
+    history_blocks: bool = False
+    """Whether nothing is forgotten before the sink has acknowledged it (``onUnavailable: Block``)."""
 
 
 @dataclass(slots=True)
@@ -156,16 +166,6 @@ class Urgency(IntEnum):
     """The whole Framework waits for it."""
 
 
-class SnapshotTrigger(StrEnum):
-    """Events that log a snapshot (docs/manual.md, History)."""
-
-    FRAMEWORK_RETRY = "OnFrameworkRetry"
-    FRAMEWORK_DELETION = "OnFrameworkDeletion"
-    TASK_RETRY = "OnTaskRetry"
-    TASK_DELETION = "OnTaskDeletion"
-    POD_DELETION = "OnPodDeletion"
-
-
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """JSON of a persisted status, of the Framework (``role`` None) or one Task, for the history.
@@ -209,4 +209,8 @@ class Plan:
     urgency: Urgency = Urgency.NONE
     records: list[Record] = field(default_factory=list)
     snapshots: list[Snapshot] = field(default_factory=list)
+    archives: list[list[tuple[Snapshot, TaskStatus | None]]] = field(default_factory=list)
+    """What the history is asked to store, each list at once. Task: None for the Framework."""
+    offers: list[Snapshot] = field(default_factory=list)
+    """What the history may store, and nothing waits for."""
     relist: set[Kind] = field(default_factory=set)

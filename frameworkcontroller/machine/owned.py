@@ -13,12 +13,13 @@ import orjson
 from frameworkcontroller.api.names import FRAMEWORK_NAME
 from frameworkcontroller.api.objects import Identity, is_claim_of
 from frameworkcontroller.api.status import State, TaskStatus
-from frameworkcontroller.machine import claims, gangs
+from frameworkcontroller.machine import claims, gangs, history
 from frameworkcontroller.machine import framework as framework_machine
 from frameworkcontroller.machine import task as task_machine
 from frameworkcontroller.machine.actions import (
     Accepted,
     Action,
+    ChangeFinalizer,
     Cleanup,
     Confirm,
     Create,
@@ -48,7 +49,7 @@ from frameworkcontroller.machine.failure import (
     describe_creation_refusal,
     is_quota_refusal,
 )
-from frameworkcontroller.machine.gates import STOPPED
+from frameworkcontroller.machine.gates import STOPPED, must_end_first
 from frameworkcontroller.machine.holds import CLAIMS, CREATIONS, Spared, Stall, Wait
 from frameworkcontroller.machine.model import InvariantError
 from frameworkcontroller.machine.reasons import Reason
@@ -71,7 +72,10 @@ _CREATED = {Kind.SERVICE: Reason.SERVICE_CREATED, **dict.fromkeys(PODGROUPS, Rea
 def take(ctx: Context, outcome: Outcome) -> None:
     """Fold one outcome into the tracked status."""
     target, result = outcome.action.target, outcome.result
-    if target.kind is Kind.FRAMEWORK:
+    if isinstance(outcome.action, ChangeFinalizer):
+        if not history.take_finalizer(ctx, outcome.action, result):
+            hold(ctx, target, result, "change the finalizers of")
+    elif target.kind is Kind.FRAMEWORK:
         if isinstance(result, NotAttempted):
             ctx.tracker.again = True
         elif isinstance(result, Accepted | Gone):
@@ -297,7 +301,7 @@ def _take(owned: _Owned, outcome: Outcome) -> None:
                     owned.look_again()
         case Refresh():
             _leave_newer(ctx, target)
-        case MarkClaim() | Patch() | QueueAction():
+        case MarkClaim() | Patch() | QueueAction() | ChangeFinalizer():
             raise InvariantError(f"{target.kind} {target.name} is no companion")
         case other:
             assert_never(other)
@@ -484,7 +488,7 @@ def _why(result: Result) -> str:
     match result:
         case Refused(code=code, message=message):
             return f"{code}: {message}"
-        case Unanswered(message=message) | Remains(message=message):
+        case Unanswered(message=message) | Remains(message=message) | Outdated(message=message):
             return message
         case Exists(found=Identity(uid=uid)):
             return f"one with UID {uid} is being deleted"
@@ -652,7 +656,7 @@ class _ConfigMap:
     def cleaned_up(self) -> None:
         """End an attempt that the user stopped before it had a ConfigMap."""
         self.ctx.tracker.holds.release(None)
-        framework_machine.attempt_is_over(self.ctx, STOPPED)
+        framework_machine.attempt_is_over(self.ctx, must_end_first(self.ctx) or STOPPED)
 
     def never_seen(self) -> None:
         framework_machine.configmap_never_seen(self.ctx)

@@ -10,15 +10,16 @@ from collections.abc import Sequence
 from frameworkcontroller.api.names import QUEUE_NAME
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine import claims, companions, conditions, framework, scale, workloadoutcomes
+from frameworkcontroller.machine import claims, companions, conditions, framework, history, scale, workloadoutcomes
 from frameworkcontroller.machine.actions import Outcome
 from frameworkcontroller.machine.context import Context, count_tasks
 from frameworkcontroller.machine.gates import may_start
 from frameworkcontroller.machine.holds import Stall
 from frameworkcontroller.machine.model import Env, Observed, Plan
 from frameworkcontroller.machine.owned import take
+from frameworkcontroller.machine.protocol import Archive
 from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.requests import Answer, Kind
 from frameworkcontroller.machine.tracker import Tracker
 
 
@@ -44,7 +45,8 @@ def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> 
         may_start(ctx)
         return _finish(ctx)
     _observe_generation(ctx)
-    if scale.rescale(ctx) or scale.copy_forced_deletion(ctx):
+    history.begin(ctx)
+    if not ctx.must_go and (scale.rescale(ctx) or scale.copy_forced_deletion(ctx)):
         # Persisted before anything else is decided.
         return _finish(ctx)
     ctx.plan.actions, tracker.follow_ups = tracker.follow_ups, []
@@ -67,6 +69,14 @@ def fold(subject: Framework, tracker: Tracker, outcomes: Sequence[Outcome], env:
             workloadoutcomes.take(ctx, outcome)
         else:
             take(ctx, outcome)
+    return _finish(ctx)
+
+
+def archived(subject: Framework, tracker: Tracker, answers: Sequence[tuple[Archive, Answer]], env: Env) -> Plan:
+    """Fold answers of the history, as ``fold`` does."""
+    ctx = Context(subject, tracker, Observed(None, lambda _: None), env)
+    for archive, answer in answers:
+        history.take(ctx, archive, answer)
     return _finish(ctx)
 
 
@@ -109,6 +119,7 @@ def _observe_generation(ctx: Context) -> None:
 
 
 def _finish(ctx: Context) -> Plan:
+    history.finish(ctx)
     conditions.refresh(ctx)
     alarm = ctx.tracker.agenda.next_alarm()
     if alarm is not None:

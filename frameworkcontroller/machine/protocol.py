@@ -12,6 +12,7 @@ from typing import Final, Literal, Protocol
 import orjson
 
 from frameworkcontroller.api.objects import FrameworkRecord, ObjectError, framework_record
+from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.machine.actions import Action
 from frameworkcontroller.machine.model import AttemptCounters, Env, Observed, Record, Snapshot
 from frameworkcontroller.machine.requests import Answer, Answered, Kind, Refusal, Refused
@@ -92,6 +93,26 @@ class LogSnapshots:
     resource_version: str
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Archive:
+    """Store the snapshots in the history, and tell the machine the answer (``on_archived``). No request waits for it.
+
+    ``resource_version``: of the Framework that contains them. ``tasks``: of the snapshots, None for the Framework.
+    """
+
+    snapshots: list[Snapshot]
+    resource_version: str
+    tasks: Sequence[TaskStatus | None] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Give the snapshots to the history, without an answer. ``resource_version``: as of ``Archive``."""
+
+    snapshots: list[Snapshot]
+    resource_version: str
+
+
 @dataclass(frozen=True, slots=True)
 class Relist:
     """Compare the cache of this kind with a list."""
@@ -126,7 +147,7 @@ class Warn:
     text: str
 
 
-Effect = Emit | LogSnapshots | Relist | StatusWritten | Persisted | Warn
+Effect = Emit | LogSnapshots | Archive | Offer | Relist | StatusWritten | Persisted | Warn
 
 
 class View(Protocol):

@@ -21,6 +21,7 @@ from frameworkcontroller.machine import conditions
 from frameworkcontroller.machine.model import Env, Record, require
 from frameworkcontroller.machine.plan import reject
 from frameworkcontroller.machine.protocol import (
+    Archive,
     Call,
     Done,
     Effect,
@@ -111,6 +112,9 @@ class Quarantine:
         """Do nothing."""
 
     def on_companion_dropped(self, last: CompanionRecord) -> None:
+        """Do nothing."""
+
+    def on_archived(self, archive: Archive, answer: Answer) -> None:
         """Do nothing."""
 
     def resync(self, *, from_cache: bool = True) -> bool:  # noqa: ARG002 - as a reconciler has

@@ -74,6 +74,11 @@ class Reason(StrEnum):
         "FrameworkFailed", "the Framework failed, with the code and the reason why it is not retried"
     )
     FRAMEWORK_DELETED = "FrameworkDeleted", "the retention of the completed Framework is over, and it is deleted"
+    HISTORY_COMPLETE = "HistoryComplete", "the history has all of a deleted Framework, whose finalizer is removed"
+    HISTORY_GIVEN_UP = _event(
+        "HistoryGivenUp",
+        "the finalizer of the history is removed, as the controller has no sink any longer, or does not wait for it",
+    )
     CONFIGMAP_DELETING = _event(
         "ConfigMapDeleting", "another client deletes or deleted the attempt's ConfigMap, which ends the attempt"
     )
@@ -145,6 +150,9 @@ class Reason(StrEnum):
     QUOTA_PENDING = _wait("QuotaPending", "Kueue has not admitted the Framework, so no attempt starts")
     QUOTA_COUNT = _wait("QuotaCount", "a Task waits, as more Tasks were added than Kueue has admitted")
     DEPENDENCY_PENDING = _wait("DependencyPending", "a TaskRole waits for others, as its dependsOn says")
+    HISTORY_PENDING = _wait(
+        "HistoryPending", "what is to be forgotten is not stored in the history yet, which it has to be before"
+    )
     INVALID_SPEC = _stall("InvalidSpec", "the spec is invalid; the controller waits for a change")
     NAMING_CONFLICT = _stall("NamingConflict", "an object that the Framework does not control has a name that it needs")
     GANG_UNSUPPORTED = _stall(
@@ -204,6 +212,10 @@ class Reason(StrEnum):
     )
     FRAMEWORK_NOT_ANSWERED = _stall(
         "FrameworkNotAnswered", "requests for the Framework itself failed several times in a row"
+    )
+    HISTORY_UNAVAILABLE = _stall(
+        "HistoryUnavailable",
+        "the history has stored nothing for a minute, and nothing is forgotten before, with the words of the sink",
     )
     STATUS_TOO_LARGE = _stall(
         "StatusTooLarge", "the API server rejects a status of that size, with the setting that helps"

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import orjson
 
+from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import AddedFields, EncodedStatus, added_fields, decode_status, dropped_fields
 from frameworkcontroller.api.names import split_claim_name, split_pod_name
 from frameworkcontroller.api.objects import (
@@ -30,30 +31,36 @@ from frameworkcontroller.api.objects import (
 from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.api.status import FrameworkStatus, State
 from frameworkcontroller.api.workloads import WorkloadRecord
+from frameworkcontroller.machine import history
 from frameworkcontroller.machine.actions import (
     Action,
+    ChangeFinalizer,
     Create,
     Created,
     Exists,
+    FinalizersAre,
     NotAttempted,
     Outcome,
+    Outdated,
     Target,
     carry_out,
     needs_live_status,
 )
 from frameworkcontroller.machine.batch import Batch
-from frameworkcontroller.machine.model import Env, Observed, Plan, Record, Snapshot, Urgency, require
+from frameworkcontroller.machine.model import Env, Observed, Plan, Record, Snapshot, SnapshotTrigger, Urgency, require
 from frameworkcontroller.machine.pacing import Pacing
-from frameworkcontroller.machine.plan import fold, plan, reject, stall
+from frameworkcontroller.machine.plan import archived, fold, plan, reject, stall
 from frameworkcontroller.machine.protocol import (
     NOT_FOUND,
     Act,
+    Archive,
     Call,
     Done,
     Effect,
     Emit,
     Instruction,
     LogSnapshots,
+    Offer,
     Persisted,
     ReadLive,
     Relist,
@@ -110,6 +117,10 @@ _FAILED_PRECONDITIONS_AT_ONCE: Final = 3
 """Failed preconditions in a row before a back-off. Causes: a client that writes as often, or an API server that was
 restored from a backup."""
 
+_REFUSALS_TO_LEAVE: Final = 5
+"""Refusals in a row of a status, for no precondition, after which a deleted Framework is left alone. Otherwise its
+deletion would wait indefinitely for an end that cannot be persisted (machine/farewell.py)."""
+
 _COMPRESS_STATUS: Final = "set largeFrameworkCompression: true in the controller's configuration, or run fewer Tasks"
 _SHRINK_STATUS: Final = "it is compressed already: run fewer Tasks, or let them end with shorter messages"
 
@@ -128,6 +139,8 @@ class Stored:
     digest: bytes
     unsure: bytes | None = None
     """Digest of the last write if its answer was lost: it may be stored."""
+    finalizers: tuple[str, ...] = ()
+    """At this version."""
     confirmed: bool = False
     """Whether an answer of the API server has shown it, not only the cache."""
     added: AddedFields = field(default_factory=dict)
@@ -178,7 +191,7 @@ class Reconciler:
         self.key, self.name, self.uid = record.key, record.name, record.uid
         status = decode_status(record.status)
         self.tracker = Tracker(status)
-        self.stored = self._as_stored(record.resource_version, status)
+        self.stored = self._as_stored(record.resource_version, status, record.finalizers)
         self.spec_error: str | None = None
         self._compress = compress
         self._has_queues = False
@@ -187,6 +200,12 @@ class Reconciler:
         """The queue labels, as the last live read or a later version in the cache has shown them."""
         self._labels_version = ""
         """The resourceVersion in the cache whose labels were looked at last."""
+        self._cached_held = names.HISTORY_FINALIZER in record.finalizers
+        """Whether the Framework had the finalizer of the history when the cache was looked at last."""
+        self._held_version = record.resource_version
+        """The resourceVersion in the cache of which that is known."""
+        self._takes: frozenset[SnapshotTrigger] = frozenset()
+        """Triggers of which the history may store something, and nothing waits for it."""
         self._framework: Framework | None = None
         """At the newest known generation."""
         self._creation_outcomes: list[Outcome] = []
@@ -200,11 +219,17 @@ class Reconciler:
         self._pacing = Pacing()
         self._not_before = 0.0
         """When (monotonic seconds) to retry a status that was too large, or of which fields were dropped."""
+        self._cannot_store = False
+        """Whether the API server has refused the tracked status, or dropped fields of it."""
+        self._refusals = 0
+        """In a row, of the tracked status, for no precondition."""
         self._too_large_logged = ""
         self._failed_preconditions = 0
         self._stopping = False
         self._resync = False
         self._pass: _Pass | None = None
+        self._archived: list[tuple[Archive, Answer]] = []
+        """Answers of the history, to be looked at by the next plan."""
         self._exchanges: dict[Call, Generator[Request, Answer, Any]] = {}
         self._effects: list[Effect] = []
 
@@ -252,6 +277,10 @@ class Reconciler:
             target = Target(Kind.VOLUME_CLAIM, last.name, role=parts[2], index=parts[3])
         self.tracker.companion_dropped(target, last.uid)
 
+    def on_archived(self, archive: Archive, answer: Answer) -> None:
+        """The history has answered: plan what waits for it."""
+        self._archived.append((archive, answer))
+
     def resync(self, *, from_cache: bool = True) -> bool:
         """Plan all Tasks in the next pass. Return False for a completed Framework, which needs none.
 
@@ -269,6 +298,11 @@ class Reconciler:
     def stop(self) -> None:
         """Start no more actions, and write the status at once."""
         self._stopping = True
+
+    @property
+    def is_left_alone(self) -> bool:
+        """Whether nothing is decided for the Framework: its spec is invalid, or its status cannot be stored."""
+        return self.spec_error is not None or self._cannot_store
 
     def effects(self) -> list[Effect]:
         """Take the effects that are due before the next request."""
@@ -302,7 +336,9 @@ class Reconciler:
             StatusError: a live read returned an invalid status.
         """
         current, clock = self._pass, view.env.clock
-        self._has_queues = view.env.limits.kueue
+        limits = view.env.limits
+        self._has_queues = limits.kueue
+        self._takes = frozenset() if limits.history_blocks else limits.history
         if current is None:
             record = view.record
             if record is None or record.uid != self.uid:
@@ -338,6 +374,9 @@ class Reconciler:
         exchange: Generator[Request, Answer, Any]
         match call:
             case Act(action=action):
+                if isinstance(action, ChangeFinalizer):
+                    stored = self.stored
+                    action = replace(action, resource_version=stored.resource_version, finalizers=stored.finalizers)
                 if not self._is_wanted(current, action, view):
                     current.batch.end(action, NotAttempted())
                     return None
@@ -379,6 +418,7 @@ class Reconciler:
         """
         batch = current.batch
         self._fold(current, batch.take(), view)
+        self._take_archived(current, view)
         if current.done:
             return None
         if self._persist_first:
@@ -396,6 +436,8 @@ class Reconciler:
 
     def _plan_first(self, current: _Pass, view: View) -> ReadLive | None:
         """Plan until there are actions, an urgent change, or no work."""
+        if not self.stored.confirmed and names.HISTORY_FINALIZER in self.stored.finalizers and not self._cached_held:
+            return ReadLive()
         current.planned = True
         tracker, env = self.tracker, view.env
         observed = view.observe(creating=False)
@@ -431,6 +473,12 @@ class Reconciler:
             step = reject(framework, self.tracker, self.spec_error, env)
         self._records.extend(step.records)
         self._snapshots.extend(step.snapshots)
+        version = self.stored.resource_version
+        for records in step.archives:
+            snapshots, tasks = [one for one, _ in records], [task for _, task in records]
+            self._effects.append(Archive(snapshots, version, tasks))
+        if step.offers:
+            self._effects.append(Offer(step.offers, version))
         self._effects.extend(map(Relist, step.relist))
         return step
 
@@ -504,11 +552,12 @@ class Reconciler:
     def _read(self, record: FrameworkRecord) -> Framework:
         """The Framework at the newest known generation. Sets ``spec_error`` if its spec is invalid."""
         before = self._framework
+        held = self._read_finalizer(record)
         deleting = record.deletion_time is not None
         queue = self._read_labels(record)
         if before is not None and record.generation <= before.generation and deleting <= before.deleting:
-            if before.queue != queue:
-                self._framework = before = replace(before, queue=queue)
+            if before.queue != queue or before.held != held:
+                self._framework = before = replace(before, queue=queue, held=held)
             return before
         if before is not None and record.generation < before.generation:
             spec, generation = before.spec, before.generation
@@ -520,9 +569,23 @@ class Reconciler:
                 spec, self.spec_error = FrameworkSpec(), str(error)
         ignored = "" if self._has_queues or record.queue is None else record.queue.queue_name
         self._framework = Framework(
-            record.namespace, record.name, record.uid, generation, deleting, spec, queue, ignored
+            record.namespace, record.name, record.uid, generation, deleting, spec, queue, ignored, held
         )
         return self._framework
+
+    def _read_finalizer(self, record: FrameworkRecord) -> bool:
+        """Whether the Framework has the finalizer of the history. A change by others that the cache shows is read live.
+
+        The cache may be behind the answer that has shown our own change.
+        """
+        held = names.HISTORY_FINALIZER in self.stored.finalizers
+        if record.resource_version != self._held_version:
+            self._held_version = record.resource_version
+            cached = names.HISTORY_FINALIZER in record.finalizers
+            if cached not in (self._cached_held, held):
+                self.stored.confirmed = False
+            self._cached_held = cached
+        return held
 
     def _read_labels(self, record: FrameworkRecord) -> QueueLabels | None:
         """The queue labels. They have no generation: if the cache shows others than are known, a live read decides."""
@@ -540,6 +603,10 @@ class Reconciler:
             return
         for outcome in outcomes:
             action = outcome.action
+            if isinstance(outcome.result, FinalizersAre):
+                self._take_finalizers(current, outcome.result)
+            elif isinstance(action, ChangeFinalizer) and isinstance(outcome.result, Outdated):
+                self.stored.confirmed = False
             is_recorded = action.target.kind not in COMPANIONS
             if is_recorded and isinstance(action, Create) and isinstance(outcome.result, Created | Exists):
                 # Without the template, which may be large.
@@ -549,6 +616,26 @@ class Reconciler:
         self._records.extend(folded.records)
         self._effects.extend(map(Relist, folded.relist))
         current.requeue(folded.requeue_after, env.clock)
+
+    def _take_finalizers(self, current: _Pass, now: FinalizersAre) -> None:
+        """The patch has tested the version, so that the status is as it was."""
+        if self.stored.resource_version != now.before:
+            return
+        self.stored.resource_version, self.stored.finalizers = now.resource_version, now.finalizers
+        held = names.HISTORY_FINALIZER in now.finalizers
+        current.framework = replace(current.framework, held=held)
+        if self._framework is not None:
+            self._framework = replace(self._framework, held=held)
+
+    def _take_archived(self, current: _Pass, view: View) -> None:
+        """Fold the answers of the history."""
+        if not self._archived:
+            return
+        answers, self._archived = self._archived, []
+        if self.tracker.status is not None:
+            folded = archived(current.framework, self.tracker, answers, view.env)
+            self._records.extend(folded.records)
+            current.requeue(folded.requeue_after, view.env.clock)
 
     def _leave(self, current: _Pass, actions: Sequence[Action], view: View) -> None:
         """Do not carry out actions now: the next plan decides on them again."""
@@ -563,7 +650,10 @@ class Reconciler:
 
     def _log_snapshots(self) -> None:
         if self._snapshots:
-            self._effects.append(LogSnapshots(self.take_snapshots(), self.stored.resource_version))
+            snapshots, version = self.take_snapshots(), self.stored.resource_version
+            self._effects.append(LogSnapshots(snapshots, version))
+            if offered := [one for one in snapshots if one.trigger in self._takes]:
+                self._effects.append(Offer(offered, version))
 
     # --- the status write ---
 
@@ -601,6 +691,8 @@ class Reconciler:
             case failed:
                 self._count(encoded, "error")
                 self.stored.unsure = encoded.digest
+                if isinstance(failed, Refused) and failed.kind is Refusal.OTHER and failed.by_api:
+                    self._refused_status()
                 raise failure(f"cannot write the status: {failed.message}", failed)
 
     def _catch_up(self, current: _Pass, view: View) -> None:
@@ -623,11 +715,12 @@ class Reconciler:
     def _accept(self, version: str, digest: bytes, added: AddedFields) -> None:
         """The tracked status is stored."""
         tracker = self.tracker
-        self.stored = Stored(version, digest, confirmed=True, added=added)
+        self.stored = Stored(version, digest, finalizers=self.stored.finalizers, confirmed=True, added=added)
         self._pacing.rested = tracker.is_at_rest
         self._pacing.unwritten_since = None
         self._persist_first = False
-        self._failed_preconditions = 0
+        self._failed_preconditions = self._refusals = 0
+        self._cannot_store = False
         self._too_large_logged = ""
         self._creation_outcomes.clear()
         tracker.persisted()
@@ -654,12 +747,14 @@ class Reconciler:
                 # Servers before 1.30 refuse every status of an object with an invalid spec: emit without a write.
                 self._emit_records()
             self._count(encoded, "conflict")
+            self._refused_status()
             raise failure(f"the API server refuses the status: {refused.message}", refused)
         status = decode_status(live.status)
         digest = self._digest(status)
         if digest == encoded.digest:
             # The write had been accepted: an earlier answer was lost.
             self._count(encoded, "landed")
+            self.stored.finalizers = live.finalizers
             self._accept(live.resource_version, digest, encoded.added)
             return
         self._count(encoded, "conflict")
@@ -667,12 +762,17 @@ class Reconciler:
         if digest in (stored.digest, stored.unsure) and live.generation == generation:
             # Only metadata changed, or the last write had been accepted.
             stored.resource_version, stored.digest = live.resource_version, digest
+            stored.finalizers = live.finalizers
             stored.added = added_fields(status)
         else:
             if digest not in (stored.digest, stored.unsure):
                 self._effects.append(Warn("status changed by another writer; continuing from the stored version"))
             self._take_over(live, status, digest, view)
         self._precondition_failed(refused)
+
+    def _refused_status(self) -> None:
+        self._refusals += 1
+        self._cannot_store |= self._refusals >= _REFUSALS_TO_LEAVE
 
     def _precondition_failed(self, refused: Refused) -> None:
         self._failed_preconditions += 1
@@ -715,6 +815,7 @@ class Reconciler:
                     self._too_large_logged = message
                 case failed:
                     raise failure("cannot write the condition Stalled of a status that is too large", failed)
+        self._cannot_store = True
         self._not_before = view.env.clock + TOO_LARGE_RETRY_SEC
         if step.records:
             self._effects.append(Emit(step.records))
@@ -724,8 +825,9 @@ class Reconciler:
 
         The condition Stalled is part of the same status, which is written again at intervals.
         """
+        self._cannot_store = True
         status = decode_status(_status_in(answer))
-        self.stored = self._as_stored(version, status, confirmed=True)
+        self.stored = self._as_stored(version, status, self.stored.finalizers, confirmed=True)
         text = (
             f"The API server drops {', '.join(dropped)}: its CustomResourceDefinition is older than this controller. "
             "Until it is updated, the controller does nothing for this Framework"
@@ -753,9 +855,14 @@ class Reconciler:
         digest = self._digest(status)
         framework = self._framework
         if digest == self.stored.digest and framework is not None and live.generation == framework.generation:
-            self.stored.resource_version = live.resource_version
+            self.stored.resource_version, self.stored.finalizers = live.resource_version, live.finalizers
             self.stored.confirmed = True
-            if live.queue == framework.queue or not self._has_queues:
+            held = names.HISTORY_FINALIZER in live.finalizers
+            if held != framework.held:
+                self._framework = replace(framework, held=held)
+                self._leave(current, actions, view)
+                current.done = Done(0.0)
+            elif live.queue == framework.queue or not self._has_queues:
                 current.batch.add(actions)
             else:
                 self._queue, self._framework = live.queue, replace(framework, queue=live.queue)
@@ -772,8 +879,10 @@ class Reconciler:
         """
         tracker = Tracker(status)
         tracker.inherit(self.tracker)
+        history.inherit(self.name, tracker, self.tracker)
         self.tracker = tracker
-        self.stored = Stored(live.resource_version, digest, confirmed=True, added=added_fields(status))
+        added = added_fields(status)
+        self.stored = Stored(live.resource_version, digest, finalizers=live.finalizers, confirmed=True, added=added)
         self._records.clear()
         self._snapshots.clear()
         # The generation may be older: the API server may have been restored from a backup.
@@ -787,8 +896,11 @@ class Reconciler:
         self._persist_first = tracker.urgency is not Urgency.NONE
         self._not_before = 0.0
 
-    def _as_stored(self, version: str, status: FrameworkStatus | None, *, confirmed: bool = False) -> Stored:
-        return Stored(version, self._digest(status), confirmed=confirmed, added=added_fields(status))
+    def _as_stored(
+        self, version: str, status: FrameworkStatus | None, finalizers: tuple[str, ...], *, confirmed: bool = False
+    ) -> Stored:
+        digest, added = self._digest(status), added_fields(status)
+        return Stored(version, digest, finalizers=finalizers, confirmed=confirmed, added=added)
 
     def _digest(self, status: FrameworkStatus | None) -> bytes:
         return b"" if status is None else EncodedStatus(self.name, status).digest

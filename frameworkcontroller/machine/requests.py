@@ -97,7 +97,40 @@ class PatchStatus:
     whole: bool = False
 
 
-Request = Get | Post | Remove | MergePatch | PatchStatus
+@dataclass(frozen=True, slots=True)
+class PatchFinalizers:
+    """Add or remove (``index`` not None: its place) ``finalizer`` of an object. Preconditions: UID, resourceVersion.
+
+    ``has_others``: whether the object has other finalizers.
+    """
+
+    kind: Kind
+    name: str
+    uid: str
+    resource_version: str
+    finalizer: str
+    index: int | None = None
+    has_others: bool = False
+
+    @property
+    def body(self) -> bytes:
+        """The JSON patch."""
+        path = "/metadata/finalizers"
+        steps: list[dict[str, Any]] = [
+            {"op": "test", "path": "/metadata/uid", "value": self.uid},
+            {"op": "test", "path": "/metadata/resourceVersion", "value": self.resource_version},
+        ]
+        if self.index is not None:
+            place = f"{path}/{self.index}"
+            steps += [{"op": "test", "path": place, "value": self.finalizer}, {"op": "remove", "path": place}]
+        elif self.has_others:
+            steps.append({"op": "add", "path": f"{path}/-", "value": self.finalizer})
+        else:
+            steps.append({"op": "add", "path": path, "value": [self.finalizer]})
+        return orjson.dumps(steps)
+
+
+Request = Get | Post | Remove | MergePatch | PatchStatus | PatchFinalizers
 
 
 # --- answers ----------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.completion import DELETE_TASK_REQUESTED, CompletionStatus
 from frameworkcontroller.api.spec import PodForceDeletionPolicy, TaskRoleSpec, TaskSpec
 from frameworkcontroller.api.status import State, TaskAttemptStatus, TaskRoleStatus, TaskStatus
+from frameworkcontroller.machine import history
 from frameworkcontroller.machine.context import Context, count_tasks
 from frameworkcontroller.machine.model import Env, SnapshotTrigger, Urgency
 from frameworkcontroller.machine.reasons import Reason
@@ -107,9 +108,12 @@ def _force_deletion_policy(spec: TaskSpec) -> str | None:
 def _rescale_role(ctx: Context, role: str, tasks: list[TaskStatus], spec: TaskRoleSpec | None) -> bool:
     """Adapt the Tasks of a role. Return whether marked or unpersisted ones must be persisted first."""
     waits, wanted = False, 0 if spec is None else spec.task_number
+    forgettable = {task for task in tasks if _has_left(task) and _may_forget(ctx, task)}
     while len(tasks) > wanted and _has_left(tasks[-1]):
         if not ctx.tracker.is_settled(tasks[-1]):
             waits = True
+            break
+        if tasks[-1] not in forgettable:
             break
         task = tasks.pop()
         for template in () if spec is None else spec.volume_claim_templates:
@@ -122,6 +126,8 @@ def _rescale_role(ctx: Context, role: str, tasks: list[TaskStatus], spec: TaskRo
             continue
         if not ctx.tracker.is_settled(task):
             waits = True
+            continue
+        if task not in forgettable:
             continue
         ctx.snapshot_task(SnapshotTrigger.TASK_DELETION, task)
         tasks[position] = new_task(role, position, ctx.env)
@@ -140,6 +146,11 @@ def _rescale_role(ctx: Context, role: str, tasks: list[TaskStatus], spec: TaskRo
         text = f"TaskRole {role} is scaled up by {added} to {count_tasks(wanted)}"
         ctx.record(Reason.TASK_ROLE_SCALED, text)
     return waits or bool(leaving)
+
+
+def _may_forget(ctx: Context, task: TaskStatus) -> bool:
+    """Whether the Task may be removed or replaced. All that have left are asked for at once."""
+    return ctx.tracker.is_settled(task) and history.may_forget_task(ctx, task, SnapshotTrigger.TASK_DELETION)
 
 
 def _has_left(task: TaskStatus) -> bool:

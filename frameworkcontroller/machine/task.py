@@ -20,7 +20,7 @@ from frameworkcontroller.api.objects import Identity, PodRecord
 from frameworkcontroller.api.spec import PodForceDeletionPolicy
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.machine import claims, gangs
+from frameworkcontroller.machine import claims, gangs, history
 from frameworkcontroller.machine.actions import Cleanup, Confirm, Create, Delete, Target
 from frameworkcontroller.machine.agenda import TaskKey
 from frameworkcontroller.machine.context import Context, describe_row, replace_orphan, summarize
@@ -482,6 +482,8 @@ def _decide_retry(ctx: Context, task: TaskStatus) -> None:
     back_off = task_back_off(policy, completion, ctx.env.limits)
     if task.retry.retry_delay_sec is None:
         delay = back_off.delay_sec(in_a_row, completion, early=early)
+        if not delay and not history.may_forget_task(ctx, task, SnapshotTrigger.TASK_RETRY):
+            return
         ctx.tracker.schedule_retry(task, delay)
         if delay:
             text = (
@@ -490,8 +492,12 @@ def _decide_retry(ctx: Context, task: TaskStatus) -> None:
             )
             ctx.record(Reason.TASK_RETRY_SCHEDULED, text, task, completion=completion, warning=False)
     delay = require(task.retry.retry_delay_sec, "retryDelaySec")
+    if delay:
+        history.prepare_task(ctx, task)
     if not ctx.is_over(task.key, task.transition_time, delay):
         retry_waits(ctx, task, delay, summarize(completion) + describe_row(in_a_row))
+        return
+    if delay and not history.may_forget_task(ctx, task, SnapshotTrigger.TASK_RETRY):
         return
     ctx.snapshot_task(SnapshotTrigger.TASK_RETRY, task)
     recent = 0 if back_off is NO_BACK_OFF else back_off.row_after(in_a_row, completion, early=early)

@@ -27,6 +27,7 @@ from frameworkcontroller.api.status import (
 )
 from frameworkcontroller.machine.actions import Action, Target
 from frameworkcontroller.machine.agenda import Agenda, ClaimAgenda, TaskKey
+from frameworkcontroller.machine.archival import Archival
 from frameworkcontroller.machine.expectations import Expectations
 from frameworkcontroller.machine.holds import Holds
 from frameworkcontroller.machine.manifests import PodTemplate
@@ -104,6 +105,12 @@ class Tracker:
     """Of a Framework with spec.scheduling (gangs.py)."""
     placed_groups: frozenset[str] = frozenset()
     """PodGroups that were placed in this attempt, which is persisted."""
+    archival: Archival | None = None
+    """What the history has of this attempt; None while nothing waits for it."""
+    finalizer_outdated: bool = False
+    """Whether the last change of the history's finalizer has failed by a precondition, or so it seems."""
+    completion_unsaid: bool = False
+    """Whether the history is to be offered the completion of the Framework, once that is persisted."""
     enders: list[TaskStatus] = field(default_factory=list)
     """Tasks that failed by a rule that ends the attempt of the Framework."""
     _awaited: set[Target] = field(default_factory=set)
@@ -217,6 +224,8 @@ class Tracker:
         """Track another status or attempt. ``dirty``: it is not persisted."""
         self.status = status
         self.forget_tasks()
+        if self.archival is not None:
+            self.archival.forget()
         self.orphaned = False
         self.absent, self.remains = None, False
         self._end_is_stored = not dirty and status.state in ENDED
@@ -241,6 +250,8 @@ class Tracker:
         self.follow_ups.clear()
         self.claims.unlisted.clear()
         self._starting.clear()
+        if self.archival is not None:
+            self.archival.forget_tasks()
         for by_task in (
             self.dropped,
             self.left_running,
@@ -268,6 +279,9 @@ class Tracker:
         self.urgency = Urgency.NONE
         self.agenda.update(self._blocked)
         self._blocked.clear()
+        if self.archival is not None and self.archival.blocked:
+            self.archival.blocked = False
+            self.again = True
 
     def move_framework(self, state: State, now: int) -> None:
         """Move the Framework as ``move`` does, and plan it again once persisted."""
@@ -288,7 +302,7 @@ class Tracker:
         status = require(self.status, "status")
         if status.observed_generation != generation:
             status.observed_generation = generation
-            self.change(None, Urgency.SOON)
+            self.change(None, Urgency.SOON, of_attempt=False)
 
     def set_conditions(self, conditions: list[Condition], urgency: Urgency, *, said_only: bool = False) -> None:
         """Replace the conditions. ``said_only``: only what Kueue says has changed, for which no action has to wait."""
@@ -296,7 +310,7 @@ class Tracker:
         if said_only:
             self.urgency = max(self.urgency, urgency)
         else:
-            self.change(None, urgency)
+            self.change(None, urgency, of_attempt=False)
 
     def set_admission(self, admission: AdmissionStatus | None) -> None:
         """Record the admission by Kueue, or its end."""
@@ -440,8 +454,15 @@ class Tracker:
 
     # --- changes of one Task ---
 
-    def change(self, subject: FrameworkStatus | TaskStatus | None, urgency: Urgency) -> None:
-        """Note an unpersisted change of a Task, or of the Framework (also None) but for its Tasks."""
+    def change(
+        self, subject: FrameworkStatus | TaskStatus | None, urgency: Urgency, *, of_attempt: bool = True
+    ) -> None:
+        """Note an unpersisted change of a Task, or of the Framework (also None) but for its Tasks.
+
+        ``of_attempt``: of something that the history has to know.
+        """
+        if of_attempt and self.archival is not None:
+            self.archival.changed(subject)
         if isinstance(subject, TaskStatus):
             subject.encoded = None
             self._dirty.add(subject)
@@ -664,6 +685,8 @@ class Tracker:
         if self.readiness:
             self.watch_readiness(self.readiness.keys() & self.roles.keys())
         self._dirty.intersection_update(self.tasks())
+        if self.archival is not None:
+            self.archival.keep(self.tasks())
         if self._completions:
             uids = {task.instance_uid for task in self.tasks()}
             self._completions = {key: place for key, place in self._completions.items() if key[0] in uids}
