@@ -8,14 +8,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import InitVar, dataclass, field
-from typing import Final, TypeVar, assert_never
+from typing import Any, Final, TypeVar, assert_never
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import ClaimRecord, CompanionRecord, ConfigMapRecord, FrameworkRecord, PodRecord
 from frameworkcontroller.api.workloads import WorkloadRecord
+from frameworkcontroller.controller.history import History, NoHistory
 from frameworkcontroller.controller.reconcilers import Machine, Reconcilers
 from frameworkcontroller.controller.recorder import EventRecorder
 from frameworkcontroller.controller.requests import RESOURCES, send
@@ -25,14 +26,18 @@ from frameworkcontroller.kube.fairness import FairSemaphore
 from frameworkcontroller.kube.indexer import Lister
 from frameworkcontroller.kube.resources import Resource
 from frameworkcontroller.lru import LRUCache
-from frameworkcontroller.machine.model import AttemptCounters, Env, Limits, NotListed, Observed
+from frameworkcontroller.machine import farewell
+from frameworkcontroller.machine.farewell import Farewell, Look, StoreLast
+from frameworkcontroller.machine.model import AttemptCounters, Env, Limits, NotListed, Observed, Snapshot
 from frameworkcontroller.machine.orphans import orphans, release
 from frameworkcontroller.machine.protocol import (
+    Archive,
     Call,
     Done,
     Effect,
     Emit,
     LogSnapshots,
+    Offer,
     Persisted,
     Relist,
     RequeueError,
@@ -42,7 +47,7 @@ from frameworkcontroller.machine.protocol import (
     WriteResult,
 )
 from frameworkcontroller.machine.quarantine import Quarantine
-from frameworkcontroller.machine.requests import Answer, Kind, PatchStatus, Refusal, Refused, Request
+from frameworkcontroller.machine.requests import Answer, Kind, PatchStatus, Refusal, Refused, Request, Unanswered
 
 R = TypeVar("R")
 
@@ -92,6 +97,9 @@ class Driver:
     """The resources of the kinds, in the versions that are served."""
     list_workloads: Callable[[str], Iterable[WorkloadRecord]] = lambda _: ()
     """Takes the key of a Framework, and gives the cached Workloads of its name."""
+    history: History = field(default_factory=NoHistory)
+    enqueue: Callable[[str], None] = lambda _: None
+    """Takes the key of a Framework of whose records the history has answered."""
     max_in_flight: InitVar[int] = MAX_IN_FLIGHT
 
     def __post_init__(self, max_in_flight: int) -> None:
@@ -99,12 +107,17 @@ class Driver:
         self.orphans_released = 0
         """Workloads released whose Framework was gone."""
         self._stopping = False
+        self._archiving: set[asyncio.Task[None]] = set()
+        self._farewells: dict[str, Farewell] = {}
         self._quarantine_causes: LRUCache[str, str] = LRUCache(_MAX_CAUSES)
         """The last logged cause of quarantine, by the UID of the Framework."""
 
     def stop(self) -> None:
         """Start no more actions: for thousands of Tasks they would take longer than a stop may."""
         self._stopping = True
+        for task in self._archiving:
+            # The next process asks again.
+            task.cancel()
         for machine in self.reconcilers:
             machine.stop()
 
@@ -119,6 +132,7 @@ class Driver:
         if record is None:
             # The garbage collector removes its objects.
             self.reconcilers.forget(key)
+            self._farewells.pop(key, None)
             return orphan_after
         try:
             machine = self.reconcilers.find(record) or self.reconcilers.open(record)
@@ -129,6 +143,12 @@ class Driver:
             done = await self._run(self._quarantine(record, error))
         if record.deletion_time is not None and self._is_left_alone(record):
             orphan_after = await self._release_orphans(key, None, deleting_uid=record.uid)
+        if farewell.is_due(record) and self._is_left_alone(record):
+            farewell_after = await self._bid_farewell(record)
+            if orphan_after is None or (farewell_after is not None and farewell_after < orphan_after):
+                orphan_after = farewell_after
+        else:
+            self._farewells.pop(key, None)
         if done.error is not None:
             # A copy: the traceback of the error itself would lead back to it.
             raise RequeueError(str(done.error), done.error.retry_after_sec)
@@ -137,9 +157,44 @@ class Driver:
         return done.requeue_after
 
     def _is_left_alone(self, record: FrameworkRecord) -> bool:
-        """Whether nothing is done for the Framework: its spec is invalid, or it is quarantined."""
+        """Whether nothing is done for the Framework: see ``farewell``."""
         machine = self.reconcilers.find(record)
-        return isinstance(machine, Quarantine) or (machine is not None and machine.spec_error is not None)
+        return machine is not None and (isinstance(machine, Quarantine) or machine.is_left_alone)
+
+    async def _bid_farewell(self, record: FrameworkRecord) -> float | None:
+        """End a deleted Framework that is left alone. Returns the seconds until it is due again."""
+        key = record.key
+        ending = self._farewells.get(key)
+        if ending is None or ending.uid != record.uid:
+            ending = self._farewells[key] = Farewell(record)
+        if ending.storing is not None:
+            # The answer of the history enqueues it.
+            return None
+        if (left := ending.wait(self.clock())) > 0:
+            return left
+        exchange = ending.look(lambda: self.pods.by_index(key).values(), self._env())
+        result = await self._exchange(exchange, record.namespace, key)
+        if isinstance(result, StoreLast):
+            # Not part of the run, as in ``carry_out``.
+            self._start_archiving(self._store_last(ending, result))
+            return None
+        self._tell(ending, key, result)
+        if result.after is None:
+            self._farewells.pop(key, None)
+        return result.after
+
+    async def _store_last(self, ending: Farewell, last: StoreLast) -> None:
+        record = last.framework
+        answer = await self._store(record, record.resource_version, [last.snapshot])
+        self._tell(ending, record.key, ending.stored(answer, self._env()))
+        self.enqueue(record.key)
+
+    def _tell(self, ending: Farewell, key: str, result: Look) -> None:
+        if result.records:
+            self.recorder.record(key, ending.uid, result.records)
+
+    def _env(self) -> Env:
+        return Env(self.wall(), self.clock(), self.rng, self.limits)
 
     async def _release_orphans(self, key: str, uid: str | None, *, deleting_uid: str | None = None) -> float | None:
         """Release the Workloads of Frameworks of that key but that with ``uid``, if they are gone.
@@ -152,7 +207,7 @@ class Driver:
         due = None
         for orphan in orphans(self.list_workloads(key), uid):
             exchange = release(orphan, lambda: self.pods.by_index(key).values(), deleting_uid=deleting_uid)
-            released = await self._exchange(exchange, orphan, key)
+            released = await self._exchange(exchange, orphan.namespace, key)
             if released.done:
                 self.orphans_released += 1
                 _log.info("[%s]: Released Workload %s, whose Framework is gone", key, orphan.name)
@@ -160,12 +215,12 @@ class Driver:
                 due = released.look_after
         return due
 
-    async def _exchange(self, exchange: Generator[Request, Answer, R], orphan: WorkloadRecord, key: str) -> R:
+    async def _exchange(self, exchange: Generator[Request, Answer, R], namespace: str, key: str) -> R:
         async with self.slots.taken(key):
             try:
                 request = next(exchange)
                 while True:
-                    request = exchange.send(await send(self.client, request, orphan.namespace, key, self.resources))
+                    request = exchange.send(await send(self.client, request, namespace, key, self.resources))
             except StopIteration as end:
                 result: R = end.value
                 return result
@@ -177,8 +232,7 @@ class Driver:
             return await run.until_done()
 
     def _quarantine(self, record: FrameworkRecord, error: Exception) -> Quarantine:
-        env = Env(self.wall(), self.clock(), self.rng, self.limits)
-        machine = Quarantine(record, error, env, logged_cause=self._quarantine_causes.get(record.uid))
+        machine = Quarantine(record, error, self._env(), logged_cause=self._quarantine_causes.get(record.uid))
         self._quarantine_causes.put(record.uid, machine.cause)
         self.reconcilers.put(record, machine)
         return machine
@@ -192,6 +246,13 @@ class Driver:
                 record = self.frameworks.get(machine.key)
                 if record is not None and record.uid == machine.uid:
                     self.snapshots.log(record, resource_version, snapshots)
+            case Archive():
+                # Not part of the run, which a sink that does not answer would hold up.
+                self._start_archiving(self._archive(machine, effect))
+            case Offer(snapshots, resource_version):
+                record = self.frameworks.get(machine.key)
+                if record is not None and record.uid == machine.uid:
+                    self.history.offer(record, resource_version, snapshots)
             case Relist(kind):
                 self.relist(kind)
             case StatusWritten(result, size):
@@ -204,6 +265,26 @@ class Driver:
                 _log.warning("[%s]: %s", machine.key, text)
             case other:
                 assert_never(other)
+
+    def _start_archiving(self, archiving: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(archiving)
+        self._archiving.add(task)
+        task.add_done_callback(self._archiving.discard)
+
+    async def _archive(self, machine: Machine, effect: Archive) -> None:
+        record = self.frameworks.get(machine.key)
+        answer: Answer = Unanswered("the Framework is gone")
+        if record is not None and record.uid == machine.uid:
+            answer = await self._store(record, effect.resource_version, effect.snapshots)
+        machine.on_archived(effect, answer)
+        self.enqueue(machine.key)
+
+    async def _store(self, record: FrameworkRecord, version: str, snapshots: Sequence[Snapshot]) -> Answer:
+        try:
+            return await self.history.store(record, version, snapshots)
+        except Exception as error:  # noqa: BLE001 - there must be an answer
+            _log.exception("[%s]: The sink of the history failed", record.key)
+            return Unanswered(f"{type(error).__name__}: {error}")
 
 
 class _Run:

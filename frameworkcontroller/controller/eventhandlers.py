@@ -18,6 +18,7 @@ from frameworkcontroller.api.objects import (
     PodRecord,
     is_pod_of_framework,
 )
+from frameworkcontroller.controller.history import DeletionHistory, NoHistory
 from frameworkcontroller.controller.reconcilers import Reconcilers
 from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.kube.workqueue import WorkQueue
@@ -33,10 +34,17 @@ _UNWATCHED = "was deleted while unwatched: no snapshot, as its last state is unk
 class EventHandlers:
     """Event handlers of the informers of Frameworks, ConfigMaps, Pods and companions."""
 
-    def __init__(self, queue: WorkQueue[str], reconcilers: Reconcilers, snapshots: SnapshotLogger) -> None:
+    def __init__(
+        self,
+        queue: WorkQueue[str],
+        reconcilers: Reconcilers,
+        snapshots: SnapshotLogger,
+        history: DeletionHistory | None = None,
+    ) -> None:
         self._queue = queue
         self._reconcilers = reconcilers
         self._snapshots = snapshots
+        self._history = NoHistory() if history is None else history
 
     # --- Frameworks ---
 
@@ -53,29 +61,35 @@ class EventHandlers:
             new.status = None
 
     def framework_deleted(self, old: FrameworkRecord, final: FrameworkRecord | None) -> None:
-        """Enqueue a deleted Framework, and log its snapshots."""
+        """Enqueue a deleted Framework, log its snapshots, and offer them to the history."""
         machine = self._reconcilers.find(old)
         if isinstance(machine, Reconciler):
             # Otherwise the next request would log them, but there may be none.
-            self._snapshots.log(old, machine.stored.resource_version, machine.take_snapshots())
-        if self._snapshots.wants(SnapshotTrigger.FRAMEWORK_DELETION):
-            self._log_deleted(old, final, None if machine is None else machine.tracker)
+            snapshots = machine.take_snapshots()
+            self._snapshots.log(old, machine.stored.resource_version, snapshots)
+            self._history.offer(old, machine.stored.resource_version, snapshots)
+        logged = self._snapshots.wants(SnapshotTrigger.FRAMEWORK_DELETION)
+        if logged or self._history.wants(SnapshotTrigger.FRAMEWORK_DELETION):
+            self._keep_deleted(old, final, None if machine is None else machine.tracker, logged=logged)
         self._queue.add(old.key)
 
-    def _log_deleted(self, old: FrameworkRecord, final: FrameworkRecord | None, tracker: Tracker | None) -> None:
+    def _keep_deleted(
+        self, old: FrameworkRecord, final: FrameworkRecord | None, tracker: Tracker | None, *, logged: bool
+    ) -> None:
         if tracker is not None and tracker.deletion_snapshot_taken:
-            _log.info("[%s]: Framework was deleted", old.key)
+            if logged:
+                _log.info("[%s]: Framework was deleted", old.key)
             return
-        if final is not None:
-            self._snapshots.log_deleted_framework(final)
-        elif tracker is not None and tracker.status is not None:
+        last, remark, status_json = final or old, "" if final is not None else ", as last seen", None
+        if final is None and tracker is not None and tracker.status is not None:
             # The watch missed the deletion; the tracked status is the newest known.
             status_json = encode_status(old.name, tracker.status)
-            self._snapshots.log_deleted_framework(old, remark=", as last seen", status_json=status_json)
-        elif old.status:
-            self._snapshots.log_deleted_framework(old, remark=", as last seen")
-        else:
+        if final is None and status_json is None and not old.status:
             _log.warning("[%s]: Framework %s", old.key, _UNWATCHED)
+            return
+        if logged:
+            self._snapshots.log_deleted_framework(last, remark=remark, status_json=status_json)
+        self._history.offer_deleted_framework(last, status_json=status_json)
 
     # --- ConfigMaps ---
 
@@ -142,19 +156,24 @@ class EventHandlers:
         if (machine := self._reconcilers.get(framework_key(old))) is not None:
             machine.on_pod_dropped(final or old, removed=removed)
         is_ours = old.identity.controller_uid is not None and old.identity.annotations is not None
-        if final is None and is_ours and self._snapshots.wants(SnapshotTrigger.POD_DELETION):
+        if final is None and is_ours and self._wants(SnapshotTrigger.POD_DELETION):
             _log.warning("[%s]: Pod %s (%s) %s", framework_key(old), old.name, old.uid, _UNWATCHED)
         self.pod_changed(old)
 
     def pod_object_deleted(self, pod: dict[str, Any]) -> None:
-        """Log the snapshot of a deleted Pod."""
+        """Log the snapshot of a deleted Pod, and offer it to the history."""
         metadata = pod["metadata"]
         # A Pod that is neither ended nor terminating only lost the label that selects it.
         ended = (pod.get("status") or {}).get("phase") in ENDED_PHASES
         deleted = ended or metadata.get("deletionTimestamp") is not None
-        if deleted and is_pod_of_framework(metadata) and self._snapshots.wants(SnapshotTrigger.POD_DELETION):
-            key = f"{metadata['namespace']}/{framework_of(metadata['name'])}"
-            self._snapshots.log_deleted_pod(key, pod)
+        if deleted and self._wants(SnapshotTrigger.POD_DELETION) and is_pod_of_framework(metadata):
+            if self._snapshots.wants(SnapshotTrigger.POD_DELETION):
+                key = f"{metadata['namespace']}/{framework_of(metadata['name'])}"
+                self._snapshots.log_deleted_pod(key, pod)
+            self._history.offer_deleted_pod(pod)
+
+    def _wants(self, trigger: SnapshotTrigger) -> bool:
+        return self._snapshots.wants(trigger) or self._history.wants(trigger)
 
 
 def framework_key(record: PodRecord | ConfigMapRecord) -> str:

@@ -44,6 +44,7 @@ from frameworkcontroller.machine.requests import (
     Get,
     Kind,
     MergePatch,
+    PatchFinalizers,
     PatchStatus,
     Post,
     Refusal,
@@ -140,6 +141,10 @@ async def _send(
                 subresource=subresource or None,
                 metadata_only=True,
                 flow=flow,
+            )
+        case PatchFinalizers(kind, name, body=body):
+            return await client.patch(
+                resources[kind], name, body, namespace, content_type=JSON_PATCH, metadata_only=True, flow=flow
             )
         case PatchStatus(name, whole=whole):
             return await client.patch(

@@ -27,7 +27,8 @@ IS_SNAPSHOT: Final[Mapping[str, Any]] = {"snapshot": True}
 _MARK_ESCAPED: Final = "ObjectSnapshot\\u003a "
 """The mark inside a JSON string: parsers decode it, collectors do not match it."""
 
-ALL_TRIGGERS: Final = frozenset(SnapshotTrigger)
+ALL_TRIGGERS: Final = frozenset(SnapshotTrigger) - {SnapshotTrigger.FRAMEWORK_COMPLETION}
+"""Those of the log lines: a completed Framework is logged when it is deleted."""
 
 _MESSAGES: Final = {
     SnapshotTrigger.FRAMEWORK_RETRY: "Framework will be retried",
@@ -49,28 +50,84 @@ class SnapshotLogger:
 
     def log(self, framework: FrameworkRecord, resource_version: str, snapshots: Iterable[Snapshot]) -> None:
         """Log snapshots of a Framework. ``resource_version`` is that of the object with the status shown."""
+        objects = SnapshotObjects(framework, resource_version)
         for snapshot in snapshots:
             if self.wants(snapshot.trigger):
-                if snapshot.role is None:
-                    where = ""
-                    body = _framework(framework, resource_version, orjson.Fragment(snapshot.status_json))
-                else:
-                    where = f"[{snapshot.role}][{snapshot.index}]"
-                    body = _task(framework, resource_version, snapshot.role, snapshot)
-                _write(f"[{framework.key}]{where}: {_MESSAGES[snapshot.trigger]}", snapshot.trigger, body)
+                where = "" if snapshot.role is None else f"[{snapshot.role}][{snapshot.index}]"
+                message = f"[{framework.key}]{where}: {_MESSAGES[snapshot.trigger]}"
+                _write(message, snapshot.trigger, objects.of(snapshot))
 
     def log_deleted_framework(
         self, framework: FrameworkRecord, *, remark: str = "", status_json: bytes | None = None
     ) -> None:
         """Log a deleted Framework. ``status_json`` replaces its status."""
-        status = _with_plain_roles(framework.status) if status_json is None else orjson.Fragment(status_json)
-        body = _framework(framework, framework.resource_version, status)
+        body = deleted_framework_object(framework, status_json)
         _write(f"[{framework.key}]: Framework was deleted{remark}", SnapshotTrigger.FRAMEWORK_DELETION, body)
 
     def log_deleted_pod(self, key: str, pod: Mapping[str, Any]) -> None:
         """Log a deleted Pod of the Framework ``key``."""
-        body = {"apiVersion": "v1", "kind": "Pod", **pod}
-        _write(f"[{key}]: Pod {pod['metadata']['name']} was deleted", SnapshotTrigger.POD_DELETION, body)
+        message = f"[{key}]: Pod {pod['metadata']['name']} was deleted"
+        _write(message, SnapshotTrigger.POD_DELETION, pod_object(pod))
+
+
+class SnapshotObjects:
+    """The objects of snapshots of one Framework, for log lines and records of the history."""
+
+    def __init__(self, framework: FrameworkRecord, resource_version: str) -> None:
+        """``resource_version``: that of the object with the status shown."""
+        self._framework = framework
+        self._resource_version = resource_version
+        self._task_specs: dict[str, Any] | None = None
+
+    def of(self, snapshot: Snapshot) -> dict[str, Any]:
+        """The object of a snapshot, with parts that are encoded."""
+        if snapshot.role is None:
+            status = orjson.Fragment(snapshot.status_json)
+            return _framework(self._framework, self._resource_version, status)
+        return self._task(snapshot.role, snapshot)
+
+    def _task(self, role: str, snapshot: Snapshot) -> dict[str, Any]:
+        status = orjson.loads(snapshot.status_json)
+        metadata = {
+            "name": status["attemptStatus"]["podName"],
+            "namespace": self._framework.namespace,
+            "uid": status["instanceUID"],
+            "resourceVersion": self._resource_version,
+            "generation": self._framework.generation,
+            "creationTimestamp": status["startTime"],
+            "labels": {key: snapshot.annotations[key] for key in POD_LABELS},
+            "annotations": snapshot.annotations,
+        }
+        if snapshot.deleted_at is not None:
+            metadata["deletionTimestamp"] = format_time(snapshot.deleted_at)
+            metadata["deletionGracePeriodSeconds"] = 0
+        return {
+            "apiVersion": names.API_VERSION,
+            "kind": "Task",
+            "metadata": metadata,
+            "spec": self._task_spec(role),
+            "status": orjson.Fragment(snapshot.status_json),
+        }
+
+    def _task_spec(self, role: str) -> Any:
+        """The encoded spec of the Tasks of a role: thousands of Tasks may need it. None if the role is gone."""
+        if self._task_specs is None:
+            spec = orjson.loads(self._framework.spec_json) or {}
+            self._task_specs = {}
+            for item in spec.get("taskRoles") or ():
+                self._task_specs.setdefault(item.get("name"), orjson.Fragment(orjson.dumps(item.get("task"))))
+        return self._task_specs.get(role)
+
+
+def deleted_framework_object(framework: FrameworkRecord, status_json: bytes | None = None) -> dict[str, Any]:
+    """A deleted Framework. ``status_json`` replaces its status."""
+    status = _with_plain_roles(framework.status) if status_json is None else orjson.Fragment(status_json)
+    return _framework(framework, framework.resource_version, status)
+
+
+def pod_object(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """A Pod of a list or watch, with its kind."""
+    return {"apiVersion": "v1", "kind": "Pod", **pod}
 
 
 def _write(message: str, trigger: SnapshotTrigger, body: Mapping[str, Any]) -> None:
@@ -87,31 +144,6 @@ def _framework(framework: FrameworkRecord, resource_version: str, status: Any) -
         "metadata": metadata,
         "spec": orjson.Fragment(framework.spec_json),
         "status": status,
-    }
-
-
-def _task(framework: FrameworkRecord, resource_version: str, role: str, snapshot: Snapshot) -> dict[str, Any]:
-    spec = orjson.loads(framework.spec_json) or {}
-    status = orjson.loads(snapshot.status_json)
-    metadata = {
-        "name": status["attemptStatus"]["podName"],
-        "namespace": framework.namespace,
-        "uid": status["instanceUID"],
-        "resourceVersion": resource_version,
-        "generation": framework.generation,
-        "creationTimestamp": status["startTime"],
-        "labels": {key: snapshot.annotations[key] for key in POD_LABELS},
-        "annotations": snapshot.annotations,
-    }
-    if snapshot.deleted_at is not None:
-        metadata["deletionTimestamp"] = format_time(snapshot.deleted_at)
-        metadata["deletionGracePeriodSeconds"] = 0
-    return {
-        "apiVersion": names.API_VERSION,
-        "kind": "Task",
-        "metadata": metadata,
-        "spec": next((item.get("task") for item in spec.get("taskRoles") or () if item.get("name") == role), None),
-        "status": orjson.Fragment(snapshot.status_json),
     }
 
 

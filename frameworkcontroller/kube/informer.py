@@ -133,6 +133,11 @@ class Informer(Generic[T]):
         """True during a back-off."""
         return isinstance(self._reflector.state, Waiting)
 
+    @property
+    def failing_since(self) -> float | None:
+        """The loop's time at which listing or watching began to fail; None while it works."""
+        return self._failed_since if self.problem else None
+
     async def wait_synced(self) -> None:
         """Wait until `synced`."""
         await self._synced.wait()

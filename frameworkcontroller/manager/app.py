@@ -13,7 +13,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Sequence, Set
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import yaml
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random
@@ -23,6 +23,7 @@ from frameworkcontroller.config.config import Config
 from frameworkcontroller.controller import recorder
 from frameworkcontroller.controller.driver import Driver
 from frameworkcontroller.controller.eventhandlers import EventHandlers
+from frameworkcontroller.controller.history import NoHistory
 from frameworkcontroller.controller.reconcilers import Reconcilers
 from frameworkcontroller.controller.recorder import EventRecorder
 from frameworkcontroller.controller.snapshots import SnapshotLogger
@@ -41,6 +42,9 @@ from frameworkcontroller.kube.workqueue import WorkQueue
 from frameworkcontroller.machine.quarantine import fields_dropped, status_not_served
 from frameworkcontroller.manager.informers import Informers
 from frameworkcontroller.manager.metrics import ControllerCollector, Metrics
+
+if TYPE_CHECKING:
+    from frameworkcontroller.controller.historysink import HistorySink
 
 _log: Final = logging.getLogger(__name__)
 
@@ -125,9 +129,16 @@ class Controller:
         self.reconcilers = Reconcilers(compress=config.large_framework_compression)
         self.state_counts = StateCounts(loop.time)
         snapshot_logger = SnapshotLogger(config.snapshot_triggers())
+        self.history_sink: HistorySink | None = None
+        if limits.history:
+            from frameworkcontroller.manager.history import open_sink
+
+            self.history_sink = open_sink(config.history, wall=wall, rng=rng)
+            self.metrics.add_history(self.history_sink)
+        history = NoHistory() if self.history_sink is None else self.history_sink
         self.informers = Informers(
             self._reading_client,
-            EventHandlers(self.queue, self.reconcilers, snapshot_logger),
+            EventHandlers(self.queue, self.reconcilers, snapshot_logger, history),
             namespace=config.namespace,
             rng=rng,
             acting=lambda: self._acting,
@@ -135,6 +146,8 @@ class Controller:
             kueue=limits.kueue,
             on_undecodable=lambda *found: self.recorder.record_unreadable(*found),  # noqa: PLW0108 - created below
         )
+        if self.history_sink is not None:
+            self.history_sink.find_framework = self.informers.frameworks.lister.get
         self.crd_guard = CrdGuard(
             self._reading_client,
             self._crd_manifest,
@@ -166,6 +179,8 @@ class Controller:
             list_claims=self.informers.list_claims,
             resources=self.informers.resources,
             list_workloads=self.informers.list_workloads,
+            history=history,
+            enqueue=self.queue.add,
             limits=limits,
             wall=wall,
             clock=loop.time,
@@ -266,7 +281,7 @@ class Controller:
             if not working.done():
                 self._driver.stop()
                 await self.workers.stop(self._drain_sec)
-                await self.recorder.drain(EVENTS_DRAIN_SEC)
+                await asyncio.gather(self.recorder.drain(EVENTS_DRAIN_SEC), self._drain_history())
         finally:
             self._ready.clear()
             stopping.cancel()
@@ -284,11 +299,15 @@ class Controller:
     async def _work(self) -> None:
         """Everything that runs while the controller does; never returns."""
         await self._install_crd()
+        if self.history_sink is not None:
+            await self._name_cluster(self.history_sink)
         try:
             async with asyncio.TaskGroup() as group:
                 for informer in (self.informers.configmaps, self.informers.pods):
                     group.create_task(informer.run(), name=f"informer of {informer.resource.qualified}")
                 group.create_task(self.recorder.run(), name="events")
+                if self.history_sink is not None:
+                    group.create_task(self.history_sink.run(), name="history")
                 group.create_task(self.crd_guard.run(), name="guard of the CRD")
                 if self.election is None:
                     await self._act()
@@ -302,12 +321,7 @@ class Controller:
             raise errors.exceptions[0] from errors
 
     async def _install_crd(self) -> None:
-        async for attempt in AsyncRetrying(
-            retry=retry_if_exception(may_pass),
-            wait=wait_random(0.5, 1.5),
-            before_sleep=_log_unavailable,
-            sleep=asyncio.sleep,
-        ):
+        async for attempt in _retrying():
             with attempt:
                 crd = await ensure_crd(
                     self._reading_client,
@@ -317,6 +331,19 @@ class Controller:
                     timeout=self._config.crd_established_check_timeout_sec,
                 )
                 self.crd_guard.start_with(crd)
+
+    async def _name_cluster(self, sink: HistorySink) -> None:
+        from frameworkcontroller.manager.history import cluster_name
+
+        async for attempt in _retrying():
+            with attempt:
+                sink.cluster = await cluster_name(self._config.history, self._reading_client)
+
+    async def _drain_history(self) -> None:
+        if self.history_sink is not None:
+            from frameworkcontroller.manager.history import DRAIN_SEC as HISTORY_DRAIN_SEC
+
+            await self.history_sink.drain(HISTORY_DRAIN_SEC)
 
     async def _lead(self) -> None:
         """One term as the leader; ends by cancellation.
@@ -403,6 +430,15 @@ def _crd_manifest() -> Any:
     text = importlib.resources.files("frameworkcontroller").joinpath("crd", "frameworks.yaml").read_bytes()
     # The loader in C takes 5 ms for it, the one in Python 40.
     return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - safe
+
+
+def _retrying() -> AsyncRetrying:
+    return AsyncRetrying(
+        retry=retry_if_exception(may_pass),
+        wait=wait_random(0.5, 1.5),
+        before_sleep=_log_unavailable,
+        sleep=asyncio.sleep,
+    )
 
 
 def _log_unavailable(state: RetryCallState) -> None:

@@ -13,7 +13,7 @@ import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram, Metric, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 
 from frameworkcontroller import __version__
 from frameworkcontroller.api.completion import CATEGORIES, DISRUPTIONS, PREDEFINED
+from frameworkcontroller.controller.history import RESULTS
 from frameworkcontroller.controller.reconcilers import Reconcilers
 from frameworkcontroller.controller.recorder import EventRecorder
 from frameworkcontroller.controller.statecounts import StateCounts
@@ -33,6 +34,9 @@ from frameworkcontroller.machine.model import AttemptCounters, Level
 from frameworkcontroller.machine.protocol import WriteResult
 from frameworkcontroller.machine.queueing import OUT_OF_SYNC, WORKLOAD_LOST
 from frameworkcontroller.manager.informers import Informers
+
+if TYPE_CHECKING:
+    from frameworkcontroller.controller.historysink import HistorySink
 
 QUEUE: Final = "framework"
 """Value of the label ``name`` of the only work queue, as in client-go."""
@@ -173,6 +177,21 @@ _TEXTS: Final = {
     "frameworkcontroller_longest_eviction_seconds": (
         "Longest time for which a Framework that was evicted has kept its quota, since something of it may run."
     ),
+    # The history, if it has a sink.
+    "frameworkcontroller_history_records{trigger,result}": (
+        "Records of the history, by trigger and result: stored; failed, the sink was unavailable; refused by the sink; "
+        "dropped, given up. Failed and refused records are sent again, unless they are dropped."
+    ),
+    "frameworkcontroller_history_request_duration_seconds{result}": (
+        "Duration of batches of records sent to the sink (http) or written (file), by result: done or failed."
+    ),
+    "frameworkcontroller_history_pending_records{trigger}": "Records of the history that are not stored yet.",
+    "frameworkcontroller_history_pending_bytes": (
+        "Bytes of the records that are not stored yet; history.maxPendingBytes is their limit."
+    ),
+    "frameworkcontroller_history_oldest_pending_seconds": (
+        "Time for which the oldest record has waited for the sink, or for which the sink has failed while records come."
+    ),
     # The process.
     "frameworkcontroller_build_info{version,python}": (
         "Always 1; the labels hold the versions of the controller and of Python."
@@ -247,6 +266,13 @@ class Metrics:
         for verb, resources in _SENT.items():
             for resource in resources:
                 self._bind(verb, resource, 201 if verb == "create" else 200)
+
+    def add_history(self, sink: HistorySink) -> None:
+        """Serve the metrics of the history's sink."""
+        self.registry.register(_HistoryCollector(sink))
+        durations = self._histogram("frameworkcontroller_history_request_duration_seconds{result}")
+        done, failed = durations.labels("done").observe, durations.labels("failed").observe
+        sink.requested = lambda succeeded, seconds: (done if succeeded else failed)(seconds)
 
     def exchanged(self, exchange: Exchange) -> None:
         """A request to the API server has ended."""
@@ -361,6 +387,21 @@ class ControllerCollector(Collector):
         yield _gauge("frameworkcontroller_status_subresource_lost", self.status_lost())
         yield _gauge("frameworkcontroller_crd_missing_fields", self.missing_fields())
         yield _gauge("frameworkcontroller_build_info{version,python}", {(__version__, platform.python_version()): 1})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _HistoryCollector(Collector):
+    sink: HistorySink
+
+    def collect(self) -> Iterator[Metric]:
+        """All families with their current values."""
+        sink, triggers = self.sink, sorted(self.sink.triggers)
+        counts = {(trigger, result): sink.records[trigger, result] for trigger in triggers for result in RESULTS}
+        yield _counter("frameworkcontroller_history_records{trigger,result}", counts)
+        pending = {trigger: sink.pending[trigger] for trigger in triggers}
+        yield _gauge("frameworkcontroller_history_pending_records{trigger}", pending)
+        yield _gauge("frameworkcontroller_history_pending_bytes", sink.pending_bytes)
+        yield _gauge("frameworkcontroller_history_oldest_pending_seconds", sink.oldest_seconds)
 
 
 def _described(metric: str) -> tuple[str, str, Sequence[str]]:
