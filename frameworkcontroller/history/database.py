@@ -1,0 +1,513 @@
+"""The tables of the archive, and connections to the database that has them.
+
+SQLite and PostgreSQL have the same tables and the same statements. SQLite commits with a WAL that is synced
+(``synchronous=FULL``), PostgreSQL with ``synchronous_commit``: a transaction that has returned is durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import asyncpg  # type: ignore[import-untyped]
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    Table,
+    Text,
+    UniqueConstraint,
+    event,
+    exc,
+    select,
+    text,
+)
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from frameworkcontroller.history.errors import ArchiveError
+
+_log: Final = logging.getLogger(__name__)
+
+MIGRATIONS: Final = Path(__file__).with_name("migrations")
+
+BUSY_SEC: Final = 5.0
+"""How long SQLite waits for the lock of another process."""
+_CONNECT_SEC: Final = 10.0
+_COMMAND_SEC: Final = 60.0
+"""A PostgreSQL that does not answer is away."""
+_READERS: Final = 4
+_MIGRATION_LOCK: Final = 0x6672616D65776F72
+"""Key of the advisory lock of PostgreSQL: the letters "framewor"."""
+
+# --- tables -----------------------------------------------------------------------------------------------------
+#
+# Times of objects are whole seconds since the epoch, those of records (`time`, `last`) microseconds.
+
+metadata: Final = MetaData()
+
+_Text = Text().with_variant(Text(collation="C"), "postgresql")
+"""Sorts by code point, as SQLite does."""
+_Key = BigInteger().with_variant(Integer, "sqlite")
+
+frameworks: Final = Table(
+    "frameworks",
+    metadata,
+    # Never used again: rows of Frameworks that are being removed still refer to it.
+    Column("fid", _Key, primary_key=True, autoincrement=True),
+    Column("uid", _Text, nullable=False, unique=True),
+    Column("namespace", _Text, nullable=False),
+    Column("name", _Text, nullable=False),
+    Column("cluster", _Text, nullable=False),
+    Column("time", BigInteger, nullable=False),  # of the newest record of the Framework itself, 0: none
+    Column("last", BigInteger, nullable=False),  # of the newest record of it, its Tasks and Pods
+    Column("created", BigInteger, nullable=False),
+    Column("started", BigInteger),
+    Column("completed", BigInteger),
+    Column("deleted", BigInteger),
+    Column("ended", BigInteger),
+    Column("state", _Text),
+    Column("code", BigInteger),
+    Column("phrase", _Text),
+    Column("type", _Text),
+    Column("attempts", BigInteger),
+    Column("task_retries", BigInteger),
+    Column("tasks", BigInteger),
+    Column("failed_tasks", BigInteger),
+    Index("frameworks_created", "created", "fid"),
+    Index("frameworks_namespace", "namespace", "created", "fid"),
+    Index("frameworks_name", "name", "created", "fid"),
+    Index("frameworks_state", "state", "created", "fid"),
+    Index("frameworks_code", "code", "created", "fid"),
+    Index("frameworks_last", "last"),
+    sqlite_autoincrement=True,
+)
+
+_blame = text("failed_at IS NOT NULL")
+
+attempts: Final = Table(
+    "framework_attempts",
+    metadata,
+    Column("aid", _Key, primary_key=True, autoincrement=True),
+    Column("fid", BigInteger, nullable=False),
+    Column("attempt", BigInteger, nullable=False),
+    Column("time", BigInteger, nullable=False),  # 0: only Tasks or Pods of it are archived yet
+    Column("trigger", _Text),
+    Column("code", BigInteger),
+    Column("phrase", _Text),
+    Column("type", _Text),
+    Column("diagnostics", _Text),
+    Column("started", BigInteger),
+    Column("completed", BigInteger),
+    Column("failed_at", BigInteger),  # completion of one that failed, and not on request
+    Column("tasks", BigInteger),
+    Column("running_tasks", BigInteger),
+    Column("succeeded_tasks", BigInteger),
+    Column("failed_tasks", BigInteger),
+    Column("task_retries", BigInteger),
+    Column("cause_role", _Text),
+    Column("cause_index", BigInteger),
+    Column("cause_node", _Text),
+    Column("record", LargeBinary),
+    UniqueConstraint("fid", "attempt", name="framework_attempts_key"),
+    Index("framework_attempts_failed", "failed_at", sqlite_where=_blame, postgresql_where=_blame),
+)
+
+tasks: Final = Table(
+    "task_attempts",
+    metadata,
+    Column("tid", _Key, primary_key=True, autoincrement=True),
+    Column("fid", BigInteger, nullable=False),
+    Column("attempt", BigInteger, nullable=False),
+    Column("role", _Text, nullable=False),
+    Column("idx", BigInteger, nullable=False),
+    Column("task_uid", _Text, nullable=False),
+    Column("task_attempt", BigInteger, nullable=False),
+    Column("own", SmallInteger, nullable=False),  # 1: from a record of its own, 0: from that of the Framework
+    Column("time", BigInteger, nullable=False),
+    Column("trigger", _Text),
+    Column("code", BigInteger),
+    Column("phrase", _Text),
+    Column("type", _Text),
+    Column("diagnostics", _Text),
+    Column("node", _Text),
+    Column("pod", _Text),
+    Column("pod_uid", _Text),
+    Column("pod_ip", _Text),
+    Column("host_ip", _Text),
+    Column("started", BigInteger),
+    Column("ran", BigInteger),
+    Column("completed", BigInteger),
+    Column("failed_at", BigInteger),
+    Column("record", LargeBinary),
+    UniqueConstraint("fid", "attempt", "role", "idx", "task_uid", "task_attempt", name="task_attempts_key"),
+    # Has all that failures are grouped by, so that counting them reads nothing else.
+    Index(
+        "task_attempts_failed",
+        "failed_at",
+        "code",
+        "node",
+        "role",
+        "fid",
+        "tid",
+        sqlite_where=_blame,
+        postgresql_where=_blame,
+    ),
+)
+
+pods: Final = Table(
+    "pods",
+    metadata,
+    Column("pid", _Key, primary_key=True, autoincrement=True),
+    Column("fid", BigInteger, nullable=False),
+    Column("attempt", BigInteger, nullable=False),
+    Column("role", _Text, nullable=False),
+    Column("task_uid", _Text, nullable=False),
+    Column("task_attempt", BigInteger, nullable=False),
+    Column("pod_uid", _Text, nullable=False),
+    Column("time", BigInteger, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    UniqueConstraint("fid", "attempt", "role", "task_uid", "task_attempt", "pod_uid", name="pods_key"),
+)
+
+doomed: Final = Table(
+    "doomed",
+    metadata,
+    # Frameworks that queries no longer see, and whose rows are being removed.
+    Column("fid", BigInteger, primary_key=True, autoincrement=False),
+)
+
+CHILDREN: Final = ((attempts, "aid"), (tasks, "tid"), (pods, "pid"))
+"""The tables with rows of Frameworks, and their keys."""
+
+
+# --- connections ------------------------------------------------------------------------------------------------
+
+
+class MovedError(Exception):
+    """The file of the database was deleted or replaced, or its schema was changed."""
+
+
+_DATABASE_ERRORS: Final = (
+    exc.SQLAlchemyError,
+    sqlite3.Error,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    OSError,
+    TimeoutError,
+    MovedError,
+)
+
+
+class _Connections:
+    """Pools of connections to the database as it was when they were opened."""
+
+    def __init__(self, writers: AsyncEngine, readers: AsyncEngine) -> None:
+        self.writers, self.readers = writers, readers
+        self.version = ""
+        self.identity: tuple[Any, ...] = ()
+        self.users = 0
+        self.retired = False
+        # SQLite deletes its WAL when the last connection is closed: this one keeps it, and so its identity.
+        self.anchor: sqlite3.Connection | None = None
+
+    async def retire(self) -> None:
+        """Close the connections once no call uses them."""
+        self.retired = True
+        if self.users == 0:
+            if self.anchor is not None:
+                self.anchor.close()
+            for engine in {self.writers, self.readers}:
+                await engine.dispose()
+
+
+class Database:
+    """Connections to one database. Opens it again after an error."""
+
+    def __init__(self, url: str, migrations: Path = MIGRATIONS) -> None:
+        """``migrations``: the folder with the versions of the schema.
+
+        Raises:
+            ArchiveError: the URL is invalid.
+        """
+        try:
+            parsed = make_url(url)
+        except exc.ArgumentError:
+            # The text of the error may have the password.
+            raise ArchiveError(
+                "the URL of the database must be sqlite:///PATH or postgresql://HOST/NAME, and cannot be parsed"
+            ) from None
+        self.name = parsed.render_as_string(hide_password=True)
+        self.path: Path | None = None
+        """The file of SQLite, None of PostgreSQL."""
+        if parsed.drivername == "sqlite":
+            if parsed.query or not parsed.database or parsed.database == ":memory:":
+                raise ArchiveError(f"{self.name}: must be sqlite:///PATH, with the path of a file and no options")
+            self.path = Path(parsed.database).absolute()
+        elif parsed.drivername not in {"postgresql", "postgres"}:
+            raise ArchiveError(f"{self.name}: must begin with sqlite:/// or postgresql://")
+        self._url = url
+        self._migrations = migrations
+        self._connections: _Connections | None = None
+        self._opening = asyncio.Lock()
+        self._writing = asyncio.Lock()
+        self._closed = False
+
+    async def open(self) -> None:
+        """Connect, and migrate to this version.
+
+        Raises:
+            ArchiveError: this is not possible.
+        """
+        async with self._using():
+            pass
+
+    async def close(self) -> None:
+        """Close all connections."""
+        self._closed = True
+        async with self._writing, self._opening:
+            if self._connections is not None:
+                await self._connections.retire()
+                self._connections = None
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[AsyncConnection]:
+        """A transaction that sees one state of the database.
+
+        Raises:
+            ArchiveError: the database cannot be used.
+        """
+        async with self._using() as connections, connections.readers.connect() as opened:
+            connection = opened
+            if self.path is None:
+                connection = await opened.execution_options(isolation_level="REPEATABLE READ")
+            yield connection
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[AsyncConnection]:
+        """A transaction that is durable at the end, one at a time.
+
+        Raises:
+            ArchiveError: the database cannot be used. The transaction may still have been committed.
+        """
+        async with self._writing, self._using() as connections:
+            async with connections.writers.begin() as connection:
+                await self._check_version(connections, connection)
+                yield connection
+            # What went into a file that was deleted meanwhile is not stored.
+            self._check_identity(connections)
+
+    async def run_script(self, script: str) -> None:
+        """Run statements of SQLite outside of a transaction, each to its end.
+
+        Raises:
+            ArchiveError: the database cannot be used.
+        """
+        async with self._writing, self._using() as connections:
+            if connections.anchor is not None:
+                await asyncio.to_thread(connections.anchor.executescript, script)
+
+    async def check(self) -> None:
+        """Return if the database answers, and has the schema of this version.
+
+        Raises:
+            ArchiveError: it does not.
+        """
+        async with self._using() as connections, connections.readers.connect() as connection:
+            await self._check_version(connections, connection)
+
+    async def _check_version(self, connections: _Connections, connection: AsyncConnection) -> None:
+        if await connection.scalar(select(_version_table.c.version_num)) != connections.version:
+            raise MovedError("another process has changed its schema")
+
+    @asynccontextmanager
+    async def _using(self) -> AsyncIterator[_Connections]:
+        try:
+            connections = await self._current()
+        except _DATABASE_ERRORS as error:
+            raise ArchiveError(f"{self.name}: {_words(error)}") from error
+        connections.users += 1
+        try:
+            yield connections
+        except (exc.DataError, exc.IntegrityError):
+            raise
+        except _DATABASE_ERRORS as error:
+            # Others may continue to read while a lock is held.
+            if not is_locked(error):
+                await self._retire(connections)
+            raise ArchiveError(f"{self.name}: {_words(error)}") from error
+        finally:
+            connections.users -= 1
+            if connections.retired:
+                await connections.retire()
+
+    async def _retire(self, connections: _Connections) -> None:
+        if self._connections is connections:
+            self._connections = None
+        await connections.retire()
+
+    async def _current(self) -> _Connections:
+        async with self._opening:
+            if self._closed:
+                raise ArchiveError(f"{self.name}: the archive is closed")
+            if self._connections is not None:
+                try:
+                    self._check_identity(self._connections)
+                except MovedError as error:
+                    _log.warning("%s: %s; opening it again", self.name, error)
+                    await self._retire(self._connections)
+            if self._connections is None:
+                self._connections = await self._connect()
+            return self._connections
+
+    async def _connect(self) -> _Connections:
+        if self.path is None:
+            engine = _postgresql(self._url)
+            connections = _Connections(engine, engine)
+        else:
+            if not self.path.parent.is_dir():
+                raise MovedError(f"there is no directory {self.path.parent}")
+            connections = _Connections(_sqlite(self.path, write=True), _sqlite(self.path, write=False))
+        try:
+            deadline = asyncio.get_running_loop().time() + BUSY_SEC
+            while True:
+                try:
+                    connections.version = await self._migrate(connections)
+                    break
+                except _DATABASE_ERRORS as error:
+                    # SQLite does not wait for the lock when two processes make the same file.
+                    if not is_locked(error) or asyncio.get_running_loop().time() > deadline:
+                        raise
+                    await asyncio.sleep(0.05)
+            if self.path is not None:
+                connections.anchor = sqlite3.connect(self.path, timeout=BUSY_SEC, check_same_thread=False)
+                connections.anchor.execute("SELECT version_num FROM alembic_version").fetchall()
+                connections.identity = self._identity()
+        except BaseException:
+            await connections.retire()
+            raise
+        return connections
+
+    async def _migrate(self, connections: _Connections) -> str:
+        # Loading Alembic takes longer than all else here.
+        from frameworkcontroller.history.migrations.runner import Migrations
+
+        migrations = await asyncio.to_thread(Migrations, self._migrations)
+        async with connections.readers.connect() as connection:
+            if await connection.run_sync(migrations.current) == migrations.head:
+                return migrations.head
+        async with connections.writers.begin() as connection:
+            if self.path is None:
+                await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
+            await connection.run_sync(migrations.run)
+        if self.path is not None:
+            # A new file is durable once its entry in the directory is.
+            directory = os.open(self.path.parent, os.O_RDONLY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+        return migrations.head
+
+    def _identity(self) -> tuple[Any, ...]:
+        if self.path is None:
+            return ()
+        return _file_identity(self.path), _file_identity(self.path.with_name(self.path.name + "-wal"))
+
+    def _check_identity(self, connections: _Connections) -> None:
+        if self._identity() != connections.identity:
+            raise MovedError("its file was deleted or replaced while it was open")
+
+
+def _file_identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def is_locked(error: BaseException | None) -> bool:
+    """Whether another process has held a lock of SQLite for too long."""
+    if isinstance(error, exc.DBAPIError) and error.orig is not None:
+        error = error.orig
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+
+
+def _sqlite(path: Path, *, write: bool) -> AsyncEngine:
+    engine = create_async_engine(
+        URL.create("sqlite+aiosqlite", database=str(path)),
+        connect_args={"timeout": BUSY_SEC},
+        pool_size=1 if write else _READERS,
+        max_overflow=0,
+    )
+
+    @event.listens_for(engine.sync_engine, "connect")
+    def on_connect(connection: Any, _: object) -> None:
+        # The driver begins no transaction by itself: `on_begin` does.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        # Takes effect only in a new file, and before the WAL.
+        cursor.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        cursor.execute("PRAGMA journal_mode = WAL")
+        cursor.execute("PRAGMA synchronous = FULL")
+        cursor.execute("PRAGMA cache_size = -65536")
+        cursor.execute("PRAGMA temp_store = MEMORY")
+        cursor.execute("PRAGMA wal_autocheckpoint = 4000")
+        cursor.execute("PRAGMA journal_size_limit = 67108864")
+        if not write:
+            cursor.execute("PRAGMA query_only = ON")
+        cursor.close()
+
+    @event.listens_for(engine.sync_engine, "begin")
+    def on_begin(connection: Connection) -> None:
+        # A transaction that reads first and then writes can fail at once, without waiting for the lock.
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+    return engine
+
+
+def _postgresql(url: str) -> AsyncEngine:
+    # The driver's own parser takes the parameters, environment and password file of libpq.
+    dsn = re.sub(r"^postgres(ql)?:", "postgresql:", url)
+
+    async def connect() -> Any:
+        connection = await asyncpg.connect(
+            dsn,
+            timeout=_CONNECT_SEC,
+            command_timeout=_COMMAND_SEC,
+            server_settings={"application_name": "frameworkcontroller history", "jit": "off"},
+        )
+        # A stronger setting of the administrator stays.
+        await connection.execute(
+            "SELECT set_config('synchronous_commit', 'on', false)"
+            " WHERE current_setting('synchronous_commit') IN ('off', 'local')"
+        )
+        return connection
+
+    return create_async_engine(
+        "postgresql+asyncpg://", async_creator=connect, pool_size=1 + _READERS, max_overflow=0, pool_pre_ping=True
+    )
+
+
+_version_table: Final = Table("alembic_version", MetaData(), Column("version_num", Text))
+
+
+def _words(error: BaseException) -> str:
+    """The text of an error of a database in one line, without the statement."""
+    if isinstance(error, exc.DBAPIError) and error.orig is not None:
+        error = error.orig
+    words = " ".join(str(error).split()) or type(error).__name__
+    return re.sub(r"^<class '[\w.]+'>: ", "", words)

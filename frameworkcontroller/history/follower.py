@@ -1,0 +1,362 @@
+"""Follows a folder of ``sink: file``: stores the records of its files, and of those that are added or grow.
+
+A file has one record a line, and may be compressed, renamed or removed once it no longer grows. A last line without its
+end is still being written, so it waits. A line that is no record is logged and skipped.
+
+The place in a file is identified by content: a digest of its first line, and one of the bytes before the place. So a
+renamed or compressed file is continued, and another file of the same name is read from its beginning. A place is saved
+after the records before it are stored: after a crash some come again, which changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+import io
+import logging
+import os
+import random
+import re
+import time
+import zlib
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+from frameworkcontroller.api.historyrecords import HistoryRecordError, decode_record
+from frameworkcontroller.backoff import Backoff
+from frameworkcontroller.history.archive import ArchiveError, RecordError, Stored
+from frameworkcontroller.history.metrics import FILE, Metrics
+from frameworkcontroller.history.upload import MAX_BODY_BYTES, outline
+
+_log: Final = logging.getLogger(__name__)
+
+POLL_SEC: Final = 1.0
+BATCH_BYTES: Final = 2 * 2**20
+_PIECE_BYTES: Final = 2**20
+_WINDOW_BYTES: Final = 256
+_FIRST_BYTES: Final = 4096
+_LOGGED_LINES: Final = 20
+"""Bad lines of a file that are logged one by one; all are counted."""
+
+_NAMES: Final = re.compile(r".+\.ndjson(\.\d+)?(\.gz)?")
+_BACKOFF: Final = Backoff(base=1.0, maximum=30.0)
+
+
+_Readable = io.BufferedReader | gzip.GzipFile
+
+
+class FolderError(Exception):
+    """The folder cannot be followed. The text names it and the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in a file: all lines before it are stored or skipped.
+
+    ``file``: digest of the first line. ``window``: digest of the bytes before ``offset``, which is that in the
+    decompressed file. ``line``: number of lines before it. ``seen``: path, size and time of change of the file when
+    its end was reached; "" before.
+    """
+
+    file: str
+    offset: int = 0
+    line: int = 0
+    window: str = ""
+    seen: str = ""
+
+
+class Places(Protocol):
+    """Where places are saved. Methods raise ArchiveError while they cannot be."""
+
+    async def load(self) -> Mapping[str, Place]:
+        """Return all places, by ``file``."""
+
+    async def save(self, place: Place) -> None:
+        """Save a place."""
+
+
+class Storage(Protocol):
+    """What records are stored in: an Archive."""
+
+    async def store(self, lines: list[bytes]) -> Stored:
+        """Store all of them or none."""
+
+
+class PlacesInMemory:
+    """Places that are forgotten at the end of the process: then all files are read again, which changes nothing."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, Place] = {}
+
+    async def load(self) -> Mapping[str, Place]:
+        """Return all places."""
+        return self._places
+
+    async def save(self, place: Place) -> None:
+        """Save a place."""
+        self._places[place.file] = place
+
+
+class Batch(NamedTuple):
+    """Lines of a file, with their numbers from 1, and the place after them."""
+
+    lines: list[tuple[int, bytes]]
+    too_long: list[int]
+    place: Place
+
+
+class Follower:
+    """Follows one folder. ``run`` never ends; it is cancelled between two batches or during one."""
+
+    def __init__(
+        self, folder: Path, storage: Storage, metrics: Metrics, places: Places, *, rng: random.Random | None = None
+    ) -> None:
+        """
+        Raises:
+            FolderError: ``folder`` is not a folder that can be read.
+        """
+        self.folder = folder
+        self._storage = storage
+        self._metrics = metrics
+        self._places = places
+        self._rng = rng or random.Random()
+        self._known: dict[str, Place] | None = None
+        self._files: dict[Path, _File] = {}
+        self._behind_since: float | None = None
+        self._listed = True
+        try:
+            os.scandir(folder).close()
+        except OSError as error:
+            raise FolderError(f"{folder}: cannot be read: {error.strerror}") from None
+
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes that were not stored at the last look, of compressed files as they are."""
+        return sum(file.unread for file in self._files.values())
+
+    @property
+    def lag_seconds(self) -> float:
+        """Time for which there have been unread bytes; 0: there are none."""
+        return 0.0 if self._behind_since is None else time.monotonic() - self._behind_since
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        failures = 0
+        while True:
+            try:
+                await self.catch_up()
+            except ArchiveError as error:
+                failures += 1
+                delay = _BACKOFF.delay(failures, self._rng)
+                _log.warning("Cannot store records of %s, retrying in %.0f s: %s", self.folder, delay, error)
+                await asyncio.sleep(delay)
+            else:
+                failures = 0
+                await asyncio.sleep(POLL_SEC)
+
+    async def catch_up(self) -> None:
+        """Store what the folder has now.
+
+        Raises:
+            ArchiveError: the database cannot be used. What was stored before stays.
+        """
+        if self._known is None:
+            self._known = dict(await self._places.load())
+        await asyncio.to_thread(self._look)
+        for path, file in sorted(self._files.items()):
+            if file.unread:
+                await self._read(path, file, self._known)
+        if not self.unread_bytes:
+            self._behind_since = None
+
+    def _look(self) -> None:
+        """Find the files, and which have changed."""
+        try:
+            with os.scandir(self.folder) as entries:
+                found = {Path(one.path): one.stat() for one in entries if _NAMES.fullmatch(one.name) and one.is_file()}
+        except OSError as error:
+            if self._listed:
+                _log.warning("Cannot read %s: %s", self.folder, error.strerror)
+            self._listed = False
+            return
+        self._listed = True
+        files = {}
+        for path, stat in found.items():
+            seen = f"{stat.st_ino} {stat.st_size} {stat.st_mtime_ns} {path}"
+            file = self._files.get(path) or _File()
+            if file.seen != seen:
+                known = any(place.seen == seen for place in (self._known or {}).values())
+                file = _File(seen, 0 if known else stat.st_size, file.bad)
+            files[path] = file
+        self._files = files
+        if self._behind_since is None and self.unread_bytes:
+            self._behind_since = time.monotonic()
+
+    async def _read(self, path: Path, file: _File, known: dict[str, Place]) -> None:
+        size = file.unread
+        batches = _batches(path, known)
+        place: Place | None = None
+        try:
+            while (batch := await asyncio.to_thread(next, batches, None)) is not None:
+                await self._store(path, file, batch)
+                place = batch.place
+                await self._places.save(place)
+                known[place.file] = place
+                file.unread = max(1, size - place.offset)
+        except (OSError, EOFError, zlib.error, ValueError) as error:
+            self._metrics.refused(FILE, 400)
+            # It is read again once it has changed.
+            _log.warning("%s cannot be read further: %s", path, getattr(error, "strerror", None) or error)
+        else:
+            if place is not None:
+                place = replace(place, seen=file.seen)
+                await self._places.save(place)
+                known[place.file] = place
+        finally:
+            batches.close()
+        file.unread = 0
+        if file.bad > _LOGGED_LINES:
+            _log.warning("%s: %d lines are no records; they were skipped", path, file.bad)
+
+    async def _store(self, path: Path, file: _File, batch: Batch) -> None:
+        """Store a batch without the lines that are no records."""
+        for number in batch.too_long:
+            self._skip(path, file, number, f"it has more than {MAX_BODY_BYTES} bytes")
+        lines = batch.lines
+        checked = False
+        while lines:
+            try:
+                await self._storage.store([line for _, line in lines])
+            except RecordError as error:
+                if not checked:
+                    # There may be many: find all that are found without the database.
+                    checked = True
+                    kept = []
+                    for number, line in lines:
+                        try:
+                            decode_record(line)
+                        except HistoryRecordError as problem:
+                            self._skip(path, file, number, str(problem))
+                        else:
+                            kept.append((number, line))
+                    if len(kept) < len(lines):
+                        lines = kept
+                        continue
+                self._skip(path, file, lines[error.line - 1][0], error.problem)
+                lines = lines[: error.line - 1] + lines[error.line :]
+            else:
+                self._metrics.stored(FILE, outline([line for _, line in lines])[1])
+                return
+
+    def _skip(self, path: Path, file: _File, number: int, problem: str) -> None:
+        file.bad += 1
+        self._metrics.refused(FILE, 400)
+        if file.bad <= _LOGGED_LINES:
+            _log.warning("%s, line %d is no record, skipped: %s", path, number, problem)
+
+
+def read_folder(folder: Path, on_error: Callable[[Path, str], None]) -> Iterator[tuple[Path, Batch]]:
+    """Yield what the files of a folder have now, by their names. ``on_error`` gets those that are broken, and why.
+
+    Raises:
+        FolderError: ``folder`` is not a folder that can be read.
+    """
+    try:
+        paths = sorted(Path(one.path) for one in os.scandir(folder) if _NAMES.fullmatch(one.name) and one.is_file())
+    except OSError as error:
+        raise FolderError(f"{folder}: cannot be read: {error.strerror}") from None
+    for path in paths:
+        try:
+            for batch in _batches(path, {}):
+                yield path, batch
+        except (OSError, EOFError, zlib.error) as error:
+            on_error(path, getattr(error, "strerror", None) or str(error))
+
+
+@dataclass(slots=True)
+class _File:
+    """What is known of a file. ``unread``: bytes, at most; ``bad``: lines skipped by this process."""
+
+    seen: str = ""
+    unread: int = field(default=0)
+    bad: int = 0
+
+
+def _batches(path: Path, known: Mapping[str, Place]) -> Generator[Batch, None, None]:
+    """Read a file from its place to its last complete line. Raises OSError, EOFError, ValueError, zlib.error."""
+    compressed = path.suffix == ".gz"
+    with gzip.open(path) if compressed else path.open("rb") as file:
+        resumed = _resume(file, known, whole=compressed)
+        if resumed is None:
+            return
+        place, window = resumed
+        rest = b""
+        dropping = False  # the rest of a line that is too long
+        lines: list[tuple[int, bytes]] = []
+        too_long: list[int] = []
+        size = 0
+        broken: Exception | None = None
+        offset, line = place.offset, place.line
+        while True:
+            try:
+                piece = file.read1(_PIECE_BYTES)
+            except (OSError, EOFError, zlib.error) as error:
+                # What can be read of a broken file is stored.
+                broken = error
+                break
+            if not piece and compressed and rest:
+                piece = b"\n"  # it no longer grows
+            if not piece:
+                break
+            *complete, rest = (rest + piece).split(b"\n")
+            for each in complete:
+                line += 1
+                offset += len(each) + 1
+                window = (window + each[-_WINDOW_BYTES:] + b"\n")[-_WINDOW_BYTES:]
+                if dropping or len(each) > MAX_BODY_BYTES:
+                    too_long.append(line)
+                    dropping = False
+                elif each.strip():
+                    lines.append((line, each))
+                    size += len(each)
+                if size >= BATCH_BYTES:
+                    place = Place(place.file, offset, line, _digest(window))
+                    yield Batch(lines, too_long, place)
+                    lines, too_long, size = [], [], 0
+            if len(rest) > MAX_BODY_BYTES:
+                offset += len(rest)
+                window = rest[-_WINDOW_BYTES:]
+                rest = b""
+                dropping = True
+        if offset > place.offset and not dropping:
+            yield Batch(lines, too_long, Place(place.file, offset, line, _digest(window)))
+        if broken is not None:
+            raise broken
+
+
+def _resume(
+    file: io.BufferedReader | gzip.GzipFile, known: Mapping[str, Place], *, whole: bool
+) -> tuple[Place, bytes] | None:
+    """Return the place from which to read the file, and the bytes before it; None: it has no complete line yet."""
+    first = file.readline(_FIRST_BYTES)
+    if not first or not (first.endswith(b"\n") or len(first) == _FIRST_BYTES or whole):
+        return None
+    name = _digest(first.removesuffix(b"\n"))
+    place = known.get(name)
+    if place is not None and place.offset:
+        start = max(0, place.offset - _WINDOW_BYTES)
+        with suppress(EOFError):
+            file.seek(start)
+            window = file.read(place.offset - start)
+            if _digest(window) == place.window:
+                return place, window
+    file.seek(0)
+    return Place(name), b""
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:32]

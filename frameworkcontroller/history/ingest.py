@@ -1,0 +1,564 @@
+"""Turns records into rows, and writes them.
+
+A record of a Framework also gives a row for each Task attempt in its status, without an object: a record of the Task
+itself is worth more. What cannot be read inside of an object gives no value in a column; the record is kept whole.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import orjson
+from sqlalchemy import (
+    ColumnElement,
+    Integer,
+    Table,
+    and_,
+    bindparam,
+    case,
+    func,
+    literal_column,
+    or_,
+    select,
+    tuple_,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from frameworkcontroller.api.codec import StatusError, with_plain_roles
+from frameworkcontroller.api.completion import REQUESTED, SUCCEEDED
+from frameworkcontroller.api.historyrecords import (
+    STAGES,
+    UNREADABLE_ATTEMPT,
+    HistoryRecord,
+    HistoryRecordError,
+    Trigger,
+    decode_record,
+)
+from frameworkcontroller.api.timestamps import parse_time
+from frameworkcontroller.history.database import attempts, frameworks, pods, tasks
+from frameworkcontroller.history.errors import RecordError
+
+MAX_RECORD_BYTES: Final = 72 << 20
+"""The controller's largest record: the roles decompressed (``codec.MAX_DECOMPRESSED_BYTES``), and the rest."""
+
+_COMPRESSED_BYTES: Final = 1024
+"""Records from this size on are compressed."""
+
+_MAX_TEXT: Final = 4096
+"""Characters of a text in a column. The record has it whole."""
+
+_MAX_NAME: Final = 253
+"""Characters of a text in an index, the most that names in Kubernetes have. PostgreSQL refuses entries of indexes that
+are too large, and with them the transaction."""
+
+_MAX_ID_BYTES: Final = 1024
+
+_COMPLETED: Final = "Completed"
+_INT64: Final = 1 << 63
+_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
+"""Characters that PostgreSQL does not take in a text."""
+
+_LONG_NUMBER: Final = re.compile(rb"[0-9]{19}")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_CHUNK: Final = 5000
+"""Parameters of a statement; SQLite takes 32,766."""
+
+Row = dict[str, Any]
+
+
+class ForeignRecordError(ValueError):
+    """The UID of a Framework is that of another one in records that are known."""
+
+    def __init__(self, uid: str, known: tuple[str, str]) -> None:
+        """``known``: its namespace and name, which the sender may not be permitted to read."""
+        super().__init__(f"id: {uid} is another Framework in other records")
+        self.uid = uid
+        self.known = known
+
+
+TaskKey = tuple[str, int, str, int, str, int]
+AttemptKey = tuple[str, int]
+
+
+@dataclass(slots=True)
+class Batch:
+    """The rows of some records; of rows with the same key the one that stays."""
+
+    records: int = 0
+    lines: dict[str, int] = field(default_factory=dict)
+    """By UID of the Framework: the first line with it."""
+    touched: dict[str, Row] = field(default_factory=dict)
+    """By UID of the Framework: what every record says of it."""
+    summaries: dict[str, Row] = field(default_factory=dict)
+    attempts: dict[AttemptKey, Row] = field(default_factory=dict)
+    tasks: dict[TaskKey, Row] = field(default_factory=dict)
+    pods: dict[tuple[Any, ...], Row] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.touched) + len(self.attempts) + len(self.tasks) + len(self.pods)
+
+    def touch(self, row: Row) -> None:
+        """Note a record of a Framework.
+
+        Raises:
+            ForeignRecordError: another record with the UID is of another Framework.
+        """
+        known = self.touched.setdefault(row["uid"], row)
+        if known is not row:
+            if _identity(known) != _identity(row):
+                raise ForeignRecordError(row["uid"], _identity(known))
+            known["last"] = max(known["last"], row["last"])
+            known["created"] = min(known["created"], row["created"])
+
+    def merge(self, other: Batch) -> None:
+        """Add the rows of another batch.
+
+        Raises:
+            ForeignRecordError: both have records of different Frameworks with the same UID.
+        """
+        for row in other.touched.values():
+            self.touch(dict(row))
+        for uid, row in other.summaries.items():
+            _put(self.summaries, uid, row, _summary_rank)
+        for mine, theirs in (
+            (self.attempts, other.attempts),
+            (self.tasks, other.tasks),
+            (self.pods, other.pods),
+        ):
+            for key, row in theirs.items():
+                _put(mine, key, row)
+        self.records += other.records
+
+
+def _identity(row: Mapping[str, Any]) -> tuple[str, str]:
+    return row["namespace"], row["name"]
+
+
+# Of two records the newer one is not always that with the later time: another controller, whose clock may differ, made
+# it. What cannot be undone comes first: the deletion, the number of the attempt, and the stage of its end.
+
+
+def _rank(row: Row) -> tuple[int, int, int]:
+    return row.get("own", 0), STAGES.get(row.get("trigger") or "", -1), row["time"]
+
+
+def _summary_rank(row: Row) -> tuple[int, int, int, int]:
+    return int(row["deleted"] is not None), row["attempts"], int(row["state"] == _COMPLETED), row["time"]
+
+
+def _put(rows: dict[Any, Row], key: Any, row: Row, rank: Callable[[Row], tuple[int, ...]] = _rank) -> None:
+    known = rows.get(key)
+    if known is None or rank(row) > rank(known):
+        rows[key] = row
+
+
+# --- records to rows --------------------------------------------------------------------------------------------
+
+
+def parse(lines: Sequence[bytes]) -> Batch:
+    """The rows of records, one a line.
+
+    Raises:
+        RecordError: a record is invalid.
+    """
+    batch = Batch()
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if len(text) > MAX_RECORD_BYTES:
+            raise RecordError(number, f"has {len(text)} bytes, at most {MAX_RECORD_BYTES} are allowed")
+        try:
+            record = decode_record(text)
+            _check(record)
+            batch.lines.setdefault(record.id.framework_uid, number)
+            _add(batch, record, text)
+        except ValueError as error:
+            raise RecordError(number, str(error)) from None
+    return batch
+
+
+def _check(record: HistoryRecord) -> None:
+    for name in ("cluster", "namespace", "name"):
+        text = getattr(record, name)
+        if len(text) > _MAX_NAME:
+            raise HistoryRecordError(f"{name}: must have at most {_MAX_NAME} characters, and has {len(text)}")
+        if _UNSTORABLE.search(text):
+            raise HistoryRecordError(f"{name}: must have no NUL character")
+    found = record.id
+    parts = (found.framework_uid, found.role or "", found.task_uid or "", found.pod_uid or "")
+    # A character has up to 4 bytes.
+    if sum(map(len, parts)) > _MAX_ID_BYTES // 4 and (size := len("".join(parts).encode())) > _MAX_ID_BYTES:
+        raise HistoryRecordError(f"id: role and UIDs must have at most {_MAX_ID_BYTES} bytes, and have {size}")
+
+
+def _add(batch: Batch, record: HistoryRecord, line: bytes) -> None:
+    found = record.id
+    time = _microseconds(record.time)
+    batch.records += 1
+    batch.touch(
+        {
+            "uid": found.framework_uid,
+            "namespace": record.namespace,
+            "name": record.name,
+            "cluster": record.cluster,
+            "last": time,
+            "created": time // 1_000_000,
+        }
+    )
+    key = (found.framework_uid, found.attempt)
+    if found.kind == "Framework":
+        _add_framework(batch, record, time, line)
+        return
+    batch.attempts.setdefault(key, _attempt(key, 0))
+    role, task_uid, number = found.role or "", found.task_uid or "", found.task_attempt or 0
+    if found.kind == "Task":
+        status = _object(record.object.get("status"))
+        index = _number(status.get("index"))
+        if index is None or index < 0:
+            raise HistoryRecordError("object.status.index: must be a number from 0")
+        task_key = (*key, role, index, task_uid, number)
+        row = _task(task_key, _object(status.get("attemptStatus")), time, record.trigger)
+        _put(batch.tasks, task_key, {**row, "own": 1, "record": pack(line)})
+    else:
+        pod_key = (*key, role, task_uid, number, found.pod_uid)
+        names = ("uid", "attempt", "role", "task_uid", "task_attempt", "pod_uid")
+        _put(batch.pods, pod_key, {**dict(zip(names, pod_key, strict=True)), "time": time, "record": pack(line)})
+
+
+def _add_framework(batch: Batch, record: HistoryRecord, time: int, line: bytes) -> None:
+    uid = record.id.framework_uid
+    key = (uid, record.id.attempt)
+    metadata = _object(record.object.get("metadata"))
+    status = _object(record.object.get("status"))
+    attempt = _object(status.get("attemptStatus"))
+    completion = _completion(attempt)
+    rows, counts = _contained(key, attempt, time, record.trigger)
+    for task_key, row in rows.items():
+        _put(batch.tasks, task_key, row)
+
+    cause = _object(_object(attempt.get("completionStatus")).get("trigger"))
+    cause_role, cause_index = _text(cause.get("taskRoleName"), _MAX_NAME), _number(cause.get("taskIndex"))
+    by_task = [row for row in rows.values() if (row["role"], row["idx"]) == (cause_role, cause_index)]
+    completed = _time(attempt.get("completionTime"))
+    _put(
+        batch.attempts,
+        key,
+        {
+            **_attempt(key, time),
+            **completion,
+            "trigger": str(record.trigger),
+            "started": _time(attempt.get("startTime")),
+            "completed": completed,
+            "failed_at": _failed_at(completion, completed),
+            **counts,
+            "cause_role": cause_role,
+            "cause_index": cause_index,
+            "cause_node": by_task[-1]["node"] if by_task else None,
+            "record": pack(line),
+        },
+    )
+    ended = _time(status.get("completionTime"))
+    deleted = time // 1_000_000 if record.trigger == Trigger.FRAMEWORK_DELETION else None
+    created = _time(metadata.get("creationTimestamp"))
+    summary = {
+        "uid": uid,
+        "time": time,
+        "cluster": record.cluster,
+        "created": time // 1_000_000 if created is None else created,
+        "started": _time(status.get("startTime")),
+        "completed": ended,
+        "deleted": deleted,
+        "ended": deleted if ended is None else ended,
+        "state": _text(status.get("state"), _MAX_NAME),
+        **{name: completion[name] for name in ("code", "phrase", "type")},
+        "attempts": record.id.attempt + 1 if attempt and record.id.attempt != UNREADABLE_ATTEMPT else 0,
+        "tasks": counts["tasks"],
+        "failed_tasks": counts["failed_tasks"],
+    }
+    _put(batch.summaries, uid, summary, _summary_rank)
+
+
+_NO_ATTEMPT: Final = dict.fromkeys(
+    column.name for column in attempts.columns if column.name not in {"aid", "fid", "attempt", "time"}
+)
+
+
+def _attempt(key: AttemptKey, time: int) -> Row:
+    return {"uid": key[0], "attempt": key[1], "time": time, **_NO_ATTEMPT}
+
+
+def _contained(
+    key: AttemptKey, attempt: Mapping[str, Any], time: int, trigger: str
+) -> tuple[dict[TaskKey, Row], dict[str, int | None]]:
+    """The rows of the Task attempts in the status of a Framework, and counts of its Tasks."""
+    counts = {"tasks": 0, "running_tasks": 0, "succeeded_tasks": 0, "failed_tasks": 0, "task_retries": 0}
+    rows: dict[TaskKey, Row] = {}
+    if not attempt:
+        return rows, {**counts}
+    try:
+        roles = with_plain_roles(attempt).get("taskRoleStatuses")
+    except (StatusError, TypeError, ValueError):
+        return rows, dict.fromkeys(counts)
+    for role in _objects(roles):
+        name = _text(role.get("name"), _MAX_NAME)
+        for task in _objects(role.get("taskStatuses")):
+            status = _object(task.get("attemptStatus"))
+            index, number = _number(task.get("index")), _number(status.get("id"))
+            task_uid = task.get("instanceUID") or ""
+            if name is None or index is None or number is None or not isinstance(task_uid, str):
+                continue
+            if len(task_uid) > _MAX_NAME:
+                continue
+            row = _task((*key, name, index, _storable(task_uid), number), status, time, trigger)
+            rows[*key, name, index, _storable(task_uid), number] = {**row, "own": 0, "record": None}
+            counts["task_retries"] += _number(_object(task.get("retryPolicyStatus")).get("totalRetriedCount")) or 0
+            if task.get("deletionPending") is True:
+                continue
+            counts["tasks"] += 1
+            if task.get("state") == "Completed":
+                counts["succeeded_tasks" if row["type"] == SUCCEEDED else "failed_tasks"] += 1
+            elif task.get("state") == "AttemptRunning":
+                counts["running_tasks"] += 1
+    return rows, {**counts}
+
+
+def _task(key: TaskKey, status: Mapping[str, Any], time: int, trigger: str) -> Row:
+    uid, attempt, role, index, task_uid, number = key
+    completion = _completion(status)
+    completed = _time(status.get("completionTime"))
+    return {
+        "uid": uid,
+        "attempt": attempt,
+        "role": role,
+        "idx": index,
+        "task_uid": task_uid,
+        "task_attempt": number,
+        "time": time,
+        "trigger": str(trigger),
+        **completion,
+        "node": _text(status.get("podNodeName"), _MAX_NAME),
+        "pod": _text(status.get("podName")),
+        "pod_uid": _text(status.get("podUID")),
+        "pod_ip": _text(status.get("podIP")),
+        "host_ip": _text(status.get("podHostIP")),
+        "started": _time(status.get("startTime")),
+        "ran": _time(status.get("runTime")),
+        "completed": completed,
+        "failed_at": _failed_at(completion, completed),
+    }
+
+
+def _completion(status: Mapping[str, Any]) -> Row:
+    completion = _object(status.get("completionStatus"))
+    return {
+        "code": _number(completion.get("code")),
+        "phrase": _text(completion.get("phrase")),
+        "type": _text(_object(completion.get("type")).get("name")),
+        "diagnostics": _text(completion.get("diagnostics")),
+    }
+
+
+def _failed_at(completion: Row, completed: int | None) -> int | None:
+    code = completion["code"]
+    return None if code is None or completion["type"] == SUCCEEDED or code in REQUESTED else completed
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(value: Any) -> Iterable[Mapping[str, Any]]:
+    return (item for item in value if isinstance(item, dict)) if isinstance(value, list) else ()
+
+
+def _storable(text: str) -> str:
+    return _UNSTORABLE.sub("\ufffd", text)
+
+
+def _text(value: Any, most: int = _MAX_TEXT) -> str | None:
+    """A text for a column, cut to ``most`` characters, None if it is empty or no text."""
+    if not isinstance(value, str) or not value:
+        return None
+    if len(value) > most:
+        value = value[: most - 1] + "…"
+    return value if value.isprintable() else _storable(value)
+
+
+def _number(value: Any) -> int | None:
+    return value if type(value) is int and -_INT64 <= value < _INT64 else None
+
+
+def _time(value: Any) -> int | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        return parse_time(value)
+    except ValueError:
+        return None
+
+
+def _microseconds(time: str) -> int:
+    return (datetime.fromisoformat(time) - _EPOCH) // _MICROSECOND
+
+
+# --- records as they are kept -----------------------------------------------------------------------------------
+
+
+def pack(line: bytes) -> bytes:
+    """A record as it is kept: as it came, or compressed if that is smaller."""
+    if len(line) >= _COMPRESSED_BYTES:
+        packed = zlib.compress(line, level=1)
+        if len(packed) < len(line):
+            return packed
+    return line
+
+
+def unpack(packed: bytes) -> dict[str, Any]:
+    """The record that ``pack`` kept. Integers are exact, however large."""
+    # JSON of an object begins with a brace, and zlib's data does not.
+    line = packed if packed[:1] == b"{" else zlib.decompress(packed)
+    record: dict[str, Any] = json.loads(line) if _LONG_NUMBER.search(line) else orjson.loads(line)
+    return record
+
+
+# --- rows to the database ---------------------------------------------------------------------------------------
+
+
+def _upsert(table: Table, dialect: str, key: Sequence[str]) -> Any:
+    """Insert a row, or replace the one with its key if that is worth less."""
+    insert = (sqlite if dialect == "sqlite" else postgresql).insert(table)
+    new, old = insert.excluded, table.c
+    values = {column.name: new[column.name] for column in old if not column.primary_key and column.name not in key}
+    inserted: dict[str, Any] = {column.name: bindparam(column.name) for column in old if not column.primary_key}
+    return insert.values(inserted).on_conflict_do_update(
+        index_elements=list(key), set_=values, where=_is_newer(new, old)
+    )
+
+
+def _is_newer(new: Any, old: Any) -> ColumnElement[bool]:
+    """The order of `_rank`."""
+
+    def rank(row: Any) -> list[ColumnElement[Any]]:
+        return [*([row.own] if "own" in row else []), *([_stage(row.trigger)] if "trigger" in row else []), row.time]
+
+    mine, theirs = rank(new), rank(old)
+    return tuple_(*mine) > tuple_(*theirs) if len(mine) > 1 else mine[0] > theirs[0]
+
+
+def _stage(trigger: ColumnElement[Any]) -> ColumnElement[int]:
+    # Not parameters: they would be sent with each row.
+    stages: list[tuple[Any, ColumnElement[int]]] = [
+        (trigger == literal_column(f"'{name}'"), literal_column(str(stage), Integer)) for name, stage in STAGES.items()
+    ]
+    return case(*stages, else_=literal_column("-1", Integer))
+
+
+def _touch(dialect: str) -> Any:
+    insert = (sqlite if dialect == "sqlite" else postgresql).insert(frameworks)
+    names = ("uid", "namespace", "name", "cluster", "last", "created")
+    # PostgreSQL locks the row also where nothing is to be changed, so that retention skips the Framework.
+    new, old = insert.excluded, frameworks.c
+    earlier = and_(old.attempts.is_(None), new.created < old.created)
+    return insert.values({**{name: bindparam(name) for name in names}, "time": 0}).on_conflict_do_update(
+        index_elements=["uid"],
+        set_={
+            "last": case((new.last > old.last, new.last), else_=old.last),
+            "created": case((earlier, new.created), else_=old.created),
+        },
+        where=or_(new.last > old.last, earlier),
+    )
+
+
+_SUMMARIZE: Final = (
+    update(frameworks)
+    .where(
+        frameworks.c.fid == bindparam("b_fid"),
+        # The order of `_summary_rank`.
+        tuple_(
+            case((frameworks.c.deleted.is_not(None), 1), else_=0),
+            func.coalesce(frameworks.c.attempts, -1),
+            case((frameworks.c.state == _COMPLETED, 1), else_=0),
+            frameworks.c.time,
+        )
+        < tuple_(bindparam("b_deleted"), bindparam("attempts"), bindparam("b_completed"), bindparam("time")),
+    )
+    .values(
+        {
+            name: bindparam(name)
+            for name in (
+                "time", "cluster", "created", "started", "completed", "deleted", "ended", "state",
+                "code", "phrase", "type", "attempts", "tasks", "failed_tasks",
+            )
+        }
+    )
+)  # fmt: skip
+
+_COUNT_RETRIES: Final = (
+    update(frameworks)
+    .where(frameworks.c.fid == bindparam("b_fid"))
+    .values(
+        task_retries=select(func.sum(attempts.c.task_retries))
+        .where(attempts.c.fid == bindparam("b_fid"))
+        .scalar_subquery()
+    )
+)
+
+
+class _Statements:
+    def __init__(self, dialect: str) -> None:
+        self.touch = _touch(dialect)
+        self.attempts = _upsert(attempts, dialect, ("fid", "attempt"))
+        self.tasks = _upsert(tasks, dialect, ("fid", "attempt", "role", "idx", "task_uid", "task_attempt"))
+        self.pods = _upsert(pods, dialect, ("fid", "attempt", "role", "task_uid", "task_attempt", "pod_uid"))
+
+
+_STATEMENTS: Final = {dialect: _Statements(dialect) for dialect in ("sqlite", "postgresql")}
+
+
+async def write(connection: AsyncConnection, batch: Batch) -> None:
+    """Write the rows.
+
+    Raises:
+        ForeignRecordError: the UID of a Framework belongs to another one.
+    """
+    statements = _STATEMENTS[connection.dialect.name]
+    # Sorted: two servers that write the same rows must lock them in the same order.
+    uids = sorted(batch.touched)
+    await connection.execute(statements.touch, [batch.touched[uid] for uid in uids])
+    fids: dict[str, int] = {}
+    for start in range(0, len(uids), _CHUNK):
+        some = frameworks.c.uid.in_(uids[start : start + _CHUNK])
+        columns = (frameworks.c.fid, frameworks.c.uid, frameworks.c.namespace, frameworks.c.name)
+        for row in await connection.execute(select(*columns).where(some)):
+            if (row.namespace, row.name) != _identity(batch.touched[row.uid]):
+                raise ForeignRecordError(row.uid, (row.namespace, row.name))
+            fids[row.uid] = row.fid
+
+    def numbered(rows: Mapping[Any, Row], name: str = "fid") -> list[Row]:
+        made = []
+        for _, row in sorted(rows.items(), key=lambda item: item[0]):
+            made.append({**row, name: fids[row["uid"]]})
+            del made[-1]["uid"]
+        return made
+
+    for statement, rows in (
+        (statements.attempts, batch.attempts),
+        (statements.tasks, batch.tasks),
+        (statements.pods, batch.pods),
+    ):
+        if rows:
+            await connection.execute(statement, numbered(rows))
+    if batch.summaries:
+        summaries = numbered(batch.summaries, "b_fid")
+        for summary in summaries:
+            summary["b_deleted"], _, summary["b_completed"], _ = _summary_rank(summary)
+        await connection.execute(_SUMMARIZE, summaries)
+        await connection.execute(_COUNT_RETRIES, [{"b_fid": summary["b_fid"]} for summary in summaries])

@@ -1,0 +1,137 @@
+"""Removes old Frameworks, in steps between which records are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from sqlalchemy import ColumnElement, Table, delete, func, insert, select, text
+
+from frameworkcontroller.history.database import CHILDREN, Database, doomed, frameworks
+
+_FRAMEWORKS: Final = 100
+"""Frameworks that become invisible in a step."""
+_ROWS: Final = 500
+"""Rows that a step removes: some 20 ms."""
+_PAGES: Final = 1000
+"""Pages that a step gives back to the file system, 4 MB."""
+
+_ROW_BYTES: Final = 400
+"""Of a row and its entries in indexes, without its record."""
+
+
+async def prune(database: Database, before: int | None, max_bytes: int | None) -> tuple[int, int]:
+    """Remove what is too old or too much, and return how many Frameworks and rows of them.
+
+    What a process that was killed has not finished is finished.
+    """
+    gone, rows = 0, await _clear(database)
+    while before is not None:
+        fids = await _doom(database, _FRAMEWORKS, before=before)
+        if not fids:
+            break
+        gone += len(fids)
+        rows += await _clear(database)
+    if max_bytes is not None:
+        excess = await used_bytes(database) - max_bytes
+        while excess > 0:
+            fids, freed = await _oldest(database, excess)
+            fids = await _doom(database, _FRAMEWORKS, among=fids)
+            if not fids:
+                break
+            gone += len(fids)
+            rows += await _clear(database)
+            # Counting is quick in SQLite, and takes long in PostgreSQL.
+            excess = excess - freed if database.path is None else await used_bytes(database) - max_bytes
+    if rows and database.path is not None:
+        await _shrink(database)
+    return gone, rows
+
+
+async def used_bytes(database: Database) -> int:
+    """The bytes that the content takes, without space to be reused. PostgreSQL: an estimate."""
+    async with database.reading() as connection:
+        if database.path is not None:
+            pages, free, size = [
+                int(await connection.scalar(text(f"PRAGMA {name}")))
+                for name in ("page_count", "freelist_count", "page_size")
+            ]
+            return (pages - free) * size
+        total = 0
+        for table, _ in CHILDREN:
+            total += int(await connection.scalar(select(_bytes_of(table)).select_from(table)) or 0)
+        return total
+
+
+def _bytes_of(table: Table) -> ColumnElement[int]:
+    return func.coalesce(func.sum(func.length(table.c.record)), 0) + func.count() * _ROW_BYTES
+
+
+async def _doom(
+    database: Database, count: int, *, before: int | None = None, among: Sequence[int] | None = None
+) -> list[int]:
+    """Make the oldest Frameworks invisible, so that each goes as a whole."""
+    async with database.writing() as connection:
+        query = select(frameworks.c.fid).order_by(frameworks.c.last, frameworks.c.fid).limit(count)
+        if before is not None:
+            query = query.where(frameworks.c.last < before * 1_000_000)
+        if among is not None:
+            query = query.where(frameworks.c.fid.in_(among))
+        # One that a record is being stored for is not old.
+        fids = list(await connection.scalars(query.with_for_update(skip_locked=True)))
+        if fids:
+            await connection.execute(insert(doomed), [{"fid": fid} for fid in fids])
+            await connection.execute(delete(frameworks).where(frameworks.c.fid.in_(fids)))
+        return fids
+
+
+async def _clear(database: Database) -> int:
+    """Remove the rows of Frameworks that are invisible already."""
+    removed = 0
+    while True:
+        async with database.writing() as connection:
+            some = select(doomed.c.fid).order_by(doomed.c.fid).limit(_FRAMEWORKS)
+            # Two servers do not remove the same ones.
+            fids = list(await connection.scalars(some.with_for_update(skip_locked=True)))
+            if not fids:
+                return removed
+            left = _ROWS
+            for table, key in CHILDREN:
+                if left > 0:
+                    rows = select(table.c[key]).where(table.c.fid.in_(fids)).limit(left)
+                    done = await connection.execute(delete(table).where(table.c[key].in_(rows)))
+                    left -= done.rowcount
+            removed += _ROWS - left
+            if left > 0:
+                await connection.execute(delete(doomed).where(doomed.c.fid.in_(fids)))
+
+
+async def _oldest(database: Database, wanted: int) -> tuple[list[int], int]:
+    """The oldest Frameworks that take the wanted bytes together, but not more than a step has; and their bytes."""
+    async with database.reading() as connection:
+        oldest = select(frameworks.c.fid).order_by(frameworks.c.last, frameworks.c.fid).limit(_FRAMEWORKS)
+        fids = list(await connection.scalars(oldest))
+        sizes = dict.fromkeys(fids, 0)
+        for table, _ in CHILDREN:
+            query = select(table.c.fid, _bytes_of(table)).where(table.c.fid.in_(fids)).group_by(table.c.fid)
+            for fid, size in await connection.execute(query):
+                sizes[fid] += int(size)
+    some, total = [], 0
+    for fid in fids:
+        if total >= wanted:
+            break
+        some.append(fid)
+        total += sizes[fid]
+    return some, total
+
+
+async def _shrink(database: Database) -> None:
+    """Give free pages of SQLite's file back."""
+    while True:
+        async with database.reading() as connection:
+            if not await connection.scalar(text("PRAGMA freelist_count")):
+                break
+        # As a statement, the driver would stop it after one page.
+        await database.run_script(f"PRAGMA incremental_vacuum({_PAGES})")
+    # The file gets smaller as the WAL is copied into it; what is being read stays.
+    await database.run_script("PRAGMA wal_checkpoint(PASSIVE)")

@@ -1,0 +1,463 @@
+"""The archive's web server: takes records, answers queries, and serves what is mounted beside them.
+
+`application` is the API as an aiohttp application. `HistoryServer` serves an application within bounds of connections
+and time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import math
+import os
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, Self
+
+import orjson
+from aiohttp import web
+
+from frameworkcontroller.history import openapi
+from frameworkcontroller.history.archive import (
+    Archive,
+    ArchiveError,
+    FailureQuery,
+    FrameworkQuery,
+    Page,
+    QueryError,
+    RecordError,
+    TaskQuery,
+    encode,
+)
+from frameworkcontroller.history.metrics import HTTP, Metrics
+from frameworkcontroller.history.openapi import ParameterError, Route, shown
+from frameworkcontroller.history.upload import UploadError, Uploads, outline
+from frameworkcontroller.webaccess.access import VIEWER, Access, Viewer
+from frameworkcontroller.webaccess.middleware import protect
+
+_log: Final = logging.getLogger(__name__)
+
+# Any client may send bytes that are not HTTP. They must neither fill the log nor forge lines in it.
+_peers_log: Final = logging.getLogger(f"{__name__}.peers")
+_peers_log.setLevel(logging.CRITICAL + 1)
+
+MAX_CONNECTIONS: Final = 1000
+"""With more, new ones are closed at once: idle ones end by themselves."""
+
+IDLE_SEC: Final = 60.0
+"""Longest time without a request of a connection: also that for the head of a request."""
+
+ANSWER_SEC: Final = 300.0
+"""Longest time for a request with its answer, except streams of events: a client may stop reading."""
+
+DRAIN_SEC: Final = 20.0
+"""A stopping server waits at most this long for requests in progress."""
+
+_CHECK_SEC: Final = 5.0
+_REAP_EVERY_SEC: Final = 5.0
+_REFUSE_AFTER_SEC: Final = 0.01
+_RETRY_AFTER_SECONDS: Final = 5
+_MAX_HEAD_BYTES: Final = 16384
+_EVENT_STREAM: Final = "text/event-stream"
+_MAX_BODY_BYTES: Final = 64 * 1024
+"""Of requests without records, such as a login."""
+
+_PAGES: Final = "page"
+"""Value of the label ``route`` for what is mounted beside the API."""
+
+_TITLES: Final = {404: "Not found", 405: "Method not allowed", 413: "Too large"}
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Mount = Callable[[web.Application], None]
+
+
+class ServerError(Exception):
+    """The server cannot listen on its address. The text names the address and the reason."""
+
+
+# --- the application ---
+
+
+def application(
+    archive: Archive, access: Access, *, metrics: Metrics | None = None, mounts: Iterable[Mount] = ()
+) -> web.Application:
+    """Return the API over ``archive``, for those whom ``access`` admits.
+
+    ``mounts`` are called with the application before it is protected: they add routes of pages. Those of the API are
+    ``/v1/…``, ``/openapi.json``, ``/healthz``, ``/readyz`` and ``/metrics``.
+    """
+    metrics = metrics or new_metrics()
+    app = web.Application(client_max_size=_MAX_BODY_BYTES, middlewares=[_observed(metrics), _problems(metrics)])
+    api = _Api(archive, metrics)
+    for route in openapi.ROUTES:
+        app.router.add_route(route.method, route.path, api.handler(route), name=f"api-{route.name}")
+        if route.method == "GET":
+            app.router.add_route("HEAD", route.path, api.handler(route))
+    for mount in mounts:
+        mount(app)
+    protect(app, access)
+    return app
+
+
+def new_metrics() -> Metrics:
+    """Return metrics with the time series of all routes."""
+    return Metrics([*(route.name for route in openapi.ROUTES), _PAGES])
+
+
+class _Api:
+    """The handlers. A route's is the method of its name."""
+
+    def __init__(self, archive: Archive, metrics: Metrics) -> None:
+        self._archive = archive
+        self._metrics = metrics
+        self._uploads = Uploads(metrics)
+        self._document = orjson.dumps(openapi.document(), option=orjson.OPT_INDENT_2)
+
+    def handler(self, route: Route) -> Handler:
+        """Return the handler of a route, which checks the parameters."""
+        work: Callable[..., Awaitable[web.Response]] = getattr(self, route.name)
+
+        async def handle(request: web.Request) -> web.Response:
+            values = route.path_values(request.match_info) | route.query(request.query.items())
+            if values.get("after"):
+                values["after"] = _place(values["after"], _list_of(route.name, values))
+            return await work(request, **values)
+
+        return handle
+
+    async def records(self, request: web.Request) -> web.Response:
+        viewer = request[VIEWER]
+        async with self._uploads.turn() as upload:
+            content_type = request.headers.get("Content-Type", openapi.NDJSON).partition(";")[0].strip().lower()
+            if content_type != openapi.NDJSON:
+                detail = f'Content-Type: must be {openapi.NDJSON}, not "{content_type[:50]}"'
+                raise UploadError(415, "Unsupported type", detail, field="Content-Type")
+            numbered = await upload.read(request)
+            lines = [line for _, line in numbered]
+            namespaces, triggers = outline(lines)
+            if not await viewer.may_write_history(namespaces):
+                # Nothing is said of the records, so that no one learns which names are known.
+                raise UploadError(403, "Not permitted", "this needs the permission to patch frameworks/status there")
+            if lines:
+                try:
+                    await self._archive.store(lines)
+                except RecordError as error:
+                    raise _BadRecord(numbered[error.line - 1][0], error.problem) from None
+            self._metrics.stored(HTTP, triggers)
+        return _json({"stored": len(lines)})
+
+    async def frameworks(self, request: web.Request, **values: Any) -> web.Response:
+        page = await self._archive.frameworks(FrameworkQuery(**values), await self._readable(request[VIEWER]))
+        return _json(_page(page, _list_of("frameworks", values)))
+
+    async def framework(self, request: web.Request, uid: str) -> web.Response:
+        return _found(await self._archive.framework(uid, await self._readable(request[VIEWER])), f"Framework {uid}")
+
+    async def attempt(self, request: web.Request, uid: str, n: int) -> web.Response:
+        found = await self._archive.attempt(uid, n, await self._readable(request[VIEWER]))
+        return _found(found, f"attempt {n} of Framework {uid}")
+
+    async def tasks(self, request: web.Request, uid: str, n: int, **values: Any) -> web.Response:
+        page = await self._archive.tasks(uid, n, TaskQuery(**values), await self._readable(request[VIEWER]))
+        items = None if page is None else _page(page, _list_of("tasks", {"uid": uid, "n": n} | values))
+        return _found(items, f"attempt {n} of Framework {uid}")
+
+    async def task_attempt(
+        self, request: web.Request, uid: str, n: int, role: str, index: int, attempt: int, **values: str
+    ) -> web.Response:
+        task_uid = values["taskUid"]
+        readable = await self._readable(request[VIEWER])
+        found = await self._archive.task_attempt(uid, n, role, index, task_uid, attempt, readable)
+        return _found(
+            found, f"attempt {attempt} of Task {role}[{index}] ({task_uid}) in attempt {n} of Framework {uid}"
+        )
+
+    async def task_history(self, request: web.Request, uid: str, role: str, index: int) -> web.Response:
+        items = await self._archive.task_history(uid, role, index, await self._readable(request[VIEWER]))
+        return _found(None if items is None else {"items": items}, f"Framework {uid}")
+
+    async def failures(self, request: web.Request, **values: Any) -> web.Response:
+        items = await self._archive.failures(FailureQuery(**values), await self._readable(request[VIEWER]))
+        return _json({"items": items})
+
+    async def namespaces(self, request: web.Request) -> web.Response:
+        found = await self._archive.namespaces()
+        readable = await request[VIEWER].readable(found)
+        return _json({"items": [one for one in found if readable is None or one in readable]})
+
+    async def openapi(self, _request: web.Request) -> web.Response:
+        return web.Response(body=self._document, content_type=openapi.JSON)
+
+    async def healthz(self, _request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def readyz(self, _request: web.Request) -> web.Response:
+        try:
+            async with asyncio.timeout(_CHECK_SEC):
+                await self._archive.check()
+        except (ArchiveError, TimeoutError) as error:
+            # The text of the error is for the log: this answer needs no token.
+            _log.warning("Not ready: %s", str(error) or f"the database has not answered for {_CHECK_SEC:.0f} s")
+            return web.Response(text="[-]database cannot be used\nfailed\n", status=503)
+        return web.Response(text="[+]database ok\nok\n")
+
+    async def metrics(self, request: web.Request) -> web.Response:
+        body, content_type = self._metrics.encode(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    async def _readable(self, viewer: Viewer) -> frozenset[str] | None:
+        return await viewer.readable(await self._archive.namespaces())
+
+
+class _BadRecord(Exception):
+    def __init__(self, line: int, problem: str) -> None:
+        super().__init__(problem)
+        self.line = line
+
+
+def _list_of(route: str, values: Mapping[str, Any]) -> bytes:
+    """Return what tells lists apart: the route and its parameters, except those of the page."""
+    parameters = sorted((name, str(value)) for name, value in values.items() if name not in ("after", "limit"))
+    return orjson.dumps([route, parameters])
+
+
+def _page(page: Page, of: bytes) -> dict[str, Any]:
+    return {"items": page.items, "next": None if page.next is None else f"{page.next}.{_seal(page.next, of)}"}
+
+
+def _place(after: str, of: bytes) -> str:
+    """Return the place in a list. Raise ParameterError if it is not one that ``_page`` gave out for the same list."""
+    place, dot, seal = after.rpartition(".")
+    if not dot or not hmac.compare_digest(seal.encode(errors="replace"), _seal(place, of).encode()):
+        raise ParameterError("after", f"must be `next` of a page of the same list, not {shown(after)}")
+    return place
+
+
+def _seal(place: str, of: bytes) -> str:
+    # It has no secret: what a place gives access to is checked by the viewer. It finds mistakes.
+    return hashlib.sha256(b"%b %b" % (of, place.encode(errors="replace"))).hexdigest()[:16]
+
+
+def _json(value: Any) -> web.Response:
+    return web.Response(body=encode(value), content_type=openapi.JSON)
+
+
+def _found(value: Any, what: str) -> web.Response:
+    return _problem(404, "Not found", f"there is no {what}") if value is None else _json(value)
+
+
+def _problem(status: int, title: str, detail: str, **more: Any) -> web.Response:
+    given = {"title": title, "detail": detail} | {name: value for name, value in more.items() if value is not None}
+    response = web.Response(
+        status=status,
+        body=orjson.dumps(given, option=orjson.OPT_APPEND_NEWLINE),
+        content_type=openapi.PROBLEM,
+    )
+    if status == 503:
+        response.headers["Retry-After"] = str(_RETRY_AFTER_SECONDS)
+    return response
+
+
+def _is_api(path: str) -> bool:
+    return path.startswith("/v1/") or path in _PLAIN_PATHS
+
+
+_PLAIN_PATHS: Final = frozenset(route.path for route in openapi.ROUTES if "{" not in route.path) | {"/v1"}
+
+
+def _problems(metrics: Metrics) -> Any:
+    """Return the middleware that answers errors of the API as problems. Pages have error pages."""
+
+    @web.middleware
+    async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if not _is_api(request.path):
+            return await handler(request)
+        response = await _answer(request, handler)
+        if request.method == "POST" and response.status >= 400:
+            metrics.refused(HTTP, response.status)
+        return response
+
+    return answer
+
+
+async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        response = _problem(
+            error.status, _TITLES.get(error.status, error.reason), f"{request.method} {request.path}: {error.reason}"
+        )
+        if isinstance(error, web.HTTPMethodNotAllowed):
+            response.headers["Allow"] = ", ".join(sorted(error.allowed_methods))
+        return response
+    except ParameterError as error:
+        return _problem(400, "Bad parameter", str(error), field=error.field)
+    except QueryError as error:
+        return _problem(400, "Bad parameter", str(error), field=error.field)
+    except UploadError as error:
+        return _problem(error.status, error.title, str(error), field=error.field)
+    except _BadRecord as error:
+        return _problem(400, "Bad record", f"line {error.line}: {error}; nothing was stored", line=error.line)
+    except ArchiveError as error:
+        _log.warning("Cannot answer %s %s: %s", request.method, request.path, error)
+        return _problem(503, "Database unavailable", str(error))
+
+
+def _observed(metrics: Metrics) -> Any:
+    """Return the middleware that measures requests, and hides what was not expected."""
+
+    @web.middleware
+    async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
+        began = time.monotonic()
+        name = request.match_info.route.name or ""
+        resource = request.match_info.route.resource
+        if not name and resource is not None:
+            name = resource.name or ""
+        route = name.removeprefix("api-") if name.startswith("api-") else _PAGES
+        status = 500
+        try:
+            response = await handler(request)
+            status = response.status
+        except web.HTTPException as error:
+            status = error.status
+            raise
+        except Exception as error:
+            if not _is_api(request.path) or isinstance(error, ConnectionError):
+                raise
+            status = getattr(error, "status", 500)
+            if status != 500:
+                raise  # a refusal of the viewer, which the outer middleware answers
+            _log.exception("Cannot serve %s %s", request.method, request.path)
+            return _problem(500, "Internal error", "an unexpected error, which is in the log")
+        else:
+            return response
+        finally:
+            metrics.answered(route, status, time.monotonic() - began)
+
+    return observe
+
+
+# --- the server ---
+
+
+class HistoryServer:
+    """Serves an application within ``async with``.
+
+    A connection that is idle or slow is closed: a client must not hold one of `MAX_CONNECTIONS` by doing nothing.
+    """
+
+    def __init__(
+        self,
+        app: web.Application,
+        host: str,
+        port: int,
+        *,
+        metrics: Metrics,
+        tls: ssl.SSLContext | None = None,
+        idle_sec: float = IDLE_SEC,
+        answer_sec: float = ANSWER_SEC,
+        max_connections: int = MAX_CONNECTIONS,
+    ) -> None:
+        """``host`` "": every address of this machine. ``port`` 0: any free one; ``self.port`` has it then."""
+        self.host = host
+        self.port = port
+        self._metrics = metrics
+        self._tls = tls
+        self._idle_sec = idle_sec
+        self._answer_sec = answer_sec
+        self._max_connections = max_connections
+        self._loop = asyncio.get_running_loop()
+        app.middlewares.insert(0, self._track)
+        app.on_response_prepare.append(self._exempt_streams)
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            logger=_peers_log,
+            max_line_size=_MAX_HEAD_BYTES,
+            max_field_size=_MAX_HEAD_BYTES,
+            # The bounds of uploads hold for the decompressed body.
+            auto_decompress=False,
+            keepalive_timeout=idle_sec,
+            shutdown_timeout=DRAIN_SEC,
+        )
+        self._server: asyncio.Server
+        self._reaping: asyncio.Task[None]
+        self._deadlines: dict[web.RequestHandler, float] = {}
+
+    @property
+    def url(self) -> str:
+        """Its URL on this machine, without a path."""
+        host = self.host or "127.0.0.1"
+        scheme = "http" if self._tls is None else "https"
+        return f"{scheme}://[{host}]:{self.port}" if ":" in host else f"{scheme}://{host}:{self.port}"
+
+    async def __aenter__(self) -> Self:
+        """Start serving.
+
+        Raises:
+            ServerError: the port is in use, or the address does not belong to this machine.
+        """
+        await self._runner.setup()
+        try:
+            self._server = await self._loop.create_server(
+                self._connection, self.host or None, self.port, reuse_address=True, ssl=self._tls
+            )
+        except OSError as error:
+            await self._runner.cleanup()
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror or error)
+            raise ServerError(f"{self.host or '*'}:{self.port}: {reason}") from None
+        self.port = self._server.sockets[0].getsockname()[1]
+        self._reaping = asyncio.create_task(self._reap(), name="idle connections")
+        _log.info(
+            "Serving the archive on %s%s", self.url, "" if self.host else " and all other addresses of this machine"
+        )
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Stop listening, wait for the requests in progress, and close the connections."""
+        self._server.close()
+        try:
+            await self._runner.cleanup()
+        finally:
+            self._reaping.cancel()
+
+    def _connection(self) -> web.RequestHandler:
+        server = self._listening()
+        handler = server()
+        if len(server.connections) >= self._max_connections:
+            # Later, because it has no transport yet.
+            self._loop.call_later(_REFUSE_AFTER_SEC, self._abort, handler)
+        return handler
+
+    def _listening(self) -> web.Server:
+        if self._runner.server is None:
+            raise RuntimeError("the web server does not run")
+        return self._runner.server
+
+    @web.middleware
+    async def _track(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        self._deadlines[request.protocol] = self._loop.time() + self._answer_sec
+        return await handler(request)
+
+    async def _exempt_streams(self, request: web.Request, response: web.StreamResponse) -> None:
+        if response.content_type == _EVENT_STREAM:
+            self._deadlines[request.protocol] = math.inf
+
+    async def _reap(self) -> None:
+        """Close the connections whose time is over: of their first request, and later of one more with its answer."""
+        while True:
+            await asyncio.sleep(min(_REAP_EVERY_SEC, self._idle_sec / 4))
+            now = self._loop.time()
+            connections = self._listening().connections
+            self._deadlines = {one: self._deadlines.get(one, now + self._idle_sec) for one in connections}
+            for handler in [handler for handler, deadline in self._deadlines.items() if deadline <= now]:
+                self._abort(handler)
+            self._metrics.connected(len(connections))
+
+    def _abort(self, handler: web.RequestHandler) -> None:
+        self._deadlines.pop(handler, None)
+        if handler.transport is not None:
+            handler.transport.abort()

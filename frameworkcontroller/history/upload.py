@@ -1,0 +1,204 @@
+"""Bodies of records: read within bounds of size, time and memory, and split into lines.
+
+The bounds on memory hold for all clients together: at most ``UPLOADS`` bodies of up to ``SMALL_BYTES``, and one larger
+one at a time. The bytes of the others wait in their connections, which TCP makes their senders notice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import zlib
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final
+
+import orjson
+from aiohttp import ClientError, StreamReader, web
+
+from frameworkcontroller.history.metrics import Metrics
+
+MAX_BODY_BYTES: Final = 64 * 2**20
+"""Of a decompressed body, and so of a record: some 20 times what an API server stores of a Framework."""
+
+SMALL_BYTES: Final = 2 * 2**20
+"""The batches of a controller have 1 MiB, unless a single record is larger."""
+
+UPLOADS: Final = 32
+IDLE_SEC: Final = 15.0
+"""Longest time without a byte of the body."""
+
+BODY_SEC: Final = 120.0
+"""Longest time for a whole body."""
+
+TURN_SEC: Final = 15.0
+"""Longest wait for a turn, shorter than the patience of clients."""
+
+_PIECE_BYTES: Final = 256 * 1024
+_LINE: Final = re.compile(rb"[^\n]+")
+
+
+class UploadError(Exception):
+    """A body is refused. ``status``: of the answer. ``field``: the header at fault, if it is one."""
+
+    def __init__(self, status: int, title: str, detail: str, *, field: str | None = None) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.title = title
+        self.field = field
+
+
+class Uploads:
+    """Gives requests their turns."""
+
+    def __init__(self, metrics: Metrics, *, turn_sec: float = TURN_SEC) -> None:
+        """``turn_sec``: the longest wait for a turn."""
+        self._metrics = metrics
+        self._turn_sec = turn_sec
+        self._turns = asyncio.Semaphore(UPLOADS)
+        self._large = asyncio.Semaphore(1)
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[Upload]:
+        """Wait for a turn, which lasts while inside.
+
+        Raises:
+            UploadError: it does not come in time.
+        """
+        async with AsyncExitStack() as stack:
+            await self.acquire(self._turns, stack)
+            with self._metrics.active.track_inprogress():
+                yield Upload(self, stack)
+
+    async def acquire(self, semaphore: asyncio.Semaphore, stack: AsyncExitStack) -> None:
+        """Acquire a semaphore until the end of ``stack``."""
+        with self._metrics.waiting.track_inprogress():
+            try:
+                async with asyncio.timeout(self._turn_sec):
+                    await semaphore.acquire()
+            except TimeoutError:
+                raise UploadError(503, "Busy", "too many records arrive at once; try again") from None
+        stack.callback(semaphore.release)
+
+    async def become_large(self, stack: AsyncExitStack) -> None:
+        """Wait for the turn of a large body."""
+        await self.acquire(self._large, stack)
+
+
+class Upload:
+    """The body of one request."""
+
+    def __init__(self, uploads: Uploads, stack: AsyncExitStack) -> None:
+        self._uploads = uploads
+        self._stack = stack
+
+    async def read(self, request: web.Request) -> list[tuple[int, bytes]]:
+        """Return the lines that are not blank, with their numbers from 1.
+
+        Raises:
+            UploadError: the body is too large, too slow, incomplete, or not compressed as it says.
+        """
+        encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
+        if encoding not in ("identity", "gzip"):
+            raise UploadError(
+                415,
+                "Unsupported encoding",
+                f'Content-Encoding: must be gzip or identity, not "{encoding[:50]}"',
+                field="Content-Encoding",
+            )
+        if request.content_length is not None and request.content_length > MAX_BODY_BYTES:
+            raise _too_large()
+        body = bytearray()
+        unzip = _Unzip() if encoding == "gzip" else None
+        large = False
+        try:
+            async with asyncio.timeout(BODY_SEC):
+                async for piece in _pieces(request.content):
+                    for part in (piece,) if unzip is None else unzip.feed(piece):
+                        body += part
+                        if len(body) > MAX_BODY_BYTES:
+                            raise _too_large()
+                        if len(body) > SMALL_BYTES and not large:
+                            await self._uploads.become_large(self._stack)
+                            large = True
+        except TimeoutError:
+            raise UploadError(408, "Too slow", f"the body did not arrive within {BODY_SEC:.0f} s") from None
+        except (ClientError, web.RequestPayloadError, OSError) as error:
+            raise UploadError(400, "Incomplete body", f"the body ended too early: {error}") from None
+        if unzip is not None:
+            unzip.finish()
+        # A view would keep the whole body in memory for a single line; these copies replace it.
+        return list(_lines(body))
+
+
+def _lines(body: bytearray) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not blank, with their numbers. There may be 64 Mi blank ones: a list of all would be large."""
+    number, end = 1, 0
+    for found in _LINE.finditer(body):
+        number += body.count(b"\n", end, found.start())
+        end = found.end()
+        line = found[0]
+        if line.strip():
+            yield number, bytes(line)
+
+
+def outline(lines: Sequence[bytes]) -> tuple[frozenset[str], list[str]]:
+    """Return the namespaces of records, and their triggers. The archive refuses what has none."""
+    namespaces: set[str] = set()
+    triggers: list[str] = []
+    for line in lines:
+        try:
+            record = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            continue
+        if isinstance(record, dict):
+            namespace, trigger = record.get("namespace"), record.get("trigger")
+            if isinstance(namespace, str) and isinstance(trigger, str):
+                namespaces.add(namespace)
+                triggers.append(trigger)
+    return frozenset(namespaces), triggers
+
+
+async def _pieces(content: StreamReader) -> AsyncIterator[bytes]:
+    while True:
+        try:
+            async with asyncio.timeout(IDLE_SEC):
+                piece = await content.read(_PIECE_BYTES)
+        except TimeoutError:
+            raise UploadError(408, "Too slow", f"no byte of the body arrived for {IDLE_SEC:.0f} s") from None
+        if not piece:
+            return
+        yield piece
+
+
+class _Unzip:
+    """Decompresses gzip in pieces of bounded size, so that little input cannot take much memory."""
+
+    def __init__(self) -> None:
+        self._members = 0
+        self._member = zlib.decompressobj(wbits=31)
+        self._began = False
+
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        # One by one: the caller checks the size of what is there before there is more.
+        try:
+            while piece:
+                self._began = True
+                yield self._member.decompress(piece, _PIECE_BYTES)
+                piece = self._member.unconsumed_tail
+                if self._member.eof:
+                    piece = self._member.unused_data
+                    self._member = zlib.decompressobj(wbits=31)
+                    self._began = False
+        except zlib.error as error:
+            raise UploadError(
+                400, "Bad compression", f"the body is not gzip: {error}", field="Content-Encoding"
+            ) from None
+
+    def finish(self) -> None:
+        if self._began:
+            raise UploadError(400, "Bad compression", "the gzip data ends too early", field="Content-Encoding")
+
+
+def _too_large() -> UploadError:
+    return UploadError(413, "Too large", f"the body has more than {MAX_BODY_BYTES} bytes, decompressed")
