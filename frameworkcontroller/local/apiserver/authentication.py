@@ -8,28 +8,16 @@ connection.
 from __future__ import annotations
 
 import hmac
-import os
 import secrets
-from asyncio import BaseTransport
 from collections.abc import Iterable
-from functools import lru_cache
-from ipaddress import ip_address
 from typing import Final
-from urllib.parse import urlsplit
-from weakref import WeakKeyDictionary
 
 from aiohttp import web
 
 from frameworkcontroller.local.apiserver import api_errors
 from frameworkcontroller.local.apiserver.bodies import ACCEPTED
 from frameworkcontroller.local.apiserver.patches import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
-from frameworkcontroller.local.apiserver.peer_credentials import (
-    ROOT,
-    Address,
-    PeersUnknownError,
-    distinguishes_users,
-    peer_user,
-)
+from frameworkcontroller.webaccess.loopback import LocalUsers, foreign_host
 
 _BROWSERS_HEADERS: Final = ("Origin", "Sec-Fetch-Site")
 _MEDIA_TYPES: Final = frozenset({*ACCEPTED, APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH})
@@ -42,37 +30,15 @@ class Authenticator:
     def __init__(self, token: str | None = None, *, users: Iterable[int] | None = None) -> None:
         """``token``: None for a random one. ``users`` need no token; by default this process's user and root."""
         self.token = token or secrets.token_urlsafe(32)
-        if users is None:
-            users = {ROOT, os.geteuid()} if distinguishes_users() else {ROOT}
-        self._users = frozenset(users)
-        self._known: WeakKeyDictionary[BaseTransport, bool] = WeakKeyDictionary()
+        self._users = LocalUsers(users)
 
     def check(self, http: web.BaseRequest, *, public: bool = False) -> None:
         """Raise StatusError if the request is refused. ``public``: it is open to all but web pages."""
         _refuse_web_pages(http)
-        if not (public or self._is_users(http) or self._bears_token(http)):
+        if not (public or self._users.include_sender(http) or self._bears_token(http)):
             raise api_errors.unauthorized(
                 "this local cluster serves only the user who runs it, root, and clients with its token"
             )
-
-    def _is_users(self, http: web.BaseRequest) -> bool:
-        """Whether the connection's user needs no token; looked up once per connection."""
-        transport = http.transport
-        if transport is None or not self._users:
-            return False
-        known = self._known.get(transport)
-        if known is None:
-            known = self._known[transport] = self._connects(transport)
-        return known
-
-    def _connects(self, transport: BaseTransport) -> bool:
-        peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
-        if not peer or not own:
-            return False
-        try:
-            return peer_user(Address(*peer[:2]), Address(*own[:2])) in self._users
-        except PeersUnknownError:
-            return False
 
     def _bears_token(self, http: web.BaseRequest) -> bool:
         scheme, _, given = http.headers.get("Authorization", "").partition(" ")
@@ -89,10 +55,8 @@ def _refuse_web_pages(http: web.BaseRequest) -> None:
             raise api_errors.forbidden_request(
                 f"it has the header {name}, which indicates a web page; web pages are refused"
             )
-    for host in headers.getall("Host", ()):
-        if not _is_loopback(host):
-            # DNS rebinding: a page whose own host name resolves to loopback may read the answers.
-            raise api_errors.forbidden_request(f"its host is {host!r}, but this server is on loopback only")
+    if (host := foreign_host(http)) is not None:
+        raise api_errors.forbidden_request(f"its host is {host!r}, but this server is on loopback only")
     if http.method not in _READS:
         media_type = headers.get("Content-Type", "").partition(";")[0].strip().lower()
         # Pages may send a missing or simple Content-Type without preflight; for the API's own, browsers ask first.
@@ -102,14 +66,3 @@ def _refuse_web_pages(http: web.BaseRequest) -> None:
                 if http.method == "PATCH"
                 else api_errors.unsupported_media_type(ACCEPTED)
             )
-
-
-@lru_cache(maxsize=64)
-def _is_loopback(host: str) -> bool:
-    """Whether a Host header is a loopback address or ``localhost``, with or without a port."""
-    try:
-        url = urlsplit(f"//{host}")
-        name = url.hostname or ""
-        return url.netloc == host and "@" not in host and (name == "localhost" or ip_address(name).is_loopback)
-    except ValueError:
-        return False

@@ -114,6 +114,17 @@ SELFSUBJECTRULESREVIEWS = _builtin(
 SELFSUBJECTREVIEWS = _builtin(
     "authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", namespaced=False, verbs=("create",)
 )
+TOKENREVIEWS = _builtin(
+    "authentication.k8s.io", "v1", "TokenReview", "tokenreviews", namespaced=False, verbs=("create",)
+)
+SUBJECTACCESSREVIEWS = _builtin(
+    "authorization.k8s.io",
+    "v1",
+    "SubjectAccessReview",
+    "subjectaccessreviews",
+    namespaced=False,
+    verbs=("create",),
+)
 
 BUILTIN_RESOURCES: tuple[ApiResource, ...] = (
     CONFIGMAPS,
@@ -128,8 +139,10 @@ BUILTIN_RESOURCES: tuple[ApiResource, ...] = (
     SERVICES,
     CRDS,
     SELFSUBJECTREVIEWS,
+    TOKENREVIEWS,
     SELFSUBJECTACCESSREVIEWS,
     SELFSUBJECTRULESREVIEWS,
+    SUBJECTACCESSREVIEWS,
     LEASES,
     CLUSTERROLEBINDINGS,
     CLUSTERROLES,

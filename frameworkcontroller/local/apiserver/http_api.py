@@ -28,6 +28,7 @@ from frameworkcontroller.local.apiserver.options import Query, boolean
 from frameworkcontroller.local.apiserver.paths import ResourcePath, parse_resource_path
 from frameworkcontroller.local.apiserver.pod_logs import PodLogs
 from frameworkcontroller.local.apiserver.registry import Registry
+from frameworkcontroller.local.apiserver.reviews import Reviews
 
 GIT_VERSION: Final = "v1.33.0+frameworkcontroller"
 """The most similar Kubernetes version."""
@@ -63,6 +64,7 @@ class HttpApi:
         handlers: ResourceHandlers,
         authenticator: Authenticator,
         *,
+        reviews: Reviews,
         logs: PodLogs | None = None,
         observe: Callable[[Served], None] | None = None,
     ) -> None:
@@ -70,6 +72,7 @@ class HttpApi:
         self._registry = registry
         self._handlers = handlers
         self._authenticator = authenticator
+        self._reviews = reviews
         self.logs = logs
         self._observe = observe
         self._documents: dict[tuple[object, ...], bytes] = {}
@@ -145,7 +148,7 @@ class HttpApi:
             case "POST" if not whole:
                 _require(endpoint, "create")
                 if "get" not in endpoint.type.verbs:
-                    return subresources.create_review(request, endpoint)
+                    return self._reviews.create(request, endpoint)
                 return handlers.create(request, endpoint)
             case "DELETE" if not whole:
                 _require(endpoint, "deletecollection")

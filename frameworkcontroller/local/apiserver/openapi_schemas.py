@@ -71,6 +71,8 @@ _KINDS = {
     "SelfSubjectRulesReview": "SelfSubjectRulesReview asks what the one who asks may do in a namespace.",
     "Service": "Service is a name for a set of Pods, and a way to reach them.",
     "ServiceAccount": "ServiceAccount is an identity for Pods.",
+    "SubjectAccessReview": "SubjectAccessReview asks whether a user may do something.",
+    "TokenReview": "TokenReview asks for the user of a token.",
 }
 _COMMON = {
     "metadata": "The object's name, labels, owners and the like.",

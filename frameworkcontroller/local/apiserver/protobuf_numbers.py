@@ -83,8 +83,13 @@ _TYPES = {
     "ServiceStatus": "",
     "SessionAffinityConfig": "1 clientIP",
     "Subject": "1 kind, 2 apiGroup, 3 name, 4 namespace",
+    "SubjectAccessReview": "1 metadata, 2 spec, 3 status",
+    "SubjectAccessReviewSpec": "1 resourceAttributes, 2 nonResourceAttributes, 3 user, 4 groups, 6 uid",
     "SubjectAccessReviewStatus": "",
     "SubjectRulesReviewStatus": "",
+    "TokenReview": "1 metadata, 2 spec, 3 status",
+    "TokenReviewSpec": "1 token, 2 audiences",
+    "TokenReviewStatus": "",
 }
 
 

@@ -41,6 +41,7 @@ from frameworkcontroller.local.apiserver.pod_logs import PodLogs
 from frameworkcontroller.local.apiserver.pod_strategy import PodStrategy
 from frameworkcontroller.local.apiserver.quotas import Quotas
 from frameworkcontroller.local.apiserver.registry import Registry
+from frameworkcontroller.local.apiserver.reviews import Reviews
 from frameworkcontroller.local.apiserver.services import ServiceStrategy
 from frameworkcontroller.local.apiserver.storage import Storage
 from frameworkcontroller.local.apiserver.strategies import plain_strategy
@@ -121,7 +122,10 @@ class ApiServer:
             self._controllers = (*self._controllers, *of_nodes)
         self.registry.admission = [NamespaceLifecycle(self.registry), self._definitions, self._quotas]
         self._handlers = ResourceHandlers(self.registry, source, bookmark_interval)
-        self._api = HttpApi(self.registry, self._handlers, self.authenticator, logs=logs, observe=observe)
+        self.reviews = Reviews(self.authenticator.token, {})
+        self._api = HttpApi(
+            self.registry, self._handlers, self.authenticator, reviews=self.reviews, logs=logs, observe=observe
+        )
         self._runner: web.ServerRunner | None = None
         self._listeners: tuple[socket.socket, ...] = ()
         self._provide_namespaces()

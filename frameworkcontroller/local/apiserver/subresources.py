@@ -10,10 +10,9 @@ from typing import Any, Final
 import orjson
 from aiohttp import web
 
-from frameworkcontroller.api import gojson
 from frameworkcontroller.local.apiserver import api_errors
 from frameworkcontroller.local.apiserver.api_resources import ScalePaths
-from frameworkcontroller.local.apiserver.bodies import Request, answer, document_answer, text_answer
+from frameworkcontroller.local.apiserver.bodies import Request, document_answer, text_answer
 from frameworkcontroller.local.apiserver.endpoints import Endpoint
 from frameworkcontroller.local.apiserver.handlers import patch_call, patcher
 from frameworkcontroller.local.apiserver.options import Call, boolean, delete_options, first, integer, write_call
@@ -221,21 +220,3 @@ def _set(obj: Json, path: str, value: Any) -> None:
         found = obj.get(step)
         obj[step] = obj = dict(found) if isinstance(found, dict) else {}
     obj[last] = value
-
-
-def create_review(request: Request, endpoint: Endpoint) -> web.Response:
-    """POST of an access review: everything is allowed."""
-    parsed, raw = request.parsed()
-    obj = endpoint.decode(parsed, "Ignore", raw).obj
-    obj.setdefault("metadata", {"creationTimestamp": None})
-    everything = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
-    obj["status"] = {
-        "SelfSubjectAccessReview": {"allowed": True, "reason": "the embedded cluster allows everything"},
-        "SelfSubjectRulesReview": {
-            "resourceRules": [everything],
-            "nonResourceRules": [{"nonResourceURLs": ["*"], "verbs": ["*"]}],
-            "incomplete": False,
-        },
-        "SelfSubjectReview": {"userInfo": {"username": "local", "groups": ["system:masters", "system:authenticated"]}},
-    }[endpoint.type.kind]
-    return answer(gojson.encode_line(obj), code=201)

@@ -1,0 +1,92 @@
+"""The viewer of a request: what it may see, and the reasons for which a request is refused."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import ClassVar, Final
+
+from aiohttp import web
+
+
+class Viewer(ABC):
+    """The sender of a request. Handlers get it by ``request[VIEWER]``.
+
+    Every method may be called at any time, also by a response that streams for hours: the answers are never older than
+    a minute. They raise an `AccessError`, which ends the request: `AuthenticationRequired` once the token is no longer
+    valid, `AccessUnavailable` if the API server cannot be asked.
+    """
+
+    name: str
+    """The user name, to be shown to that user and in logs."""
+    token: str | None
+    """The bearer token, for requests to other servers on the viewer's behalf. Never log it."""
+
+    @abstractmethod
+    async def may_read(self, namespace: str) -> bool:
+        """Whether the viewer may read Frameworks of ``namespace``."""
+
+    @abstractmethod
+    async def readable(self, namespaces: Iterable[str]) -> frozenset[str] | None:
+        """Those of ``namespaces`` in which the viewer may read Frameworks; None: all, also those that are not given."""
+
+    @abstractmethod
+    async def may_write_history(self, namespaces: Iterable[str]) -> bool:
+        """Whether the viewer may send records of Frameworks in each of ``namespaces``.
+
+        This is the permission that the controller has: ``patch`` of ``frameworks/status``.
+        """
+
+    @abstractmethod
+    async def may_get(self, path: str) -> bool:
+        """Whether the viewer may ``get`` the nonResourceURL ``path``, for example ``/metrics``."""
+
+
+VIEWER: Final = web.RequestKey("viewer", Viewer)
+
+
+class Access(ABC):
+    """Identifies the senders of requests."""
+
+    @abstractmethod
+    def check_address(self, request: web.BaseRequest) -> None:
+        """Raise `AccessError` if the request was sent to a wrong host. Called for every request, public or not."""
+
+    @abstractmethod
+    async def identify(self, request: web.BaseRequest, token: str | None) -> Viewer:
+        """Return the viewer.
+
+        ``token`` is that of the header ``Authorization``, or of a login.
+
+        Raises:
+            AuthenticationRequired: without a valid token.
+            AccessUnavailable: the API server cannot be asked.
+        """
+
+
+class AccessError(Exception):
+    """A refused request. The text is for its sender."""
+
+    status: ClassVar[int]
+    title: ClassVar[str]
+
+
+class AuthenticationRequired(AccessError):
+    """401: no valid token."""
+
+    status = 401
+    title = "Authentication required"
+
+
+class Refused(AccessError):
+    """403: a request that must not be sent like this, or by this sender."""
+
+    status = 403
+    title = "Request refused"
+
+
+class AccessUnavailable(AccessError):
+    """503: the API server cannot be asked who the sender is, or what it may do."""
+
+    status = 503
+    title = "Access cannot be checked"
