@@ -1,0 +1,120 @@
+"""Server-sent events: tell a page that what it shows has changed, so that it fetches itself again.
+
+Events carry no content: the page is the only answer that shows anything, and the only one that must check what the
+viewer may read. Changes are coalesced in a bounded set for each viewer, so a storm is at most two messages a second. A
+viewer who does not read them is disconnected, reconnects by itself, and then learns by one message that there were
+changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Final
+
+import orjson
+from aiohttp import web
+
+from frameworkcontroller.dashboard.live import LiveFrameworks
+from frameworkcontroller.webaccess.access import Viewer
+
+MAX_STREAMS: Final = 500
+
+MAX_STREAMS_OF_ONE: Final = 100
+"""Of one viewer, who must not take those of the others."""
+
+INTERVAL_SEC: Final = 0.5
+"""Between two messages."""
+
+HEARTBEAT_SEC: Final = 15.0
+"""Less than the idle timeout of common proxies. Also how often an idle stream checks what its viewer may read."""
+
+_WRITE_SEC: Final = 10.0
+_RETRY_MS: Final = 2000
+
+
+class EventStreams:
+    """The streams of all viewers."""
+
+    def __init__(
+        self, live: LiveFrameworks, *, interval: float = INTERVAL_SEC, heartbeat: float = HEARTBEAT_SEC
+    ) -> None:
+        self._live = live
+        self._interval = interval
+        self._heartbeat = heartbeat
+        self._streams: dict[asyncio.Task[object], str] = {}
+        """Each with the name of its viewer."""
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    def close(self) -> None:
+        """End all streams: the server stops."""
+        for stream in list(self._streams):
+            stream.cancel()
+
+    async def serve(self, request: web.Request, viewer: Viewer) -> web.StreamResponse:
+        """Answer with a stream, until its viewer leaves or loses access.
+
+        The query has ``namespace`` and ``uid``, for changes of one Framework, or maybe ``namespace``, for those of the
+        list. ``seen`` is the fingerprint of what the page shows, and so is ``Last-Event-ID``.
+        """
+        namespace, uid = request.query.get("namespace", ""), request.query.get("uid", "")
+        if (namespace or uid) and not (namespace and await viewer.may_read(namespace)):
+            raise web.HTTPNotFound
+        own = sum(name == viewer.name for name in self._streams.values())
+        if len(self._streams) >= MAX_STREAMS or own >= MAX_STREAMS_OF_ONE:
+            raise web.HTTPServiceUnavailable(text="too many pages are open", headers={"Retry-After": "30"})
+        response = web.StreamResponse(
+            headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        )
+        stream = asyncio.current_task()
+        if stream is None:
+            raise RuntimeError("a request is served by a task")
+        self._streams[stream] = viewer.name
+        try:
+            await response.prepare(request)
+            seen = request.headers.get("Last-Event-ID") or request.query.get("seen", "")
+            await self._send(response, viewer, namespace, uid, seen)
+        except (ConnectionError, TimeoutError):
+            # The viewer has left, or does not read.
+            if request.transport is not None:
+                request.transport.abort()
+        finally:
+            self._streams.pop(stream, None)
+        return response
+
+    async def _send(self, response: web.StreamResponse, viewer: Viewer, namespace: str, uid: str, seen: str) -> None:
+        live = self._live
+        changes = live.subscribe()
+        loop = asyncio.get_running_loop()
+        try:
+            await _write(response, f"retry: {_RETRY_MS}\n\n".encode())
+            found: list[tuple[str, str]] = []
+            due = loop.time() + self._heartbeat
+            while True:
+                scope = frozenset({namespace}) if namespace else await viewer.readable(live.namespaces)
+                if namespace and not await viewer.may_read(namespace):
+                    return
+                if (mark := self._live.fingerprint(scope, uid)) != seen:
+                    names = [one for where, one in found if scope is None or where in scope]
+                    seen = mark
+                    data = orjson.dumps({"changed": [uid] if uid else names})
+                    await _write(response, b"event: changed\nid: %b\ndata: %b\n\n" % (mark.encode(), data))
+                    due = loop.time() + self._heartbeat
+                elif loop.time() >= due:
+                    # Also while others change all the time: proxies end idle streams, and the pauses tell nothing.
+                    await _write(response, b": heartbeat\n\n")
+                    due = loop.time() + self._heartbeat
+                await asyncio.sleep(self._interval)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(due):
+                        await changes.wait()
+                found = changes.take()
+        finally:
+            live.unsubscribe(changes)
+
+
+async def _write(response: web.StreamResponse, data: bytes) -> None:
+    async with asyncio.timeout(_WRITE_SEC):
+        await response.write(data)

@@ -1,0 +1,351 @@
+"""Live Frameworks: a small summary of each from list and watch, and whole objects on demand."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar
+
+import orjson
+
+from frameworkcontroller.api import names
+from frameworkcontroller.api.resources import FRAMEWORKS
+from frameworkcontroller.commands.events import Event, read_event
+from frameworkcontroller.commands.objects import Json
+from frameworkcontroller.commands.paging import each_object
+from frameworkcontroller.commands.poddiagnoses import diagnose_pods
+from frameworkcontroller.dashboard.summaries import LiveFramework, live_framework
+from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.errors import Forbidden, KubeError, NotFound
+from frameworkcontroller.kube.informer import Informer
+from frameworkcontroller.kube.resources import EVENTS, PODS
+
+T = TypeVar("T")
+
+_FRESH_SEC: Final = 3.0
+"""For how long Pods and Events that were read for one page are good enough for others."""
+
+_MAX_READS: Final = 64
+_MAX_OBJECTS: Final = 8
+_MAX_POD_EVENTS: Final = 1000
+_MAX_CHANGES: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """Why what is shown may be old, and since when, in seconds since the epoch. ``listed``: there is something."""
+
+    problem: str
+    since: float
+    listed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PodsAndEvents:
+    """What belongs to a Framework beside its object. Each problem says why the part before it may be missing."""
+
+    pods: Mapping[str, str] = field(default_factory=dict)
+    pods_problem: str = ""
+    events: tuple[Event, ...] = ()
+    events_problem: str = ""
+
+
+class Changes:
+    """Which Frameworks have changed since it was last asked: a bounded set, even if no one asks."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], None] = {}
+        self._event = asyncio.Event()
+
+    def add(self, namespace: str, uid: str) -> None:
+        """Add a Framework."""
+        if len(self._found) < _MAX_CHANGES:
+            self._found[namespace, uid] = None
+        self._event.set()
+
+    def touch(self) -> None:
+        """Wake the one who waits, though no Framework has changed."""
+        self._event.set()
+
+    async def wait(self) -> None:
+        """Wait until there is something."""
+        await self._event.wait()
+
+    def take(self) -> list[tuple[str, str]]:
+        """Return namespace and UID of each, at most a hundred."""
+        found = list(self._found)
+        self._found.clear()
+        self._event.clear()
+        return found
+
+
+class LiveFrameworks:
+    """Watches the Frameworks of a namespace, or (None) of all. `run` keeps them current."""
+
+    def __init__(
+        self, client: KubeClient, namespace: str | None = None, *, wall: Callable[[], float] = time.time
+    ) -> None:
+        """``wall``: a clock, in seconds since the epoch."""
+        self.namespace = namespace
+        self._client = client
+        self._wall = wall
+        self._loop = asyncio.get_running_loop()
+        self._began = wall()
+        self._informer: Informer[LiveFramework] = Informer(
+            client, FRAMEWORKS, live_framework, namespace=namespace, on_problem=self._on_problem
+        )
+        self._informer.add_handler(
+            on_add=lambda new: self._on_change(None, new),
+            on_update=self._on_change,
+            on_delete=lambda old, _final: self._on_change(old, None),
+        )
+        self._uids: dict[str, str] = {}
+        self._subscribers: set[Changes] = set()
+        self._fingerprints: dict[str, int] = {}
+        self._salt = secrets.token_bytes(16)
+        self._objects: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
+        """Version and JSON by UID: parsed, a large one takes twenty times the memory."""
+        self._reads: _Reads[Hashable, Any] = _Reads(_MAX_READS, self._loop.time)
+
+    async def run(self) -> None:
+        """Keep them current until cancelled."""
+        watching = asyncio.create_task(self._informer.run(), name="watch of Frameworks")
+        try:
+            while True:
+                # What is stale says so, and no longer, though nothing changes.
+                failing = self._informer.failing_since
+                await asyncio.sleep(1.0)
+                if (failing is None) != (self._informer.failing_since is None):
+                    self._on_problem()
+                if watching.done():
+                    watching.result()
+        finally:
+            watching.cancel()
+            await asyncio.wait([watching])
+
+    async def wait_synced(self) -> None:
+        """Wait for the first list."""
+        await self._informer.wait_synced()
+
+    @property
+    def namespaces(self) -> set[str]:
+        """The namespaces of the Frameworks."""
+        return {one.namespace for one in self.all()}
+
+    @property
+    def stale(self) -> Stale | None:
+        """Why the Frameworks may be older than those in the cluster; None if they are current."""
+        failing = self._informer.failing_since
+        if failing is not None:
+            return Stale(self._informer.problem, self._wall() - (self._loop.time() - failing), self._informer.synced)
+        if not self._informer.synced:
+            return Stale("", self._began, listed=False)
+        return None
+
+    def all(self) -> Iterator[LiveFramework]:
+        """Iterate over all of them, until the next await."""
+        return iter(self._informer.lister.values())
+
+    def get(self, namespace: str, name: str) -> LiveFramework | None:
+        """Return the Framework of that name."""
+        return self._informer.lister.get(f"{namespace}/{name}")
+
+    def by_uid(self, uid: str) -> LiveFramework | None:
+        """Return the Framework with that UID."""
+        key = self._uids.get(uid)
+        return None if key is None else self._informer.lister.get(key)
+
+    def __len__(self) -> int:
+        return len(self._informer.lister)
+
+    # --- changes ---
+
+    def subscribe(self) -> Changes:
+        """Return changes from now on, until `unsubscribe`."""
+        made = Changes()
+        self._subscribers.add(made)
+        return made
+
+    def unsubscribe(self, changes: Changes) -> None:
+        """Collect no more changes there."""
+        self._subscribers.discard(changes)
+
+    def _on_change(self, old: LiveFramework | None, new: LiveFramework | None) -> None:
+        for one in (old, new):
+            if one is not None:
+                mark = self._fingerprints.get(one.namespace, 0) ^ hash((one.uid, one.resource_version))
+                self._fingerprints[one.namespace] = mark
+        if old is not None and new is None:
+            self._uids.pop(old.uid, None)
+        if new is not None:
+            self._uids[new.uid] = new.key
+        changed = new or old
+        if changed is not None:
+            for changes in self._subscribers:
+                changes.add(changed.namespace, changed.uid)
+
+    def fingerprint(self, readable: Collection[str] | None, uid: str = "") -> str:
+        """Return a text that changes with the Frameworks in these namespaces (None: all), or with the one of that UID.
+
+        A UID of another namespace is as good as that of no Framework.
+
+        It tells nothing else of them, and nothing of others.
+        """
+        if uid:
+            one = self.by_uid(uid)
+            hidden = one is None or (readable is not None and one.namespace not in readable)
+            found: object = None if one is None or hidden else one.resource_version
+        else:
+            found = sorted(
+                (namespace, mark)
+                for namespace, mark in self._fingerprints.items()
+                if readable is None or namespace in readable
+            )
+        stale = self.stale
+        text = repr((found, stale and (stale.problem, stale.listed)))
+        return hashlib.blake2b(text.encode(), key=self._salt, digest_size=12).hexdigest()
+
+    def _on_problem(self) -> None:
+        for changes in self._subscribers:
+            changes.touch()
+
+    # --- whole objects ---
+
+    async def read(self, one: LiveFramework) -> tuple[Json, KubeError | None]:
+        """Return the object of a Framework, at least as new as its summary; else an older one, and why.
+
+        Raises:
+            NotFound: it is gone.
+            KubeError: it cannot be read, and no older one is at hand.
+        """
+        known = self._objects.get(one.uid)
+        if known is not None and known[0] == one.resource_version:
+            self._objects.move_to_end(one.uid)
+            return _parsed(known[1]), None
+        try:
+            raw = await self._reads.get(
+                (one.uid, one.resource_version), 0.0, lambda: self._client.get(FRAMEWORKS, one.name, one.namespace)
+            )
+        except NotFound:
+            self._objects.pop(one.uid, None)
+            raise
+        except KubeError as error:
+            if known is None:
+                raise
+            return _parsed(known[1]), error
+        body = _parsed(raw)
+        metadata = body["metadata"]
+        self._objects[metadata["uid"]] = metadata["resourceVersion"], raw
+        self._objects.move_to_end(metadata["uid"])
+        while len(self._objects) > _MAX_OBJECTS:
+            self._objects.popitem(last=False)
+        return body, None
+
+    async def pods_and_events(self, framework: Json) -> PodsAndEvents:
+        """Return the diagnoses of its Pods, and its Events. Missing permission is a problem, not an error."""
+        metadata = framework["metadata"]
+        key = ("framework", metadata["uid"])
+        found: PodsAndEvents = await self._reads.get(key, _FRESH_SEC, lambda: self._read_all(framework))
+        return found
+
+    async def _read_all(self, framework: Json) -> PodsAndEvents:
+        metadata = framework["metadata"]
+        namespace, name = metadata["namespace"], metadata["name"]
+        pods: Mapping[str, str] = {}
+        pods_problem = ""
+        try:
+            pods = await diagnose_pods(self._client, framework, self._wall)
+        except KubeError as error:
+            pods_problem = _problem("Pods", error)
+        events, events_problem = await self._events(
+            f"involvedObject.kind={names.KIND},involvedObject.name={name}",
+            f"involvedObject.kind=ConfigMap,involvedObject.name={names.configmap_name(name)}",
+            "involvedObject.kind=Pod",
+            namespace=namespace,
+        )
+        return PodsAndEvents(
+            pods, pods_problem, tuple(event for event in events if event.concerns(name)), events_problem
+        )
+
+    async def pod(self, namespace: str, name: str) -> tuple[Json | None, str, tuple[Event, ...], str]:
+        """Return a Pod, or None and why, and its Events with why there are none."""
+        found: tuple[Json | None, str, tuple[Event, ...], str] = await self._reads.get(
+            ("pod", namespace, name), _FRESH_SEC, lambda: self._read_pod(namespace, name)
+        )
+        return found
+
+    async def _read_pod(self, namespace: str, name: str) -> tuple[Json | None, str, tuple[Event, ...], str]:
+        body, problem = None, ""
+        try:
+            body = _parsed(await self._client.get(PODS, name, namespace))
+        except NotFound:
+            pass
+        except KubeError as error:
+            problem = _problem("Pods", error)
+        selector = f"involvedObject.kind=Pod,involvedObject.name={name}"
+        events, events_problem = await self._events(selector, namespace=namespace)
+        return body, problem, events, events_problem
+
+    async def _events(self, *selectors: str, namespace: str) -> tuple[tuple[Event, ...], str]:
+        found: list[Event] = []
+        try:
+            for selector in selectors:
+                read = each_object(self._client, EVENTS, namespace, field_selector=selector, most=_MAX_POD_EVENTS)
+                found += [read_event(body) async for body in read]
+        except KubeError as error:
+            return tuple(found), _problem("Events", error)
+        return tuple(found), ""
+
+
+def _parsed(raw: bytes) -> Json:
+    body: Json = orjson.loads(raw)
+    body["metadata"].pop("managedFields", None)
+    return body
+
+
+def _problem(what: str, error: KubeError) -> str:
+    if isinstance(error, Forbidden):
+        return f"These pages have no permission to read {what}: {error}"
+    return f"{what} cannot be read: {error}"
+
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class _Reads(Generic[K, V]):
+    """Shares reads between requests that come at the same time or soon after. Errors are not kept."""
+
+    def __init__(self, most: int, clock: Callable[[], float]) -> None:
+        self._most = most
+        self._clock = clock
+        self._tasks: OrderedDict[K, tuple[asyncio.Task[V], float]] = OrderedDict()
+
+    async def get(self, key: K, fresh: float, read: Callable[[], Awaitable[V]]) -> V:
+        """Return the value of a read that is in progress, or ended less than ``fresh`` seconds ago, or of a new one."""
+        known = self._tasks.get(key)
+        if known is None or (known[0].done() and self._is_old(known, fresh)):
+            task = asyncio.create_task(_awaited(read))
+            self._tasks[key] = known = task, self._clock()
+            self._tasks.move_to_end(key)
+            while len(self._tasks) > self._most:
+                self._tasks.popitem(last=False)
+        try:
+            # One who goes away must not cancel the read of the others.
+            return await asyncio.shield(known[0])
+        finally:
+            if not fresh and known[0].done() and self._tasks.get(key) is known:
+                del self._tasks[key]
+
+    def _is_old(self, known: tuple[asyncio.Task[V], float], fresh: float) -> bool:
+        task, began = known
+        return task.cancelled() or task.exception() is not None or self._clock() - began >= fresh
+
+
+async def _awaited(read: Callable[[], Awaitable[T]]) -> T:
+    return await read()

@@ -1,0 +1,111 @@
+"""Rows of the list of Frameworks, and the bars of their Tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+from frameworkcontroller.api.status import State
+from frameworkcontroller.api.timestamps import parse_time
+from frameworkcontroller.commands.diagnosis import Phase, code_and_phrase
+from frameworkcontroller.commands.summary import phase_of_result
+from frameworkcontroller.dashboard.summaries import LiveFramework
+from frameworkcontroller.dashboard.views import Bar, FrameworkRow, Share
+
+_ORDER: Final = (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED, Phase.ENDING, Phase.RUNNING, Phase.WAITING)
+"""Of the segments of a bar, as in ``commands/tree.py``."""
+
+_LEAST_PERCENT: Final = 1.0
+
+
+def bar_of(counts: Mapping[Phase, int]) -> Bar:
+    """Return the bar of Tasks, which are counted by phase."""
+    total = sum(counts.values())
+    if not total:
+        return Bar(0)
+    wide = {phase: max(_LEAST_PERCENT, 100 * counts[phase] / total) for phase in _ORDER if counts.get(phase)}
+    scale = 100 / sum(wide.values())
+    shares = tuple(Share(phase.label, counts[phase], round(percent * scale, 2)) for phase, percent in wide.items())
+    text = ", ".join(f"{counts[phase]:,} {phase.label}" for phase in Phase if counts.get(phase))
+    return Bar(total, shares, text)
+
+
+def bar_of_numbers(numbers: Sequence[int]) -> Bar:
+    """Return the bar of Tasks, whose numbers are in the order of `Phase`."""
+    return bar_of(dict(zip(Phase, numbers, strict=True)))
+
+
+def framework_href(namespace: str, name: str, uid: str = "", attempt: int | None = None) -> str:
+    """Return the page of a Framework: of a certain one by its UID, and with a certain attempt of it."""
+    parts = ["frameworks", namespace, name, *([uid] if uid else [])]
+    path = "/".join(quote(part, safe="") for part in parts)
+    return path if attempt is None else f"{path}?attempt={attempt}"
+
+
+def tasks_href(namespace: str, name: str, uid: str, role: str) -> str:
+    """Return the prefix of the pages of the Tasks of a role."""
+    return f"{framework_href(namespace, name, uid)}/tasks/{quote(role, safe='')}/"
+
+
+def live_row(one: LiveFramework) -> FrameworkRow:
+    """Return the row of a live Framework."""
+    return FrameworkRow(
+        id=f"f-{one.uid}",
+        namespace=one.namespace,
+        name=one.name,
+        uid=one.uid,
+        href=framework_href(one.namespace, one.name),
+        live=True,
+        phase=one.phase,
+        state=one.state,
+        word=one.word,
+        why=one.why,
+        result=one.result,
+        attempt=one.attempt,
+        retries=one.retries,
+        task_retries=one.task_retries,
+        bar=bar_of_numbers(one.phases) if any(one.phases) else bar_of({Phase.WAITING: one.tasks}),
+        created=one.created,
+        started=one.started,
+        ended=one.ended,
+        queue=one.queue,
+    )
+
+
+def past_row(item: Mapping[str, Any]) -> FrameworkRow:
+    """Return the row of a Framework in the archive's list."""
+    total, failed = item.get("tasks") or 0, item.get("failedTasks") or 0
+    code, state = item.get("code"), item.get("state") or ""
+    phase = past_phase(item)
+    # One Framework has the list of its attempts there, and their number here.
+    attempts = item.get("attemptCount", item.get("attempts")) or 1
+    rest = Phase.SUCCEEDED if phase == Phase.SUCCEEDED.label else Phase.STOPPED
+    return FrameworkRow(
+        id=f"f-{item['uid']}",
+        namespace=item["namespace"],
+        name=item["name"],
+        uid=item["uid"],
+        href=framework_href(item["namespace"], item["name"], item["uid"]),
+        live=False,
+        phase=phase,
+        state=state or State.COMPLETED,
+        result="" if code is None else code_and_phrase(code, item.get("phrase") or ""),
+        attempt=max(0, attempts - 1),
+        retries=max(0, attempts - 1),
+        task_retries=item.get("taskRetries") or 0,
+        bar=bar_of({Phase.FAILED: failed, rest: max(0, total - failed)}),
+        created=past_time(item.get("created")),
+        started=past_time(item.get("started")),
+        ended=past_time(item.get("completed")),
+    )
+
+
+def past_phase(item: Mapping[str, Any]) -> str:
+    """Return the phase of an archived Framework, or of an archived attempt, from its code and type."""
+    return phase_of_result(item.get("code"), item.get("type") or "").label
+
+
+def past_time(text: Any) -> int | None:
+    """Return a time of the archive in seconds since the epoch."""
+    return None if text is None else parse_time(text)

@@ -1,0 +1,645 @@
+"""The routes of the pages, and the reading of what they show.
+
+All URLs in the pages are relative, so the pages work below any prefix. Every page is whole without a script. Handlers
+ask for every namespace whether the viewer may read it, before anything of it is read: what is forbidden and what does
+not exist have the same answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import blake2b
+from importlib.resources import files
+from typing import Any, Final, TypeVar
+from urllib.parse import urlencode
+
+from aiohttp import web
+
+from frameworkcontroller import __version__
+from frameworkcontroller.api import names
+from frameworkcontroller.commands.diagnosis import View, read_view
+from frameworkcontroller.commands.output import clean_line, duration
+from frameworkcontroller.dashboard.events import EventStreams
+from frameworkcontroller.dashboard.failurepage import FailureQuery, failure_page
+from frameworkcontroller.dashboard.frameworkpage import FrameworkSource, framework_page, read_attempt_id
+from frameworkcontroller.dashboard.listing import (
+    LIVE,
+    ROWS,
+    ListQuery,
+    PastRows,
+    framework_list,
+    live_rows,
+)
+from frameworkcontroller.dashboard.live import LiveFrameworks, PodsAndEvents
+from frameworkcontroller.dashboard.past import Item, Past, PastSource
+from frameworkcontroller.dashboard.rendering import HasShell, render
+from frameworkcontroller.dashboard.rows import framework_href, past_row
+from frameworkcontroller.dashboard.summaries import LiveFramework
+from frameworkcontroller.dashboard.taskpage import TaskSource, find_task, task_page
+from frameworkcontroller.dashboard.views import ErrorPage, FailurePage, FrameworkRow, Level, Link, Note, Shell
+from frameworkcontroller.history.archive import ArchiveError, FailureKey, FrameworkQuery, QueryError, TaskQuery
+from frameworkcontroller.history.queries import FailureQuery as ArchivedFailures
+from frameworkcontroller.kube.errors import KubeError, NotFound
+from frameworkcontroller.kube.parsing import gc_paused
+from frameworkcontroller.lru import LRUCache
+from frameworkcontroller.webaccess.access import VIEWER, AccessError, Viewer
+
+T = TypeVar("T")
+
+Json = dict[str, Any]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_log: Final = logging.getLogger(__name__)
+
+_ARCHIVE_SEC: Final = 10.0
+_PAST_PAGE: Final = 200
+_PAST_PAGES: Final = 10
+"""At most this number is read to fill a page, if filters leave out most of what the archive has."""
+
+_OTHERS: Final = 20
+_MAX_VIEWS: Final = 4
+"""Of 10,000 Tasks, one takes some 15 MB."""
+_DRAWN_ATTEMPTS: Final = 8
+_DRAWN_TASKS: Final = 2000
+"""Of an archived attempt: the picture shows no more rows than some hundreds."""
+
+_COMPRESSED_BYTES: Final = 2048
+_CONTENT_TYPES: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".png": "image/png"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Archived:
+    """The archive for one request: None if there is none, or if it is away, and then why."""
+
+    past: Past | None
+    problem: str = ""
+
+
+class Pages:
+    """The pages of live Frameworks, of past ones, or of both."""
+
+    def __init__(
+        self,
+        live: LiveFrameworks | None,
+        past: PastSource | None = None,
+        *,
+        wall: Callable[[], float] = time.time,
+        archive_sec: float = _ARCHIVE_SEC,
+        streams: EventStreams | None = None,
+    ) -> None:
+        """``wall``: a clock, in seconds since the epoch. ``archive_sec``: the longest wait for the archive where live
+        Frameworks can be shown without it. ``streams``: for other intervals than the usual ones."""
+        self._live = live
+        self._past = past
+        self._wall = wall
+        self._archive_sec = archive_sec
+        self._views: LRUCache[tuple[str, str], View] = LRUCache(_MAX_VIEWS)
+        self._static = dict(_static_files())
+        self._streams = streams or (EventStreams(live) if live is not None else None)
+
+    def add_to(self, app: web.Application) -> None:
+        """Add the routes. The application must be protected: each request needs a viewer."""
+        for path, handler in (
+            ("/", self._frameworks),
+            ("/failures", self._failures),
+            ("/frameworks/{namespace}/{name}", self._framework),
+            ("/frameworks/{namespace}/{name}/{uid}", self._framework),
+            ("/frameworks/{namespace}/{name}/{uid}/tasks/{role}/{index}", self._task),
+            ("/events", self._events),
+            ("/static/{name}", self._static_file),
+        ):
+            app.router.add_get(path, self._with_error_pages(handler))
+        app.on_shutdown.append(self._close)
+
+    def application(self) -> web.Application:
+        """Return an application of the pages alone, with ``/healthz``, yet to be protected."""
+        app = web.Application(middlewares=[self._unknown_paths])
+        self.add_to(app)
+        app.router.add_get("/healthz", _healthy)
+        return app
+
+    async def _close(self, _app: web.Application) -> None:
+        if self._streams is not None:
+            self._streams.close()
+
+    # --- the list ---
+
+    async def _frameworks(self, request: web.Request) -> web.StreamResponse:
+        query = ListQuery.of(request.query)
+        viewer = request[VIEWER]
+        readable = await self._readable(viewer)
+        matched = query.ordered(one for one in readable if query.matches(one))
+        archived = await self._archived(viewer)
+        notes: list[Note] = []
+        namespaces = {one.namespace for one in readable}
+        past = PastRows()
+        if archived.past is not None:
+            try:
+                async with self._in_time():
+                    namespaces.update(await archived.past.namespaces())
+                    past = await self._past_rows(query, archived.past, live_rows(query, matched), viewer)
+            except QueryError:
+                raise web.HTTPBadRequest(text="This link to past Frameworks is not valid.") from None
+            except ArchiveError as error:
+                archived = _Archived(None, str(error))
+        seen = self._fingerprint(await self._scope(viewer))
+        events = {"seen": seen}
+        if query.namespace and await viewer.may_read(query.namespace):
+            events = {"namespace": query.namespace, "seen": self._fingerprint(frozenset({query.namespace}))}
+        shell = self._shell(request, "frameworks", "Frameworks", events, archived, notes)
+        stale = self._live.stale if self._live is not None else None
+        listed = stale is None or stale.listed
+        view = framework_list(shell, query, readable, matched, past, sorted(namespaces), listed=listed)
+        return await _page("frameworks.html", view)
+
+    async def _readable(self, viewer: Viewer) -> list[LiveFramework]:
+        if self._live is None:
+            return []
+        scope = await viewer.readable(self._live.namespaces)
+        return [one for one in self._live.all() if scope is None or one.namespace in scope]
+
+    async def _scope(self, viewer: Viewer) -> frozenset[str] | None:
+        return None if self._live is None else await viewer.readable(self._live.namespaces)
+
+    async def _past_rows(
+        self, query: ListQuery, past: Past, shown: Sequence[LiveFramework], viewer: Viewer
+    ) -> PastRows:
+        """Return the past Frameworks that fill the page."""
+        room = ROWS - len(shown)
+        if query.which == LIVE or room <= 0:
+            return PastRows()
+        words = query.text.lower().split()
+        # What is in the cluster is shown as such: the archive has its earlier attempts.
+        asked = FrameworkQuery(
+            namespace=query.namespace, q=max(words, key=len, default=""), limit=room, after=query.after
+        )
+        rows: list[FrameworkRow] = []
+        for _ in range(_PAST_PAGES):
+            page = await past.frameworks(asked)
+            for item in page.items:
+                if self._is_live(item["uid"]) or not await viewer.may_read(item["namespace"]):
+                    continue
+                row = past_row(item)
+                if all(word in f"{row.namespace}/{row.name}" for word in words) and query.state in ("", row.phase):
+                    rows.append(row)
+            if page.next is None:
+                return PastRows(rows)
+            asked = FrameworkQuery(asked.namespace, q=asked.q, limit=room - len(rows) or room, after=page.next)
+            if len(rows) == room:
+                break
+        return PastRows(rows, asked.after)
+
+    def _is_live(self, uid: str) -> bool:
+        return self._live is not None and self._live.by_uid(uid) is not None
+
+    # --- one Framework ---
+
+    async def _framework(self, request: web.Request) -> web.StreamResponse:
+        namespace, name, uid = await self._named(request)
+        wanted = _number(request.query.get("attempt"))
+        archived = await self._archived(request[VIEWER])
+        notes: list[Note] = []
+        try:
+            async with self._in_time():
+                source = await self._source(namespace, name, uid, wanted, archived, notes)
+        except ArchiveError as error:
+            # What the cluster has is shown without it.
+            archived, notes = _Archived(None, str(error)), []
+            source = await self._source(namespace, name, uid, wanted, archived, notes)
+        events = self._events_of(source)
+        shell = self._shell(request, "framework", f"{namespace}/{name}", events, archived, notes)
+        # Many Tasks take long, which must not delay other requests.
+        return await _page("framework.html", partial(framework_page, shell, source))
+
+    async def _source(
+        self, namespace: str, name: str, uid: str, wanted: int | None, archived: _Archived, notes: list[Note]
+    ) -> FrameworkSource:
+        """Read the Framework of that name or UID: the live one, or else the newest past one.
+
+        Raises:
+            HTTPNotFound: there is none, or not such an attempt.
+            HTTPServiceUnavailable: it cannot be known.
+        """
+        body, more = await self._read_live(namespace, name, uid, notes)
+        item: Item | None = None
+        others: tuple[Link, ...] = ()
+        past = archived.past
+        if past is not None:
+            page = await past.frameworks(FrameworkQuery(namespace, name, limit=_OTHERS))
+            if body is not None:
+                uid = body["metadata"]["uid"]
+            elif not uid and page.items:
+                uid = page.items[0]["uid"]
+            item = await past.framework(uid) if uid else None
+            if item is not None and (item["namespace"], item["name"]) != (namespace, name):
+                item = None
+            others = self._others(namespace, name, uid, page.items)
+        if body is None and item is None:
+            self._check_complete(archived)
+            raise web.HTTPNotFound
+        attempts: Sequence[Item] = item["attempts"] if item else ()
+        if body is None:
+            body = await _newest_object(past, uid, attempts) if past else None
+            if body is None:
+                raise web.HTTPNotFound(text="The archive has only Tasks of this Framework yet.")
+            source = FrameworkSource(body, body, live=False, item=item, attempts=attempts, others=others)
+        else:
+            source = FrameworkSource(
+                body,
+                body,
+                live=True,
+                item=item,
+                attempts=attempts,
+                pods=more.pods,
+                pods_problem=more.pods_problem,
+                events=more.events,
+                events_problem=more.events_problem,
+                others=others,
+                summary=self._live.by_uid(uid or body["metadata"]["uid"]) if self._live is not None else None,
+                decoded=await self._decoded(body),
+            )
+        return await _with_archived(source, past, uid, wanted)
+
+    async def _read_live(
+        self, namespace: str, name: str, uid: str, notes: list[Note]
+    ) -> tuple[Json | None, PodsAndEvents]:
+        live = self._live
+        one = live.get(namespace, name) if live is not None else None
+        if live is None or one is None or uid not in ("", one.uid):
+            return None, PodsAndEvents()
+        try:
+            body, problem = await live.read(one)
+        except NotFound:
+            return None, PodsAndEvents()
+        except KubeError as error:
+            raise web.HTTPServiceUnavailable(text=f"The Framework cannot be read: {error}") from None
+        if body["metadata"]["uid"] != one.uid and uid:
+            # Deleted and created again since the last event.
+            return None, PodsAndEvents()
+        if problem is not None:
+            notes.append(Note(Level.WARNING, f"This is an older state, as the object cannot be read: {problem}"))
+        return body, await live.pods_and_events(body)
+
+    async def _decoded(self, body: Json) -> View:
+        """Decode a live Framework, which many Tasks make slow, unless its last page has decoded it."""
+        metadata = body["metadata"]
+        key = metadata["uid"], metadata["resourceVersion"]
+        known = self._views.get(key)
+        return known or self._views.put(key, await asyncio.to_thread(_read, body))
+
+    def _others(self, namespace: str, name: str, uid: str, items: Sequence[Item]) -> tuple[Link, ...]:
+        """Return links to the Frameworks of that name, if there are several."""
+        found: dict[str, Link] = {}
+        if self._live is not None and (one := self._live.get(namespace, name)) is not None:
+            found[one.uid] = Link("live", framework_href(namespace, name), one.uid == uid)
+        for item in items:
+            text = f"created {item.get('created') or 'at an unknown time'}"
+            link = Link(text, framework_href(namespace, name, item["uid"]), item["uid"] == uid)
+            found.setdefault(item["uid"], link)
+        return tuple(found.values()) if len(found) > 1 else ()
+
+    def _check_complete(self, archived: _Archived) -> None:
+        """Raise HTTPServiceUnavailable if what was not found may exist."""
+        stale = self._live.stale if self._live is not None else None
+        if stale is not None and not stale.listed:
+            raise web.HTTPServiceUnavailable(text=f"Frameworks have not been listed yet. {stale.problem}".strip())
+        if archived.problem:
+            raise web.HTTPServiceUnavailable(text=f"The archive cannot be read: {archived.problem}")
+
+    # --- one Task ---
+
+    async def _task(self, request: web.Request) -> web.StreamResponse:
+        namespace, name, uid = await self._named(request)
+        role, index = request.match_info["role"], _number(request.match_info["index"])
+        if index is None:
+            raise web.HTTPNotFound
+        archived = await self._archived(request[VIEWER])
+        notes: list[Note] = []
+        try:
+            async with self._in_time():
+                framework = await self._source(namespace, name, uid, None, archived, notes)
+                source = await self._task_source(framework, uid, role, index, archived.past)
+        except ArchiveError as error:
+            archived, notes = _Archived(None, str(error)), []
+            framework = await self._source(namespace, name, uid, None, archived, notes)
+            source = await self._task_source(framework, uid, role, index, None)
+        title = f"{namespace}/{name} {role}[{index}]"
+        shell = self._shell(request, "task", title, self._events_of(framework), archived, notes)
+        view = await asyncio.to_thread(task_page, shell, framework, source)
+        if view is None:
+            raise web.HTTPNotFound
+        return await _page("task.html", view)
+
+    async def _task_source(
+        self, framework: FrameworkSource, uid: str, role: str, index: int, past: Past | None
+    ) -> TaskSource:
+        source = TaskSource(role, index)
+        if past is not None:
+            items = await past.task_history(uid, role, index) or ()
+            source = TaskSource(role, index, [(item["frameworkAttempt"], item, None) for item in items])
+            objects = [await _task_object(past, uid, role, index, item) for item in items[-_DRAWN_ATTEMPTS:]]
+            known = dict(enumerate(objects, len(items) - len(objects)))
+            source = TaskSource(
+                role,
+                index,
+                [(item["frameworkAttempt"], item, known.get(number)) for number, item in enumerate(items)],
+            )
+        if not framework.live or self._live is None:
+            return source
+        view = framework.view()
+        task = find_task(view, role, index)
+        if task is None or task.attempt.pod_uid is None:
+            return source
+        pod, problem, events, events_problem = await self._live.pod(
+            view.namespace, names.pod_name(view.name, role, index)
+        )
+        if pod is not None and pod["metadata"]["uid"] != task.attempt.pod_uid:
+            # The Pod of another attempt, or of another client.
+            pod = None
+        return TaskSource(role, index, source.archived, pod, problem, events, events_problem)
+
+    # --- failures ---
+
+    async def _failures(self, request: web.Request) -> web.StreamResponse:
+        query = FailureQuery.of(request.query)
+        archived = await self._archived(request[VIEWER])
+        if archived.past is None and self._past is not None:
+            raise web.HTTPServiceUnavailable(text=f"The archive cannot be read: {archived.problem}")
+        shell = self._shell(request, "failures", "Failures", {}, archived, [])
+        try:
+            with _understood():
+                page = await self._counted(shell, query, archived.past)
+        except ArchiveError as error:
+            raise web.HTTPServiceUnavailable(text=f"The archive cannot be read: {error}") from None
+        return await _page("failures.html", page)
+
+    async def _counted(self, shell: Shell, query: FailureQuery, past: Past | None) -> FailurePage:
+        if past is None:
+            return failure_page(shell, query, None)
+        begins = query.begins(self._wall())
+        asked = ArchivedFailures(FailureKey(query.by), query.namespace, begins)
+        items = await past.failures(asked)
+        by_day = ArchivedFailures(FailureKey.DAY, query.namespace, begins)
+        days = await past.failures(by_day) if asked.by != FailureKey.DAY else ()
+        return failure_page(shell, query, items, days, await past.namespaces())
+
+    # --- events, static files ---
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        if self._streams is None:
+            raise web.HTTPNotFound
+        return await self._streams.serve(request, request[VIEWER])
+
+    async def _static_file(self, request: web.Request) -> web.StreamResponse:
+        found = self._static.get(request.match_info["name"])
+        if found is None:
+            raise web.HTTPNotFound
+        content, content_type, etag = found
+        headers = {"ETag": etag, "Cache-Control": "no-cache"}
+        if request.headers.get("If-None-Match") == etag:
+            return web.Response(status=304, headers=headers)
+        return web.Response(body=content, content_type=content_type, charset="utf-8", headers=headers)
+
+    # --- common parts ---
+
+    async def _named(self, request: web.Request) -> tuple[str, str, str]:
+        """Return namespace, name and UID ("" for none) in the path. Raises HTTPNotFound if they may not be read."""
+        found = request.match_info
+        if not await request[VIEWER].may_read(found["namespace"]):
+            raise web.HTTPNotFound
+        return found["namespace"], found["name"], found.get("uid", "")
+
+    async def _archived(self, viewer: Viewer) -> _Archived:
+        if self._past is None:
+            return _Archived(None)
+        try:
+            return _Archived(await self._past.for_viewer(viewer))
+        except ArchiveError as error:
+            return _Archived(None, str(error))
+
+    @asynccontextmanager
+    async def _in_time(self) -> AsyncIterator[None]:
+        """Raise ArchiveError for an archive that answers too late, or with what is no answer of an archive.
+
+        What the cluster has is shown without it, so it must not be waited for as long as its client would.
+        """
+        if self._past is None:
+            yield
+            return
+        try:
+            with _understood():
+                async with asyncio.timeout(self._archive_sec if self._live is not None else None):
+                    yield
+        except TimeoutError:
+            raise ArchiveError(f"no answer within {self._archive_sec:.0f} s") from None
+
+    def _fingerprint(self, scope: frozenset[str] | None, uid: str = "") -> str:
+        return "" if self._live is None else self._live.fingerprint(scope, uid)
+
+    def _events_of(self, source: FrameworkSource) -> dict[str, str]:
+        if not source.live:
+            return {}
+        metadata = source.body["metadata"]
+        scope = frozenset({metadata["namespace"]})
+        seen = self._fingerprint(scope, metadata["uid"])
+        return {"namespace": metadata["namespace"], "uid": metadata["uid"], "seen": seen}
+
+    def _shell(
+        self,
+        request: web.Request,
+        page: str,
+        title: str,
+        events: Mapping[str, str],
+        archived: _Archived,
+        notes: Sequence[Note],
+    ) -> Shell:
+        now = self._wall()
+        found = list(notes)
+        stale = self._live.stale if self._live is not None else None
+        if stale is not None:
+            span = duration(now - stale.since)
+            problem = f": {clean_line(stale.problem)}" if stale.problem else ""
+            text = f"Not current for {span}" if stale.listed else f"Frameworks have not been listed yet, for {span}"
+            found.insert(0, Note(Level.WARNING, f"{text}{problem}", int(stale.since)))
+        if archived.problem:
+            text = f"Past Frameworks are missing, as the archive cannot be read: {clean_line(archived.problem)}"
+            found.append(Note(Level.WARNING, text))
+        namespace = self._live.namespace if self._live is not None else None
+        viewer: Viewer | None = request.get(VIEWER)
+        return Shell(
+            root=_root(request.rel_url.raw_path),
+            page=page,
+            title=title,
+            now=now,
+            live=self._live is not None,
+            past=self._past is not None,
+            events=f"events?{urlencode(events)}" if events and self._live is not None else "",
+            scope="all namespaces" if namespace is None else f"namespace {namespace}",
+            user=viewer.name if viewer is not None and viewer.token is not None else "",
+            version=__version__,
+            notes=tuple(found),
+        )
+
+    def _with_error_pages(self, handler: Handler) -> Handler:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            try:
+                return await handler(request)
+            except web.HTTPException as error:
+                return await self._error(request, error.status, error.text or "", error.headers.get("Retry-After"))
+            except AccessError:
+                raise
+            except ArchiveError as error:
+                return await self._error(request, 503, f"The archive cannot be read: {error}", "5")
+            except Exception:  # noqa: BLE001 - an error concerns this request only
+                _log.exception("Cannot serve %s", request.path)
+                return await self._error(request, 500, "The log of the server has the details.", None)
+
+        return handle
+
+    async def _error(self, request: web.Request, status: int, text: str, retry_after: str | None) -> web.StreamResponse:
+        title = _TITLES.get(status, "Cannot show this page")
+        if not text or text.startswith(f"{status}: "):
+            text = _TEXTS.get(status, "")
+        shell = self._shell(request, "error", title, {}, _Archived(None), [])
+        headers = {"Retry-After": retry_after or "5"} if status == 503 else {}
+        return await _page("error.html", ErrorPage(shell, status, title, clean_line(text, 1000)), status, headers)
+
+    @web.middleware
+    async def _unknown_paths(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except web.HTTPException as error:
+            if error.status < 400:
+                raise
+            return await self._error(request, error.status, "", None)
+
+
+_TITLES: Final = {
+    400: "Cannot understand this link",
+    404: "Not found",
+    405: "Method not allowed",
+    500: "Internal error",
+    503: "Not available now",
+}
+_TEXTS: Final = {
+    404: "There is no such page, or you may not read what it shows.",
+    405: "These pages can only be read.",
+}
+
+
+@contextmanager
+def _understood() -> Iterator[None]:
+    """Raise ArchiveError for what is no answer of an archive."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, QueryError):
+            raise
+        _log.warning("Cannot read the answer of the archive", exc_info=True)
+        raise ArchiveError("its answer is not that of an archive of this version") from None
+
+
+def _read(body: Json) -> View:
+    with gc_paused():
+        return read_view(body, {})
+
+
+async def _with_archived(source: FrameworkSource, past: Past | None, uid: str, wanted: int | None) -> FrameworkSource:
+    """Add the archived attempts, and show the wanted one."""
+    current = read_attempt_id(source.body)
+    number = current if wanted is None else wanted
+    shown: Item = source.body
+    if number != current:
+        found = await past.attempt(uid, number) if past is not None else None
+        if found is None or found["object"] is None:
+            raise web.HTTPNotFound(text=f"Attempt {number} of this Framework is not in the archive.")
+        shown = found["object"]
+    if past is None:
+        return source
+    retried = await past.tasks(uid, number, TaskQuery(failed=True, limit=1000)) if number >= 0 else None
+    earlier: list[Item] = []
+    task_attempts: list[Item] = []
+    newest = sorted((item["id"] for item in source.attempts), reverse=True)
+    few = [item["id"] for item in source.attempts if (item.get("tasks") or 0) <= _DRAWN_TASKS]
+    for one in dict.fromkeys([current, number, *newest[:_DRAWN_ATTEMPTS]]):
+        if one < 0 or (one not in few and one not in (current, number)):
+            continue
+        if one not in (current, number) and (found := await past.attempt(uid, one)) and found["object"]:
+            earlier.append(found["object"])
+        page = await past.tasks(uid, one, TaskQuery(limit=1000))
+        task_attempts += page.items if page is not None else ()
+    return replace(
+        source,
+        shown=shown,
+        earlier=earlier,
+        task_attempts=task_attempts,
+        retried=retried.items if retried is not None else (),
+    )
+
+
+async def _newest_object(past: Past, uid: str, attempts: Sequence[Item]) -> Json | None:
+    for item in sorted(attempts, key=lambda one: int(one["id"]), reverse=True):
+        found = await past.attempt(uid, item["id"])
+        if found is not None and found["object"] is not None:
+            body: Json = found["object"]
+            return body
+    return None
+
+
+async def _task_object(past: Past, uid: str, role: str, index: int, item: Item) -> Item | None:
+    found = await past.task_attempt(uid, item["frameworkAttempt"], role, index, item["taskUid"], item["attempt"])
+    return found["object"] if found is not None else None
+
+
+def _number(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit()) or len(text) > 9:
+        raise web.HTTPNotFound
+    return int(text)
+
+
+def _root(path: str) -> str:
+    """Return the relative URL of the root of the pages from the page of that path, in which %2F is no separator."""
+    return "../" * (path.count("/") - 1) or "./"
+
+
+async def _page(
+    template: str,
+    view: HasShell | Callable[[], HasShell],
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+) -> web.Response:
+    """Render a page. A function makes its view first; both are done beside the event loop."""
+
+    def make() -> bytes:
+        with gc_paused():
+            return render(template, view() if callable(view) else view).encode()
+
+    body = await asyncio.to_thread(make) if callable(view) else make()
+    response = web.Response(body=body, status=status, content_type="text/html", charset="utf-8", headers=headers)
+    if len(body) >= _COMPRESSED_BYTES:
+        response.enable_compression()
+    return response
+
+
+async def _healthy(_request: web.Request) -> web.Response:
+    return web.Response(text="ok\n")
+
+
+def _static_files() -> Sequence[tuple[str, tuple[bytes, str, str]]]:
+    """Read the static files of the package: name, content, type and entity tag."""
+    found = []
+    with suppress(FileNotFoundError):
+        for file in files("frameworkcontroller.dashboard").joinpath("static").iterdir():
+            kind = _CONTENT_TYPES.get(f".{file.name.rpartition('.')[2]}")
+            if kind is not None:
+                content = file.read_bytes()
+                found.append((file.name, (content, kind, f'"{blake2b(content, digest_size=12).hexdigest()}"')))
+    return found

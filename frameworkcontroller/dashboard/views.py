@@ -1,0 +1,505 @@
+"""What the templates show: one frozen record for each page, and those that it consists of.
+
+Conventions of all of them:
+
+- Texts are plain and of one line unless said otherwise; foreign ones (messages, names of nodes) are untrusted, and only
+  ever text. Templates escape them.
+- Times are seconds since the epoch, None for none. The filters ``iso``, ``ago`` and ``span`` of `rendering` format
+  them.
+- ``phase`` is the label of a `Phase` of ``commands/diagnosis.py``: failed, waiting, ending, running, stopped or
+  succeeded. It is the class of a color.
+- ``href`` is relative to the root of the pages, without a leading slash: a template writes
+  ``{{ view.shell.root }}{{ row.href }}``. "" means that there is no such page.
+- Nothing in a view is of a namespace that the viewer may not read, neither an object nor its share of a number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from frameworkcontroller.commands.diagnosis import Phase
+
+PHASES: Final = tuple(phase.label for phase in Phase)
+"""The phases, the most interesting one first."""
+
+
+# --- common to all pages ---
+
+
+class Level(StrEnum):
+    """How urgent a note is."""
+
+    INFO = "info"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A remark at the top of a page, such as "The API server has not answered for 2m3s: ...". ``since``: from when."""
+
+    level: Level
+    text: str
+    since: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link. ``current``: it leads to what the page shows."""
+
+    text: str
+    href: str
+    current: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command to copy. ``text``: the command, quoted for a POSIX shell. ``changes``: it changes or deletes something.
+
+    ``purpose``: what it does, as an imperative ("Follow the logs of this Task").
+    """
+
+    purpose: str
+    text: str
+    changes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """What the base template needs.
+
+    ``root``: relative URL of the root of the pages, such as ``./`` or ``../../``. ``page``: frameworks, framework,
+    task, failures or error. ``now``: when the page was made. ``live``: live Frameworks are watched; ``past``: there is
+    an archive. ``events``: URL for `EventSource`, relative to the root, "" if the page does not change by itself; each
+    message ``changed`` means that the page has changed, and is to be fetched again. ``scope``: whose Frameworks are
+    shown, such as "all namespaces" or "namespace default". ``user``: the name of the logged-in viewer, "" on loopback.
+    """
+
+    root: str
+    page: str
+    title: str
+    now: float
+    live: bool
+    past: bool
+    events: str = ""
+    scope: str = ""
+    user: str = ""
+    version: str = ""
+    notes: tuple[Note, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The Tasks in one phase. ``percent``: of all, for the width of a segment; a phase with Tasks has at least 1."""
+
+    phase: str
+    number: int
+    percent: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """The Tasks of a Framework or a role by phase, in the order of a bar, without empty phases.
+
+    ``text``: the same in words, "3 failed, 5 running"; "" without Tasks.
+    """
+
+    total: int
+    shares: tuple[Share, ...] = ()
+    text: str = ""
+
+
+# --- the list ---
+
+
+@dataclass(frozen=True, slots=True)
+class FrameworkRow:
+    """A Framework in the list, and the head of its own page.
+
+    ``id``: unique in the list, usable as an id in HTML. ``state``: that of the API ("AttemptRunning"), or for one
+    without a status "not seen by a controller yet". ``word``: stalled, being deleted, suspended or queued, or "".
+    ``why``: the sentence on what it waits for or why it ended, "" if there is nothing to say. ``result``: code and
+    phrase of the last completed attempt ("137 ContainerSigKillReceived"). ``retries``: of the Framework;
+    ``task_retries``: of its Tasks. ``attempt``: its number. ``ended``: None while it is not completed. ``bar`` of a
+    past one has the failed and the other Tasks. ``live``: it exists in the cluster; else it is from the archive.
+    """
+
+    id: str
+    namespace: str
+    name: str
+    uid: str
+    href: str
+    live: bool
+    phase: str
+    state: str
+    word: str = ""
+    why: str = ""
+    result: str = ""
+    attempt: int = 0
+    retries: int = 0
+    task_retries: int = 0
+    bar: Bar = Bar(0)
+    created: int | None = None
+    started: int | None = None
+    ended: int | None = None
+    queue: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the list. ``href``: the list sorted by it, the other way round if it already is.
+
+    ``key``: name, namespace, state, why, tasks, retries or age; ``sorted``: "ascending", "descending" or "" (the values
+    of ``aria-sort``, which has "none" for ""). ``href`` "": one cannot sort by it.
+    """
+
+    key: str
+    title: str
+    href: str = ""
+    sorted: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An option of a filter: its value in the query, its text, and the number of Frameworks, None if unknown."""
+
+    value: str
+    text: str
+    selected: bool = False
+    number: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What the form of the list holds: a GET form to the root with the fields ``q``, ``namespace``, ``state``,
+    ``which``.
+
+    ``text``: words that names, namespaces, queues, results and reasons must contain. ``namespaces``: empty if only one
+    is watched. ``states``: phases and words (stalled, queued, suspended). ``which``: "", live or past. ``sort`` and
+    ``order``: hidden fields, "" for the default. ``active``: something is filtered. ``clear``: the list without
+    filters.
+    """
+
+    text: str = ""
+    namespaces: tuple[Choice, ...] = ()
+    states: tuple[Choice, ...] = ()
+    which: tuple[Choice, ...] = ()
+    sort: str = ""
+    order: str = ""
+    active: bool = False
+    clear: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Empty:
+    """An empty state: what there is not, and what one may type."""
+
+    text: str
+    commands: tuple[Command, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FrameworkList:
+    """``frameworks.html``: the table of Frameworks. Live ones come first, then past ones, newest first.
+
+    ``matched``: live Frameworks that match the filters; ``live_total``: all that the viewer may read. ``first_row``:
+    the number of the first row among the live ones, from 1. ``counts``: matched live Frameworks by phase. ``newer``,
+    ``older``: neighboring pages, "" for none. ``empty``: set if there are no rows.
+    """
+
+    shell: Shell
+    filters: Filters
+    columns: tuple[Column, ...]
+    rows: tuple[FrameworkRow, ...]
+    matched: int
+    live_total: int
+    first_row: int = 1
+    counts: tuple[Share, ...] = ()
+    newer: str = ""
+    older: str = ""
+    empty: Empty | None = None
+
+
+# --- one Framework ---
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionView:
+    """A condition. ``bad``: it deserves attention as it is (Stalled: True)."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    since: int | None
+    bad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptView:
+    """An attempt of the Framework. ``href``: its page. ``shown``: the page shows it. ``current``: the last one.
+
+    ``stored``: its details are known, from the status or the archive; else only that there was one.
+    ``phase`` "" if unknown.
+    """
+
+    id: int
+    href: str
+    shown: bool
+    current: bool
+    stored: bool
+    phase: str = ""
+    result: str = ""
+    diagnostics: str = ""
+    started: int | None = None
+    ran: int | None = None
+    ended: int | None = None
+    failed_tasks: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A Task in the grid of its role. ``text``: state, attempt and result in words, for a tooltip and screen readers.
+
+    Its page is ``{{ root }}{{ role.href }}{{ cell.index }}``.
+    """
+
+    index: int
+    phase: str
+    text: str
+    retries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskGroup:
+    """Tasks of a role in the same state for the same reason. ``indexes``: "0-3,7"; ``first``: the lowest of them."""
+
+    indexes: str
+    first: int
+    number: int
+    phase: str
+    state: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoleView:
+    """A role. ``wanted``: its Tasks in the spec, None if the spec no longer has such a role.
+
+    ``groups``: failed Tasks first, at most some dozens; ``more_groups``: the number of the others. ``href``: prefix of
+    the pages of its Tasks.
+    """
+
+    name: str
+    href: str
+    bar: Bar
+    wanted: int | None
+    retries: int
+    cells: tuple[Cell, ...]
+    groups: tuple[TaskGroup, ...]
+    more_groups: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FailureRow:
+    """Task attempts that ended with the same code for the same reason.
+
+    ``text``: the container's own words, or the controller's. ``tasks``: "worker[0-3,7]". ``href``: an example.
+    """
+
+    result: str
+    text: str
+    number: int
+    tasks: str
+    href: str
+    category: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventView:
+    """An Event. ``about``: "Pod/train-worker-0"."""
+
+    seen: int
+    warning: bool
+    reason: str
+    about: str
+    message: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class FrameworkPage:
+    """``framework.html``: a Framework with one of its attempts.
+
+    ``head``: as in the list. ``sentences``: why it waits or ended, and what comes next. ``problem``: why the object
+    cannot be read, "" if it can. ``attempts``: the newest first. ``attempt``: the one shown; None before the first.
+    ``timeline``: an SVG element of our own making (safe markup without styles, whose bars have the classes waiting,
+    running, succeeded, failed and stopped), "" if there is nothing to draw. ``events_problem``,
+    ``pods_problem``: why there are none, such as a missing permission. ``spec`` and ``status``: YAML of several lines;
+    ``status_cut``: what was left out of it, "" if nothing was.
+    """
+
+    shell: Shell
+    head: FrameworkRow
+    sentences: tuple[str, ...]
+    problem: str
+    labels: tuple[tuple[str, str], ...]
+    conditions: tuple[ConditionView, ...]
+    attempts: tuple[AttemptView, ...]
+    attempt: AttemptView | None
+    bar: Bar
+    roles: tuple[RoleView, ...]
+    failures: tuple[FailureRow, ...]
+    timeline: str
+    events: tuple[EventView, ...]
+    events_problem: str
+    pods_problem: str
+    spec: str
+    status: str
+    status_cut: str
+    commands: tuple[Command, ...]
+    others: tuple[Link, ...] = ()
+    """Other Frameworks of the same name: the live one, and past ones."""
+
+
+# --- one Task ---
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerView:
+    """How a container of a Pod ended or is: ``state`` is waiting, running, ended, or "" if not known.
+
+    ``message``: its own words, of several lines. ``restarts``: None if not known.
+    """
+
+    name: str
+    state: str
+    code: int | None
+    signal: int | None
+    reason: str
+    message: str
+    restarts: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAttemptView:
+    """An attempt of a Task: a Pod. ``attempt``: its number; ``framework_attempt``: that of the Framework.
+
+    ``text``: why it ended, or what it waits for. ``trigger``: the moment at which it was archived ("OnTaskRetry"), ""
+    for one from the status. ``href``: the Framework's page with its attempt.
+    """
+
+    attempt: int
+    framework_attempt: int
+    current: bool
+    phase: str
+    state: str
+    result: str
+    type: str
+    text: str
+    diagnostics: str
+    pod: str
+    pod_uid: str
+    node: str
+    pod_ip: str
+    host_ip: str
+    started: int | None
+    ran: int | None
+    ended: int | None
+    containers: tuple[ContainerView, ...]
+    trigger: str = ""
+    href: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """The Pod of a Task as it is now. ``text``: why it does not run, end or disappear; "" if all is well."""
+
+    name: str
+    uid: str
+    phase: str
+    node: str
+    text: str
+    containers: tuple[ContainerView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPage:
+    """``task.html``: a Task over all attempts that are known, the newest first.
+
+    ``missing``: how many earlier attempts are not known, because there is no archive of them. ``previous``, ``next``:
+    its neighbors in the role.
+    """
+
+    shell: Shell
+    head: FrameworkRow
+    role: str
+    index: int
+    phase: str
+    state: str
+    sentence: str
+    retries: int
+    attempts: tuple[TaskAttemptView, ...]
+    missing: int
+    pod: PodView | None
+    pods_problem: str
+    events: tuple[EventView, ...]
+    events_problem: str
+    commands: tuple[Command, ...]
+    previous: str = ""
+    next: str = ""
+
+
+# --- failures ---
+
+
+@dataclass(frozen=True, slots=True)
+class FailureGroup:
+    """Failed attempts with one code, on one node, of one role or of one day.
+
+    ``percent``: its Task attempts in relation to the largest group, for a bar. ``href``: an example, "" if it can no
+    longer be read; ``example``: its name.
+    """
+
+    key: str
+    label: str
+    task_attempts: int
+    framework_attempts: int
+    frameworks: int
+    first: int | None
+    last: int | None
+    percent: float
+    example: str = ""
+    href: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FailurePage:
+    """``failures.html``: failures in the archive. ``by``: tabs; ``since``: choices of the period; both are GET fields.
+
+    ``days``: failed Task attempts per day, the oldest first, for a small chart; empty if they are what is listed.
+    ``empty``: set if there is nothing to show, for example because there is no archive.
+    """
+
+    shell: Shell
+    by: tuple[Choice, ...]
+    since: tuple[Choice, ...]
+    namespaces: tuple[Choice, ...]
+    groups: tuple[FailureGroup, ...]
+    days: tuple[FailureGroup, ...] = ()
+    empty: Empty | None = None
+
+
+# --- errors ---
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorPage:
+    """``error.html``. ``status``: of HTTP."""
+
+    shell: Shell
+    status: int
+    title: str
+    text: str
+    commands: tuple[Command, ...] = field(default=())
