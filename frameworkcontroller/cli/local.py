@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import yaml
 from rich.console import Console
@@ -25,6 +25,7 @@ from frameworkcontroller.commands.program import CommandError, UsageError
 from frameworkcontroller.commands.progress import Progress, ending, progress_on
 from frameworkcontroller.config.bindaddress import BindAddress
 from frameworkcontroller.config.config import Config, ConfigError, Kueue, KueueMode, load_config, shipped_config
+from frameworkcontroller.config.historyconfig import History, HistorySinkKind
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.local.apiserver.records import Change
 from frameworkcontroller.local.cluster import ClusterError, LocalCluster
@@ -43,6 +44,9 @@ from frameworkcontroller.local.scratch import scratch_directory
 from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.manager.web import WebError, WebServer
 
+if TYPE_CHECKING:
+    from frameworkcontroller.dashboard.live import LiveFrameworks
+
 T = TypeVar("T")
 
 _HINT_AFTER_SEC: Final = 3.0
@@ -50,12 +54,17 @@ _HINT_AFTER_SEC: Final = 3.0
 _PORT_ERRORS: Final = frozenset({errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL})
 
 _HOW_TO_USE: Final = """\
+The pages: {pages}
+
 A cluster runs at {url}: an API server, one node, and the controller.
 {runtime}
 
     export KUBECONFIG={kubeconfig}
     kubectl apply -f examples/batch/batchsucceeded.yaml
     kubectl get frameworks --watch
+
+    export FRAMEWORK_HISTORY_URL={history}
+    kubectl framework history
 
 The controller's metrics: {web}/metrics
 
@@ -91,13 +100,89 @@ async def _up(options: argparse.Namespace) -> int:
     async with _cluster(options, options.data, options.port) as (cluster, directory):
         cluster.server.storage.observe(_lint_created)
         with _kubeconfig(cluster, options.kubeconfig or directory / "kubeconfig") as kubeconfig:
-            async with Controller(config, cluster.connect()) as controller, _web(controller, config) as web:
+            # The controller stops before the archive, which takes its records, and that before the cluster.
+            async with (
+                _archive(cluster, directory) as (pages, history, live),
+                Controller(_with_history(config, history), cluster.connect()) as controller,
+                _web(controller, config) as web,
+                # The controller has created the CRD.
+                program.background(live.run()),
+            ):
                 runtime = _RUNTIMES[options.runtime]
                 if options.queue is not None:
                     runtime += f"\n{_QUEUE.format(quota=options.queue)}"
-                _say(_HOW_TO_USE.format(url=cluster.url, runtime=runtime, kubeconfig=kubeconfig, web=web.url))
+                _say(
+                    _HOW_TO_USE.format(
+                        pages=pages,
+                        history=pages.rstrip("/"),
+                        url=cluster.url,
+                        runtime=runtime,
+                        kubeconfig=kubeconfig,
+                        web=web.url,
+                    )
+                )
+                if options.open:
+                    await _open(pages)
                 await _unless_one_fails(asyncio.Event().wait(), controller, cluster)
     return program.EXIT_OK
+
+
+@asynccontextmanager
+async def _archive(cluster: LocalCluster, directory: Path) -> AsyncIterator[tuple[str, History, LiveFrameworks]]:
+    """Run an archive in the directory, with the pages.
+
+    Yield their URL, how a controller sends records there, and the live Frameworks that the pages show, yet to be run.
+    """
+    # Late imports: `local run` needs none of it.
+    from frameworkcontroller.dashboard.live import LiveFrameworks
+    from frameworkcontroller.dashboard.past import LocalArchive
+    from frameworkcontroller.dashboard.server import Pages
+    from frameworkcontroller.history.archive import Archive, ArchiveError
+    from frameworkcontroller.history.server import HistoryServer, application, new_metrics
+    from frameworkcontroller.webaccess.loopback_access import LoopbackAccess
+
+    access = LoopbackAccess()
+    # Where the kernel does not tell users apart, the controller needs it.
+    token_file = directory / "history-token"
+    token_file.touch(mode=0o600)
+    token_file.write_text(access.token, encoding="utf-8")
+    try:
+        archive = await Archive.open(f"sqlite:///{directory}/history.db")
+    except ArchiveError as error:
+        raise CommandError(f"cannot open the archive: {error}") from None
+    async with archive, KubeClient(cluster.connect()) as client:
+        live, metrics = LiveFrameworks(client), new_metrics()
+        app = application(archive, access, metrics=metrics, mounts=[Pages(live, LocalArchive(archive)).add_to])
+        async with HistoryServer(app, "127.0.0.1", 0, metrics=metrics) as server:
+            sink = History(sink=HistorySinkKind.HTTP, url=f"{server.url}/v1/records", token_file=str(token_file))
+            yield f"{server.url}/", sink, live
+
+
+def _with_history(config: Config, history: History) -> Config:
+    """Send records to this archive, unless the configuration names another sink."""
+    return config if config.history.sink_triggers else config.model_copy(update={"history": history})
+
+
+@asynccontextmanager
+async def _pages(cluster: LocalCluster) -> AsyncIterator[str]:
+    """Serve the pages of the cluster on a free port of 127.0.0.1. Yield their URL."""
+    # Late imports: `local run` needs none of it.
+    from frameworkcontroller.dashboard.live import LiveFrameworks
+    from frameworkcontroller.dashboard.serving import serve_pages
+    from frameworkcontroller.webaccess.loopback_access import LoopbackAccess
+
+    async with (
+        KubeClient(cluster.connect()) as client,
+        serve_pages(LiveFrameworks(client), None, LoopbackAccess(), "127.0.0.1", 0) as (url, _),
+    ):
+        yield url
+
+
+async def _open(pages: str) -> None:
+    from frameworkcontroller.cli.dashboard import open_browser
+
+    if not await open_browser(pages):
+        print(program.line("note", f"--open: there is no browser; the pages are at {pages}"), file=sys.stderr)  # noqa: T201
 
 
 @asynccontextmanager
@@ -167,10 +252,19 @@ async def _run(options: argparse.Namespace) -> int:
         _cluster(options, printed=output if options.logs else None) as (cluster, _),
         Controller(config, cluster.connect()) as controller,
         KubeClient(cluster.connect()) as client,
+        AsyncExitStack() as stack,
     ):
-        return await _unless_one_fails(
+        if options.open:
+            pages = await stack.enter_async_context(_pages(cluster))
+            _say(f"The pages, until all Frameworks have completed: {pages}")
+            await _open(pages)
+        code = await _unless_one_fails(
             _follow(client, manifests, options.timeout, cluster, output), controller, cluster
         )
+    if options.open:
+        _say()
+        _say("The pages have ended with the cluster. `frameworkcontroller local up` keeps both until Ctrl-C.")
+    return code
 
 
 class _Output:

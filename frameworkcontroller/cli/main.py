@@ -19,9 +19,13 @@ from frameworkcontroller.commands.completion import complete_for_kubectl
 from frameworkcontroller.commands.parsers import (
     SUPPRESSED,
     Parser,
+    add_all_namespaces,
     add_commands,
+    add_connection,
+    add_history_commands,
     add_operator_commands,
     build_plugin_parser,
+    count,
     seconds,
 )
 from frameworkcontroller.logs import FORMATS, LEVELS, configure_logging
@@ -81,8 +85,10 @@ def build_parser() -> Parser:
     parser.set_defaults(log_level=None, usual_log_level="info", log_format=FORMATS[0])
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_local(commands)
+    _add_dashboard(commands)
     add_commands(commands)
     add_operator_commands(commands)
+    _add_history_serve(add_history_commands(commands))
     return parser
 
 
@@ -119,6 +125,7 @@ def _add_local(commands: Any) -> None:
     )
     for parser in (up, run):
         _add_common(parser)
+        parser.add_argument("--open", action="store_true", help="open the web pages of the cluster in a browser")
         parser.add_argument(
             "--runtime",
             choices=("process", "simulated"),
@@ -156,6 +163,95 @@ def _add_local(commands: Any) -> None:
     )
     # The progress shows what the log would.
     run.set_defaults(command=_run_local, usual_log_level="error")
+
+
+def _add_dashboard(commands: Any) -> None:
+    dashboard = commands.add_parser(
+        "dashboard",
+        help="serve web pages of Frameworks",
+        description="Serve read-only web pages of Frameworks, of all namespaces or of -n, until Ctrl-C.",
+    )
+    _add_common(dashboard)
+    add_connection(dashboard)
+    add_all_namespaces(dashboard)
+    dashboard.add_argument(
+        "--address",
+        metavar="HOST:PORT",
+        default="127.0.0.1:10282",
+        help="where to listen (default: 127.0.0.1:10282); beyond loopback, viewers need a token of the cluster",
+    )
+    dashboard.add_argument(
+        "--history", metavar="URL", help="archive with past Frameworks, such as http://127.0.0.1:10281"
+    )
+    dashboard.add_argument(
+        "--history-token-file", metavar="FILE", type=Path, help="token for the archive, for viewers without one"
+    )
+    dashboard.add_argument(
+        "--audience", metavar="NAME", action="append", default=[], help="audience that tokens must have; repeatable"
+    )
+    dashboard.set_defaults(command=_run_dashboard, usual_log_level="warning")
+
+
+def _run_dashboard(options: argparse.Namespace) -> int:
+    from frameworkcontroller.cli import dashboard
+
+    return dashboard.run(options)
+
+
+def _add_history_serve(commands: Any) -> None:
+    serve = commands.add_parser(
+        "serve",
+        help="run the archive: take records, keep them in a database, show them",
+        description=(
+            "Run the archive of the history until a signal: take the records of controllers, keep them in a database, "
+            "answer queries, and serve the pages. On loopback it serves this user; on other addresses it asks for a "
+            "bearer token of the cluster."
+        ),
+    )
+    _add_common(serve)
+    serve.add_argument(
+        "--database",
+        metavar="URL",
+        default="sqlite:///frameworkcontroller-history.db",
+        help="sqlite:///PATH or postgresql://USER@HOST/NAME (default: sqlite:///frameworkcontroller-history.db)",
+    )
+    serve.add_argument(
+        "--address", metavar="HOST:PORT", default="127.0.0.1:10281", help="to listen on (default: 127.0.0.1:10281)"
+    )
+    serve.add_argument(
+        "--follow",
+        metavar="DIR",
+        type=Path,
+        action="append",
+        default=[],
+        help="also store the records of the files in this folder, which `sink: file` writes; may be repeated",
+    )
+    serve.add_argument(
+        "--retention-days", metavar="N", type=count, help="remove Frameworks whose newest record is older than this"
+    )
+    serve.add_argument(
+        "--retention-bytes", metavar="SIZE", help="remove the oldest Frameworks above this size, such as 50Gi"
+    )
+    serve.add_argument("--tls-cert", metavar="FILE", type=Path, help="certificate chain, PEM: serve https")
+    serve.add_argument("--tls-key", metavar="FILE", type=Path, help="private key of --tls-cert, PEM")
+    serve.add_argument(
+        "--token-file", metavar="FILE", type=Path, help="a token that may send records, beside those of the cluster"
+    )
+    serve.add_argument(
+        "--audience", metavar="NAME", action="append", default=[], help="audience that tokens must have; repeatable"
+    )
+    serve.add_argument("--kubeconfig", metavar="PATH", type=Path, help="of the cluster that is asked about tokens")
+    serve.add_argument("--context", metavar="NAME", help="context of the kubeconfig")
+    pages = serve.add_mutually_exclusive_group()
+    pages.add_argument("--live", action="store_true", help="show the cluster's Frameworks in the pages, too")
+    pages.add_argument("--no-pages", action="store_true", help="serve the API without the pages")
+    serve.set_defaults(command=_run_history_serve, usual_log_level="info")
+
+
+def _run_history_serve(options: argparse.Namespace) -> int:
+    from frameworkcontroller.cli import history
+
+    return history.serve(options)
 
 
 def _port(text: str) -> int:

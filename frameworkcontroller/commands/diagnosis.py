@@ -46,14 +46,23 @@ class Phase(Enum):
 def phase_of(status: FrameworkStatus | TaskStatus) -> Phase:
     """Return the phase of a Task or a Framework. One that was stopped has not failed."""
     if status.state is State.COMPLETED:
-        completion = status.attempt.completion_status
-        if completion is None or completion.unexpected:
-            return Phase.FAILED
-        return Phase.SUCCEEDED if completion.succeeded else Phase.STOPPED
-    if status.state is State.RUNNING:
+        return phase_of_end(status.attempt.completion_status)
+    return phase_before_end(status.state, status.retry.retry_delay_sec)
+
+
+def phase_of_end(completion: CompletionStatus | None) -> Phase:
+    """Return the phase of a completed Task or Framework. Without a completion status it counts as failed."""
+    if completion is None or completion.unexpected:
+        return Phase.FAILED
+    return Phase.SUCCEEDED if completion.succeeded else Phase.STOPPED
+
+
+def phase_before_end(state: State, retry_delay_sec: int | None) -> Phase:
+    """Return the phase of a Task or Framework that has not completed; the delay is that of its next retry."""
+    if state is State.RUNNING:
         return Phase.RUNNING
-    backs_off = status.state is State.ATTEMPT_COMPLETED and status.retry.retry_delay_sec
-    return Phase.WAITING if backs_off or status.state in BEFORE_RUNNING else Phase.ENDING
+    backs_off = state is State.ATTEMPT_COMPLETED and retry_delay_sec
+    return Phase.WAITING if backs_off or state in BEFORE_RUNNING else Phase.ENDING
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +113,8 @@ def wait_of(status: FrameworkStatus) -> str:
 
 def diagnose_framework(view: View, now: float) -> list[str]:
     """Return lines on the state of the Framework; none if it needs no explanation."""
-    stall = None if view.status is None or view.status.state is State.COMPLETED else stalled(view.status)
+    ended = view.status is None or (view.status.state is State.COMPLETED and not view.deleting)
+    stall = None if view.status is None or ended else stalled(view.status)
     # An invalid spec is usually what the Framework is stalled for.
     is_told = stall is not None and stall.message == view.problem
     lines = [clean_line(view.problem)] if view.problem and not is_told else []
@@ -125,13 +135,15 @@ def diagnose_framework(view: View, now: float) -> list[str]:
     completion = status.attempt.completion_status
     if completion is None:
         return lines
-    lines.append(f"{result(completion)}{trigger(completion) or f': {cause(completion)}'}")
+    lines.append(end_sentence(completion))
     if status.state is State.ATTEMPT_COMPLETED:
-        delay, ended = status.retry.retry_delay_sec, status.attempt.completion_time
-        if delay is None or ended is None:
+        delay, end = status.retry.retry_delay_sec, status.attempt.completion_time
+        left = 0.0 if delay is None or end is None else end + delay - now
+        if left < 1 and (waits := wait_of(status)):
+            lines.append(f"waits: {clean_line(waits)}")
+        elif delay is None or end is None:
             lines.append("is about to be retried, or completed")
         else:
-            left = ended + delay - now
             lines.append(f"is retried in {duration(left)}" if left >= 1 else "is about to be retried")
     elif status.state is State.COMPLETED:
         retried = status.retry.accountable_retried_count
@@ -230,6 +242,11 @@ def trigger(completion: CompletionStatus) -> str:
     if found is None or not found.task_role_name or found.message == completion.diagnostics:
         return ""
     return f", by {found.task_role_name}[{found.task_index}]: {found.message}"
+
+
+def end_sentence(completion: CompletionStatus) -> str:
+    """Return how an attempt of a Framework ended, and by which Task or for which cause."""
+    return f"{result(completion)}{trigger(completion) or f': {cause(completion)}'}"
 
 
 def _no_retry(completion: CompletionStatus, decision: RetryDecision) -> list[str]:

@@ -33,6 +33,7 @@ from frameworkcontroller.api.spec import (
 )
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
 from frameworkcontroller.commands import program
+from frameworkcontroller.commands.historyfinalizer import find_held, let_go
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.objects import Json, condition_of, is_suspended, key_of, state_of
 from frameworkcontroller.commands.output import clean_line, counted, table
@@ -321,6 +322,7 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     done = {one.key: await _hold(invocation, one) if options.yes and one.would_start else "" for one in found}
     _print(invocation, found, done)
     left = await _release_workloads(invocation, found, everywhere=everywhere, yes=options.yes)
+    held = await _release_history(invocation, everywhere=everywhere, yes=options.yes)
     blocked = sum(bool(one.blocks or (done[one.key] and done[one.key] != _HELD)) for one in found)
     waiting = 0 if options.yes else sum(one.would_start for one in found)
     if blocked:
@@ -331,9 +333,16 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     if left:
         which = "would stay" if options.yes else "would stay; --yes deletes those of which nothing runs"
         invocation.print(f"not ready: {counted(left, 'Workload')} of Kueue {which}")
-    if not blocked and not waiting and not left:
+    if held:
+        what = f"{counted(held, 'Framework')} had" if options.yes else f"{counted(held, 'Framework')} would keep"
+        again = "run this again" if options.yes else "--yes removes it, and gives up what is not archived"
+        invocation.print(
+            f"not ready: {what} the finalizer {names.HISTORY_FINALIZER}: set history.sink to none; {again}"
+        )
+    is_ready = not blocked and not waiting and not left and not held
+    if is_ready:
         invocation.print(f"ready: an older controller can take over {counted(total, 'Framework')}")
-    return program.EXIT_FAILED if blocked or waiting or left else program.EXIT_OK
+    return program.EXIT_OK if is_ready else program.EXIT_FAILED
 
 
 _HELD: Final = "set to Create"
@@ -386,6 +395,18 @@ async def _release_workloads(invocation: Invocation, found: Sequence[Finding], *
             invocation.print(f"{workload.owner}: Workload {workload.name} stays: other clients change it")
             left += 1
     return left
+
+
+async def _release_history(invocation: Invocation, *, everywhere: bool, yes: bool) -> int:
+    """Remove the finalizer of the history, which no older controller would. Return the number of those that had it.
+
+    A controller that keeps a history adds it again, which the next run of the command shows.
+    """
+    found = await find_held(invocation, all_namespaces=everywhere, metadata_only=True)
+    for one in found if yes else ():
+        if why := await let_go(invocation, one):
+            invocation.print(f"{one.key}: the finalizer {names.HISTORY_FINALIZER} stays: {why}")
+    return len(found)
 
 
 async def _why_in_use(invocation: Invocation, workload: Workload) -> str:

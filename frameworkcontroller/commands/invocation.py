@@ -20,15 +20,15 @@ from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.objects import Json
 from frameworkcontroller.commands.output import console, encode, print_table
+from frameworkcontroller.commands.paging import each_object
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
 from frameworkcontroller.kube.connection import connect
-from frameworkcontroller.kube.errors import Conflict, Gone, Invalid, NotFound
+from frameworkcontroller.kube.errors import Conflict, Invalid, NotFound
 from frameworkcontroller.kube.resources import Resource
 
 T = TypeVar("T")
 
 _FIELD_MANAGER: Final = "kubectl-framework"
-_PAGE_ITEMS: Final = 100
 _TRIES: Final = 10
 
 
@@ -88,35 +88,20 @@ class Invocation:
 
         Stop after the page with the object number ``most``.
         """
-        token: str | None = None
-        read = 0
-        while True:
-            try:
-                page = orjson.loads(
-                    await self.client.list(
-                        resource,
-                        None if all_namespaces else self.namespace,
-                        label_selector=label_selector,
-                        field_selector=field_selector,
-                        limit=_PAGE_ITEMS,
-                        continue_token=token,
-                        metadata_only=metadata_only,
-                    )
-                )
-            except Gone as error:
-                # The token has expired. The error has one that continues with the current objects.
-                token = (error.status.get("metadata") or {}).get("continue")
-                if not token:
-                    raise
-                continue
-            except NotFound as error:
-                raise program.CommandError(self._missing("", error)) from None
-            for item in page.get("items") or ():
+        where = None if all_namespaces else self.namespace
+        try:
+            async for item in each_object(
+                self.client,
+                resource,
+                where,
+                label_selector=label_selector,
+                field_selector=field_selector,
+                most=most,
+                metadata_only=metadata_only,
+            ):
                 yield item
-                read += 1
-            token = (page.get("metadata") or {}).get("continue")
-            if not token or (most is not None and read >= most):
-                return
+        except NotFound as error:
+            raise program.CommandError(self._missing("", error)) from None
 
     async def for_each(self, frameworks: Sequence[str], work: Callable[[str], Awaitable[str]]) -> int:
         """Print the result of ``work`` for each name. Return the exit code, which is that of the last failure."""

@@ -60,9 +60,11 @@ def build_plugin_parser() -> Parser:
         "--version", action="version", version=f"{PLUGIN} {__version__}", help="show the version and exit"
     )
     parser.set_defaults(log_level=None, log_format="klog")
-    _add_connection(parser)
+    add_connection(parser)
     parser.set_defaults(kubeconfig=None, context=None, namespace=None)
-    add_commands(parser.add_subparsers(title="commands", metavar="COMMAND", required=True))
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    add_commands(commands)
+    _add_history(commands, "history")
     return parser
 
 
@@ -95,17 +97,54 @@ def add_operator_commands(commands: Any) -> None:
         commands,
         "uninstall",
         "delete all Frameworks and their CRD",
-        "Delete all Frameworks, wait until none of their Pods exists, and delete the CRD. Without --yes, only show "
-        "what would be deleted (exit code 1).",
+        "Delete all Frameworks, wait until none of their Pods exists, and delete the CRD. History that the controller "
+        "does not archive meanwhile is given up. Without --yes, only show what would be deleted (exit code 1).",
     )
     uninstall.add_argument("--yes", action="store_true", help="delete them")
     uninstall.add_argument("--timeout", metavar="SPAN", type=span, help="give up after this time, such as 90s or 2h")
+    uninstall.add_argument(
+        "--archive-within",
+        metavar="SPAN",
+        type=span,
+        default=60.0,
+        help="give up the history of ended Frameworks if none is archived for this time (default: 60s)",
+    )
+
+
+def add_history_commands(commands: Any) -> Any:
+    """Add the commands about the history and its archive. Return what further ones are added to."""
+    history = commands.add_parser(
+        "history",
+        help="commands about the history of Frameworks",
+        description="Show the history of Frameworks, and run its archive.",
+    )
+    below = history.add_subparsers(title="commands", metavar="COMMAND", required=True, dest="history_command")
+    _add_history(below, "show")
+    _add_release_finalizers(below)
+    return below
+
+
+def _add_release_finalizers(commands: Any) -> None:
+    parser = _add(
+        commands,
+        "release-finalizers",
+        "let Frameworks go whose history cannot be archived",
+        "Remove the finalizer that keeps Frameworks until their history is in the archive, and show what is given up. "
+        "Those that are being deleted then go, after their Pods. Neither the archive nor the controller need run. A "
+        "running controller adds the finalizer again to Frameworks that are not being deleted, until history.sink is "
+        "none or history.onUnavailable is Drop. Exit code 0: none is left that has it.",
+        module="history.release_finalizers",
+    )
+    _add_name(parser, "names", "names of Frameworks; without names, -n or -A releases all there", nargs="*")
+    add_all_namespaces(parser)
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be given up")
 
 
 # --- common to several commands ---
 
 
-def _add_connection(parser: argparse.ArgumentParser) -> None:
+def add_connection(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name a cluster and a namespace, as kubectl's do."""
     group = parser.add_argument_group("cluster")
     group.add_argument("-n", "--namespace", metavar="NAME", help="namespace (default: the context's)", **SUPPRESSED)
     group.add_argument("--context", metavar="NAME", help="context of the kubeconfig", **SUPPRESSED)
@@ -118,7 +157,7 @@ def _add(
     """Add a command. ``module``: its module, if not of the command's name; ``offline``: it needs no cluster."""
     added: argparse.ArgumentParser = commands.add_parser(name, help=summary, description=description, **more)
     if not offline:
-        _add_connection(added)
+        add_connection(added)
     # What the client logs helps people only when something is wrong.
     added.set_defaults(
         command=(lambda options: work_of(options)(options)) if offline else _run_on_cluster,
@@ -147,7 +186,8 @@ def _add_name(
     name.completer = complete_names  # type: ignore[attr-defined] # argcomplete's
 
 
-def _add_all_namespaces(parser: argparse.ArgumentParser) -> None:
+def add_all_namespaces(parser: argparse.ArgumentParser) -> None:
+    """Add ``-A``."""
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="include all namespaces")
 
 
@@ -156,7 +196,7 @@ def _add_all_namespaces(parser: argparse.ArgumentParser) -> None:
 
 def _add_list(commands: Any) -> None:
     parser = _add(commands, "list", "list Frameworks", "List Frameworks and their states.", aliases=["ls"])
-    _add_all_namespaces(parser)
+    add_all_namespaces(parser)
     parser.add_argument("-l", "--selector", metavar="SELECTOR", help="only Frameworks whose labels match")
     parser.add_argument(
         "-o", "--output", choices=("wide", "json", "yaml", "name"), help="more columns, or a format for programs"
@@ -257,7 +297,7 @@ def _add_events(commands: Any) -> None:
         "Events of all Frameworks, without those of their Pods.",
     )
     _add_name(parser, nargs="?")
-    _add_all_namespaces(parser)
+    add_all_namespaces(parser)
     parser.add_argument("-w", "--watch", action="store_true", help="show new Events as they arrive")
 
 
@@ -353,8 +393,45 @@ def _add_top(commands: Any) -> None:
         "Count Frameworks and Tasks by state. List the Frameworks with the most retries, the Tasks that were slowest "
         "to start, and, if the cluster has the metrics API, the Frameworks that use the most CPU.",
     )
-    _add_all_namespaces(parser)
+    add_all_namespaces(parser)
     parser.add_argument("--most", metavar="N", type=count, default=5, help="lines of each list (default: 5)")
+
+
+def _add_history(commands: Any, name: str) -> None:
+    parser = _add(
+        commands,
+        name,
+        "show past Frameworks, and the past attempts of one",
+        "Show past attempts, from the archive of the history or from a folder of records: without NAME, the past "
+        "Frameworks; with it, the attempts of that Framework; with --attempt, the Tasks of one of them; with --task, "
+        "the attempts of one Task. What the Framework has in the cluster now is shown, too.",
+        module="history.show",
+    )
+    _add_name(parser, nargs="?")
+    add_all_namespaces(parser)
+    parser.add_argument("--uid", metavar="UID", help="which of several Frameworks that have had this name")
+    parser.add_argument("--attempt", metavar="N", type=count, help="the Tasks of this attempt of the Framework, from 0")
+    parser.add_argument("--task", metavar="ROLE/INDEX", type=target, help="the attempts of this Task")
+    parser.add_argument("--failed", action="store_true", help="with --attempt: only Tasks that did not succeed")
+    parser.add_argument("--most", metavar="N", type=count, default=100, help="most lines to show (default: 100)")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--archive", metavar="URL", help="the archive's server (default: $FRAMEWORK_HISTORY_URL)")
+    source.add_argument("--dir", metavar="PATH", type=Path, help="a folder of records, which `sink: file` writes")
+    parser.add_argument(
+        "--token-file",
+        metavar="PATH",
+        type=Path,
+        help="the bearer token for the archive (default: the kubeconfig's, over https and on loopback only)",
+    )
+    parser.add_argument("--ca-file", metavar="PATH", type=Path, help="the certificates that sign the archive's, in PEM")
+    parser.add_argument("-o", "--output", choices=("json", "yaml"), help="a format for programs")
+    parser.set_defaults(command=_run_history)
+
+
+def _run_history(options: argparse.Namespace) -> int:
+    from frameworkcontroller.commands.history import show
+
+    return show.run_anywhere(options)
 
 
 def _add_completion(commands: Any) -> None:

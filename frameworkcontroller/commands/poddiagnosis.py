@@ -56,6 +56,9 @@ def precedes_scheduling(event_seen: int, pod: Mapping[str, Any]) -> bool:
 
 def without_name(pod: str, text: str) -> str:
     """Replace the name of the Pod: equal texts of several Pods are shown once."""
+    if pod not in text:
+        # To compile the patterns of many Pods takes long.
+        return text
     name = rf'(?<![-.\w])"?{re.escape(pod)}(?:_[-a-z0-9]+\([-0-9a-f]*\))?"?(?![-\w])'
     text = re.sub(rf"(?<!\bin )\bpod={name}", "in its Pod", text)
     return re.sub(rf"(?:\b[Pp]od[ =])?{name}", "its Pod", text)

@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from frameworkcontroller.api import fields
-from frameworkcontroller.api.codec import with_plain_roles
+from frameworkcontroller.api.codec import decode_completion, with_plain_roles
 from frameworkcontroller.api.status import WAITS, State
 from frameworkcontroller.api.timestamps import parse_time
-from frameworkcontroller.commands.diagnosis import code_and_phrase
+from frameworkcontroller.commands.diagnosis import Phase, code_and_phrase, phase_before_end, phase_of_end
 from frameworkcontroller.commands.objects import queue_of, roles_of, task_number
 from frameworkcontroller.commands.output import clean_line
 
 
 @dataclass(slots=True)
 class Summary:
-    """``tasks`` counts Tasks by state; ``done``: completed ones that stay; ``wanted``: Tasks in the spec, by role."""
+    """``tasks`` counts Tasks by state, ``phases`` by phase; ``done``: completed ones that stay.
+
+    ``wanted``: Tasks in the spec, by role.
+    """
 
     namespace: str
     name: str
@@ -26,7 +30,9 @@ class Summary:
     execution: str
     wanted: dict[str, int]
     state: str = ""
+    attempt: int = 0
     retries: int = 0
+    start_time: int | None = None
     run_time: int | None = None
     completion_time: int | None = None
     result: str = ""
@@ -46,6 +52,7 @@ class Summary:
     idle_since: int | None = None
     """When it last stopped running, or began to wait."""
     tasks: Counter[str] = field(default_factory=Counter)
+    phases: Counter[Phase] = field(default_factory=Counter)
     done: int = 0
     task_retries: int = 0
     unreadable: bool = False
@@ -84,8 +91,10 @@ def summarize(framework: Mapping[str, Any]) -> Summary:
 def _add_status(summary: Summary, status: Mapping[str, Any]) -> None:
     summary.state = State(status["state"])
     summary.retries = (status.get("retryPolicyStatus") or {}).get("totalRetriedCount") or 0
+    summary.start_time = fields.maybe_time(status, "startTime")
     summary.run_time = fields.maybe_time(status, "runTime")
     summary.completion_time = fields.maybe_time(status, "completionTime")
+    summary.attempt = fields.number(status["attemptStatus"], "id")
     completion = status["attemptStatus"].get("completionStatus")
     if completion:
         summary.result = (completion.get("type") or {}).get("name") or ""
@@ -94,6 +103,7 @@ def _add_status(summary: Summary, status: Mapping[str, Any]) -> None:
     _add_conditions(summary, conditions)
     for _, task in tasks_of(status["attemptStatus"]):
         summary.tasks[task["state"]] += 1
+        summary.phases[_phase_of_task(task)] += 1
         summary.task_retries += (task.get("retryPolicyStatus") or {}).get("totalRetriedCount") or 0
         summary.done += task["state"] == State.COMPLETED and not task.get("deletionPending")
 
@@ -122,6 +132,20 @@ def _add_queue(summary: Summary, conditions: Mapping[str, Mapping[str, Any]]) ->
             summary.queued = True
             summary.why = f"{summary.why}: {clean_line(missing.get('message') or '')}"
             return
+
+
+def _phase_of_task(task: Mapping[str, Any]) -> Phase:
+    state = State(task["state"])
+    if state is not State.COMPLETED:
+        return phase_before_end(state, (task.get("retryPolicyStatus") or {}).get("retryDelaySec"))
+    completion = task["attemptStatus"].get("completionStatus") or {}
+    return phase_of_result(completion.get("code"), (completion.get("type") or {}).get("name") or "")
+
+
+@lru_cache(maxsize=1024)
+def phase_of_result(code: int | None, type_name: str) -> Phase:
+    """Return the phase of what has ended with the code and the name of the completion type. No code: it failed."""
+    return phase_of_end(None if code is None else decode_completion({"code": code, "type": {"name": type_name}}))
 
 
 def tasks_of(attempt: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

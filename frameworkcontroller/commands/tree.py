@@ -24,8 +24,8 @@ _LEAST_LINES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
-    """Tasks with the same text."""
+class Group:
+    """Tasks with the same text, by index."""
 
     text: str
     tasks: list[TaskStatus]
@@ -113,12 +113,12 @@ def _add_tasks(node: Tree, view: View, role: TaskRoleStatus, now: float, lines: 
     """Return the number of added lines, or slightly less: long lines wrap."""
     about = partial(diagnose_task, view, role.name)
     if lines == math.inf:
-        entries = [_Entry(about(task), [task]) for task in role.tasks]
+        entries = [Group(about(task), [task]) for task in role.tasks]
     else:
-        groups = _group((task, about(task)) for task in role.tasks)
+        groups = group((task, about(task)) for task in role.tasks)
         # Tasks with a common text stay together, the others get a line each.
         entries = [one for one in groups if one.text]
-        entries += [_Entry("", [task]) for one in groups if not one.text for task in one.tasks]
+        entries += [Group("", [task]) for one in groups if not one.text for task in one.tasks]
         entries.sort(key=lambda one: one.tasks[0].index)
         if sum(one.lines for one in entries) > lines:
             entries = groups
@@ -135,14 +135,14 @@ def _add_tasks(node: Tree, view: View, role: TaskRoleStatus, now: float, lines: 
     return used
 
 
-def _group(tasks: Iterable[tuple[TaskStatus, str]]) -> list[_Entry]:
+def group(tasks: Iterable[tuple[TaskStatus, str]]) -> list[Group]:
     """Group Tasks by phase, state and text; sort by phase, then by size."""
     found: dict[tuple[Phase, State, str], list[TaskStatus]] = {}
     for task, text in tasks:
         found.setdefault((phase_of(task), task.state, text), []).append(task)
     order = list(Phase)
     ranked = sorted(found.items(), key=lambda item: (order.index(item[0][0]), -len(item[1]), item[1][0].index))
-    return [_Entry(text, members) for (_, _, text), members in ranked]
+    return [Group(text, members) for (_, _, text), members in ranked]
 
 
 def ranges(indexes: Sequence[int], most: int = 6) -> str:
@@ -157,7 +157,7 @@ def ranges(indexes: Sequence[int], most: int = 6) -> str:
     return ",".join(shown + ["…"] * (len(runs) > most))
 
 
-def _entry_text(one: _Entry, now: float, index_width: int, state_width: int) -> Text:
+def _entry_text(one: Group, now: float, index_width: int, state_width: int) -> Text:
     first = one.tasks[0]
     color = phase_of(first).color
     indexes = f"[{one.indexes}]".ljust(index_width + 2)

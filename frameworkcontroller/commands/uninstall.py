@@ -1,7 +1,8 @@
 """``uninstall``: delete all Frameworks, and the CRD once nothing of them runs.
 
 The deletion of a CRD deletes its objects in the background, so that their Pods would outlive them for a while.
-Frameworks in a queue stay until the finalizers of their Workloads are removed.
+Frameworks in a queue stay until the finalizers of their Workloads are removed, and those with a history until it is in
+the archive. Without a controller, neither happens by itself.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
+from frameworkcontroller.commands.historyfinalizer import Held, held, let_go
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.objects import Json, key_of, state_of
 from frameworkcontroller.commands.output import counted
@@ -51,10 +53,15 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
         invocation.print(f"would delete {what}, of which {active:,} have not completed, with all of their Pods,")
         invocation.print(f"and the CRD {names.CRD_NAME}; nothing is deleted without --yes")
         return program.EXIT_FAILED
+    given_up: set[str] = set()
     try:
         async with asyncio.timeout(options.timeout):
-            await _delete_all(invocation)
+            await _delete_all(invocation, options.archive_within, given_up)
             invocation.print(f"deleted {what}")
+            if given_up:
+                invocation.print(
+                    f"the last attempts of {counted(len(given_up), 'Framework')} may not be in the archive"
+                )
             await _delete_crd(invocation)
     except TimeoutError:
         raise program.CommandError(f"not over within {options.timeout:g} s: {await _left(invocation)}") from None
@@ -63,14 +70,26 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     return program.EXIT_OK
 
 
-async def _delete_all(invocation: Invocation) -> None:
-    """Delete all Frameworks in the foreground, also those that are created meanwhile, and wait for their end."""
+async def _delete_all(invocation: Invocation, archive_within: float, given_up: set[str]) -> None:
+    """Delete all Frameworks in the foreground, also those that are created meanwhile, and wait for their end.
+
+    Those of which nothing runs are left to the controller while it archives at least one within ``archive_within``
+    seconds, and then let go. ``given_up`` gets their UIDs.
+    """
+    clock = asyncio.get_running_loop().time
+    asked: set[str] = set()
+    unarchived: set[str] = set()
+    since = clock()
     while True:
         left = 0
+        waiting: dict[str, Held] = {}
         async for body in invocation.each(FRAMEWORKS, all_namespaces=True, metadata_only=True):
             left += 1
             metadata = body["metadata"]
-            if "foregroundDeletion" in (metadata.get("finalizers") or ()):
+            if metadata["uid"] in asked or names.FOREGROUND_FINALIZER in (metadata.get("finalizers") or ()):
+                one = held(body)
+                if one is not None and one.only_held_by_history:
+                    waiting[one.uid] = one
                 continue
             # Conflict: another one has the name meanwhile, and is deleted in the next round.
             with suppress(NotFound, Conflict):
@@ -81,6 +100,12 @@ async def _delete_all(invocation: Invocation) -> None:
                     uid=metadata["uid"],
                     propagation="Foreground",
                 )
+                asked.add(metadata["uid"])
+        if not unarchived or unarchived - waiting.keys():
+            since = clock()
+        unarchived = {*waiting}
+        if unarchived and clock() - since >= archive_within:
+            given_up |= {uid for uid, one in waiting.items() if not await let_go(invocation, one)}
         workloads = await _release_workloads(invocation)
         if not left and not workloads and not [pod async for pod in _pods(invocation)]:
             return

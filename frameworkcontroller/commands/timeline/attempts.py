@@ -61,11 +61,25 @@ class AttemptHistory:
         """
         status = decode_status(framework.get("status"))
         if status is not None:
-            self._add("", 0, self._uid, status)
-            for role in status.attempt.roles:
-                for task in role.tasks:
-                    self._add(role.name, task.index, task.instance_uid, task)
+            self.add_status(status)
             status.attempt.roles = []
+
+    def add_status(self, status: FrameworkStatus) -> None:
+        """Add the attempts in a status of the Framework."""
+        self._add("", 0, self._uid, status)
+        for role in status.attempt.roles:
+            for task in role.tasks:
+                self.add_task(role.name, task)
+
+    def add_task(self, role: str, task: TaskStatus) -> None:
+        """Add an attempt of a Task."""
+        self._add(role, task.index, task.instance_uid, task)
+
+    def add_framework_attempt(self, attempt: FrameworkAttemptStatus) -> None:
+        """Add an attempt of the Framework, of which no status is at hand. A status that was added says more."""
+        row = self._rows.setdefault(("", 0), Row("", 0, attempt.start_time))
+        row.since = min(row.since, attempt.start_time)
+        row.attempts.setdefault((self._uid, attempt.id), attempt)
 
     def add_log(self, lines: Iterable[str]) -> int:
         """Add the snapshots in a controller's log. Return the number of those of this Framework."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from html import escape
 from itertools import accumulate
@@ -27,6 +27,7 @@ _TICKS: Final = 8
 _STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
 _LEAST_WIDTH: Final = 1.5
 _NARROWEST_TEXT: Final = 6.5
+_HALF_CLOCK: Final = 30
 _ROW: Final = 18
 _THIN_ROW: Final = 4
 
@@ -65,6 +66,20 @@ def draw_page(title: str, rows: Sequence[Row], now: float) -> str:
 
 def draw(title: str, rows: Sequence[Row], now: float) -> str:
     """Return the picture as SVG. Of more than `MAX_ROWS` rows it shows those with the most retries and failures."""
+    return _draw(title, rows, now, inline=False, link=lambda _row: "")
+
+
+def draw_inline(title: str, rows: Sequence[Row], now: float, link: Callable[[Row], str]) -> str:
+    """Return the picture as an element of an HTML page, whose style sheet has its colors.
+
+    It is an ``svg`` of the class ``timeline``, without styles; bars have their kind as class: waiting, running,
+    succeeded, failed or stopped. ``data-begin`` and ``data-end``: the times at its ends, in seconds since the epoch.
+    ``link``: the URL behind the label of a row, "" for none.
+    """
+    return _draw(title, rows, now, inline=True, link=link)
+
+
+def _draw(title: str, rows: Sequence[Row], now: float, *, inline: bool, link: Callable[[Row], str]) -> str:
     shown = _chosen(rows)
     begin = min((row.since for row in shown), default=int(now))
     attempts = [attempt for row in shown for attempt in row.attempts.values()]
@@ -78,18 +93,28 @@ def draw(title: str, rows: Sequence[Row], now: float) -> str:
     def x(time: float) -> float:
         return _LEFT + (time - begin) / (end - begin) * (_WIDTH - _LEFT - _RIGHT)
 
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{bottom + 24}" '
-        f'viewBox="0 0 {_WIDTH} {bottom + 24}"><style>{_STYLE}</style><defs>{_HATCH}</defs>',
-        f'<rect width="{_WIDTH}" height="{bottom + 24}" fill="#fff"/>',
+    size = f'width="{_WIDTH}" height="{bottom + 24}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {_WIDTH} {bottom + 24}"'
+    period = _period(begin, end, rows, shown)
+    if inline:
+        about = escape(f"Attempts of {title} over time, {period}")
+        span = f'data-begin="{begin}" data-end="{end}"'
+        parts = [f'{head} class="timeline" {span} role="group" aria-label="{about}"><defs>{_HATCH}</defs>']
+    else:
+        parts = [
+            f"{head}><style>{_STYLE}</style><defs>{_HATCH}</defs>",
+            f'<rect {size} fill="#fff"/>',
+        ]
+    parts += [
         f'<text class="title" x="12" y="24">{escape(title)}</text>',
-        f'<text x="{_WIDTH - _RIGHT}" y="24" text-anchor="end">{_period(begin, end, rows, shown)}</text>',
-        *_legend(),
+        f'<text x="{_WIDTH - _RIGHT}" y="24" text-anchor="end">{period}</text>',
+        *_legend(inline=inline),
     ]
     for time in _ticks(begin, end):
         parts.append(f'<line class="grid" x1="{x(time):.1f}" y1="{_TOP - 8}" x2="{x(time):.1f}" y2="{bottom}"/>')
+        anchor = "middle" if x(time) + _HALF_CLOCK < _WIDTH else "end"
         parts.append(
-            f'<text class="small" x="{x(time):.1f}" y="{_TOP - 12}" text-anchor="middle">{_clock(time)}</text>'
+            f'<text class="small" x="{x(time):.1f}" y="{_TOP - 12}" text-anchor="{anchor}">{_clock(time)}</text>'
         )
     role, label_y = "", _TOP - _ROW
     for row, y, high in zip(shown, tops, heights, strict=True):
@@ -98,13 +123,15 @@ def draw(title: str, rows: Sequence[Row], now: float) -> str:
             parts.append(f'<line class="line" x1="0" y1="{y}" x2="{_WIDTH}" y2="{y}"/>')
         if y >= label_y + _ROW:
             label_y = y
-            parts.append(f'<text x="{_LEFT - 8}" y="{y + _ROW - 5}" text-anchor="end">{escape(_label(row))}</text>')
+            label = f'<text x="{_LEFT - 8}" y="{y + _ROW - 5}" text-anchor="end">{escape(_label(row))}</text>'
+            url = link(row)
+            parts.append(f'<a href="{escape(url)}">{label}</a>' if url else label)
         gap = 2 if high == _ROW else 0.5
         for kind, since, until, text, completion in _pieces(row, end):
             wide = max(_LEAST_WIDTH, x(until) - x(since))
             parts.append(
                 f'<rect x="{x(since):.1f}" y="{y + gap}" width="{wide:.1f}" height="{high - 2 * gap}" '
-                f'fill="{_KINDS[kind][0]}"><title>{escape(text)}</title></rect>'
+                f"{_color(kind, inline=inline)}><title>{escape(text)}</title></rect>"
             )
             if high == _ROW and completion is not None and completion.unexpected:
                 last = completion is row.ordered[-1].completion_status
@@ -144,8 +171,16 @@ def _pieces(row: Row, end: int) -> Iterator[tuple[str, int, int, str, Completion
         until = end if attempt.completion_time is None else attempt.completion_time
         run = until if attempt.run_time is None else attempt.run_time
         who, completion = f"{_label(row)} attempt {attempt.id}", attempt.completion_status
+        if attempt.run_time is None and completion is not None and completion.code >= 0:
+            # Containers have ended, which were too quick to be seen running.
+            how = f"waited and ran for {duration(until - start)}"
+            ended_with = code_and_phrase(completion.code, completion.phrase)
+            yield _kind(completion), start, until, f"{who}: {how}, then {ended_with}", completion
+            continue
         if run > start or attempt.run_time is None:
-            yield "waiting", start, run, f"{who}: waited for {duration(run - start)}", completion
+            # The result is written once, in or beside the last bar of the attempt.
+            ended = completion if attempt.run_time is None else None
+            yield "waiting", start, run, f"{who}: waited for {duration(run - start)}", ended
         if attempt.run_time is not None:
             node = attempt.pod_node_name if isinstance(attempt, TaskAttemptStatus) else None
             ran = f"{who}: ran for {duration(until - run)}{f' on {clean_line(node)}' if node else ''}"
@@ -159,10 +194,14 @@ def _kind(completion: CompletionStatus | None) -> str:
     return "failed" if completion.unexpected else "succeeded" if completion.succeeded else "stopped"
 
 
-def _legend() -> Iterator[str]:
+def _color(kind: str, *, inline: bool) -> str:
+    return f'class="{kind}"' if inline and kind != "earlier" else f'fill="{_KINDS[kind][0]}"'
+
+
+def _legend(*, inline: bool) -> Iterator[str]:
     x = 12
-    for color, text in _KINDS.values():
-        yield f'<rect x="{x}" y="36" width="14" height="12" fill="{color}"/>'
+    for kind, (_, text) in _KINDS.items():
+        yield f'<rect x="{x}" y="36" width="14" height="12" {_color(kind, inline=inline)}/>'
         yield f'<text x="{x + 20}" y="46">{text}</text>'
         x += 44 + 7 * len(text)
 

@@ -1,0 +1,175 @@
+"""``frameworkcontroller history serve``: run the archive until a signal."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import ssl
+import time
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Final
+
+from frameworkcontroller.api.quantities import parse_quantity
+from frameworkcontroller.cli.dashboard import listening_address
+from frameworkcontroller.commands import program
+from frameworkcontroller.commands.program import UsageError
+from frameworkcontroller.dashboard.live import LiveFrameworks
+from frameworkcontroller.dashboard.past import LocalArchive
+from frameworkcontroller.dashboard.server import Pages
+from frameworkcontroller.history.archive import Archive, ArchiveError
+from frameworkcontroller.history.follower import FolderError, Follower, PlacesInMemory
+from frameworkcontroller.history.metrics import Metrics
+from frameworkcontroller.history.server import HistoryServer, ServerError, application, new_metrics
+from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.connection import connect
+from frameworkcontroller.webaccess.access import Access
+from frameworkcontroller.webaccess.cluster_access import ClusterAccess
+from frameworkcontroller.webaccess.loopback import is_loopback_address
+from frameworkcontroller.webaccess.loopback_access import LoopbackAccess
+
+_log: Final = logging.getLogger(__name__)
+
+SAMPLE_SEC: Final = 60.0
+PRUNE_SEC: Final = 600.0
+_DAY_SEC: Final = 86400
+_MIN_BYTES: Final = 2**20
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Run the archive until a signal. Return the exit code."""
+    return program.run(_serve(options))
+
+
+async def _serve(options: argparse.Namespace) -> int:
+    address = listening_address(options.address)
+    retention_bytes = _size("--retention-bytes", options.retention_bytes)
+    if options.retention_days == 0:
+        raise UsageError("--retention-days 0: must be at least 1")
+    tls = _tls(options.tls_cert, options.tls_key)
+    if options.token_file is not None:
+        _check_token_file(options.token_file)
+    stop = asyncio.Event()
+    program.stop_on_signals(lambda _number: stop.set())
+    async with AsyncExitStack() as stack:
+        alone = is_loopback_address(address.host)
+        client = None if alone and not options.live else await _client(options, stack)
+        access: Access = LoopbackAccess()
+        if client is not None and not alone:
+            access = ClusterAccess(client, audiences=options.audience, writer_token_file=options.token_file)
+        try:
+            archive = await stack.enter_async_context(await Archive.open(options.database))
+        except ArchiveError as error:
+            raise UsageError(f"--database: {error}") from None
+        metrics = new_metrics()
+        followers = [_follower(folder, archive, metrics) for folder in options.follow]
+        if followers:
+            metrics.watch_folders(
+                lambda: sum(one.unread_bytes for one in followers), lambda: max(one.lag_seconds for one in followers)
+            )
+        live = LiveFrameworks(client) if client is not None and options.live else None
+        mounts = () if options.no_pages else (Pages(live, LocalArchive(archive)).add_to,)
+        app = application(archive, access, metrics=metrics, mounts=mounts)
+        server = HistoryServer(app, address.host, address.port, metrics=metrics, tls=tls)
+        work: list[Coroutine[Any, Any, Any]] = [_sample(archive, metrics), *(one.run() for one in followers)]
+        if live is not None:
+            work.append(live.run())
+        if options.retention_days is not None or retention_bytes is not None:
+            work.append(_prune(archive, metrics, options.retention_days, retention_bytes))
+        try:
+            # The server stops first: the requests in progress need the archive.
+            async with program.background(*work) as running, server:
+                stopped = asyncio.create_task(stop.wait())
+                running.append(stopped)
+                done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for one in done:
+                    one.result()
+        except ServerError as error:
+            raise UsageError(f"--address {error}") from None
+    return program.EXIT_OK
+
+
+async def _client(options: argparse.Namespace, stack: AsyncExitStack) -> KubeClient:
+    """Connect to the cluster of the options."""
+    kubeconfig = None if options.kubeconfig is None else str(options.kubeconfig)
+    connection = await connect(kubeconfig=kubeconfig, context=options.context)
+    _log.info("The cluster is %s (%s)", connection.server, connection.origin)
+    return await stack.enter_async_context(KubeClient(connection))
+
+
+async def _sample(archive: Archive, metrics: Metrics) -> None:
+    """Keep the metrics of the database's size up to date."""
+    while True:
+        try:
+            usage = await archive.usage()
+        except ArchiveError as error:
+            _log.warning("The database cannot be used: %s", error)
+            metrics.sampled(None)
+        else:
+            metrics.sampled((usage.bytes, usage.frameworks))
+        await asyncio.sleep(SAMPLE_SEC)
+
+
+async def _prune(archive: Archive, metrics: Metrics, days: int | None, most_bytes: int | None) -> None:
+    """Remove what is too old or too much, now and every ten minutes."""
+    while True:
+        before = None if days is None else int(time.time()) - days * _DAY_SEC
+        try:
+            removed = await archive.prune(before=before, max_bytes=most_bytes)
+        except ArchiveError as error:
+            _log.warning("Cannot remove old Frameworks: %s", error)
+        else:
+            metrics.removed(removed.frameworks, removed.attempts)
+            if removed.frameworks:
+                _log.info("Removed %d old Frameworks with %d attempts", removed.frameworks, removed.attempts)
+        await asyncio.sleep(PRUNE_SEC)
+
+
+# --- options ---
+
+
+def _size(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        size = int(parse_quantity(text))
+    except ValueError:
+        raise UsageError(f'{option} "{text}": must be a number of bytes, such as 50Gi') from None
+    if size < _MIN_BYTES:
+        raise UsageError(f'{option} "{text}": must be at least 1Mi')
+    return size
+
+
+def _tls(cert: Path | None, key: Path | None) -> ssl.SSLContext | None:
+    if cert is None and key is None:
+        return None
+    if cert is None or key is None:
+        raise UsageError("--tls-cert and --tls-key belong together")
+    for option, path in (("--tls-cert", cert), ("--tls-key", key)):
+        try:
+            path.open("rb").close()
+        except OSError as error:
+            raise UsageError(f"{option} {path}: cannot be read: {error.strerror}") from None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(cert, key, password=lambda: "")
+    except (OSError, ssl.SSLError) as error:
+        raise UsageError(f"--tls-cert {cert}, --tls-key {key}: {error}") from None
+    return context
+
+
+def _check_token_file(path: Path) -> None:
+    try:
+        if not path.read_bytes().strip():
+            raise UsageError(f"--token-file {path}: is empty")
+    except OSError as error:
+        raise UsageError(f"--token-file {path}: cannot be read: {error.strerror}") from None
+
+
+def _follower(folder: Path, archive: Archive, metrics: Metrics) -> Follower:
+    try:
+        return Follower(folder, archive, metrics, PlacesInMemory())
+    except FolderError as error:
+        raise UsageError(f"--follow {error}") from None

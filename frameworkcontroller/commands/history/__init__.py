@@ -1,0 +1,1 @@
+"""``history``: the commands about the history of Frameworks and its archive."""

@@ -1,0 +1,530 @@
+"""``history``: past Frameworks, and the past attempts of one."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+from urllib.parse import urlsplit
+
+import orjson
+from rich.table import Table
+from rich.text import Text
+
+from frameworkcontroller.api.codec import StatusError
+from frameworkcontroller.api.completion import SUCCEEDED
+from frameworkcontroller.api.resources import FRAMEWORKS
+from frameworkcontroller.api.timestamps import parse_time
+from frameworkcontroller.commands import program
+from frameworkcontroller.commands.decompress import decompressed
+from frameworkcontroller.commands.invocation import Invocation, checked_name, open_invocation
+from frameworkcontroller.commands.objects import Json
+from frameworkcontroller.commands.output import clean_line, counted, duration, table
+from frameworkcontroller.history.archive import Archive
+from frameworkcontroller.history.client import ArchiveClient, ArchiveReader, ArchiveURLError
+from frameworkcontroller.history.errors import ArchiveError, QueryError, RecordError
+from frameworkcontroller.history.follower import FolderError, read_folder
+from frameworkcontroller.history.queries import MAX_PAGE, FrameworkQuery, TaskQuery
+from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.connection import Connection, connect
+from frameworkcontroller.kube.errors import ConnectionConfigError, KubeError, NotFound
+
+URL_VARIABLE: Final = "FRAMEWORK_HISTORY_URL"
+
+_NONE: Final = "-"
+_CURRENT: Final = "*"
+_MESSAGE: Final = 200
+_LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+
+Source: TypeAlias = Archive | ArchiveReader
+Item: TypeAlias = Mapping[str, Any]
+
+
+def run_anywhere(options: argparse.Namespace) -> int:
+    """Run the command, also without a cluster: then nothing live is shown. Return the exit code."""
+
+    async def work() -> int:
+        async with AsyncExitStack() as stack:
+            try:
+                invocation = await stack.enter_async_context(open_invocation(options))
+            except ConnectionConfigError:
+                if options.kubeconfig is not None or options.context is not None:
+                    raise
+                nowhere = await stack.enter_async_context(KubeClient(Connection.to_address("http://127.0.0.1:1")))
+                invocation = Invocation(nowhere, options.namespace or "default")
+                options.live = False
+            code = await run(invocation, options)
+            invocation.out.file.flush()
+            return code
+
+    return program.run_command(work(), interrupted=lambda number: 128 + number)
+
+
+async def run(invocation: Invocation, options: argparse.Namespace) -> int:
+    """Show them. Return the exit code."""
+    _check(options)
+    try:
+        async with _source(invocation, options) as source:
+            await _Show(invocation, options, source).run()
+    except (ArchiveError, FolderError) as error:
+        raise program.CommandError(str(error)) from None
+    except QueryError as error:
+        raise program.UsageError(str(error)) from None
+    return program.EXIT_OK
+
+
+def _check(options: argparse.Namespace) -> None:
+    for option in ("attempt", "task", "uid"):
+        if options.name is None and getattr(options, option) is not None:
+            raise program.UsageError(f"--{option}: needs the NAME of a Framework")
+    if options.name is not None:
+        checked_name(options.name)
+        if options.all_namespaces:
+            raise program.UsageError("-A: is for the list, without the NAME of a Framework")
+    if options.task is not None and options.task[1] is None:
+        raise program.UsageError(f"--task {options.task[0]}: must be ROLE/INDEX, such as worker/3")
+    if options.failed and (options.attempt is None or options.task is not None):
+        raise program.UsageError("--failed: is for the Tasks of an attempt, with --attempt and without --task")
+    if options.most == 0:
+        raise program.UsageError("--most 0: must be at least 1")
+
+
+# --- where it comes from ---
+
+
+@asynccontextmanager
+async def _source(invocation: Invocation, options: argparse.Namespace) -> AsyncIterator[Source]:
+    if options.dir is not None:
+        if options.token_file is not None or options.ca_file is not None:
+            raise program.UsageError("--dir: takes neither --token-file nor --ca-file, which are for --archive")
+        async with _folder(invocation, options) as archive:
+            yield archive
+        return
+    url, named = options.archive, "--archive"
+    if url is None:
+        url, named = os.environ.get(URL_VARIABLE), f"${URL_VARIABLE}"
+    if not url:
+        raise program.UsageError(f"where is the history? name it: --archive URL, ${URL_VARIABLE}, or --dir PATH")
+    try:
+        client = ArchiveClient(url, ca_file=options.ca_file)
+    except ArchiveURLError as error:
+        raise program.UsageError(f"{named}: {error}") from None
+    async with client:
+        yield client.reader(await _token(options, client.url))
+
+
+async def _token(options: argparse.Namespace, url: str) -> str | None:
+    if options.token_file is not None:
+        token = program.read_input(options.token_file).decode("ascii", "replace").strip()
+        if not token or not token.isascii() or not token.isprintable():
+            raise program.UsageError(f"--token-file {options.token_file}: has no token")
+        return token
+    parts = urlsplit(url)
+    # A token of the cluster must not cross a network in plain text.
+    if getattr(options, "live", True) and (parts.scheme == "https" or parts.hostname in _LOOPBACK):
+        kubeconfig = None if options.kubeconfig is None else str(options.kubeconfig)
+        try:
+            headers = await (await connect(kubeconfig=kubeconfig, context=options.context)).headers()
+        except ConnectionConfigError:
+            return None
+        scheme, _, token = dict(headers).get("Authorization", "").partition(" ")
+        return token.strip() or None if scheme.lower() == "bearer" else None
+    return None
+
+
+@asynccontextmanager
+async def _folder(invocation: Invocation, options: argparse.Namespace) -> AsyncIterator[Archive]:
+    """Read what concerns the Frameworks from a folder of records into an archive of this process."""
+    # A prefilter: JSON of the controller has no blanks there. What else it keeps, the queries leave out.
+    wanted = [f'"namespace":"{invocation.namespace}"'.encode()] * (not options.all_namespaces)
+    if options.name is not None:
+        wanted.append(f'"name":"{options.name}"'.encode())
+    with tempfile.TemporaryDirectory(prefix="framework-history-") as directory:
+        async with await Archive.open(f"sqlite:///{directory}/archive.db") as archive:
+            bad = 0
+            for path, batch in read_folder(options.dir, lambda path, why: invocation.error(f"{path}: {why}")):
+                lines = [line for _, line in batch.lines if all(part in line for part in wanted)]
+                bad += len(batch.too_long)
+                while lines:
+                    try:
+                        await archive.store(lines)
+                    except RecordError as error:
+                        bad += 1
+                        invocation.error(f"{path}: a line is no record: {clean_line(error.problem, _MESSAGE)}")
+                        del lines[error.line - 1]
+                    else:
+                        break
+            if bad:
+                invocation.note(f"{counted(bad, 'line')} of {options.dir} left out")
+            yield archive
+
+
+# --- what is shown ---
+
+
+@dataclass(frozen=True, slots=True)
+class _Show:
+    invocation: Invocation
+    options: argparse.Namespace
+    source: Source
+
+    async def run(self) -> None:
+        """Show what the options ask for."""
+        options = self.options
+        if options.name is None:
+            await self._frameworks()
+            return
+        live = await self._live()
+        found = await self._all_frameworks(FrameworkQuery(namespace=self.invocation.namespace, name=options.name))
+        if options.uid is not None:
+            found = [one for one in found if one["uid"] == options.uid]
+            live = live if live is not None and live["metadata"]["uid"] == options.uid else None
+        if not found and live is None:
+            which = f" with UID {options.uid}" if options.uid is not None else ""
+            raise program.CommandError(
+                f'the history has no Framework "{options.name}"{which} in namespace "{self.invocation.namespace}"'
+            )
+        uids = list(
+            dict.fromkeys([*([live["metadata"]["uid"]] if live is not None else ()), *(one["uid"] for one in found)])
+        )
+        chosen = uids[0]
+        narrowed = options.attempt is not None or options.task is not None
+        if len(uids) > 1 and not narrowed:
+            self._list(found, live)
+            self.invocation.note(
+                f"{counted(len(uids), 'Framework')} had this name; --uid UID shows the attempts of one"
+            )
+            return
+        if len(uids) > 1:
+            self.invocation.note(
+                f"the newest of {len(uids)} Frameworks of this name, {chosen}; --uid UID shows another"
+            )
+        if live is not None and live["metadata"]["uid"] != chosen:
+            live = None
+        if options.task is not None:
+            await self._task(chosen, live)
+        elif options.attempt is not None:
+            await self._tasks(chosen, options.attempt, live)
+        else:
+            await self._attempts(chosen, live)
+
+    async def _live(self) -> Json | None:
+        """Return the Framework in the cluster, if there is one that can be read."""
+        if not getattr(self.options, "live", True):
+            return None
+        try:
+            body: Json = orjson.loads(
+                await self.invocation.client.get(FRAMEWORKS, self.options.name, self.invocation.namespace)
+            )
+            if body.get("status"):
+                decompressed(body)
+        except NotFound:
+            return None
+        except (KubeError, StatusError, program.CommandError) as error:
+            self.invocation.note(f"what the cluster has now is not shown: {clean_line(str(error), _MESSAGE)}")
+            return None
+        return body
+
+    # --- Frameworks ---
+
+    async def _frameworks(self) -> None:
+        everywhere: bool = self.options.all_namespaces
+        namespace = "" if everywhere else self.invocation.namespace
+        found = await self._all_frameworks(FrameworkQuery(namespace=namespace))
+        if not found and self.options.output is None:
+            where = "" if everywhere else f' in namespace "{namespace}"'
+            self.invocation.note(f"the history has no Frameworks{where}")
+            return
+        self._list(found, None)
+
+    def _list(self, found: Sequence[Item], live: Json | None) -> None:
+        items = list(found)
+        if live is not None and all(one["uid"] != live["metadata"]["uid"] for one in found):
+            items.insert(0, _item_of(live))
+        if self._printed({"items": items}):
+            return
+        everywhere: bool = self.options.all_namespaces
+        columns: dict[str, Callable[[Item], str | Text]] = {
+            **({"NAMESPACE": lambda one: one["namespace"]} if everywhere else {}),
+            "NAME": lambda one: one["name"],
+            "STATE": lambda one: _text(one["state"]),
+            "RESULT": _result,
+            "ATTEMPTS": lambda one: _text(one["attempts"]),
+            "TASKS": lambda one: _text(one["tasks"]),
+            "FAILED": lambda one: _text(one["failedTasks"]),
+            "CREATED": lambda one: _text(one["created"]),
+            "TOOK": lambda one: _took(one["started"], one["completed"]),
+            "UID": lambda one: one["uid"],
+        }
+        self._print(columns, items)
+
+    async def _all_frameworks(self, query: FrameworkQuery) -> list[Item]:
+        most: int = self.options.most
+        found: list[Item] = []
+        after = ""
+        while True:
+            limit = min(MAX_PAGE, most - len(found))
+            page = await self.source.frameworks(
+                FrameworkQuery(namespace=query.namespace, name=query.name, limit=limit, after=after)
+            )
+            found += page.items
+            if page.next is None:
+                return found
+            if len(found) >= most:
+                self.invocation.note(f"older ones are not shown; --most N shows more than {most}")
+                return found
+            after = page.next
+
+    # --- one Framework ---
+
+    async def _attempts(self, uid: str, live: Json | None) -> None:
+        framework = await self.source.framework(uid)
+        rows: list[dict[str, Any]] = [{**one, "current": False} for one in (framework or {}).get("attempts", ())]
+        current = _attempt_of(live)
+        if current is not None:
+            archived = [one for one in rows if one["id"] != current["id"]]
+            rows = sorted([*archived, current], key=lambda one: int(one["id"]))
+        if self._printed({**(framework or _item_of(live or {})), "attempts": rows}):
+            return
+        if not rows:
+            self.invocation.note(f"the history has no attempt of {self.options.name} yet")
+            return
+        self._print(
+            {
+                "ATTEMPT": lambda one: f"{one['id']}{_CURRENT if one['current'] else ''}",
+                "CODE": lambda one: _text(one["code"]),
+                "PHRASE": _phrase,
+                "STARTED": lambda one: _text(one["started"]),
+                "TOOK": self._took,
+                "TASKS": lambda one: _text(one["tasks"]),
+                "FAILED": lambda one: _text(one["failedTasks"]),
+                "WHY": _why,
+            },
+            rows,
+        )
+        if current is not None:
+            self.invocation.note(f"{_CURRENT} the current attempt, from the cluster")
+
+    async def _tasks(self, uid: str, attempt: int, live: Json | None) -> None:
+        rows = await self._all_tasks(uid, attempt)
+        current = _attempt_of(live)
+        if live is not None and current is not None and current["id"] == attempt:
+            known = {(one["role"], one["index"], one["taskUid"], one["attempt"]) for one in rows or ()}
+            fresh = [
+                one
+                for one in _task_attempts_of(live)
+                if (one["role"], one["index"], one["taskUid"], one["attempt"]) not in known
+                and (not self.options.failed or one["code"] not in (None, 0))
+            ]
+            rows = [*(rows or ()), *fresh]
+            rows.sort(key=lambda one: (one["role"], one["index"], one["attempt"]))
+        if rows is None:
+            raise program.CommandError(f"the history has no attempt {attempt} of {self.options.name}")
+        if self._printed({"items": rows}):
+            return
+        if not rows:
+            self.invocation.note(f"attempt {attempt} has no such Tasks")
+            return
+        self._print(
+            {
+                "TASK": lambda one: f"{one['role']}[{one['index']}]",
+                "ATTEMPT": lambda one: f"{one['attempt']}{_CURRENT if one.get('current') else ''}",
+                "CODE": lambda one: _text(one["code"]),
+                "PHRASE": _phrase,
+                "NODE": lambda one: _text(one["node"]),
+                "STARTED": lambda one: _text(one["started"]),
+                "TOOK": self._took,
+                "WHY": _why,
+            },
+            rows,
+        )
+
+    async def _all_tasks(self, uid: str, attempt: int) -> list[Item] | None:
+        most: int = self.options.most
+        found: list[Item] = []
+        after = ""
+        while True:
+            query = TaskQuery(
+                failed=True if self.options.failed else None, limit=min(MAX_PAGE, most - len(found)), after=after
+            )
+            page = await self.source.tasks(uid, attempt, query)
+            if page is None:
+                return None
+            found += page.items
+            if page.next is None:
+                return found
+            if len(found) >= most:
+                self.invocation.note(f"further Tasks are not shown; --most N shows more than {most}")
+                return found
+            after = page.next
+
+    async def _task(self, uid: str, live: Json | None) -> None:
+        role, index = self.options.task
+        archived = await self.source.task_history(uid, role, index)
+        rows: list[dict[str, Any]] = [dict(one) for one in archived or ()]
+        if live is not None:
+            known = {(one["frameworkAttempt"], one["taskUid"], one["attempt"]) for one in rows}
+            rows += [
+                one
+                for one in _task_attempts_of(live)
+                if (one["role"], one["index"]) == (role, index)
+                and (one["frameworkAttempt"], one["taskUid"], one["attempt"]) not in known
+            ]
+        if self.options.attempt is not None:
+            rows = [one for one in rows if one["frameworkAttempt"] == self.options.attempt]
+        if not rows:
+            within = "" if self.options.attempt is None else f" in attempt {self.options.attempt}"
+            raise program.CommandError(f"the history has no Task {role}[{index}] of {self.options.name}{within}")
+        if self._printed({"items": rows}):
+            return
+        self._print(
+            {
+                "FRAMEWORK ATTEMPT": lambda one: str(one["frameworkAttempt"]),
+                "ATTEMPT": lambda one: f"{one['attempt']}{_CURRENT if one.get('current') else ''}",
+                "CODE": lambda one: _text(one["code"]),
+                "PHRASE": _phrase,
+                "NODE": lambda one: _text(one["node"]),
+                "POD": lambda one: _text(one["pod"]),
+                "STARTED": lambda one: _text(one["started"]),
+                "TOOK": self._took,
+            },
+            rows,
+        )
+        for one in rows:
+            if one["diagnostics"]:
+                self.invocation.print()
+                self.invocation.print(f"attempt {one['frameworkAttempt']}/{one['attempt']}:")
+                self.invocation.print(str(one["diagnostics"]))
+
+    # --- output ---
+
+    def _printed(self, value: Any) -> bool:
+        """Print it for programs, if that is asked for."""
+        if self.options.output is None:
+            return False
+        self.invocation.print_object(value, self.options.output)
+        return True
+
+    def _print(self, columns: Mapping[str, Callable[[Item], str | Text]], items: Sequence[Item]) -> None:
+        rows: Table = table(*columns)
+        for one in items:
+            rows.add_row(*(cell(one) for cell in columns.values()))
+        self.invocation.print_table(rows)
+
+    def _took(self, one: Item) -> str:
+        if one.get("current") and one["started"] and not one["completed"]:
+            return duration(self.invocation.wall() - parse_time(one["started"]))
+        return _took(one["started"], one["completed"])
+
+
+def _text(value: Any) -> str:
+    return _NONE if value is None or value == "" else str(value)
+
+
+def _took(started: str | None, completed: str | None) -> str:
+    if not started or not completed:
+        return _NONE
+    return duration(parse_time(completed) - parse_time(started))
+
+
+def _phrase(one: Item) -> Text:
+    if one["code"] is None:
+        return Text("running" if one.get("current") else _NONE)
+    return Text(str(one["phrase"] or _NONE), "green" if one["type"] == SUCCEEDED else "red")
+
+
+def _result(one: Item) -> Text:
+    if one["code"] is None:
+        return Text(_NONE)
+    if one["type"] == SUCCEEDED:
+        return Text(SUCCEEDED, "green")
+    return Text(f"{one['code']} {one['phrase'] or ''}".strip(), "red")
+
+
+def _why(one: Item) -> str:
+    return clean_line(one["diagnostics"], _MESSAGE) if one["diagnostics"] and one["type"] != SUCCEEDED else ""
+
+
+# --- what the cluster has now ---
+
+
+def _item_of(live: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a Framework of the cluster as an item of the archive, as far as a list shows it."""
+    metadata, status = live.get("metadata") or {}, live.get("status") or {}
+    attempt = status.get("attemptStatus") or {}
+    current = _attempt_of(live)
+    return {
+        "uid": metadata.get("uid"),
+        "namespace": metadata.get("namespace"),
+        "name": metadata.get("name"),
+        "state": status.get("state"),
+        "code": current["code"] if current is not None and status.get("completionTime") else None,
+        "phrase": current["phrase"] if current is not None else None,
+        "type": current["type"] if current is not None else None,
+        "attempts": None if not attempt else attempt.get("id", 0) + 1,
+        "tasks": current["tasks"] if current is not None else None,
+        "failedTasks": current["failedTasks"] if current is not None else None,
+        "created": metadata.get("creationTimestamp"),
+        "started": status.get("startTime"),
+        "completed": status.get("completionTime"),
+    }
+
+
+def _attempt_of(live: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return the current attempt of a Framework of the cluster as an attempt of the archive."""
+    attempt = ((live or {}).get("status") or {}).get("attemptStatus")
+    if not attempt:
+        return None
+    tasks = _task_attempts_of(live or {})
+    return {
+        "id": attempt["id"],
+        **_completion(attempt),
+        "started": attempt.get("startTime"),
+        "completed": attempt.get("completionTime"),
+        "tasks": len(tasks),
+        "failedTasks": sum(one["code"] not in (None, 0) and one["type"] != SUCCEEDED for one in tasks),
+        "current": True,
+    }
+
+
+def _task_attempts_of(live: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the current Task attempts of a Framework of the cluster."""
+    framework_attempt = live["status"]["attemptStatus"]
+    found = []
+    for role in framework_attempt.get("taskRoleStatuses") or ():
+        for task in role.get("taskStatuses") or ():
+            attempt = task["attemptStatus"]
+            found.append(
+                {
+                    "frameworkAttempt": framework_attempt["id"],
+                    "role": role["name"],
+                    "index": task["index"],
+                    "taskUid": task.get("instanceUID"),
+                    "attempt": attempt["id"],
+                    **_completion(attempt),
+                    "node": attempt.get("podNodeName"),
+                    "pod": attempt.get("podName"),
+                    "podUid": attempt.get("podUID"),
+                    "podIP": attempt.get("podIP"),
+                    "hostIP": attempt.get("podHostIP"),
+                    "started": attempt.get("startTime"),
+                    "ran": attempt.get("runTime"),
+                    "completed": attempt.get("completionTime"),
+                    "current": True,
+                }
+            )
+    return found
+
+
+def _completion(attempt: Mapping[str, Any]) -> dict[str, Any]:
+    completion = attempt.get("completionStatus") or {}
+    return {
+        "code": completion.get("code"),
+        "phrase": completion.get("phrase"),
+        "type": (completion.get("type") or {}).get("name"),
+        "diagnostics": completion.get("diagnostics"),
+    }
