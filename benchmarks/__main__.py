@@ -1,5 +1,6 @@
 """Measure the controller on a real control plane, beside a null client that only sends the same necessary writes.
 
+    python -m benchmarks archive --help
     python -m benchmarks [SCENARIO ...] [--size full] [--rounds 3] [--cluster 1.36]
 
 Prints for each figure the median over the rounds, the least and the most, and whether the target is reached. Times are
@@ -75,6 +76,12 @@ def _setting(text: str) -> tuple[str, Any]:
 
 def main() -> None:
     """Run as asked."""
+    if sys.argv[1:2] == ["archive"]:
+        # It needs no control plane.
+        from benchmarks.archive import main as measure_archive
+
+        measure_archive(sys.argv[2:])
+        return
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.partition("\n")[0])
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"{', '.join(SCENARIOS)} (default: all)")
     parser.add_argument("--size", choices=("small", "full"), default="small", help="default: small")

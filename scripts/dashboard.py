@@ -139,6 +139,35 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             text="Time since an eviction, while something of the Framework may run.",
         ),
     ),
+    "History": (
+        Panel(
+            "Records by result",
+            ((rates(f"{FC}_history_records_total", by="result"), "{{result}}"),),
+            unit="ops",
+            text="Only with a sink. Failed and refused records are sent again; dropped ones are lost for the history.",
+        ),
+        Panel(
+            "Records that wait",
+            (
+                (f"{sums(f'{FC}_history_pending_records', by='trigger')} > 0", "{{trigger}}"),
+                (sums(f"{FC}_history_pending_bytes"), "bytes"),
+            ),
+        ),
+        Panel(
+            "Oldest record that waits",
+            ((f"max({of(f'{FC}_history_oldest_pending_seconds')})", ""),),
+            unit="s",
+            text="Under Block, nothing is retried, scaled down or deleted meanwhile.",
+        ),
+        Panel(
+            "Requests to the sink",
+            (
+                *quantiles(f"{FC}_history_request_duration_seconds"),
+                (rates(f"{FC}_history_request_duration_seconds_count", 'result="failed"'), "failed per second"),
+            ),
+            unit="s",
+        ),
+    ),
     "Work queue and syncs": (
         Panel(
             "Work queue",

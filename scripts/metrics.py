@@ -1,4 +1,4 @@
-"""Print docs/metrics.md: every metric of a controller, read from a newly created one.
+"""Print docs/metrics.md: every metric of a controller and of the archive, read from newly created ones.
 
 `make docs` runs it; a test compares the result.
 """
@@ -12,6 +12,7 @@ from typing import Final
 from prometheus_client import Metric
 
 from frameworkcontroller.config.config import shipped_config
+from frameworkcontroller.config.historyconfig import History, HistorySinkKind
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.manager.app import Controller
 
@@ -49,23 +50,45 @@ SECTIONS: Final = {
     "frameworkcontroller_evictions": "Queues",
     "frameworkcontroller_quota": "Queues",
     "frameworkcontroller_longest_eviction": "Queues",
+    "frameworkcontroller_history": "History (only with a sink)",
     "frameworkcontroller_attempts": "Frameworks and Tasks",
     "frameworkcontroller_retries": "Frameworks and Tasks",
     "": "Process",
 }
 """The section of a metric, by prefix of its name; the first match wins."""
 
-ORDER: Final = ("Frameworks and Tasks", "Queues", "Work queue and syncs", "API server", "Caches", "Process")
+ORDER: Final = (
+    "Frameworks and Tasks",
+    "Queues",
+    "History (only with a sink)",
+    "Work queue and syncs",
+    "API server",
+    "Caches",
+    "Process",
+)
 
 
 def families() -> list[Metric]:
     """Collect every metric."""
 
     async def collect() -> list[Metric]:
-        controller = Controller(shipped_config(), Connection.to_address("http://127.0.0.1:1"))
+        config = shipped_config().model_copy(update={"history": History(sink=HistorySinkKind.FILE, path="/")})
+        controller = Controller(config, Connection.to_address("http://127.0.0.1:1"))
         return list(controller.metrics.registry.collect())
 
     return asyncio.run(collect())
+
+
+ARCHIVE: Final = "Archive of the history"
+
+
+def archive_families() -> list[Metric]:
+    """Collect the metrics that only the archive has."""
+    from frameworkcontroller.history.server import new_metrics
+
+    metrics = new_metrics()
+    metrics.watch_folders(lambda: 0, lambda: 0.0)
+    return [one for one in metrics.registry.collect() if one.name.startswith("frameworkcontroller_archive_")]
 
 
 def name_of(family: Metric) -> str:
@@ -90,10 +113,14 @@ def page() -> Iterator[str]:
     sections: dict[str, list[Metric]] = {title: [] for title in ORDER}
     for family in families():
         sections[next(title for start, title in SECTIONS.items() if family.name.startswith(start))].append(family)
+    sections[ARCHIVE] = archive_families()
     for title, members in sections.items():
         yield ""
         yield f"## {title}"
         yield ""
+        if title == ARCHIVE:
+            yield "Of [`frameworkcontroller history serve`](history.md), beside those of its process."
+            yield ""
         yield "| metric | type | labels | meaning |"
         yield "|---|---|---|---|"
         for family in members:
