@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import signal
+import tempfile
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from frameworkcontroller.manager.app import Controller
     from tests.support.clusters import Cluster, ControlPlanes
     from tests.support.kubectl import Kubectl
+    from tests.support.postgres import Postgres
 
 # "ci" finds the same examples on every run, so that a red run is red again; "dev" searches elsewhere each time.
 settings.register_profile(
@@ -48,6 +50,19 @@ def _heed_signals() -> None:
 
 
 _heed_signals()
+
+
+@pytest.fixture(autouse=True)
+def _signal_handlers() -> Iterator[None]:
+    """Restore the handlers of signals. A command that a test runs in this process ignores signals from its end on, and
+    what later tests start would inherit that and not heed them.
+    """
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        if signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -256,3 +271,29 @@ def kubectl(cluster: Cluster, tmp_path: Path) -> Kubectl:
     if isinstance(program, str):
         pytest.skip(program)
     return Kubectl(program, cluster.kubeconfig, cluster.namespace, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A real PostgreSQL, started for the tests of this process."""
+    from tests.support.postgres import running_postgres
+
+    with running_postgres() as server:
+        if server is None:
+            pytest.skip("no PostgreSQL: initdb is neither in PATH nor in /usr/lib/postgresql")
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of an empty database, of each kind in turn."""
+    if request.param == "postgresql":
+        server: Postgres = request.getfixturevalue("postgres")
+        url = server.new_database()
+        yield url
+        server.drop_database(url)
+        return
+    # A disk that others use takes long to sync.
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else tmp_path) as folder:
+        yield f"sqlite:///{folder}/history.db"

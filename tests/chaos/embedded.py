@@ -6,7 +6,7 @@ import io
 import logging
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -39,6 +39,7 @@ from tests.chaos.snapshots import Snapshots
 from tests.chaos.story import Story
 from tests.support.framework_crd import crd_json
 from tests.support.guarantees import is_lost
+from tests.support.historysink import ArchiveStandIn
 from tests.support.virtual_clock import run, wall
 from tests.support.world import Violation
 
@@ -144,8 +145,9 @@ class _Disk(io.StringIO):
 class _Replica:
     """A controller in this process. Its wall clock is ``offset`` seconds ahead of the cluster's."""
 
-    def __init__(self, name: str, story: Story, server: ApiServer) -> None:
+    def __init__(self, name: str, story: Story, server: ApiServer, sink: ArchiveStandIn | None) -> None:
         self.name = name
+        self._sink = sink
         self.proxy = FaultProxy(server.url, wall=wall)
         self.offset = 0.0
         self._story = story
@@ -163,7 +165,7 @@ class _Replica:
 
             with patch.object(app, "Driver", partial(Driver, max_in_flight=self._story.in_flight)):
                 self._controller = Controller(
-                    config_of(self._story),
+                    config_of(self._story, self._sink),
                     Connection(access, origin="chaos", renew=renew),
                     wall=lambda: wall() + self.offset,
                     rng=random.Random(f"{self._story.seed} {self.name} {self._lives}"),
@@ -212,7 +214,7 @@ class EmbeddedPlayer(Player):
         self._rng = random.Random(story.seed)
         self._agent = NodeAgent(client, runtime, gangs=story.gangs, wall=wall, rng=self._rng)
         self._queue: asyncio.Task[None] | None = None
-        self.a, self.b = (_Replica(name, story, server) for name in "AB")
+        self.a, self.b = (_Replica(name, story, server, self.sink) for name in "AB")
         for replica in (self.a, self.b):
             replica.proxy.moment = lambda: len(self.writes)
         self._disk = _Disk(self.snapshots)
@@ -234,7 +236,7 @@ class EmbeddedPlayer(Player):
             rng = random.Random(f"{self.story.seed} queue")
             self._queue = asyncio.create_task(QueueController(self._client, wall=wall, rng=rng).run(), name="queue")
         try:
-            async with self.a.proxy, self.b.proxy:
+            async with self.a.proxy, self.b.proxy, nullcontext() if self.sink is None else self.sink:
                 await self._agent.wait_ready()
                 self.a.start()
                 try:
@@ -245,6 +247,8 @@ class EmbeddedPlayer(Player):
                         self.injected.update({kind.name.lower(): number for kind, number in replica.proxy.met()})
                         with suppress(Unfinished):
                             await replica.kill()
+                    if self.sink is not None:
+                        self.injected.update({f"sink_{name}": number for name, number in self.sink.met.items()})
         finally:
             others = [task for task in (self._node, self._queue) if task is not None]
             for task in others:
@@ -262,6 +266,9 @@ class EmbeddedPlayer(Player):
         if kind is not None:
             new = None if change.new is None else change.new.document()
             self.writes.append(Write(change.revision, kind, change.record.name, new, wall()))
+
+    async def _moment(self) -> int:
+        return self.writes[-1].revision + 1 if self.writes else 0
 
     async def _what_the_history_misses(self) -> str:
         try:

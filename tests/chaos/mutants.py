@@ -21,7 +21,9 @@ from frameworkcontroller.api.spec import FailurePolicy, RetryPolicy
 from frameworkcontroller.api.status import FrameworkAttemptStatus, State, TaskRoleStatus, TaskStatus
 from frameworkcontroller.api.workloads import WorkloadRecord
 from frameworkcontroller.backoff import Backoff
+from frameworkcontroller.controller import httpsink
 from frameworkcontroller.controller.driver import MAX_IN_FLIGHT
+from frameworkcontroller.controller.historysink import HistorySink
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.crdguard import CrdGuard
 from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
@@ -34,6 +36,7 @@ from frameworkcontroller.machine import (
     framework,
     gangs,
     gates,
+    history,
     holds,
     kueue,
     manifests,
@@ -52,7 +55,7 @@ from frameworkcontroller.machine.model import Urgency, require
 from frameworkcontroller.machine.policy import RetryDecision, decide_retry
 from frameworkcontroller.machine.protocol import ReadLive, View
 from frameworkcontroller.machine.reconciler import Reconciler
-from frameworkcontroller.machine.requests import Kind, PatchStatus, Refusal, Refused
+from frameworkcontroller.machine.requests import Answer, Answered, Kind, PatchStatus, Refusal, Refused
 from frameworkcontroller.machine.rules import with_rule
 from frameworkcontroller.machine.tracker import Tracker
 from frameworkcontroller.machine.workloads import GiveBack
@@ -64,8 +67,10 @@ from tests.chaos.proxy import Fault
 from tests.chaos.proxy import Kind as Faults
 from tests.chaos.story import CLAIM_SPEC, RETAIN_SEC, Step, Story
 from tests.support.frameworks import Json, policy, role
+from tests.support.historysink import SinkFault, Trouble
 from tests.support.queueguarantees import QUEUE_LABEL
 
+_MAINTAIN: Final = history.maintain
 _PATIENCE_SEC: Final = 2000.0
 """More than the ten minutes in which a lost event is made up for."""
 
@@ -292,6 +297,29 @@ def _none(*_: object) -> None:
     return None
 
 
+def _ask_and_go_on(may_forget: Callable[..., bool]) -> Callable[..., bool]:
+    """What is forgotten is sent to the archive, which nothing waits for."""
+
+    def forget(*args: Any) -> bool:
+        may_forget(*args)
+        return True
+
+    return forget
+
+
+def _let_go_at_once(ctx: Context) -> None:
+    """The finalizer is removed as soon as the Framework is deleted."""
+    _MAINTAIN(ctx)
+    if ctx.must_go:
+        history._change(ctx, add=False)
+
+
+async def _send_and_go_on(subject: HistorySink, records: list[Any]) -> Answer:
+    for record in records:
+        subject._add_unawaited(record)
+    return Answered(b"")
+
+
 _ADOPT: Final = framework._adopt
 _WITH_DELETING_CONFIGMAP: Final = framework._with_deleting_configmap
 _REASON_TO_SPARE: Final = Delete._reason_to_spare
@@ -445,6 +473,11 @@ def _story(*steps: Step, in_flight: int = MAX_IN_FLIGHT, retain_sec: int = RETAI
     # Faults stop after the last step.
     last = Step(max(step.at for step in steps) + 30.0, "annotate", ("f0",))
     return Story(seed, (*sorted(steps, key=lambda step: step.at), last), in_flight, retain_sec)
+
+
+def _archived(*steps: Step) -> Story:
+    """A story with an archive of the history."""
+    return replace(_story(*steps), history="Block")
 
 
 def _slow(resource: str, before: float, after: float) -> Step:
@@ -1190,6 +1223,62 @@ MUTANTS: Final = {
             gangs=True,
         ),
         "G1: ",
+    ),
+    # The archive is down while a Task fails.
+    "no-archive-before-a-retry": Mutant(
+        "retries a Task before the archive has its attempt",
+        lambda: patch.object(history, "may_forget_task", _ask_and_go_on(history.may_forget_task)),
+        _archived(_create(_role(2, **_FAILS_ONCE)), Step(0.5, "stop_sink", (60.0,))),
+        " is forgotten",
+    ),
+    "no-archive-before-a-new-attempt": Mutant(
+        "retries a Framework before the archive has its attempt",
+        lambda: patch.object(history, "may_forget_attempt", _ask_and_go_on(history.may_forget_attempt)),
+        _archived(
+            _create(
+                _role(run_seconds="2, forever", exit_code="1") | {"frameworkAttemptCompletionPolicy": policy(1)},
+                retryPolicy={"maxRetryCount": 1},
+            ),
+            Step(0.5, "stop_sink", (60.0,)),
+        ),
+        " is forgotten",
+    ),
+    "no-archive-before-the-end": Mutant(
+        "lets a Framework go before the archive has it",
+        lambda: patch.object(history, "may_forget_attempt", _ask_and_go_on(history.may_forget_attempt)),
+        _archived(
+            _create(_role(2, **_FOREVER)),
+            Step(8.0, "stop_sink", (60.0,)),
+            Step(9.0, "delete", ("f0", "Background")),
+        ),
+        " goes",
+    ),
+    "no-wait-before-the-finalizer-goes": Mutant(
+        "lets a Framework go while it runs",
+        lambda: patch.object(history, "maintain", _let_go_at_once),
+        _archived(_create(_role(2, stop_seconds="10", **_FOREVER)), Step(9.0, "delete", ("f0", "Background"))),
+        "C4: the finalizer of f0 is removed",
+    ),
+    "no-finalizer": Mutant(
+        "begins before anything keeps the Framework",
+        lambda: patch.object(history, "is_held", _yes),
+        _archived(_create(_role(**_FOREVER))),
+        "H1: f0 begins without the finalizer",
+    ),
+    "no-wait-for-the-acknowledgement": Mutant(
+        "takes records for stored as soon as they are sent",
+        lambda: patch.object(HistorySink, "_store", _send_and_go_on),
+        _archived(_create(_role(2, **_FAILS_ONCE)), Step(0.5, "stop_sink", (60.0,))),
+        "H1: ",
+    ),
+    "no-look-at-the-answer": Mutant(
+        "takes a page with the code 200 for an acknowledgement",
+        lambda: patch.object(httpsink, "_acknowledges", _yes),
+        _archived(
+            _create(_role(2, **_FAILS_ONCE)),
+            Step(0.5, "trouble_sink", (Trouble(SinkFault.LOGIN, 100),)),
+        ),
+        "H1: ",
     ),
 }
 """By name: what is missing."""

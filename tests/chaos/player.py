@@ -16,7 +16,10 @@ import orjson
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_status
 from frameworkcontroller.api.resources import FRAMEWORKS
+from frameworkcontroller.commands.historyfinalizer import held, let_go
+from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.config.config import Config, Kueue, KueueMode
+from frameworkcontroller.config.historyconfig import History, HistorySinkKind, OnUnavailable
 from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import (
     AlreadyExists,
@@ -42,12 +45,14 @@ from frameworkcontroller.kube.resources import (
 from frameworkcontroller.local.kubelet.agent import DEFAULT_NODE_NAME
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.queues.setup import provide_queue
+from tests.chaos.history import is_held
 from tests.chaos.oracle import why_claims_differ, why_not_at_end, why_not_served
 from tests.chaos.proxy import Fault, FaultProxy, Kind
 from tests.chaos.record import Circumstances, Replay, Write
 from tests.chaos.snapshots import Snapshots
 from tests.chaos.story import CLAIM_SPEC, Story, with_life
 from tests.support.frameworks import Frameworks, Json
+from tests.support.historysink import ArchiveStandIn, Trouble
 from tests.support.original import crd_spec
 from tests.support.world import name_of, uid_of
 
@@ -60,16 +65,32 @@ CONFIG: Final = Config(
 
 
 _TRIES_FOR_A_NAME: Final = 100
+_HOLD: Final = "example.com/hold"
+_LAST_DELETIONS: Final = {"f0": "Background", "f1": "Foreground", "f2": "Background"}
+"""How each Framework is deleted in the end, where the history keeps it until nothing of it runs."""
 _PLENTY: Final = 1000
 """Processors that are enough for every Framework of a story."""
 
 
-def config_of(story: Story) -> Config:
-    """What the story's controllers are configured with."""
+def config_of(story: Story, sink: ArchiveStandIn | None) -> Config:
+    """What the story's controllers are configured with. ``sink``: where their history goes."""
     update: dict[str, object] = {"framework_completed_retain_sec": story.retain_sec}
+    if sink is not None:
+        update["history"] = history_of(story, sink.records_url)
     if story.quota is not None:
         update["kueue"] = Kueue(mode=KueueMode.ENABLED)
     return CONFIG.model_copy(update=update)
+
+
+def history_of(story: Story, url: str) -> History:
+    """The section about the history of a story that has one."""
+    return History(sink=HistorySinkKind.HTTP, url=url, on_unavailable=OnUnavailable(story.history or ""))
+
+
+def _stalled_by_history(framework: Json) -> str | None:
+    conditions = (framework.get("status") or {}).get("conditions") or ()
+    reasons = [one["reason"] for one in conditions if one["type"] == "Stalled" and one["status"] == "True"]
+    return next((f"it is Stalled, {reason}" for reason in reasons if reason.startswith("History")), None)
 
 
 class Unfinished(AssertionError):
@@ -134,6 +155,7 @@ class Player:
         self.circumstances = Circumstances()
         self.snapshots = Snapshots()
         self.injected: Counter[str] = Counter()
+        self.sink = None if story.history is None else ArchiveStandIn(self._moment)
         self._client = client
         self._namespace = namespace
         self._runtime = runtime
@@ -170,6 +192,10 @@ class Player:
         if self.story.quota is not None:
             await self._open_queue()
         await self.a.proxy.calm(mend_watches=self.mends_watches)
+        if self.sink is not None:
+            await self.sink.calm()
+            for name in await self._all():
+                await self._let_go(name)
         for resource, taken in self._others.values():
             await self._give_name_back(resource, taken)
         self.a.start()
@@ -190,7 +216,7 @@ class Player:
         await self._until(self._what_is_left)
         for name in await self._all():
             with suppress(NotFound):
-                await self.delete(name, "Foreground")
+                await self.delete(name, "Foreground" if self.story.history is None else _LAST_DELETIONS[name])
         await self._until(self._what_is_left)
         await self._until(self._who_is_there)
         await self._until(self._which_companions_are_left)
@@ -204,7 +230,7 @@ class Player:
         Raises:
             Violation: something promised was not kept.
         """
-        replay = Replay(self.circumstances, config_of(self.story).plan_limits())
+        replay = Replay(self.circumstances, config_of(self.story, self.sink).plan_limits(), self.sink)
         changes = sorted(
             (*self.a.proxy.changes_of_workloads, *self.b.proxy.changes_of_workloads), key=lambda one: one.moment
         )
@@ -215,7 +241,12 @@ class Player:
                 replay.take(write)
         for deletion in (*self.a.proxy.deletions, *self.b.proxy.deletions):
             replay.judge_deletion(deletion)
+        replay.history.check_end(loose=self.circumstances.loose)
         self.snapshots.check(writes, self.circumstances)
+
+    async def _moment(self) -> int:
+        """The revision of the next write, or less."""
+        raise NotImplementedError
 
     async def forget_what_was_to_come(self) -> None:
         """What was to happen later does not."""
@@ -256,6 +287,8 @@ class Player:
         for name, body in (await self._all()).items():
             if "deletionTimestamp" in body["metadata"]:
                 return f"{name} is being deleted"
+            if (why := _stalled_by_history(body)) is not None:
+                return f"{name}: {why}"
             if why := why_not_at_end(body, pods, before.get(name)) or why_not_served(body, services):
                 return f"{name}: {why}"
             if why := why_claims_differ(body, claims, self._touched_claims):
@@ -263,6 +296,8 @@ class Player:
         return ""
 
     async def _what_is_left(self) -> str:
+        if self.circumstances.orphaned:
+            await self._delete_orphans()
         left = [
             f"{resource.plural}/{item['metadata']['name']}"
             for resource in (PODS, CONFIGMAPS)
@@ -392,12 +427,19 @@ class Player:
             await self._frameworks.set(name, executionType=execution)
 
     async def delete(self, name: str, propagation: str) -> None:
-        uid = (await self._frameworks.get(name))["metadata"]["uid"]
-        if uid in self._let_loose and any(names.framework_of(pod) == name for pod in await self._frameworks.pods()):
+        found = await self._frameworks.get(name)
+        uid, held = uid_of(found), is_held(found)
+        if (
+            not held
+            and uid in self._let_loose
+            and any(names.framework_of(pod) == name for pod in await self._frameworks.pods())
+        ):
             # Its ConfigMap was to wait for them (docs/guarantees.md, Limits).
             return
         self.circumstances.deleted_by_others.setdefault(uid, self._wall())
-        if propagation != "Foreground":
+        if propagation == "Orphan":
+            self.circumstances.orphaned.add(uid)
+        if propagation == "Orphan" or (propagation != "Foreground" and not held):
             # Even after one in the foreground: it takes that one's finalizer away.
             self.circumstances.abandoned.add(uid)
         await self._frameworks.delete(name, propagation)
@@ -405,6 +447,79 @@ class Player:
     async def annotate(self, name: str) -> None:
         patch = [{"op": "add", "path": "/metadata/annotations", "value": {"seen": str(self._wall())}}]
         await self._client.patch(FRAMEWORKS, name, orjson.dumps(patch), self._namespace, content_type=JSON_PATCH)
+
+    # --- the history ------------------------------------------------------------------------------------------------
+
+    async def delete_all(self, propagation: str) -> None:
+        """Somebody deletes all Frameworks at once."""
+        for name in await self._all():
+            await self.delete(name, propagation)
+
+    async def trouble_sink(self, trouble: Trouble) -> None:
+        """The next requests to the sink meet this."""
+        if self.sink is not None:
+            self.sink.arm(trouble)
+
+    async def stop_sink(self, seconds: float) -> None:
+        """The sink is down for so long."""
+        if self.sink is not None:
+            await self.sink.refuse()
+            self.injected["sink_down"] += 1
+            self.spawn(seconds, self.sink.accept)
+
+    async def refuse_records(self, which: int, seconds: float) -> None:
+        """The sink refuses some records for so long."""
+        if (sink := self.sink) is not None:
+            sink.poison(which)
+
+            async def accept() -> None:
+                sink.poison(None)
+
+            self.spawn(seconds, accept)
+
+    async def give_history_up(self, name: str) -> None:
+        """Somebody has the Framework go without its history."""
+        if (found := held(await self._frameworks.get(name))) is not None:
+            self.circumstances.released.add(found.uid)
+            self.injected["released"] += 1
+            await let_go(Invocation(self._client, self._namespace), found)
+
+    async def hold(self, name: str, first: bool, seconds: float) -> None:
+        """Somebody else keeps the Framework for so long, by a finalizer before or after all others."""
+        finalizers = (await self._frameworks.get(name))["metadata"].get("finalizers") or []
+        place = "0" if first and finalizers else "-" if finalizers else ""
+        value: object = _HOLD if finalizers else [_HOLD]
+        path = f"/metadata/finalizers{'/' if place else ''}{place}"
+        patch = [{"op": "add", "path": path, "value": value}]
+        await self._client.patch(FRAMEWORKS, name, orjson.dumps(patch), self._namespace, content_type=JSON_PATCH)
+        self.spawn(seconds, partial(self._let_go, name))
+
+    async def _let_go(self, name: str) -> None:
+        """Until it is done: nobody else would."""
+        while True:
+            try:
+                finalizers = (await self._frameworks.get(name))["metadata"].get("finalizers") or []
+                if _HOLD not in finalizers:
+                    return
+                path = f"/metadata/finalizers/{finalizers.index(_HOLD)}"
+                patch = [{"op": "test", "path": path, "value": _HOLD}, {"op": "remove", "path": path}]
+                await self._client.patch(
+                    FRAMEWORKS, name, orjson.dumps(patch), self._namespace, content_type=JSON_PATCH
+                )
+            except NotFound:
+                return
+            except KubeError:
+                await asyncio.sleep(0.5)
+
+    async def _delete_orphans(self) -> None:
+        """Who wanted the dependents of a Framework to stay deletes them himself."""
+        for found in (await self._list(CONFIGMAPS)).values():
+            is_orphan = names.FRAMEWORK_NAME in (found["metadata"].get("labels") or {}) and not found["metadata"].get(
+                "ownerReferences"
+            )
+            if is_orphan and "deletionTimestamp" not in found["metadata"]:
+                with suppress(NotFound, Conflict):
+                    await self._delete(CONFIGMAPS, found)
 
     # --- nodes, and others ------------------------------------------------------------------------------------------
 
@@ -614,7 +729,7 @@ class Player:
 
     async def delete_configmap(self, name: str, propagation: str = "") -> None:
         """``propagation``: Foreground, Background or Orphan; "" as the ConfigMap's finalizer says."""
-        if propagation == "Orphan" and not await self._are_pods_recorded(name):
+        if propagation == "Orphan" and (self.story.gangs or not await self._are_pods_recorded(name)):
             # An orphan that no status records is nobody's, and keeps its name (docs/guarantees.md, Limits).
             propagation = "Background"
         found = await self._client.get(CONFIGMAPS, names.configmap_name(name), self._namespace)

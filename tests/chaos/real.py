@@ -8,7 +8,7 @@ import ssl
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Final
 
@@ -22,11 +22,12 @@ from frameworkcontroller.kube.resources import NAMESPACES
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.chaos import etcd
-from tests.chaos.player import Outcome, Player, Unfinished
+from tests.chaos.player import Outcome, Player, Unfinished, history_of
 from tests.chaos.proxy import FaultProxy
 from tests.chaos.record import Write
 from tests.chaos.story import Story
 from tests.support.eventually import eventually
+from tests.support.historysink import ArchiveStandIn
 from tests.support.realcluster import ControlPlane
 
 LENGTH: Final = 20.0
@@ -111,7 +112,7 @@ async def _node(client: KubeClient) -> AsyncIterator[SimulatedRuntime]:
 async def _at_work(player: "RealPlayer") -> AsyncIterator["RealPlayer"]:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": player.namespace}}
     await player.client.create(NAMESPACES, orjson.dumps(namespace))
-    async with player.a.proxy, player.b.proxy:
+    async with player.a.proxy, player.b.proxy, nullcontext() if player.sink is None else player.sink:
         player.a.start()
         try:
             yield player
@@ -121,6 +122,8 @@ async def _at_work(player: "RealPlayer") -> AsyncIterator["RealPlayer"]:
                 player.injected.update({kind.name.lower(): number for kind, number in replica.proxy.met()})
                 with suppress(Unfinished):
                     await replica.kill()
+            if player.sink is not None:
+                player.injected.update({f"sink_{name}": number for name, number in player.sink.met.items()})
 
 
 class Server:
@@ -174,10 +177,13 @@ class Server:
 class ControllerProcess:
     """`frameworkcontroller`, behind a proxy, about one namespace."""
 
-    def __init__(self, name: str, namespace: str, plane: ControlPlane, folder: Path, retain_sec: int) -> None:
+    def __init__(
+        self, name: str, namespace: str, plane: ControlPlane, folder: Path, story: Story, sink: ArchiveStandIn | None
+    ) -> None:
         self.name = name
         self._namespace = namespace
-        self._retain_sec = retain_sec
+        self._story = story
+        self._sink = sink
         self.proxy = FaultProxy(plane.url, tls=ssl.create_default_context(cafile=str(plane.ca_file)))
         self.disk_is_full = False
         self._lives = 0
@@ -205,14 +211,18 @@ class ControllerProcess:
                     }
                 )
             )
-            settings = {
+            settings: dict[str, object] = {
                 "kubeConfigFilePath": str(kubeconfig),
                 "namespace": self._namespace,
                 "webAddress": "0",
                 "frameworkMinRetryDelaySecForTransientConflictFailed": 1,
                 "frameworkMaxRetryDelaySecForTransientConflictFailed": 3,
-                "frameworkCompletedRetainSec": self._retain_sec,
+                "frameworkCompletedRetainSec": self._story.retain_sec,
             }
+            if self._sink is not None:
+                settings["history"] = history_of(self._story, self._sink.records_url).model_dump(
+                    mode="json", by_alias=True, include={"sink", "url", "on_unavailable"}
+                )
             config.write_text(yaml.safe_dump(settings))
             self._lives += 1
             log = Path("/dev/full") if self.disk_is_full else self._log
@@ -288,7 +298,8 @@ class RealPlayer(Player):
     a: ControllerProcess
     b: ControllerProcess
     mends_watches = True
-    patience = 300.0
+    # More than objectLocalCacheCreationTimeoutSec, the wait for a Pod that loses its label before it is seen.
+    patience = 600.0
     glance = 0.5
 
     def __init__(
@@ -302,10 +313,13 @@ class RealPlayer(Player):
         self.circumstances.stopped_unseen = True
         self.client = client
         self.a, self.b = (
-            ControllerProcess(name, self.namespace, server.plane, folder, story.retain_sec)
+            ControllerProcess(name, self.namespace, server.plane, folder, story, self.sink)
             for name in (self.namespace, f"{self.namespace}-b")
         )
         self._server = server
+
+    async def _moment(self) -> int:
+        return await asyncio.to_thread(etcd.now, self._server.plane.etcd_url)
 
     async def kill_server(self) -> None:
         self._server.kill()

@@ -20,8 +20,10 @@ from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.machine.actions import Delete, Target
 from frameworkcontroller.machine.model import Limits
 from frameworkcontroller.machine.requests import Kind
+from tests.chaos.history import ArchiveJudge
 from tests.chaos.proxy import Change, Deletion
 from tests.support.guarantees import Guarantees, summary
+from tests.support.historysink import ArchiveStandIn
 from tests.support.kueue import FINALIZER, admission_of
 from tests.support.world import Body, Event, Violation, World, controller_of, is_deleting, mark_of, name_of, uid_of
 
@@ -67,6 +69,10 @@ class Circumstances:
     """The controller may be stopped before its watch tells it of the last deletion."""
     nodes: list[tuple[float, bool]] = field(default_factory=list)
     """From when on (seconds since the epoch) the only Node was lost, or was not."""
+    released: set[str] = field(default_factory=set)
+    """UIDs of the Frameworks whose history a user has given up."""
+    orphaned: set[str] = field(default_factory=set)
+    """UIDs of those that were deleted without their dependents."""
     settled_at: int | None = None
     """From this revision on nothing is loose any more: all faults have stopped, and everything has come to rest."""
 
@@ -74,9 +80,13 @@ class Circumstances:
 class Replay(World):
     """The world as the record tells it, write by write."""
 
-    def __init__(self, circumstances: Circumstances, limits: Limits) -> None:
+    def __init__(self, circumstances: Circumstances, limits: Limits, sink: ArchiveStandIn | None = None) -> None:
+        """``sink``: where the history goes, if it goes anywhere."""
         super().__init__()
         self.circumstances = circumstances
+        self.history = ArchiveJudge(self, sink, blocks=sink is not None and limits.history_blocks)
+        self.history.released |= circumstances.released
+        self.history.orphaned |= circumstances.orphaned
         self.guarantees = Guarantees(self, limits)
         self.guarantees.hasty = True
         self.guarantees.loose = circumstances.loose
@@ -118,6 +128,7 @@ class Replay(World):
             self.watcher()
         known = self.objects[write.kind].get(write.name)
         self.tell(f"{write.revision}: {write.kind} {write.name} {_said(known, write.body)}")
+        self.history.take(write.revision, write.kind, known, write.body, loose=self.guarantees.loose)
         if write.kind is Kind.WORKLOAD and known is not None:
             self._judge_release(known, write.body)
         if write.body is None:

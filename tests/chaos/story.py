@@ -14,6 +14,7 @@ from frameworkcontroller.controller.driver import MAX_IN_FLIGHT
 from frameworkcontroller.local.queues.setup import LOCAL_QUEUE, PRIORITIES
 from tests.chaos.proxy import Fault, Kind
 from tests.support.frameworks import Json, policy, role
+from tests.support.historysink import SinkFault, Trouble
 from tests.support.queueguarantees import QUEUE_LABEL
 
 PRIORITY_LABEL: Final = "kueue.x-k8s.io/priority-class"
@@ -37,6 +38,8 @@ _QUEUED: Final = 0.25
 """The share of the stories with queues, on a virtual clock."""
 _GANGED: Final = 0.2
 """The share of those with gangs."""
+_ARCHIVED: Final = 0.35
+"""The share of the stories with an archive of the history."""
 _RIVALS: Final = 0.15
 """The share of the other stories in which a slow controller works beside a second one."""
 
@@ -77,6 +80,8 @@ class Story:
     """Processors of the queue, of which each Pod requests one; None without queues."""
     gangs: bool = False
     """Whether PodGroups are served, and scheduled as such."""
+    history: str | None = None
+    """The controllers' ``history.onUnavailable``; None: they send their history nowhere."""
 
     @property
     def has_network(self) -> bool:
@@ -108,7 +113,7 @@ def make_story(seed: int, *, length: float = LENGTH, virtual: bool = True) -> St
         edits = [_life_edit(random.Random(f"{seed} life"), _CROWD_LENGTH, NAMES[:1])]
         steps = _about_network(random.Random(f"{seed} network"), [*crowd.steps, *edits], _CROWD_LENGTH)
         steps = _about_claims(random.Random(f"{seed} claims"), steps, _CROWD_LENGTH)
-        return replace(crowd, steps=tuple(sorted(steps, key=lambda step: step.at)))
+        return _about_history(replace(crowd, steps=tuple(sorted(steps, key=lambda step: step.at))), _CROWD_LENGTH)
     rng = random.Random(seed)
     steps = [_create(rng, name, length) for name in NAMES[: rng.choice([1, 1, 2, 3])]]
     steps += [_users(rng, length) for _ in range(rng.randint(0, 6))]
@@ -124,7 +129,7 @@ def make_story(seed: int, *, length: float = LENGTH, virtual: bool = True) -> St
         steps = _about_network(random.Random(f"{seed} network"), steps, length)
         steps = _about_claims(random.Random(f"{seed} claims"), steps, length)
     story = Story(seed, tuple(sorted(steps, key=lambda step: step.at)), retain_sec=retain_sec)
-    return _about_gangs(_about_queues(story, length)) if virtual else story
+    return _about_history(_about_gangs(_about_queues(story, length)) if virtual else story, length)
 
 
 def _about_nodes(rng: random.Random, step: Step, virtual: bool) -> Step:
@@ -434,6 +439,51 @@ def _ganged(rng: random.Random, step: Step) -> Step:
     name, roles, spec = step.args
     chosen: Json = rng.choice([{"gang": {}}, {"gang": {}}, {"gang": {"minCount": rng.randint(1, 4)}}, {"basic": {}}])
     return replace(step, args=(name, roles, spec | {"scheduling": {"schedulingPolicy": chosen}}))
+
+
+def _about_history(story: Story, length: float) -> Story:
+    """In some stories no attempt is forgotten before an archive has it, which fails at times."""
+    rng = random.Random(f"{story.seed} history")
+    if rng.random() >= _ARCHIVED:
+        return story
+    blocks = rng.random() < 0.9
+    names = [step.args[0] for step in story.steps if step.act == "create"]
+    steps = [_orphaning(rng, step) if blocks else step for step in story.steps]
+    steps += [_history_step(rng, length, rng.choice(names)) for _ in range(rng.randint(0, 8))]
+    if rng.random() < 0.2:
+        # As with their namespace: at once, and mostly while the archive is away.
+        at = round(rng.uniform(0.1, 1) * length, 1)
+        steps.append(Step(at, "delete_all", (rng.choice(["Background", "Background", "Foreground"]),)))
+        if rng.random() < 0.7:
+            steps.append(Step(max(0.0, at - 5), "stop_sink", (round(rng.choice([10, 100]) * length / LENGTH, 1),)))
+    return replace(story, steps=tuple(sorted(steps, key=lambda step: step.at)), history="Block" if blocks else "Drop")
+
+
+def _orphaning(rng: random.Random, step: Step) -> Step:
+    """Some deletions are to leave the dependents."""
+    if step.act == "delete" and rng.random() < 0.3:
+        return replace(step, args=(step.args[0], "Orphan"))
+    return step
+
+
+def _history_step(rng: random.Random, length: float, name: str) -> Step:
+    at, seconds = _at(rng, length), round(rng.choice([2, 20, 90, 200]) * length / LENGTH, 1)
+    acts = ["trouble"] * 6 + ["stop"] * 3 + ["refuse", "delete", "delete", "hold", "hold", "give_up"]
+    match rng.choice(acts):
+        case "trouble":
+            kind = rng.choice(list(SinkFault))
+            wait = min(seconds, 60.0) if kind in (SinkFault.UNAVAILABLE, SinkFault.THROTTLED) else seconds
+            return Step(at, "trouble_sink", (Trouble(kind, rng.choice([1, 1, 2, 6]), wait),))
+        case "stop":
+            return Step(rng.choice([0.0, at]), "stop_sink", (seconds,))
+        case "refuse":
+            return Step(at, "refuse_records", (rng.randint(0, 3), seconds))
+        case "delete":
+            return Step(at, "delete", (name, rng.choice(["Background", "Background", "Foreground", "Orphan"])))
+        case "hold":
+            return Step(at, "hold", (name, rng.random() < 0.5, seconds))
+        case _:
+            return Step(at, "give_history_up", (name,))
 
 
 def _rivals(rng: random.Random, length: float) -> list[Step]:

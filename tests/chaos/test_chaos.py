@@ -21,7 +21,7 @@ from tests.support.frameworks import Json, role
 from tests.support.realcluster import ControlPlane, find_assets
 
 HISTORIES = int(os.environ.get("HISTORIES", "60"))
-REAL_HISTORIES = (45, 80, 202, 321, 394, 438)
+REAL_HISTORIES = (45, 80, 884, 1419, 1656, 1763)
 _SHRINK_SEC = 60.0
 
 

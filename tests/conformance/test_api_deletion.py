@@ -266,6 +266,61 @@ async def test_orphaning(api: Api) -> None:
     assert "ownerReferences" not in child["metadata"]
 
 
+async def test_dependents_stay_while_another_finalizer_holds_their_owner(api: Api) -> None:
+    """In the background. A second request deletes them, in the foreground; one takes the other's finalizer away."""
+    for name in ("held", "free"):
+        root = await make(api, config_map(name, finalizers=["example.com/f"] if name == "held" else []))
+        await make(api, config_map(f"{name}-child", ownerReferences=[owner(root)]))
+    await known_to_the_collector(api)
+    held, child = api.path("configmaps", "held"), api.path("configmaps", "held-child")
+    marked = (await api.delete(held, propagationPolicy="Background")).ok()
+    assert marked["metadata"]["finalizers"] == ["example.com/f"]
+    (await api.delete(api.path("configmaps", "free"), propagationPolicy="Background")).ok()
+    await gone(api, api.path("configmaps", "free-child"))
+    assert "deletionTimestamp" not in (await api.get(child)).ok()["metadata"]
+    again = (await api.delete(held, propagationPolicy="Foreground")).ok()
+    assert again["metadata"]["finalizers"] == ["example.com/f", "foregroundDeletion"]
+    await gone(api, child)
+
+    async def only_held() -> None:
+        assert (await api.get(held)).ok()["metadata"]["finalizers"] == ["example.com/f"]
+
+    await eventually(only_held)
+    (await api.patch(held, {"metadata": {"finalizers": None}})).ok()
+    await gone(api, held)
+
+
+async def test_a_later_request_takes_the_finalizer_of_an_earlier_one_away(api: Api) -> None:
+    root = await make(api, config_map("root", finalizers=["example.com/f"]))
+    await make(api, pod("p", ownerReferences=[owner(root)]))
+    await bind(api, "p")
+    await known_to_the_collector(api)
+    path = api.path("configmaps", "root")
+    (await api.delete(path, propagationPolicy="Foreground")).ok()
+    marked = (await api.delete(path, propagationPolicy="Background")).ok()
+    assert marked["metadata"]["finalizers"] == ["example.com/f"]
+    (await api.patch(path, {"metadata": {"finalizers": None}})).ok()
+    # Before its dependent.
+    await gone(api, path)
+
+
+async def test_orphaning_while_another_finalizer_holds_the_owner(api: Api) -> None:
+    root = await make(api, config_map("root", finalizers=["example.com/f"]))
+    await make(api, config_map("child", ownerReferences=[owner(root)]))
+    await known_to_the_collector(api)
+    path, child = api.path("configmaps", "root"), api.path("configmaps", "child")
+    (await api.delete(path, propagationPolicy="Orphan")).ok()
+
+    async def orphaned() -> None:
+        assert (await api.get(path)).ok()["metadata"]["finalizers"] == ["example.com/f"]
+        assert "ownerReferences" not in (await api.get(child)).ok()["metadata"]
+
+    await eventually(orphaned)
+    (await api.patch(path, {"metadata": {"finalizers": None}})).ok()
+    await gone(api, path)
+    assert "deletionTimestamp" not in (await api.get(child)).ok()["metadata"]
+
+
 async def test_an_owner_that_never_was(api: Api) -> None:
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": "no-such-uid"}
     await make(api, pod("p", ownerReferences=[reference]))

@@ -394,17 +394,18 @@ class Stage:
             body = {"apiVersion": f"{spec['group']}/{spec['versions'][0]['name']}", "kind": spec["names"]["kind"]}
             await ensure_crd(self.client, crd_of(body) or manifest)
 
-    async def install(self, folder: str) -> None:
+    async def install(self, folder: str, *more: str, configuration: str = "") -> None:
         """Apply the shipped manifests in that folder, with all components and queues, as docs/operations.md says for an
-        API server of this age.
+        API server of this age. ``more``: further components. ``configuration``: what they need in it.
         """
         overlay = self._home / "overlays" / folder.replace("/", "-")
         overlay.mkdir(parents=True, exist_ok=True)
-        shipped, *components = (os.path.relpath(MANIFESTS / one, overlay.resolve()) for one in (folder, *COMPONENTS))
+        paths = (folder, *COMPONENTS, *more)
+        shipped, *components = (os.path.relpath(MANIFESTS / one, overlay.resolve()) for one in paths)
         text = _OVERLAY.format(shipped=shipped, components=", ".join(components))
         overlay.joinpath("kustomization.yaml").write_text(text)
-        configuration = (MANIFESTS / "base/frameworkcontroller.yaml").read_text() + _MORE_CONFIGURATION
-        overlay.joinpath("frameworkcontroller.yaml").write_text(configuration)
+        text = (MANIFESTS / "base/frameworkcontroller.yaml").read_text() + _MORE_CONFIGURATION + configuration
+        overlay.joinpath("frameworkcontroller.yaml").write_text(text)
         await self.kubectl(CONTROLLER).ok("apply", "--validate=false", "-k", str(overlay))
 
         async def served() -> None:

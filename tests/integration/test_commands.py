@@ -6,7 +6,6 @@ import io
 import re
 from argparse import Namespace
 from base64 import b64encode
-from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -172,15 +171,14 @@ async def test_status_quotes_the_last_warning_of_a_pod_that_waits(
         }
         await frameworks.client.create(EVENTS, orjson.dumps(event), frameworks.namespace)
     if not readable:
-        read = Invocation.each
+        read = KubeClient.list
 
-        async def refused(invocation: Invocation, resource: Resource, **options: Any) -> AsyncIterator[Json]:
+        async def refused(client: KubeClient, resource: Resource, *place: Any, **options: Any) -> bytes:
             if resource is EVENTS:
                 raise Forbidden("events is forbidden", code=403, reason="Forbidden")
-            async for body in read(invocation, resource, **options):
-                yield body
+            return await read(client, resource, *place, **options)
 
-        monkeypatch.setattr(Invocation, "each", refused)
+        monkeypatch.setattr(KubeClient, "list", refused)
     quoted = 'ContainerCreating; FailedMount: no volume "v" for its Pod'
 
     async def is_quoted() -> None:

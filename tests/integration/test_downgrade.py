@@ -14,6 +14,7 @@ from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.api.workloads import IN_USE_FINALIZER, workload_name
 from frameworkcontroller.cli.main import build_parser
+from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import NotFound
 from frameworkcontroller.kube.resources import CRDS, PODS, WORKLOADS
@@ -378,3 +379,98 @@ async def test_uninstall_releases_workloads(
     assert ended.code == 0, ended
     assert await workloads.found() == {}
     assert not await crd_is_there(frameworks)
+
+
+async def hold_for_history(frameworks: Frameworks, name: str) -> None:
+    """Give it the finalizer, as a controller with a history does. There is none here, or it has none."""
+    body = orjson.dumps({"metadata": {"finalizers": [names.HISTORY_FINALIZER]}})
+    await frameworks.client.patch(FRAMEWORKS, name, body, frameworks.namespace, content_type=MERGE_PATCH)
+
+
+async def finalizers(frameworks: Frameworks, name: str) -> list[str]:
+    return (await frameworks.get(name))["metadata"].get("finalizers") or []
+
+
+async def test_the_history_holds_nothing_that_is_handed_over(
+    cluster: Cluster, frameworks: Frameworks, cli: Cli
+) -> None:
+    for name in ("f", "g"):
+        await frameworks.create(name, role())
+        await hold_for_history(frameworks, name)
+    await frameworks.create("plain", role())
+    await frameworks.delete("g", "Background")
+    here = ("prepare-downgrade", "-n", cluster.namespace)
+    what = f"the finalizer {names.HISTORY_FINALIZER}: set history.sink to none"
+    shown = await cli(*here)
+    assert (shown.code, shown.lines) == (
+        1,
+        [f"not ready: 2 Frameworks would keep {what}; --yes removes it, and gives up what is not archived"],
+    )
+    assert await finalizers(frameworks, "f") == await finalizers(frameworks, "g") == [names.HISTORY_FINALIZER]
+    for _ in range(2):
+        # The second time as if a controller had added it again.
+        done = await cli(*here, "--yes")
+        assert (done.code, done.err) == (1, "")
+        assert f" had {what}; run this again" in done.lines[-1]
+        assert await finalizers(frameworks, "f") == []
+        await hold_for_history(frameworks, "f")
+    await cli(*here, "--yes")
+
+    async def ready() -> None:
+        assert (await cli.ok(*here))[-1] == "ready: an older controller can take over 2 Frameworks"
+
+    await eventually(ready)
+
+
+async def test_uninstall_without_a_controller_leaves_nothing_that_the_history_holds(
+    cluster: Cluster, frameworks: Frameworks, cli: Cli, pods: SimulatedRuntime
+) -> None:
+    if not cluster.embedded:
+        pytest.skip("the CRD of a cluster that others use stays")
+    async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
+        await frameworks.create("f", role(number=2))
+        await frameworks.create("g", role())
+        await frameworks.until_running("f", 2)
+        await frameworks.until_running("g", 1)
+    for name in ("f", "g"):
+        await hold_for_history(frameworks, name)
+    await frameworks.delete("f", "Background")
+    began = asyncio.get_running_loop().time()
+    late = await cli("uninstall", "--yes", "--timeout", "50s")
+    assert late.code == 1
+    assert re.match(r"not over within 50 s: Framework \S+/f, Framework \S+/g$", late.err.strip()), late.err
+    # Its Pods are gone, and a controller could still archive it.
+    assert await frameworks.pods() == {}
+    assert await finalizers(frameworks, "f") == [names.HISTORY_FINALIZER]
+    ended = await cli("uninstall", "--yes", "--archive-within", "5s")
+    assert ended.code == 0, ended
+    assert ended.lines[:2] == [
+        "deleted 2 Frameworks in 1 namespace",
+        "the last attempts of 2 Frameworks may not be in the archive",
+    ]
+    assert asyncio.get_running_loop().time() - began < 60
+    assert not await crd_is_there(frameworks)
+
+
+async def test_uninstall_waits_for_a_controller_that_archives(
+    cluster: Cluster, frameworks: Frameworks, cli: Cli
+) -> None:
+    """As long as it gets on: not each Framework has its turn at once."""
+    if not cluster.embedded:
+        pytest.skip("the CRD of a cluster that others use stays")
+    last = 6
+    for number in range(last + 1):
+        await frameworks.create(f"f{number}", role(), metadata={"finalizers": [names.HISTORY_FINALIZER]})
+
+    async def archive() -> None:
+        for number in range(last):
+            await asyncio.sleep(7)
+            assert await finalizers(frameworks, f"f{number}") == [names.HISTORY_FINALIZER]
+            body = orjson.dumps({"metadata": {"finalizers": []}})
+            client, namespace = frameworks.client, frameworks.namespace
+            await client.patch(FRAMEWORKS, f"f{number}", body, namespace, content_type=MERGE_PATCH)
+
+    archiving = asyncio.create_task(archive())
+    ended = await cli("uninstall", "--yes", "--archive-within", "10s")
+    await archiving
+    assert (ended.code, ended.lines[1]) == (0, "the last attempts of 1 Framework may not be in the archive")

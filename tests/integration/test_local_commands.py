@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
@@ -368,3 +369,43 @@ def test_what_cannot_be_done_is_said_in_a_line(
     assert len(lines) == len(errors)
     for line, error in zip(lines, errors, strict=True):
         assert line.startswith(f"frameworkcontroller: {error}")
+
+
+def test_up_shows_and_archives_what_was_deleted(folder: Path) -> None:
+    body = framework("f", "echo 'no such file' > /dev/termination-log; exit 7")
+    command = [*COMMAND, "up", "--kubeconfig", "c"]
+    with subprocess.Popen(command, cwd=folder, env=environment(folder), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        assert first.startswith("The pages: http://127.0.0.1:")
+        pages = first.split()[-1].rstrip("/")
+        server = yaml.safe_load((folder / "c").read_text())["clusters"][0]["cluster"]["server"]
+        path = f"{server}/apis/frameworkcontroller.microsoft.com/v1/namespaces/default/frameworks"
+        with urlopen(Request(path, json.dumps(body).encode(), {"Content-Type": "application/json"})) as answer:
+            assert answer.status == 201
+        here = f"{pages}/frameworks/default/f"
+        while "7 ContainerUnrecognizedFailed" not in text_of(here):
+            time.sleep(0.05)
+        with urlopen(Request(f"{path}/f", method="DELETE")) as answer:
+            assert answer.status == 200
+        while "from the archive" not in (page := text_of(here)):
+            time.sleep(0.05)
+        assert "no such file" in page
+        said = iter(process.stdout.readline, "")
+        url = next(line.split("=")[1].strip() for line in said if "export FRAMEWORK_HISTORY_URL=" in line)
+        with urlopen(f"{url}/v1/frameworks?name=f") as answer:
+            assert json.load(answer)["items"][0]["name"] == "f"
+        # A page that is open does not hold up the end.
+        with urlopen(f"{pages}/events"):
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=600)
+    assert process.returncode == 0
+
+
+def text_of(url: str) -> str:
+    """The page at a URL; "" if there is none."""
+    try:
+        with urlopen(url) as answer:
+            return str(answer.read().decode())
+    except HTTPError:
+        return ""

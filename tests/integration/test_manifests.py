@@ -14,6 +14,7 @@ import orjson
 import pytest
 import yaml
 
+from frameworkcontroller.cli.main import build_parser
 from frameworkcontroller.config.config import load_config
 from frameworkcontroller.kube.resources import CONFIGMAPS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
@@ -76,15 +77,32 @@ async def test_every_kustomization_is_accepted(real: Cluster, kubectl: Kubectl, 
 
 @pytest.mark.parametrize("folder", BUILT, ids=str)
 async def test_names_refer_to_what_is_there(kubectl: Kubectl, folder: Path) -> None:
-    made = await documents(kubectl, folder)
-    stateful = [one for one in made if one["kind"] == "StatefulSet"]
-    for one in stateful:
+    check_names(await documents(kubectl, folder))
+
+
+def check_names(made: list[dict[str, Any]]) -> None:
+    """Every name of another object is the name of one."""
+    named = {(other["kind"], other["metadata"]["name"]) for other in made}
+    pods = [one for one in made if one["kind"] in ("StatefulSet", "Deployment")]
+    for one in pods:
         spec = one["spec"]["template"]["spec"]
-        named = {(other["kind"], other["metadata"]["name"]) for other in made}
         assert ("ServiceAccount", spec["serviceAccountName"]) in named
-        assert ("Service", one["spec"]["serviceName"]) in named
-        for volume in spec["volumes"]:
-            assert ("ConfigMap", volume["configMap"]["name"]) in named
+        if one["kind"] == "StatefulSet":
+            assert ("Service", one["spec"]["serviceName"]) in named
+        volumes = {volume["name"]: volume for volume in spec.get("volumes", [])}
+        for volume in volumes.values():
+            if "configMap" in volume:
+                assert ("ConfigMap", volume["configMap"]["name"]) in named
+        claims = {claim["metadata"]["name"] for claim in one["spec"].get("volumeClaimTemplates", [])}
+        (container,) = spec["containers"]
+        assert {mount["name"] for mount in container.get("volumeMounts", [])} == set(volumes) | claims
+    labels = {tuple(sorted(one["spec"]["template"]["metadata"]["labels"].items())) for one in pods}
+    for one in made:
+        selector = one.get("spec", {}).get("selector", {}) if one["kind"] in ("Service", "PodDisruptionBudget") else {}
+        if selector:
+            wanted = set(selector.get("matchLabels", selector).items())
+            # Of exactly one: a Service or a budget of two programs would be wrong for both.
+            assert len([pod for pod in labels if wanted <= set(pod)]) == 1
     for binding in (one for one in made if one["kind"] in ("RoleBinding", "ClusterRoleBinding")):
         assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) in {
             (other["kind"], other["metadata"]["name"]) for other in made
@@ -95,7 +113,7 @@ async def test_names_refer_to_what_is_there(kubectl: Kubectl, folder: Path) -> N
     ("folder", "component"),
     [
         (folder, f"{feature}{scope}")
-        for feature in ("network", "volumeclaims", "kueue", "gang")
+        for feature in ("network", "volumeclaims", "kueue", "gang", "history")
         for folder, scope in (("base", ""), ("overlays/ha", ""), ("overlays/single-namespace", "-single-namespace"))
     ],
 )
@@ -117,6 +135,95 @@ async def test_a_component_grants_to_the_controller(
     role_of = {(one["kind"], one["metadata"]["name"], one["metadata"].get("namespace")) for one in made}
     reference = binding["roleRef"]
     assert (reference["kind"], reference["name"], binding["metadata"].get("namespace")) in role_of
+
+
+@pytest.mark.parametrize(("folder", "scope"), [("base", ""), ("overlays/single-namespace", "-single-namespace")])
+async def test_the_history_has_a_token_of_its_own(kubectl: Kubectl, tmp_path: Path, folder: str, scope: str) -> None:
+    """The archive could use one for the API server to act as the controller."""
+    paths = [os.path.relpath(MANIFESTS / path, tmp_path) for path in (folder, f"components/history{scope}")]
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump({"resources": paths[:1], "components": paths[1:]}))
+    made = list(yaml.safe_load_all(await kubectl.ok("kustomize", str(tmp_path))))
+    pod = only(made, "StatefulSet")["spec"]["template"]["spec"]
+    (mount,) = (one for one in pod["containers"][0]["volumeMounts"] if one["name"] == "history-token")
+    (volume,) = (one for one in pod["volumes"] if one["name"] == mount["name"])
+    (source,) = volume["projected"]["sources"]
+    assert source["serviceAccountToken"]["audience"] == "frameworkcontroller-history"
+    file = f"{mount['mountPath']}/{source['serviceAccountToken']['path']}"
+    # What the component says is what one has to configure.
+    said = (MANIFESTS / "components" / f"history{scope}" / "kustomization.yaml").read_text()
+    assert f"tokenFile: {file}\n" in said
+
+
+@pytest.mark.parametrize(
+    ("folder", "scope", "more"),
+    [
+        ("base", "", ()),
+        ("base", "", ("archive-postgresql",)),
+        ("overlays/ha", "", ()),
+        ("overlays/single-namespace", "-single-namespace", ()),
+    ],
+)
+async def test_archive_and_pages_have_what_they_need(
+    kubectl: Kubectl, tmp_path: Path, folder: str, scope: str, more: tuple[str, ...]
+) -> None:
+    names = [f"{name}{scope}" for name in ("history", "archive", "dashboard")] + list(more)
+    overlay = {
+        "resources": [os.path.relpath(MANIFESTS / folder, tmp_path)],
+        "components": [os.path.relpath(MANIFESTS / "components" / name, tmp_path) for name in names],
+    }
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
+    made = list(yaml.safe_load_all(await kubectl.ok("kustomize", str(tmp_path))))
+    check_names(made)
+    namespaces = {one["metadata"]["namespace"] for one in made if "namespace" in one["metadata"]}
+    assert len(namespaces) == 1
+    granted = list(made)
+    if scope:
+        # What a cluster administrator grants besides.
+        for name in ("archive", "dashboard"):
+            granted += yaml.safe_load_all((MANIFESTS / f"components/{name}{scope}/cluster.yaml").read_text())
+        assert not [one for one in made if one["kind"].startswith("ClusterRole")]
+    accounts = {
+        (one["metadata"]["name"], one["metadata"]["namespace"]) for one in made if one["kind"] == "ServiceAccount"
+    }
+    roles = {(one["kind"], one["metadata"]["name"]) for one in granted}
+    bound = set()
+    for binding in (one for one in granted if one["kind"].endswith("RoleBinding")):
+        assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) in roles
+        for subject in binding["subjects"]:
+            assert (subject["name"], subject["namespace"]) in accounts
+            bound.add(subject["name"])
+    assert bound == {"frameworkcontroller", "frameworkcontroller-archive", "frameworkcontroller-dashboard"}
+    for one in made:
+        if one["kind"] in ("StatefulSet", "Deployment"):
+            (container,) = one["spec"]["template"]["spec"]["containers"]
+            assert container["image"] == "frameworkcontroller:0.1.0"
+            settings = one["spec"]["template"]["spec"]["securityContext"], container["securityContext"]
+            assert (settings[0]["runAsNonRoot"], settings[1]["readOnlyRootFilesystem"]) == (True, True)
+            if one["metadata"]["name"] != "frameworkcontroller":
+                build_parser().parse_args(container["args"])
+
+
+async def test_the_overlay_joins_controller_archive_and_pages(kubectl: Kubectl) -> None:
+    made = await documents(kubectl, Path("overlays/history"))
+    (config,) = (one for one in made if one["kind"] == "ConfigMap")
+    history = yaml.safe_load(config["data"]["frameworkcontroller.yaml"])["history"]
+    services = {one["metadata"]["name"]: one for one in made if one["kind"] == "Service"}
+    assert history["url"] == f"http://archive.{services['archive']['metadata']['namespace']}.svc/v1/records"
+    pods = {
+        one["metadata"]["name"]: one["spec"]["template"]["spec"] for one in made if "template" in one.get("spec", {})
+    }
+    # The controller's token is there, and for the archive.
+    controller = pods["frameworkcontroller"]
+    (mount,) = (one for one in controller["containers"][0]["volumeMounts"] if one["name"] == "history-token")
+    (volume,) = (one for one in controller["volumes"] if one["name"] == "history-token")
+    (source,) = volume["projected"]["sources"]
+    assert history["tokenFile"] == f"{mount['mountPath']}/{source['serviceAccountToken']['path']}"
+    archive = pods["frameworkcontroller-archive"]["containers"][0]
+    assert f"--audience={source['serviceAccountToken']['audience']}" in archive["args"]
+    assert (
+        f"--history=http://{services['archive']['metadata']['name']}"
+        in (pods["frameworkcontroller-dashboard"]["containers"][0]["args"])
+    )
 
 
 @asynccontextmanager

@@ -22,6 +22,7 @@ from prometheus_client import generate_latest
 
 from frameworkcontroller.config.bindaddress import BindAddress
 from frameworkcontroller.config.config import Config
+from frameworkcontroller.config.historyconfig import History, HistorySinkKind
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.local.apiserver.server import ApiServer
@@ -94,6 +95,11 @@ def slow(histogram: str, below: str, above: str, more: str = "") -> dict[str, st
 
 
 QUEUE = 'name="framework", '
+
+
+def history(result: str) -> str:
+    return f'frameworkcontroller_history_records_total{{trigger="OnTaskRetry", result="{result}", {TARGET}}}'
+
 
 CASES: list[tuple[str, str, Mapping[str, str], Mapping[str, str]]] = [
     # alert, time, series with which it fires, series with which it does not
@@ -250,6 +256,18 @@ CASES: list[tuple[str, str, Mapping[str, str], Mapping[str, str]]] = [
         {f'frameworkcontroller_frameworks_stalled{{reason="PodGroupNotAnswered", {TARGET}}}': "1x5 0x180"},
     ),
     (
+        "FrameworkHistoryUnavailable",
+        "5m",
+        {f"frameworkcontroller_history_oldest_pending_seconds{{{TARGET}}}": "0 0+60x180"},
+        {f"frameworkcontroller_history_oldest_pending_seconds{{{TARGET}}}": "0 60 61 0x180"},
+    ),
+    (
+        "FrameworkHistoryDropped",
+        "10m",
+        {history("dropped"): "0 0 5x180"},
+        {history("dropped"): "5x180", history("failed"): "0+5x180"},
+    ),
+    (
         "FrameworkTasksNotStarting",
         "40m",
         {
@@ -388,11 +406,13 @@ def expressions() -> dict[str, str]:
 async def test_a_real_scrape_fills_the_dashboard_and_evaluates_the_alerts(
     tmp_path: Path, rules: Path, expressions: dict[str, str]
 ) -> None:
+    (tmp_path / "history").mkdir()
+    config = Config(history=History(sink=HistorySinkKind.FILE, path=str(tmp_path / "history")))
     async with (
         ApiServer() as server,
         KubeClient(Connection.to_address(server.url)) as client,
         KubeClient(Connection.to_address(server.url)) as node,
-        Controller(Config(), Connection.to_address(server.url)) as controller,
+        Controller(config, Connection.to_address(server.url)) as controller,
         WebServer(controller, BindAddress("127.0.0.1", 0)) as web,
         asyncio.TaskGroup() as group,
     ):
@@ -417,6 +437,7 @@ async def test_a_real_scrape_fills_the_dashboard_and_evaluates_the_alerts(
                 # Nothing is refused, no watch breaks and nothing is evicted while all is well.
                 assert set(empty) <= {
                     "Frameworks that wait: {{reason}}",
+                    "Records that wait: {{trigger}}",
                     "Evictions by reason: {{reason}}",
                     "Refused and unanswered requests: {{verb}} {{resource}} {{code}}",
                     "Watches that did not continue: {{resource}} {{reason}}",

@@ -10,15 +10,20 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import aiohttp
 import orjson
 import pytest
 import yaml
+from aiohttp.test_utils import make_mocked_request
 
-from frameworkcontroller.api.names import PRIORITY_CLASS, QUEUE_NAME
+from frameworkcontroller.api.names import HISTORY_FINALIZER, PRIORITY_CLASS, QUEUE_NAME
 from frameworkcontroller.api.podgroups import GangScheduler
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.config.config import Config, Kueue, KueueMode, LeaderElection
-from frameworkcontroller.kube.client import MERGE_PATCH
+from frameworkcontroller.config.historyconfig import History, HistorySinkKind
+from frameworkcontroller.dashboard.live import LiveFrameworks
+from frameworkcontroller.dashboard.serving import serve_pages
+from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.crd import CrdError
 from frameworkcontroller.kube.elector import Instant
 from frameworkcontroller.kube.errors import ApiError, NotFound
@@ -38,11 +43,13 @@ from frameworkcontroller.kube.resources import (
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
 from frameworkcontroller.manager.app import Controller
+from frameworkcontroller.webaccess.cluster_access import ClusterAccess
 from tests.support.claims import claim_spec, claims_in, until_claims_are
 from tests.support.clusters import Cluster, embedded_cluster, simulated_node
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, condition, policy, role, tasks
 from tests.support.frontdoor import FrontDoor, Request, front_door, refusal
+from tests.support.historysink import ArchiveStandIn
 from tests.support.localqueue import queue_on
 from tests.support.podgroups import serve
 from tests.support.pods import pod_manifest
@@ -61,7 +68,14 @@ KUEUE_OF_ONE: Final = MANIFESTS / "components" / "kueue-single-namespace" / "rba
 KUEUE_BESIDE: Final = MANIFESTS / "components" / "kueue-single-namespace" / "cluster.yaml"
 GANG: Final = MANIFESTS / "components" / "gang" / "rbac.yaml"
 GANG_OF_ONE: Final = MANIFESTS / "components" / "gang-single-namespace" / "rbac.yaml"
+HISTORY: Final = MANIFESTS / "components" / "history" / "rbac.yaml"
+HISTORY_OF_ONE: Final = MANIFESTS / "components" / "history-single-namespace" / "rbac.yaml"
 NODES_BESIDE: Final = MANIFESTS / "overlays" / "single-namespace" / "nodes.yaml"
+ARCHIVE: Final = MANIFESTS / "components" / "archive" / "rbac.yaml"
+ARCHIVE_OF_ONE: Final = MANIFESTS / "components" / "archive-single-namespace" / "cluster.yaml"
+DASHBOARD: Final = MANIFESTS / "components" / "dashboard" / "rbac.yaml"
+DASHBOARD_OF_ONE: Final = MANIFESTS / "components" / "dashboard-single-namespace" / "rbac.yaml"
+DASHBOARD_BESIDE: Final = MANIFESTS / "components" / "dashboard-single-namespace" / "cluster.yaml"
 
 Permission = tuple[str, str, str]
 """Verb, API group, resource with subresource."""
@@ -450,6 +464,56 @@ async def test_the_rules_of_gangs_are_what_they_use(embedded: Cluster, scheduler
     }
 
 
+async def all_requests_for_the_history(frameworks: Frameworks) -> None:
+    """Everything that a controller does with the finalizer."""
+    await frameworks.create("k", role())
+    await frameworks.until_running("k", 1)
+    assert (await frameworks.get("k"))["metadata"]["finalizers"] == [HISTORY_FINALIZER]
+    await frameworks.delete("k", "Background")
+    await frameworks.until_gone("k")
+
+
+@asynccontextmanager
+async def archive() -> AsyncIterator[History]:
+    """The configuration of a history that has an archive."""
+
+    async def unknown() -> int:
+        return 0
+
+    async with ArchiveStandIn(unknown) as stand_in:
+        yield History(sink=HistorySinkKind.HTTP, url=stand_in.records_url)
+
+
+@pytest.mark.parametrize("one_namespace", [False, True], ids=["all namespaces", "one namespace"])
+async def test_the_rules_of_the_history_are_what_it_uses(embedded: Cluster, one_namespace: bool) -> None:
+    cluster = embedded
+    frameworks = Frameworks(await cluster.client(), cluster.namespace)
+    async with (
+        archive() as history,
+        front_door(await cluster.connection()) as door,
+        running(
+            cluster,
+            door,
+            config(
+                cluster,
+                history=history.model_copy(update={"cluster": "one" if one_namespace else ""}),
+                **({"namespace": cluster.namespace} if one_namespace else {}),
+            ),
+        ),
+    ):
+        await all_requests_for_the_history(frameworks)
+    if one_namespace:
+        inside = used(one for one in door.requests if one.namespace and one.resource != "leases")
+        assert inside - permissions(rules(ONE_NAMESPACE, "Role")) == permissions(rules(HISTORY_OF_ONE, "Role"))
+    else:
+        found = used(request for request in door.requests if request.resource != "leases")
+        assert found - permissions(rules(CLUSTER_WIDE, "ClusterRole")) == permissions(rules(HISTORY, "ClusterRole"))
+        (namespace,) = {request.name for request in door.requests if request.resource == "namespaces"}
+        assert [rule["resourceNames"] for rule in rules(HISTORY, "ClusterRole") if "resourceNames" in rule] == [
+            [namespace]
+        ]
+
+
 def test_both_sets_of_rules_say_the_same() -> None:
     assert permissions(rules(NETWORK, "ClusterRole")) == permissions(rules(NETWORK_OF_ONE, "Role"))
     assert permissions(rules(CLAIMS, "ClusterRole")) == permissions(rules(CLAIMS_OF_ONE, "Role"))
@@ -642,3 +706,83 @@ async def test_gangs_are_made_under_the_rules_of_their_component(cluster: Cluste
                 assert forbidden == {("list", "podgroups")}
     finally:
         await frameworks.client.delete(CRDS, VOLCANO_PODGROUPS.qualified)
+
+
+async def ask_for_access(door: FrontDoor, cluster: Cluster) -> None:
+    """All that is asked about viewers and senders of records."""
+    assert cluster.server is not None
+    async with KubeClient(door.connection) as client:
+        access = ClusterAccess(client, audiences=["frameworkcontroller-history", ""])
+        token = cluster.server.authenticator.token
+        viewer = await access.identify(make_mocked_request("GET", "/"), token)
+        assert await viewer.may_read(cluster.namespace)
+        assert await viewer.may_write_history([cluster.namespace])
+        assert await viewer.may_get("/metrics")
+
+
+async def test_the_rules_of_the_archive_are_what_it_uses(embedded: Cluster) -> None:
+    async with front_door(await embedded.connection()) as door:
+        await ask_for_access(door, embedded)
+    assert permissions(rules(ARCHIVE, "ClusterRole")) == used(door.requests)
+    assert rules(ARCHIVE_OF_ONE, "ClusterRole") == rules(ARCHIVE, "ClusterRole")
+
+
+@pytest.mark.parametrize("one_namespace", [False, True], ids=["cluster", "namespace"])
+async def test_the_rules_of_the_pages_are_what_they_use(embedded: Cluster, one_namespace: bool) -> None:
+    cluster = embedded
+    frameworks = Frameworks(await cluster.client(), cluster.namespace)
+    async with (
+        Controller(Config(), await cluster.connection(), wall=cluster.wall),
+        front_door(await cluster.connection()) as door,
+        KubeClient(door.connection) as client,
+    ):
+        await frameworks.create("a", role(number=2))
+        await frameworks.until_running("a", 2)
+        live = LiveFrameworks(client, cluster.namespace if one_namespace else None, wall=cluster.wall)
+        async with (
+            serve_pages(live, None, ClusterAccess(client), "127.0.0.1", 0) as (url, _),
+            aiohttp.ClientSession() as session,
+        ):
+            await live.wait_synced()
+            assert cluster.server is not None
+            headers = {"Authorization": f"Bearer {cluster.server.authenticator.token}"}
+            uid = (await frameworks.get("a"))["metadata"]["uid"]
+            page = f"frameworks/{cluster.namespace}/a/{uid}"
+            for path in ("", f"frameworks/{cluster.namespace}/a", page, f"{page}/tasks/a/0"):
+                async with session.get(url + path, headers=headers) as response:
+                    assert response.status == 200, path
+    everything_read = permissions(rules(DASHBOARD, "ClusterRole"))
+    assert used(door.requests) == everything_read
+    if one_namespace:
+        inside = [request for request in door.requests if request.namespace]
+        assert {request.namespace for request in inside} == {cluster.namespace}
+        assert used(inside) == permissions(rules(DASHBOARD_OF_ONE, "Role"))
+        beside = [request for request in door.requests if not request.namespace]
+        assert used(beside) == permissions(rules(DASHBOARD_BESIDE, "ClusterRole"))
+
+
+async def test_the_history_holds_frameworks_under_the_rules_of_its_component(
+    cluster: Cluster, frameworks: Frameworks
+) -> None:
+    """Without them nothing starts, and the Framework says why; once they are granted, it starts by itself."""
+    if cluster.kubeconfig_of is None:
+        pytest.skip("this cluster lets everybody do everything")
+    base = [*documents(CLUSTER_WIDE, "ClusterRole"), *documents(CLUSTER_WIDE, "Role")]
+    async with (
+        archive() as history,
+        granted(cluster, *base),
+        front_door(await cluster.connection("controller")) as door,
+        running(cluster, door, config(cluster, history=history)),
+    ):
+        await frameworks.create("l", role())
+        status = await frameworks.until("l", lambda status: condition(status, "Stalled").get("status") == "True")
+        assert 'cannot patch resource "frameworks"' in condition(status, "Stalled")["message"]
+        assert await frameworks.pods() == {}
+        async with granted(cluster, *documents(HISTORY, "ClusterRole")):
+            await frameworks.until_running("l", 1)
+            assert condition(await frameworks.status("l"), "Stalled")["status"] == "False"
+            await all_requests_for_the_history(frameworks)
+            await frameworks.delete("l", "Background")
+            await frameworks.until_gone("l")
+            forbidden = {(request.verb, request.resource) for request, code in door.refused if code == 403}
+            assert forbidden <= {("patch", "frameworks"), ("get", "namespaces")}

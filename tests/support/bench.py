@@ -106,6 +106,8 @@ class Bench:
         self.spec: Body = {"taskRoles": list(roles), **spec}
         self.generation = 1
         self.deleting = False
+        self.held = False
+        """Whether it has the finalizer of the history."""
         self.now: float = NOW
         self.set_back: float = 0.0
         """By how much the wall clock was set back: the other clock goes on."""
@@ -139,7 +141,7 @@ class Bench:
     @property
     def framework(self) -> Framework:
         """The Framework as the machine gets it."""
-        return Framework("ns", "f", UID, self.generation, self.deleting, parse_spec(self.spec))
+        return Framework("ns", "f", UID, self.generation, self.deleting, parse_spec(self.spec), held=self.held)
 
     @property
     def env(self) -> Env:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import orjson
 
@@ -39,9 +39,10 @@ from frameworkcontroller.api.podgroups import (
 from frameworkcontroller.api.workloads import WorkloadRecord, workload_record
 from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.machine.actions import Action, Delete
+from frameworkcontroller.machine.farewell import Farewell, Look, StoreLast, is_due
 from frameworkcontroller.machine.model import Env, Limits, Observed, Urgency
 from frameworkcontroller.machine.orphans import orphans, release
-from frameworkcontroller.machine.protocol import Act, Call, Done, Emit, Relist, StatusWritten, Wait
+from frameworkcontroller.machine.protocol import Act, Archive, Call, Done, Emit, Offer, Relist, StatusWritten, Wait
 from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.machine.requests import (
     Answer,
@@ -49,6 +50,7 @@ from frameworkcontroller.machine.requests import (
     Get,
     Kind,
     MergePatch,
+    PatchFinalizers,
     PatchStatus,
     Post,
     Refusal,
@@ -80,6 +82,19 @@ _COMPANION_RECORDS: Final[dict[Kind, Callable[[Body], CompanionRecord]]] = {
 _CACHED: Final = (Kind.FRAMEWORK, Kind.CONFIGMAP, Kind.POD, *_COMPANION_RECORDS)
 _LAZY_SEC: Final = 2.0
 """Duration of a status write at a slow API server."""
+
+
+class Sink(Protocol):
+    """The sink of a history (tests.support.archive)."""
+
+    def ask(self, controller: Controller, reconciler: Reconciler, archive: Archive) -> None:
+        """Take the records, and answer later."""
+
+    def ask_last(self, controller: Controller, ending: Farewell, last: StoreLast) -> None:
+        """Take the last status of a Framework that is left alone, and answer later."""
+
+    def offer(self, uid: str, offer: Offer) -> None:
+        """Take the records of the Framework of that UID."""
 
 
 class Cache:
@@ -164,12 +179,15 @@ class Controller:
         self.limit = 100
         """Most actions that are started in one pass."""
         self.passes = 0
+        self.sink: Sink | None = None
+        """The sink of the history."""
         self._order = random.Random(~seed)
         self._view = View(self)
         self._enqueued = True
         self._requeue_at: float | None = None
         self._failures = 0
         self._look_after: float | None = None
+        self._ending: Farewell | None = None
         # Of the pass under way.
         self._active = False
         self._asked_at: float | None = None
@@ -204,6 +222,10 @@ class Controller:
             case [], [Act(action=action)] if self._asked_at is not None:
                 return action
         return None
+
+    def enqueue(self, reconciler: Reconciler) -> None:
+        """The history has answered the reconciler."""
+        self._enqueued |= reconciler is self.reconciler
 
     def step(self) -> None:
         """One small step: at most one request, or one instruction."""
@@ -393,11 +415,12 @@ class Controller:
             case Done(requeue_after=after, error=error):
                 self._active = False
                 self._failures = 0 if error is None else self._failures + 1
+                ended = self._end()
                 if error is not None:
                     self.tell(f"retries: {error}")
                     self._requeue_at = self.world.clock + _RETRY.delay(self._failures, self.rng)
                 else:
-                    times = [one for one in (after, self._look_after) if one is not None]
+                    times = [one for one in (after, self._look_after, ended) if one is not None]
                     self._requeue_in(min(times, default=None))
             case call:
                 self._turns.append(call)
@@ -425,6 +448,38 @@ class Controller:
             except StopIteration as end:
                 due = end.value.look_after if end.value.look_after is not None else due
         return due
+
+    def _end(self) -> float | None:
+        """Look at a deleted Framework that is left alone. Return when it is to be looked at again."""
+        reconciler, record = self._known(), self._view.record
+        if record is None or record.uid != reconciler.uid or not reconciler.is_left_alone or not is_due(record):
+            self._ending = None
+            return None
+        if self._ending is None or self._ending.uid != record.uid:
+            self._ending = Farewell(record)
+        if self._ending.storing is not None:
+            return None
+        env = self._view.env
+        if (left := self._ending.wait(env.clock)) > 0:
+            return left
+        exchange = self._ending.look(self.cache.pods.values, env)
+        found: StoreLast | Look
+        try:
+            request = next(exchange)
+            while True:
+                request = exchange.send(self._send(None, request, record.uid))
+        except StopIteration as end:
+            found = end.value
+        if isinstance(found, StoreLast):
+            assert self.sink is not None
+            self.sink.ask_last(self, self._ending, found)
+            return None
+        return found.after
+
+    def take_last(self, ending: Farewell, answer: Answer) -> None:
+        """The history has answered for a Framework that is left alone."""
+        ending.stored(answer, self._view.env)
+        self._enqueued |= ending is self._ending
 
     def _continue(self, call: Call, answer: Answer | None) -> None:
         """Begin the call, or hand the answer in."""
@@ -466,6 +521,10 @@ class Controller:
                         self.tell(f"{where}{item.reason}: {item.message}")
                 case Relist(kind):
                     self.relist(kind)
+                case Archive() if self.sink is not None:
+                    self.sink.ask(self, reconciler, effect)
+                case Offer() if self.sink is not None:
+                    self.sink.offer(reconciler.uid, effect)
                 case StatusWritten(result="accepted") if self.lazy:
                     reconciler._pacing.write_sec = _LAZY_SEC
                     reconciler._pacing.next_write = self.world.clock + _LAZY_SEC
@@ -519,12 +578,16 @@ class Controller:
                     assert action is not None
                     body = orjson.loads(raw)
                     guarantees.creating(uid, action.target, body)
+                    guarantees.on_creation(uid, action.target.kind)
                     return world.create(kind, body, made=guarantees.created)
             case Remove(kind, name, target_uid, force, propagation, version):
                 verb = "delete"
 
                 def execute() -> Body:
-                    assert action is not None
+                    if action is None:
+                        guarantees.ending(uid, kind, target_uid)
+                        world.delete(kind, name, uid=target_uid, foreground=propagation == "Foreground")
+                        return {"metadata": {}}
                     if version and version != world.get(kind, name)["metadata"]["resourceVersion"]:
                         raise ApiRefusal(409, "Conflict", "the ResourceVersion in the precondition does not match")
                     guarantees.deleting(uid, action, target_uid)
@@ -537,6 +600,11 @@ class Controller:
                 def execute() -> Body:
                     seen = partial(guarantees.patching, uid, kind)
                     return world.merge(kind, name, orjson.loads(raw), request.subresource, seen=seen)
+            case PatchFinalizers(_, name):
+                verb = "patch"
+
+                def execute() -> Body:
+                    return world.patch_finalizers(request, seen=guarantees.on_finalizers)
             case PatchStatus(name, path, value, framework_uid, generation, version):
                 verb = "write"
                 assert path == "/status"

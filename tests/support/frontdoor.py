@@ -50,6 +50,10 @@ class FrontDoor(ReverseProxy):
         finally:
             self._rules.remove(rule)
 
+    def always(self, rule: Rule) -> None:
+        """Apply this rule before the others, from now on."""
+        self._rules.insert(0, rule)
+
     @contextmanager
     def delaying(self, delay: Callable[[Request], float]) -> Iterator[None]:
         """Delay requests by so many seconds before the rules apply."""

@@ -7,7 +7,7 @@ the status that is stored at that moment (persist before act); and after every c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import orjson
@@ -27,7 +27,7 @@ from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatu
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.machine.actions import Action, Cleanup, Confirm, Delete, Target
 from frameworkcontroller.machine.model import InvariantError, Limits
-from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.requests import Kind, PatchFinalizers
 from frameworkcontroller.machine.tracker import Tracker
 from tests.support.invariants import check_status, check_step
 from tests.support.queueguarantees import QueueGuarantees
@@ -69,6 +69,10 @@ class Guarantees:
         self._read_as_lost: dict[str, bool] = {}
         """Whether the Node of a Pod (by UID) was lost when a controller last read it."""
         self.queues = QueueGuarantees(world)
+        self.on_finalizers: Callable[[PatchFinalizers, Body], None] = lambda *_: None
+        """Takes a change of the finalizers of a Framework, right before it."""
+        self.on_creation: Callable[[str, Kind], None] = lambda *_: None
+        """Takes the UID of the Framework and the kind of an object, right before it is created."""
         world.watcher = self.look
 
     def is_ours(self, body: Body) -> bool:
@@ -260,6 +264,15 @@ class Guarantees:
             ttl = self._shortest_ttl(framework_uid)
             self._require(self.world.latest >= status.transition_time + ttl, f"{where}: it is to be retained")
 
+    def ending(self, framework_uid: str, kind: Kind, uid: str) -> None:
+        """A deletion of what is left of a Framework that is left alone: it is ours, and its Framework is deleted."""
+        framework = self.world.find(Kind.FRAMEWORK, framework_uid)
+        where = f"deletion of {kind} {uid}"
+        self._require(uid in self._ours or self.world.find(kind, uid) is None, f"{where}: it is not ours")
+        self._require(framework is None or is_deleting(framework), f"{where}: its Framework is not deleted")
+        # Nothing is decided for it, so no end is stored before.
+        self.abandoned.add(framework_uid)
+
     def _shortest_ttl(self, framework_uid: str) -> int:
         """Of all specs, as the cache may show an older one."""
         specs = (spec for (uid, _), spec in self.world.specs.items() if uid == framework_uid)
@@ -384,6 +397,9 @@ class Guarantees:
         attempt, named = status.attempt, int(mark_of(body, names.FRAMEWORK_ATTEMPT_ID))
         if attempt.completion_status is not None or attempt.id > named or self._is_stopped(framework):
             return True
+        if attempt.configmap_uid is None and self._is_ending(framework):
+            # Nothing of it is recorded, and nobody takes a deletion back.
+            return True
         if attempt.id < named:
             return False
         configmap = uid_of(body) if kind is Kind.CONFIGMAP else controller_of(body)
@@ -409,6 +425,11 @@ class Guarantees:
         """Whether the cache may have been waited for for long enough."""
         since, limit = waits.transition_time, self.limits.object_local_cache_creation_timeout_sec
         return self.world.latest >= since + limit
+
+    def _is_ending(self, framework: str) -> bool:
+        """Whether the Framework is being deleted, which a controller whose history blocks takes for a Stop."""
+        body = self.world.find(Kind.FRAMEWORK, framework)
+        return self.limits.history_blocks and body is not None and is_deleting(body)
 
     def _is_stopped(self, framework: str) -> bool:
         """Whether the newest spec says so: nobody takes that back, so what is not recorded may go at once."""
@@ -595,7 +616,8 @@ class Guarantees:
                 self.hasty or trigger.message in expected, f"triggered by {trigger}, the status says one of {expected}"
             )
         elif completion.code == -210:
-            self._require(spec.execution_type is ExecutionType.STOP, "-210, and nobody asked to stop")
+            asked = spec.execution_type is ExecutionType.STOP or self._is_ending(uid)
+            self._require(asked, "-210, and nobody asked to stop")
         elif completion.code == -240:
             asked = spec.suspend and spec.execution_type is not ExecutionType.STOP
             self._require(asked, "-240, and nobody asked to suspend")

@@ -27,6 +27,7 @@ from frameworkcontroller.machine.requests import (
     Get,
     Kind,
     MergePatch,
+    PatchFinalizers,
     PatchStatus,
     Post,
     Refusal,
@@ -154,6 +155,8 @@ class OneFramework:
                 return Answered(b'{"metadata": {}}')
             case PatchStatus():
                 return self._patch(request)
+            case PatchFinalizers():
+                return self._patch_finalizers(request)
             case MergePatch():
                 return Answered(b'{"metadata": {}}')
 
@@ -162,6 +165,19 @@ class OneFramework:
             self.configmap = configmap_record(self.objects[name])
         else:
             self.pods[name] = pod_record(self.objects[name])
+
+    def _patch_finalizers(self, request: PatchFinalizers) -> Answer:
+        metadata = self.body["metadata"]
+        found: list[str] = metadata.setdefault("finalizers", [])
+        place = request.index
+        is_same = place is None or found[place : place + 1] == [request.finalizer]
+        if (request.uid, request.resource_version) != (metadata["uid"], metadata["resourceVersion"]) or not is_same:
+            return refused(Refusal.INVALID, "a test failed")
+        found[place or 0 : len(found) if place is None else place + 1] = (
+            [*found, request.finalizer] if place is None else []
+        )
+        self.annotate()
+        return Answered(orjson.dumps({"metadata": metadata}))
 
     def _patch(self, request: PatchStatus) -> Answer:
         metadata = self.body["metadata"]

@@ -21,7 +21,7 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.requests import Kind, PatchFinalizers
 
 Body = dict[str, Any]
 
@@ -335,6 +335,26 @@ class World:
         self.edit(kind, name, change)
         return body
 
+    def patch_finalizers(self, patch: PatchFinalizers, *, seen: Callable[[PatchFinalizers, Body], None]) -> Body:
+        """Add or remove a finalizer, if UID, resourceVersion and its place are those in the patch.
+
+        Raises:
+            ApiRefusal: it is not there, or a test failed; or one is added to an object that is being deleted.
+        """
+        body = self.get(patch.kind, patch.name)
+        metadata = body["metadata"]
+        found: list[str] = metadata.get("finalizers") or []
+        place = patch.index
+        is_there = place is None or found[place : place + 1] == [patch.finalizer]
+        if (metadata["uid"], metadata["resourceVersion"]) != (patch.uid, patch.resource_version) or not is_there:
+            raise ApiRefusal(422, "Invalid", "the server rejected our request due to an error in our request")
+        if place is None and (is_deleting(body) or patch.finalizer in found or bool(found) != patch.has_others):
+            raise ApiRefusal(422, "Invalid", "no new finalizers can be added if the object is being deleted")
+        seen(patch, body)
+        kept = [*found, patch.finalizer] if place is None else [*found[:place], *found[place + 1 :]]
+        self.edit(patch.kind, patch.name, lambda one: one["metadata"].update(finalizers=kept))
+        return body
+
     def write_status(self, name: str, uid: str, generation: int, version: str, status: bytes) -> str:
         """Write a Framework's status if it is still as the writer knows it; the new resourceVersion.
 
@@ -463,7 +483,8 @@ class World:
         if any(one in (Kind.POD, Kind.CONFIGMAP) or _blocks_its_owner(dependent) for one, dependent in left):
             return False
         self.tell(f"GC lets {kind} {name_of(body)} go")
-        self.remove(kind, name_of(body))
+        others = [one for one in body["metadata"]["finalizers"] if one != names.FOREGROUND_FINALIZER]
+        self.edit(kind, name_of(body), lambda found: found["metadata"].update(finalizers=others))
         return True
 
     # --- the kubelets ---

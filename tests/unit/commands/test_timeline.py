@@ -10,7 +10,7 @@ from frameworkcontroller.api.codec import StatusError
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.commands.timeline.attempts import AttemptHistory
-from frameworkcontroller.commands.timeline.svg import MAX_ROWS, draw, draw_page
+from frameworkcontroller.commands.timeline.svg import MAX_ROWS, draw, draw_inline, draw_page
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -88,6 +88,17 @@ def test_a_status_knows_the_last_attempts() -> None:
     ]
 
 
+def test_a_container_that_was_too_quick_to_be_seen_has_run() -> None:
+    chronicle = AttemptHistory("F")
+    ended = [task(0, attempt(0, 0, None, 2, 7)), task(1, attempt(0, 0, None, 2, -220))]
+    chronicle.add_framework(framework(0, ("a", ended)))
+    svg = draw_inline("d/f", chronicle.rows, 90, lambda _row: "")
+    bars = {bar.findtext(f"{SVG}title", "").partition(":")[0]: bar for bar in ET.fromstring(svg).iter(f"{SVG}rect")}
+    assert bars["a[0] attempt 0"].get("class") == "failed"
+    assert bars["a[1] attempt 0"].get("class") == "waiting"
+    assert "a[0] attempt 0: waited and ran for 2s, then 7 P<&>" in told(svg)
+
+
 def test_a_log_knows_those_before() -> None:
     chronicle = AttemptHistory("F")
     first = task(0, attempt(0, 0, 10, 30, 7), uid="old")
@@ -141,6 +152,20 @@ def test_bars_are_where_their_times_are() -> None:
     middle = 150 + (1200 - 150 - 20) / 2
     assert (float(waited.get("x", "")), float(ran.get("x", ""))) == (150, middle)
     assert float(waited.get("width", "")) == float(ran.get("width", "")) == middle - 150
+
+
+def test_a_result_is_written_once() -> None:
+    chronicle = AttemptHistory("F")
+    chronicle.add_framework(framework(0, ("a", [task(0, attempt(0, 0, 50, 60, 7))]), end=1000))
+    texts = [one.text for one in ET.fromstring(draw("t", chronicle.rows, 1000)).iter(f"{SVG}text")]
+    assert texts.count("7 P<&>") == 1
+
+
+def test_in_a_page_it_tells_its_times() -> None:
+    chronicle = AttemptHistory("F")
+    chronicle.add_framework(framework(0, ("a", [task(0, attempt(0, 0, 50, 60, 7))]), end=1000))
+    svg = ET.fromstring(draw_inline("t", chronicle.rows, 1000, lambda row: f"tasks/{row.index}" if row.role else ""))
+    assert (svg.get("data-begin"), svg.get("data-end")) == ("0", "1000")
 
 
 def test_of_many_tasks_the_most_eventful_are_drawn() -> None:

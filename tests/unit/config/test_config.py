@@ -64,6 +64,17 @@ DEFAULTS: dict[str, Any] = {
         "pod": {"on_pod_deletion": True},
     },
     "record_events": True,
+    "history": {
+        "sink": "none",
+        "url": "",
+        "path": "",
+        "triggers": list(SnapshotTrigger),
+        "on_unavailable": "Block",
+        "max_pending_bytes": 268435456,
+        "token_file": "",
+        "ca_file": "",
+        "cluster": "",
+    },
     "kueue": {"mode": "disabled"},
     "pod_failure_spec": [],
 }
@@ -116,6 +127,16 @@ def test_every_key(tmp_path: Path) -> None:
           task: {onTaskRetry: false, onTaskDeletion: false}
           pod: {onPodDeletion: false}
         recordEvents: false
+        history:
+          sink: http
+          url: https://archive.example:8443/v1/records?tenant=a
+          path: /var/lib/history
+          triggers: [OnTaskRetry, OnPodDeletion, OnTaskRetry]
+          onUnavailable: Drop
+          maxPendingBytes: 1048576
+          tokenFile: /var/run/token
+          caFile: ca.pem
+          cluster: east 1
         kueue: {mode: enabled}
         podFailureSpec: []
         """,
@@ -154,11 +175,22 @@ def test_every_key(tmp_path: Path) -> None:
             "pod": {"on_pod_deletion": False},
         },
         "record_events": False,
+        "history": {
+            "sink": "http",
+            "url": "https://archive.example:8443/v1/records?tenant=a",
+            "path": "/var/lib/history",
+            "triggers": ["OnTaskRetry", "OnPodDeletion", "OnTaskRetry"],
+            "on_unavailable": "Drop",
+            "max_pending_bytes": 1048576,
+            "token_file": "/var/run/token",
+            "ca_file": "ca.pem",
+            "cluster": "east 1",
+        },
         "kueue": {"mode": "enabled"},
         "pod_failure_spec": [],
     }
     assert config.snapshot_triggers() == set()
-    assert Config().snapshot_triggers() == set(SnapshotTrigger)
+    assert Config().snapshot_triggers() == set(SnapshotTrigger) - {SnapshotTrigger.FRAMEWORK_COMPLETION}
     limits = config.plan_limits()
     assert limits.object_local_cache_creation_timeout_sec == 60
     assert limits.framework_completed_retain_sec == 2147483600
@@ -167,6 +199,25 @@ def test_every_key(tmp_path: Path) -> None:
     assert (limits.task_min_retry_delay_sec, limits.task_max_retry_delay_sec) == (5, 50)
     assert (limits.kueue, Config().plan_limits().kueue) == (True, False)
     assert (limits.gang_scheduler, limits.gang_scheduler_name) == (GangScheduler.VOLCANO, "my-volcano")
+    assert limits.history == {SnapshotTrigger.TASK_RETRY, SnapshotTrigger.POD_DELETION}
+    assert not limits.history_blocks
+
+
+@pytest.mark.parametrize(
+    ("text", "triggers", "blocks"),
+    [
+        ("", set(), False),
+        ("{onUnavailable: Block, url: 'http://h/', triggers: [OnTaskRetry]}", set(), False),
+        ("{sink: file, path: /history}", set(SnapshotTrigger), True),
+        ("{sink: http, url: 'http://h', onUnavailable: Drop}", set(SnapshotTrigger), False),
+    ],
+)
+def test_only_a_sink_makes_a_history(
+    tmp_path: Path, text: str, triggers: set[SnapshotTrigger], *, blocks: bool
+) -> None:
+    limits = load(tmp_path, f"history: {text}").plan_limits()
+    assert limits.history == triggers
+    assert limits.history_blocks == blocks
 
 
 @pytest.mark.parametrize(
@@ -194,6 +245,7 @@ def test_bounds_are_within(tmp_path: Path, text: str, value: object) -> None:
 
 
 ADDRESS = "must be http[s]://host:port"
+URL = "must be like https://host:port/path"
 BIND = 'must be host:port, :port for every address of this machine, or "" for none'
 
 
@@ -266,6 +318,37 @@ BIND = 'must be host:port, :port for every address of this machine, or "" for no
             "2: leaderElection.retryPeriodSec: 9: must be below renewDeadlineSec (10) divided by 1.2",
         ),
         ("leaderElection:\n  retryPeriodSec: 0", "2: leaderElection.retryPeriodSec: 0: must be at least 1"),
+        ("history: none", "1: history: 'none': must be a mapping"),
+        ("history:\n  sink: kafka", "2: history.sink: 'kafka': must be none, file or http"),
+        ("history:\n  sink: http\n  url: ''", "3: history.url: '': is required for the sink http"),
+        ("history:\n  url: ftp://h/x", f"2: history.url: 'ftp://h/x': {URL}"),
+        ("history:\n  url: 'http:///x'", f"2: history.url: 'http:///x': {URL}"),
+        (
+            "history:\n  url: 'http://h:x/'",
+            f"2: history.url: 'http://h:x/': {URL}: Port could not be cast to integer value as 'x'",
+        ),
+        ("history:\n  url: 'http://h/#a'", f"2: history.url: 'http://h/#a': {URL}"),
+        ("history:\n  url: 'http://h/a b'", f"2: history.url: 'http://h/a b': {URL}"),
+        (
+            "history:\n  url: 'http://u:p@h/'",
+            "2: history.url: 'http://u:p@h/': must not contain credentials, which would be logged: use tokenFile",
+        ),
+        ("history:\n  sink: file\n  path: ''", "3: history.path: '': is required for the sink file"),
+        ("history:\n  path: history", "2: history.path: 'history': must be an absolute path"),
+        (
+            "history:\n  triggers: [OnTuesday]",
+            "2: history.triggers[0]: 'OnTuesday': must be OnFrameworkCompletion, "
+            "OnFrameworkRetry, OnFrameworkDeletion, OnTaskRetry, OnTaskDeletion or OnPodDeletion",
+        ),
+        ("history:\n  triggers: []", "2: history.triggers: a list: must have at least 1 item"),
+        ("history:\n  triggers: OnTaskRetry", "2: history.triggers: 'OnTaskRetry': must be a list"),
+        ("history:\n  onUnavailable: Wait", "2: history.onUnavailable: 'Wait': must be Block or Drop"),
+        ("history:\n  maxPendingBytes: 1048575", "2: history.maxPendingBytes: 1048575: must be at least 1048576"),
+        (
+            "history:\n  url: 'http://h/'\n  caFile: ca.pem",
+            "3: history.caFile: 'ca.pem': has no use: history.url is not https",
+        ),
+        ('history:\n  cluster: "a\\nb"', "2: history.cluster: 'a\\nb': must be printable text"),
         ("kueue:\n  mode: auto", "2: kueue.mode: 'auto': must be disabled or enabled"),
         ("logObjectSnapshot: true", "1: logObjectSnapshot: true: must be a mapping"),
         (
@@ -294,6 +377,13 @@ BIND = 'must be host:port, :port for every address of this machine, or "" for no
 )
 def test_bad_values(tmp_path: Path, text: str, error: str) -> None:
     assert errors(tmp_path, text) == [error]
+
+
+def test_a_sink_without_its_address(tmp_path: Path) -> None:
+    (error,) = errors_anywhere(tmp_path, "history: {sink: http}")
+    assert "history.url: '': is required for the sink http" in error
+    (error,) = errors_anywhere(tmp_path, "history: {sink: file}")
+    assert "history.path: '': is required for the sink file" in error
 
 
 def test_default_maximum_is_checked_against_a_given_minimum(tmp_path: Path) -> None:

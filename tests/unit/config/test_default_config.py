@@ -489,7 +489,7 @@ class TestFile:
     def test_the_defaults_it_shows_are_the_defaults(self) -> None:
         lines = SHIPPED_CONFIG_FILE.read_text().splitlines()
         shown = yaml.safe_load(
-            "\n".join(line[1:] for line in lines if re.match(r"#( {2,})?\w+:( \S+)?( +#.*)?$", line))
+            "\n".join(line[1:] for line in lines if re.match(r"#( {2,})?\w+:( \S+| \[[^]]*\])?( +#.*)?$", line))
         )
         assert shown == Config().model_dump(by_alias=True, exclude={"pod_failure_spec"})
 

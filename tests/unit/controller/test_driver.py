@@ -4,20 +4,26 @@ import asyncio
 import contextlib
 import gc
 import random
+from dataclasses import replace
 from typing import Any, cast
 
 import orjson
 import pytest
 
+from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import EncodedStatus
-from frameworkcontroller.api.objects import FrameworkRecord
+from frameworkcontroller.api.objects import FrameworkRecord, framework_record
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.controller.driver import Driver
 from frameworkcontroller.controller.reconcilers import Reconcilers
 from frameworkcontroller.controller.recorder import EventRecorder
 from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.errors import TransportError
-from frameworkcontroller.machine.protocol import RequeueError
+from frameworkcontroller.kube.errors import ObjectNotFound, TransportError
+from frameworkcontroller.kube.resources import Resource
+from frameworkcontroller.machine.model import Snapshot, SnapshotTrigger
+from frameworkcontroller.machine.protocol import Archive, Offer, RequeueError
+from frameworkcontroller.machine.requests import Answer, Answered, Unanswered
 from tests.support.bench import limits
 
 
@@ -103,3 +109,136 @@ async def test_a_failed_pass_leaves_no_reference_cycle() -> None:
 def left_over() -> int:
     """Number of statuses and errors in memory."""
     return sum(isinstance(one, EncodedStatus | RequeueError) for one in gc.get_objects())
+
+
+class Sink:
+    """A sink that answers when the test wants."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[FrameworkRecord, str, list[Snapshot]]] = []
+        self.offered: list[Snapshot] = []
+        self.may_answer = asyncio.Event()
+
+    async def store(self, framework: FrameworkRecord, version: str, snapshots: Any) -> Answer:
+        self.asked.append((framework, version, list(snapshots)))
+        await self.may_answer.wait()
+        return Answered(b"")
+
+    def offer(self, _framework: FrameworkRecord, _version: str, snapshots: Any) -> None:
+        self.offered += snapshots
+
+
+class Machine:
+    """A machine that does nothing but to take answers of the history."""
+
+    key, uid = "ns/f", "u"
+
+    def __init__(self) -> None:
+        self.answers: list[Answer] = []
+
+    def on_archived(self, _archive: Archive, answer: Answer) -> None:
+        self.answers.append(answer)
+
+
+async def test_a_sink_that_hangs_holds_up_neither_a_pass_nor_a_request() -> None:
+    record = FrameworkRecord("ns/f", "ns", "f", "u", "1", 1, None, b"{}", b"{}", None)
+    driver = driver_of(LostClient(), record)
+    sink, machine, enqueued = Sink(), Machine(), asyncio.Event()
+    driver.history, driver.enqueue = sink, lambda _: enqueued.set()
+    snapshot = Snapshot(SnapshotTrigger.FRAMEWORK_RETRY, b"{}")
+    driver.carry_out(cast(Any, machine), Archive([snapshot], "7", [None]))
+    driver.carry_out(cast(Any, machine), Offer([snapshot], "7"))
+    assert (sink.offered, machine.answers) == ([snapshot], [])
+    async with driver.slots.taken("ns/f"):
+        await asyncio.sleep(0)
+    assert machine.answers == []
+    async with asyncio.timeout(300):
+        sink.may_answer.set()
+        await enqueued.wait()
+    assert sink.asked == [(record, "7", [snapshot])]
+    assert machine.answers == [Answered(b"")]
+
+
+async def test_nothing_is_stored_of_a_framework_that_is_gone() -> None:
+    driver = driver_of(LostClient(), FrameworkRecord("ns/f", "ns", "f", "other", "1", 1, None, b"{}", b"{}", None))
+    sink, machine = Sink(), Machine()
+    driver.history = sink
+    driver.carry_out(cast(Any, machine), Archive([Snapshot(SnapshotTrigger.FRAMEWORK_RETRY, b"{}")], "7", [None]))
+    await asyncio.gather(*driver._archiving)
+    assert (sink.asked, machine.answers) == ([], [Unanswered("the Framework is gone")])
+
+
+async def test_a_sink_that_breaks_is_one_that_does_not_answer() -> None:
+    driver = driver_of(LostClient(), FrameworkRecord("ns/f", "ns", "f", "u", "1", 1, None, b"{}", b"{}", None))
+    machine = Machine()
+    driver.history = cast(Any, object())
+    driver.carry_out(cast(Any, machine), Archive([Snapshot(SnapshotTrigger.FRAMEWORK_RETRY, b"{}")], "7", [None]))
+    await asyncio.gather(*driver._archiving)
+    (answer,) = machine.answers
+    assert isinstance(answer, Unanswered)
+    assert "AttributeError" in answer.message
+
+
+class HeldClient:
+    """Serves a deleted Framework with a status that cannot be read, and nothing else."""
+
+    def __init__(self) -> None:
+        self.body: dict[str, Any] = {
+            "metadata": {
+                "namespace": "ns", "name": "f", "uid": "u", "resourceVersion": "1", "generation": 1,
+                "finalizers": [names.HISTORY_FINALIZER], "deletionTimestamp": "2030-01-01T00:00:00Z",
+            },
+            "spec": {},
+            "status": {"state": "none"},
+        }  # fmt: skip
+        self.patches: list[Any] = []
+
+    async def get(self, resource: Resource, *_: Any, **__: Any) -> bytes:
+        if resource is not FRAMEWORKS:
+            raise ObjectNotFound("none", code=404, reason="NotFound", details={"name": "f-attempt"})
+        return orjson.dumps(self.body)
+
+    async def patch(self, _resource: Resource, _name: str, body: bytes, *_: Any, **__: Any) -> bytes:
+        self.patches.append(orjson.loads(body))
+        return orjson.dumps({"metadata": {"resourceVersion": "2", "uid": "u"}})
+
+
+def held() -> tuple[HeldClient, Driver, Sink, list[str]]:
+    """A driver of a quarantined Framework that is deleted, with a sink. The list: the keys that it enqueues."""
+    client, sink, enqueued = HeldClient(), Sink(), list[str]()
+    driver = driver_of(client, framework_record(client.body))
+    driver.pods, driver.history, driver.enqueue = cast(Any, Pods()), sink, enqueued.append
+    driver.limits = replace(limits(), history=frozenset(SnapshotTrigger), history_blocks=True)
+    return client, driver, sink, enqueued
+
+
+async def test_a_quarantined_framework_that_is_deleted_goes_once_its_status_is_stored() -> None:
+    client, driver, sink, enqueued = held()
+    sink.may_answer.set()
+    async with asyncio.timeout(300):
+        await driver.reconcile("ns/f")
+        await asyncio.gather(*driver._archiving)
+        assert enqueued == ["ns/f"]
+        await driver.reconcile("ns/f")
+    assert [one.status_json for _, _, snapshots in sink.asked for one in snapshots] == [b'{"state":"none"}']
+    assert client.patches[-1][-1] == {"op": "remove", "path": "/metadata/finalizers/0"}
+
+
+async def test_the_end_of_a_quarantined_framework_holds_no_worker_up() -> None:
+    client, driver, sink, enqueued = held()
+    async with asyncio.timeout(300):
+        for _ in range(3):
+            await driver.reconcile("ns/f")
+    # It waits for the first answer.
+    await asyncio.sleep(0)
+    assert (len(sink.asked), enqueued) == (1, [])
+    assert [patch[-1]["path"] for patch in client.patches] == ["/status/conditions"]
+    driver.stop()
+    await asyncio.gather(*driver._archiving, return_exceptions=True)
+
+
+class Pods:
+    """No Pods."""
+
+    def by_index(self, _key: str) -> dict[str, Any]:
+        return {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import StringIO
 from types import SimpleNamespace
 from typing import Any, cast
@@ -22,9 +22,9 @@ from frameworkcontroller.commands.tree import framework_tree
 from frameworkcontroller.controller.statecounts import StateCounts
 from frameworkcontroller.machine.actions import Action, Create, Result
 from frameworkcontroller.machine.gates import WAITS
-from frameworkcontroller.machine.model import NotListed, Plan, Record
+from frameworkcontroller.machine.model import NotListed, Plan, Record, SnapshotTrigger
 from frameworkcontroller.machine.reasons import EventPolicy, Reason
-from tests.support.bench import Bench, refused, role
+from tests.support.bench import Bench, limits, refused, role
 from tests.support.queuedbench import QueuedBench
 
 
@@ -196,6 +196,19 @@ def framework_retried() -> Watched:
     return bench
 
 
+def unarchived() -> Watched:
+    limit = replace(limits(), history=frozenset(SnapshotTrigger), history_blocks=True)
+    bench = Watched(role(failed=1), retryPolicy={"maxRetryCount": 9}, limit=limit)
+    bench.held = True
+    bench.all_pods()
+    bench.run()
+    bench.end(code=1)
+    bench.plan()
+    bench.now += 3
+    bench.plan()
+    return bench
+
+
 @dataclass(frozen=True)
 class Row:
     """A reason to wait. ``condition``, ``event``, ``status``, ``list``: what each place says; "" for nothing."""
@@ -223,6 +236,11 @@ FORBIDDEN = "Cannot create Service f: 403: may not create services"
 QUEUE = "the Framework waits in Kueue's LocalQueue team-a"
 COUNT = "Kueue has admitted 1 of the 2 Tasks of TaskRole a"
 
+NOT_AT_ONCE = (Reason.WAITING, Reason.RELISTING, Reason.SERVICE_PENDING, Reason.HISTORY_PENDING)
+"""Another process has to find out first."""
+
+UNARCHIVED = "the history has not yet stored what is to be forgotten"
+
 ROWS = (
     # The object itself says it, and no status is written for it.
     Row(Reason.DELETING, deleted, "", "", "is being deleted", "being deleted"),
@@ -234,6 +252,7 @@ ROWS = (
     Row(Reason.SERVICE_PENDING, refused_service, NO_SERVICE, NO_SERVICE, NO_SERVICE, FORBIDDEN),
     Row(Reason.POD_GROUP_PENDING, unplaced, *[UNPLACED] * 4),
     Row(Reason.VOLUME_CLAIM_PENDING, unlisted_claims, NO_CLAIM, NO_CLAIM, NO_CLAIM, NO_CLAIMS),
+    Row(Reason.HISTORY_PENDING, unarchived, *[UNARCHIVED] * 4),
     Row(Reason.QUOTA_PENDING, queued, *[QUEUE] * 4),
     Row(Reason.QUOTA_COUNT, added, *[COUNT] * 4),
     # Over after half a second.
@@ -285,7 +304,7 @@ def test_why_nothing_runs(row: Row) -> None:
 
 @pytest.mark.parametrize(
     "row",
-    [row for row in ROWS if row.reason not in (Reason.WAITING, Reason.RELISTING, Reason.SERVICE_PENDING)],
+    [row for row in ROWS if row.reason not in NOT_AT_ONCE],
     ids=lambda row: row.reason,
 )
 def test_another_process_says_the_same_and_writes_nothing(row: Row) -> None:

@@ -1,0 +1,426 @@
+"""The archive where processes are killed, disks full, files deleted, servers stopped: nothing acknowledged is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from frameworkcontroller.history import database as database_module
+from frameworkcontroller.history.archive import Archive, ArchiveError, FrameworkQuery, TaskQuery
+from tests.support.archives import task_record
+from tests.support.eventually import eventually
+from tests.support.postgres import Postgres, running_postgres
+
+TASKS = 40
+"""Of each call of the writer below."""
+
+WRITERS = f"""
+import asyncio, os, sys
+from frameworkcontroller.history.archive import Archive
+from tests.support.archives import task_record
+
+async def main(name: str) -> None:
+    archive = await Archive.open(sys.argv[1])
+    async def call(number: int) -> None:
+        uid = f"{{name}}-{{number}}"
+        await archive.store([task_record(uid, index, padding=1500) for index in range({TASKS})])
+        print(uid, flush=True)
+    for start in range(0, 100_000, 4):
+        await asyncio.gather(*(call(number) for number in range(start, start + 4)))
+
+for line in sys.stdin:
+    if line.strip():
+        if os.fork() == 0:
+            print(f"pid {{os.getpid()}}", flush=True)
+            asyncio.run(main(line.strip()))
+    else:
+        while True:
+            try:
+                os.wait()
+            except ChildProcessError:
+                break
+        print("ended", flush=True)
+"""
+
+
+class Writers:
+    """Processes that store into one database, forked from one: importing takes longer than what is tested."""
+
+    def __init__(self, url: str) -> None:
+        self.acknowledged: set[str] = set()
+        self._pids: list[int] = []
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", WRITERS, url],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).resolve().parents[2],
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for pid in self._pids:
+            os.kill(pid, signal.SIGKILL)
+        errors = self._process.communicate()[1]
+        assert not errors
+
+    async def start(self, name: str) -> None:
+        """Start one that stores Frameworks of this name."""
+        self._tell(name)
+        count = len(self._pids)
+        while len(self._pids) == count:
+            await self._read()
+
+    async def until(self, count: int) -> None:
+        """Wait for so many more acknowledgments."""
+        wanted = len(self.acknowledged) + count
+        while len(self.acknowledged) < wanted:
+            await self._read()
+
+    async def kill(self) -> None:
+        """Kill all of them. What they had acknowledged is known then."""
+        for pid in self._pids:
+            os.kill(pid, signal.SIGKILL)
+        self._pids.clear()
+        self._tell("")
+        while await self._read() != "ended":
+            pass
+
+    def _tell(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+
+    async def _read(self) -> str:
+        assert self._process.stdout is not None
+        line = (await asyncio.to_thread(self._process.stdout.readline)).strip()
+        assert line, "it ended"
+        if line.startswith("pid "):
+            self._pids.append(int(line[4:]))
+        elif line != "ended":
+            self.acknowledged.add(line)
+        return line
+
+
+async def counts(archive: Archive) -> dict[str, int]:
+    """The Tasks of all Frameworks."""
+    found: dict[str, int] = {}
+    after = ""
+    while True:
+        page = await archive.frameworks(FrameworkQuery(limit=1000, after=after))
+        for item in page.items:
+            tasks = await archive.tasks(item["uid"], 0, TaskQuery(limit=1000))
+            assert tasks is not None
+            found[item["uid"]] = len(tasks.items)
+        if page.next is None:
+            return found
+        after = page.next
+
+
+async def test_kill_in_the_middle_of_batches(database_url: str) -> None:
+    rng = random.Random(16)
+    with Writers(database_url) as writers:
+        for turn in range(6):
+            await writers.start(f"turn-{turn}")
+            # At any place within a batch: after a number of answers, and some of the work for the next.
+            await writers.until(rng.randrange(1, 30))
+            for _ in range(rng.randrange(2000)):
+                pass
+            await writers.kill()
+            async with await Archive.open(database_url) as archive:
+                found = await counts(archive)
+                assert writers.acknowledged <= set(found)
+                assert set(found.values()) == {TASKS}, "half of a call is stored"
+        assert len(writers.acknowledged) > 20
+
+
+async def test_two_servers_on_one_database(database_url: str) -> None:
+    with Writers(database_url) as writers:
+        await writers.start("a")
+        await writers.start("b")
+        async with await Archive.open(database_url) as archive:
+            for name in ("a", "b"):
+                while not any(uid.startswith(name) for uid in writers.acknowledged):
+                    await writers.until(1)
+            await writers.until(20)
+            # A third one, which also removes.
+            await archive.store([task_record("third", 0)])
+            await archive.prune(max_bytes=1 << 40)
+            await writers.kill()
+            found = await counts(archive)
+    assert found.pop("third") == 1
+    assert writers.acknowledged <= set(found)
+    assert set(found.values()) == {TASKS}
+
+
+async def test_two_servers_that_write_the_same_records_in_any_order(database_url: str) -> None:
+    async with await Archive.open(database_url) as one, await Archive.open(database_url) as two:
+        lines = [task_record(f"u-{number % 7}", number) for number in range(200)]
+        for turn in range(10):
+            await asyncio.gather(
+                one.store([line.replace(b":00.000000Z", b":%02d.000000Z" % turn) for line in lines]),
+                two.store([line.replace(b":00.000000Z", b":%02d.000000Z" % turn) for line in reversed(lines)]),
+            )
+        assert sum((await counts(one)).values()) == 200
+
+
+# --- SQLite -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_full_disk(tmp_path: Path) -> None:
+    """On a file system of 8 MiB where that may be mounted, else with a limit on the size of files."""
+    script = f"""
+import asyncio, sys
+from pathlib import Path
+from frameworkcontroller.history.archive import *
+from tests.support.archives import task_record
+from tests.integration.test_archive_faults import counts
+import os, resource, signal
+
+def noise() -> bytes:
+    return os.urandom(3000).hex().encode()
+
+async def main() -> None:
+    folder, limited = Path(sys.argv[1]), sys.argv[2] == "limit"
+    if limited:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4 << 20, resource.RLIM_INFINITY))
+    archive = await Archive.open(f"sqlite:///{{folder}}/history.db")
+    stored = set()
+    errors = []
+    for number in range(400):
+        try:
+            # Content that compression makes hardly smaller.
+            lines = [
+                task_record(f"u-{{number}}", i).replace(b'"padding":""', b'"padding":"' + noise() + b'"')
+                for i in range({TASKS})
+            ]
+            await archive.store(lines)
+            stored.add(f"u-{{number}}")
+        except ArchiveError as error:
+            errors.append(str(error))
+            if len(errors) > 3:
+                break
+    assert len(errors) > 3, "never full"
+    assert stored, "always full"
+    print(errors[0])
+    found = await counts(archive)
+    assert set(found) == stored, (set(found) ^ stored)
+    assert set(found.values()) == {{{TASKS}}}
+    # What is removed makes room again, or the disk has more.
+    if limited:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    else:
+        (folder / "ballast").unlink()
+    await archive.store([task_record("after", 0)])
+    await archive.close()
+    archive = await Archive.open(f"sqlite:///{{folder}}/history.db")
+    assert set(await counts(archive)) == stored | {{"after"}}
+    await archive.close()
+
+asyncio.run(main())
+"""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)]
+    mounted = os.getuid() == 0 and await _run(*mount) == (0, "", "")
+    try:
+        if mounted:
+            (folder / "ballast").write_bytes(b"x" * (4 << 20))
+        kind = "disk" if mounted else "limit"
+        code, output, errors = await _run(sys.executable, "-c", script, str(folder), kind)
+    finally:
+        if mounted:
+            await _run("umount", str(folder))
+    assert code == 0, errors
+    assert "full" in output or "disk I/O error" in output
+
+
+async def _run(*command: str) -> tuple[int, str, str]:
+    done = await asyncio.to_thread(
+        subprocess.run, command, capture_output=True, text=True, check=False, cwd=Path(__file__).resolve().parents[2]
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+async def test_a_locked_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database_module, "BUSY_SEC", 0.1)
+    async with await Archive.open(f"sqlite:///{tmp_path}/history.db") as archive:
+        await archive.store([task_record("u", 0)])
+        other = sqlite3.connect(tmp_path / "history.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(ArchiveError, match="database is locked"):
+            await archive.store([task_record("v", 0)])
+        # Others may be read.
+        assert await counts(archive) == {"u": 1}
+        other.execute("ROLLBACK")
+        other.close()
+        await archive.store([task_record("v", 0)])
+        assert await counts(archive) == {"u": 1, "v": 1}
+
+
+@pytest.mark.parametrize("with_wal", [False, True])
+async def test_a_deleted_file(tmp_path: Path, with_wal: bool, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "history.db"
+    async with await Archive.open(f"sqlite:///{path}") as archive:
+        await archive.store([task_record("u", 0)])
+        path.unlink()
+        if with_wal:
+            for end in ("-wal", "-shm"):
+                path.with_name(path.name + end).unlink()
+        # Into a new file: a file without a name would be lost.
+        await archive.store([task_record("v", 0)])
+        assert "deleted or replaced" in caplog.text
+        assert await counts(archive) == {"v": 1}
+        async with await Archive.open(f"sqlite:///{path}") as other:
+            assert await counts(other) == {"v": 1}
+
+
+async def test_a_replaced_file(tmp_path: Path) -> None:
+    """As when a backup is put back."""
+    path, backup = tmp_path / "history.db", tmp_path / "backup.db"
+    async with await Archive.open(f"sqlite:///{backup}") as archive:
+        await archive.store([task_record("old", 0)])
+    async with await Archive.open(f"sqlite:///{path}") as archive:
+        await archive.store([task_record("u", 0)])
+        for end in ("-wal", "-shm"):
+            path.with_name(path.name + end).unlink()
+        backup.replace(path)
+        assert await counts(archive) == {"old": 1}
+        await archive.store([task_record("v", 0)])
+        async with await Archive.open(f"sqlite:///{path}") as other:
+            assert await counts(other) == {"old": 1, "v": 1}
+
+
+async def test_a_file_that_is_deleted_during_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "history.db"
+    async with await Archive.open(f"sqlite:///{path}") as archive:
+        await archive.store([task_record("u", 0)])
+        looked: list[Any] = []
+        look = archive._database._identity
+
+        def delete_first() -> tuple[Any, ...]:
+            looked.append(None)
+            if len(looked) == 2:  # After the commit.
+                path.unlink()
+            return look()
+
+        monkeypatch.setattr(archive._database, "_identity", delete_first)
+        await archive.store([task_record("v", 0)])
+        async with await Archive.open(f"sqlite:///{path}") as other:
+            assert await counts(other) == {"v": 1}
+
+
+# --- PostgreSQL -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def other_postgres(postgres: Postgres) -> Iterator[Postgres | None]:
+    """Only for the tests here: to make one takes longer than to start it again."""
+    with running_postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def own_postgres(other_postgres: Postgres) -> Iterator[Postgres]:
+    """One that a test may stop."""
+    yield other_postgres
+    other_postgres.kill()
+    other_postgres.start()
+
+
+async def test_postgresql_stops_and_starts_again(own_postgres: Postgres) -> None:
+    async with await Archive.open(own_postgres.new_database()) as archive:
+        await archive.store([task_record("u", 0)])
+        for end in (own_postgres.stop, own_postgres.kill):
+            end()
+            for call in (archive.store([task_record("v", 0)]), archive.frameworks(FrameworkQuery()), archive.check()):
+                with pytest.raises(ArchiveError):
+                    await call
+            own_postgres.start()
+            await archive.check()
+            await archive.store([task_record("v", 0), task_record("w", 0)])
+            assert await counts(archive) == {"u": 1, "v": 1, "w": 1}
+
+
+async def test_postgresql_is_killed_while_records_come(own_postgres: Postgres) -> None:
+    acknowledged: set[str] = set()
+    url = own_postgres.new_database()
+
+    async def send(archive: Archive, number: int) -> None:
+        uid = f"u-{number}"
+        while uid not in acknowledged:
+            try:
+                await archive.store([task_record(uid, index) for index in range(TASKS)])
+                acknowledged.add(uid)
+            except ArchiveError:
+                await asyncio.sleep(0.01)
+
+    async with await Archive.open(url) as archive:
+        sending = [asyncio.create_task(send(archive, number)) for number in range(60)]
+        for enough in (5, 25):
+
+            async def some(enough: int = enough) -> bool:
+                return len(acknowledged) >= enough
+
+            await eventually(some)
+            own_postgres.kill()
+            own_postgres.start()
+        await asyncio.gather(*sending)
+        assert await counts(archive) == {f"u-{number}": TASKS for number in range(60)}
+
+
+async def test_postgresql_hangs(own_postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database_module, "_COMMAND_SEC", 0.5)
+    monkeypatch.setattr(database_module, "_CONNECT_SEC", 0.5)
+    async with await Archive.open(own_postgres.new_database()) as archive:
+        await archive.store([task_record("u", 0)])
+        own_postgres.pause()
+        try:
+            with pytest.raises(ArchiveError):
+                await archive.store([task_record("v", 0)])
+            with pytest.raises(ArchiveError):
+                await archive.frameworks(FrameworkQuery())
+        finally:
+            own_postgres.resume()
+        await eventually(lambda: _stores(archive))
+        assert set(await counts(archive)) == {"u", "v"}
+
+
+async def _stores(archive: Archive) -> bool:
+    try:
+        await archive.store([task_record("v", 0)])
+    except ArchiveError:
+        return False
+    return True
+
+
+async def test_a_database_that_is_dropped_and_made_again(own_postgres: Postgres) -> None:
+    url = own_postgres.new_database()
+    async with await Archive.open(url) as archive:
+        await archive.store([task_record("u", 0)])
+        own_postgres.drop_database(url)
+        with pytest.raises(ArchiveError, match="does not exist"):
+            await archive.store([task_record("v", 0)])
+        name = url.partition("@/")[2].partition("?")[0]
+        own_postgres._run("createdb", "--host", own_postgres._folder, "--username=test", name)
+        await archive.store([task_record("v", 0)])
+        assert await counts(archive) == {"v": 1}
+
+
+async def test_no_postgresql(tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match="No such file or directory"):
+        await Archive.open(f"postgresql://test@/postgres?host={tmp_path}")

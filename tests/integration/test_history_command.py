@@ -1,0 +1,203 @@
+"""``kubectl framework history``: past attempts, from a folder of records and from an archive's server."""
+
+import copy
+import io
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import orjson
+import pytest
+
+from frameworkcontroller.api.historyrecords import HistoryRecord, Trigger, encode_record, framework_attempt_id
+from frameworkcontroller.api.resources import FRAMEWORKS
+from frameworkcontroller.commands.history import show
+from frameworkcontroller.commands.invocation import Invocation
+from frameworkcontroller.commands.output import console
+from frameworkcontroller.commands.parsers import build_plugin_parser
+from frameworkcontroller.history.archive import Archive
+from frameworkcontroller.history.server import HistoryServer, application, new_metrics
+from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.connection import Connection
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.manager.app import Controller
+from frameworkcontroller.webaccess.loopback_access import LoopbackAccess
+from tests.support.archives import framework_record, pod_record, task_record, task_status
+from tests.support.cli import Cli
+from tests.support.clusters import Cluster
+from tests.support.frameworks import Frameworks, Json, policy, role
+
+FAILS = {"run-seconds": 0.2, "exit-code": 3, "message": "disk is full"}
+
+
+def record(body: Json, *, trigger: Trigger = Trigger.FRAMEWORK_RETRY) -> bytes:
+    """The record of a Framework as it is."""
+    metadata = body["metadata"]
+    made = HistoryRecord(
+        id=framework_attempt_id(body),
+        trigger=trigger,
+        time="2026-01-31T12:00:00.000000Z",
+        cluster="test",
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        generation=1,
+        object={"apiVersion": "frameworkcontroller.microsoft.com/v1", "kind": "Framework", **body},
+    )
+    return encode_record(made) + b"\n"
+
+
+@pytest.fixture
+async def frameworks(cluster: Cluster, pods: SimulatedRuntime, controller: Controller) -> Frameworks:
+    return Frameworks(await cluster.client(), cluster.namespace)
+
+
+@pytest.fixture
+async def past(cluster: Cluster, frameworks: Frameworks, tmp_path: Path) -> tuple[Cli, Path]:
+    """A Framework in its second attempt, a namesake that is gone, and the records of what is past."""
+    fails = role(number=2, simulate=FAILS, frameworkAttemptCompletionPolicy=policy(1))
+    await frameworks.create("train", fails, retryPolicy={"maxRetryCount": 1})
+    await frameworks.until_state("train", "Completed")
+    client = await cluster.client()
+    now: Json = orjson.loads(await client.get(FRAMEWORKS, "train", cluster.namespace))
+    first = copy.deepcopy(now)
+    first["status"]["attemptStatus"]["id"] = 0
+    gone = copy.deepcopy(first)
+    gone["metadata"] |= {"uid": "gone", "creationTimestamp": "2020-01-31T12:00:00Z"}
+    other = copy.deepcopy(gone)
+    other["metadata"] |= {"uid": "other", "name": "other", "creationTimestamp": "2019-01-31T12:00:00Z"}
+    records = [record(first), record(gone, trigger=Trigger.FRAMEWORK_DELETION), record(other)]
+    (tmp_path / "2026-01-31.ndjson").write_bytes(b"".join(records))
+    return Cli(cluster, client), tmp_path
+
+
+@asynccontextmanager
+async def archive_of(folder: Path) -> AsyncIterator[str]:
+    """The URL of an archive that has the records of the folder."""
+    metrics = new_metrics()
+    async with await Archive.open(f"sqlite:///{folder}/archive.db") as archive:
+        for path in folder.glob("*.ndjson"):
+            await archive.store(path.read_bytes().splitlines())
+        app = application(archive, LoopbackAccess(), metrics=metrics)
+        async with HistoryServer(app, "127.0.0.1", 0, metrics=metrics) as server:
+            yield server.url
+
+
+async def offline(*arguments: str) -> tuple[str, str]:
+    """What the command prints, and its remarks, where there is no cluster."""
+    options = build_plugin_parser().parse_args(["history", *arguments])
+    options.live = False
+    out, err = io.StringIO(), io.StringIO()
+    async with KubeClient(Connection.to_address("http://127.0.0.1:1")) as nowhere:
+        invocation = Invocation(nowhere, "default", console(out), console(err))
+        assert await show.run(invocation, options) == 0
+    return out.getvalue(), err.getvalue()
+
+
+async def test_both_sources_show_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    roles = {"worker": [task_status(0, 1, code=7), task_status(1, code=0), task_status(2, code=9)]}
+    records = [
+        framework_record("u1", attempt=0, code=7, state="AttemptCompleted", trigger="OnFrameworkRetry", roles=roles),
+        framework_record("u1", attempt=1, code=0, roles={"worker": [task_status(0, code=0, uid="t2")]}, time=5),
+        framework_record("u0", code=7, created=-100, roles=roles),
+        framework_record("u2", where="default/other", code=0),
+        framework_record("u3", where="elsewhere/train", code=0),
+        task_record("u1", 0, 0, code=8),
+        pod_record("u1", 0, 0),
+    ]
+    (tmp_path / "2026-01-01.ndjson").write_bytes(b"".join(one + b"\n" for one in records))
+    async with archive_of(tmp_path) as url:
+        for arguments, lines in (
+            ([], 4),
+            (["-A"], 5),
+            (["train"], 3),
+            (["train", "--uid", "u1"], 3),
+            (["train", "--attempt", "0"], 5),
+            (["train", "--attempt", "0", "--failed"], 4),
+            (["train", "--attempt", "1"], 2),
+            (["train", "--task", "worker/0"], 13),
+            (["train", "--task", "worker/0", "--attempt", "1"], 5),
+            (["train", "--uid", "u1", "-o", "json"], None),
+            (["train", "--attempt", "0", "-o", "yaml"], None),
+        ):
+            from_folder = await offline(*arguments, "--dir", str(tmp_path))
+            assert lines is None or len(from_folder[0].splitlines()) == lines, (arguments, from_folder)
+            assert await offline(*arguments, "--archive", url) == from_folder
+        monkeypatch.setenv(show.URL_VARIABLE, url)
+        assert (await offline())[0].splitlines()[-1].startswith("train ")
+
+
+async def test_the_current_attempt_is_marked(past: tuple[Cli, Path], cluster: Cluster) -> None:
+    cli, folder = past
+    uid = orjson.loads((folder / "2026-01-31.ndjson").read_bytes().splitlines()[0])["object"]["metadata"]["uid"]
+    ended = await cli("history", "train", "--uid", uid, "--dir", str(folder))
+    assert [line.split()[:3] for line in ended.lines] == [
+        ["ATTEMPT", "CODE", "PHRASE"],
+        ["0", "3", "ContainerUnrecognizedFailed"],
+        ["1*", "3", "ContainerUnrecognizedFailed"],
+    ]
+    assert "* the current attempt, from the cluster" in ended.err
+    ended = await cli("history", "train", "--uid", uid, "--task", "a/0", "--dir", str(folder))
+    attempts = [line.split()[:2] for line in ended.lines if line[:1].isdigit()]
+    assert attempts == [["0", "0"], ["1", "0*"]], ended
+    assert sum("disk is full" in line for line in ended.lines) >= 1
+    tasks = await cli.ok("history", "other", "--attempt", "0", "--dir", str(folder))
+    assert [line.split()[0] for line in tasks] == ["TASK", "a[0]", "a[1]"]
+
+
+async def test_namesakes_are_listed_and_the_newest_is_first(past: tuple[Cli, Path]) -> None:
+    cli, folder = past
+    ended = await cli("history", "train", "--dir", str(folder))
+    assert ended.err.strip() == "2 Frameworks had this name; --uid UID shows the attempts of one"
+    assert [line.split()[0] for line in ended.lines] == ["NAME", "train", "train"]
+    assert ended.lines[2].endswith(" gone")
+    ended = await cli("history", "train", "--attempt", "1", "--dir", str(folder))
+    assert "of 2 Frameworks of this name" in ended.err
+    everything = await cli.ok("history", "-A", "--dir", str(folder))
+    assert [line.split()[1] for line in everything] == ["NAME", "train", "train", "other"]
+    ended = await cli("history", "--most", "1", "--dir", str(folder))
+    assert ended.err.strip() == "older ones are not shown; --most N shows more than 1"
+    assert len(ended.lines) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["none", "--dir", "."], 1, 'the history has no Framework "none" in namespace "'),
+        (["other", "--uid", "x", "--dir", "."], 1, 'the history has no Framework "other" with UID x in namespace "'),
+        (["other", "--attempt", "7", "--dir", "."], 1, "the history has no attempt 7 of other"),
+        (["other", "--task", "a/9", "--dir", "."], 1, "the history has no Task a[9] of other"),
+        (["other", "--task", "a", "--dir", "."], 2, "--task a: must be ROLE/INDEX, such as worker/3"),
+        (["--attempt", "1", "--dir", "."], 2, "--attempt: needs the NAME of a Framework"),
+        (["other", "-A", "--dir", "."], 2, "-A: is for the list"),
+        (["other", "--failed", "--dir", "."], 2, "--failed: is for the Tasks of an attempt"),
+        (["Other", "--dir", "."], 2, '"Other" is not the name of a Framework'),
+        (["--most", "0", "--dir", "."], 2, "--most 0: must be at least 1"),
+        (["--dir", "none"], 1, "none: cannot be read: No such file or directory"),
+        (["--dir", ".", "--token-file", "x"], 2, "--dir: takes neither --token-file nor --ca-file"),
+        ([], 2, "where is the history? name it: --archive URL, $FRAMEWORK_HISTORY_URL, or --dir PATH"),
+        (["--archive", "ftp://x"], 2, '--archive: must be http://HOST:PORT or https://HOST:PORT, not "ftp://x"'),
+        (["--archive", "http://u@x"], 2, "--archive: must have no user, no query and no fragment"),
+        (["none", "--archive", "http://127.0.0.1:1"], 1, "http://127.0.0.1:1: cannot connect: [Errno 111]"),
+        (["--archive", "https://x", "--ca-file", "none"], 2, "none: cannot be read as certificates"),
+        (["--archive", "https://x", "--token-file", "none"], 2, "none: cannot be read: No such file or directory"),
+    ],
+)
+async def test_what_is_wrong_is_named(
+    past: tuple[Cli, Path], monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, text: str
+) -> None:
+    cli, folder = past
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv(show.URL_VARIABLE, raising=False)
+    ended = await cli("history", *arguments)
+    assert (ended.code, text in ended.err) == (code, True), ended
+
+
+def test_no_cluster_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("KUBECONFIG", "KUBE_APISERVER_ADDRESS", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    options = build_plugin_parser().parse_args(["history", "--dir", str(tmp_path)])
+    assert show.run_anywhere(options) == 0
+    assert 'the history has no Frameworks in namespace "default"' in capsys.readouterr().err

@@ -1,0 +1,448 @@
+"""``frameworkcontroller history serve`` as a process of its own: what it acknowledged is there, whatever happens."""
+
+import asyncio
+import gzip
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import orjson
+import pytest
+
+from frameworkcontroller.history.archive import Archive
+from frameworkcontroller.history.openapi import ROUTES, document, problems_of
+from frameworkcontroller.history.queries import FrameworkQuery
+from tests.support.answerschema import faults
+from tests.support.eventually import eventually
+
+PROGRAM = [str(Path(sys.executable).parent / "frameworkcontroller"), "history", "serve"]
+HEADERS = {"Content-Type": "application/x-ndjson"}
+
+
+def framework(
+    number: int, *, namespace: str = "default", padding: int = 0, time: str = "2026-01-31T12:00:00.000000Z"
+) -> bytes:
+    """The record of a Framework that has failed after one attempt of one Task."""
+    failed = {"code": 1, "phrase": "ContainerTransientFailed", "type": {"name": "Failed", "attributes": ["Transient"]}}
+    times = {"startTime": "2026-01-31T10:00:00Z", "completionTime": "2026-01-31T11:00:00Z"}
+    task = {
+        "index": 0,
+        "instanceUID": f"0_t{number}",
+        "state": "Completed",
+        **times,
+        "transitionTime": "2026-01-31T11:00:00Z",
+        "retryPolicyStatus": {"totalRetriedCount": 0, "accountableRetriedCount": 0, "retryDelaySec": None},
+        "attemptStatus": {
+            "id": 0,
+            **times,
+            "podName": f"f{number}-w-0",
+            "podUID": f"p{number}",
+            "podNodeName": "node-1",
+            "completionStatus": {**failed, "diagnostics": "exit code 1: no space left on device"},
+        },
+    }
+    body = {
+        "apiVersion": "frameworkcontroller.microsoft.com/v1",
+        "kind": "Framework",
+        "metadata": {
+            "name": f"f{number}",
+            "namespace": "default",
+            "uid": f"u{number}",
+            "creationTimestamp": "2026-01-31T10:00:00Z",
+            "annotations": {"padding": "x" * padding},
+        },
+        "spec": {"executionType": "Start", "taskRoles": [{"name": "w", "taskNumber": 1, "task": {}}]},
+        "status": {
+            **times,
+            "state": "Completed",
+            "transitionTime": "2026-01-31T11:00:00Z",
+            "retryPolicyStatus": {"totalRetriedCount": 0, "accountableRetriedCount": 0, "retryDelaySec": None},
+            "attemptStatus": {
+                "id": 0,
+                **times,
+                "instanceUID": f"0_u{number}",
+                "configMapName": f"f{number}-attempt",
+                "configMapUID": f"c{number}",
+                "completionStatus": {**failed, "diagnostics": "Task w[0] failed"},
+                "taskRoleStatuses": [{"name": "w", "podGracefulDeletionTimeoutSec": None, "taskStatuses": [task]}],
+            },
+        },
+    }
+    return orjson.dumps(
+        {
+            "id": f"u{number}/0",
+            "trigger": "OnFrameworkDeletion",
+            "time": "2026-01-31T12:00:00.000000Z",
+            "cluster": "test",
+            "namespace": "default",
+            "name": f"f{number}",
+            "generation": 1,
+            "controller": "test",
+            "object": body,
+        },
+        option=orjson.OPT_APPEND_NEWLINE,
+    )
+
+
+class Process:
+    """One server, on a free port, with its log in a file."""
+
+    def __init__(self, database: str, log: Path, *options: str, **more: Any) -> None:
+        self.log = log
+        with log.open("wb") as output:
+            self.process = subprocess.Popen(
+                [*PROGRAM, "--database", database, "--address", "127.0.0.1:0", *options], stderr=output, **more
+            )
+
+    async def url(self) -> str:
+        """Its URL, once it listens."""
+
+        async def probe() -> str:
+            found = re.search(r"Serving the archive on (\S+)", self.log.read_text())
+            assert found is not None or self.process.poll() is not None, self.log.read_text()
+            if found is None:
+                pytest.fail(self.log.read_text())
+            return found[1]
+
+        return await eventually(probe)
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(timeout=120)
+
+
+@contextmanager
+def running(database: str, log: Path, *options: str, **more: Any) -> Iterator[Process]:
+    made = Process(database, log, *options, **more)
+    try:
+        yield made
+    finally:
+        if made.process.poll() is None:
+            made.process.kill()
+        made.process.wait()
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+async def post(client: aiohttp.ClientSession, url: str, body: bytes, **headers: str) -> tuple[int, Any]:
+    async def pieces() -> AsyncIterator[bytes]:
+        for start in range(0, len(body), 2**20):
+            yield body[start : start + 2**20]
+
+    async with client.post(f"{url}/v1/records", data=pieces(), headers=HEADERS | headers) as answer:
+        return answer.status, await answer.json(content_type=None)
+
+
+async def names(database: Path) -> set[str]:
+    """What is in the archive, read without the server."""
+    found: set[str] = set()
+    async with await Archive.open(f"sqlite:///{database}") as archive:
+        after = ""
+        while True:
+            page = await archive.frameworks(FrameworkQuery(limit=1000, after=after))
+            found |= {one["name"] for one in page.items}
+            if page.next is None:
+                return found
+            after = page.next
+
+
+async def test_what_was_acknowledged_survives_a_kill_in_the_middle(
+    tmp_path: Path, client: aiohttp.ClientSession
+) -> None:
+    database = tmp_path / "h.db"
+    acknowledged: set[str] = set()
+    number = 0
+    for _ in range(3):
+        with running(f"sqlite:///{database}", tmp_path / "log") as process:
+            url = await process.url()
+            goal = len(acknowledged) + 200
+
+            async def send(url: str = url) -> None:
+                nonlocal number
+                while True:
+                    first, number = number, number + 5
+                    body = b"".join(framework(one, padding=2000) for one in range(first, first + 5))
+                    if (await post(client, url, body))[0] == 200:
+                        acknowledged.update(f"f{one}" for one in range(first, first + 5))
+
+            senders = [asyncio.create_task(send()) for _ in range(4)]
+
+            async def enough(goal: int = goal) -> bool:
+                return len(acknowledged) >= goal
+
+            await eventually(enough, every=0.01)
+            process.end(signal.SIGKILL)
+            await asyncio.gather(*senders, return_exceptions=True)
+    found = await names(database)
+    assert acknowledged <= found
+    # Of a batch all or nothing is stored.
+    batches = {int(name[1:]) // 5 for name in found}
+    assert found == {f"f{batch * 5 + one}" for batch in batches for one in range(5)}
+
+
+async def test_a_stop_answers_what_is_in_progress(tmp_path: Path, client: aiohttp.ClientSession) -> None:
+    with running(f"sqlite:///{tmp_path}/h.db", tmp_path / "log") as process:
+        url = await process.url()
+        results: list[int] = []
+
+        async def send(worker: int) -> None:
+            for batch in range(1000):
+                first = (worker * 1000 + batch) * 20
+                try:
+                    status, _ = await post(client, url, b"".join(map(framework, range(first, first + 20))))
+                except aiohttp.ClientConnectorError:
+                    return  # it no longer listens
+                except aiohttp.ClientError:
+                    return  # an idle connection was closed
+                results.append(status)
+
+        senders = [asyncio.create_task(send(worker)) for worker in range(4)]
+
+        async def some() -> bool:
+            return len(results) >= 8
+
+        await eventually(some, every=0.01)
+        assert await asyncio.to_thread(process.end) == 0
+        await asyncio.gather(*senders)
+    assert set(results) == {200}
+    assert len(await names(tmp_path / "h.db")) >= 20 * len(results)
+
+
+async def test_two_servers_on_one_database(tmp_path: Path, client: aiohttp.ClientSession) -> None:
+    database = f"sqlite:///{tmp_path}/h.db"
+    with running(database, tmp_path / "a") as one, running(database, tmp_path / "b") as other:
+        urls = [await one.url(), await other.url()]
+
+        async def send(number: int) -> int:
+            body = b"".join(map(framework, range(number * 10, number * 10 + 10)))
+
+            async def accepted() -> int:
+                status, _ = await post(client, urls[number % 2], body)
+                assert status in (200, 503)
+                assert status == 200
+                return status
+
+            return await eventually(accepted)
+
+        assert await asyncio.gather(*map(send, range(40))) == [200] * 40
+        for url in urls:
+            async with client.get(f"{url}/v1/frameworks?limit=1000") as answer:
+                assert len((await answer.json())["items"]) == 400
+            async with client.get(f"{url}/v1/failures") as answer:
+                (group,) = (await answer.json())["items"]
+            assert (group["key"], group["taskAttempts"]) == ("1", 400)
+
+
+async def test_a_record_of_100_mb_is_refused_and_the_server_stays_small(
+    tmp_path: Path, client: aiohttp.ClientSession
+) -> None:
+    with running(f"sqlite:///{tmp_path}/h.db", tmp_path / "log") as process:
+        url = await process.url()
+        large = framework(1, padding=100 * 2**20)
+        for body, headers in ((large, {}), (gzip.compress(large, 1), {"Content-Encoding": "gzip"})):
+            status, problem = await post(client, url, body, **headers)
+            assert (status, problem["title"]) == (413, "Too large")
+        answers = await asyncio.gather(*(post(client, url, framework(2, padding=30 * 2**20)) for _ in range(4)))
+        assert answers == [(200, {"stored": 1})] * 4
+        peak = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process.process.pid}/status").read_text())
+        assert peak is not None
+        assert int(peak[1]) < 900_000
+    assert await names(tmp_path / "h.db") == {"f2"}
+
+
+async def test_a_file_system_without_room_refuses_until_there_is_some(
+    tmp_path: Path, client: aiohttp.ClientSession
+) -> None:
+    """A limit on the size of files stands for it: the database's writes fail in the same way."""
+    import resource
+
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3 * 2**20, resource.RLIM_INFINITY))
+
+    acknowledged: set[str] = set()
+    refused = None
+    with running(f"sqlite:///{tmp_path}/h.db", tmp_path / "log", preexec_fn=limit) as process:
+        url = await process.url()
+        for number in range(100):
+            body = framework(number).replace(b'"padding":""', b'"padding":"' + os.urandom(60_000).hex().encode() + b'"')
+            status, problem = await post(client, url, body)
+            if status != 200:
+                refused = status, problem["title"]
+                break
+            acknowledged.add(f"f{number}")
+        assert refused == (503, "Database unavailable")
+        resource.prlimit(process.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+        async def accepted() -> bool:
+            return (await post(client, url, framework(1000)))[0] == 200
+
+        await eventually(accepted)
+    assert await names(tmp_path / "h.db") == {*acknowledged, "f1000"}
+
+
+async def test_a_database_that_goes_away_and_comes_back(tmp_path: Path, client: aiohttp.ClientSession) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    with running(f"sqlite:///{folder}/h.db", tmp_path / "log") as process:
+        url = await process.url()
+        assert (await post(client, url, framework(1)))[0] == 200
+        folder.rename(tmp_path / "elsewhere")
+        status, problem = await post(client, url, framework(2))
+        assert (status, problem["title"]) == (503, "Database unavailable")
+        async with client.get(f"{url}/readyz") as answer:
+            assert answer.status == 503
+        async with client.get(f"{url}/healthz") as answer:
+            assert answer.status == 200
+        (tmp_path / "elsewhere").rename(folder)
+
+        async def accepted() -> bool:
+            return (await post(client, url, framework(3)))[0] == 200
+
+        await eventually(accepted)
+    assert await names(folder / "h.db") == {"f1", "f3"}
+
+
+async def test_folders_are_followed_across_a_restart(tmp_path: Path, client: aiohttp.ClientSession) -> None:
+    folder = tmp_path / "records"
+    folder.mkdir()
+
+    async def until_there_are(*wanted: str) -> None:
+        async def probe() -> None:
+            async with client.get(f"{url}/v1/frameworks") as answer:
+                assert {one["name"] for one in (await answer.json())["items"]} == set(wanted)
+
+        await eventually(probe)
+
+    (folder / "2026-01-30.ndjson").write_bytes(framework(1) + b"no record\n" + framework(2))
+    options = ("--follow", str(folder))
+    with running(f"sqlite:///{tmp_path}/h.db", tmp_path / "log", *options) as process:
+        url = await process.url()
+        await until_there_are("f1", "f2")
+        assert "2026-01-30.ndjson, line 2 is no record, skipped: no JSON" in process.log.read_text()
+        process.end(signal.SIGKILL)
+    with (folder / "2026-01-30.ndjson").open("ab") as file:
+        file.write(framework(3))
+    (folder / "2026-01-31.ndjson.gz").write_bytes(gzip.compress(framework(4)))
+    with running(f"sqlite:///{tmp_path}/h.db", tmp_path / "log", *options) as process:
+        url = await process.url()
+        await until_there_are("f1", "f2", "f3", "f4")
+        async with client.get(f"{url}/metrics") as answer:
+            metrics = await answer.text()
+
+        async def no_lag() -> None:
+            async with client.get(f"{url}/metrics") as answer:
+                assert "frameworkcontroller_archive_follower_lag_seconds 0.0" in await answer.text()
+
+        await eventually(no_lag)
+        assert process.end() == 0
+    assert "frameworkcontroller_archive_database_up 1.0" in metrics
+
+
+@asynccontextmanager
+async def answering(tmp_path: Path) -> AsyncIterator[str]:
+    with running(f"sqlite:///{tmp_path}/h.db", tmp_path / "log") as process:
+        yield await process.url()
+
+
+async def test_every_answer_is_as_the_document_describes(tmp_path: Path, client: aiohttp.ClientSession) -> None:
+    made = document()
+    async with answering(tmp_path) as url:
+        assert (await post(client, url, b"".join(map(framework, range(3)))))[0] == 200
+        task = "/v1/frameworks/u1/attempts/0/tasks/w/0/0_t1/0"
+        paths = {
+            "frameworks": ["/v1/frameworks?limit=2", "/v1/frameworks?name=none", "/v1/frameworks?limit=x"],
+            "framework": ["/v1/frameworks/u1", "/v1/frameworks/none"],
+            "attempt": ["/v1/frameworks/u1/attempts/0", "/v1/frameworks/u1/attempts/1", "/v1/frameworks/u1/attempts/x"],
+            "tasks": ["/v1/frameworks/u1/attempts/0/tasks?failed=true", "/v1/frameworks/none/attempts/0/tasks"],
+            "task_attempt": [task, f"{task}1"],
+            "task_history": ["/v1/frameworks/u1/tasks/w/0", "/v1/frameworks/none/tasks/w/0"],
+            "failures": [f"/v1/failures?by={by}" for by in ("code", "node", "role", "day", "none")],
+            "namespaces": ["/v1/namespaces", "/v1/namespaces?x=y"],
+            "openapi": ["/openapi.json"],
+            "healthz": ["/healthz"],
+            "readyz": ["/readyz"],
+            "metrics": ["/metrics"],
+        }
+        assert set(paths) == {route.name for route in ROUTES if route.method == "GET"}
+        seen: set[int] = set()
+        for route in ROUTES:
+            for path in paths.get(route.name, ()):
+                async with client.get(f"{url}{path}") as answer:
+                    seen.add(answer.status)
+                    if route.answer is None:
+                        assert answer.status == 200
+                        continue
+                    value = await answer.json(content_type=None)
+                if answer.status == 200:
+                    assert list(faults(value, route.answer, made)) == [], path
+                else:
+                    assert answer.status in problems_of(route), path
+                    assert answer.content_type == "application/problem+json"
+                    assert list(faults(value, {"$ref": "#/components/schemas/Problem"}, made)) == [], path
+        assert seen == {200, 400, 404}
+        async with client.get(f"{url}/v1/frameworks?limit=2") as answer:
+            page = await answer.json()
+        async with client.get(f"{url}/v1/frameworks", params={"limit": 2, "after": page["next"]}) as answer:
+            rest = await answer.json()
+        assert {one["name"] for one in page["items"] + rest["items"]} == {"f0", "f1", "f2"}
+        assert rest["next"] is None
+        for bad in ("x", page["next"][:-2], page["next"] + "A", page["next"].swapcase(), page["next"]):
+            other = {"q": "f"} if bad == page["next"] else {}  # the place of another list
+            async with client.get(f"{url}/v1/frameworks", params={"limit": 2, "after": bad, **other}) as answer:
+                assert (answer.status, (await answer.json(content_type=None))["field"]) == (400, "after")
+
+
+async def test_the_queries_of_the_page_are_answered(tmp_path: Path, client: aiohttp.ClientSession) -> None:
+    page = (Path(__file__).parents[2] / "docs/history.md").read_text()
+    queries = re.findall(r"curl 'http://127\.0\.0\.1:10281(/\S+)'", page)
+    assert len(queries) >= 5
+    async with answering(tmp_path) as url:
+        await post(client, url, framework(1).replace(b'"name":"f1"', b'"name":"train"'))
+        for query in queries:
+            async with client.get(f"{url}{query}") as answer:
+                assert (answer.status, len((await answer.json())["items"])) == (200, 1), query
+
+
+async def test_the_pages_are_served_beside_the_api(tmp_path: Path, client: aiohttp.ClientSession) -> None:
+    async with answering(tmp_path) as url:
+        assert (await post(client, url, framework(1)))[0] == 200
+        for path in ("/", "/failures", "/frameworks/default/f1"):
+            async with client.get(f"{url}{path}") as answer:
+                text = await answer.text()
+                assert (answer.status, answer.content_type) == (200, "text/html"), path
+                assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+            assert "f1" in text or path == "/failures"
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--database", "mysql://x"], "--database: mysql://x: must begin with sqlite:/// or postgresql://"),
+        (["--database", "sqlite:////none/x.db"], "--database: sqlite:////none/x.db: there is no directory /none"),
+        (["--address", "x"], "--address 'x': must be host:port, or :port for every address of this machine"),
+        (["--follow", "/none"], "--follow /none: cannot be read: No such file or directory"),
+        (["--retention-bytes", "3"], '--retention-bytes "3": must be at least 1Mi'),
+        (["--retention-bytes", "much"], '--retention-bytes "much": must be a number of bytes, such as 50Gi'),
+        (["--retention-days", "0"], "--retention-days 0: must be at least 1"),
+        (["--retention-days", "x"], "argument --retention-days: not a number: 'x'"),
+        (["--tls-cert", "x"], "--tls-cert and --tls-key belong together"),
+        (["--tls-cert", "x", "--tls-key", "y"], "--tls-cert x: cannot be read: No such file or directory"),
+        (["--token-file", "/none"], "--token-file /none: cannot be read: No such file or directory"),
+        (["--address", ":0", "--kubeconfig", "/none"], "kubeconfig /none: no such file"),
+    ],
+)
+def test_a_bad_option_is_named_with_its_value(options: list[str], text: str, tmp_path: Path) -> None:
+    ended = subprocess.run([*PROGRAM, *options], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ended.returncode, text in ended.stderr) == (2, True), ended.stderr

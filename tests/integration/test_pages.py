@@ -1,0 +1,523 @@
+"""The pages as viewers of a cluster get them: what they show, when they change, and what they hide from whom."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import orjson
+import pytest
+from aiohttp import web
+
+from frameworkcontroller.api.historyrecords import HistoryRecord, RecordId, Trigger, encode_record
+from frameworkcontroller.api.resources import FRAMEWORKS
+from frameworkcontroller.api.status import State
+from frameworkcontroller.dashboard.events import MAX_STREAMS_OF_ONE, EventStreams
+from frameworkcontroller.dashboard.live import LiveFrameworks
+from frameworkcontroller.dashboard.past import LocalArchive, PastSource, RemoteArchive
+from frameworkcontroller.dashboard.server import Pages
+from frameworkcontroller.dashboard.serving import serve
+from frameworkcontroller.history.archive import Archive
+from frameworkcontroller.history.client import ArchiveClient
+from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.resources import NAMESPACES
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.manager.app import Controller
+from frameworkcontroller.webaccess.access import Access, AuthenticationRequired, Viewer
+from frameworkcontroller.webaccess.middleware import SECURITY_HEADERS, protect
+from tests.support import pagesamples as samples
+from tests.support.clusters import Cluster
+from tests.support.eventually import eventually
+from tests.support.frameworks import Frameworks, role, states
+from tests.support.frontdoor import FrontDoor
+from tests.support.virtual_clock import VirtualClockLoop
+
+
+class Named(Viewer):
+    """May read the namespaces in its token; all, if that is ``all``."""
+
+    def __init__(self, token: str) -> None:
+        self.name = self.token = token
+        self._readable = frozenset(token.split("+"))
+
+    async def may_read(self, namespace: str) -> bool:
+        return "all" in self._readable or namespace in self._readable
+
+    async def readable(self, namespaces: Iterable[str]) -> frozenset[str] | None:
+        return None if "all" in self._readable else self._readable & frozenset(namespaces)
+
+    async def may_write_history(self, namespaces: Iterable[str]) -> bool:
+        return False
+
+    async def may_get(self, path: str) -> bool:
+        return False
+
+
+class ByToken(Access):
+    """Takes a viewer's namespaces from its token."""
+
+    def check_address(self, request: web.BaseRequest) -> None:
+        pass
+
+    async def identify(self, request: web.BaseRequest, token: str | None) -> Viewer:
+        if token is None:
+            raise AuthenticationRequired("a token is required")
+        return Named(token)
+
+
+@dataclass
+class Visit:
+    """The pages as one viewer gets them."""
+
+    session: aiohttp.ClientSession
+    url: str
+    token: str = "all"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"}
+
+    async def get(self, path: str, code: int = 200) -> str:
+        """The text of a page."""
+        async with self.session.get(self.url + path, headers=self.headers) as answer:
+            text = await answer.text()
+            assert answer.status == code, text
+            return text
+
+    async def shows(self, path: str, *texts: str) -> str:
+        """Wait until the page has the texts; return it."""
+
+        async def look() -> str:
+            page = await self.get(path)
+            for text in texts:
+                assert text in page
+            return page
+
+        return await eventually(look)
+
+    @asynccontextmanager
+    async def events(self, query: str, **headers: str) -> AsyncIterator["Stream"]:
+        """A stream of events."""
+        async with self.session.get(f"{self.url}events?{query}", headers=self.headers | headers) as answer:
+            assert answer.status == 200
+            yield Stream(answer)
+
+
+@dataclass
+class Stream:
+    """Reads server-sent events."""
+
+    answer: aiohttp.ClientResponse
+
+    async def next(self) -> tuple[Mapping[str, str], str]:
+        """The fields of the next event, or a comment."""
+        fields: dict[str, str] = {}
+        while True:
+            line = (await self.answer.content.readline()).decode().rstrip("\n")
+            if line.startswith(":"):
+                return {}, line
+            if line:
+                key, _, value = line.partition(": ")
+                fields[key] = value
+            elif "event" in fields:
+                return fields, ""
+
+    async def changed(self) -> Mapping[str, str]:
+        """The next event that is no heartbeat."""
+        while True:
+            fields, _ = await self.next()
+            if fields:
+                assert fields["event"] == "changed"
+                return fields
+
+
+@asynccontextmanager
+async def pages(
+    client: KubeClient,
+    namespace: str | None,
+    past: PastSource | None = None,
+    *,
+    heartbeat: float = 15.0,
+    archive_sec: float = 60.0,
+) -> AsyncIterator[Visit]:
+    """The pages of a cluster, to a viewer who may read everything."""
+    live = LiveFrameworks(client, namespace)
+    streams = EventStreams(live, heartbeat=heartbeat)
+    app = Pages(live, past, streams=streams, archive_sec=archive_sec).application()
+    protect(app, ByToken())
+    watch = asyncio.create_task(live.run())
+    try:
+        connector = aiohttp.TCPConnector(limit=0)
+        async with serve(app, "127.0.0.1", 0) as url, aiohttp.ClientSession(connector=connector) as session:
+            yield Visit(session, url)
+    finally:
+        watch.cancel()
+        await asyncio.wait([watch])
+
+
+@pytest.fixture
+async def client(cluster: Cluster) -> KubeClient:
+    return await cluster.client()
+
+
+@pytest.fixture
+async def frameworks(client: KubeClient, cluster: Cluster) -> Frameworks:
+    return Frameworks(client, cluster.namespace)
+
+
+@pytest.fixture
+async def visit(client: KubeClient, cluster: Cluster) -> AsyncIterator[Visit]:
+    async with pages(client, cluster.namespace) as visit:
+        yield visit
+
+
+async def test_states_of_the_world_reach_the_pages(
+    frameworks: Frameworks, visit: Visit, pods: SimulatedRuntime, controller: Controller
+) -> None:
+    await visit.shows("", "There are no Frameworks.")
+    await frameworks.create("f", role("a", 2, simulate={"exit-code": 7, "run-seconds": 1}), role("b", 1))
+    await frameworks.until("f", lambda status: states(status)[:2] == ["Completed"] * 2)
+    uid = (await frameworks.get("f"))["metadata"]["uid"]
+    await visit.shows("", ">f<", "AttemptRunning")
+    here = f"frameworks/{frameworks.namespace}/f"
+    page = await visit.shows(here, "7 ContainerUnrecognizedFailed", "kubectl framework status f --watch -n")
+    assert uid in page
+    task = await visit.shows(f"{here}/{uid}/tasks/a/0", "7 ContainerUnrecognizedFailed")
+    assert f'{frameworks.namespace}/f/{uid}/tasks/a/1"' in task
+    waiting = await visit.shows(f"{here}/{uid}/tasks/b/0", "f-b-0")
+    assert "kubectl framework logs f b/0" in waiting
+    await visit.get(f"{here}/{uid}", 200)
+    for missing in (
+        f"{here}/{uid}/tasks/a/2",
+        f"{here}/{uid}/tasks/c/0",
+        f"{here}/{uid}/tasks/a/x",
+        f"{here}/other",
+        f"{here}?attempt=3",
+    ):
+        await visit.get(missing, 404)
+    await frameworks.delete("f")
+    await frameworks.until_gone("f")
+    await visit.shows("", "There are no Frameworks.")
+    await visit.get(here, 404)
+
+
+async def test_a_change_is_an_event_and_a_quiet_stream_a_heartbeat(client: KubeClient, frameworks: Frameworks) -> None:
+    async with pages(client, frameworks.namespace, heartbeat=0.2) as visit:
+        await visit.shows("", "There are no Frameworks.")
+        async with visit.events("") as all_of_them:
+            seen = (await all_of_them.changed())["id"]
+            assert await all_of_them.next() == ({}, ": heartbeat")
+            uid = (await frameworks.create("f", role()))["metadata"]["uid"]
+            event = await all_of_them.changed()
+            assert orjson.loads(event["data"]) == {"changed": [uid]}
+            assert event["id"] != seen
+            one = f"namespace={frameworks.namespace}&uid={uid}"
+            async with visit.events(one) as stream:
+                known = (await stream.changed())["id"]
+                await frameworks.create("g", role())
+                await all_of_them.changed()
+                # Not of this page.
+                assert await stream.next() == ({}, ": heartbeat")
+                await frameworks.set("f", retryPolicy={"maxRetryCount": 3})
+                assert (await stream.changed())["id"] != known
+        async with visit.events(one, **{"Last-Event-ID": known}) as again:
+            # What was missed meanwhile is one event; what was seen is none.
+            latest = (await again.changed())["id"]
+        async with visit.events(f"{one}&seen={latest}") as again:
+            assert await again.next() == ({}, ": heartbeat")
+
+
+async def test_changes_elsewhere_delay_no_heartbeat(client: KubeClient, frameworks: Frameworks) -> None:
+    async with pages(client, frameworks.namespace, heartbeat=1.0) as visit:
+        uid = (await frameworks.create("f", role()))["metadata"]["uid"]
+        await visit.shows("", ">f<")
+
+        async def change_others() -> None:
+            for number in range(10_000):
+                await frameworks.create(f"other{number}", role())
+                await asyncio.sleep(0.1)
+
+        others = asyncio.create_task(change_others())
+        try:
+            async with visit.events(f"namespace={frameworks.namespace}&uid={uid}") as stream:
+                await stream.changed()
+                async with asyncio.timeout(60):
+                    assert await stream.next() == ({}, ": heartbeat")
+        finally:
+            others.cancel()
+            await asyncio.wait([others])
+
+
+async def test_one_viewer_cannot_take_all_streams(client: KubeClient, frameworks: Frameworks) -> None:
+    async with pages(client, frameworks.namespace) as visit, AsyncExitStack() as opened:
+        await visit.shows("", "There are no Frameworks.")
+        greedy = Visit(visit.session, visit.url, f"{frameworks.namespace}+greedy")
+        await asyncio.gather(
+            *(opened.enter_async_context(greedy.events("")) for _ in range(MAX_STREAMS_OF_ONE)),
+        )
+        assert "too many pages are open" in await greedy.get("events", 503)
+        async with visit.events("") as stream:
+            await stream.changed()
+
+
+@pytest.mark.parametrize("path", ["frameworks/default/a%2Fb%2F..%2Fc", "frameworks/a%2Fb/c", "nosuch%2F%2F", "a/b/c/d"])
+async def test_links_of_any_path_stay_below_the_prefix(visit: Visit, path: str) -> None:
+    await visit.shows("", "There are no Frameworks.")
+    page = await visit.get(path, 404)
+    root = "../" * path.count("/") or "./"
+    assert f'href="{root}static/pages.css"' in page
+
+
+async def test_a_storm_is_a_few_events(client: KubeClient, frameworks: Frameworks) -> None:
+    async with pages(client, frameworks.namespace) as visit:
+        await visit.shows("", "There are no Frameworks.")
+        async with visit.events("") as stream:
+            await stream.changed()
+            for number in range(150):
+                await frameworks.create(f"f{number}", role())
+            events = 0
+
+            async def all_listed() -> None:
+                assert ">f149<" in await visit.get("?sort=name&order=desc&q=f149")
+
+            await eventually(all_listed)
+            try:
+                async with asyncio.timeout(2):
+                    while True:
+                        data = orjson.loads((await stream.changed())["data"])
+                        assert len(data["changed"]) <= 100
+                        events += 1
+            except TimeoutError:
+                pass
+            assert 1 <= events < 150
+
+
+async def test_a_forbidden_namespace_does_not_exist(client: KubeClient, frameworks: Frameworks) -> None:
+    hidden = f"{frameworks.namespace}-hidden"
+    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": hidden}}
+    await client.create(NAMESPACES, orjson.dumps(manifest))
+    others = Frameworks(client, hidden)
+    uid = (await others.create("secret", role("r")))["metadata"]["uid"]
+    await frameworks.create("open", role())
+    try:
+        async with pages(client, None, heartbeat=0.2) as visit:
+            await visit.shows("?q=secret", ">secret<")
+            viewer = Visit(visit.session, visit.url, frameworks.namespace)
+            page = await viewer.shows("", ">open<")
+            for path in ("", "?q=secret", f"?namespace={hidden}", "?sort=name&order=desc", "failures"):
+                text = await viewer.get(path)
+                assert "secret" not in text.replace('value="secret"', "")
+                assert hidden not in text.replace(f"namespace={hidden}", "")
+            for path in (
+                f"{hidden}/secret",
+                f"{hidden}/secret/{uid}",
+                f"{hidden}/secret/{uid}/tasks/r/0",
+                f"{frameworks.namespace}/secret/{uid}",
+            ):
+                forbidden = await viewer.get(f"frameworks/{path}", 404)
+                unknown = await viewer.get(f"frameworks/{path.replace('secret', 'nosuch')}", 404)
+                assert _same(forbidden, unknown)
+            for query in (f"namespace={hidden}", f"namespace={hidden}&uid={uid}", f"uid={uid}"):
+                await viewer.get(f"events?{query}", 404)
+            marks = []
+            for other in (uid, "nosuch"):
+                async with viewer.events(f"namespace={frameworks.namespace}&uid={other}") as stream:
+                    marks.append((await stream.changed())["id"])
+            assert marks[0] == marks[1]
+            assert "data-events" in page
+            async with viewer.events("") as stream:
+                first = await stream.changed()
+                assert orjson.loads(first["data"]) == {"changed": []}
+                await others.set("secret", retryPolicy={"maxRetryCount": 3})
+                await visit.shows(f"frameworks/{hidden}/secret", "maxRetryCount: 3")
+                # Not even that there was a change.
+                assert await stream.next() == ({}, ": heartbeat")
+                await frameworks.set("open", retryPolicy={"maxRetryCount": 3})
+                event = await stream.changed()
+                assert orjson.loads(event["data"]) == {"changed": [(await frameworks.get("open"))["metadata"]["uid"]]}
+    finally:
+        await client.delete(NAMESPACES, hidden)
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two pages differ in nothing but their time."""
+
+    def without_time(text: str) -> list[str]:
+        return [line for line in text.splitlines() if "data-now" not in line and "datetime" not in line]
+
+    return without_time(one) == without_time(other)
+
+
+async def test_every_answer_has_the_headers(frameworks: Frameworks, visit: Visit) -> None:
+    uid = (await frameworks.create("f", role()))["metadata"]["uid"]
+    here = f"frameworks/{frameworks.namespace}/f"
+    await visit.shows(here, uid)
+    found = {"": 200, here: 200, "failures": 200, "nosuch": 404, "static/pages.css": 200, "static/..%2fviews.py": 404}
+    for path, code in {**found, "events": 200, "healthz": 200}.items():
+        async with visit.session.get(visit.url + path, headers=visit.headers) as answer:
+            assert answer.status == code, path
+            for name, value in SECURITY_HEADERS.items():
+                assert answer.headers[name] == value, path
+            assert answer.headers["Cache-Control"] == ("no-cache" if "pages.css" in path else "no-store")
+    async with visit.session.get(visit.url, headers={}) as answer:
+        assert answer.status == 401
+        assert "f" not in (await answer.text()).split()
+
+
+async def test_pages_say_since_when_they_are_stale(cluster: Cluster, door: FrontDoor) -> None:
+    async with KubeClient(door.connection) as client:
+        frameworks = Frameworks(await cluster.client(), cluster.namespace)
+        with door.answering(lambda _request: web.Response(status=503, text="away")):
+            async with pages(client, cluster.namespace) as visit:
+                page = await visit.shows("", "have not been listed yet")
+                assert "There are no Frameworks" not in page
+                await visit.get(f"frameworks/{cluster.namespace}/f", 503)
+        async with pages(client, cluster.namespace) as visit:
+            uid = (await frameworks.create("f", role()))["metadata"]["uid"]
+            here = f"frameworks/{cluster.namespace}/f"
+            await visit.shows(here, uid)
+            assert "Not current" not in await visit.shows("", ">f<")
+            async with visit.events("") as stream:
+                await stream.changed()
+                with door.answering(lambda _request: web.Response(status=503, text="away")):
+                    await eventually(lambda: _is_stale(visit), within=600)
+                    await stream.changed()
+                    # What is known is still shown.
+                    assert uid in await visit.get(here)
+                await visit.shows("", ">f<")
+
+
+async def _is_stale(visit: Visit) -> None:
+    assert "Not current for" in await visit.get("")
+
+
+# --- past ones ---
+
+
+def record(trigger: Trigger, uid: str, body: samples.Json, attempt: int = 0) -> bytes:
+    """The record of a Framework."""
+    metadata = body["metadata"]
+    return encode_record(
+        HistoryRecord(
+            id=RecordId(framework_uid=uid, attempt=attempt),
+            trigger=trigger,
+            time="2026-11-20T00:00:00.000000Z",
+            cluster="",
+            namespace=metadata["namespace"],
+            name=metadata["name"],
+            generation=1,
+            object={**body, "metadata": {**metadata, "uid": uid}},
+        )
+    )
+
+
+@pytest.fixture
+async def archive(tmp_path: Path) -> AsyncIterator[Archive]:
+    loop = asyncio.get_running_loop()
+    # The database works in a thread of its own.
+    with loop.outside() if isinstance(loop, VirtualClockLoop) else nullcontext():
+        async with await Archive.open(f"sqlite:///{tmp_path}/history.db") as archive:
+            yield archive
+
+
+async def test_past_frameworks_follow_live_ones(client: KubeClient, frameworks: Frameworks, archive: Archive) -> None:
+    namespace = frameworks.namespace
+    live_uid = (await frameworks.create("mnist", role()))["metadata"]["uid"]
+    ended = {"worker": [samples.task(0, State.COMPLETED, samples.NO_DATA)]}
+    retried = samples.framework("mnist", ended, State.ATTEMPT_COMPLETED, namespace=namespace, end=samples.TRANSIENT)
+    bad = samples.framework("mnist", ended, State.COMPLETED, namespace=namespace, end=samples.NO_DATA, retries=1)
+    hidden = samples.framework("topsecret", ended, State.COMPLETED, namespace="elsewhere", end=samples.NO_DATA)
+    lines = [
+        record(Trigger.FRAMEWORK_RETRY, "past", retried),
+        record(Trigger.FRAMEWORK_DELETION, "past", bad, 1),
+        record(Trigger.FRAMEWORK_COMPLETION, "hidden", hidden),
+        # An earlier attempt of one that exists: it is no past one.
+        record(Trigger.FRAMEWORK_RETRY, live_uid, retried),
+    ]
+    await archive.store(lines)
+    async with pages(client, namespace, LocalArchive(archive)) as visit:
+        viewer = Visit(visit.session, visit.url, namespace)
+        page = await viewer.shows("", f'id="f-{live_uid}"', 'id="f-past"')
+        assert page.count(f'id="f-{live_uid}"') == 1
+        assert "topsecret" not in page
+        here = f"frameworks/{namespace}/mnist"
+        # The live one has the name; the past one is found by its UID, and linked.
+        assert f"{here}/past" in await viewer.shows(here, live_uid)
+        past = await viewer.get(f"{here}/past")
+        assert "from the archive" in past
+        assert "FileNotFoundError" in past
+        assert "200 ContainerTransientFailed" in await viewer.get(f"{here}/past?attempt=0")
+        assert "7 ContainerUnrecognizedFailed" in await viewer.get(f"{here}/past/tasks/worker/0")
+        await viewer.get(f"{here}/past?attempt=2", 404)
+        await viewer.get("frameworks/elsewhere/topsecret/hidden", 404)
+        await viewer.get(f"frameworks/{namespace}/topsecret/hidden", 404)
+        failures = await viewer.get("failures?since=")
+        assert "ContainerUnrecognizedFailed" in failures
+        assert "elsewhere" not in failures
+        await viewer.get("?after=nonsense", 400)
+        await frameworks.delete("mnist")
+        await frameworks.until_gone("mnist")
+
+        async def the_past_one_has_the_name() -> None:
+            assert "from the archive" in await viewer.get(here)
+
+        await eventually(the_past_one_has_the_name)
+
+
+async def test_without_the_archive_live_ones_are_shown(client: KubeClient, frameworks: Frameworks) -> None:
+    uid = (await frameworks.create("f", role()))["metadata"]["uid"]
+    async with (
+        ArchiveClient("http://127.0.0.1:1") as away,
+        pages(client, frameworks.namespace, RemoteArchive(away)) as visit,
+    ):
+        await visit.shows("", ">f<", "Past Frameworks are missing")
+        here = f"frameworks/{frameworks.namespace}"
+        assert "archive cannot be read" in await visit.get(f"{here}/f")
+        await visit.get(f"{here}/f/{uid}")
+        # It may be in the archive.
+        await visit.get(f"{here}/gone", 503)
+        await visit.get("failures", 503)
+
+
+@pytest.mark.parametrize(
+    "garbage", ["{}", '{"items": [{"uid": 5}], "next": null}', '{"items": 5, "attempts": {}}', None]
+)
+async def test_a_broken_or_silent_archive_hides_no_live_framework(
+    client: KubeClient, frameworks: Frameworks, garbage: str | None
+) -> None:
+    uid = (await frameworks.create("f", role("r")))["metadata"]["uid"]
+    ended = asyncio.Event()
+
+    async def answer(_request: web.Request) -> web.Response:
+        if garbage is None:
+            await ended.wait()
+        return web.Response(text=garbage or "{}", content_type="application/json")
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    async with (
+        serve(app, "127.0.0.1", 0) as archive_url,
+        ArchiveClient(archive_url) as archive,
+        pages(client, frameworks.namespace, RemoteArchive(archive), archive_sec=0.2) as visit,
+    ):
+        try:
+            await visit.shows("", ">f<", "no answer within" if garbage is None else "is not that of an archive")
+            here = f"frameworks/{frameworks.namespace}"
+            for path in (f"{here}/f", f"{here}/f/{uid}"):
+                assert "the archive cannot be read" in await visit.get(path)
+            await visit.get(f"{here}/gone", 503)
+            if garbage is not None:
+                await visit.get("failures", 503)
+        finally:
+            ended.set()
+
+
+async def test_the_list_of_all_is_read_in_pages(client: KubeClient, frameworks: Frameworks, visit: Visit) -> None:
+    body = orjson.loads(await client.list(FRAMEWORKS, frameworks.namespace))
+    assert body["items"] == []
+    for number in range(101):
+        await frameworks.create(f"f{number}", role())
+    await visit.shows("?sort=name&page=1", ">f99<")
+    assert ">f0<" in await visit.get("?sort=name")

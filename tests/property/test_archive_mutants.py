@@ -1,0 +1,293 @@
+"""Archives broken on purpose, each lacking one thing that keeps records or hides them: a test of the archive fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from unittest.mock import patch
+
+import pytest
+from sqlalchemy import true, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from frameworkcontroller.history import follower, groupcommit, ingest, queries, retention, server, upload
+from frameworkcontroller.history.archive import Archive, RecordError
+from frameworkcontroller.history.database import Database, frameworks
+from frameworkcontroller.history.follower import Batch, Follower, Place
+from frameworkcontroller.history.groupcommit import Writer
+from tests.unit.history import test_archive, test_follower, test_retention, test_server
+
+Story = Callable[[Path], Awaitable[object]]
+Broken = Callable[[], AbstractContextManager[object]]
+
+# --- stories: tests that a sound archive passes ----------------------------------------------------------------------
+
+
+def _of_archive(test: Callable[..., Awaitable[object]], **parameters: Any) -> Story:
+    async def story(folder: Path) -> None:
+        url = f"sqlite:///{folder}/history.db"
+        more = {"database_url": url} if "database_url" in test.__annotations__ else {}
+        async with await Archive.open(url) as archive:
+            await test(archive, **more, **parameters)
+
+    return story
+
+
+def _of_follower(test: Callable[[test_follower.World], Awaitable[object]]) -> Story:
+    return lambda folder: test(test_follower.World(folder))
+
+
+def _of_retention(test: Callable[[str], Awaitable[object]]) -> Story:
+    return lambda folder: test(f"sqlite:///{folder}/history.db")
+
+
+_IN_CALLS: Final = _of_archive(test_archive.test_clocks_of_controllers_may_differ, together=False, backwards=True)
+_IN_ONE_CALL: Final = _of_archive(test_archive.test_clocks_of_controllers_may_differ, together=True, backwards=True)
+_NAMESPACES: Final = _of_archive(test_archive.test_nothing_of_other_namespaces_is_seen_or_counted, count=2)
+_ALL_OR_NOTHING: Final = _of_archive(test_archive.test_a_uid_of_another_framework_is_refused)
+_DURABLE: Final = _of_archive(test_archive.test_what_is_acknowledged_is_committed_and_synced)
+_OWN: Final = _of_archive(test_archive.test_a_record_of_its_own_wins_over_that_in_the_framework)
+
+# --- how they are broken ---------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _any_wins() -> Iterator[None]:
+    with patch.object(ingest, "_is_newer", lambda new, old: true()):
+        statements = {"sqlite": ingest._Statements("sqlite")}
+    with patch.object(ingest, "_STATEMENTS", statements):
+        yield
+
+
+def _any_summary_wins() -> AbstractContextManager[object]:
+    guarded: Any = ingest._SUMMARIZE
+    always = update(frameworks).where(guarded._where_criteria[0]).values(guarded._values)
+    return patch.object(ingest, "_SUMMARIZE", always)
+
+
+def _later_wins_in_a_call() -> AbstractContextManager[object]:
+    return patch.object(ingest, "_put", lambda rows, key, row, rank=None: rows.__setitem__(key, row))
+
+
+def _not_limited(name: str, place: int) -> Broken:
+    """The query without the namespaces, its parameter of this place."""
+    query = getattr(queries, name)
+
+    async def unlimited(*arguments: Any) -> Any:
+        return await query(*arguments[:place], None, *arguments[place + 1 :])
+
+    return lambda: patch.object(queries, name, unlimited)
+
+
+def _unlimited_with_namespace() -> AbstractContextManager[object]:
+    query = queries.list_frameworks
+
+    async def unlimited(connection: Any, asked: queries.FrameworkQuery, namespaces: Any) -> Any:
+        return await query(connection, asked, None if asked.namespace else namespaces)
+
+    return patch.object(queries, "list_frameworks", unlimited)
+
+
+def _acknowledges_at_once() -> AbstractContextManager[object]:
+    write = Writer.write
+    running = []
+
+    async def at_once(self: Writer, batch: ingest.Batch) -> None:
+        running.append(asyncio.create_task(write(self, batch)))
+
+    return patch.object(Writer, "write", at_once)
+
+
+def _commits_afterwards() -> AbstractContextManager[object]:
+    writing = Database.writing
+    running = []
+
+    @asynccontextmanager
+    async def without_its_end(self: Database) -> AsyncIterator[AsyncConnection]:
+        opened = writing(self)
+        yield await opened.__aenter__()
+        running.append(asyncio.create_task(opened.__aexit__(None, None, None)))
+
+    return patch.object(Database, "writing", without_its_end)
+
+
+def _stores_halves() -> AbstractContextManager[object]:
+    write = ingest.write
+
+    async def in_halves(connection: AsyncConnection, batch: ingest.Batch) -> None:
+        for uid, row in batch.touched.items():
+            some = ingest.Batch()
+            some.touched[uid] = row
+            await write(connection, some)
+            await connection.exec_driver_sql("COMMIT")
+            await connection.exec_driver_sql("BEGIN IMMEDIATE")
+        await write(connection, batch)
+
+    return patch.object(groupcommit, "write", in_halves)
+
+
+def _stores_what_comes_before_the_bad_line() -> AbstractContextManager[object]:
+    store, parse = Archive.store, ingest.parse
+
+    async def partly(self: Archive, lines: Any) -> Any:
+        try:
+            parse(lines)
+        except RecordError as error:
+            await store(self, lines[: error.line - 1])
+            raise
+        return await store(self, lines)
+
+    return patch.object(Archive, "store", partly)
+
+
+def _syncs_nothing() -> AbstractContextManager[object]:
+    writing = Database.writing
+
+    @asynccontextmanager
+    async def unsynced(self: Database) -> AsyncIterator[AsyncConnection]:
+        async with writing(self) as connection:
+            yield connection
+        if self._connections is not None:
+            async with self._connections.writers.connect() as connection:
+                await connection.exec_driver_sql("COMMIT")
+                await connection.exec_driver_sql("PRAGMA synchronous = OFF")
+                await connection.exec_driver_sql("BEGIN")
+
+    return patch.object(Database, "writing", unsynced)
+
+
+def _skips_a_line(which: int) -> Broken:
+    batches = follower._batches
+
+    def skipping(path: Path, known: Mapping[str, Place]) -> Iterator[Batch]:
+        for batch in batches(path, known):
+            lines = list(batch.lines)
+            if len(lines) > 1:
+                del lines[which]
+            yield batch._replace(lines=lines)
+
+    return lambda: patch.object(follower, "_batches", skipping)
+
+
+def _is_done_before_it_has_stored() -> AbstractContextManager[object]:
+    store = Follower._store
+
+    async def saves_first(self: Follower, path: Path, file: Any, batch: Batch) -> None:
+        await self._places.save(batch.place)
+        assert self._known is not None
+        self._known[batch.place.file] = batch.place
+        await store(self, path, file, batch)
+
+    return patch.object(Follower, "_store", saves_first)
+
+
+def _reads_a_torn_line() -> AbstractContextManager[object]:
+    batches = follower._batches
+
+    def torn(path: Path, known: Mapping[str, Place]) -> Iterator[Batch]:
+        with path.open("ab") as file:
+            file.write(b"\n")
+        return batches(path, known)
+
+    return patch.object(follower, "_batches", torn)
+
+
+def _removes_the_newest() -> AbstractContextManager[object]:
+    doom = retention._doom
+
+    async def whatever_its_age(database: Database, count: int, *, before: Any = None, among: Any = None) -> Any:
+        return await doom(database, count, before=None if before is None else before + 3, among=among)
+
+    return patch.object(retention, "_doom", whatever_its_age)
+
+
+async def _readable(self: server._Api, viewer: Any) -> None:
+    return None
+
+
+def _looks_at_the_first_record() -> AbstractContextManager[object]:
+    outline = upload.outline
+    return patch.object(server, "outline", lambda lines: (outline(lines[:1])[0], outline(lines)[1]))
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """An archive that does ``what``."""
+
+    what: str
+    broken: Broken
+    story: Story
+
+
+MUTANTS: Final = {
+    "any-wins": Mutant("keeps the record that comes last", _any_wins, _IN_CALLS),
+    "any-summary-wins": Mutant("shows the record that comes last", _any_summary_wins, _IN_CALLS),
+    "later-wins-in-a-call": Mutant("keeps the last record of a call", _later_wins_in_a_call, _IN_ONE_CALL),
+    "any-owner": Mutant("takes the Framework's word for a Task", _any_wins, _OWN),
+    "list": Mutant("lists all namespaces", _not_limited("list_frameworks", 2), _NAMESPACES),
+    "list-of-a-namespace": Mutant("lists any namespace that is named", _unlimited_with_namespace, _NAMESPACES),
+    "failures": Mutant("counts failures everywhere", _not_limited("count_failures", 2), _NAMESPACES),
+    "framework": Mutant("shows any Framework", _not_limited("get_framework", 2), _NAMESPACES),
+    "attempt": Mutant("shows any attempt", _not_limited("get_attempt", 3), _NAMESPACES),
+    "tasks": Mutant("lists the Tasks of any attempt", _not_limited("list_tasks", 4), _NAMESPACES),
+    "task-history": Mutant("lists the attempts of any Task", _not_limited("list_task_history", 4), _NAMESPACES),
+    "task-attempt": Mutant("shows any Task attempt", _not_limited("get_task_attempt", 4), _NAMESPACES),
+    "server-namespaces": Mutant(
+        "does not ask what the viewer may read",
+        lambda: patch.object(server._Api, "_readable", _readable),
+        lambda _: test_server.test_queries_are_limited_to_the_namespaces_of_the_viewer(),
+    ),
+    "writers": Mutant(
+        "lets the first record of a call speak for all",
+        _looks_at_the_first_record,
+        lambda _: test_server.test_records_are_taken_for_the_namespaces_of_the_sender_only(),
+    ),
+    "acknowledges-at-once": Mutant("acknowledges before it has stored", _acknowledges_at_once, _DURABLE),
+    "commits-afterwards": Mutant("acknowledges before the commit", _commits_afterwards, _DURABLE),
+    "syncs-nothing": Mutant("leaves it to the kernel when it writes", _syncs_nothing, _DURABLE),
+    "halves": Mutant("stores a call in several transactions", _stores_halves, _ALL_OR_NOTHING),
+    "up-to-the-bad-line": Mutant(
+        "stores what comes before a bad line",
+        _stores_what_comes_before_the_bad_line,
+        _of_archive(
+            test_archive.test_an_invalid_record_is_named_and_nothing_is_stored, line=b"no json", problem="no JSON"
+        ),
+    ),
+    "follower-first-line": Mutant(
+        "skips a line", _skips_a_line(0), _of_follower(test_follower.test_a_growing_file_and_the_next_day)
+    ),
+    "follower-last-line": Mutant(
+        "skips a line at the end of a batch",
+        _skips_a_line(-1),
+        _of_follower(test_follower.test_large_files_come_in_batches),
+    ),
+    "follower-done-too-early": Mutant(
+        "saves its place before it has stored",
+        _is_done_before_it_has_stored,
+        _of_follower(test_follower.test_nothing_is_lost_while_the_database_is_away),
+    ),
+    "follower-torn-line": Mutant(
+        "reads a line that is still written",
+        _reads_a_torn_line,
+        _of_follower(test_follower.test_a_torn_last_line_waits),
+    ),
+    "retention": Mutant(
+        "removes what is not old yet",
+        _removes_the_newest,
+        _of_retention(test_retention.test_what_is_too_old_goes_as_a_whole),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+async def test_an_archive_that_lacks_a_guard_is_caught(name: str, tmp_path: Path) -> None:
+    mutant = MUTANTS[name]
+    for folder in ("sound", "broken"):
+        (tmp_path / folder).mkdir()
+    await mutant.story(tmp_path / "sound")
+    with mutant.broken(), pytest.raises((AssertionError, pytest.fail.Exception)):
+        await mutant.story(tmp_path / "broken")

@@ -1,0 +1,472 @@
+"""Views of every page, made from Frameworks as a cluster and an archive have them, for tests without either."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Final
+
+import orjson
+
+from frameworkcontroller.api import names
+from frameworkcontroller.api.codec import encode_status
+from frameworkcontroller.api.completion import (
+    CONTAINER_PERMANENT_FAILED,
+    CONTAINER_TRANSIENT_FAILED,
+    FAILED,
+    POD_SUCCEEDED,
+    CompletionStatus,
+    ContainerCompletion,
+    PodCompletion,
+    Trigger,
+)
+from frameworkcontroller.api.status import (
+    Condition,
+    FrameworkAttemptStatus,
+    FrameworkStatus,
+    RetryPolicyStatus,
+    State,
+    TaskAttemptStatus,
+    TaskRoleStatus,
+    TaskStatus,
+)
+from frameworkcontroller.api.timestamps import format_time
+from frameworkcontroller.commands.events import Event
+from frameworkcontroller.dashboard.failurepage import FailureQuery, failure_page
+from frameworkcontroller.dashboard.frameworkpage import FrameworkSource, framework_page
+from frameworkcontroller.dashboard.listing import ListQuery, PastRows, framework_list
+from frameworkcontroller.dashboard.rows import past_row
+from frameworkcontroller.dashboard.summaries import live_framework
+from frameworkcontroller.dashboard.taskpage import TaskSource, task_page
+from frameworkcontroller.dashboard.views import (
+    ErrorPage,
+    FailurePage,
+    FrameworkList,
+    FrameworkPage,
+    Level,
+    Note,
+    Shell,
+    TaskPage,
+)
+
+Json = dict[str, Any]
+
+NOW: Final = 1_795_000_000
+"""2026-11-18T12:26:40Z."""
+
+SUCCEEDED: Final = CompletionStatus.of(POD_SUCCEEDED, "Pod succeeded")
+
+
+def container_failed(
+    code: int, phrase: str, message: str, *, signal: int = 0, reason: str = "Error"
+) -> CompletionStatus:
+    """The end of a Task whose container failed."""
+    containers = (ContainerCompletion("main", code, reason, message, signal),)
+    pod = PodCompletion("", "", containers)
+    return CompletionStatus(code, phrase, FAILED, (), "Pod failed: PodPattern unmatched", pod=pod)
+
+
+NO_DATA: Final = container_failed(
+    7,
+    "ContainerUnrecognizedFailed",
+    'Traceback (most recent call last):\n  File "train.py", line 71, in <module>\n'
+    "    batches = load(args.data)\nFileNotFoundError: no such file: /data/<script>alert(1)</script>.bin\n",
+)
+KILLED: Final = container_failed(
+    137, "ContainerSigKillReceived", "Memory cgroup out of memory", signal=9, reason="OOMKilled"
+)
+TRANSIENT: Final = CompletionStatus.of(
+    CONTAINER_TRANSIENT_FAILED, "Pod failed", pod=PodCompletion("", "", (ContainerCompletion("main", 200, "Error"),))
+)
+
+
+def task(
+    index: int, state: State, end: CompletionStatus | None = None, *, retries: int = 0, began: int = 3000
+) -> TaskStatus:
+    """A Task whose last attempt began so many seconds ago."""
+    start = NOW - began
+    ran = start + 4 if state not in (State.CREATION_PENDING, State.CREATION_REQUESTED, State.PREPARING) else None
+    over = start + 60 + 7 * (index % 40) if end is not None else None
+    has_pod = state is not State.CREATION_PENDING
+    attempt = TaskAttemptStatus(
+        id=retries,
+        start_time=start,
+        run_time=ran,
+        completion_time=over,
+        pod_uid=f"pod-{index}-{retries}" if has_pod else None,
+        pod_node_name=f"node-{index % 7}" if ran else "",
+        pod_ip=f"10.1.{index // 250}.{index % 250 + 1}" if ran else "",
+        pod_host_ip=f"192.168.0.{index % 7 + 1}" if ran else "",
+        completion_status=end,
+    )
+    return TaskStatus(
+        index=index,
+        instance_uid=f"task-{index}",
+        start_time=start - 100 * retries,
+        transition_time=over or ran or start,
+        attempt=attempt,
+        state=state,
+        run_time=ran,
+        completion_time=over if state is State.COMPLETED else None,
+        retry=RetryPolicyStatus(retries, retries, 30 if state is State.ATTEMPT_COMPLETED else None),
+    )
+
+
+def framework(
+    name: str,
+    roles: Mapping[str, Sequence[TaskStatus]],
+    state: State = State.RUNNING,
+    *,
+    namespace: str = "default",
+    end: CompletionStatus | None = None,
+    retries: int = 0,
+    began: int = 3600,
+    conditions: Sequence[Condition] = (),
+    **spec: Any,
+) -> Json:
+    """A Framework as the API server has it."""
+    start = NOW - began
+    over = NOW - 120 if end is not None else None
+    attempt = FrameworkAttemptStatus(
+        id=retries,
+        start_time=start,
+        run_time=start + 5 if state not in (State.CREATION_PENDING, State.PREPARING) else None,
+        completion_time=over,
+        configmap_uid="configmap" if state is not State.CREATION_PENDING else None,
+        completion_status=end,
+        roles=[TaskRoleStatus(role, f"role-{role}", tasks=[*tasks]) for role, tasks in roles.items()],
+    )
+    status = FrameworkStatus(
+        start_time=start - 700 * retries,
+        transition_time=over or start + 5,
+        attempt=attempt,
+        state=state,
+        run_time=attempt.run_time,
+        completion_time=over if state is State.COMPLETED else None,
+        retry=RetryPolicyStatus(retries, retries),
+        observed_generation=1,
+        conditions=[*conditions],
+    )
+    container = {"name": "main", "image": "registry.example/train:1.4", "command": ["python3", "train.py"]}
+    pod = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": f"0f1e2d3c-{name}",
+            "resourceVersion": "4711",
+            "generation": 1,
+            "creationTimestamp": format_time(status.start_time),
+            "labels": {"team": "vision", "run": "<b>bold</b>"},
+        },
+        "spec": {
+            "executionType": "Start",
+            "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 2},
+            "taskRoles": [
+                {"name": role, "taskNumber": len(tasks), "task": {"pod": pod}} for role, tasks in roles.items()
+            ],
+            **spec,
+        },
+        "status": orjson.loads(encode_status(name, status)),
+    }
+
+
+def condition(kind: str, status: str, reason: str, message: str) -> Condition:
+    """A condition since ten minutes ago."""
+    return Condition(kind, status, reason, message, NOW - 600, 1)
+
+
+def training() -> Json:
+    """One that runs: Tasks of every phase, two of them retried."""
+    workers = [
+        task(0, State.COMPLETED, SUCCEEDED),
+        task(1, State.COMPLETED, SUCCEEDED),
+        task(2, State.COMPLETED, NO_DATA, retries=2),
+        task(3, State.COMPLETED, KILLED),
+        task(4, State.RUNNING, retries=1, began=900),
+        task(5, State.PREPARING, began=40),
+        task(6, State.ATTEMPT_COMPLETED, TRANSIENT, retries=1, began=300),
+        task(7, State.DELETING, KILLED, began=200),
+        task(8, State.CREATION_PENDING, began=30),
+    ]
+    running = condition("Running", "True", "AttemptRunning", "Attempt 1 runs")
+    return framework(
+        "mnist", {"ps": [task(0, State.RUNNING), task(1, State.RUNNING)], "worker": workers}, retries=1,
+        conditions=[running],
+    )  # fmt: skip
+
+
+def many(number: int = 10_000) -> Json:
+    """One with so many Tasks."""
+    states = [(State.RUNNING, None)] * 12 + [(State.COMPLETED, SUCCEEDED)] * 6
+    states += [(State.COMPLETED, NO_DATA), (State.PREPARING, None)]
+    tasks = [task(index, *states[(index * 7 + index // 40) % len(states)]) for index in range(number)]
+    return framework("sweep", {"worker": tasks}, namespace="research")
+
+
+def frameworks() -> list[Json]:
+    """Live Frameworks in every state, in three namespaces."""
+    waiting = [task(index, State.CREATION_PENDING) for index in range(4)]
+    idle = "Nothing runs. The FrameworkAttempt waits: "
+    policy = Trigger("1 has reached minFailedTaskCount 1", "worker", 1)
+    failed = CompletionStatus.of(CONTAINER_PERMANENT_FAILED, "Pod failed", trigger=policy)
+    done = {"worker": [task(0, State.COMPLETED, SUCCEEDED), task(1, State.COMPLETED, SUCCEEDED)]}
+    broken = {"worker": [task(0, State.COMPLETED, SUCCEEDED), task(1, State.COMPLETED, NO_DATA)]}
+    unseen = framework("fresh", {"worker": waiting}, namespace="research")
+    del unseen["status"]
+    queued = framework(
+        "queued", {"worker": waiting}, State.CREATION_PENDING, namespace="research",
+        conditions=[
+            condition("Running", "False", "QuotaPending", f"{idle}queue gpus has not admitted it"),
+            condition("QuotaReserved", "False", "Pending", "insufficient quota for nvidia.com/gpu, 8 more needed"),
+            condition("Admitted", "False", "Pending", "not admitted"),
+        ],
+    )  # fmt: skip
+    queued["metadata"]["labels"][names.QUEUE_NAME] = "gpus"
+    return [
+        training(),
+        many(),
+        unseen,
+        queued,
+        framework("good", done, State.COMPLETED, end=SUCCEEDED, began=90_000),
+        framework("bad", broken, State.COMPLETED, end=failed, retries=2, began=20_000),
+        framework(
+            "paused", {"worker": waiting}, State.CREATION_PENDING, namespace="serving", suspend=True,
+            conditions=[
+                condition("Running", "False", "Suspended", f"{idle}suspend is true"),
+                condition("Suspended", "True", "Suspended", "nothing runs"),
+            ],
+        ),
+        framework(
+            "stuck", {"web": [task(0, State.RUNNING), task(1, State.CREATION_PENDING)]}, namespace="serving",
+            conditions=[
+                condition("Stalled", "True", "PodCreationForbidden", 'pods "stuck-web-1" is forbidden: exceeded quota'),
+            ],
+        ),
+    ]  # fmt: skip
+
+
+def past_items() -> list[Json]:
+    """Entries of the archive's list."""
+    return [
+        {
+            "uid": f"past-{number}",
+            "namespace": "default",
+            "name": "mnist" if number < 3 else f"old{number}",
+            "cluster": "",
+            "state": "Completed",
+            "code": (0, 210, -210)[number % 3],
+            "phrase": ("Succeeded", "ContainerPermanentFailed", "StopFrameworkRequested")[number % 3],
+            "type": ("Succeeded", "Failed", "Failed")[number % 3],
+            "attempts": 1 + number % 4,
+            "taskRetries": number,
+            "tasks": 8,
+            "failedTasks": number % 3,
+            "created": format_time(NOW - 86400 * (number + 1)),
+            "started": format_time(NOW - 86400 * (number + 1)),
+            "completed": format_time(NOW - 86400 * (number + 1) + 3000),
+            "archived": format_time(NOW - 86400 * number),
+            "deleted": None,
+        }
+        for number in range(12)
+    ]
+
+
+NO_NODE: Final = "0/7 nodes are available: 7 Insufficient nvidia.com/gpu."
+
+EVENTS: Final = (
+    Event("default", True, NOW - 20, 3, "FailedScheduling", "Pod/mnist-worker-5", NO_NODE),
+    Event("default", False, NOW - 3000, 1, "AttemptRunning", "Framework/mnist", "The attempt 1 runs"),
+    Event("default", True, NOW - 400, 1, "TaskFailed", "Framework/mnist", "worker[2] has failed with code 7"),
+)  # fmt: skip
+
+PODS: Final = {"mnist-worker-5": f"Unschedulable: {NO_NODE}"}
+
+
+def shell(page: str, root: str = "./", *, past: bool = True, live: bool = True, notes: tuple[Note, ...] = ()) -> Shell:
+    """The frame of a page."""
+    titles = {"frameworks": "Frameworks", "failures": "Failures", "framework": "default/mnist", "task": "worker[2]"}
+    title = titles.get(page, "Not found")
+    events = f"events?seen={page}" if live and page != "error" else ""
+    return Shell(root, page, title, float(NOW), live, past, events, "all namespaces", "", "1.0", notes)
+
+
+STALE: Final = Note(Level.WARNING, "Not current for 2m3s: connection to 10.0.0.1:6443 refused", NOW - 123)
+
+
+def list_page(
+    query: Mapping[str, str] | None = None, *, past: bool = True, empty: bool = False, stale: bool = False
+) -> FrameworkList:
+    """``frameworks.html``."""
+    asked = ListQuery.of(query or {})
+    found = [] if empty else [live_framework(body) for body in frameworks()]
+    matched = asked.ordered(one for one in found if asked.matches(one))
+    rows = [past_row(item) for item in past_items()] if past and not empty and asked.which != "live" else []
+    frame = shell("frameworks", past=past, notes=(STALE,) if stale else ())
+    return framework_list(frame, asked, found, matched, PastRows(rows), sorted({one.namespace for one in found}))
+
+
+def archived_attempts() -> list[Json]:
+    """The archive's entry of the first attempt of ``mnist``."""
+    return [
+        {
+            "id": 0,
+            "trigger": "OnFrameworkRetry",
+            "code": 200,
+            "phrase": "ContainerTransientFailed",
+            "type": "Failed",
+            "diagnostics": "Pod failed",
+            "started": format_time(NOW - 4300),
+            "completed": format_time(NOW - 3700),
+            "tasks": 11,
+            "failedTasks": 3,
+        }
+    ]
+
+
+def archived_task(index: int, attempt: int) -> Json:
+    """The archive's entry of an attempt of a Task of ``worker``."""
+    began = NOW - 3000 - 100 * (3 - attempt)
+    return {
+        "role": "worker",
+        "index": index,
+        "taskUid": f"task-{index}",
+        "attempt": attempt,
+        "frameworkAttempt": 1,
+        "code": 7,
+        "phrase": "ContainerUnrecognizedFailed",
+        "type": "Failed",
+        "diagnostics": "Pod failed: PodPattern unmatched",
+        "node": f"node-{attempt}",
+        "pod": f"mnist-worker-{index}",
+        "podUid": f"pod-{index}-{attempt}",
+        "podIP": "10.1.0.9",
+        "hostIP": "192.168.0.3",
+        "started": format_time(began),
+        "ran": format_time(began + 5),
+        "completed": format_time(began + 80),
+        "trigger": "OnTaskRetry",
+    }
+
+
+def source(body: Json | None = None, *, past: bool = True) -> FrameworkSource:
+    """What is known of ``mnist``, or of another one."""
+    if body is not None:
+        return FrameworkSource(body, body, live=True)
+    body = training()
+    earlier = framework(
+        "mnist",
+        {"worker": [task(0, State.COMPLETED, KILLED, began=4300)]},
+        State.ATTEMPT_COMPLETED,
+        end=TRANSIENT,
+        began=4300,
+    )
+    return FrameworkSource(
+        body,
+        body,
+        live=True,
+        attempts=archived_attempts() if past else (),
+        earlier=[earlier] if past else (),
+        task_attempts=[archived_task(2, 0), archived_task(2, 1)] if past else (),
+        retried=[archived_task(2, 0), archived_task(2, 1)] if past else (),
+        pods=PODS,
+        events=EVENTS,
+    )
+
+
+def one_framework(body: Json | None = None, *, past: bool = True) -> FrameworkPage:
+    """``framework.html``, of ``mnist`` unless another one is given."""
+    return framework_page(shell("framework", "../../", past=past), source(body, past=past))
+
+
+def one_task(index: int = 2, *, past: bool = True) -> TaskPage:
+    """``task.html``."""
+    archived = [(1, archived_task(2, attempt), None) for attempt in (0, 1)] if past and index == 2 else []
+    pod = {
+        "metadata": {"name": f"mnist-worker-{index}", "uid": f"pod-{index}-0"},
+        "spec": {"nodeName": "", "containers": [{"name": "main"}]},
+        "status": {
+            "phase": "Pending",
+            "conditions": [
+                {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": NO_NODE},
+            ],
+        },
+    }  # fmt: skip
+    known = TaskSource("worker", index, archived, pod if index == 5 else None, "", EVENTS[:1] if index == 5 else ())
+    view = task_page(shell("task", "../../../../../../", past=past), source(past=past), known)
+    assert view is not None
+    return view
+
+
+def failures(query: Mapping[str, str] | None = None, *, past: bool = True, empty: bool = False) -> FailurePage:
+    """``failures.html``."""
+    ends = [
+        ("7", "ContainerUnrecognizedFailed", 411),
+        ("137", "ContainerSigKillReceived", 58),
+        ("-101", "PodExternalDeleted", 3),
+    ]
+    groups = [_group(*end) for end in ends]
+    days = [_group(f"2026-11-{day:02}", f"2026-11-{day:02}", 10 + (day * 37) % 90) for day in range(5, 19)]
+    items = None if not past else [] if empty else groups
+    return failure_page(
+        shell("failures", past=past),
+        FailureQuery.of(query or {}),
+        items,
+        days if items else (),
+        ["default", "research"],
+    )
+
+
+def _group(key: str, label: str, number: int) -> Json:
+    return {
+        "key": key,
+        "label": label,
+        "taskAttempts": number,
+        "frameworkAttempts": 1 + number // 10,
+        "frameworks": 1 + number // 20,
+        "first": format_time(NOW - 600_000),
+        "last": format_time(NOW - 60),
+        "example": {
+            "uid": "past-1",
+            "namespace": "default",
+            "name": "mnist",
+            "attempt": 0,
+            "role": "worker",
+            "index": 2,
+        },
+    }
+
+
+def not_found() -> ErrorPage:
+    """``error.html``."""
+    return ErrorPage(
+        shell("error", "../../"), 404, "Not found", "There is no such page, or you may not read what it shows."
+    )
+
+
+@cache
+def pages() -> dict[str, tuple[str, Any]]:
+    """Template and view of every page and state that is worth a look, by name."""
+    return {
+        "list": ("frameworks.html", list_page()),
+        "list-filtered": ("frameworks.html", list_page({"q": "mnist", "sort": "name", "order": "desc"})),
+        "list-nothing-matches": ("frameworks.html", list_page({"q": "nosuch", "which": "live"}, past=False)),
+        "list-empty": ("frameworks.html", list_page(past=False, empty=True)),
+        "list-stale": ("frameworks.html", list_page(stale=True)),
+        "list-no-archive": ("frameworks.html", list_page({"which": "past"}, past=False)),
+        "framework": ("framework.html", one_framework()),
+        "framework-10000": ("framework.html", one_framework(many())),
+        **{
+            f"framework-{body['metadata']['name']}": ("framework.html", one_framework(body))
+            for body in frameworks()[2:]
+        },
+        "task": ("task.html", one_task()),
+        "task-waiting": ("task.html", one_task(5)),
+        "task-no-archive": ("task.html", one_task(past=False)),
+        "failures": ("failures.html", failures()),
+        "failures-empty": ("failures.html", failures(empty=True)),
+        "failures-no-archive": ("failures.html", failures(past=False)),
+        "error": ("error.html", not_found()),
+    }

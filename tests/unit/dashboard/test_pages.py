@@ -1,0 +1,339 @@
+"""What the pages show of statuses, and of entries of the archive."""
+
+import asyncio
+import shlex
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from frameworkcontroller.api.status import State
+from frameworkcontroller.api.timestamps import format_time
+from frameworkcontroller.commands.diagnosis import diagnose_framework, read_view
+from frameworkcontroller.dashboard.failurepage import FailureQuery
+from frameworkcontroller.dashboard.frameworkpage import FrameworkSource, framework_page
+from frameworkcontroller.dashboard.listing import ROWS, ListQuery, PastRows, framework_list
+from frameworkcontroller.dashboard.live import Changes
+from frameworkcontroller.dashboard.rendering import render
+from frameworkcontroller.dashboard.summaries import live_framework
+from frameworkcontroller.dashboard.views import PHASES, FrameworkList
+from tests.support import pagesamples as samples
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def names_in(page: FrameworkList) -> list[str]:
+    return [row.name for row in page.rows if row.live]
+
+
+# --- the list ---
+
+
+def test_a_framework_is_shown_with_why_it_waits_or_how_it_ended() -> None:
+    rows = {row.name: row for row in samples.list_page().rows if row.live}
+    assert {name: (row.phase, row.word) for name, row in rows.items()} == {
+        "mnist": ("running", ""),
+        "sweep": ("running", ""),
+        "fresh": ("waiting", ""),
+        "queued": ("waiting", "queued"),
+        "good": ("succeeded", ""),
+        "bad": ("failed", ""),
+        "paused": ("waiting", "suspended"),
+        "stuck": ("running", "stalled"),
+    }
+    assert rows["fresh"].state == "not seen by a controller yet"
+    assert "insufficient quota for nvidia.com/gpu" in rows["queued"].why
+    assert rows["bad"].why == "by worker[1]: 1 has reached minFailedTaskCount 1"
+    assert (rows["bad"].result, rows["bad"].retries) == ("210 ContainerPermanentFailed", 2)
+    assert "exceeded quota" in rows["stuck"].why
+    assert rows["mnist"].bar.text == "2 failed, 3 waiting, 1 ending, 3 running, 2 succeeded"
+    assert sum(share.percent for share in rows["mnist"].bar.shares) == pytest.approx(100, abs=0.1)
+    # Before the first status there are no Tasks, but those to come.
+    assert rows["fresh"].bar.text == "4 waiting"
+
+
+def test_a_framework_that_cannot_be_read_is_listed_as_such() -> None:
+    body = samples.training()
+    body["status"]["attemptStatus"]["taskRoleStatuses"][0]["taskStatuses"][0]["state"] = "Nonsense"
+    assert (live_framework(body).state, live_framework(body).phase) == ("unreadable status", "failed")
+    page = samples.one_framework(body)
+    assert "Nonsense" in page.problem
+    assert page.roles == ()
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ({"q": "MNI"}, ["mnist"]),
+        ({"q": "gpus insufficient"}, ["queued"]),
+        ({"q": "210"}, ["bad"]),
+        ({"namespace": "serving"}, ["paused", "stuck"]),
+        ({"state": "failed"}, ["bad"]),
+        ({"state": "suspended"}, ["paused"]),
+        ({"state": "nonsense", "namespace": "serving"}, ["paused", "stuck"]),
+        ({"which": "past"}, []),
+        ({"sort": "name", "q": "default", "which": "live"}, ["bad", "good", "mnist"]),
+        ({"sort": "name", "order": "desc", "namespace": "serving"}, ["stuck", "paused"]),
+        ({"sort": "tasks", "namespace": "research"}, ["sweep", "fresh", "queued"]),
+        ({"sort": "retries", "namespace": "default"}, ["mnist", "bad", "good"]),
+        ({"page": "1", "which": "live"}, []),
+        ({"page": "-1", "sort": "<", "order": "?", "which": "x", "namespace": "serving"}, ["paused", "stuck"]),
+    ],
+)
+def test_the_list_filters_and_sorts(query: dict[str, str], found: list[str]) -> None:
+    names = names_in(samples.list_page(query))
+    assert names == found or (set(names) == set(found) and "sort" not in query)
+
+
+def test_every_link_of_the_list_leads_to_the_list_that_it_says() -> None:
+    query = ListQuery(text="a b", namespace="x", state="failed", which="live", sort="name", descending=True, page=3)
+    assert ListQuery.of(dict(part.split("=") for part in query.href[1:].replace("+", " ").split("&"))) == query
+    assert ListQuery().href == "?"
+    page = samples.list_page({"q": "mnist", "sort": "name"})
+    links = {column.key: column for column in page.columns}
+    assert (links["name"].href, links["name"].sorted) == ("?q=mnist&sort=name&order=desc", "ascending")
+    assert (links["tasks"].href, links["tasks"].sorted) == ("?q=mnist&sort=tasks", "")
+    assert page.filters.clear == "?sort=name"
+
+
+def test_pages_of_live_ones_are_followed_by_past_ones() -> None:
+    query = ListQuery()
+    body = samples.training()
+    found = []
+    for number in range(ROWS + 1):
+        body["metadata"] |= {"name": f"n{number}", "uid": f"u{number}"}
+        found.append(live_framework(body))
+    past = samples.list_page({"which": "past"}).rows
+    first = framework_list(samples.shell("frameworks"), query, found, found, PastRows(), ["default"])
+    assert (len(first.rows), first.older, first.newer) == (ROWS, "?page=1", "")
+    second = framework_list(
+        samples.shell("frameworks"), ListQuery(page=1), found, found, PastRows(past, "k"), ["default"]
+    )
+    assert [row.live for row in second.rows] == [True] + [False] * len(past)
+    assert (second.older, second.newer, second.first_row) == ("?after=k", "?", ROWS + 1)
+    third = framework_list(samples.shell("frameworks"), ListQuery(after="k"), found, found, PastRows(past), ["default"])
+    assert ({row.live for row in third.rows}, third.older, third.newer) == ({False}, "", "?")
+    # Exactly full: past ones begin on a page of their own.
+    full = framework_list(samples.shell("frameworks"), query, found, found[:ROWS], PastRows(), ["default"])
+    assert full.older == "?page=1"
+    alone = framework_list(samples.shell("frameworks", past=False), query, found, found[:ROWS], PastRows(), ["default"])
+    assert alone.older == ""
+
+
+def test_one_that_runs_without_a_running_task_waits() -> None:
+    waiting = [samples.task(index, State.PREPARING) for index in range(3)]
+    one = live_framework(samples.framework("w", {"worker": waiting}))
+    assert (one.phase, one.word, one.why) == ("waiting", "", "none of its 3 Tasks runs yet")
+    alone = live_framework(samples.framework("w", {"worker": waiting[:1]}))
+    assert (alone.phase, alone.why) == ("waiting", "its Task does not run yet")
+    running = live_framework(samples.framework("w", {"worker": [*waiting, samples.task(3, State.RUNNING)]}))
+    assert (running.phase, running.why) == ("running", "")
+    reason = samples.condition("Running", "False", "NoQuota", "Attempt 0 waits: for 2 GPUs")
+    told = live_framework(samples.framework("w", {"worker": waiting}, conditions=[reason]))
+    assert (told.phase, told.word, told.why) == ("waiting", "", "for 2 GPUs")
+    unseen = next(row for row in samples.list_page().rows if row.name == "fresh")
+    assert unseen.why == "not seen by a controller yet"
+
+
+def test_a_row_is_found_by_the_word_that_it_shows() -> None:
+    page = samples.list_page({"which": "live"})
+    for row in page.rows:
+        shown = row.word or row.phase
+        choice = next(one for one in page.filters.states if one.value == shown)
+        found = names_in(samples.list_page({"which": "live", "state": shown}))
+        assert row.name in found
+        assert choice.number == len(found)
+
+
+def test_states_that_no_framework_has_take_no_place() -> None:
+    live = [one.value for one in samples.list_page({"which": "live"}).filters.states]
+    assert live == ["", "failed", "waiting", "running", "succeeded", "stalled", "suspended", "queued"]
+    # The archive may have them, which counts none.
+    assert "stopped" in [one.value for one in samples.list_page().filters.states]
+    chosen = samples.list_page({"which": "live", "state": "ending"}).filters.states
+    assert [(one.value, one.number) for one in chosen if one.selected] == [("ending", 0)]
+
+
+def test_the_usual_end_needs_no_reason() -> None:
+    text = render("frameworks.html", samples.list_page({"which": "live"}))
+    assert "210 ContainerPermanentFailed" in text or "by worker[1]" in text
+    assert "0 Succeeded" not in text
+
+
+def test_an_empty_list_says_what_to_type() -> None:
+    empty = samples.list_page(past=False, empty=True).empty
+    assert empty is not None
+    assert [command.text for command in empty.commands] == ["kubectl apply -f examples/batch/batchsucceeded.yaml"]
+    archive = samples.list_page({"which": "past"}, past=False).empty
+    assert archive is not None
+    assert any("history serve" in command.text for command in archive.commands)
+
+
+# --- one Framework ---
+
+
+def test_a_page_says_what_the_command_says() -> None:
+    for body in samples.frameworks():
+        page = samples.one_framework(body)
+        said = diagnose_framework(read_view(body, {}), samples.NOW)
+        # The usual end is said in plain words before.
+        plain = ["Succeeded: all 2 Tasks succeeded"] if body["metadata"]["name"] == "good" else []
+        assert list(page.sentences) == plain + said, body["metadata"]["name"]
+        assert all(cell.phase in PHASES for role in page.roles for cell in role.cells)
+
+
+def test_tasks_are_grouped_by_state_and_reason() -> None:
+    page = samples.one_framework(samples.many(40))
+    (role,) = page.roles
+    assert len(role.cells) == 40
+    assert sum(one.number for one in role.groups) == 40
+    assert role.groups[0].phase == "failed"
+    assert "no such file: /data/<script>alert(1)</script>.bin" in role.groups[0].text
+    waiting = next(one for one in samples.one_framework().roles[1].groups if one.indexes == "5")
+    assert waiting.text == f"Unschedulable: {samples.NO_NODE}"
+
+
+def test_failures_count_retried_attempts_of_the_archive_too() -> None:
+    code = "7 ContainerUnrecognizedFailed"
+    for past, number in ((True, 3), (False, 1)):
+        rows = [row for row in samples.one_framework(past=past).failures if row.result == code]
+        assert {row.tasks for row in rows} == {"worker[2]"}
+        assert sum(row.number for row in rows) == number
+
+
+def test_an_entry_of_the_archive_that_has_no_attributes_has_no_category() -> None:
+    assert [attempt.type for attempt in samples.one_task(2).attempts if not attempt.current][-1] == ""
+    live = next(row for row in samples.one_framework(past=False).failures if row.result.startswith("200 "))
+    assert live.category == "Transient"
+
+
+def test_attempts_that_are_not_stored_are_listed_as_such() -> None:
+    known, unknown = samples.one_framework().attempts[1], samples.one_framework(past=False).attempts[1]
+    assert (known.stored, known.result) == (True, "200 ContainerTransientFailed")
+    assert (unknown.id, unknown.stored, unknown.result) == (0, False, "")
+
+
+def test_the_picture_links_to_tasks_and_has_no_style_of_its_own() -> None:
+    page = samples.one_framework()
+    picture = ET.fromstring(page.timeline)
+    links = [link.get("href") for link in picture.iter(f"{SVG}a")]
+    assert "../../frameworks/default/mnist/0f1e2d3c-mnist/tasks/worker/2" in links
+    assert not list(picture.iter(f"{SVG}style"))
+    assert "style=" not in page.timeline
+    told = [title.text or "" for title in picture.iter(f"{SVG}title")]
+    assert any(text.startswith("worker[2] attempt 1: ran for 1m15s on node-1, then 7") for text in told)
+
+
+def test_earlier_attempts_are_drawn_from_their_entries() -> None:
+    body = samples.framework("many", {"worker": [samples.task(0, State.RUNNING)]}, retries=20)
+    began = samples.NOW - 20_000
+    entries = [
+        {"id": number, "code": 7, "phrase": "P", "type": "Failed", "diagnostics": "", "tasks": 5000,
+         "started": format_time(began + 700 * number), "completed": format_time(began + 700 * number + 600)}
+        for number in range(20)
+    ]  # fmt: skip
+    page = framework_page(samples.shell("framework"), FrameworkSource(body, body, live=True, attempts=entries))
+    drawn = [title.text or "" for title in ET.fromstring(page.timeline).iter(f"{SVG}title")]
+    assert sum(text.startswith("Framework attempt ") for text in drawn) >= 21
+    assert not any("earlier attempt" in text for text in drawn)
+
+
+def test_yaml_of_many_tasks_leaves_them_out() -> None:
+    page = samples.one_framework(samples.many(101))
+    assert page.status_cut == "the statuses of 101 Tasks"
+    assert "taskRoleStatuses" not in page.status
+    assert "taskStatuses" in samples.one_framework().status
+
+
+def test_commands_are_quoted_and_fit_the_state() -> None:
+    def commands(body: samples.Json) -> dict[str, bool]:
+        return {one.text: one.changes for one in samples.one_framework(body).commands}
+
+    running = commands(samples.training())
+    assert running["kubectl framework suspend mnist -n default"]
+    assert running["kubectl framework logs mnist -f -n default"] is False
+    by_name = {body["metadata"]["name"]: body for body in samples.frameworks()}
+    assert "kubectl framework resume paused -n serving" in commands(by_name["paused"])
+    done = commands(by_name["good"])
+    assert [text.split()[1:3] for text, changes in done.items() if changes] == [["delete", shlex.split(next(
+        text for text, changes in done.items() if changes
+    ))[2]]]  # fmt: skip
+    body = samples.training()
+    body["metadata"]["namespace"] = "a b;$(rm)"
+    assert all(shlex.split(text)[-1] == "a b;$(rm)" for text in commands(body))
+
+
+# --- one Task ---
+
+
+def test_a_task_has_its_attempts_of_status_and_archive() -> None:
+    page = samples.one_task()
+    assert [(one.attempt, one.current, one.trigger) for one in page.attempts] == [
+        (2, True, ""),
+        (1, False, "OnTaskRetry"),
+        (0, False, "OnTaskRetry"),
+    ]
+    assert page.missing == 0
+    (container,) = page.attempts[0].containers
+    assert (container.state, container.code) == ("ended", 7)
+    assert "\n" in container.message
+    assert samples.one_task(past=False).missing == 2
+    assert (page.previous, page.next) == (
+        "frameworks/default/mnist/0f1e2d3c-mnist/tasks/worker/1",
+        "frameworks/default/mnist/0f1e2d3c-mnist/tasks/worker/3",
+    )
+
+
+def test_a_waiting_task_shows_its_pod() -> None:
+    page = samples.one_task(5)
+    assert page.pod is not None
+    assert page.pod.text == f"Unschedulable: {samples.NO_NODE}"
+    assert any(command.text.startswith("kubectl describe pod") for command in page.commands)
+
+
+# --- failures ---
+
+
+def test_failures_are_compared_with_the_largest_group() -> None:
+    page = samples.failures()
+    assert [group.percent for group in page.groups] == [100.0, 14.1, 0.7]
+    assert page.groups[0].href == "frameworks/default/mnist/past-1/tasks/worker/2"
+    assert [day.key for day in page.days] == sorted(day.key for day in page.days)
+    assert samples.failures(past=False).empty is not None
+
+
+@pytest.mark.parametrize(("since", "days"), [("1", 1), ("30", 30), ("nonsense", 7), ("", None)])
+def test_a_period_begins_so_many_days_ago(since: str, days: int | None) -> None:
+    begins = FailureQuery.of({"since": since}).begins(samples.NOW)
+    assert begins == (None if days is None else samples.NOW - days * 86400)
+
+
+# --- all of them ---
+
+
+@pytest.mark.parametrize("name", list(samples.pages()))
+def test_whatever_others_wrote_is_only_text(name: str) -> None:
+    html = render(*samples.pages()[name])
+    assert "<script>alert" not in html
+    assert "<b>bold</b>" not in html
+    # The policy forbids them, and a browser would ignore them.
+    assert "style=" not in html
+    assert "onclick=" not in html
+
+
+def test_changes_are_a_bounded_set() -> None:
+    async def run() -> None:
+        changes = Changes()
+        for number in range(10_000):
+            changes.add("default", f"u{number % 1000}")
+        await changes.wait()
+        assert len(changes.take()) == 100
+        assert changes.take() == []
+        changes.touch()
+        await changes.wait()
+
+    asyncio.run(run())
+
+
+def test_states_are_those_of_the_api() -> None:
+    page = samples.one_framework()
+    assert {one.state for one in page.roles[1].groups} <= set(State)

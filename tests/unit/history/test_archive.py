@@ -1,0 +1,670 @@
+"""What the archive stores and answers, on each kind of database."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gzip
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from frameworkcontroller.history import groupcommit, ingest
+from frameworkcontroller.history.archive import (
+    Archive,
+    ArchiveError,
+    FailureKey,
+    FailureQuery,
+    FrameworkQuery,
+    QueryError,
+    RecordError,
+    TaskQuery,
+    encode,
+)
+from frameworkcontroller.history.ingest import MAX_RECORD_BYTES
+from tests.support.archives import (
+    EPOCH,
+    at,
+    completion,
+    framework_record,
+    pod_record,
+    task_record,
+    task_status,
+)
+
+SECOND = 1_000_000
+
+
+@pytest.fixture
+async def archive(database_url: str) -> AsyncIterator[Archive]:
+    async with await Archive.open(database_url) as opened:
+        yield opened
+
+
+async def names(archive: Archive, namespaces: frozenset[str] | None = None, **query: Any) -> list[str]:
+    """The names of all pages, and that no page but the last is short."""
+    found: list[str] = []
+    after = ""
+    while True:
+        page = await archive.frameworks(FrameworkQuery(after=after, **query), namespaces)
+        found += [item["name"] for item in page.items]
+        if page.next is None:
+            return found
+        assert len(page.items) == query["limit"]
+        after = page.next
+
+
+async def test_a_framework_is_listed_as_its_newest_record_says(archive: Archive) -> None:
+    tasks = {"worker": [task_status(0, 2, retries=2, code=0), task_status(1, code=7), task_status(2, code=None)]}
+    stored = await archive.store(
+        [
+            framework_record("u", time=30 * SECOND, trigger="OnFrameworkDeletion", code=7, roles=tasks),
+            framework_record("u", time=20 * SECOND, state="AttemptRunning", code=None, completed=None),
+        ]
+    )
+    assert stored.records == 2
+    page = await archive.frameworks(FrameworkQuery())
+    assert page.next is None
+    assert page.items == [
+        {
+            "uid": "u",
+            "namespace": "default",
+            "name": "train",
+            "cluster": "cluster-1",
+            "state": "Completed",
+            "code": 7,
+            "phrase": "Phrase7",
+            "type": "Failed",
+            "attempts": 1,
+            "taskRetries": 2,
+            "tasks": 3,
+            "failedTasks": 1,
+            "created": at(0),
+            "started": at(0),
+            "completed": at(20),
+            "archived": at(30),
+            "deleted": at(30),
+        }
+    ]
+
+
+async def test_a_framework_shows_its_attempts_and_their_objects(archive: Archive) -> None:
+    await archive.store([framework_record("u", time=1, trigger="OnFrameworkRetry", code=1, state="AttemptCompleted")])
+    await archive.store([framework_record("u", attempt=2, time=2, roles={"worker": [task_status(0, code=None)]})])
+    await archive.store([task_record("u", 0, attempt=1)])
+    found = await archive.framework("u")
+    assert found is not None
+    assert found["attemptCount"] == 3
+    assert [(item["id"], item["trigger"], item["code"], item["tasks"]) for item in found["attempts"]] == [
+        (0, "OnFrameworkRetry", 1, 0),
+        (1, None, None, None),
+        (2, "OnFrameworkCompletion", 0, 1),
+    ]
+    assert found["attempts"][0]["diagnostics"] == "ended with 1"
+    newest = await archive.attempt("u", 2)
+    assert newest is not None
+    assert newest["tasks"] == {"total": 1, "running": 1, "succeeded": 0, "failed": 0}
+    assert newest["object"]["metadata"]["uid"] == "u"
+    assert newest["record"]["controller"] == "1.0"
+    only_tasks = await archive.attempt("u", 1)
+    assert only_tasks is not None
+    assert only_tasks["object"] is None
+    assert await archive.attempt("u", 3) is None
+    assert await archive.framework("other") is None
+    assert await archive.attempt("other", 0) is None
+
+
+async def test_a_record_of_its_own_wins_over_that_in_the_framework(archive: Archive) -> None:
+    await archive.store([task_record("u", 0, code=3, time=1)])
+    await archive.store([framework_record("u", time=9, roles={"worker": [task_status(0, code=4)]})])
+    found = await archive.task_attempt("u", 0, "worker", 0, "task-0", 0)
+    assert found is not None
+    assert found["code"] == 3
+    assert found["object"]["status"]["attemptStatus"]["completionStatus"]["code"] == 3
+    # Likewise in the other order.
+    await archive.store([framework_record("v", time=9, roles={"worker": [task_status(0, code=4)]})])
+    await archive.store([task_record("v", 0, code=3, time=1)])
+    found = await archive.task_attempt("v", 0, "worker", 0, "task-0", 0)
+    assert found is not None
+    assert found["code"] == 3
+
+
+async def test_a_task_attempt_without_a_record_is_shown_from_the_framework(archive: Archive) -> None:
+    await archive.store([framework_record("u", roles={"worker": [task_status(0), task_status(1, 3, code=0)]})])
+    found = await archive.task_attempt("u", 0, "worker", 1, "task-1", 3)
+    assert found is not None
+    assert found["trigger"] == "OnFrameworkCompletion"
+    assert found["object"]["kind"] == "Task"
+    assert found["object"]["spec"] == {"of": "worker"}
+    assert found["object"]["status"] == task_status(1, 3, code=0)
+    assert await archive.task_attempt("u", 0, "worker", 1, "task-1", 2) is None
+
+
+async def test_compressed_roles_are_read_and_shown(archive: Archive) -> None:
+    roles = [{"name": "worker", "taskStatuses": [task_status(index, code=5) for index in range(3)]}]
+    packed = base64.b64encode(gzip.compress(orjson.dumps(roles))).decode()
+    status = {"taskRoleStatuses": None, "taskRoleStatusesCompressed": packed}
+    await archive.store([framework_record("u", attempt_status=status)])
+    page = await archive.tasks("u", 0, TaskQuery())
+    assert page is not None
+    assert [(item["index"], item["code"]) for item in page.items] == [(0, 5), (1, 5), (2, 5)]
+    found = await archive.attempt("u", 0)
+    assert found is not None
+    assert found["object"]["status"]["attemptStatus"]["taskRoleStatuses"] == roles
+    assert found["tasks"]["failed"] == 3
+
+
+async def test_a_status_that_cannot_be_read_is_kept_whole(archive: Archive) -> None:
+    """A Framework whose status is broken must be archived, too: its deletion waits for that."""
+    status = {
+        "id": 1 << 70,
+        "startTime": "yesterday",
+        "completionTime": 5,
+        "completionStatus": {"code": 1 << 64, "phrase": ["a"], "type": "x", "diagnostics": "a\x00b😀"},
+        "taskRoleStatuses": [3, {"name": 4}, {"name": "r", "taskStatuses": [None, {"index": "0"}, {"index": 0}]}],
+        "future": {"field": [1, {"x": 1.5}]},
+    }
+    await archive.store(
+        [
+            framework_record("u", attempt_status={"taskRoleStatusesCompressed": "?", "taskRoleStatuses": None}),
+            # The number cannot be encoded by orjson.
+            framework_record("v", attempt_status={"completionStatus": {"code": 1}}).replace(
+                b'"completionStatus":{"code":1}', b'"completionStatus":{"code":123456789012345678901234567890}'
+            ),
+            _with_status("w", status),
+        ]
+    )
+    found = await archive.attempt("v", 0)
+    assert found is not None
+    code = found["object"]["status"]["attemptStatus"]["completionStatus"]["code"]
+    assert code == 123456789012345678901234567890
+    assert found["code"] is None
+    assert b"123456789012345678901234567890" in encode(found)
+    found = await archive.attempt("w", 0)
+    assert found is not None
+    assert found["object"]["status"]["attemptStatus"] == status
+    assert found["diagnostics"] == "a\ufffdb😀"
+    assert (found["started"], found["completed"], found["phrase"]) == (None, None, None)
+
+
+def _with_status(uid: str, status: dict[str, Any]) -> bytes:
+    import json
+
+    line = json.loads(framework_record(uid))
+    line["object"]["status"]["attemptStatus"] = status
+    return json.dumps(line).encode()
+
+
+async def test_pods_are_shown_with_their_task(archive: Archive) -> None:
+    await archive.store([pod_record("u", 0, pod="b", time=2), pod_record("u", 0, pod="a", time=1)])
+    assert (await archive.framework("u") or {})["state"] is None
+    await archive.store([task_record("u", 0)])
+    found = await archive.task_attempt("u", 0, "worker", 0, "task-0", 0)
+    assert found is not None
+    assert [pod["metadata"]["uid"] for pod in found["pods"]] == ["a", "b"]
+
+
+async def test_a_large_record_comes_back_as_it_was(archive: Archive) -> None:
+    line = task_record("u", 0, padding=300_000)
+    await archive.store([line])
+    found = await archive.task_attempt("u", 0, "worker", 0, "task-0", 0)
+    assert found is not None
+    assert found["object"] == orjson.loads(line)["object"]
+    assert (await archive.usage()).bytes < 300_000
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (b"", "no JSON"),
+        (b"{", "no JSON"),
+        (b"[]", "must be a JSON object"),
+        (b"{}", "id: "),
+        (b"\xff\xfe", "no JSON"),
+        (task_record("u", 0).replace(b'"time"', b'"tim"'), "time: "),
+        (task_record("u", 0).replace(b'"OnTaskRetry"', b'"OnTask"'), "trigger: "),
+        (task_record("u", 0).replace(b'"namespace":"default"', b'"namespace":""'), "namespace: "),
+        (task_record("u", 0).replace(b'"namespace":"default"', b'"namespace":"a\\u0000"'), "namespace: "),
+        (task_record("u", 0).replace(b'"cluster-1"', b'"\\ud800"'), "no JSON"),
+        (task_record("u", 0).replace(b'"u/0/', b'"u\\u0000/0/'), "id: "),
+        (task_record("u", 0).replace(b'"index":0', b'"index":-1'), "object.status.index: "),
+        (task_record("u", 0).replace(b'"index":0', b'"index":18446744073709551617'), "object.status.index: "),
+        (framework_record("u").replace(b'"kind":"Framework"', b'"kind":"Task"'), "object: "),
+        (b'{"id":' + b"[" * 5000 + b"]" * 5000 + b"}", "no JSON"),
+    ],
+)
+async def test_an_invalid_record_is_named_and_nothing_is_stored(archive: Archive, line: bytes, problem: str) -> None:
+    with pytest.raises(RecordError) as raised:
+        await archive.store([task_record("v", 0), framework_record("w"), line, task_record("v", 1)])
+    assert raised.value.line == 3
+    assert raised.value.problem.startswith(problem)
+    assert str(raised.value).startswith(f"line 3: {problem}")
+    assert (await archive.frameworks(FrameworkQuery())).items == []
+
+
+async def test_a_record_of_100_mb_is_refused_unread(archive: Archive) -> None:
+    with pytest.raises(RecordError, match=f"line 2: has 100000000 bytes, at most {MAX_RECORD_BYTES}"):
+        await archive.store([task_record("u", 0), b"x" * 100_000_000])
+    assert await archive.framework("u") is None
+
+
+async def test_a_uid_of_another_framework_is_refused(archive: Archive) -> None:
+    """Otherwise who may write into one namespace could change what another one shows."""
+    await archive.store([task_record("u", 0)])
+    with pytest.raises(RecordError, match="line 2: id: u is another Framework in other records"):
+        await archive.store([task_record("v", 0), task_record("u", 1, where="theirs/train")])
+    with pytest.raises(RecordError, match="line 2: id: w is another Framework in other records"):
+        await archive.store([task_record("w", 0), task_record("w", 1, where="theirs/train")])
+    assert await names(archive) == ["train"]
+
+
+async def test_one_bad_caller_does_not_fail_the_others(archive: Archive) -> None:
+    await archive.store([task_record("u", 0)])
+    results = await asyncio.gather(
+        archive.store([task_record("v", 0)]),
+        archive.store([task_record("u", 0, where="theirs/train")]),
+        archive.store([task_record("w", 0)]),
+        archive.store([b"?"]),
+        return_exceptions=True,
+    )
+    assert [type(result).__name__ for result in results] == ["Stored", "RecordError", "Stored", "RecordError"]
+    assert {item["uid"] for item in (await archive.frameworks(FrameworkQuery())).items} == {"u", "v", "w"}
+
+
+async def test_a_record_that_the_database_refuses_does_not_fail_other_callers(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise one sender could keep all others from storing."""
+
+    async def write(connection: AsyncConnection, batch: ingest.Batch) -> None:
+        if "bad" in batch.touched:
+            await connection.execute(text("SELECT * FROM nothing"))
+        await ingest.write(connection, batch)
+
+    monkeypatch.setattr(groupcommit, "write", write)
+    results = await asyncio.gather(
+        *(archive.store([task_record(uid, 0)]) for uid in ("u", "v", "bad", "w")), return_exceptions=True
+    )
+    assert [type(result).__name__ for result in results] == ["Stored", "Stored", "ArchiveError", "Stored"]
+    assert {item["uid"] for item in (await archive.frameworks(FrameworkQuery())).items} == {"u", "v", "w"}
+
+
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("backwards", [True, False])
+async def test_clocks_of_controllers_may_differ(archive: Archive, *, together: bool, backwards: bool) -> None:
+    """What a controller whose clock is behind says of a later state is not lost."""
+    tasks = {"worker": [task_status(0, code=7)]}
+    lines = [
+        framework_record("u", time=90 * SECOND, trigger="OnFrameworkRetry", code=1, state="AttemptCompleted"),
+        framework_record(
+            "u", attempt=1, time=80 * SECOND, trigger="OnFrameworkRetry", code=2, state="AttemptCompleted"
+        ),
+        framework_record("u", attempt=1, time=70 * SECOND, code=2),
+        framework_record("u", attempt=1, time=60 * SECOND, code=2, trigger="OnFrameworkDeletion", roles=tasks),
+        task_record("u", 1, code=None, time=90 * SECOND),
+        task_record("u", 1, code=5, time=80 * SECOND, trigger="OnTaskDeletion"),
+    ]
+    calls = [lines] if together else [[line] for line in lines]
+    for call in reversed(calls) if backwards else calls:
+        await archive.store(call[::-1] if backwards else call)
+    (item,) = (await archive.frameworks(FrameworkQuery())).items
+    assert (item["state"], item["code"], item["attempts"], item["tasks"]) == ("Completed", 2, 2, 1)
+    assert (item["deleted"], item["archived"]) == (at(60), at(90))
+    found = await archive.framework("u")
+    assert found is not None
+    assert [attempt["trigger"] for attempt in found["attempts"]] == ["OnFrameworkRetry", "OnFrameworkDeletion"]
+    history = await archive.task_history("u", "worker", 1)
+    assert history is not None
+    assert [(task["code"], task["trigger"]) for task in history] == [(5, "OnTaskDeletion")]
+
+
+async def test_a_record_from_before_1970_is_stored(archive: Archive) -> None:
+    """A clock that was never set."""
+    early = [
+        line.replace(b'"time":"2026', b'"time":"1969') for line in (framework_record("u", code=3), task_record("u", 0))
+    ]
+    for line in early:
+        await archive.store([line])
+    (item,) = (await archive.frameworks(FrameworkQuery())).items
+    assert (item["state"], item["code"], item["archived"][:4]) == ("Completed", 3, "1969")
+    attempt = await archive.attempt("u", 0)
+    assert attempt is not None
+    assert attempt["code"] == 3
+    assert attempt["object"] is not None
+
+
+LONG = "".join(chr(0x10000 + number * 97 % 0x4000) for number in range(9000))
+"""No database makes it smaller: an entry of an index cannot hold it."""
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (task_record("u", 0, where=f"{LONG}/train"), "namespace: must have at most 253 characters, and has 9000"),
+        (task_record("u", 0, where=f"default/{LONG}"), "name: must have at most 253 characters, and has 9000"),
+        (
+            task_record("u", 0).replace(b'"cluster-1"', f'"{LONG}"'.encode()),
+            "cluster: must have at most 253 characters, and has 9000",
+        ),
+        (task_record(LONG[:250], 0, role=LONG[:250]), "id: role and UIDs must have at most 1024 bytes, and have 20"),
+    ],
+)
+async def test_texts_that_no_index_can_hold_are_refused(archive: Archive, line: bytes, problem: str) -> None:
+    """Otherwise the database would refuse them, again and again, and with them other records of the controller."""
+    with pytest.raises(RecordError) as raised:
+        await archive.store([line])
+    assert raised.value.problem.startswith(problem)
+
+
+async def test_long_texts_inside_of_an_object_are_cut_in_columns(archive: Archive) -> None:
+    status = task_status(0, code=1, node=LONG)
+    roles = {"worker": [status, task_status(1, uid=LONG)], LONG: [task_status(2)]}
+    line = framework_record("u", code=1, state=LONG, roles=roles, cause=(LONG, 2))
+    await archive.store([line, task_record("u", 0, node=LONG), pod_record("u", 0, pod=LONG[:200])])
+    page = await archive.tasks("u", 0, TaskQuery())
+    assert page is not None
+    assert sorted((item["index"], len(item["role"])) for item in page.items) == [(0, 6), (2, 253)]
+    found = await archive.task_attempt("u", 0, "worker", 0, "task-0", 0)
+    assert found is not None
+    assert found["object"]["status"]["attemptStatus"]["podNodeName"] == LONG
+
+
+@pytest.mark.parametrize("number", [b"9" * 300, b"9" * 5000, b"-" + b"9" * 5000, b"1e400", b"0." + b"1" * 5000])
+async def test_long_numbers(archive: Archive, number: bytes) -> None:
+    """They are refused, or else shown."""
+    line = task_record("u", 0).replace(b'"padding":""', b'"padding":' + number)
+    try:
+        orjson.loads(line)
+    except orjson.JSONDecodeError:
+        with pytest.raises(RecordError, match="no JSON"):
+            await archive.store([line])
+        return
+    await archive.store([line])
+    found = await archive.task_attempt("u", 0, "worker", 0, "task-0", 0)
+    assert found is not None
+    assert orjson.loads(encode(found))["object"]["spec"]["padding"] == orjson.loads(number)
+
+
+async def test_what_is_acknowledged_is_committed_and_synced(archive: Archive, database_url: str) -> None:
+    async with await Archive.open(database_url) as other:
+        for number in range(5):
+            await asyncio.gather(*(archive.store([task_record(f"u-{number}-{caller}", 0)]) for caller in range(3)))
+            assert len((await other.frameworks(FrameworkQuery())).items) == 3 * (number + 1)
+    # A loss of power cannot be tried here.
+    async with archive._database.writing() as connection:
+        if archive._database.path is None:
+            assert await connection.scalar(text("SHOW synchronous_commit")) == "on"
+        else:
+            assert await connection.scalar(text("PRAGMA synchronous")) == 2
+            assert await connection.scalar(text("PRAGMA journal_mode")) == "wal"
+
+
+async def test_namespaces_are_listed_without_reading_all_frameworks(archive: Archive) -> None:
+    assert await archive.namespaces() == []
+    where = ["b/x", "a/x", "a/y", "ä/x", "a-1/x", "Z/x", "b/z"]
+    await archive.store([task_record(f"u-{number}", 0, where=one) for number, one in enumerate(where)])
+    assert await archive.namespaces() == ["Z", "a", "a-1", "b", "ä"]
+
+
+async def test_no_lines_are_nothing(archive: Archive) -> None:
+    assert (await archive.store([])).records == 0
+
+
+async def test_filters_and_pages_of_frameworks(archive: Archive) -> None:
+    """Every filter, page by page."""
+    await archive.store(
+        [
+            framework_record(
+                f"uid-{number}",
+                where=f"ns-{number % 3}/{'Train' if number % 2 else 'serve'}-{number:02}",
+                created=number * 10,
+                completed=number * 10 + 5,
+                code=number % 4,
+                state="Completed" if number % 5 else "AttemptRunning",
+                time=number,
+            )
+            for number in range(30)
+        ]
+    )
+    everything = [f"{'Train' if number % 2 else 'serve'}-{number:02}" for number in reversed(range(30))]
+    for limit in (1, 7, 30, 100):
+        assert await names(archive, limit=limit) == everything
+    assert await names(archive, namespace="ns-1", limit=4) == [name for name in everything if int(name[-2:]) % 3 == 1]
+    assert await names(archive, name="Train-07") == ["Train-07"]
+    assert await names(archive, state="AttemptRunning", limit=2) == [
+        name for name in everything if int(name[-2:]) % 5 == 0
+    ]
+    assert await names(archive, code=3, limit=3) == [name for name in everything if int(name[-2:]) % 4 == 3]
+    assert await names(archive, code=1 << 80) == []
+    assert await names(archive, q="erve-1", limit=2) == [f"serve-{number}" for number in (18, 16, 14, 12, 10)]
+    # The sign of LIKE for any text is no such sign here.
+    assert await names(archive, q="%") == []
+    assert await names(archive, q="\x00") == []
+    # Frameworks that existed in the time: those that run still, too.
+    running = {0, 5, 10, 15, 20, 25}
+    assert await names(archive, since=EPOCH + 255, until=EPOCH + 280) == [
+        name for name in everything if int(name[-2:]) in {25, 26, 27} or int(name[-2:]) in running
+    ]
+    assert await names(archive, namespace="ns-0", code=0, limit=1) == [
+        name for name in everything if int(name[-2:]) % 12 == 0
+    ]
+
+
+@pytest.mark.parametrize("count", [1, 2, 15, 16, 17, 600])
+async def test_nothing_of_other_namespaces_is_seen_or_counted(archive: Archive, count: int) -> None:
+    mine = frozenset(f"ns-{number}" for number in range(count))
+    await archive.store(
+        [
+            line
+            for number in range(20)
+            for line in (
+                framework_record(f"u-{number}", where=f"ns-{number}/f-{number:02}", created=number, code=9),
+                task_record(f"u-{number}", 0, where=f"ns-{number}/f-{number:02}", code=8, node=f"node-{number}"),
+            )
+        ]
+    )
+    seen = [f"f-{number:02}" for number in reversed(range(min(count, 20)))]
+    assert await names(archive, mine, limit=3) == seen
+    assert await names(archive, mine, namespace="ns-0") == ["f-00"]
+    assert await names(archive, mine, namespace="ns-19") == (["f-19"] if count > 19 else [])
+    assert await names(archive, frozenset()) == []
+    for by in FailureKey:
+        items = await archive.failures(FailureQuery(by=by), mine)
+        assert sum(item["taskAttempts"] for item in items) == len(seen)
+        assert {item["example"]["name"] for item in items} <= set(seen)
+        assert await archive.failures(FailureQuery(by=by), frozenset()) == []
+        assert await archive.failures(FailureQuery(by=by, namespace="ns-19"), frozenset({"ns-0"})) == []
+    for none in (frozenset[str](), frozenset({"ns-x"})):
+        assert await archive.framework("u-0", none) is None
+        assert await archive.attempt("u-0", 0, none) is None
+        assert await archive.tasks("u-0", 0, TaskQuery(), none) is None
+        assert await archive.task_history("u-0", "worker", 0, none) is None
+        assert await archive.task_attempt("u-0", 0, "worker", 0, "task-0", 0, none) is None
+    assert await archive.framework("u-0", mine) is not None
+    assert await archive.namespaces() == sorted(f"ns-{number}" for number in range(20))
+
+
+async def test_pages_of_tasks(archive: Archive) -> None:
+    statuses = [task_status(index, code=index % 3, uid=f"t/{index}".replace("/", "-")) for index in range(12)]
+    await archive.store([framework_record("u", roles={"worker": statuses, "ps": [task_status(0, code=None)]})])
+    for limit in (1, 5, 13, 100):
+        found: list[tuple[str, int]] = []
+        after = ""
+        while True:
+            page = await archive.tasks("u", 0, TaskQuery(limit=limit, after=after))
+            assert page is not None
+            found += [(item["role"], item["index"]) for item in page.items]
+            if page.next is None:
+                break
+            after = page.next
+        assert found == [("ps", 0), *(("worker", index) for index in range(12))]
+    page = await archive.tasks("u", 0, TaskQuery(role="worker", failed=True))
+    assert page is not None
+    assert [item["index"] for item in page.items] == [index for index in range(12) if index % 3]
+    page = await archive.tasks("u", 0, TaskQuery(failed=False))
+    assert page is not None
+    assert [(item["role"], item["index"]) for item in page.items] == [
+        ("ps", 0),
+        *(("worker", index) for index in range(0, 12, 3)),
+    ]
+    page = await archive.tasks("u", 0, TaskQuery(index=4))
+    assert page is not None
+    assert page.items == [
+        {
+            "frameworkAttempt": 0,
+            "role": "worker",
+            "index": 4,
+            "taskUid": "t-4",
+            "attempt": 0,
+            "code": 1,
+            "phrase": "Phrase1",
+            "type": "Failed",
+            "diagnostics": "ended with 1",
+            "node": "node-0",
+            "pod": "train-worker-4",
+            "podUid": "pod-4-0",
+            "podIP": "10.0.0.1",
+            "hostIP": "192.168.0.1",
+            "started": at(1),
+            "ran": at(2),
+            "completed": at(10),
+            "trigger": "OnFrameworkCompletion",
+        }
+    ]
+    assert await archive.tasks("u", 1, TaskQuery()) is None
+    assert await archive.tasks("other", 0, TaskQuery()) is None
+
+
+async def test_the_history_of_one_task(archive: Archive) -> None:
+    lines = [task_record("u", 3, number, attempt=attempt) for attempt in range(3) for number in range(2)]
+    await archive.store([*lines, task_record("u", 2), task_record("u", 3, role="ps")])
+    found = await archive.task_history("u", "worker", 3)
+    assert found is not None
+    assert [(item["frameworkAttempt"], item["attempt"]) for item in found] == [
+        (attempt, number) for attempt in range(3) for number in range(2)
+    ]
+    assert await archive.task_history("u", "worker", 7) == []
+
+
+@pytest.mark.parametrize("after", ["x", "1", "1.2.3", "null", "WzFd", "é", "W10", "1." + "9" * 30])
+async def test_a_place_in_a_list_that_is_none(archive: Archive, after: str) -> None:
+    await archive.store([task_record("u", 0)])
+    for call in (archive.frameworks(FrameworkQuery(after=after)), archive.tasks("u", 0, TaskQuery(after=after))):
+        with pytest.raises(QueryError, match="after: must be the next of a page"):
+            await call
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1001])
+async def test_a_limit_out_of_bounds(archive: Archive, limit: int) -> None:
+    for call in (
+        archive.frameworks(FrameworkQuery(limit=limit)),
+        archive.tasks("u", 0, TaskQuery(limit=limit)),
+        archive.failures(FailureQuery(limit=limit)),
+    ):
+        with pytest.raises(QueryError, match=f"limit: must be from 1 to 1000, not {limit}"):
+            await call
+
+
+async def test_failures_by_code_node_role_and_day(archive: Archive) -> None:
+    day = 86_400
+    await archive.store(
+        [
+            # Two failures of the same Task on one node, two days after each other; one of its own on another node.
+            task_record("u", 0, 0, code=7, node="bad", completed=100),
+            task_record("u", 0, 1, code=7, node="bad", completed=100 + 2 * day),
+            task_record("u", 1, 0, role="ps", code=8, node="good", completed=50),
+            # The end of the Framework: Task 0 of worker, on the bad node. Other Tasks were stopped for it.
+            framework_record(
+                "u",
+                time=9,
+                code=7,
+                completed=100 + 2 * day,
+                cause=("worker", 0),
+                roles={
+                    "worker": [
+                        task_status(0, 2, code=7, node="bad", completed=99 + 2 * day),
+                        task_status(2, code=-220, node="good"),
+                        task_status(3, code=0, node="good"),
+                        task_status(4, code=None, node="good"),
+                        task_status(5, code=-120, node=None, completed=40),
+                    ]
+                },
+            ),
+            framework_record("v", where="other/job", code=7, completed=10),
+            framework_record("w", where="other/stopped", code=-210),
+            framework_record("x", where="other/fine", code=0),
+        ]
+    )
+
+    async def count(by: str, **query: Any) -> dict[str, tuple[int, int, int]]:
+        items = await archive.failures(FailureQuery(by=FailureKey(by), **query))
+        return {item["key"]: (item["taskAttempts"], item["frameworkAttempts"], item["frameworks"]) for item in items}
+
+    assert await count("code") == {"7": (3, 2, 2), "8": (1, 0, 1), "-120": (1, 0, 1)}
+    assert await count("node") == {"bad": (3, 1, 1), "good": (1, 0, 1)}
+    assert await count("role") == {"worker": (4, 1, 1), "ps": (1, 0, 1)}
+    assert await count("day") == {"2026-01-03": (2, 1, 1), "2026-01-01": (3, 1, 2)}
+    assert await count("code", namespace="other") == {"7": (0, 1, 1)}
+    assert await count("code", since=EPOCH + 50, until=EPOCH + 100) == {"8": (1, 0, 1)}
+    assert await count("code", limit=1) == {"7": (3, 2, 2)}
+    items = await archive.failures(FailureQuery(by=FailureKey.DAY))
+    assert [item["key"] for item in items] == ["2026-01-03", "2026-01-01"]
+    assert items[1]["first"] == at(10)
+    assert items[1]["last"] == at(100)
+    seven = (await archive.failures(FailureQuery()))[0]
+    assert (seven["key"], seven["label"]) == ("7", "Phrase7")
+    assert seven["example"] == {
+        "uid": "u",
+        "namespace": "default",
+        "name": "train",
+        "attempt": 0,
+        "role": "worker",
+        "index": 0,
+    }
+    only_framework = (await archive.failures(FailureQuery(namespace="other")))[0]
+    assert only_framework["example"]["role"] is None
+    assert only_framework["example"]["uid"] == "v"
+    with pytest.raises(QueryError, match="by: must be one of code, node, role, day"):
+        await archive.failures(FailureQuery(by="zone"))  # type: ignore[arg-type]
+
+
+async def test_a_closed_archive_says_so(database_url: str) -> None:
+    archive = await Archive.open(database_url)
+    await archive.close()
+    with pytest.raises(ArchiveError, match="closed"):
+        await archive.frameworks(FrameworkQuery())
+    with pytest.raises(ArchiveError, match="closed"):
+        await archive.store([task_record("u", 0)])
+    with pytest.raises(ArchiveError, match="closed"):
+        await archive.check()
+
+
+async def test_what_is_stored_is_there_after_the_archive_is_opened_again(database_url: str) -> None:
+    async with await Archive.open(database_url) as archive:
+        await archive.store([task_record("u", 0)])
+    async with await Archive.open(database_url) as archive:
+        assert await names(archive) == ["train"]
+
+
+def test_answers_are_encoded_whatever_is_in_them() -> None:
+    assert encode({"a": 1 << 70}) == b'{"a":%d}' % (1 << 70)
+    assert encode({"ä": [completion(0)["code"]]}) == '{"ä":[0]}'.encode()
+
+
+@pytest.mark.parametrize(
+    "url", ["", "nonsense", "mysql://h/x", "sqlite://", "sqlite:///:memory:", "sqlite:///a.db?mode=ro", "postgresql+psycopg://h/d"]
+)  # fmt: skip
+async def test_a_url_of_another_kind_is_refused(url: str) -> None:
+    with pytest.raises(ArchiveError, match="sqlite:///"):
+        await Archive.open(url)
+
+
+async def test_no_error_shows_the_password() -> None:
+    with pytest.raises(ArchiveError) as raised:
+        await Archive.open("postgresql://me:secret@/x?host=/nowhere")
+    assert "secret" not in str(raised.value)
+    assert "postgresql://me:***@" in str(raised.value)

@@ -1,0 +1,495 @@
+"""The archive's server on a socket, over a storage in memory: what it takes, refuses, and survives."""
+
+import asyncio
+import gzip
+import io
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import orjson
+import pytest
+from aiohttp import web
+
+from frameworkcontroller.history import archive as archive_module
+from frameworkcontroller.history import upload
+from frameworkcontroller.history.archive import Archive, ArchiveError, RecordError, Stored
+from frameworkcontroller.history.queries import FrameworkQuery, Namespaces, Page
+from frameworkcontroller.history.server import HistoryServer, ServerError, application, new_metrics
+from frameworkcontroller.webaccess.access import Access, Viewer
+from frameworkcontroller.webaccess.loopback_access import LoopbackAccess
+from tests.support.eventually import eventually
+
+HEADERS = {"Content-Type": "application/x-ndjson"}
+
+
+@pytest.fixture(autouse=True)
+def _encode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive_module, "encode", orjson.dumps)
+    monkeypatch.setattr("frameworkcontroller.history.server.encode", orjson.dumps)
+
+
+class Memory(Archive):
+    """Keeps lines, and has the Framework ``u`` in namespace ``default``."""
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+        self.away = False
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.storing = 0
+        self.queries: list[FrameworkQuery] = []
+
+    async def store(self, lines: Sequence[bytes]) -> Stored:
+        self.storing += 1
+        await self.gate.wait()
+        self.storing -= 1
+        if self.away:
+            raise ArchiveError("the database is away")
+        for number, line in enumerate(lines, 1):
+            if line.startswith(b"bad"):
+                raise RecordError(number, "no JSON")
+        self.lines += lines
+        return Stored(len(lines))
+
+    async def check(self) -> None:
+        if self.away:
+            raise ArchiveError("secret password wrong")
+
+    async def namespaces(self) -> list[str]:
+        return ["default", "other"]
+
+    async def frameworks(self, query: FrameworkQuery, namespaces: Namespaces = None) -> Page:
+        self.queries.append(query)
+        return Page([], None)
+
+    async def framework(self, uid: str, namespaces: Namespaces = None) -> dict[str, Any] | None:
+        if uid == "broken":
+            raise KeyError("a mistake of the program")
+        return {"uid": uid} if uid == "u" else None
+
+
+class Served:
+    """A server and a client of it."""
+
+    def __init__(self, archive: Memory, server: HistoryServer, client: aiohttp.ClientSession) -> None:
+        self.archive = archive
+        self.server = server
+        self.client = client
+        self.metrics = server._metrics
+
+    async def post(self, body: Any, **headers: str) -> tuple[int, dict[str, Any]]:
+        data = io.BytesIO(body) if isinstance(body, bytes) else body
+        async with self.client.post(f"{self.server.url}/v1/records", data=data, headers=HEADERS | headers) as answer:
+            return answer.status, await answer.json(content_type=None)
+
+    async def get(self, path: str) -> tuple[int, dict[str, Any]]:
+        async with self.client.get(f"{self.server.url}{path}") as answer:
+            return answer.status, await answer.json(content_type=None)
+
+    async def open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.server.port)
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        return self.metrics.registry.get_sample_value(f"frameworkcontroller_archive_{name}", labels)
+
+
+@asynccontextmanager
+async def serving(access: Access | None = None, **options: Any) -> AsyncIterator[Served]:
+    archive, metrics = Memory(), new_metrics()
+    app = application(archive, access or LoopbackAccess(users=[os.geteuid()]), metrics=metrics)
+    async with (
+        HistoryServer(app, "127.0.0.1", 0, metrics=metrics, **options) as server,
+        aiohttp.ClientSession() as client,
+    ):
+        yield Served(archive, server, client)
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    async with serving() as made:
+        yield made
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async def probe() -> bool:
+        return holds()
+
+    await eventually(probe, every=0.01)
+
+
+def line(text: str = "x", trigger: str = "OnTaskRetry") -> bytes:
+    return orjson.dumps({"id": text, "trigger": trigger, "namespace": "default"}) + b"\n"
+
+
+# --- records ---
+
+
+async def test_records_are_stored(served: Served) -> None:
+    assert await served.post(line("a") + b"\n" + line("b").rstrip()) == (200, {"stored": 2})
+    assert served.archive.lines == [line("a").rstrip(), line("b").rstrip()]
+    assert await served.post(b"") == (200, {"stored": 0})
+    assert served.metric("records_total", source="http", trigger="OnTaskRetry") == 2
+
+
+async def test_gzip_of_several_members_is_stored(served: Served) -> None:
+    body = gzip.compress(line("a")) + gzip.compress(line("b"))
+    assert await served.post(body, **{"Content-Encoding": "gzip"}) == (200, {"stored": 2})
+    assert served.archive.lines == [line("a").rstrip(), line("b").rstrip()]
+
+
+async def test_a_bad_line_is_named_and_nothing_is_stored(served: Served) -> None:
+    status, problem = await served.post(line() + b"\n\n" + b"bad\n" + line())
+    assert (status, problem) == (
+        400,
+        {"title": "Bad record", "detail": "line 4: no JSON; nothing was stored", "line": 4},
+    )
+    assert served.archive.lines == []
+    assert served.metric("refused_total", source="http", code="400") == 1
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "status", "text"),
+    [
+        ({"Content-Encoding": "br"}, b"x", 415, 'Content-Encoding: must be gzip or identity, not "br"'),
+        ({"Content-Type": "application/json"}, b"x", 415, 'must be application/x-ndjson, not "application/json"'),
+        ({"Content-Encoding": "gzip"}, b"no gzip", 400, "the body is not gzip"),
+        ({"Content-Encoding": "gzip"}, gzip.compress(line())[:-5], 400, "the gzip data ends too early"),
+        ({"Content-Encoding": "gzip"}, gzip.compress(line()) + b"rest", 400, "the body is not gzip"),
+        ({"Content-Encoding": "gzip"}, gzip.compress(b"x" * (upload.MAX_BODY_BYTES + 1)), 413, "67108864 bytes"),
+    ],
+    # Compressed bodies have the time in them, and processes must agree on names.
+    ids=["encoding", "type", "not gzip", "cut", "rest", "large"],
+)
+async def test_a_body_that_cannot_be_read_is_refused(
+    served: Served, headers: dict[str, str], body: bytes, status: int, text: str
+) -> None:
+    found, problem = await served.post(body, **headers)
+    assert found == status
+    assert text in problem["detail"]
+    assert served.archive.lines == []
+
+
+async def test_a_body_that_is_too_large_is_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upload, "MAX_BODY_BYTES", 100_000)
+    status, problem = await served.post(b"x" * 100_001)
+    assert (status, problem["title"]) == (413, "Too large")
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(11):
+            yield b"x" * 10_000
+
+    status, problem = await served.post(chunks())
+    assert (status, problem["title"]) == (413, "Too large")
+    assert served.archive.lines == []
+
+
+async def test_a_decompression_bomb_takes_little_memory(served: Served) -> None:
+    import tracemalloc
+
+    bomb = gzip.compress(b"\n" * (2 * 2**30 // 16), compresslevel=1) * 16
+    tracemalloc.start()
+    try:
+        status, problem = await served.post(bomb, **{"Content-Encoding": "gzip"})
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (status, problem["title"]) == (413, "Too large")
+    assert peak < 4 * upload.MAX_BODY_BYTES
+
+
+async def test_a_database_that_is_away_is_told_with_a_time_to_try_again(served: Served) -> None:
+    served.archive.away = True
+    async with served.client.post(f"{served.server.url}/v1/records", data=line(), headers=HEADERS) as answer:
+        assert answer.status == 503
+        assert int(answer.headers["Retry-After"]) > 0
+        assert (await answer.json(content_type=None))["detail"] == "the database is away"
+    served.archive.away = False
+    assert await served.post(line()) == (200, {"stored": 1})
+
+
+async def test_a_client_that_dies_in_the_middle_stores_nothing(served: Served) -> None:
+    _, writer = await served.open()
+    head = b"POST /v1/records HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
+    writer.write(head + b"Content-Length: 1000\r\n\r\n" + line())
+    await writer.drain()
+    await until(lambda: bool(served.metric("uploads", state="active")))
+    writer.close()
+    await until(lambda: not served.metric("uploads", state="active"))
+    assert served.archive.lines == []
+    assert served.archive.storing == 0
+
+
+async def test_a_client_that_dies_during_the_storing_does_not_stop_it(served: Served) -> None:
+    served.archive.gate.clear()
+    _, writer = await served.open()
+    body = line()
+    head = b"POST /v1/records HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
+    writer.write(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    await until(lambda: served.archive.storing > 0)
+    writer.close()
+    await writer.wait_closed()
+    served.archive.gate.set()
+    await until(lambda: bool(served.archive.lines))
+
+
+async def test_bodies_wait_for_their_turns_and_are_refused_after_a_time(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served.archive.gate.clear()
+    active = [asyncio.create_task(served.post(line(str(number)))) for number in range(upload.UPLOADS)]
+    await until(lambda: served.archive.storing == upload.UPLOADS)
+    waiting = asyncio.create_task(served.post(line("late")))
+    await until(lambda: bool(served.metric("uploads", state="waiting")))
+    served.archive.gate.set()
+    assert await asyncio.gather(*active, waiting) == [(200, {"stored": 1})] * (upload.UPLOADS + 1)
+
+
+async def test_a_turn_that_does_not_come_is_told() -> None:
+    uploads = upload.Uploads(new_metrics(), turn_sec=0.01)
+    turns = [uploads.turn() for _ in range(upload.UPLOADS)]
+    for turn in turns:
+        await turn.__aenter__()
+    with pytest.raises(upload.UploadError) as raised:
+        await uploads.turn().__aenter__()
+    assert raised.value.status == 503
+    await turns[0].__aexit__(None, None, None)
+    async with uploads.turn():
+        pass
+
+
+async def test_one_large_body_at_a_time(served: Served) -> None:
+    """The other one waits with what it has so far."""
+    served.archive.gate.clear()
+    large = line("x" * upload.SMALL_BYTES)
+    posts = [asyncio.create_task(served.post(large)) for _ in range(3)]
+    await until(lambda: served.metric("uploads", state="waiting") == 2)
+    assert served.archive.storing <= 1
+    assert await served.get("/v1/frameworks/u") == (200, {"uid": "u"})
+    served.archive.gate.set()
+    assert await asyncio.gather(*posts) == [(200, {"stored": 1})] * 3
+
+
+async def test_compressed_bodies_wait_with_what_is_small(served: Served) -> None:
+    """A few bytes of each could become 64 MiB, before its turn."""
+    import tracemalloc
+
+    bomb = gzip.compress(b"\n" * (upload.MAX_BODY_BYTES // 4), compresslevel=1)
+    served.archive.gate.clear()
+    first = asyncio.create_task(served.post(line("x" * upload.SMALL_BYTES)))
+    await until(lambda: served.archive.storing == 1)
+    tracemalloc.start()
+    try:
+        posts = [asyncio.create_task(served.post(bomb, **{"Content-Encoding": "gzip"})) for _ in range(5)]
+        await until(lambda: served.metric("uploads", state="waiting") == 5)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 5 * 3 * upload.SMALL_BYTES
+    served.archive.gate.set()
+    assert await asyncio.gather(first, *posts) == [(200, {"stored": 1}), *[(200, {"stored": 0})] * 5]
+
+
+async def test_a_slow_body_ends(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upload, "IDLE_SEC", 0.05)
+    reader, writer = await served.open()
+    writer.write(b"POST /v1/records HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nx")
+    answer = await reader.readline()
+    assert b" 408 " in answer
+    writer.close()
+
+
+# --- connections ---
+
+
+async def test_a_slow_head_ends() -> None:
+    async with serving(idle_sec=0.2) as served:
+        for begin in (b"", b"GET /healthz HTTP/1.1\r\nHost: loc"):
+            reader, writer = await served.open()
+            writer.write(begin)
+            assert await _closed(reader)
+            writer.close()
+
+
+async def _closed(reader: asyncio.StreamReader) -> bool:
+    """Whether the other side closes the connection without a word."""
+    try:
+        return await reader.read() == b""
+    except ConnectionError:
+        return True
+
+
+async def test_connections_beyond_the_most_are_closed() -> None:
+    async with serving(max_connections=3) as served:
+        kept = [await served.open() for _ in range(3)]
+        for reader, writer in kept:
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert b" 200 " in await reader.readline()
+        reader, writer = await served.open()
+        assert await _closed(reader)
+        for _, each in [*kept, (reader, writer)]:
+            each.close()
+
+
+async def test_an_address_in_use_is_told(served: Served) -> None:
+    app = application(served.archive, LoopbackAccess())
+    server = HistoryServer(app, "127.0.0.1", served.server.port, metrics=new_metrics())
+    with pytest.raises(ServerError, match=rf"127\.0\.0\.1:{served.server.port}: Address already in use"):
+        await server.__aenter__()
+
+
+async def test_a_stop_waits_for_the_batch_in_progress() -> None:
+    async with serving() as served:
+        served.archive.gate.clear()
+        post = asyncio.create_task(served.post(line()))
+        await until(lambda: served.archive.storing > 0)
+        stopping = asyncio.create_task(served.server.__aexit__())
+        await until(lambda: not served.server._server.is_serving())
+        served.archive.gate.set()
+        assert await post == (200, {"stored": 1})
+        await stopping
+
+
+# --- queries ---
+
+
+async def test_answers_and_problems(served: Served) -> None:
+    assert await served.get("/v1/frameworks?limit=5&q=a") == (200, {"items": [], "next": None})
+    assert served.archive.queries == [FrameworkQuery(q="a", limit=5)]
+    assert await served.get("/v1/frameworks/u") == (200, {"uid": "u"})
+    for path, status, problem in (
+        ("/v1/frameworks/x", 404, {"title": "Not found", "detail": "there is no Framework x"}),
+        ("/v1/other", 404, {"title": "Not found", "detail": "GET /v1/other: Not Found"}),
+        (
+            "/v1/frameworks?limit=x",
+            400,
+            {
+                "title": "Bad parameter",
+                "detail": 'limit: must be a whole number from 1 to 1000, not "x"',
+                "field": "limit",
+            },
+        ),
+        (
+            "/v1/frameworks?after=bad",
+            400,
+            {
+                "title": "Bad parameter",
+                "detail": 'after: must be `next` of a page of the same list, not "bad"',
+                "field": "after",
+            },
+        ),
+        ("/v1/records", 405, {"title": "Method not allowed", "detail": "GET /v1/records: Method Not Allowed"}),
+        (
+            "/v1/frameworks/broken",
+            500,
+            {"title": "Internal error", "detail": "an unexpected error, which is in the log"},
+        ),
+    ):
+        assert await served.get(path) == (status, problem)
+    count = served.metric("request_duration_seconds_count", route="frameworks", code="4xx")
+    assert count == 2
+
+
+async def test_probes_metrics_and_the_document(served: Served) -> None:
+    for path, text in (("/healthz", "ok\n"), ("/readyz", "[+]database ok\nok\n")):
+        async with served.client.get(f"{served.server.url}{path}") as answer:
+            assert (answer.status, await answer.text()) == (200, text)
+        async with served.client.head(f"{served.server.url}{path}") as answer:
+            assert answer.status == 200
+    served.archive.away = True
+    async with served.client.get(f"{served.server.url}/readyz") as answer:
+        assert (answer.status, await answer.text()) == (503, "[-]database cannot be used\nfailed\n")
+    async with served.client.get(f"{served.server.url}/metrics") as answer:
+        assert "frameworkcontroller_archive_records_total" in await answer.text()
+    status, document = await served.get("/openapi.json")
+    assert status == 200
+    assert "/v1/records" in document["paths"]
+
+
+async def test_other_hosts_and_users_are_refused() -> None:
+    async with serving(LoopbackAccess("secret", users=[])) as served:
+        status, problem = await served.post(line())
+        assert (status, problem["title"]) == (401, "Authentication required")
+        assert await served.post(line(), Authorization="Bearer secret") == (200, {"stored": 1})
+        status, _ = await served.post(line(), Authorization="Bearer secret", Host="evil.example")
+        assert status == 403
+        assert served.archive.lines == [line().rstrip()]
+
+
+class Restricted(Access):
+    """Admits everyone, as one who may read and write in some namespaces only."""
+
+    def check_address(self, request: web.BaseRequest) -> None:
+        pass
+
+    async def identify(self, request: web.BaseRequest, token: str | None) -> Viewer:
+        return RestrictedViewer(frozenset((token or "").split(",")))
+
+
+class RestrictedViewer(Viewer):
+    name = "restricted"
+    token = None
+
+    def __init__(self, namespaces: frozenset[str]) -> None:
+        self._namespaces = namespaces
+
+    async def may_read(self, namespace: str) -> bool:
+        return namespace in self._namespaces
+
+    async def readable(self, namespaces: Iterable[str]) -> frozenset[str] | None:
+        return frozenset(namespaces) & self._namespaces
+
+    async def may_write_history(self, namespaces: Iterable[str]) -> bool:
+        asked = set(namespaces)
+        return bool(asked) and asked <= self._namespaces
+
+    async def may_get(self, path: str) -> bool:
+        return False
+
+
+async def test_queries_are_limited_to_the_namespaces_of_the_viewer() -> None:
+    async with serving(Restricted()) as served:
+        seen: list[tuple[str, Namespaces]] = []
+
+        def spy(name: str, answer: Any) -> None:
+            async def query(*arguments: Any) -> Any:
+                seen.append((name, arguments[-1]))
+                return answer
+
+            setattr(served.archive, name, query)
+
+        for name in ("framework", "attempt", "task_attempt", "task_history"):
+            spy(name, None)
+        spy("tasks", None)
+        spy("failures", [])
+        spy("frameworks", Page([], None))
+        for path in (
+            "/v1/frameworks", "/v1/frameworks/u", "/v1/frameworks/u/attempts/0", "/v1/frameworks/u/attempts/0/tasks",
+            "/v1/frameworks/u/attempts/0/tasks/w/0/t/0", "/v1/frameworks/u/tasks/w/0", "/v1/failures",
+        ):  # fmt: skip
+            async with served.client.get(
+                f"{served.server.url}{path}", headers={"Authorization": "Bearer other"}
+            ) as got:
+                assert got.status in (200, 404), path
+        assert [namespaces for _, namespaces in seen] == [frozenset({"other"})] * 7
+        assert len({name for name, _ in seen}) == 7
+        async with served.client.get(
+            f"{served.server.url}/v1/namespaces", headers={"Authorization": "Bearer other"}
+        ) as got:
+            assert await got.json() == {"items": ["other"]}
+        async with served.client.get(f"{served.server.url}/metrics") as got:
+            assert got.status == 403
+
+
+async def test_records_are_taken_for_the_namespaces_of_the_sender_only() -> None:
+    other = orjson.dumps({"id": "x", "trigger": "OnTaskRetry", "namespace": "other"}) + b"\n"
+    twice = b'{"id":"x","namespace":"default","trigger":"OnTaskRetry","namespace":"other"}\n'
+    async with serving(Restricted()) as served:
+        for body in (other, line() + other, twice, b"no json\n"):
+            status, problem = await served.post(body, Authorization="Bearer default")
+            assert (status, problem.get("title")) == (403, "Not permitted"), body
+        assert served.archive.lines == []
+        assert await served.post(line(), Authorization="Bearer default") == (200, {"stored": 1})
+        assert await served.post(line() + other, Authorization="Bearer default,other") == (200, {"stored": 2})

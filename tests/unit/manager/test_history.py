@@ -1,0 +1,49 @@
+"""The sink that a controller opens, and that one without a sink knows nothing of sinks."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+
+import pytest
+
+from frameworkcontroller.config.historyconfig import History, HistorySinkKind
+from frameworkcontroller.manager.history import open_sink
+
+WITHOUT = """
+import asyncio, sys
+from frameworkcontroller.config.config import Config
+from frameworkcontroller.kube.connection import Connection
+from frameworkcontroller.manager.app import Controller
+
+async def main():
+    controller = Controller(Config(), Connection.to_address("http://127.0.0.1:1"))
+    assert controller.history_sink is None
+    families = [family.name for family in controller.metrics.registry.collect()]
+    assert not [name for name in families if "history" in name], families
+
+asyncio.run(main())
+unwanted = ("sqlalchemy", "alembic", "jinja2", "frameworkcontroller.history", "frameworkcontroller.dashboard",
+            "frameworkcontroller.webaccess", "frameworkcontroller.manager.history")
+print([name for name in sys.modules if name.startswith(unwanted) or name.endswith("sink")])
+"""
+
+
+def test_without_a_sink_nothing_of_it_is_imported() -> None:
+    ran = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)
+    assert ran.stdout == "[]\n", ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        (History(sink=HistorySinkKind.HTTP, url="http://h/v1/records", token_file="/token"), "http://h/v1/records"),
+        (History(sink=HistorySinkKind.FILE, path="/history"), "/history"),
+    ],
+)
+async def test_the_configured_sink(config: History, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    sink = open_sink(config, wall=lambda: 0.0, rng=random.Random(1))
+    assert sink.triggers == set(config.triggers)
+    assert caplog.messages[0].endswith(f"OnPodDeletion to {name}")
