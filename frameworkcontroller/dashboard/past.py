@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias
 from frameworkcontroller.history.archive import Archive, FrameworkQuery, Namespaces, Page, TaskQuery
 from frameworkcontroller.history.client import ArchiveClient
 from frameworkcontroller.history.errors import ArchiveError
-from frameworkcontroller.history.queries import FailureQuery
+from frameworkcontroller.history.failures import FailureQuery
 from frameworkcontroller.webaccess.access import Viewer
 
 Item: TypeAlias = Mapping[str, Any]

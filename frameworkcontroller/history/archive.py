@@ -19,11 +19,10 @@ from frameworkcontroller.api.codec import StatusError, with_plain_roles
 from frameworkcontroller.history import queries, retention
 from frameworkcontroller.history.database import Database
 from frameworkcontroller.history.errors import ArchiveError, QueryError, RecordError
+from frameworkcontroller.history.failures import FailureKey, FailureQuery, count_failures
 from frameworkcontroller.history.groupcommit import Writer
 from frameworkcontroller.history.ingest import parse, unpack
 from frameworkcontroller.history.queries import (
-    FailureKey,
-    FailureQuery,
     FrameworkQuery,
     Namespaces,
     Page,
@@ -226,7 +225,7 @@ class Archive:
         ``namespace``, ``name``, ``attempt``, ``role``, ``index`` (these None for the Framework itself).
         """
         async with self._database.reading() as connection:
-            return await queries.count_failures(connection, query, namespaces)
+            return await count_failures(connection, query, namespaces)
 
     async def prune(self, *, before: int | None = None, max_bytes: int | None = None) -> Pruned:
         """Remove Frameworks as a whole, oldest record first, in small steps between which others write.

@@ -18,7 +18,8 @@ from yarl import URL
 from frameworkcontroller import __version__
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.history.errors import ArchiveError, QueryError
-from frameworkcontroller.history.queries import FailureQuery, FrameworkQuery, Page, TaskQuery
+from frameworkcontroller.history.failures import FailureQuery
+from frameworkcontroller.history.queries import FrameworkQuery, Page, TaskQuery
 
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=60.0, sock_connect=10.0)
 _MAX_ANSWER_BYTES: Final = 256 * 2**20

@@ -14,7 +14,8 @@ from typing import Any, Final, Literal
 from frameworkcontroller import __version__
 from frameworkcontroller.api.status import State
 from frameworkcontroller.api.timestamps import parse_time
-from frameworkcontroller.history.queries import MAX_GROUPS, MAX_PAGE, FailureKey, TaskQuery
+from frameworkcontroller.history.failures import MAX_GROUPS, FailureKey
+from frameworkcontroller.history.queries import MAX_PAGE, TaskQuery
 
 Schema = Mapping[str, Any]
 

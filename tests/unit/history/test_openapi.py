@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from frameworkcontroller.history.failures import FailureKey, FailureQuery
 from frameworkcontroller.history.openapi import ROUTES, ParameterError, Route, document
-from frameworkcontroller.history.queries import FailureKey, FailureQuery, FrameworkQuery, TaskQuery
+from frameworkcontroller.history.queries import FrameworkQuery, TaskQuery
 from tests.support.answerschema import faults
 
 

@@ -1,0 +1,187 @@
+"""Failures by group: how many, since when, and the last one of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from enum import StrEnum
+from typing import Any, Final
+
+from sqlalchemy import (
+    ColumnElement,
+    Integer,
+    Row,
+    Select,
+    Table,
+    func,
+    literal_column,
+    null,
+    select,
+    union_all,
+)
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from frameworkcontroller.api.timestamps import format_time
+from frameworkcontroller.history.database import attempts, frameworks, tasks
+from frameworkcontroller.history.dialects import bounded, clean
+from frameworkcontroller.history.errors import QueryError
+from frameworkcontroller.history.queries import Namespaces, checked_limit, visible
+
+MAX_GROUPS: Final = 1000
+"""The most groups of failures that one answer has: those with the most failures, or the newest days."""
+
+_EPOCH: Final = date(1970, 1, 1)
+_DAY_SEC: Final = literal_column("86400", Integer)
+"""Not a parameter: PostgreSQL must see that what is selected is what is grouped by."""
+
+
+class FailureKey(StrEnum):
+    """By what failures are grouped. ``DAY``: of the completion, UTC."""
+
+    CODE = "code"
+    NODE = "node"
+    ROLE = "role"
+    DAY = "day"
+
+
+@dataclass(frozen=True, slots=True)
+class FailureQuery:
+    """Which failures to count: attempts that failed, and not on request (`completion.REQUESTED`).
+
+    Attributes:
+        since, until: seconds since the epoch; of the completion, from ``since`` to before ``until``.
+        limit: most groups of the answer, 1 to ``MAX_GROUPS``.
+    """
+
+    by: FailureKey = FailureKey.CODE
+    namespace: str = ""
+    since: int | None = None
+    until: int | None = None
+    limit: int = MAX_GROUPS
+
+
+async def count_failures(
+    connection: AsyncConnection, query: FailureQuery, namespaces: Namespaces
+) -> list[dict[str, Any]]:
+    """Failures by group."""
+    limit = checked_limit(query.limit, MAX_GROUPS)
+    try:
+        by = FailureKey(query.by)
+    except ValueError:
+        raise QueryError("by", f"must be one of {', '.join(FailureKey)}") from None
+    of_tasks: dict[FailureKey, ColumnElement[Any]] = {
+        FailureKey.CODE: tasks.c.code,
+        FailureKey.NODE: tasks.c.node,
+        FailureKey.ROLE: tasks.c.role,
+        FailureKey.DAY: tasks.c.failed_at // _DAY_SEC,
+    }
+    of_attempts: dict[FailureKey, ColumnElement[Any]] = {
+        FailureKey.CODE: attempts.c.code,
+        FailureKey.NODE: attempts.c.cause_node,
+        FailureKey.ROLE: attempts.c.cause_role,
+        FailureKey.DAY: attempts.c.failed_at // _DAY_SEC,
+    }
+
+    # First within each Framework, from an index alone. Only then their namespaces are looked up.
+    def inner(table: Table, key: ColumnElement[Any], identity: Any, *, task: bool) -> Select[Any]:
+        nothing: ColumnElement[int] = literal_column("0", Integer)
+        count = func.count()
+        conditions: list[ColumnElement[bool]] = [table.c.failed_at.is_not(None)]
+        if query.since is not None:
+            conditions.append(table.c.failed_at >= bounded(query.since))
+        if query.until is not None:
+            conditions.append(table.c.failed_at < bounded(query.until))
+        if by in {FailureKey.NODE, FailureKey.ROLE}:
+            conditions.append(key.is_not(None))
+        return (
+            select(
+                key.label("key"),
+                table.c.fid.label("fid"),
+                (count if task else nothing).label("tasks"),
+                (nothing if task else count).label("attempts"),
+                func.min(table.c.failed_at).label("first"),
+                func.max(table.c.failed_at).label("last"),
+                (func.max(identity) if task else null()).label("tid"),
+                (null() if task else func.max(identity)).label("aid"),
+            )
+            .where(*conditions)
+            .group_by(key, table.c.fid)
+        )
+
+    parts = union_all(
+        inner(tasks, of_tasks[by], tasks.c.tid, task=True),
+        inner(attempts, of_attempts[by], attempts.c.aid, task=False),
+    ).subquery()
+    seen = visible(namespaces)
+    if query.namespace:
+        seen.append(frameworks.c.namespace == clean(query.namespace))
+    tasks_failed = func.sum(parts.c.tasks).label("tasks")
+    attempts_failed = func.sum(parts.c.attempts).label("attempts")
+    newest_or_most = [parts.c.key.desc()] if by is FailureKey.DAY else [tasks_failed.desc(), attempts_failed.desc()]
+    grouped = (
+        select(
+            parts.c.key,
+            tasks_failed,
+            attempts_failed,
+            func.count(parts.c.fid.distinct()).label("frameworks"),
+            func.min(parts.c.first).label("first"),
+            func.max(parts.c.last).label("last"),
+            func.max(parts.c.tid).label("tid"),
+            func.max(parts.c.aid).label("aid"),
+        )
+        .join_from(parts, frameworks, frameworks.c.fid == parts.c.fid)
+        .where(*seen)
+        .group_by(parts.c.key)
+        .order_by(*newest_or_most, parts.c.key)
+        .limit(limit)
+    )
+    groups = (await connection.execute(grouped)).all()
+    examples = await _examples(connection, groups)
+    items = []
+    for group in groups:
+        example = dict(examples["tid", group.tid] if group.tid is not None else examples["aid", group.aid])
+        phrase = example.pop("phrase")
+        key = str(_EPOCH + timedelta(days=group.key)) if by is FailureKey.DAY else str(group.key)
+        items.append(
+            {
+                "key": key,
+                "label": phrase or key if by is FailureKey.CODE else key,
+                "taskAttempts": int(group.tasks),
+                "frameworkAttempts": int(group.attempts),
+                "frameworks": group.frameworks,
+                "first": format_time(group.first),
+                "last": format_time(group.last),
+                "example": example,
+            }
+        )
+    return items
+
+
+async def _examples(connection: AsyncConnection, groups: Sequence[Row[Any]]) -> dict[tuple[str, int], dict[str, Any]]:
+    """The last stored failure of each group."""
+    found: dict[tuple[str, int], dict[str, Any]] = {}
+    who = (frameworks.c.uid, frameworks.c.namespace, frameworks.c.name)
+    for table, key, where in (
+        (tasks, "tid", (tasks.c.role, tasks.c.idx)),
+        (attempts, "aid", (null().label("role"), null().label("idx"))),
+    ):
+        wanted = [getattr(group, key) for group in groups if key == "tid" or group.tid is None]
+        numbers = [number for number in wanted if number is not None]
+        if numbers:
+            query = (
+                select(table.c[key].label("number"), *who, table.c.attempt, table.c.phrase, *where)
+                .join_from(table, frameworks, frameworks.c.fid == table.c.fid)
+                .where(table.c[key].in_(numbers))
+            )
+            for row in await connection.execute(query):
+                found[key, row.number] = {
+                    "uid": row.uid,
+                    "namespace": row.namespace,
+                    "name": row.name,
+                    "attempt": row.attempt,
+                    "role": row.role,
+                    "index": row.idx,
+                    "phrase": row.phrase,
+                }
+    return found
