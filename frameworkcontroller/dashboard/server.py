@@ -1,4 +1,4 @@
-"""The routes of the pages, and the reading of what they show.
+"""The routes of the pages.
 
 All URLs in the pages are relative, so the pages work below any prefix. Every page is whole without a script. Handlers
 ask for every namespace whether the viewer may read it, before anything of it is read: what is forbidden and what does
@@ -12,7 +12,6 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from importlib.resources import files
@@ -22,12 +21,10 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from frameworkcontroller import __version__
-from frameworkcontroller.api import names
-from frameworkcontroller.commands.diagnosis import View, read_view
 from frameworkcontroller.commands.output import clean_line, duration
 from frameworkcontroller.dashboard.events import EventStreams
 from frameworkcontroller.dashboard.failurepage import FailureQuery, failure_page
-from frameworkcontroller.dashboard.frameworkpage import FrameworkSource, framework_page, read_attempt_id
+from frameworkcontroller.dashboard.frameworkpage import FrameworkSource, framework_page
 from frameworkcontroller.dashboard.listing import (
     LIVE,
     ROWS,
@@ -36,18 +33,17 @@ from frameworkcontroller.dashboard.listing import (
     framework_list,
     live_rows,
 )
-from frameworkcontroller.dashboard.live import LiveFrameworks, PodsAndEvents
-from frameworkcontroller.dashboard.past import Item, Past, PastSource
+from frameworkcontroller.dashboard.live import LiveFrameworks
+from frameworkcontroller.dashboard.past import Past, PastSource
 from frameworkcontroller.dashboard.rendering import HasShell, render
-from frameworkcontroller.dashboard.rows import framework_href, past_row
+from frameworkcontroller.dashboard.rows import past_row
+from frameworkcontroller.dashboard.sources import Archived, Sources
 from frameworkcontroller.dashboard.summaries import LiveFramework
-from frameworkcontroller.dashboard.taskpage import TaskSource, find_task, task_page
-from frameworkcontroller.dashboard.views import ErrorPage, FailurePage, FrameworkRow, Level, Link, Note, Shell
-from frameworkcontroller.history.archive import ArchiveError, FailureKey, FrameworkQuery, QueryError, TaskQuery
-from frameworkcontroller.history.queries import FailureQuery as ArchivedFailures
-from frameworkcontroller.kube.errors import KubeError, NotFound
+from frameworkcontroller.dashboard.taskpage import task_page
+from frameworkcontroller.dashboard.views import ErrorPage, FailurePage, FrameworkRow, Level, Note, Shell
+from frameworkcontroller.history.archive import ArchiveError, FailureKey, FrameworkQuery, QueryError
+from frameworkcontroller.history.failures import FailureQuery as ArchivedFailures
 from frameworkcontroller.kube.parsing import gc_paused
-from frameworkcontroller.lru import LRUCache
 from frameworkcontroller.webaccess.access import VIEWER, AccessError, Viewer
 
 T = TypeVar("T")
@@ -62,23 +58,8 @@ _PAST_PAGE: Final = 200
 _PAST_PAGES: Final = 10
 """At most this number is read to fill a page, if filters leave out most of what the archive has."""
 
-_OTHERS: Final = 20
-_MAX_VIEWS: Final = 4
-"""Of 10,000 Tasks, one takes some 15 MB."""
-_DRAWN_ATTEMPTS: Final = 8
-_DRAWN_TASKS: Final = 2000
-"""Of an archived attempt: the picture shows no more rows than some hundreds."""
-
 _COMPRESSED_BYTES: Final = 2048
 _CONTENT_TYPES: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".png": "image/png"}
-
-
-@dataclass(frozen=True, slots=True)
-class _Archived:
-    """The archive for one request: None if there is none, or if it is away, and then why."""
-
-    past: Past | None
-    problem: str = ""
 
 
 class Pages:
@@ -99,7 +80,7 @@ class Pages:
         self._past = past
         self._wall = wall
         self._archive_sec = archive_sec
-        self._views: LRUCache[tuple[str, str], View] = LRUCache(_MAX_VIEWS)
+        self._sources = Sources(live)
         self._static = dict(_static_files())
         self._streams = streams or (EventStreams(live) if live is not None else None)
 
@@ -147,7 +128,7 @@ class Pages:
             except QueryError:
                 raise web.HTTPBadRequest(text="This link to past Frameworks is not valid.") from None
             except ArchiveError as error:
-                archived = _Archived(None, str(error))
+                archived = Archived(None, str(error))
         seen = self._fingerprint(await self._scope(viewer))
         events = {"seen": seen}
         if query.namespace and await viewer.may_read(query.namespace):
@@ -207,110 +188,15 @@ class Pages:
         notes: list[Note] = []
         try:
             async with self._in_time():
-                source = await self._source(namespace, name, uid, wanted, archived, notes)
+                source = await self._sources.framework(namespace, name, uid, wanted, archived, notes)
         except ArchiveError as error:
             # What the cluster has is shown without it.
-            archived, notes = _Archived(None, str(error)), []
-            source = await self._source(namespace, name, uid, wanted, archived, notes)
+            archived, notes = Archived(None, str(error)), []
+            source = await self._sources.framework(namespace, name, uid, wanted, archived, notes)
         events = self._events_of(source)
         shell = self._shell(request, "framework", f"{namespace}/{name}", events, archived, notes)
         # Many Tasks take long, which must not delay other requests.
         return await _page("framework.html", partial(framework_page, shell, source))
-
-    async def _source(
-        self, namespace: str, name: str, uid: str, wanted: int | None, archived: _Archived, notes: list[Note]
-    ) -> FrameworkSource:
-        """Read the Framework of that name or UID: the live one, or else the newest past one.
-
-        Raises:
-            HTTPNotFound: there is none, or not such an attempt.
-            HTTPServiceUnavailable: it cannot be known.
-        """
-        body, more = await self._read_live(namespace, name, uid, notes)
-        item: Item | None = None
-        others: tuple[Link, ...] = ()
-        past = archived.past
-        if past is not None:
-            page = await past.frameworks(FrameworkQuery(namespace, name, limit=_OTHERS))
-            if body is not None:
-                uid = body["metadata"]["uid"]
-            elif not uid and page.items:
-                uid = page.items[0]["uid"]
-            item = await past.framework(uid) if uid else None
-            if item is not None and (item["namespace"], item["name"]) != (namespace, name):
-                item = None
-            others = self._others(namespace, name, uid, page.items)
-        if body is None and item is None:
-            self._check_complete(archived)
-            raise web.HTTPNotFound
-        attempts: Sequence[Item] = item["attempts"] if item else ()
-        if body is None:
-            body = await _newest_object(past, uid, attempts) if past else None
-            if body is None:
-                raise web.HTTPNotFound(text="The archive has only Tasks of this Framework yet.")
-            source = FrameworkSource(body, body, live=False, item=item, attempts=attempts, others=others)
-        else:
-            source = FrameworkSource(
-                body,
-                body,
-                live=True,
-                item=item,
-                attempts=attempts,
-                pods=more.pods,
-                pods_problem=more.pods_problem,
-                events=more.events,
-                events_problem=more.events_problem,
-                others=others,
-                summary=self._live.by_uid(uid or body["metadata"]["uid"]) if self._live is not None else None,
-                decoded=await self._decoded(body),
-            )
-        return await _with_archived(source, past, uid, wanted)
-
-    async def _read_live(
-        self, namespace: str, name: str, uid: str, notes: list[Note]
-    ) -> tuple[Json | None, PodsAndEvents]:
-        live = self._live
-        one = live.get(namespace, name) if live is not None else None
-        if live is None or one is None or uid not in ("", one.uid):
-            return None, PodsAndEvents()
-        try:
-            body, problem = await live.read(one)
-        except NotFound:
-            return None, PodsAndEvents()
-        except KubeError as error:
-            raise web.HTTPServiceUnavailable(text=f"The Framework cannot be read: {error}") from None
-        if body["metadata"]["uid"] != one.uid and uid:
-            # Deleted and created again since the last event.
-            return None, PodsAndEvents()
-        if problem is not None:
-            notes.append(Note(Level.WARNING, f"This is an older state, as the object cannot be read: {problem}"))
-        return body, await live.pods_and_events(body)
-
-    async def _decoded(self, body: Json) -> View:
-        """Decode a live Framework, which many Tasks make slow, unless its last page has decoded it."""
-        metadata = body["metadata"]
-        key = metadata["uid"], metadata["resourceVersion"]
-        known = self._views.get(key)
-        return known or self._views.put(key, await asyncio.to_thread(_read, body))
-
-    def _others(self, namespace: str, name: str, uid: str, items: Sequence[Item]) -> tuple[Link, ...]:
-        """Return links to the Frameworks of that name, if there are several."""
-        found: dict[str, Link] = {}
-        if self._live is not None and (one := self._live.get(namespace, name)) is not None:
-            found[one.uid] = Link("live", framework_href(namespace, name), one.uid == uid)
-        for item in items:
-            text = f"created {item.get('created') or 'at an unknown time'}"
-            link = Link(text, framework_href(namespace, name, item["uid"]), item["uid"] == uid)
-            found.setdefault(item["uid"], link)
-        return tuple(found.values()) if len(found) > 1 else ()
-
-    def _check_complete(self, archived: _Archived) -> None:
-        """Raise HTTPServiceUnavailable if what was not found may exist."""
-        stale = self._live.stale if self._live is not None else None
-        if stale is not None and not stale.listed:
-            raise web.HTTPServiceUnavailable(text=f"Frameworks have not been listed yet. {stale.problem}".strip())
-        if archived.problem:
-            raise web.HTTPServiceUnavailable(text=f"The archive cannot be read: {archived.problem}")
 
     # --- one Task ---
 
@@ -323,46 +209,18 @@ class Pages:
         notes: list[Note] = []
         try:
             async with self._in_time():
-                framework = await self._source(namespace, name, uid, None, archived, notes)
-                source = await self._task_source(framework, uid, role, index, archived.past)
+                framework = await self._sources.framework(namespace, name, uid, None, archived, notes)
+                source = await self._sources.task(framework, uid, role, index, archived.past)
         except ArchiveError as error:
-            archived, notes = _Archived(None, str(error)), []
-            framework = await self._source(namespace, name, uid, None, archived, notes)
-            source = await self._task_source(framework, uid, role, index, None)
+            archived, notes = Archived(None, str(error)), []
+            framework = await self._sources.framework(namespace, name, uid, None, archived, notes)
+            source = await self._sources.task(framework, uid, role, index, None)
         title = f"{namespace}/{name} {role}[{index}]"
         shell = self._shell(request, "task", title, self._events_of(framework), archived, notes)
         view = await asyncio.to_thread(task_page, shell, framework, source)
         if view is None:
             raise web.HTTPNotFound
         return await _page("task.html", view)
-
-    async def _task_source(
-        self, framework: FrameworkSource, uid: str, role: str, index: int, past: Past | None
-    ) -> TaskSource:
-        source = TaskSource(role, index)
-        if past is not None:
-            items = await past.task_history(uid, role, index) or ()
-            source = TaskSource(role, index, [(item["frameworkAttempt"], item, None) for item in items])
-            objects = [await _task_object(past, uid, role, index, item) for item in items[-_DRAWN_ATTEMPTS:]]
-            known = dict(enumerate(objects, len(items) - len(objects)))
-            source = TaskSource(
-                role,
-                index,
-                [(item["frameworkAttempt"], item, known.get(number)) for number, item in enumerate(items)],
-            )
-        if not framework.live or self._live is None:
-            return source
-        view = framework.view()
-        task = find_task(view, role, index)
-        if task is None or task.attempt.pod_uid is None:
-            return source
-        pod, problem, events, events_problem = await self._live.pod(
-            view.namespace, names.pod_name(view.name, role, index)
-        )
-        if pod is not None and pod["metadata"]["uid"] != task.attempt.pod_uid:
-            # The Pod of another attempt, or of another client.
-            pod = None
-        return TaskSource(role, index, source.archived, pod, problem, events, events_problem)
 
     # --- failures ---
 
@@ -415,13 +273,13 @@ class Pages:
             raise web.HTTPNotFound
         return found["namespace"], found["name"], found.get("uid", "")
 
-    async def _archived(self, viewer: Viewer) -> _Archived:
+    async def _archived(self, viewer: Viewer) -> Archived:
         if self._past is None:
-            return _Archived(None)
+            return Archived(None)
         try:
-            return _Archived(await self._past.for_viewer(viewer))
+            return Archived(await self._past.for_viewer(viewer))
         except ArchiveError as error:
-            return _Archived(None, str(error))
+            return Archived(None, str(error))
 
     @asynccontextmanager
     async def _in_time(self) -> AsyncIterator[None]:
@@ -456,7 +314,7 @@ class Pages:
         page: str,
         title: str,
         events: Mapping[str, str],
-        archived: _Archived,
+        archived: Archived,
         notes: Sequence[Note],
     ) -> Shell:
         now = self._wall()
@@ -506,7 +364,7 @@ class Pages:
         title = _TITLES.get(status, "Cannot show this page")
         if not text or text.startswith(f"{status}: "):
             text = _TEXTS.get(status, "")
-        shell = self._shell(request, "error", title, {}, _Archived(None), [])
+        shell = self._shell(request, "error", title, {}, Archived(None), [])
         headers = {"Retry-After": retry_after or "5"} if status == 503 else {}
         return await _page("error.html", ErrorPage(shell, status, title, clean_line(text, 1000)), status, headers)
 
@@ -543,58 +401,6 @@ def _understood() -> Iterator[None]:
             raise
         _log.warning("Cannot read the answer of the archive", exc_info=True)
         raise ArchiveError("its answer is not that of an archive of this version") from None
-
-
-def _read(body: Json) -> View:
-    with gc_paused():
-        return read_view(body, {})
-
-
-async def _with_archived(source: FrameworkSource, past: Past | None, uid: str, wanted: int | None) -> FrameworkSource:
-    """Add the archived attempts, and show the wanted one."""
-    current = read_attempt_id(source.body)
-    number = current if wanted is None else wanted
-    shown: Item = source.body
-    if number != current:
-        found = await past.attempt(uid, number) if past is not None else None
-        if found is None or found["object"] is None:
-            raise web.HTTPNotFound(text=f"Attempt {number} of this Framework is not in the archive.")
-        shown = found["object"]
-    if past is None:
-        return source
-    retried = await past.tasks(uid, number, TaskQuery(failed=True, limit=1000)) if number >= 0 else None
-    earlier: list[Item] = []
-    task_attempts: list[Item] = []
-    newest = sorted((item["id"] for item in source.attempts), reverse=True)
-    few = [item["id"] for item in source.attempts if (item.get("tasks") or 0) <= _DRAWN_TASKS]
-    for one in dict.fromkeys([current, number, *newest[:_DRAWN_ATTEMPTS]]):
-        if one < 0 or (one not in few and one not in (current, number)):
-            continue
-        if one not in (current, number) and (found := await past.attempt(uid, one)) and found["object"]:
-            earlier.append(found["object"])
-        page = await past.tasks(uid, one, TaskQuery(limit=1000))
-        task_attempts += page.items if page is not None else ()
-    return replace(
-        source,
-        shown=shown,
-        earlier=earlier,
-        task_attempts=task_attempts,
-        retried=retried.items if retried is not None else (),
-    )
-
-
-async def _newest_object(past: Past, uid: str, attempts: Sequence[Item]) -> Json | None:
-    for item in sorted(attempts, key=lambda one: int(one["id"]), reverse=True):
-        found = await past.attempt(uid, item["id"])
-        if found is not None and found["object"] is not None:
-            body: Json = found["object"]
-            return body
-    return None
-
-
-async def _task_object(past: Past, uid: str, role: str, index: int, item: Item) -> Item | None:
-    found = await past.task_attempt(uid, item["frameworkAttempt"], role, index, item["taskUid"], item["attempt"])
-    return found["object"] if found is not None else None
 
 
 def _number(text: str | None) -> int | None:

@@ -1,0 +1,222 @@
+"""The reading of what the pages of a Framework and of a Task show, from the cluster, the archive, or both."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from aiohttp import web
+
+from frameworkcontroller.api import names
+from frameworkcontroller.commands.diagnosis import View, read_view
+from frameworkcontroller.dashboard.frameworkpage import FrameworkSource, read_attempt_id
+from frameworkcontroller.dashboard.live import LiveFrameworks, PodsAndEvents
+from frameworkcontroller.dashboard.past import Item, Past
+from frameworkcontroller.dashboard.rows import framework_href
+from frameworkcontroller.dashboard.taskpage import TaskSource, find_task
+from frameworkcontroller.dashboard.views import Level, Link, Note
+from frameworkcontroller.history.archive import FrameworkQuery, TaskQuery
+from frameworkcontroller.kube.errors import KubeError, NotFound
+from frameworkcontroller.kube.parsing import gc_paused
+from frameworkcontroller.lru import LRUCache
+
+Json = dict[str, Any]
+
+_OTHERS: Final = 20
+_MAX_VIEWS: Final = 4
+"""Of 10,000 Tasks, one takes some 15 MB."""
+_DRAWN_ATTEMPTS: Final = 8
+_DRAWN_TASKS: Final = 2000
+"""Of an archived attempt: the picture shows no more rows than some hundreds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """The archive for one request: None if there is none, or if it is away, and then why."""
+
+    past: Past | None
+    problem: str = ""
+
+
+class Sources:
+    """Reads what a page shows. The viewer may read the namespace: that is the caller's to check."""
+
+    def __init__(self, live: LiveFrameworks | None) -> None:
+        self._live = live
+        self._views: LRUCache[tuple[str, str], View] = LRUCache(_MAX_VIEWS)
+
+    async def framework(
+        self, namespace: str, name: str, uid: str, wanted: int | None, archived: Archived, notes: list[Note]
+    ) -> FrameworkSource:
+        """Read the Framework of that name or UID: the live one, or else the newest past one.
+
+        Raises:
+            HTTPNotFound: there is none, or not such an attempt.
+            HTTPServiceUnavailable: it cannot be known.
+        """
+        body, more = await self._read_live(namespace, name, uid, notes)
+        item: Item | None = None
+        others: tuple[Link, ...] = ()
+        past = archived.past
+        if past is not None:
+            page = await past.frameworks(FrameworkQuery(namespace, name, limit=_OTHERS))
+            if body is not None:
+                uid = body["metadata"]["uid"]
+            elif not uid and page.items:
+                uid = page.items[0]["uid"]
+            item = await past.framework(uid) if uid else None
+            if item is not None and (item["namespace"], item["name"]) != (namespace, name):
+                item = None
+            others = self._others(namespace, name, uid, page.items)
+        if body is None and item is None:
+            self._check_complete(archived)
+            raise web.HTTPNotFound
+        attempts: Sequence[Item] = item["attempts"] if item else ()
+        if body is None:
+            body = await _newest_object(past, uid, attempts) if past else None
+            if body is None:
+                raise web.HTTPNotFound(text="The archive has only Tasks of this Framework yet.")
+            source = FrameworkSource(body, body, live=False, item=item, attempts=attempts, others=others)
+        else:
+            source = FrameworkSource(
+                body,
+                body,
+                live=True,
+                item=item,
+                attempts=attempts,
+                pods=more.pods,
+                pods_problem=more.pods_problem,
+                events=more.events,
+                events_problem=more.events_problem,
+                others=others,
+                summary=self._live.by_uid(uid or body["metadata"]["uid"]) if self._live is not None else None,
+                decoded=await self._decoded(body),
+            )
+        return await _with_archived(source, past, uid, wanted)
+
+    async def _read_live(
+        self, namespace: str, name: str, uid: str, notes: list[Note]
+    ) -> tuple[Json | None, PodsAndEvents]:
+        live = self._live
+        one = live.get(namespace, name) if live is not None else None
+        if live is None or one is None or uid not in ("", one.uid):
+            return None, PodsAndEvents()
+        try:
+            body, problem = await live.read(one)
+        except NotFound:
+            return None, PodsAndEvents()
+        except KubeError as error:
+            raise web.HTTPServiceUnavailable(text=f"The Framework cannot be read: {error}") from None
+        if body["metadata"]["uid"] != one.uid and uid:
+            # Deleted and created again since the last event.
+            return None, PodsAndEvents()
+        if problem is not None:
+            notes.append(Note(Level.WARNING, f"This is an older state, as the object cannot be read: {problem}"))
+        return body, await live.pods_and_events(body)
+
+    async def _decoded(self, body: Json) -> View:
+        """Decode a live Framework, which many Tasks make slow, unless its last page has decoded it."""
+        metadata = body["metadata"]
+        key = metadata["uid"], metadata["resourceVersion"]
+        known = self._views.get(key)
+        return known or self._views.put(key, await asyncio.to_thread(_read, body))
+
+    def _others(self, namespace: str, name: str, uid: str, items: Sequence[Item]) -> tuple[Link, ...]:
+        """Return links to the Frameworks of that name, if there are several."""
+        found: dict[str, Link] = {}
+        if self._live is not None and (one := self._live.get(namespace, name)) is not None:
+            found[one.uid] = Link("live", framework_href(namespace, name), one.uid == uid)
+        for item in items:
+            text = f"created {item.get('created') or 'at an unknown time'}"
+            link = Link(text, framework_href(namespace, name, item["uid"]), item["uid"] == uid)
+            found.setdefault(item["uid"], link)
+        return tuple(found.values()) if len(found) > 1 else ()
+
+    def _check_complete(self, archived: Archived) -> None:
+        """Raise HTTPServiceUnavailable if what was not found may exist."""
+        stale = self._live.stale if self._live is not None else None
+        if stale is not None and not stale.listed:
+            raise web.HTTPServiceUnavailable(text=f"Frameworks have not been listed yet. {stale.problem}".strip())
+        if archived.problem:
+            raise web.HTTPServiceUnavailable(text=f"The archive cannot be read: {archived.problem}")
+
+    async def task(self, framework: FrameworkSource, uid: str, role: str, index: int, past: Past | None) -> TaskSource:
+        """Read the attempts of a Task: the live one, with its Pod, and the past ones."""
+        source = TaskSource(role, index)
+        if past is not None:
+            items = await past.task_history(uid, role, index) or ()
+            source = TaskSource(role, index, [(item["frameworkAttempt"], item, None) for item in items])
+            objects = [await _task_object(past, uid, role, index, item) for item in items[-_DRAWN_ATTEMPTS:]]
+            known = dict(enumerate(objects, len(items) - len(objects)))
+            source = TaskSource(
+                role,
+                index,
+                [(item["frameworkAttempt"], item, known.get(number)) for number, item in enumerate(items)],
+            )
+        if not framework.live or self._live is None:
+            return source
+        view = framework.view()
+        task = find_task(view, role, index)
+        if task is None or task.attempt.pod_uid is None:
+            return source
+        pod, problem, events, events_problem = await self._live.pod(
+            view.namespace, names.pod_name(view.name, role, index)
+        )
+        if pod is not None and pod["metadata"]["uid"] != task.attempt.pod_uid:
+            # The Pod of another attempt, or of another client.
+            pod = None
+        return TaskSource(role, index, source.archived, pod, problem, events, events_problem)
+
+
+def _read(body: Json) -> View:
+    with gc_paused():
+        return read_view(body, {})
+
+
+async def _with_archived(source: FrameworkSource, past: Past | None, uid: str, wanted: int | None) -> FrameworkSource:
+    """Add the archived attempts, and show the wanted one."""
+    current = read_attempt_id(source.body)
+    number = current if wanted is None else wanted
+    shown: Item = source.body
+    if number != current:
+        found = await past.attempt(uid, number) if past is not None else None
+        if found is None or found["object"] is None:
+            raise web.HTTPNotFound(text=f"Attempt {number} of this Framework is not in the archive.")
+        shown = found["object"]
+    if past is None:
+        return source
+    retried = await past.tasks(uid, number, TaskQuery(failed=True, limit=1000)) if number >= 0 else None
+    earlier: list[Item] = []
+    task_attempts: list[Item] = []
+    newest = sorted((item["id"] for item in source.attempts), reverse=True)
+    few = [item["id"] for item in source.attempts if (item.get("tasks") or 0) <= _DRAWN_TASKS]
+    for one in dict.fromkeys([current, number, *newest[:_DRAWN_ATTEMPTS]]):
+        if one < 0 or (one not in few and one not in (current, number)):
+            continue
+        if one not in (current, number) and (found := await past.attempt(uid, one)) and found["object"]:
+            earlier.append(found["object"])
+        page = await past.tasks(uid, one, TaskQuery(limit=1000))
+        task_attempts += page.items if page is not None else ()
+    return replace(
+        source,
+        shown=shown,
+        earlier=earlier,
+        task_attempts=task_attempts,
+        retried=retried.items if retried is not None else (),
+    )
+
+
+async def _newest_object(past: Past, uid: str, attempts: Sequence[Item]) -> Json | None:
+    for item in sorted(attempts, key=lambda one: int(one["id"]), reverse=True):
+        found = await past.attempt(uid, item["id"])
+        if found is not None and found["object"] is not None:
+            body: Json = found["object"]
+            return body
+    return None
+
+
+async def _task_object(past: Past, uid: str, role: str, index: int, item: Item) -> Item | None:
+    found = await past.task_attempt(uid, item["frameworkAttempt"], role, index, item["taskUid"], item["attempt"])
+    return found["object"] if found is not None else None
