@@ -86,8 +86,10 @@ async def chromium() -> AsyncIterator[Browser]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def tabs(chromium: Browser) -> AsyncIterator[Tabs]:
-    """Pages of one test."""
+async def tabs(request: pytest.FixtureRequest, chromium: Browser) -> AsyncIterator[Tabs]:
+    """Pages of one test. Last of its fixtures: a page that outlives its server logs an error."""
+    servers = {"pages", "closed", "url"} & set(request.fixturenames)
+    assert all(request.fixturenames.index(one) < request.fixturenames.index("tabs") for one in servers)
     made = Tabs(chromium)
     yield made
     await made.close()
