@@ -1,72 +1,125 @@
 """Measure the controller on a real control plane, beside a null client that only sends the same necessary writes.
 
     python -m benchmarks archive --help
-    python -m benchmarks [SCENARIO ...] [--size full] [--rounds 3] [--cluster 1.36]
+    python -m benchmarks [SCENARIO ...] [--size full] [--rounds 3] [--cluster 1.36] [--against REVISION]
 
-Prints for each figure the median over the rounds, the least and the most, and whether the target is reached. Times are
-only to be compared within a run: machines differ, and are shared.
+Prints for each figure the median over the rounds, the least and the most, the ratio to the null client's in the same
+round, and whether the target is reached. Times are only to be compared within a run: machines differ, and are shared.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import io
 import os
 import statistics
+import subprocess
 import sys
+import tarfile
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import orjson
 import uvloop
 import yaml
 
-from benchmarks.scenarios import SCENARIOS, Figures, Targets
+from benchmarks.scenarios import SCENARIOS, Figures, Scenario
 from benchmarks.usage import load
-from benchmarks.world import world
-from tests.support.realcluster import VERSIONS, ControlPlane, find_assets
+from benchmarks.world import World, world
+from tests.support.realcluster import ROOT, VERSIONS, ControlPlane, find_assets
 
-_ROUND_SEC = 300.0
+_ROUND_SEC: Final = 300.0
 """A round that takes longer has stuck."""
 
+_NULL: Final = "null client"
+_THIS: Final = "this version"
 
-def table(rounds: list[Figures], targets: Targets) -> str:
-    """The figures of all rounds as lines."""
-    names = list(dict.fromkeys(name for figures in rounds for name in figures))
-    width = max(len(name) for name in names)
-    lines = []
-    for name in names:
-        values = [figures.get(name, 0.0) for figures in rounds]
-        median = statistics.median(values)
-        line = f"  {name:{width}}  {_text(median):>10}   {_text(min(values))} .. {_text(max(values))}"
-        if name in targets:
-            sign, bound = targets[name]
-            reached = median <= bound if sign == "<=" else median >= bound
-            line += f"   target {sign} {bound:g}: {'reached' if reached else 'MISSED'}"
-        lines.append(line)
-    return "\n".join(lines)
+Round = Mapping[str, Figures]
+"""The figures of one round by contestant: revisions of the controller, and the null client."""
+
+
+def table(rounds: Sequence[Round], contestants: Sequence[str], scenario: Scenario) -> str:
+    """The figures of all rounds as a table in Markdown."""
+    versions = [name for name in contestants if name != _NULL]
+    with_null = len(versions) < len(contestants)
+    heads = ["", *contestants, *(f"{name} / null" for name in versions if with_null), "target"]
+    lines = [heads, ["---"] * len(heads)]
+    for name in dict.fromkeys(name for figures in rounds for one in contestants for name in figures[one]):
+        line = [
+            name,
+            *(_summary([figures[one][name] for figures in rounds if name in figures[one]]) for one in contestants),
+        ]
+        for version in versions if with_null else ():
+            pairs = [(figures[version][name], figures[_NULL].get(name)) for figures in rounds]
+            line.append(_summary([value / null for value, null in pairs if null]))
+        measured = [figures[_THIS][name] for figures in rounds]
+        for targets, factor in ((scenario.targets, ""), (scenario.ratios, " of null")):
+            if name in targets:
+                sign, bound = targets[name]
+                if factor:
+                    measured = [figures[_THIS][name] / figures[_NULL][name] for figures in rounds]
+                median = statistics.median(measured)
+                reached = median <= bound if sign == "<=" else median >= bound
+                line.append(f"{sign} {bound:g}{factor}: {'reached' if reached else 'MISSED'}")
+        lines.append(line + [""] * (len(heads) - len(line)))
+    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
+    return "\n".join(
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
+    )
+
+
+def _summary(values: Sequence[float]) -> str:
+    """The median, and the range if it is one."""
+    if not values:
+        return ""
+    median, least, most = (_text(value) for value in (statistics.median(values), min(values), max(values)))
+    return median if least == most else f"{median} ({least} .. {most})"
 
 
 def _text(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.3g}"
 
 
-async def _measure(options: argparse.Namespace, plane: ControlPlane) -> None:
+async def _measure(options: argparse.Namespace, plane: ControlPlane, checkouts: Mapping[str, Path]) -> None:
     results = []
     async with world(plane, {"largeFrameworkCompression": True, **dict(options.set)}, options.profile) as here:
         for name in options.scenarios or SCENARIOS:
             scenario = SCENARIOS[name]
+            contestants = [*checkouts, *([_NULL] if scenario.ratios else [])]
             for size in options.sizes or getattr(scenario, options.size):
-                rounds: list[Figures] = []
-                for _ in range(options.rounds):
-                    print(f"{name} {size}, round {len(rounds) + 1} of {options.rounds} ({load()})", file=sys.stderr)
-                    async with asyncio.timeout(_ROUND_SEC):
-                        rounds.append(await scenario.run(here, size))
-                print(f"{name} {size} on {options.cluster}: median of {len(rounds)}, least .. most")
-                print(table(rounds, scenario.targets), flush=True)
+                rounds: list[Round] = []
+                for number in range(options.rounds):
+                    print(f"{name} {size}, round {number + 1} of {options.rounds} ({load()})", file=sys.stderr)
+                    # In turns: who comes later finds a larger etcd.
+                    first = number % len(contestants)
+                    turns = contestants[first:] + contestants[:first]
+                    rounds.append({one: await _run(here, scenario, size, checkouts.get(one)) for one in turns})
+                print(f"{name} {size} on {options.cluster}: median of {len(rounds)} (least .. most)\n")
+                print(table(rounds, contestants, scenario) + "\n", flush=True)
                 results.append({"scenario": name, "size": size, "cluster": options.cluster, "rounds": rounds})
     if options.json is not None:
         options.json.write_bytes(orjson.dumps(results, option=orjson.OPT_INDENT_2))
+
+
+async def _run(here: World, scenario: Scenario, size: int, checkout: Path | None) -> Figures:
+    """One round of the controller in ``checkout``, of the null client without one."""
+    async with asyncio.timeout(_ROUND_SEC):
+        if checkout is None:
+            return await scenario.run(here, size, null=True)
+        here.checkout = checkout
+        return await scenario.run(here, size)
+
+
+def _check_out(revision: str, folder: Path) -> Path:
+    """The files of a revision, in a folder of its own."""
+    path = folder / revision.replace("/", "_")
+    archive = subprocess.run(["git", "-C", ROOT, "archive", revision], stdout=subprocess.PIPE, check=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        files.extractall(path, filter="data")
+    return path
 
 
 def _setting(text: str) -> tuple[str, Any]:
@@ -88,6 +141,13 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", metavar="N", help="these sizes instead")
     parser.add_argument("--rounds", type=int, default=3, help="default: 3")
     parser.add_argument("--cluster", choices=VERSIONS, default="1.36", help="control plane (default: 1.36)")
+    parser.add_argument(
+        "--against",
+        action="append",
+        default=[],
+        metavar="REVISION",
+        help="run the controller of this git revision in turns with this version, with the same Python packages",
+    )
     parser.add_argument("--profile", type=Path, metavar="FILE.svg", help="a flame graph by py-spy, which is on PATH")
     parser.add_argument(
         "--split-cores",
@@ -110,13 +170,15 @@ def main() -> None:
     assets = find_assets(options.cluster)
     if assets is None:
         parser.exit(2, f"no control plane {options.cluster} on this machine\n")
-    # What is started inherits them.
-    cores = sorted(os.sched_getaffinity(0))
-    middle = len(cores) // 2 if options.split_cores else len(cores)
-    os.sched_setaffinity(0, cores[:middle])
-    with ControlPlane(assets) as plane:
-        os.sched_setaffinity(0, cores[middle:] or cores)
-        uvloop.run(_measure(options, plane))
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        checkouts = {revision: _check_out(revision, Path(folder)) for revision in options.against} | {_THIS: ROOT}
+        # What is started inherits them.
+        cores = sorted(os.sched_getaffinity(0))
+        middle = len(cores) // 2 if options.split_cores else len(cores)
+        os.sched_setaffinity(0, cores[:middle])
+        with ControlPlane(assets) as plane:
+            os.sched_setaffinity(0, cores[middle:] or cores)
+            uvloop.run(_measure(options, plane, checkouts))
 
 
 if __name__ == "__main__":

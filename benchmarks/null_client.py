@@ -1,8 +1,9 @@
 """The null client: sends the writes that running a Framework needs, as fast as it can, and does nothing else.
 
 It watches nothing, decides nothing, and knows beforehand how everything ends. What it sends is what the controller has
-to send: the same ConfigMap and Pods, byte for byte, and of status writes those that the contract requires to be
-persisted, in the same sizes.
+to send: the same ConfigMap and Pods, byte for byte, and status writes in the same sizes. A Framework has four: one
+before its first Pod, one when all Pods run, one before its Pods are deleted, and Completed. A client that must learn
+of each step before it acts needs more.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 import random
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ import orjson
 import uvloop
 
 from benchmarks.rpc import serve
-from benchmarks.wire import Pool
+from benchmarks.wire import LIST_METADATA_ONLY, Pool
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import EncodedStatus
 from frameworkcontroller.api.completion import POD_SUCCEEDED, CompletionStatus
@@ -33,9 +34,12 @@ from frameworkcontroller.machine.manifests import PodTemplate, configmap_body
 from frameworkcontroller.machine.model import Env
 from frameworkcontroller.machine.scale import new_task
 
-IN_FLIGHT: Final = 50
+IN_FLIGHT: Final = 64
 
 _GONE_EVERY_SEC: Final = 0.02
+_GONE_FACTOR: Final = 10.0
+"""The pause between looks for ConfigMaps that are gone: at least, and as a multiple of the time that one took."""
+
 _SUCCEEDED: Final = CompletionStatus.of(POD_SUCCEEDED, "Pod succeeded")
 _FOREGROUND: Final = orjson.dumps({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"})
 
@@ -60,89 +64,97 @@ class _Job:
         return f"{self.core}/pods/{names.pod_name(self.framework.name, 'a', task.index)}"
 
     @property
-    def configmap_path(self) -> str:
-        return f"{self.core}/configmaps/{names.configmap_name(self.framework.name)}"
+    def configmap(self) -> str:
+        return names.configmap_name(self.framework.name)
 
 
 class NullClient:
-    """What is to be sent, command by command. Each returns when it began and ended (monotonic seconds)."""
+    """What is to be sent for the Frameworks of a namespace, command by command."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._env = Env(time.time(), time.monotonic(), random.Random(1), Config().plan_limits())
-        self._jobs: list[_Job] = []
+        self._jobs: dict[str, list[_Job]] = {}
 
     # --- commands ---
 
-    async def take(self, frameworks: list[dict[str, Any]]) -> None:
-        """These are the Frameworks from now on, as the API server answered their creation."""
+    async def launch(self, namespace: str, frameworks: list[dict[str, Any]], *, show: bool = False) -> float:
+        """The first status, the ConfigMap and the Pods of Frameworks, as the API server answered their creation.
+
+        Returns when all Pods are there (monotonic seconds). ``show``: then a status that shows them Running.
+        """
         self._env.now, self._env.clock = time.time(), time.monotonic()
-        self._jobs = [_Job(body, self._env) for body in frameworks]
+        jobs = [_Job(body, self._env) for body in frameworks]
+        self._jobs.setdefault(namespace, []).extend(jobs)
 
-    async def launch(self) -> tuple[float, float]:
-        """The first status, the ConfigMap, every Pod (ended is when all are there), and a status with their UIDs."""
-        began = time.monotonic()
-        ended = max(await self._all(self._launch))
-        return began, ended
+        async def work(job: _Job) -> float:
+            ended = await self._launch(job)
+            if show:
+                await self._show(job)
+            return ended
 
-    async def show(self, state: str) -> tuple[float, float]:
-        """A status that shows every Task in this state."""
-        began = time.monotonic()
-        for job in self._jobs:
-            for task in job.tasks:
-                _show(task, State(state))
-            job.status.state = State.RUNNING
-        await self._all(self._write)
-        return began, time.monotonic()
+        return max(await asyncio.gather(*map(work, jobs)))
 
-    async def finish(self) -> tuple[float, float]:
-        """Every Pod has ended: decide, delete the Pods, decide, delete the ConfigMap, show that it is Completed."""
-        began = time.monotonic()
-        await self._all(self._finish)
-        return began, time.monotonic()
+    async def show(self, namespace: str) -> float:
+        """A status that shows every Task Running; when it is stored."""
+        await asyncio.gather(*map(self._show, self._jobs[namespace]))
+        return time.monotonic()
 
-    async def replace(self) -> tuple[float, float]:
-        """Every Pod is gone: show that, and make them anew."""
-        began = time.monotonic()
-        ended = max(await self._all(self._replace))
-        return began, ended
+    async def finish(self, namespace: str) -> float:
+        """Every Pod has ended: decide, delete Pods and ConfigMap, show that it is Completed; when that is stored."""
+        jobs = self._jobs[namespace]
+        gone = {job.configmap: asyncio.Event() for job in jobs}
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._look(jobs[0].core, gone))
+            for job in jobs:
+                group.create_task(self._finish(job, gone[job.configmap]))
+        return time.monotonic()
 
-    async def grow(self, to: int) -> tuple[float, float]:
-        """Show that there are so many Tasks, and make the Pods of the new ones."""
-        began = time.monotonic()
-        job = self._jobs[0]
+    async def replace(self, namespace: str) -> float:
+        """Every Pod is gone: show that, begin the next attempts, and make the Pods anew; when all are there."""
+        job = self._jobs[namespace][0]
+        for task in job.tasks:
+            task.attempt.completion_status = _SUCCEEDED
+            _set(task, State.ATTEMPT_COMPLETED)
+        await self._write(job)
+        for task in job.tasks:
+            task.attempt.completion_status = None
+            task.attempt.pod_uid = None
+            task.attempt.id += 1
+            _set(task, State.CREATION_PENDING)
+        await self._write(job)
+        return await self._create_pods(job, job.tasks)
+
+    async def grow(self, namespace: str, to: int) -> float:
+        """Show that there are so many Tasks, and make the Pods of the new ones; when all are there."""
+        job = self._jobs[namespace][0]
         added = [new_task("a", index, self._env) for index in range(len(job.tasks), to)]
         job.tasks.extend(added)
         await self._write(job)
-        ended = await self._create_pods(job, added)
-        await self._write(job)
-        return began, ended
+        return await self._create_pods(job, added)
 
-    async def shrink(self, to: int) -> tuple[float, float]:
-        """Show that the surplus Tasks are to go, delete their Pods (which their node ends), show that they are gone."""
-        began = time.monotonic()
-        job = self._jobs[0]
+    async def shrink(self, namespace: str, to: int) -> None:
+        """Show that the surplus Tasks are to go, and delete their Pods, which their node ends."""
+        job = self._jobs[namespace][0]
         surplus = job.tasks[to:]
         for task in surplus:
             task.deletion_pending = True
-            _show(task, State.DELETION_PENDING)
+            _set(task, State.DELETION_PENDING)
         await self._write(job)
-        await self._pool.send_all(
-            (self._pool.request("DELETE", job.pod_path(task)) for task in surplus), what="delete pods"
-        )
+        await self._delete_pods(job, surplus)
         del job.tasks[to:]
-        await self._write(job)
-        return began, time.monotonic()
+
+    async def forget(self, namespace: str) -> None:
+        """The namespace is of no interest any more. The next one begins without connections, as a new controller."""
+        self._jobs.pop(namespace, None)
+        await self._pool.close()
 
     async def counts(self) -> dict[str, Any]:
         """Requests and bytes sent so far, and CPU seconds used."""
         pool = self._pool
-        return {"requests": dict(pool.sent), "bytes": dict(pool.sent_bytes), "cpu": time.process_time()}
+        return {"requests": pool.sent, "bytes": pool.sent_bytes.total(), "cpu": time.process_time()}
 
     # --- inside ---
-
-    async def _all(self, work: Callable[[_Job], Any]) -> list[Any]:
-        return await asyncio.gather(*(work(job) for job in self._jobs))
 
     async def _launch(self, job: _Job) -> float:
         await self._write(job)
@@ -152,10 +164,44 @@ class NullClient:
             self._pool.request("POST", f"{job.core}/configmaps", body), what="create configmaps"
         )
         attempt.configmap_uid = answer.uid
-        ended = await self._create_pods(job, job.tasks)
-        job.status.state = State.PREPARING
+        return await self._create_pods(job, job.tasks)
+
+    async def _show(self, job: _Job) -> None:
+        for task in job.tasks:
+            _set(task, State.RUNNING)
+        job.status.state = State.RUNNING
         await self._write(job)
-        return ended
+
+    async def _finish(self, job: _Job, gone: asyncio.Event) -> None:
+        attempt = job.status.attempt
+        for task in job.tasks:
+            task.attempt.completion_status = _SUCCEEDED
+            _set(task, State.DELETION_PENDING)
+        attempt.completion_status = _SUCCEEDED
+        job.status.state = State.DELETION_PENDING
+        await self._write(job)
+        await self._delete_pods(job, job.tasks)
+        path = f"{job.core}/configmaps/{job.configmap}"
+        await self._pool.send(self._pool.request("DELETE", path, _FOREGROUND), what="delete configmaps")
+        # The garbage collector's part, which nobody is spared.
+        await gone.wait()
+        for task in job.tasks:
+            _set(task, State.COMPLETED)
+        job.status.state = State.COMPLETED
+        await self._write(job)
+
+    async def _look(self, core: str, gone: Mapping[str, asyncio.Event]) -> None:
+        """Tell which ConfigMaps of the namespace are gone, until all are, by lists from the API server's cache."""
+        look = self._pool.request("GET", f"{core}/configmaps?resourceVersion=0", accept=LIST_METADATA_ONLY)
+        while waiting := [name for name, event in gone.items() if not event.is_set()]:
+            began = time.monotonic()
+            answer = await self._pool.send(look, what="list configmaps")
+            there = {item["metadata"]["name"] for item in orjson.loads(answer.body)["items"] or ()}
+            for name in waiting:
+                if name not in there:
+                    gone[name].set()
+            if there:
+                await asyncio.sleep(max(_GONE_EVERY_SEC, _GONE_FACTOR * (time.monotonic() - began)))
 
     async def _create_pods(self, job: _Job, tasks: list[TaskStatus]) -> float:
         role = job.status.attempt.roles[0]
@@ -167,45 +213,11 @@ class NullClient:
         ended = time.monotonic()
         for task, answer in zip(tasks, answers, strict=True):
             task.attempt.pod_uid = answer.uid
-            _show(task, State.CREATION_REQUESTED)
         return ended
 
-    async def _replace(self, job: _Job) -> float:
-        for task in job.tasks:
-            task.attempt.completion_status = _SUCCEEDED
-            _show(task, State.ATTEMPT_COMPLETED)
-        await self._write(job)
-        for task in job.tasks:
-            task.attempt.completion_status = None
-            task.attempt.pod_uid = None
-            task.attempt.id += 1
-            _show(task, State.CREATION_PENDING)
-        await self._write(job)
-        ended = await self._create_pods(job, job.tasks)
-        await self._write(job)
-        return ended
-
-    async def _finish(self, job: _Job) -> None:
-        attempt = job.status.attempt
-        for task in job.tasks:
-            task.attempt.completion_status = _SUCCEEDED
-            _show(task, State.DELETION_PENDING)
-        await self._write(job)
-        await self._pool.send_all(
-            (self._pool.request("DELETE", job.pod_path(task)) for task in job.tasks), what="delete pods", accept=(404,)
-        )
-        attempt.completion_status = _SUCCEEDED
-        job.status.state = State.DELETION_PENDING
-        for task in job.tasks:
-            _show(task, State.COMPLETED)
-        await self._write(job)
-        await self._pool.send(self._pool.request("DELETE", job.configmap_path, _FOREGROUND), what="delete configmaps")
-        # The garbage collector's part, which nobody is spared.
-        look = self._pool.request("GET", job.configmap_path)
-        while (await self._pool.send(look, what="get configmaps")).code != 404:  # noqa: ASYNC110 - another process
-            await asyncio.sleep(_GONE_EVERY_SEC * max(1, len(self._jobs) // 20))
-        job.status.state = State.COMPLETED
-        await self._write(job)
+    async def _delete_pods(self, job: _Job, tasks: list[TaskStatus]) -> None:
+        requests = (self._pool.request("DELETE", job.pod_path(task)) for task in tasks)
+        await self._pool.send_all(requests, what="delete pods", accept=(404,))
 
     async def _write(self, job: _Job) -> None:
         status = EncodedStatus(job.framework.name, job.status, compress=True).body
@@ -218,12 +230,12 @@ class NullClient:
     def handlers(self) -> dict[str, Callable[..., Any]]:
         """The commands by name."""
         commands: Iterable[Callable[..., Any]] = (
-            self.take, self.launch, self.show, self.finish, self.replace, self.grow, self.shrink, self.counts,
+            self.launch, self.show, self.finish, self.replace, self.grow, self.shrink, self.forget, self.counts,
         )  # fmt: skip
         return {command.__name__: command for command in commands}
 
 
-def _show(task: TaskStatus, state: State) -> None:
+def _set(task: TaskStatus, state: State) -> None:
     task.state = state
     task.encoded = None
 

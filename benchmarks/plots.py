@@ -16,31 +16,32 @@ import matplotlib as mpl
 import orjson
 from matplotlib import pyplot as plt
 
-_SAID: Final = {
-    "launch: controller CPU": ("launch", "controller"),
-    "launch: API server CPU": ("launch", "API server, with the controller"),
-    "null launch: API server CPU": ("launch", "API server, with the null client"),
-    "null launch: CPU": ("launch", "null client"),
-    "finish: controller CPU": ("finish", "controller"),
-    "finish: API server CPU": ("finish", "API server, with the controller"),
-    "null finish: API server CPU": ("finish", "API server, with the null client"),
-}
+_LINES: Final = (
+    ("this version", "CPU of the client", "controller"),
+    ("this version", "CPU of the API server and etcd", "API server, with the controller"),
+    ("null client", "CPU of the client", "null client"),
+    ("null client", "CPU of the API server and etcd", "API server, with the null client"),
+)
+"""Contestant, figure, label."""
 
 
 def growth(results: list[dict[str, Any]], file: Path) -> None:
     """CPU seconds of launch and finish by the number of Tasks: what a busy machine does not change much."""
-    sizes: dict[int, list[dict[str, float]]] = {}
+    sizes: dict[int, list[dict[str, dict[str, float]]]] = {}
     for result in results:
         if result["scenario"] == "launch":
             sizes.setdefault(result["size"], []).extend(result["rounds"])
     figure, axes = plt.subplots(1, 2, figsize=(10, 4), sharey=True)
     for part, axis in zip(("launch", "finish"), axes, strict=True):
-        for name, (where, label) in _SAID.items():
-            if where == part:
-                points = sorted(
-                    (size, statistics.median([figures[name] for figures in rounds])) for size, rounds in sizes.items()
+        for contestant, name, label in _LINES:
+            points = sorted(
+                (
+                    size,
+                    statistics.median([one[contestant][f"{part}: {name}, ms a Pod"] for one in rounds]) * size / 1000,
                 )
-                axis.plot(*zip(*points, strict=True), marker="o", label=label)
+                for size, rounds in sizes.items()
+            )
+            axis.plot(*zip(*points, strict=True), marker="o", label=label)
         axis.set(title=part, xlabel="Tasks of one Framework", xscale="log", yscale="log")
         axis.grid(visible=True, which="both", alpha=0.3)
         axis.legend(fontsize=8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import sys
+import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Self
@@ -24,8 +25,8 @@ async def serve(handlers: Mapping[str, Callable[..., Awaitable[Any]]]) -> None:
     async def carry_out(number: int, name: str, arguments: dict[str, Any]) -> None:
         try:
             answer = {"id": number, "result": await handlers[name](**arguments)}
-        except Exception as error:  # noqa: BLE001 - whatever it is, the parent is to know
-            answer = {"id": number, "error": f"{type(error).__name__}: {error}"}
+        except Exception:  # noqa: BLE001 - whatever it is, the parent is to know
+            answer = {"id": number, "error": traceback.format_exc()}
         sys.stdout.buffer.write(orjson.dumps(answer) + b"\n")
         sys.stdout.buffer.flush()
 

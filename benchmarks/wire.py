@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from frameworkcontroller.kube.client import MERGE_PATCH
 
 _METADATA_ONLY: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json"
+LIST_METADATA_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _UID: Final = re.compile(rb'"uid":"([^"]+)"')
 
@@ -37,6 +38,18 @@ class Answer(NamedTuple):
         if found is None:
             raise ValueError(f"no uid in {self.text[:300]!r}")
         return found[1].decode()
+
+    @property
+    def body(self) -> bytes:
+        """The body, whole."""
+        head, _, rest = self.text.partition(b"\r\n\r\n")
+        if _LENGTH.search(head):
+            return rest
+        parts = []
+        while size := int((line := rest.partition(b"\r\n"))[0], 16):
+            parts.append(line[2][:size])
+            rest = line[2][size + 2 :]
+        return b"".join(parts)
 
 
 class _Connection(asyncio.Protocol):
@@ -104,11 +117,18 @@ class Pool:
         while self._idle:
             self._idle.pop().close()
 
-    def request(self, method: str, path: str, body: bytes = b"", content_type: str = "application/json") -> bytes:
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        content_type: str = "application/json",
+        accept: str = _METADATA_ONLY,
+    ) -> bytes:
         """A request as bytes, ready to be sent any number of times."""
         return (
             f"{method} {path} HTTP/1.1\r\nHost: {self._host}:{self._port}\r\nAuthorization: Bearer {self._token}\r\n"
-            f"Accept: {_METADATA_ONLY}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
+            f"Accept: {accept}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
         ).encode() + body
 
     def merge_patch(self, path: str, body: bytes) -> bytes:

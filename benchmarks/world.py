@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import aiohttp
 import orjson
@@ -36,8 +36,8 @@ from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
 from frameworkcontroller.kube.connection import connect
 from frameworkcontroller.kube.errors import ServerError
 from frameworkcontroller.kube.informer import Informer
-from frameworkcontroller.kube.resources import NAMESPACES, PODS
-from tests.support.realcluster import ControlPlane
+from frameworkcontroller.kube.resources import CONFIGMAPS, NAMESPACES, PODS
+from tests.support.realcluster import ROOT, ControlPlane
 
 _START_UP_SEC: Final = 60.0
 _PROFILER_SEC: Final = 60.0
@@ -105,11 +105,33 @@ class Observer:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a controller has done so far: requests by verb and resource, bytes of bodies sent, CPU seconds used."""
+    """What a client has done so far: requests by verb and resource, bytes of bodies sent, CPU seconds used."""
 
     requests: Counter[str]
     sent_bytes: float
     cpu_seconds: float
+
+
+class Client(Protocol):
+    """A controller, or the null client in its place."""
+
+    usage: Usage
+
+    async def counts(self) -> Counts:
+        """What it has done so far."""
+
+
+class NullClient:
+    """The null client, in its process."""
+
+    def __init__(self, child: Child) -> None:
+        self.call = child.call
+        self.usage = Usage(child.pid)
+
+    async def counts(self) -> Counts:
+        """What it says of itself."""
+        counts = await self.call("counts")
+        return Counts(Counter(counts["requests"]), counts["bytes"], counts["cpu"])
 
 
 @dataclass
@@ -166,7 +188,9 @@ class World:
         self._profile = profile
         self.client = client
         self.node = node
-        self.null = null
+        self.null = NullClient(null)
+        self.checkout = ROOT
+        """Where the code of the controllers is that are started."""
         self.observer = Observer(client)
         self._folder = folder
         self._server = [Usage(plane.pid(program)) for program in ("etcd", "kube-apiserver")]
@@ -195,14 +219,17 @@ class World:
         # An API server gives up on a deletion of thousands after 34 s, and goes on with it all the same.
         with suppress(ServerError):
             await self.client.raw("DELETE", FRAMEWORKS.path(namespace), query={"propagationPolicy": "Background"})
-        while True:
-            with suppress(ServerError):
-                await self.client.raw("DELETE", PODS.path(namespace), query={"gracePeriodSeconds": "0"})
-            if not orjson.loads(await self.client.list(PODS, namespace, limit=1, metadata_only=True))["items"]:
-                break
-            await asyncio.sleep(0.1)
+        # What is left of it would slow down the next round.
+        for resource, options in ((PODS, {"gracePeriodSeconds": "0"}), (CONFIGMAPS, {})):
+            while True:
+                with suppress(ServerError):
+                    await self.client.raw("DELETE", resource.path(namespace), query=options)
+                if not orjson.loads(await self.client.list(resource, namespace, limit=1, metadata_only=True))["items"]:
+                    break
+                await asyncio.sleep(0.1)
         await self.client.delete(NAMESPACES, namespace)
         await self.node.call("forget", namespace=namespace)
+        await self.null.call("forget", namespace=namespace)
 
     @asynccontextmanager
     async def controller(self, *, ready: bool = True) -> AsyncIterator[Running]:
@@ -219,7 +246,8 @@ class World:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "KUBECONFIG": str(self.plane.kubeconfig)},
+                cwd=self.checkout,
+                env={**os.environ, "PYTHONDONTWRITEBYTECODE": "", "KUBECONFIG": str(self.plane.kubeconfig)},
             )
         running = Running(process, f"http://{address}/metrics", time.monotonic())
         profiler: subprocess.Popen[bytes] | None = None
