@@ -38,10 +38,17 @@ configuration, $KUBE_APISERVER_ADDRESS, $KUBECONFIG, ~/.kube/config or the contr
 """
 
 
+_CONTROLLER_OPTIONS: Final = frozenset({"--config", "--log-level", "--log-format"})
+"""Each takes a value."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Return the exit code: 0 success, 1 failure, 2 wrong usage."""
     program.set_prefixes(as_plugin=False)
-    return _run(build_parser(), arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    # The parsers of the other commands take as long as some imports.
+    is_controller = len(words) % 2 == 0 and _CONTROLLER_OPTIONS.issuperset(words[::2])
+    return _run(build_parser(commands=not is_controller or "_ARGCOMPLETE" in os.environ), words)
 
 
 def kubectl_main(arguments: Sequence[str] | None = None) -> int:
@@ -72,8 +79,11 @@ def _run(parser: Parser, arguments: Sequence[str] | None) -> int:
         return program.exit_code_of(error)
 
 
-def build_parser() -> Parser:
-    """Return the parser of all commands. Each sets ``command``, which takes the options and returns a code."""
+def build_parser(*, commands: bool = True) -> Parser:
+    """Return the parser of all commands. Each sets ``command``, which takes the options and returns a code.
+
+    ``commands`` False: only of the controller, which is the program without a command.
+    """
     parser = Parser(
         prog=program.PROGRAM, description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -83,13 +93,17 @@ def build_parser() -> Parser:
     )
     parser.set_defaults(command=_run_controller, config=None, kubeconfig=None, context=None, namespace=None)
     parser.set_defaults(log_level=None, usual_log_level="info", log_format=FORMATS[0])
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    if commands:
+        _add_all_commands(parser.add_subparsers(title="commands", metavar="COMMAND"))
+    return parser
+
+
+def _add_all_commands(commands: Any) -> None:
     _add_local(commands)
     _add_dashboard(commands)
     add_commands(commands)
     add_operator_commands(commands)
     _add_history_serve(add_history_commands(commands))
-    return parser
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
@@ -261,7 +275,10 @@ def _port(text: str) -> int:
 
 
 def _run_controller(options: argparse.Namespace) -> int:
-    from frameworkcontroller.cli import controller
+    from frameworkcontroller.cli.startup import lean_imports
+
+    with lean_imports():
+        from frameworkcontroller.cli import controller
 
     return controller.run(options)
 

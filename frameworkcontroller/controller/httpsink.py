@@ -95,7 +95,7 @@ class HttpDestination:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise Unavailable(f"{self.name}: {type(error).__name__}: {error}") from error
 
-    async def _post(self, body: bytes, headers: Mapping[str, str], tls: ssl.SSLContext | bool, records: int) -> None:
+    async def _post(self, body: bytes, headers: Mapping[str, str], tls: ssl.SSLContext, records: int) -> None:
         # A large body that is written at once would block the event loop.
         data = io.BytesIO(body) if len(body) >= _LARGE_BODY_BYTES else body
         async with self._opened().post(
@@ -134,9 +134,11 @@ class HttpDestination:
             raise Unavailable(f"{self._token_file}: must hold a bearer token, without spaces")
         return {"Authorization": f"Bearer {token.decode()}"}
 
-    def _trusted(self) -> ssl.SSLContext | bool:
+    def _trusted(self) -> ssl.SSLContext:
         if self._ca_file is None:
-            return True
+            if self._tls is None:
+                self._tls = ssl.create_default_context()
+            return self._tls
         content, changed = self._ca_file.read()
         if self._tls is None or changed:
             self._tls = None

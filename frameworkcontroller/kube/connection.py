@@ -58,7 +58,7 @@ class Connection:
         self.origin = origin
         self.proxy = proxy
         self.access = access
-        self.tls = _tls_context(access, origin)
+        self.tls = self._tls_context(access)
         self._renew = renew
         self._renew_at: float | None = None
         self._renewal: asyncio.Task[bool] | None = None
@@ -128,13 +128,22 @@ class Connection:
 
     def _use(self, access: Access) -> None:
         if access.tls != self.access.tls:
-            self.tls = _tls_context(access, self.origin)
+            self.tls = self._tls_context(access)
         self.access = access
         self._renew_at = None if access.renew_after is None else _now() + access.renew_after
         # A new object even if the content is equal: renew_after_refusal compares identities.
         self._headers = list(access.impersonate)
         if access.authorization is not None:
             self._headers.append(("Authorization", access.authorization))
+
+    def _tls_context(self, access: Access) -> ssl.SSLContext | None:
+        # The proxy of a server without TLS may have TLS.
+        if not any(url.startswith("https:") for url in (access.server, self.proxy or "")):
+            return None
+        try:
+            return access.tls.context()
+        except TlsError as error:
+            raise ConnectionConfigError(f"{self.origin}: {error}") from error
 
 
 async def connect(
@@ -207,10 +216,3 @@ def check_address(address: str, named: str) -> str:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _tls_context(access: Access, origin: str) -> ssl.SSLContext | None:
-    try:
-        return access.tls.context() if access.server.startswith("https:") else None
-    except TlsError as error:
-        raise ConnectionConfigError(f"{origin}: {error}") from error

@@ -258,6 +258,12 @@ async def test_nothing_configured_and_not_in_a_pod(tmp_path: Path) -> None:
         await connect(environ={})
 
 
+async def test_a_proxy_with_tls_before_a_server_without() -> None:
+    environ = {"HTTP_PROXY": "https://proxy:1"}
+    assert (await connect(address="http://h:1", kubeconfig="", environ=environ)).tls is not None
+    assert (await connect(address="http://h:1", kubeconfig="", environ={})).tls is None
+
+
 async def test_a_proxy_of_another_kind_is_refused_without_its_password(tmp_path: Path) -> None:
     path = kubeconfig(tmp_path / "k", "https://h:1", {}, {"proxy-url": "socks5://me:secret@proxy:1"})
     with pytest.raises(ConnectionConfigError, match="socks5 proxy") as refused:
