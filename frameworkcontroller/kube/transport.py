@@ -290,6 +290,12 @@ class _Connector(aiohttp.TCPConnector):
                 raise
         return connection
 
+    def _release(self, key: Any, protocol: Any, *, should_close: bool = False) -> None:
+        """As the base class, which ends TLS with the server's consent, and does not wait for that when it closes."""
+        if self._force_close or should_close or protocol.should_close:
+            protocol.abort()
+        super()._release(key, protocol, should_close=should_close)
+
 
 @lru_cache(16)
 def _timeout(silence: float) -> aiohttp.ClientTimeout:

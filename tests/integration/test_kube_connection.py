@@ -3,9 +3,11 @@
 import asyncio
 import base64
 import os
+import socket
 import stat
 import sys
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -292,6 +294,49 @@ async def test_tls_with_a_client_certificate(certificates: Certificates, tmp_pat
         server.otherwise = answer()
         path = kubeconfig(tmp_path / "k", server.url, user, {"certificate-authority": str(certificates.ca)})
         assert await ask(await connect(kubeconfig=path, environ={})) == b"{}"
+
+
+class Deaf:
+    """A server with TLS, in a thread, that answers neither a request nor that its client ends TLS."""
+
+    def __init__(self, certificates: Certificates) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"https://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._tls = certificates.server_context()
+        self.asked = asyncio.Event()
+        self.left = asyncio.Event()
+
+    async def serve(self) -> None:
+        """Serve one connection until its client has left."""
+        loop = asyncio.get_running_loop()
+        await asyncio.to_thread(self._serve, loop)
+
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        with self._listener:
+            accepted, _ = self._listener.accept()
+        with self._tls.wrap_socket(accepted, server_side=True) as secure:
+            while not secure.recv(65536).endswith(b"\r\n\r\n"):
+                pass
+            loop.call_soon_threadsafe(self.asked.set)
+            bare = socket.socket(fileno=secure.detach())
+        with bare, suppress(ConnectionError):
+            while bare.recv(65536):
+                pass
+        loop.call_soon_threadsafe(self.left.set)
+
+
+async def test_a_cancelled_request_leaves_no_connection(certificates: Certificates, tmp_path: Path) -> None:
+    server = Deaf(certificates)
+    serving = asyncio.create_task(server.serve())
+    path = kubeconfig(tmp_path / "k", server.url, {}, {"certificate-authority": str(certificates.ca)})
+    async with KubeClient(await connect(kubeconfig=path, environ={})) as client:
+        asking = asyncio.create_task(client.list(PODS, "ns"))
+        await server.asked.wait()
+        asking.cancel()
+        await asyncio.wait([asking])
+    # Sooner than TLS without an answer is given up.
+    await asyncio.wait_for(server.left.wait(), 20)
+    await serving
 
 
 async def test_tls_trust(certificates: Certificates, tmp_path: Path) -> None:

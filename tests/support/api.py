@@ -16,6 +16,7 @@ import aiohttp
 import orjson
 
 from frameworkcontroller.kubeconfig.reader import Kubeconfig
+from tests.support.abruptconnector import AbruptConnector
 from tests.support.eventually import eventually
 
 JSON_PATCH: Final = "application/json-patch+json"
@@ -182,7 +183,7 @@ async def open_api(kubeconfig: Path, namespace: str) -> AsyncIterator[Api]:
     headers = {"Authorization": authorization} if authorization else {}
     timeout = aiohttp.ClientTimeout(total=None)
     async with aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(ssl=config.tls().context()), headers=headers, timeout=timeout
+        connector=AbruptConnector(ssl=config.tls().context()), headers=headers, timeout=timeout
     ) as session:
         yield Api(session, config.server(), namespace)
 

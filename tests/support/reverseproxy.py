@@ -14,6 +14,7 @@ from yarl import URL
 
 from frameworkcontroller.local.apiserver.listening import accept_no_more
 from frameworkcontroller.local.apiserver.paths import parse_resource_path
+from tests.support.abruptconnector import AbruptConnector
 
 _HOP_BY_HOP: Final = frozenset({"connection", "host", "transfer-encoding", "content-length", "keep-alive"})
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "GET": "get"}
@@ -74,7 +75,7 @@ class ReverseProxy:
 
     async def __aenter__(self) -> Self:
         # No keep-alive: aiohttp must not repeat requests.
-        connector = aiohttp.TCPConnector(ssl=self._tls or True, limit=0, force_close=True)
+        connector = AbruptConnector(ssl=self._tls or True, limit=0, force_close=True)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=60)
         self._session = aiohttp.ClientSession(
             connector=connector, timeout=timeout, auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
