@@ -256,9 +256,14 @@ def _look_up(ctx: Context, configmap: ConfigMapRecord | None) -> None:
 
 def _delete_orphan(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
     """Delete an orphaned ConfigMap of the attempt's name. Return whether there is one."""
-    if configmap is not None and not configmap.identity.deleting:
+    if configmap is None or configmap.identity.deleting:
+        return configmap is not None
+    if ctx.tracker.is_clean:
         ctx.act(replace_orphan(ctx.configmap_target(), configmap.identity, ctx.configmap_identity()))
-    return configmap is not None
+    else:
+        # It may be of this attempt, whose end is not persisted.
+        ctx.persist_first()
+    return True
 
 
 def _watch_orphan(ctx: Context, configmap: ConfigMapRecord | None) -> None:

@@ -172,6 +172,9 @@ def _delete_orphan(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> boo
     if pod.identity.deleting:
         if pod.uid != task.attempt.pod_uid:
             _watch_end(ctx, pod, orphan=True)
+    elif not (ctx.tracker.is_head_settled and ctx.tracker.is_settled(task)):
+        # It may be of this attempt, and not be adopted only because of a decision that is not persisted.
+        ctx.tracker.block(task.key)
     elif not _waits_for_containers(ctx, task.key, pod):
         ctx.act(replace_orphan(ctx.pod_target(task), pod.identity, ctx.pod_identity(task)))
     return True

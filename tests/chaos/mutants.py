@@ -70,6 +70,7 @@ from tests.support.frameworks import Json, policy, role
 from tests.support.historysink import SinkFault, Trouble
 from tests.support.queueguarantees import QUEUE_LABEL
 
+_DELETE_ORPHAN: Final = task._delete_orphan
 _MAINTAIN: Final = history.maintain
 _PATIENCE_SEC: Final = 2000.0
 """More than the ten minutes in which a lost event is made up for."""
@@ -175,6 +176,14 @@ def _delete_whoever_has_the_name(ctx: Context, item: TaskStatus, pod: PodRecord 
         return False
     ctx.act(Delete(ctx.pod_target(item), pod.uid))
     return True
+
+
+def _delete_an_orphan_at_once(ctx: Context, item: TaskStatus, pod: PodRecord | None) -> bool:
+    with (
+        patch.object(Tracker, "is_head_settled", True),
+        patch.object(Tracker, "is_settled", lambda *_: True),
+    ):
+        return _DELETE_ORPHAN(ctx, item, pod)
 
 
 def _accept_then_log(subject: Reconciler, *stored: Any) -> None:
@@ -502,6 +511,21 @@ MUTANTS: Final = {
             Step(9.5, "rescale", ("f0", "a", 1)),
         ),
         "it is not ours",
+    ),
+    # A Pod is created and not recorded; before another controller sees it, its Framework is deleted, which must wait
+    # for the history.
+    "orphans-before-decisions": Mutant(
+        "deletes an unrecorded Pod by a decision that is not persisted",
+        lambda: patch.object(task, "_delete_orphan", _delete_an_orphan_at_once),
+        _archived(
+            _create(_role(**_FOREVER)),
+            _fault(4.9, Faults.SLOW, "create", "pods", times=2, seconds=20.0),
+            _fault(4.9, Faults.HELD, "", "pods", seconds=20.0),
+            Step(5.0, "rescale", ("f0", "a", 3)),
+            Step(6.0, "kill_controller", (5.0,)),
+            Step(7.0, "delete", ("f0", "Background")),
+        ),
+        "no status that was ever stored gives cause",
     ),
     # A deletion that was given up is executed when the Task has its next Pod, under the same name.
     "no-uid-precondition-and-late": Mutant(

@@ -394,6 +394,24 @@ def test_stop_makes_sure_that_an_orphaned_configmap_is_gone_and_tells_what_it_wa
     assert stalls(bench) == [("False", "Progressing")]
 
 
+def test_a_configmap_of_an_attempt_whose_end_is_decided_is_deleted_once_that_is_persisted() -> None:
+    bench = Bench(role())
+    bench.attempt()
+    configmap, bench.configmap = bench.configmap, None
+    bench.restart()
+    bench.status.attempt.configmap_uid, bench.status.state = None, State.CREATION_PENDING
+    bench.edit(executionType="Stop")
+    bench.plan()
+    bench.fold(bench.only(bench.wait(0)), Gone(), write=False)
+    # Its creation was answered late.
+    bench.configmap = configmap
+    for _ in range(3):
+        assert not bench.plan(write=False).actions
+    assert state(bench) is State.COMPLETED
+    bench.write()
+    assert isinstance(bench.only(bench.plan()), Delete)
+
+
 @pytest.mark.parametrize("execution", ["Start", "Stop"])
 def test_a_pod_that_holds_an_orphaned_configmap_is_told_and_deleted_by_force(execution: str) -> None:
     bench = Bench(role(podGracefulDeletionTimeoutSec=600))

@@ -426,6 +426,29 @@ def test_a_controlled_pod_of_any_other_attempt_is_deleted(position: int) -> None
     assert bench.only(bench.plan()) == action
 
 
+def deletions(made: Plan) -> list[str]:
+    """The names of unrecorded objects that a plan deletes."""
+    return [action.target.name for action in made.actions if isinstance(action, Delete) and action.orphan]
+
+
+@pytest.mark.parametrize("how", ["stop", "scale down"])
+def test_a_pod_that_only_a_decision_keeps_from_adoption_is_deleted_once_that_is_persisted(how: str) -> None:
+    bench = Bench(role(number=2))
+    bench.all_pods()
+    bench.restart()
+    task = bench.task()
+    task.attempt.pod_uid, task.state = None, State.CREATION_PENDING
+    if how == "stop":
+        bench.edit(executionType="Stop")
+    else:
+        bench.edit(role(number=0))
+    for _ in range(3):
+        assert not deletions(bench.plan(write=False))
+    assert bench.state() is State.CREATION_PENDING
+    bench.write()
+    assert deletions(bench.plan()) == ["f-a-0"]
+
+
 def test_a_controlled_pod_without_marks_is_deleted() -> None:
     bench = Bench(role())
     action = pending(bench)
