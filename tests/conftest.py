@@ -65,6 +65,13 @@ def _signal_handlers() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _garbage() -> Iterator[None]:
+    """Collect garbage at the end of each file: what its tests have not closed fails one of them, and none of others."""
+    yield
+    gc.collect()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """--cluster, for the tests in integration/ and conformance/."""
     parser.addoption(
