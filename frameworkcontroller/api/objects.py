@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache, wraps
 from typing import Any, Final, ParamSpec, TypeVar
 
+import orjson
+
 from frameworkcontroller.api import fields, names
 from frameworkcontroller.api.codec import dumps_to_keep
 from frameworkcontroller.api.completion import DISRUPTIONS, ContainerCompletion, PodCompletion
@@ -185,11 +187,18 @@ class QueueLabels:
     max_execution_seconds: str = ""
 
 
+@dataclass(slots=True, frozen=True)
+class Parsed:
+    """A JSON value that is not encoded: not yet, or because it is nested too deeply for that."""
+
+    value: Any
+
+
 @dataclass(slots=True)
 class FrameworkRecord:
     """A cached Framework. Spec and metadata stay encoded, because most Frameworks of a large cluster are completed.
 
-    ``status``: the JSON value, which may take megabytes; None once a reconciler tracks it.
+    ``status_json``: the status, which may take megabytes; None once a reconciler tracks it.
     """
 
     key: str
@@ -201,9 +210,19 @@ class FrameworkRecord:
     deletion_time: int | None
     metadata_json: bytes
     spec_json: bytes
-    status: Any
+    status_json: bytes | Parsed | None
     queue: QueueLabels | None = None
     finalizers: tuple[str, ...] = ()
+
+    @property
+    def status(self) -> Any:
+        """The JSON value of the status, decoded at each call; None if there is none."""
+        return decoded_json(self.status_json)
+
+    def pack(self) -> None:
+        """Keep the status as text, in a fraction of the memory, until it is needed."""
+        if isinstance(self.status_json, Parsed):
+            self.status_json = encoded_json(self.status_json.value)
 
     @property
     def inputs(self) -> tuple[object, ...]:
@@ -330,10 +349,25 @@ def framework_record(body: Mapping[str, Any]) -> FrameworkRecord:
         deletion_time=fields.maybe_time(metadata, "deletionTimestamp"),
         metadata_json=dumps_to_keep(metadata),
         spec_json=dumps_to_keep(body.get("spec")),
-        status=body.get("status"),
+        status_json=Parsed(body.get("status")),
         queue=_queue_labels(metadata.get("labels")),
         finalizers=tuple(map(sys.intern, metadata.get("finalizers") or ())),
     )
+
+
+def encoded_json(value: Any) -> bytes | Parsed:
+    """The JSON text of a value, which `decoded_json` returns as it was."""
+    try:
+        return dumps_to_keep(value)
+    except TypeError:
+        return Parsed(value)
+
+
+def decoded_json(encoded: bytes | Parsed | None) -> Any:
+    """The value of `encoded_json`."""
+    if isinstance(encoded, Parsed):
+        return encoded.value
+    return None if encoded is None else orjson.loads(encoded)
 
 
 def _queue_labels(labels: Mapping[str, str] | None) -> QueueLabels | None:

@@ -50,6 +50,7 @@ class EventHandlers:
 
     def framework_added(self, new: FrameworkRecord) -> None:
         """Enqueue a new Framework."""
+        new.pack()
         self._queue.add(new.key)
 
     def framework_updated(self, old: FrameworkRecord, new: FrameworkRecord) -> None:
@@ -58,7 +59,9 @@ class EventHandlers:
             self._queue.add(new.key)
         if self._reconcilers.find(new) is not None:
             # Its reconciler tracks it.
-            new.status = None
+            new.status_json = None
+        else:
+            new.pack()
 
     def framework_deleted(self, old: FrameworkRecord, final: FrameworkRecord | None) -> None:
         """Enqueue a deleted Framework, log its snapshots, and offer them to the history."""

@@ -52,7 +52,7 @@ class Reconcilers:
     def put(self, record: FrameworkRecord, machine: Machine) -> None:
         """Let ``machine`` decide for the Framework."""
         # From now on the tracked status counts, and this one may take megabytes.
-        record.status = None
+        record.status_json = None
         self._machines[record.key] = machine
 
     def forget(self, key: str) -> None:

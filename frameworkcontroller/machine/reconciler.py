@@ -25,8 +25,11 @@ from frameworkcontroller.api.objects import (
     CompanionRecord,
     Framework,
     FrameworkRecord,
+    Parsed,
     PodRecord,
     QueueLabels,
+    decoded_json,
+    encoded_json,
 )
 from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.api.status import FrameworkStatus, State
@@ -136,7 +139,8 @@ class Stored:
     """
 
     resource_version: str
-    digest: bytes
+    digest: bytes | None
+    """Of the status; None: that of ``json``. A restart finds many that are never compared."""
     unsure: bytes | None = None
     """Digest of the last write if its answer was lost: it may be stored."""
     finalizers: tuple[str, ...] = ()
@@ -145,6 +149,8 @@ class Stored:
     """Whether an answer of the API server has shown it, not only the cache."""
     added: AddedFields = field(default_factory=dict)
     """Its fields that an older CRD lacks."""
+    json: bytes | Parsed | None = None
+    """The status in the cache."""
 
 
 @dataclass(slots=True)
@@ -191,7 +197,13 @@ class Reconciler:
         self.key, self.name, self.uid = record.key, record.name, record.uid
         status = decode_status(record.status)
         self.tracker = Tracker(status)
-        self.stored = self._as_stored(record.resource_version, status, record.finalizers)
+        self.stored = Stored(
+            record.resource_version,
+            None,
+            finalizers=record.finalizers,
+            added=added_fields(status),
+            json=record.status_json,
+        )
         self.spec_error: str | None = None
         self._compress = compress
         self._has_queues = False
@@ -759,13 +771,14 @@ class Reconciler:
             return
         self._count(encoded, "conflict")
         current.done = Done(0.0)
-        if digest in (stored.digest, stored.unsure) and live.generation == generation:
+        known = (self._stored_digest(), stored.unsure)
+        if digest in known and live.generation == generation:
             # Only metadata changed, or the last write had been accepted.
             stored.resource_version, stored.digest = live.resource_version, digest
             stored.finalizers = live.finalizers
             stored.added = added_fields(status)
         else:
-            if digest not in (stored.digest, stored.unsure):
+            if digest not in known:
                 self._effects.append(Warn("status changed by another writer; continuing from the stored version"))
             self._take_over(live, status, digest, view)
         self._precondition_failed(refused)
@@ -851,10 +864,8 @@ class Reconciler:
         except RequeueError:
             self._leave(current, actions, view)
             raise
-        status = decode_status(live.status)
-        digest = self._digest(status)
-        framework = self._framework
-        if digest == self.stored.digest and framework is not None and live.generation == framework.generation:
+        framework, is_stored = self._framework, self._is_stored(live)
+        if is_stored and framework is not None and live.generation == framework.generation:
             self.stored.resource_version, self.stored.finalizers = live.resource_version, live.finalizers
             self.stored.confirmed = True
             held = names.HISTORY_FINALIZER in live.finalizers
@@ -869,8 +880,22 @@ class Reconciler:
                 self._leave(current, actions, view)
                 current.done = Done(0.0)
         else:
-            self._take_over(live, status, digest, view)
+            status = decode_status(live.status)
+            self._take_over(live, status, self._digest(status), view)
             current.done = Done(0.0)
+
+    def _is_stored(self, live: FrameworkRecord) -> bool:
+        """Whether the live status is the last known one."""
+        if self.stored.digest is None and encoded_json(live.status) == self.stored.json:
+            return True
+        return self._digest(decode_status(live.status)) == self._stored_digest()
+
+    def _stored_digest(self) -> bytes:
+        stored = self.stored
+        if stored.digest is None:
+            stored.digest = self._digest(decode_status(decoded_json(stored.json)))
+            stored.json = None
+        return stored.digest
 
     def _take_over(self, live: FrameworkRecord, status: FrameworkStatus | None, digest: bytes, view: View) -> None:
         """Continue from the stored status.

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from frameworkcontroller.api.codec import (
     MAX_DECOMPRESSED_BYTES,
+    EncodedStatus,
     StatusError,
     decode_status,
     decompress_roles,
@@ -44,6 +45,7 @@ from frameworkcontroller.machine.manifests import PodTemplate
 from frameworkcontroller.machine.model import Env, InvariantError, Observed
 from frameworkcontroller.machine.plan import plan, reject
 from frameworkcontroller.machine.protocol import RequeueError, read_live
+from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.machine.requests import Answered
 from frameworkcontroller.machine.tracker import Tracker
 from tests.support.bench import NOW, Bench, limits, role
@@ -121,6 +123,14 @@ def _status(at: str) -> Any:
     return orjson.loads(encode_status("f", bench.status))
 
 
+def nested(levels: int) -> Any:
+    """A list in a list, and so on: more levels than orjson encodes, and fewer than it decodes."""
+    value: Any = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 STATUSES: Final = [_status(at) for at in ("prepared", "running", "completed")]
 FRAMEWORK: Final = {"metadata": {**METADATA, "name": "f"}, "spec": SPEC, "status": STATUSES[1]}
 DECODERS: Final = [(pod_record, POD), (configmap_record, {"metadata": METADATA}), (framework_record, FRAMEWORK)]
@@ -176,6 +186,31 @@ def test_more_tasks_than_a_status_has_room_for_are_not_made() -> None:
     with pytest.raises(SpecError, match=f"spec.taskRoles: 10000000 Tasks in all, .* {MAX_TASK_COUNT}"):
         parse_spec({"taskRoles": roles})
     assert parse_spec({"taskRoles": roles[: MAX_TASK_COUNT // 10_000]}).task_count == MAX_TASK_COUNT
+
+
+@settings(max_examples=300)
+@example(body={"state": "Running", "deep": nested(400)})
+@example(body=nested(400))
+@given(body=st.sampled_from(STATUSES).flatmap(mangled) | st.sampled_from(STATUSES) | VALUES)
+def test_a_status_in_the_cache_is_decoded_late_as_it_would_be_at_once(body: Any) -> None:
+    def outcome(value: Any) -> str:
+        try:
+            return repr(decode_status(value))
+        except StatusError as error:
+            return str(error)
+
+    record = framework_record({**FRAMEWORK, "status": body})
+    record.pack()
+    assert repr(record.status) == repr(body)
+    assert outcome(record.status) == outcome(body)
+    with suppress(StatusError):
+        status = decode_status(body)
+        digest = b"" if status is None else EncodedStatus("f", status).digest
+        # Decisions change the decoded status, not what is remembered of the stored one.
+        reconciler = Reconciler(record)
+        if reconciler.tracker.status is not None:
+            reconciler.tracker.status.transition_time += 1
+        assert reconciler._stored_digest() == digest
 
 
 @settings(max_examples=300)

@@ -79,7 +79,7 @@ def driver_of(client: object, record: FrameworkRecord) -> Driver:
 
 
 async def test_an_error_during_quarantine_does_not_hang_the_next_pass() -> None:
-    record = FrameworkRecord("ns/f", "ns", "f", "u", "1", 1, None, b"{}", b"{}", {"state": "none"})
+    record = FrameworkRecord("ns/f", "ns", "f", "u", "1", 1, None, b"{}", b"{}", b'{"state":"none"}')
     client = BrokenClient()
     driver = driver_of(client, record)
     with pytest.raises(ZeroDivisionError):

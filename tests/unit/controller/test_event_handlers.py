@@ -139,7 +139,9 @@ def _track(known: Known) -> Reconciler:
     return reconciler
 
 
-@pytest.mark.parametrize("final", [None, replace(FRAMEWORK, status={"state": "Completed"})], ids=["vanished", "told"])
+@pytest.mark.parametrize(
+    "final", [None, replace(FRAMEWORK, status_json=b'{"state":"Completed"}')], ids=["vanished", "told"]
+)
 async def test_a_framework_that_is_gone_is_in_the_history_once(
     known: Known, final: FrameworkRecord | None, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -166,7 +168,7 @@ async def test_a_framework_that_was_kept_before_its_deletion_is_not_kept_again(
     assert caplog.messages == ["[ns/g]: Framework was deleted"]
 
 
-@pytest.mark.parametrize("final", [None, replace(FRAMEWORK, status={})], ids=["vanished", "told"])
+@pytest.mark.parametrize("final", [None, replace(FRAMEWORK, status_json=b"{}")], ids=["vanished", "told"])
 async def test_snapshots_that_no_request_has_followed_are_logged_when_the_framework_is_gone(
     known: Known, final: FrameworkRecord | None, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -65,6 +65,27 @@ async def test_each_key_is_synced_and_no_more_than_so_many_at_once(clock: Virtua
     await running
 
 
+async def test_others_get_the_loop_between_the_syncs_of_many_ready_keys() -> None:
+    synced: list[str] = []
+
+    async def work(key: str, _time: int) -> None:
+        synced.append(key)
+
+    queue: WorkQueue[str] = WorkQueue()
+    workers = Workers(queue, Driver(work).reconcile, number=200)
+    for number in range(100):
+        queue.add(f"f{number}")
+    running = asyncio.create_task(workers.run())
+    in_a_turn = []
+    while len(synced) < 100:
+        before = len(synced)
+        await asyncio.sleep(0)
+        in_a_turn.append(len(synced) - before)
+    assert max(in_a_turn) <= 8
+    assert await workers.stop(10)
+    await running
+
+
 async def test_those_that_take_long_do_not_keep_another_namespace_waiting(clock: VirtualClockLoop) -> None:
     async def work(key: str, _time: int) -> None:
         await asyncio.sleep(100 if key.startswith("slow/") else 1)

@@ -1101,6 +1101,28 @@ def test_no_action_rests_on_a_status_of_the_past() -> None:
     assert driver.reconciler.stored.resource_version == world.body["metadata"]["resourceVersion"]
 
 
+def test_the_same_status_in_another_order_is_the_stored_one() -> None:
+    world, driver = taken_up()
+    world.store(dict(reversed(world.status.items())))
+    assert isinstance(driver.do(driver.call()), Get)
+    assert isinstance(driver.do(driver.call()), Post)
+
+
+@pytest.mark.parametrize("other", [False, True], ids=["same", "other"])
+def test_the_first_write_of_a_process_fails_by_a_change_of_metadata_or_of_the_status(other: bool) -> None:
+    world, _ = running(2, **RETRIED)
+    world.show()
+    driver = Driver(world)
+    goes(world, driver, "f-a-0")
+    status = copy(world.status)
+    if other:
+        status["observedGeneration"] = 0
+    world.store(status)
+    driver.do(driver.call())
+    assert [type(effect) for effect in driver.effects if isinstance(effect, Warn)] == [Warn] * other
+    assert driver.reconciler.stored.resource_version == world.body["metadata"]["resourceVersion"]
+
+
 def test_a_namesake_that_is_read_live_is_no_status() -> None:
     world, driver = taken_up()
     world.replace()
