@@ -30,6 +30,7 @@ from frameworkcontroller.machine import farewell
 from frameworkcontroller.machine.farewell import Farewell, Look, StoreLast
 from frameworkcontroller.machine.model import AttemptCounters, Env, Limits, NotListed, Observed, Snapshot
 from frameworkcontroller.machine.orphans import orphans, release
+from frameworkcontroller.machine.pacing import AnswerTimes
 from frameworkcontroller.machine.protocol import (
     Archive,
     Call,
@@ -104,6 +105,7 @@ class Driver:
 
     def __post_init__(self, max_in_flight: int) -> None:
         self.slots = FairSemaphore(max_in_flight)
+        self.answer_times = AnswerTimes()
         self.orphans_released = 0
         """Workloads released whose Framework was gone."""
         self._stopping = False
@@ -388,7 +390,10 @@ class _Run:
             request = machine.begin(call, self._view)
             self._carry_out_effects()
             while request is not None:
+                began = driver.clock()
                 answer = await send(driver.client, request, self._namespace, machine.key, driver.resources)
+                if isinstance(request, PatchStatus):
+                    driver.answer_times.note(began, driver.clock(), request.size)
                 if isinstance(request, PatchStatus) and _is_not_found(answer):
                     driver.status_not_stored(machine.key)
                 request = machine.on_answer(call, answer)
@@ -419,8 +424,8 @@ class _View:
 
     @property
     def env(self) -> Env:
-        driver = self._driver
-        return Env(driver.wall(), driver.clock(), driver.rng, driver.limits)
+        driver, clock = self._driver, self._driver.clock()
+        return Env(driver.wall(), clock, driver.rng, driver.limits, driver.answer_times.smoothed(clock))
 
     def observe(self, *, creating: bool) -> Observed:
         driver = self._driver

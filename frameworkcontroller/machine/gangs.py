@@ -199,6 +199,7 @@ def _create(ctx: Context, plans: GangPlans, group: Group, live: int, presence: P
         plans.blocked = True
     elif presence is Presence.ABSENT and not tracker.is_head_settled:
         plans.blocked = True
+        tracker.hasten()
     elif presence is Presence.ABSENT:
         configmap_uid = ctx.attempt.configmap_uid or ""
         body = podgroup_body(

@@ -76,13 +76,15 @@ class Env:
     """Clocks, randomness and limits.
 
     ``now``: wall clock in seconds since the epoch, for times in statuses; it may be set. ``clock``: monotonic seconds,
-    for waiting.
+    for waiting. ``answer_sec``: the time in which the API server answers status writes, smoothed over those of all
+    Frameworks of the process (``pacing.AnswerTimes``).
     """
 
     now: float
     clock: float
     rng: random.Random
     limits: Limits
+    answer_sec: float = 0.0
 
     @property
     def second(self) -> int:
@@ -160,9 +162,11 @@ class Urgency(IntEnum):
     """Nothing changed."""
     LATER = 1
     """The next change is expected at once (creation requested, being deleted), and is written with this one."""
-    SOON = 2
-    """Clients or one Task wait for it; it may be written together with changes of others."""
-    NOW = 3
+    SHOWN = 2
+    """Clients want to see it, and no Task waits for it."""
+    SOON = 3
+    """One Task waits for it; it may be written together with changes of others."""
+    NOW = 4
     """The whole Framework waits for it."""
 
 

@@ -509,7 +509,7 @@ class Reconciler:
         tracker, clock = self.tracker, view.env.clock
         if tracker.urgency is Urgency.NONE:
             return None
-        early = self._pacing.due(tracker, clock) - clock
+        early = self._pacing.due(tracker, clock, view.env.answer_sec) - clock
         if current.batch.is_open:
             return WriteStatus() if not current.batch.stopped and clock >= current.show_at and early <= 0 else None
         if early > _TIMER_SLACK_SEC and not self._stopping:

@@ -96,6 +96,11 @@ class PatchStatus:
     resource_version: str
     whole: bool = False
 
+    @property
+    def size(self) -> int:
+        """The bytes of the value."""
+        return len(self.value.body if isinstance(self.value, EncodedStatus) else self.value)
+
 
 @dataclass(frozen=True, slots=True)
 class PatchFinalizers:

@@ -29,15 +29,24 @@ ENDED = frozenset({State.ATTEMPT_COMPLETED, State.COMPLETED})
 LIVE = frozenset({State.CREATION_PENDING, State.CREATION_REQUESTED, State.PREPARING, State.RUNNING})
 """States of a Task that has a Pod that may run, or is about to get one. One that waits for its retry is in none."""
 
-_FOLLOWED_AT_ONCE = {State.CREATION_REQUESTED, State.PREPARING, State.DELETION_REQUESTED, State.DELETING}
-_AWAITED_BY_ALL_TASKS = {State.CREATION_PENDING, State.DELETION_PENDING, State.COMPLETED}
-
 TASK_URGENCY: Mapping[State, Urgency] = {
-    state: Urgency.LATER if state in _FOLLOWED_AT_ONCE else Urgency.SOON for state in State
+    State.CREATION_PENDING: Urgency.SOON,
+    State.CREATION_REQUESTED: Urgency.LATER,
+    State.PREPARING: Urgency.LATER,
+    State.RUNNING: Urgency.SHOWN,
+    State.DELETION_PENDING: Urgency.SOON,
+    State.DELETION_REQUESTED: Urgency.LATER,
+    State.DELETING: Urgency.LATER,
+    State.ATTEMPT_COMPLETED: Urgency.SHOWN,
+    State.COMPLETED: Urgency.SHOWN,
 }
-"""Urgency of the status write after a transition of a Task to the state."""
+"""Urgency of the status write after a transition of a Task to the state. A retry makes its end more urgent."""
 
 FRAMEWORK_URGENCY: Mapping[State, Urgency] = {
-    state: Urgency.NOW if state in _AWAITED_BY_ALL_TASKS else TASK_URGENCY[state] for state in State
+    **TASK_URGENCY,
+    State.CREATION_PENDING: Urgency.NOW,
+    State.DELETION_PENDING: Urgency.NOW,
+    State.ATTEMPT_COMPLETED: Urgency.SOON,
+    State.COMPLETED: Urgency.NOW,
 }
 """Urgency of the status write after a transition of the Framework to the state."""

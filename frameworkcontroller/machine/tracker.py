@@ -208,7 +208,18 @@ class Tracker:
     def is_at_rest(self) -> bool:
         """Whether all Tasks run or are completed: no change is expected soon."""
         states = self.task_states
-        return states[State.RUNNING] + states[State.COMPLETED] == sum(states.values())
+        return states[State.RUNNING] + states[State.COMPLETED] == self.task_count
+
+    @property
+    def task_count(self) -> int:
+        """The number of Tasks, with those that are deletionPending."""
+        return sum(self.task_states.values())
+
+    @property
+    def may_end(self) -> bool:
+        """Whether a Task has a Pod that has not ended, as far as is known."""
+        states = self.task_states
+        return bool(states[State.CREATION_REQUESTED] or states[State.PREPARING] or states[State.RUNNING])
 
     def is_settled(self, task: TaskStatus) -> bool:
         """Whether all changes of the Task are persisted, so that it justifies actions."""
@@ -302,7 +313,7 @@ class Tracker:
         status = require(self.status, "status")
         if status.observed_generation != generation:
             status.observed_generation = generation
-            self.change(None, Urgency.SOON, of_attempt=False)
+            self.change(None, Urgency.SHOWN, of_attempt=False)
 
     def set_conditions(self, conditions: list[Condition], urgency: Urgency, *, said_only: bool = False) -> None:
         """Replace the conditions. ``said_only``: only what Kueue says has changed, for which no action has to wait."""
@@ -337,7 +348,7 @@ class Tracker:
     def record_execution_start(self, seconds: int) -> None:
         """Record the creation of the attempt's ConfigMap, from which its deadline counts."""
         require(self.status, "status").attempt.execution_start_time = seconds
-        self.change(None, Urgency.SOON)
+        self.change(None, Urgency.SHOWN)
 
     def retry_framework(
         self, attempt: FrameworkAttemptStatus, completion: CompletionStatus, *, accountable: bool, recent: int, now: int
@@ -483,8 +494,9 @@ class Tracker:
         merged = tuple(new or old or "" for new, old in zip(seen, kept, strict=True))
         if merged != kept:
             attempt.pod_node_name, attempt.pod_ip, attempt.pod_host_ip = merged
-            # Gangs wait for the addresses of all their Tasks.
-            self.change(task, Urgency.SOON if pod.pod_ip else Urgency.LATER)
+            # Init containers of all Tasks, such as the barrier, wait for the address of a Pod whose own do.
+            awaited = pod.pod_ip and pod.phase == "Pending"
+            self.change(task, Urgency.SOON if awaited else Urgency.SHOWN if pod.pod_ip else Urgency.LATER)
 
     def retry(
         self, task: TaskStatus, completion: CompletionStatus, *, accountable: bool, recent: int, now: int
@@ -506,6 +518,11 @@ class Tracker:
     def wake(self, reason: Reason) -> None:
         """Plan the Tasks again that wait for this reason, which may be over."""
         self.agenda.update(self.holds.waiters(reason))
+
+    def hasten(self) -> None:
+        """Persist the changes soon, as an action waits for that."""
+        if self.urgency is not Urgency.NONE:
+            self.urgency = max(self.urgency, Urgency.SOON)
 
     def block(self, key: TaskKey) -> None:
         """Persist the changes of the Task soon, and plan it again then."""
@@ -535,6 +552,9 @@ class Tracker:
                 self.again = True
             else:
                 granted.add(task.index)
+        if self._live is not None and state in ENDED:
+            # The minimum of its gang follows the persisted status.
+            self.hasten()
         if state is State.COMPLETED:
             place = 1 + next(reversed(self._completions.values()), 0)
             self._completions.setdefault(_completion_key(task), place)

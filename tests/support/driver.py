@@ -81,7 +81,7 @@ _COMPANION_RECORDS: Final[dict[Kind, Callable[[Body], CompanionRecord]]] = {
 }
 _CACHED: Final = (Kind.FRAMEWORK, Kind.CONFIGMAP, Kind.POD, *_COMPANION_RECORDS)
 _LAZY_SEC: Final = 2.0
-"""Duration of a status write at a slow API server."""
+"""Duration of a status write at a slow API server. All others take as long."""
 
 
 class Sink(Protocol):
@@ -134,8 +134,8 @@ class View:
     @property
     def env(self) -> Env:
         """The world's clocks."""
-        world = self.controller.world
-        return Env(world.now, world.clock, self.controller.rng, self.controller.limits)
+        world, answer_sec = self.controller.world, _LAZY_SEC if self.controller.lazy else 0.0
+        return Env(world.now, world.clock, self.controller.rng, self.controller.limits, answer_sec)
 
     def observe(self, *, creating: bool) -> Observed:
         """The cached objects."""

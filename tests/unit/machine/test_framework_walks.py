@@ -1211,7 +1211,7 @@ def test_observed_generation_is_the_one_that_was_planned_on() -> None:
     bench.edit(description="nothing that matters")
     bench.plan(write=False)
     assert bench.status.observed_generation == 2
-    assert bench.tracker.urgency is Urgency.SOON
+    assert bench.tracker.urgency is Urgency.SHOWN
 
 
 def test_a_plan_that_changes_nothing_asks_for_no_write() -> None:

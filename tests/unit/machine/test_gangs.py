@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -422,9 +423,31 @@ def test_a_group_that_waits_for_a_status_to_be_stored_is_created_then() -> None:
     bench.tracker.change(None, Urgency.LATER)
     bench.tracker.agenda.clear()
     assert bench.plan(write=False).actions == []
+    assert bench.tracker.urgency is Urgency.SOON
     bench.write()
     assert bench.tracker.is_busy
     assert creations(bench.plan().actions) == ["PodGroup f-b"]
+
+
+@pytest.mark.parametrize(("make", "urgency"), [(gang, Urgency.SOON), (Bench, Urgency.SHOWN)])
+def test_the_minimum_of_a_group_does_not_wait_until_an_end_is_shown(
+    make: Callable[[Body], Bench], urgency: Urgency
+) -> None:
+    bench = make(role(number=4))
+    bench.all_pods()
+    bench.run("f-a-0")
+    bench.run("f-a-1")
+    go(bench)
+    bench.stop("f-a-0")
+    bench.plan()
+    bench.fold(bench.only(bench.plan()), Accepted())
+    bench.write()
+    bench.drop("f-a-0", removed=True)
+    bench.touch("f-a-0")
+    while bench.tracker.is_busy:
+        bench.plan(write=False)
+    assert bench.states()[0] == "Completed"
+    assert bench.tracker.urgency is urgency
 
 
 @pytest.mark.parametrize("served", ["v1alpha2", "v1beta1"])

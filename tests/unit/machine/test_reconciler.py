@@ -13,7 +13,7 @@ from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.actions import Create
 from frameworkcontroller.machine.gates import STOPPED
 from frameworkcontroller.machine.model import Urgency
-from frameworkcontroller.machine.pacing import Pacing
+from frameworkcontroller.machine.pacing import FAST_SEC, LARGE_STATUS_BYTES, AnswerTimes, Pacing
 from frameworkcontroller.machine.protocol import (
     Act,
     Done,
@@ -1173,6 +1173,8 @@ class Due:
     write_sec: float = 0.0
     next_write: float = 0.0
     clock: float = 100.0
+    answer_sec: float = 0.0
+    tasks: int = 1
 
 
 @pytest.mark.parametrize(
@@ -1198,14 +1200,85 @@ class Due:
         Due(Urgency.LATER, 110.0, write_sec=3.0),
         Due(Urgency.LATER, 99.0, unwritten_since=98.0),
         Due(Urgency.LATER, 104.0, next_write=104.0, unwritten_since=98.0),
+        # What clients want to see, as what one Task waits for.
+        Due(Urgency.SHOWN, 100.0),
+        Due(Urgency.SHOWN, 100.3, next_write=99.1, write_sec=0.3),
+        Due(Urgency.SHOWN, 0.0, at_rest=True, next_write=99.1, write_sec=5.0),
+        # At a slow API server for longer, the fewer Tasks the write is for, but not for ever.
+        Due(Urgency.SHOWN, 100.0, answer_sec=FAST_SEC),
+        Due(Urgency.SHOWN, 102.0, answer_sec=0.15),
+        Due(Urgency.SHOWN, 102.0, answer_sec=0.15, at_rest=True),
+        Due(Urgency.SHOWN, 101.0, answer_sec=0.15, tasks=2),
+        Due(Urgency.SHOWN, 100.02, answer_sec=1.05, tasks=1000),
+        Due(Urgency.SHOWN, 105.0, answer_sec=30.0),
+        Due(Urgency.SHOWN, 107.0, answer_sec=30.0, next_write=107.0),
+        # It counts from the first change of its urgency.
+        Due(Urgency.SHOWN, 102.0, answer_sec=0.15, unwritten_since=91.0),
+        Due(Urgency.SOON, 100.8, answer_sec=0.15),
+        Due(Urgency.SOON, 100.4, answer_sec=0.15, tasks=2),
+        Due(Urgency.SOON, 102.0, answer_sec=30.0),
+        Due(Urgency.LATER, 101.0, answer_sec=0.06),
+        Due(Urgency.LATER, 104.0, answer_sec=0.25),
+        Due(Urgency.LATER, 110.0, answer_sec=30.0),
+        Due(Urgency.NOW, 0.0, answer_sec=30.0),
     ],
 )
 def test_a_status_is_written_as_urgently_as_it_is(due: Due) -> None:
     tracker = Tracker()
     tracker.urgency = due.urgency
-    tracker.task_states[State.RUNNING if due.at_rest else State.PREPARING] = 1
+    tracker.task_states[State.RUNNING if due.at_rest else State.PREPARING] = due.tasks
     pacing = Pacing(due.rested, due.unwritten_since, due.write_sec, due.next_write)
-    assert pacing.due(tracker, due.clock) == pytest.approx(due.when)
+    assert pacing.due(tracker, due.clock, due.answer_sec) == pytest.approx(due.when)
+
+
+def test_the_last_end_waits_for_no_other() -> None:
+    tracker = Tracker(urgency=Urgency.SOON)
+    tracker.task_states |= {State.DELETION_PENDING: 1, State.RUNNING: 1}
+    assert Pacing().due(tracker, 100.0, 30.0) == 102.0
+    tracker.task_states |= {State.DELETION_PENDING: 2, State.RUNNING: 0}
+    assert Pacing().due(tracker, 100.0, 30.0) == 100.0
+
+
+def test_a_change_that_is_more_urgent_waits_from_its_own_time() -> None:
+    tracker = Tracker(urgency=Urgency.LATER)
+    tracker.task_states[State.PREPARING] = 1
+    pacing = Pacing()
+    assert pacing.due(tracker, 100.0, 30.0) == 110.0
+    tracker.urgency = Urgency.SHOWN
+    assert pacing.due(tracker, 103.0, 30.0) == 108.0
+    assert pacing.due(tracker, 107.0, 30.0) == 108.0
+    tracker.urgency = Urgency.SOON
+    assert pacing.due(tracker, 107.5, 30.0) == 109.5
+    # After a write, all begins anew.
+    pacing.unwritten_since = None
+    assert pacing.due(tracker, 120.0, 30.0) == 122.0
+
+
+def test_the_api_server_is_slow_if_it_answers_many_writes_slowly() -> None:
+    times = AnswerTimes()
+    for number in range(200):
+        times.note(100 + number / 40, 100.5 + number / 40, 3000)
+    assert times.smoothed(105.5) == pytest.approx(0.5, rel=0.2)
+    # A single answer that is fast is no proof, many are.
+    times.note(105.5, 105.51, 3000)
+    assert times.smoothed(105.51) > 0.35
+    for number in range(100):
+        times.note(106 + number / 40, 106.01 + number / 40, 3000)
+    assert times.smoothed(109) < FAST_SEC
+
+
+def test_few_slow_writes_long_ones_and_those_of_long_ago_say_little() -> None:
+    times = AnswerTimes()
+    for second in range(100, 110, 2):
+        times.note(second, second + 0.5, 3000)
+    assert 0 < times.smoothed(110) < FAST_SEC
+    for number in range(200):
+        times.note(110 + number / 40, 111 + number / 40, LARGE_STATUS_BYTES)
+    assert times.smoothed(116) < FAST_SEC
+    for number in range(200):
+        times.note(120 + number / 40, 121 + number / 40, LARGE_STATUS_BYTES - 1)
+    assert times.smoothed(126) > 0.5
+    assert times.smoothed(146) < FAST_SEC
 
 
 @pytest.mark.parametrize(("seconds", "next_write"), [(0.5, 101.0), (2.0, 104.0), (30.0, 132.0)])

@@ -1,0 +1,90 @@
+"""A status is written in time, however slow the API server is and whatever follows the first change."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from frameworkcontroller.api.status import State
+from frameworkcontroller.machine.model import Urgency
+from frameworkcontroller.machine.pacing import (
+    BREATH_MAX_SEC,
+    FAST_SEC,
+    JOIN_MAX_SEC,
+    RIDE_MAX_SEC,
+    SHOW_MAX_SEC,
+    AnswerTimes,
+    Pacing,
+)
+from frameworkcontroller.machine.tracker import Tracker
+
+LONGEST_SEC: Final = RIDE_MAX_SEC + SHOW_MAX_SEC + JOIN_MAX_SEC
+SHOWN_SEC: Final = SHOW_MAX_SEC + JOIN_MAX_SEC
+
+_STATES: Final = [State.CREATION_REQUESTED, State.RUNNING, State.DELETION_PENDING, State.COMPLETED]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of the status, this long after the one before."""
+
+    after: float
+    urgency: Urgency
+    states: dict[State, int]
+    answer_sec: float
+
+
+def changes(answer_sec: st.SearchStrategy[float]) -> st.SearchStrategy[list[Change]]:
+    """What happens between two writes."""
+    urgency = st.sampled_from([Urgency.LATER, Urgency.SHOWN, Urgency.SOON])
+    states = st.dictionaries(st.sampled_from(_STATES), st.integers(1, 1000), min_size=1)
+    return st.lists(st.builds(Change, st.floats(0.0, 8.0), urgency, states, answer_sec), min_size=1, max_size=12)
+
+
+def track(tracker: Tracker, change: Change) -> None:
+    tracker.urgency = max(tracker.urgency, change.urgency)
+    tracker.task_states.update(dict.fromkeys(State, 0) | change.states)
+
+
+@given(changes(st.floats(0.0, 60.0)), st.floats(0.0, 30.0), st.booleans())
+def test_no_change_waits_for_longer_than_is_promised(what: list[Change], write_sec: float, rested: bool) -> None:
+    clock, tracker = 1000.0, Tracker()
+    pacing = Pacing(rested)
+    pacing.wrote(clock - write_sec, clock)
+    first = shown = 0.0
+    for change in what:
+        clock += change.after
+        track(tracker, change)
+        first = first or clock
+        if tracker.urgency >= Urgency.SHOWN:
+            shown = shown or clock
+        due = pacing.due(tracker, clock, change.answer_sec)
+        assert due <= max(pacing.next_write, first + LONGEST_SEC)
+        if shown:
+            assert due <= max(pacing.next_write, shown + max(SHOWN_SEC, BREATH_MAX_SEC))
+        if due <= clock:
+            return
+
+
+@given(changes(st.floats(0.0, FAST_SEC)), st.floats(0.0, 30.0), st.booleans())
+def test_where_it_is_fast_nothing_waits_for_that(what: list[Change], write_sec: float, rested: bool) -> None:
+    clock, tracker = 1000.0, Tracker()
+    paced, simple = Pacing(rested), Pacing(rested)
+    for pacing in (paced, simple):
+        pacing.wrote(clock - write_sec, clock)
+    for change in what:
+        clock += change.after
+        track(tracker, change)
+        assert paced.due(tracker, clock, change.answer_sec) == simple.due(tracker, clock)
+
+
+@given(st.lists(st.tuples(st.floats(0.0, 5.0), st.floats(0.0, 60.0), st.integers(0, 100_000)), max_size=60))
+def test_the_smoothed_time_is_never_longer_than_the_longest(answers: list[tuple[float, float, int]]) -> None:
+    times, clock, longest = AnswerTimes(), 1000.0, 0.0
+    for after, seconds, size in answers:
+        clock += after
+        longest = max(longest, seconds)
+        times.note(clock - seconds, clock, size)
+        assert -1e-9 <= times.smoothed(clock) <= longest + 1e-9
+        assert times.smoothed(clock + 1) <= times.smoothed(clock)
