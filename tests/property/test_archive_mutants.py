@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 from unittest.mock import patch
 
@@ -14,7 +15,7 @@ import pytest
 from sqlalchemy import true, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from frameworkcontroller.history import follower, groupcommit, ingest, queries, retention, server, upload
+from frameworkcontroller.history import archive, follower, groupcommit, ingest, queries, retention, server, upload
 from frameworkcontroller.history.archive import Archive, RecordError
 from frameworkcontroller.history.database import Database, frameworks
 from frameworkcontroller.history.follower import Batch, Follower, Place
@@ -73,14 +74,14 @@ def _later_wins_in_a_call() -> AbstractContextManager[object]:
     return patch.object(ingest, "_put", lambda rows, key, row, rank=None: rows.__setitem__(key, row))
 
 
-def _not_limited(name: str, place: int) -> Broken:
-    """The query without the namespaces, its parameter of this place."""
-    query = getattr(queries, name)
+def _not_limited(name: str, place: int, module: ModuleType = queries) -> Broken:
+    """The query without the namespaces, its parameter of this place. ``module``: that which calls it by this name."""
+    query = getattr(module, name)
 
     async def unlimited(*arguments: Any) -> Any:
         return await query(*arguments[:place], None, *arguments[place + 1 :])
 
-    return lambda: patch.object(queries, name, unlimited)
+    return lambda: patch.object(module, name, unlimited)
 
 
 def _unlimited_with_namespace() -> AbstractContextManager[object]:
@@ -230,7 +231,7 @@ MUTANTS: Final = {
     "any-owner": Mutant("takes the Framework's word for a Task", _any_wins, _OWN),
     "list": Mutant("lists all namespaces", _not_limited("list_frameworks", 2), _NAMESPACES),
     "list-of-a-namespace": Mutant("lists any namespace that is named", _unlimited_with_namespace, _NAMESPACES),
-    "failures": Mutant("counts failures everywhere", _not_limited("count_failures", 2), _NAMESPACES),
+    "failures": Mutant("counts failures everywhere", _not_limited("count_failures", 2, archive), _NAMESPACES),
     "framework": Mutant("shows any Framework", _not_limited("get_framework", 2), _NAMESPACES),
     "attempt": Mutant("shows any attempt", _not_limited("get_attempt", 3), _NAMESPACES),
     "tasks": Mutant("lists the Tasks of any attempt", _not_limited("list_tasks", 4), _NAMESPACES),
