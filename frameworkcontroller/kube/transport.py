@@ -1,38 +1,35 @@
-"""HTTP to one API server: sessions, credentials, timeouts, and the mapping of failures to errors."""
+"""HTTP to one API server: connections, credentials, timeouts, and the mapping of failures to errors."""
 
 from __future__ import annotations
 
 import asyncio
-import io
-import socket
+import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
-from functools import lru_cache
-from typing import Any, Final, NamedTuple, Protocol, Self
-from urllib.parse import urlencode
-
-import aiohttp
-from yarl import URL
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol, Self
+from urllib.parse import urlencode, urlsplit
 
 from frameworkcontroller import __version__
-from frameworkcontroller.kube.connection import Connection
+from frameworkcontroller.kube.answerparser import BadAnswer, Head
+from frameworkcontroller.kube.connection import Connection, Headers
+from frameworkcontroller.kube.connector import Connector, ProxyRefused, Security
 from frameworkcontroller.kube.errors import ApiError, SilenceError, TransportError, error_from_answer
+from frameworkcontroller.kube.httpconnection import BrokenOff, HttpConnection, NoAnswer
 from frameworkcontroller.kube.lineframer import LineFramer, LineTooLong
 from frameworkcontroller.kube.ratelimiter import RateLimiter
 
-_CONNECT_TIMEOUT_SECONDS: Final = 10.0
 # Longer than the 60 s after which an API server answers 504 by itself.
 _READ_TIMEOUT_SECONDS: Final = 65.0
 # API servers close idle connections after 90 s, some proxies after 75 s. The side that closes first never sends a
 # request into a connection that is being closed.
 _KEEPALIVE_SECONDS: Final = 60.0
 
-_READ_BUFFER_BYTES: Final = 512 * 1024
-# The event loop handles a full buffer in one step: for a watch some dozens of Pods, two milliseconds.
-_STREAM_BUFFER_BYTES: Final = 128 * 1024
-_LARGE_BODY_BYTES: Final = 1024 * 1024
-_BROKEN: Final = (aiohttp.ClientError, asyncio.TimeoutError, OSError, EOFError)
+_MAX_RENDERED: Final = 64
+_NOT_IN_HEADERS: Final = re.compile(r"[\r\n\0]")
+_NOT_IN_PATHS: Final = re.compile(r"[^!-~]")
+_BROKEN: Final = (OSError, BadAnswer)
 
 
 class Request(NamedTuple):
@@ -83,10 +80,9 @@ class Fence(Protocol):
 class Transport:
     """Sends requests to the server of a connection. Belongs to one event loop.
 
-    It repeats requests only where that is safe: once after a 401, with renewed credentials; and (by aiohttp) idempotent
-    requests, which are neither POST nor PATCH, whose kept-alive connection was closed. Proxies and credentials come
-    from the connection alone: aiohttp's ``trust_env`` also applies ``~/.netrc``, does not support networks in
-    ``NO_PROXY``, and costs two thread switches per request.
+    It repeats requests only where that is safe: once after a 401, with renewed credentials; and idempotent requests,
+    which are neither POST nor PATCH, once if their kept-alive connection was closed without an answer. Redirects are
+    not followed.
     """
 
     def __init__(
@@ -104,19 +100,27 @@ class Transport:
         again once they have a connection. ``observe`` is called after each request, successful or not, and must not
         raise.
 
-        ``max_connections`` must exceed the number of concurrent requests, or slow requests delay the others.
-        ``wall`` returns seconds since the epoch.
+        ``max_connections`` must exceed the number of concurrent requests, or slow requests delay the others. It does
+        not count streams, which keep connections for minutes. ``wall`` returns seconds since the epoch.
         """
         self._connection = connection
         self._limiter = limiter
         self._fence = fence
         self._observe = observe
-        self._max_connections = max_connections
-        # Within a cluster, compression costs the API server more than the network gains.
-        self._fixed_headers = {"User-Agent": user_agent, "Accept-Encoding": "identity"}
         self._wall = wall
-        self._sessions: dict[bool, aiohttp.ClientSession] = {}
-        self._closed = False
+        self._connector = Connector(connection.server, connection.proxy)
+        self._path = urlsplit(connection.server).path
+        self._slots = asyncio.Semaphore(max_connections)
+        # Within a cluster, compression costs the API server more than the network gains.
+        self._fixed_headers = (
+            f"Host: {self._connector.host}\r\n{self._connector.headers}"
+            f"User-Agent: {user_agent}\r\nAccept-Encoding: identity\r\n"
+        )
+        self._rendered: dict[tuple[tuple[str, str], ...], str] = {}
+        self._rendered_for: Headers | None = None
+        self._open: dict[HttpConnection, Security] = {}
+        self._idle: list[HttpConnection] = []
+        self._all_closed: asyncio.Event | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -126,17 +130,35 @@ class Transport:
 
     async def close(self) -> None:
         """Close all connections. Pending and later requests fail with TransportError."""
-        self._closed = True
-        for session in self._sessions.values():
-            await session.close()
+        self._all_closed = asyncio.Event()
+        for connection in list(self._open):
+            connection.abort()
+        if self._open:
+            await self._all_closed.wait()
 
     async def exchange(self, request: Request) -> bytes:
         """Return the body of a 2xx answer. Raises ApiError for any other, TransportError for no whole answer."""
-        async with self._answered(request) as response:
-            body = await self._read(request, response)
-            if not 200 <= response.status < 300:
-                raise self._refusal(request, response, body)
-            return body
+        call = await self._admit(request)
+        try:
+            if self._slots.locked():
+                try:
+                    async with asyncio.timeout(_READ_TIMEOUT_SECONDS):
+                        await self._slots.acquire()
+                except TimeoutError as error:
+                    raise self._unconnected(request, error) from error
+            else:
+                await self._slots.acquire()
+            try:
+                connection, head = await self._answered(call)
+                body = await self._read(request, connection)
+            finally:
+                self._release(call)
+                self._slots.release()
+        finally:
+            self._end(call)
+        if not 200 <= head.status < 300:
+            raise self._refusal(request, head, body)
+        return body
 
     @asynccontextmanager
     async def stream(self, request: Request, framer: LineFramer | None) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -144,177 +166,189 @@ class Transport:
 
         They end when the server ends it. Raises TransportError if it breaks off.
         """
-        async with self._answered(request) as response:
-            if response.status != 200:
-                raise self._refusal(request, response, await self._read(request, response))
-            async with aclosing(self._each_part(request, response.content, framer)) as parts:
+        call = await self._admit(request)
+        try:
+            connection, head = await self._answered(call)
+            if head.status != 200:
+                raise self._refusal(request, head, await self._read(request, connection))
+            async with aclosing(self._each_part(request, connection, framer)) as parts:
                 yield parts
+        finally:
+            self._release(call)
+            self._end(call)
 
     async def _each_part(
-        self, request: Request, content: aiohttp.StreamReader, framer: LineFramer | None
+        self, request: Request, connection: HttpConnection, framer: LineFramer | None
     ) -> AsyncGenerator[bytes, None]:
         try:
-            while chunk := await content.readany():
+            while chunk := await connection.read():
                 for part in (chunk,) if framer is None else framer.feed(chunk):
                     yield part
             if framer is not None and framer.pending:
-                raise EOFError("the last line is incomplete")
+                raise BrokenOff("the last line is incomplete")
         except (*_BROKEN, LineTooLong) as error:
             raise self._failure(request, error) from error
 
-    @asynccontextmanager
-    async def _answered(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send a request once it may be sent, and yield the answer after its status and headers."""
+    async def _admit(self, request: Request) -> _Call:
+        """Wait until the request may be sent."""
         if self._limiter is not None:
             await self._limiter.acquire(request.flow)
         if self._fence is not None:
             await self._fence.wait_leading()
-        clock = asyncio.get_running_loop().time
-        began = clock()
-        response = None
-        try:
-            try:
-                response = await self._open(request)
-            except _BROKEN as error:
-                raise self._failure(request, error) from error
-            yield response
-        finally:
-            code = received = 0
-            if response is not None:
-                code, received = response.status, response.content.total_bytes
-                # Keeps the connection if the answer was read to its end, else closes it.
-                response.release()
-            if self._observe is not None:
-                sent = 0 if request.body is None else len(request.body)
-                self._observe(Exchange(request.verb, request.resource, code, clock() - began, sent, received))
+        return _Call(request, asyncio.get_running_loop().time())
 
-    async def _open(self, request: Request) -> aiohttp.ClientResponse:
-        """Return an answer after its status and headers."""
-        body, silence = request.body, request.silence
-        text = f"{self._connection.server}{request.path}"
-        url = URL(f"{text}?{urlencode(request.query)}" if request.query else text, encoded=True)
-        late = silence is None or request.begins_late
+    def _end(self, call: _Call) -> None:
+        if self._observe is not None:
+            request, body = call.request, call.request.body
+            seconds = asyncio.get_running_loop().time() - call.began
+            sent = 0 if body is None else len(body)
+            self._observe(Exchange(request.verb, request.resource, call.code, seconds, sent, call.received))
+
+    async def _answered(self, call: _Call) -> tuple[HttpConnection, Head]:
+        """Send the request. Return its connection and the head of the answer."""
         renewed = False
         while True:
             credentials = await self._connection.headers()
-            # A stream may be silent for long, but its headers must arrive within the usual timeout.
-            async with nullcontext() if late else asyncio.timeout(_READ_TIMEOUT_SECONDS):
-                response = await self._session(stream=silence is not None).request(
-                    request.method,
-                    url,
-                    headers=[*request.headers.items(), *credentials],
-                    # A large body written at once would block the event loop.
-                    data=io.BytesIO(body) if body is not None and len(body) >= _LARGE_BODY_BYTES else body,
-                    allow_redirects=False,
-                    timeout=_timeout(silence or _READ_TIMEOUT_SECONDS),
-                    # Connections with earlier TLS settings get no further requests, and are closed once idle.
-                    ssl=self._connection.tls or True,
-                    server_hostname=self._connection.access.tls.server_name,
-                )
-            if response.status != 401 or renewed:
-                return response
+            connection, head = await self._ask(call, credentials)
+            call.code = head.status
+            if head.status != 401 or renewed:
+                return connection, head
             # After a 401 nothing was done: repeating the request is safe for every verb.
-            await response.read()
+            await self._read(call.request, connection)
             renewed = await self._connection.renew_after_refusal(credentials)
             if not renewed:
-                return response
+                return connection, head
+            self._release(call)
 
-    def _session(self, *, stream: bool) -> aiohttp.ClientSession:
-        if self._closed:
+    async def _ask(self, call: _Call, credentials: Headers) -> tuple[HttpConnection, Head]:
+        request = call.request
+        line, body = self._first_bytes(request, credentials), request.body or b""
+        # A stream may be silent for long, but its headers must arrive within the usual timeout.
+        silence = request.silence
+        limit = silence if silence is not None and request.begins_late else _READ_TIMEOUT_SECONDS
+        while True:
+            connection, is_new = await self._connected(request)
+            call.connection = connection
+            if self._fence is not None:
+                self._fence.check()
+            try:
+                await connection.send(line, body, limit=limit)
+                head = await connection.opened(whole=silence is None)
+            except NoAnswer as error:
+                if is_new or request.method in ("POST", "PATCH"):
+                    raise self._failure(request, error) from error
+                self._release(call)
+            except _BROKEN as error:
+                raise self._failure(request, error) from error
+            else:
+                if silence is not None:
+                    connection.set_limit(silence)
+                return connection, head
+
+    async def _connected(self, request: Request) -> tuple[HttpConnection, bool]:
+        """Return a connection and whether it is new."""
+        if self._all_closed is not None:
             raise TransportError("the client is closed", maybe_sent=False)
-        if stream not in self._sessions:
-            self._sessions[stream] = aiohttp.ClientSession(
-                connector=_Connector(
-                    self._fence,
-                    # Streams keep connections for minutes, and must not use up those of other requests.
-                    limit=0 if stream else self._max_connections,
-                    keepalive_timeout=_KEEPALIVE_SECONDS,
-                    socket_factory=_make_socket,
-                ),
-                headers=self._fixed_headers,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                read_bufsize=_STREAM_BUFFER_BYTES if stream else _READ_BUFFER_BYTES,
-                proxy=self._connection.proxy,
-            )
-        return self._sessions[stream]
-
-    async def _read(self, request: Request, response: aiohttp.ClientResponse) -> bytes:
+        security = Security(self._connection.tls, self._connection.access.tls.server_name)
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_open and self._open[connection] == security:
+                return connection, False
+            # Connections with earlier TLS settings get no further requests.
+            connection.abort()
         try:
-            return await response.read()
+            # Also bounds what the connector does not: names, and the answer of a proxy to CONNECT.
+            async with asyncio.timeout(_READ_TIMEOUT_SECONDS):
+                connection = await self._connector.connect(security, self._on_closed)
+        except (OSError, BadAnswer) as error:
+            raise self._unconnected(request, error) from error
+        self._open[connection] = security
+        if not connection.is_open or self._all_closed is not None:
+            self._open.pop(connection)
+            connection.abort()
+            raise TransportError(f"{request}: the connection was closed", maybe_sent=False)
+        return connection, True
+
+    def _on_closed(self, connection: HttpConnection) -> None:
+        self._open.pop(connection, None)
+        if connection in self._idle:
+            self._idle.remove(connection)
+        if self._all_closed is not None and not self._open:
+            self._all_closed.set()
+
+    def _release(self, call: _Call) -> None:
+        """Keep the connection if the answer was read to its end, else close it."""
+        connection, call.connection = call.connection, None
+        if connection is not None:
+            call.received = connection.received
+            if connection.release(_KEEPALIVE_SECONDS):
+                self._idle.append(connection)
+
+    def _first_bytes(self, request: Request, credentials: Headers) -> bytes:
+        """Return the request without its body."""
+        if self._rendered_for is not credentials or len(self._rendered) > _MAX_RENDERED:
+            self._rendered.clear()
+            self._rendered_for = credentials
+        named = tuple(request.headers.items())
+        headers = self._rendered.get(named)
+        if headers is None:
+            pairs = [f"{name}: {value}" for name, value in (*named, *credentials)]
+            if any(map(_NOT_IN_HEADERS.search, pairs)):
+                raise ValueError("a header has a line break or a null character")
+            headers = self._rendered[named] = self._fixed_headers + "".join(f"{pair}\r\n" for pair in pairs)
+        path = f"{self._connector.target}{self._path}{request.path}"
+        if request.query:
+            path = f"{path}?{urlencode(request.query)}"
+        if _NOT_IN_PATHS.search(path):
+            raise ValueError(f"not percent-encoded: {path!r}")
+        length = "" if request.body is None else f"Content-Length: {len(request.body)}\r\n"
+        return f"{request.method} {path} HTTP/1.1\r\n{headers}{length}\r\n".encode()
+
+    async def _read(self, request: Request, connection: HttpConnection) -> bytes:
+        try:
+            return await connection.read_all()
         except _BROKEN as error:
             raise self._failure(request, error) from error
 
-    def _refusal(self, request: Request, response: aiohttp.ClientResponse, body: bytes) -> ApiError:
+    def _refusal(self, request: Request, head: Head, body: bytes) -> ApiError:
         named = f"{request.method} {self._connection.server}{request.path}"
-        return error_from_answer(response.status, body, response.headers, request=named, now=self._wall())
+        headers = {name.title(): value for name, value in head.headers.items() if name in ("retry-after", "location")}
+        return error_from_answer(head.status, body, headers, request=named, now=self._wall())
+
+    def _unconnected(self, request: Request, error: Exception) -> TransportError:
+        server = f"{self._connection.server} ({self._connection.origin})"
+        match error:
+            case ProxyRefused():
+                problem = f"the proxy refused to connect to {server}: {error}"
+            case TimeoutError():
+                problem = f"{server} did not accept a connection in time"
+            case _:
+                problem = f"cannot connect to {server}: {str(error) or type(error).__name__}"
+        return TransportError(f"{request}: {problem}", maybe_sent=False)
 
     def _failure(self, request: Request, error: Exception) -> TransportError:
         server = f"{self._connection.server} ({self._connection.origin})"
-        maybe_sent = True
+        reason = f" ({error})" if str(error) else ""
         match error:
-            case aiohttp.ConnectionTimeoutError():
-                problem, maybe_sent = f"{server} did not accept a connection in time", False
-            case aiohttp.ClientConnectorError():
-                problem, maybe_sent = f"cannot connect to {server}: {error}", False
-            case aiohttp.ClientHttpProxyError():
-                problem = f"the proxy refused to connect to {server}: {error.status} {error.message}"
-                maybe_sent = False
-            case asyncio.TimeoutError():
+            case TimeoutError():
                 return SilenceError(f"{request}: {server} fell silent")
-            case aiohttp.ClientPayloadError():
-                problem = f"{server} broke off its answer"
-            case aiohttp.ServerDisconnectedError():
-                problem = f"{server} closed the connection without an answer"
+            case BrokenOff():
+                problem = f"{server} broke off its answer{reason}"
+            case NoAnswer():
+                problem = f"{server} closed the connection without an answer{reason}"
+            case BadAnswer():
+                problem = f"{server} sent an invalid answer: {error}"
             case _:
                 problem = f"{server}: {type(error).__name__}: {error}"
-        return TransportError(f"{request}: {problem}", maybe_sent=maybe_sent)
+        return TransportError(f"{request}: {problem}")
 
 
-class _Connector(aiohttp.TCPConnector):
-    """Checks the fence after it has made a connection, right before the request is written."""
+@dataclass(slots=True)
+class _Call:
+    """One exchange or stream."""
 
-    def __init__(self, fence: Fence | None, **options: Any) -> None:
-        super().__init__(**options)
-        self._fence = fence
-
-    async def connect(
-        self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
-    ) -> aiohttp.connector.Connection:
-        """As the base class. Also raises the error of the fence."""
-        connection = await super().connect(req, traces, timeout)
-        if self._fence is not None:
-            try:
-                self._fence.check()
-            except BaseException:
-                connection.release()
-                raise
-        return connection
-
-    def _release(self, key: Any, protocol: Any, *, should_close: bool = False) -> None:
-        """As the base class, which ends TLS with the server's consent, and does not wait for that when it closes."""
-        if self._force_close or should_close or protocol.should_close:
-            protocol.abort()
-        super()._release(key, protocol, should_close=should_close)
-
-
-@lru_cache(16)
-def _timeout(silence: float) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(
-        total=None,
-        # Also bounds what sock_connect does not: the answer of a proxy to CONNECT, the wait for a free connection.
-        connect=_READ_TIMEOUT_SECONDS,
-        sock_connect=_CONNECT_TIMEOUT_SECONDS,
-        sock_read=silence,
-    )
-
-
-def _make_socket(info: aiohttp.AddrInfoType) -> socket.socket:
-    """Return a socket that detects within about 30 s that its peer has vanished."""
-    family, kind, protocol, _, _ = info
-    sock = socket.socket(family, kind, protocol)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 30_000)):
-        # Not all systems have these; without them, read timeouts must do.
-        with suppress(OSError, AttributeError):
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    return sock
+    request: Request
+    began: float
+    connection: HttpConnection | None = None
+    code: int = 0
+    received: int = 0
