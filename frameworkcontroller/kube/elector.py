@@ -1,15 +1,17 @@
 """Leader election by a Lease as a state machine: it is asked for the next request, and told the result. Pure; no I/O.
 
     Follower                                          Leader
-       ├─ no holder, expired ──▶ acquire ──▶             ├─ write accepted ──▶ wait ──▶ renew
-       │                                                 ├─ answer lost ──▶ get: still the holder? renew
-       └─ another holder ──▶ wait ──▶ get                └─ another holder, no holder, no Lease ──▶ Follower
+       ├─ no holder, expired, dead ──▶ acquire ──▶       ├─ write accepted ──▶ wait ──▶ renew
+       ├─ another holder ──▶ watch                       ├─ answer lost ──▶ get: still the holder? renew
+       └─ no watch ──▶ wait ──▶ get                      └─ another holder, no holder, no Lease ──▶ Follower
 
 The protocol is client-go's, so ``kubectl get lease`` and other implementations understand it. It is safe without a
 clock that two processes share:
 
 - A write is guarded by the resourceVersion that was read: of concurrent writes one is accepted.
-- A follower acquires a held lease only when it has not changed for its whole duration *since it was first observed*.
+- A follower acquires a held lease only when it has not changed for its whole duration *since it was first observed*,
+  or when the holder's process is known to have ended. A watch that is late or silent only prolongs the wait, or makes
+  the write fail: the version proves that the lease has not changed.
 - A leader counts its lease from the time at which it *sent* its last accepted write, and for ``renew_deadline`` only,
   which is shorter than the duration. So it has stopped (``is_leader``) before another process can see the lease expire.
 - It is then halted, not deposed, because no other process may have acquired the lease. If a write that is guarded by
@@ -22,7 +24,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
@@ -31,6 +33,9 @@ JITTER: Final = 1.2
 """Waits are up to this factor longer than the retry period, which keeps followers out of step."""
 
 NOBODY: Final = ""
+
+POLLS_WITHOUT_WATCH: Final = 30
+"""Reads of the Lease, one every retry period, until a watch is tried again that the server has not kept open."""
 
 _RELEASED_SEC: Final = 1
 """Duration of a released lease: the API server requires a positive one."""
@@ -122,6 +127,14 @@ class AcquireOrRenew:
 
 
 @dataclass(frozen=True, slots=True)
+class Watch:
+    """Watch the Lease for changes after ``resource_version``, for ``seconds`` at most."""
+
+    resource_version: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Send nothing for ``seconds``."""
 
@@ -131,27 +144,35 @@ class Wait:
 class Elector:
     """The state of one candidate. Carry out ``instruction``, then call exactly one of the ``on_`` methods."""
 
-    def __init__(self, identity: str, timing: Timing, rng: random.Random) -> None:
-        """``identity`` must be unique to this process for all time."""
+    def __init__(
+        self, identity: str, timing: Timing, rng: random.Random, *, has_ended: Callable[[str], bool] = lambda _: False
+    ) -> None:
+        """``identity`` must be unique to this process for all time.
+
+        ``has_ended``: whether the process of that identity has certainly ended; its lease need not expire.
+        """
         if identity == NOBODY:
             raise ValueError("an identity must not be empty")
         self.identity: Final = identity
         self._timing = timing
         self._rng = rng
+        self._has_ended = has_ended
         self._observed: LeaderElectionRecord | None = None
         self._observed_at = 0.0
         self.term: int | None = None
         """The transition number of this leadership; None for a follower."""
         self._renewed_at = Instant(0.0, 0.0, 0.0)
         self._conflicts = 0
-        self._next: Get | Wait | None = Get()
+        self._polls = 0
+        """Reads of the Lease until the next watch."""
+        self._next: Get | Watch | Wait | None = Get()
         """None: acquire or renew what was observed."""
 
     def is_leader(self, now: Instant) -> bool:
         """True while no other process can lead."""
         return self.term is not None and now.since(self._renewed_at) < self._timing.renew_deadline
 
-    def instruction(self, wall: float) -> Get | AcquireOrRenew | Wait:
+    def instruction(self, wall: float) -> Get | AcquireOrRenew | Watch | Wait:
         """The next thing to do."""
         return self._write(self.identity, self._timing.duration, wall) if self._next is None else self._next
 
@@ -160,7 +181,7 @@ class Elector:
         self._next = Get() if self.term is None else None
 
     def on_get(self, found: LeaderElectionRecord | None, now: Instant) -> None:
-        """The Lease was read, at ``now``; None: it does not exist."""
+        """The Lease was read, or a watch has shown it, at ``now``; None: it does not exist."""
         if found is None or not self._is_mine(found) or found.leader_transitions != self.term:
             self.term = None
         if found is not None and found != self._observed:
@@ -169,10 +190,26 @@ class Elector:
         if left > 0:
             # Also if the Lease was deleted: its holder may not know yet.
             self._conflicts = 0
-            self._wait(left)
+            if found is not None and self._polls == 0:
+                self._next = Watch(found.resource_version, left)
+            else:
+                self._polls = max(0, self._polls - 1)
+                self._wait(left)
             return
         self._observed = found
         self._next = None
+
+    def on_watch_over(self, now: Instant, *, lived: float) -> None:
+        """The watch has ended, after ``lived`` seconds: by the time given, by the server or by an error."""
+        if self._time_left(now) <= 0:
+            # The write is accepted only if the Lease is as the watch has shown it.
+            self._next = None
+        elif lived >= self._timing.retry_period:
+            self._next = Get()
+        else:
+            # Not permitted, say.
+            self._polls = POLLS_WITHOUT_WATCH
+            self._wait(self._time_left(now))
 
     def on_written(self, record: LeaderElectionRecord, sent: Instant) -> None:
         """The write was accepted, and resulted in ``record``. ``sent``: a time before it was sent."""
@@ -197,9 +234,16 @@ class Elector:
         least = max(self._timing.retry_period, min(retry_after, self._timing.renew_deadline / 2))
         self._wait(least, least)
 
-    def release(self, wall: float) -> AcquireOrRenew | None:
-        """Return the write that releases the lease, which spares others its expiry; None for a follower."""
-        if self.term is None:
+    def release(self, wall: float, found: LeaderElectionRecord | None = None) -> AcquireOrRenew | None:
+        """Return the write that releases the lease, which spares others its expiry; None for a follower.
+
+        ``found``: the Lease as it was read after the first such write was refused, by a renewal that was in flight.
+        """
+        if found is not None:
+            if not self._is_mine(found):
+                return None
+            self._observed = found
+        elif self.term is None:
             return None
         self.term = None
         return self._write(NOBODY, _RELEASED_SEC, wall)
@@ -233,6 +277,8 @@ class Elector:
         """
         observed = self._observed
         if observed is None or observed.holder_identity == NOBODY or self._is_mine(observed):
+            return 0.0
+        if self._has_ended(observed.holder_identity):
             return 0.0
         return self._observed_at + observed.lease_duration - now.monotonic
 

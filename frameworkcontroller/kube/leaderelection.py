@@ -21,11 +21,22 @@ from frameworkcontroller.kube.elector import (
     LeaderElectionRecord,
     Timing,
     Wait,
+    Watch,
 )
-from frameworkcontroller.kube.errors import ApiError, Conflict, KubeError, ObjectNotFound, TransportError
+from frameworkcontroller.kube.errors import (
+    ApiError,
+    Conflict,
+    KubeError,
+    ObjectNotFound,
+    TransportError,
+    error_from_status,
+)
 from frameworkcontroller.kube.resources import LEASES
 
 _log: Final = logging.getLogger(__name__)
+
+_TIMER_SLACK_SECONDS: Final = 0.002
+"""Timers may ring early, and a lease must have expired."""
 
 _RELEASE_SECONDS: Final = 3.0
 """Timeout for the release of the lease by a stopping leader; without it others wait for the expiry."""
@@ -54,7 +65,9 @@ class Election:
         timing: Timing,
         rng: random.Random | None = None,
         instant: Callable[[], Instant] = Instant.now,
+        has_ended: Callable[[str], bool] = lambda _: False,
     ) -> None:
+        """``has_ended``: whether the process of that identity has certainly ended."""
         self.identity = identity
         """The identity of this candidate in the Lease."""
         self._namespace = namespace
@@ -63,10 +76,11 @@ class Election:
         self._client = client
         self._timing = timing
         self._instant = instant
-        self._elector = Elector(identity, timing, random.Random() if rng is None else rng)
+        self._elector = Elector(identity, timing, random.Random() if rng is None else rng, has_ended=has_ended)
         self._renewed = asyncio.Event()
         self._failing = False
         self._logged_holder: str | None = None
+        self._logged_unwatched = False
         self._logged_halt = False
 
     @property
@@ -84,8 +98,10 @@ class Election:
         while not self.leading:
             await self._renewed.wait()
 
-    async def run(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def run(self, lead: Callable[[], Coroutine[Any, Any, None]], *, willing: asyncio.Event | None = None) -> None:
         """Take part until cancelled, then release the lease. Errors of the server are logged and retried.
+
+        Until ``willing`` is set it only observes the lease: that of a process that dies meanwhile expires no later.
 
         ``lead`` is called when a leadership begins and cancelled when it ends; the next cannot begin before ``lead``
         has returned. A late renewal alone does not cancel it: see `kube.elector`. Its exceptions are raised here.
@@ -101,7 +117,7 @@ class Election:
                     text = "Acquired the lease %s as %s (transition %d): leading"
                     _log.info(text, self._lease, self.identity, self._elector.term)
                     leading = asyncio.create_task(lead(), name="leading")
-                await self._step(leading)
+                await self._step(leading, willing)
                 if leading is not None and leading.done():
                     leading.result()
                     raise AssertionError("the work of a leader returned without being cancelled")
@@ -112,7 +128,7 @@ class Election:
             finally:
                 await self._release()
 
-    async def _step(self, leading: asyncio.Task[None] | None) -> None:
+    async def _step(self, leading: asyncio.Task[None] | None, willing: asyncio.Event | None) -> None:
         match self._elector.instruction(self._instant().wall):
             case Wait(seconds=seconds):
                 if leading is None:
@@ -120,10 +136,64 @@ class Election:
                 else:
                     await asyncio.wait([leading], timeout=seconds)
                 self._elector.on_wait_over()
+            case Watch(resource_version=version, seconds=seconds):
+                await self._watch(version, seconds)
             case Get():
                 await self._get()
+            case AcquireOrRenew() if willing is not None and not willing.is_set():
+                # Then with the time of then. If the lease has changed meanwhile, the write is refused.
+                await willing.wait()
             case AcquireOrRenew() as update:
                 await self._acquire_or_renew(update)
+
+    async def _watch(self, version: str, seconds: float) -> None:
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        problem: object = None
+        try:
+            async with (
+                asyncio.timeout(seconds + _TIMER_SLACK_SECONDS) as limit,
+                self._client.watch(
+                    LEASES, self._namespace, resource_version=version, field_selector=f"metadata.name={self._name}"
+                ) as lines,
+            ):
+                async for line in lines:
+                    if not self._on_event(line):
+                        continue
+                    match self._elector.instruction(self._instant().wall):
+                        case Watch(seconds=seconds):
+                            limit.reschedule(clock() + seconds + _TIMER_SLACK_SECONDS)
+                        case _:
+                            return
+        except TimeoutError:
+            pass
+        except KubeError as error:
+            problem = error
+        lived = clock() - began
+        if problem is not None and lived < self._timing.retry_period and not self._logged_unwatched:
+            self._logged_unwatched = True
+            every = self._timing.retry_period
+            _log.warning("Cannot watch the lease %s; reading it every %g s: %s", self._lease, every, problem)
+        self._elector.on_watch_over(self._instant(), lived=lived)
+
+    def _on_event(self, line: bytes) -> bool:
+        """Pass an event of the watch on. Return whether it shows the Lease.
+
+        Raises:
+            KubeError: the watch cannot continue.
+        """
+        try:
+            event = orjson.loads(line)
+            kind, obj = event["type"], event["object"]
+            if kind == "ERROR":
+                raise error_from_status(obj)
+            if kind == "BOOKMARK" or obj["metadata"]["name"] != self._name:
+                return False
+            found = None if kind == "DELETED" else LeaderElectionRecord.of(obj, self._timing)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise TransportError(f"the event is not of a Lease: {line[:100]!r}") from error
+        self._observe(found)
+        return True
 
     async def _get(self) -> None:
         found: LeaderElectionRecord | None = None
@@ -135,6 +205,9 @@ class Election:
             self._failed(error)
             return
         self._failing = False
+        self._observe(found)
+
+    def _observe(self, found: LeaderElectionRecord | None) -> None:
         self._elector.on_get(found, self._instant())
         holder = NOBODY if found is None else found.holder_identity
         if self._elector.term is None and holder not in (self._logged_holder, NOBODY, self.identity):
@@ -195,12 +268,18 @@ class Election:
 
     async def _release(self) -> None:
         update = self._elector.release(self._instant().wall)
-        if update is None:
-            return
         with suppress(TimeoutError, KubeError):
             async with asyncio.timeout(_RELEASE_SECONDS):
-                await self._write(update)
-                _log.info("Released the lease %s", self._lease)
+                while update is not None:
+                    try:
+                        await self._write(update)
+                    except Conflict:
+                        # A renewal was cancelled that the API server has accepted.
+                        found = await self._record(self._client.get(LEASES, self._name, self._namespace))
+                        update = self._elector.release(self._instant().wall, found)
+                    else:
+                        _log.info("Released the lease %s", self._lease)
+                        return
 
 
 async def _end(task: asyncio.Task[None]) -> None:

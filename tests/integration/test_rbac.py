@@ -5,7 +5,7 @@ directions. On real ones it runs as a user who has exactly those rules.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -132,22 +132,35 @@ def config(cluster: Cluster, **more: Any) -> Config:
     return Config(framework_completed_retain_sec=1, leader_election=election, **more)
 
 
+def _clock(cluster: Cluster, loop: asyncio.AbstractEventLoop) -> Callable[[], Instant]:
+    return (lambda: Instant(loop.time(), loop.time(), cluster.wall())) if cluster.embedded else Instant.now
+
+
 @asynccontextmanager
 async def running(cluster: Cluster, door: FrontDoor, settings: Config) -> AsyncIterator[Controller]:
     """A controller that leads."""
     loop = asyncio.get_running_loop()
 
-    def virtual() -> Instant:
-        return Instant(loop.time(), loop.time(), cluster.wall())
-
-    instant = virtual if cluster.embedded else Instant.now
-    async with Controller(settings, door.connection, wall=cluster.wall, instant=instant) as controller:
+    async with Controller(settings, door.connection, wall=cluster.wall, instant=_clock(cluster, loop)) as controller:
 
         async def leads() -> bool:
             return controller.leading
 
         await eventually(leads)
         yield controller
+
+
+@asynccontextmanager
+async def standing_by(cluster: Cluster, door: FrontDoor, settings: Config) -> AsyncIterator[None]:
+    """A replica that does not lead, and watches the Lease."""
+    loop = asyncio.get_running_loop()
+    async with Controller(settings, door.connection, wall=cluster.wall, instant=_clock(cluster, loop)):
+
+        async def watches() -> bool:
+            return ("watch", "leases") in door.count(0)
+
+        await eventually(watches)
+        yield
 
 
 async def everything(frameworks: Frameworks, door: FrontDoor) -> None:
@@ -235,7 +248,7 @@ async def test_the_rules_are_what_it_uses(embedded: Cluster) -> None:
 
     await eventually(gone)
     async with front_door(await cluster.connection()) as door:
-        async with running(cluster, door, config(cluster)):
+        async with running(cluster, door, config(cluster)), standing_by(cluster, door, config(cluster)):
             pass
         # As an older release left it.
         older = orjson.dumps([{"op": "remove", "path": "/spec/versions/0/additionalPrinterColumns"}])
@@ -250,7 +263,7 @@ async def test_the_rules_are_what_it_uses(embedded: Cluster) -> None:
         assert permissions(rules(CLUSTER_WIDE, "Role")) == used(leases)
         assert {request.namespace for request in leases} == {cluster.namespace}
         # Everything it watches, it watches everywhere: that is what makes it a ClusterRole.
-        assert {request.namespace for request in door.requests if request.verb in ("list", "watch")} == {""}
+        assert {request.namespace for request in everywhere if request.verb in ("list", "watch")} == {""}
         # Rules that are bound to names cover the names that are used.
         named = {
             request.name
@@ -597,7 +610,7 @@ async def test_it_runs_under_exactly_these_rules(cluster: Cluster, frameworks: F
     else:
         roles, settings = documents(CLUSTER_WIDE, "ClusterRole"), config(cluster)
     async with granted(cluster, *roles, *lease_roles), front_door(await cluster.connection("controller")) as door:
-        async with running(cluster, door, settings):
+        async with running(cluster, door, settings), standing_by(cluster, door, settings):
             await everything(frameworks, door)
         forbidden = {(request.verb, request.resource) for request, code in door.refused if code == 403}
     # All that it tries beyond: to see whether the definition is as it should be, and a Node. It goes on if Frameworks

@@ -2,7 +2,8 @@
 
 Real time is the test's own; what a process knows of it are its clocks, which start anywhere, jump, and (the monotonic
 one) stand still while its machine is suspended. A process may be stopped between any two of its steps, a request may be
-executed late or not at all, and its answer may be lost.
+executed late or not at all, and its answer may be lost. A watch may show changes late, not at all, or end at any time.
+Where a process is known to take the place of one that has ended, it does not wait for that one's lease.
 """
 
 import random
@@ -13,7 +14,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from frameworkcontroller.kube.elector import AcquireOrRenew, Elector, Get, Instant, LeaderElectionRecord, Timing, Wait
+from frameworkcontroller.kube.elector import (
+    AcquireOrRenew,
+    Elector,
+    Get,
+    Instant,
+    LeaderElectionRecord,
+    Timing,
+    Wait,
+    Watch,
+)
 
 TIMING = Timing(duration=15, renew_deadline=10, retry_period=2)
 NAMES = ("a", "b", "c")
@@ -25,6 +35,7 @@ class Server:
     def __init__(self) -> None:
         self.document: dict[str, Any] | None = None
         self.version = 0
+        self.versions: list[dict[str, Any]] = []
 
     def write(self, update: AcquireOrRenew) -> dict[str, Any] | None:
         """Execute a update; None: conflict."""
@@ -35,19 +46,24 @@ class Server:
             return None
         self.version += 1
         self.document = {"metadata": {"resourceVersion": str(self.version)}, "spec": dict(update.spec)}
+        self.versions.append(self.document)
         return self.document
 
 
 class Process:
     """One candidate and its clocks."""
 
-    def __init__(self, name: str, offset: float) -> None:
-        self.elector = Elector(name, TIMING, random.Random(name))
+    def __init__(self, name: str, offset: float, ended: frozenset[str] = frozenset()) -> None:
+        self.ended = ended
+        """Identities of processes whose place it has taken."""
+        self.elector = Elector(name, TIMING, random.Random(name), has_ended=ended.__contains__)
         self.monotonic = offset
         self.boottime = offset * 2
         self.wall = 1.7e9 + offset
         self.rests_until: float | None = None
         """By its monotonic clock."""
+        self.watched: tuple[int, float] | None = None
+        """The last version that its watch has shown, and the monotonic time at which the watch began."""
         self.request: tuple[Get | AcquireOrRenew, Instant] | None = None
         self.answer: tuple[str, Mapping[str, Any] | None] | None = None
 
@@ -107,6 +123,7 @@ class Electing(RuleBasedStateMachine):
     def run(self, name: str) -> None:
         """Do all that there is to do at this moment, and have requests answered."""
         for _ in range(4):
+            self.show_to(name)
             self.advance(self.processes[name])
             self.deliver(name, executed=True, answered=True)
             self.check()
@@ -143,15 +160,44 @@ class Electing(RuleBasedStateMachine):
             self.server.write(update)
         self.replace(name)
 
-    @rule(name=st.sampled_from(NAMES))
-    def kill(self, name: str) -> None:
-        """A process is killed, and another one takes its place."""
-        self.replace(name)
+    @rule(name=st.sampled_from(NAMES), known=st.booleans())
+    def kill(self, name: str, known: bool) -> None:
+        """A process is killed, and another one takes its place; it may know that."""
+        self.replace(name, known=known)
 
-    def replace(self, name: str) -> None:
+    @precondition(lambda self: self.watching)
+    @rule(data=st.data(), ends=st.booleans())
+    def show(self, data: st.DataObject, ends: bool) -> None:
+        """A watch shows the next change, or ends."""
+        self.show_to(data.draw(st.sampled_from(self.watching)), ends=ends)
+
+    @property
+    def watching(self) -> list[str]:
+        """The processes that watch."""
+        return [name for name, process in self.processes.items() if process.watched is not None]
+
+    def show_to(self, name: str, *, ends: bool = False) -> None:
+        process = self.processes[name]
+        if process.watched is None:
+            return
+        seen, began = process.watched
+        if ends:
+            process.watched = process.rests_until = None
+            process.elector.on_watch_over(process.now(), lived=process.monotonic - began)
+        elif seen < self.server.version:
+            record = LeaderElectionRecord.of(self.server.versions[seen], TIMING)
+            process.watched = seen + 1, began
+            process.elector.on_get(record, process.now())
+            instruction = process.elector.instruction(process.wall)
+            if isinstance(instruction, Watch):
+                process.rests_until = process.monotonic + instruction.seconds
+            else:
+                process.watched = process.rests_until = None
+
+    def replace(self, name: str, *, known: bool = False) -> None:
         self.born += 1
-        fresh = Process(f"{name}{self.born}", 0.0)
         old = self.processes[name]
+        fresh = Process(f"{name}{self.born}", 0.0, old.ended | {old.elector.identity} if known else frozenset())
         fresh.monotonic, fresh.boottime, fresh.wall = old.now()
         self.processes[name] = fresh
 
@@ -173,6 +219,15 @@ class Electing(RuleBasedStateMachine):
                 elector.on_written(LeaderElectionRecord.of(document, TIMING), sent)
             return
         instruction = elector.instruction(process.wall)
+        if isinstance(instruction, Watch):
+            if process.watched is None:
+                process.watched = int(instruction.resource_version), process.monotonic
+                process.rests_until = process.monotonic + instruction.seconds
+            elif process.rests_until is not None and process.monotonic >= process.rests_until:
+                _, began = process.watched
+                process.watched = process.rests_until = None
+                elector.on_watch_over(process.now(), lived=process.monotonic - began)
+            return
         if isinstance(instruction, Wait):
             if process.rests_until is None:
                 process.rests_until = process.monotonic + instruction.seconds

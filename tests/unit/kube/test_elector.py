@@ -1,11 +1,22 @@
 """The elector, one transition at a time."""
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from frameworkcontroller.kube.elector import AcquireOrRenew, Elector, Get, Instant, LeaderElectionRecord, Timing, Wait
+from frameworkcontroller.kube.elector import (
+    POLLS_WITHOUT_WATCH,
+    AcquireOrRenew,
+    Elector,
+    Get,
+    Instant,
+    LeaderElectionRecord,
+    Timing,
+    Wait,
+    Watch,
+)
 
 TIMING = Timing()
 
@@ -26,8 +37,8 @@ def lease(holder: str, version: int = 1, transitions: int = 0, duration: Any = 1
     return LeaderElectionRecord.of({"metadata": {"resourceVersion": str(version)}, "spec": spec}, TIMING)
 
 
-def elector() -> Elector:
-    return Elector("me", TIMING, random.Random(1))
+def elector(has_ended: Callable[[str], bool] = lambda _: False) -> Elector:
+    return Elector("me", TIMING, random.Random(1), has_ended=has_ended)
 
 
 def leader(sent: float = 100.0) -> Elector:
@@ -46,6 +57,12 @@ def updated(one: Elector) -> AcquireOrRenew:
 def waits(one: Elector) -> float:
     instruction = one.instruction(0.0)
     assert isinstance(instruction, Wait)
+    return instruction.seconds
+
+
+def watches(one: Elector) -> float:
+    instruction = one.instruction(0.0)
+    assert isinstance(instruction, Watch)
     return instruction.seconds
 
 
@@ -85,32 +102,105 @@ def test_what_somebody_holds_is_respected_for_its_duration_since_it_was_first_se
     lasts = duration if duration == 1 else 15
     for now in (100.0, 100.0 + lasts - 0.01):
         one.on_get(lease("other", duration=duration), at(now))
-        assert 0 < waits(one) <= 2.4
-        one.on_wait_over()
-        assert one.instruction(0.0) == Get()
-    one.on_get(lease("other", duration=duration), at(100.0 + lasts))
-    assert updated(one).spec["leaseTransitions"] == 1
+        assert watches(one) == pytest.approx(100.0 + lasts - now)
+    one.on_watch_over(at(100.0 + lasts), lived=lasts)
+    update = updated(one)
+    assert update.spec["leaseTransitions"] == 1
+    # It proves that the lease is the one that was watched.
+    assert update.lease is not None
+    assert update.lease["metadata"] == {"resourceVersion": "1"}
 
 
-def test_a_follower_looks_again_when_the_lease_would_expire_and_not_later() -> None:
+def test_a_lease_that_is_found_expired_is_acquired() -> None:
     one = elector()
     one.on_get(lease("other"), at(100))
-    one.on_get(lease("other"), at(114))
-    assert waits(one) == pytest.approx(1.0)
+    one.on_get(lease("other"), at(115))
+    assert updated(one).spec["leaseTransitions"] == 1
 
 
 def test_every_sign_of_life_begins_it_anew() -> None:
     one = elector()
     for version, now in enumerate((100, 110, 120, 130)):
         one.on_get(lease("other", version), at(now))
-        assert waits(one) > 0
+        assert one.instruction(0.0) == Watch(str(version), 15)
 
 
 def test_no_clock_that_is_set_makes_a_follower_claim() -> None:
     one = elector()
     one.on_get(lease("other"), at(100))
     one.on_get(lease("other"), at(101, wall=10_000, boottime=10_000))
-    assert waits(one) > 0
+    assert watches(one) == 14
+
+
+def test_a_release_that_a_watch_shows_is_acquired_at_once() -> None:
+    one = elector()
+    one.on_get(lease("other"), at(100))
+    one.on_get(lease("", 2), at(101))
+    assert updated(one).spec["leaseTransitions"] == 1
+
+
+def test_a_write_that_a_silent_watch_has_led_to_is_refused_and_the_lease_is_watched_again() -> None:
+    one = elector()
+    one.on_get(lease("other"), at(100))
+    one.on_watch_over(at(115), lived=15)
+    updated(one)
+    one.on_conflict()
+    assert one.instruction(0.0) == Get()
+    one.on_get(lease("other", 7), at(115))
+    assert one.instruction(0.0) == Watch("7", 15)
+
+
+def test_a_watch_that_the_server_ends_is_opened_again_at_once() -> None:
+    one = elector()
+    one.on_get(lease("other"), at(100))
+    one.on_watch_over(at(103), lived=3)
+    assert one.instruction(0.0) == Get()
+    one.on_get(lease("other"), at(103))
+    assert watches(one) == 12
+
+
+def test_without_a_watch_the_lease_is_read_until_the_watch_is_tried_again() -> None:
+    one = elector()
+    one.on_get(lease("other"), at(100))
+    one.on_watch_over(at(100.01), lived=0.01)
+    for reads in range(POLLS_WITHOUT_WATCH):
+        assert 2 <= waits(one) <= 2.4
+        one.on_wait_over()
+        assert one.instruction(0.0) == Get()
+        one.on_get(lease("other", reads + 2), at(102.0 + 2 * reads))
+    one.on_wait_over()
+    one.on_get(lease("other", 99), at(200))
+    assert one.instruction(0.0) == Watch("99", 15)
+
+
+def test_without_a_watch_it_looks_when_the_lease_would_expire_and_not_later() -> None:
+    one = elector()
+    one.on_get(lease("other"), at(100))
+    one.on_watch_over(at(100), lived=0)
+    one.on_get(lease("other"), at(114))
+    assert waits(one) == pytest.approx(1.0)
+
+
+def test_the_lease_of_a_process_that_has_ended_is_acquired_at_once() -> None:
+    one = elector({"other"}.__contains__)
+    one.on_get(lease("other", transitions=4), at(100))
+    # Another leadership: nothing of the old one is continued.
+    assert updated(one).spec["leaseTransitions"] == 5
+    one.on_conflict()
+    one.on_get(lease("third", 2), at(100))
+    assert watches(one) == 15
+
+
+def test_a_release_that_a_renewal_of_its_own_crosses_is_repeated() -> None:
+    one = leader()
+    assert one.release(0.0) is not None
+    assert one.release(0.0) is None
+    crossed = lease("me", 6)
+    again = one.release(0.0, crossed)
+    assert again is not None
+    assert again.lease is crossed.lease
+    assert again.spec["holderIdentity"] == ""
+    assert one.release(0.0, lease("other", 7)) is None
 
 
 def test_a_lease_that_somebody_removed_is_respected_all_the_same() -> None:
