@@ -55,9 +55,12 @@ class EventHandlers:
 
     def framework_updated(self, old: FrameworkRecord, new: FrameworkRecord) -> None:
         """Enqueue a Framework whose spec or queue changed, or whose deletion began."""
-        if new.inputs != old.inputs:
+        machine = self._reconcilers.find(new)
+        # The caches of a new leader may have been behind: the status that it believes is not the stored one.
+        is_doubtful = isinstance(machine, Reconciler) and not machine.is_confirmed
+        if new.inputs != old.inputs or is_doubtful:
             self._queue.add(new.key)
-        if self._reconcilers.find(new) is not None:
+        if machine is not None:
             # Its reconciler tracks it.
             new.status_json = None
         else:

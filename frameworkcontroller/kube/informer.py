@@ -174,6 +174,12 @@ class Informer(Generic[T]):
         if self._watching is not None and not self._watching.expired():
             self._watching.reschedule(asyncio.get_running_loop().time())
 
+    def forget_undecodable(self) -> bool:
+        """Let the next list report the objects that cannot be decoded once more. Return whether there are any."""
+        known = bool(self._processor.undecodable)
+        self._processor.undecodable.clear()
+        return known
+
     def reset(self) -> None:
         """Clear the cache without calling handlers; the next ``run`` starts like the first.
 

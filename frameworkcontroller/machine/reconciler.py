@@ -316,6 +316,11 @@ class Reconciler:
         """Whether nothing is decided for the Framework: its spec is invalid, or its status cannot be stored."""
         return self.spec_error is not None or self._cannot_store
 
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether an answer of the API server has shown the status. If not, a newer one in the cache counts."""
+        return self.stored.confirmed
+
     def effects(self) -> list[Effect]:
         """Take the effects that are due before the next request."""
         effects, self._effects = self._effects, []
@@ -444,11 +449,12 @@ class Reconciler:
             read = self._plan_first(current, view)
         elif batch.is_open and not batch.stopped:
             read = self._plan_more(current, view)
-        return read or self._write_if_due(current, view)
+        call = read or self._write_if_due(current, view)
+        return ReadLive() if call is None and not batch.is_open and self._is_outdated(view) else call
 
     def _plan_first(self, current: _Pass, view: View) -> ReadLive | None:
         """Plan until there are actions, an urgent change, or no work."""
-        if not self.stored.confirmed and names.HISTORY_FINALIZER in self.stored.finalizers and not self._cached_held:
+        if self._must_read_first(view):
             return ReadLive()
         current.planned = True
         tracker, env = self.tracker, view.env
@@ -460,6 +466,25 @@ class Reconciler:
                 break
         current.requeue(step.requeue_after, env.clock)
         return self._propose(current, step.actions, view)
+
+    def _must_read_first(self, view: View) -> bool:
+        """Whether a live read must come before the first plan, as what a plan gives to the history counts at once."""
+        if self.stored.confirmed:
+            return False
+        if names.HISTORY_FINALIZER in self.stored.finalizers and not self._cached_held:
+            return True
+        status = self.tracker.status
+        return bool(view.env.limits.history) and status is not None and status.state is not State.COMPLETED
+
+    def _is_outdated(self, view: View) -> bool:
+        """Whether the status may be outdated that gives nothing to do: the cache shows a later version than its own.
+
+        Without that, an outdated status does no harm: live reads come before actions, and writes have preconditions.
+        """
+        if self.stored.confirmed or self.tracker.status is None or self.tracker.urgency is not Urgency.NONE:
+            return False
+        record = view.record
+        return record is not None and record.uid == self.uid and record.resource_version != self.stored.resource_version
 
     def _plan_more(self, current: _Pass, view: View) -> ReadLive | None:
         """Plan the events since the last plan while actions are in flight.

@@ -35,7 +35,6 @@ from frameworkcontroller.kube.crd import ensure_crd
 from frameworkcontroller.kube.crdguard import CrdGuard
 from frameworkcontroller.kube.elector import Instant
 from frameworkcontroller.kube.errors import may_pass
-from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.leaderelection import Election
 from frameworkcontroller.kube.ratelimiter import RateLimiter
 from frameworkcontroller.kube.workqueue import WorkQueue
@@ -61,6 +60,9 @@ RESYNC_SEC: Final = 600.0
 
 STANDBY_RELIST_SEC: Final = 60.0
 """A new leader compares warm caches older than this with a list, because their watches may have lost events."""
+
+RELIST_DELAY_SEC: Final = 2.0
+"""It does so after this time, as the first requests for Frameworks are more urgent."""
 
 
 class Controller:
@@ -122,6 +124,12 @@ class Controller:
                 instant=instant,
             )
         self._acting = self.election is None
+        self._electing: asyncio.Task[None] | None = None
+        self._warm = asyncio.Event()
+        """Set once the caches are filled for the first time."""
+        self._watching_frameworks: asyncio.Task[None] | None = None
+        self._frameworks_whole = asyncio.Event()
+        """Set unless the cache has records without their status, of the last term."""
         self._reading_client = client(limiter=limiter)
         acting_client = client(limiter=limiter, fence=self.election)
 
@@ -223,11 +231,6 @@ class Controller:
     # --- use ---
 
     @property
-    def required_informers(self) -> tuple[Informer[Any], ...]:
-        """The informers that must sync before this replica is ready: a standby does not watch Frameworks."""
-        return tuple(self.informers) if self.election is None else (self.informers.configmaps, self.informers.pods)
-
-    @property
     def ready(self) -> bool:
         """Whether its caches are filled and it runs syncs, or would as soon as it leads."""
         return self._ready.is_set()
@@ -283,6 +286,7 @@ class Controller:
             if not working.done():
                 self._driver.stop()
                 await self.workers.stop(self._drain_sec)
+                await self._resign()
                 await asyncio.gather(self.recorder.drain(EVENTS_DRAIN_SEC), self._drain_history())
         finally:
             self._ready.clear()
@@ -307,6 +311,7 @@ class Controller:
             async with asyncio.TaskGroup() as group:
                 for informer in (self.informers.configmaps, self.informers.pods):
                     group.create_task(informer.run(), name=f"informer of {informer.resource.qualified}")
+                group.create_task(self._watch_frameworks(), name="informer of Frameworks")
                 group.create_task(self.recorder.run(), name="events")
                 if self.history_sink is not None:
                     group.create_task(self.history_sink.run(), name="history")
@@ -314,11 +319,12 @@ class Controller:
                 if self.election is None:
                     await self._act()
                 else:
+                    running = self.election.run(self._lead, willing=self._warm)
+                    self._electing = group.create_task(running, name="leader election")
                     # A replica whose caches are still empty would delay all work if it led.
-                    for informer in self.required_informers:
-                        await informer.wait_synced()
+                    await self._wait_synced()
+                    self._warm.set()
                     self._ready.set()
-                    await self.election.run(self._lead)
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from errors
 
@@ -347,34 +353,60 @@ class Controller:
 
             await self.history_sink.drain(HISTORY_DRAIN_SEC)
 
+    async def _watch_frameworks(self) -> None:
+        """Keep the cache of Frameworks; list them again after each term, whose tracked records have no status."""
+        frameworks = self.informers.frameworks
+        while True:
+            self._frameworks_whole.set()
+            watching = asyncio.create_task(frameworks.run(), name=f"informer of {frameworks.resource.qualified}")
+            self._watching_frameworks = watching
+            try:
+                await asyncio.wait([watching])
+            except asyncio.CancelledError:
+                watching.cancel()
+                await asyncio.wait([watching])
+                raise
+            if not watching.cancelled():
+                watching.result()
+            frameworks.reset()
+
+    async def _wait_synced(self) -> None:
+        await self._frameworks_whole.wait()
+        for informer in self.informers:
+            await informer.wait_synced()
+
     async def _lead(self) -> None:
         """One term as the leader; ends by cancellation.
 
-        The statuses come from a consistent list, because a cache may be older than the last writes of the previous
-        leader, and acting on an older status repeats its work (docs/high-availability.md).
+        It acts on the caches that it kept as a standby. They may be older than the last writes of the previous leader,
+        so nothing rests on a status before the API server has confirmed it (docs/high-availability.md).
         """
         self._acting = True
-        now = asyncio.get_running_loop().time()
-        for informer in self.required_informers:
-            if now - informer.listed_since > STANDBY_RELIST_SEC:
-                informer.relist()
         try:
             await self._act()
         finally:
             self._acting = False
-            self.informers.frameworks.reset()
             self.reconcilers.clear()
             self.state_counts.clear()
+            if not self._stop.is_set() and self._watching_frameworks is not None:
+                self._frameworks_whole.clear()
+                self._watching_frameworks.cancel()
+
+    async def _resign(self) -> None:
+        """Release the Lease, so that the next leader begins while the last Events are sent."""
+        if self._electing is not None:
+            self._electing.cancel()
+            await asyncio.wait([self._electing])
 
     async def _act(self) -> None:
         async with asyncio.TaskGroup() as group:
-            frameworks = self.informers.frameworks
-            group.create_task(frameworks.run(), name=f"informer of {frameworks.resource.qualified}")
             # With a cache that is not filled, objects that exist would seem absent.
-            for informer in self.informers:
-                await informer.wait_synced()
+            await self._wait_synced()
             for kind, companion in self.informers.companions.items():
                 group.create_task(companion.run(), name=f"companions of kind {kind}")
+            if self.election is not None:
+                self.informers.enqueue_all()
+                group.create_task(self._relist())
             group.create_task(self.workers.run(), name="workers")
             group.create_task(self._resync(), name="resync")
             self._ready.set()
@@ -382,6 +414,11 @@ class Controller:
                 "Ready: the caches hold %d Frameworks, %d ConfigMaps and %d Pods",
                 *(len(informer.lister) for informer in self.informers),
             )
+
+    async def _relist(self) -> None:
+        now = asyncio.get_running_loop().time()
+        await asyncio.sleep(RELIST_DELAY_SEC)
+        self.informers.relist(older_than=now - STANDBY_RELIST_SEC)
 
     async def _resync(self) -> None:
         while True:

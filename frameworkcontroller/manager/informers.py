@@ -239,6 +239,8 @@ class Informers:
         ``enqueue``: takes the key of a Framework to be synced. ``kueue``: whether Workloads are watched.
         """
 
+        self._handlers = handlers
+
         def when_acting(handler: Callable[[*Ts], None]) -> Callable[[*Ts], None]:
             """A standby drops the events of its warm caches: a new leader syncs every Framework anyway."""
 
@@ -250,7 +252,7 @@ class Informers:
 
         informer = partial(Informer, client, namespace=namespace, rng=rng, relist_seconds=relist_sec)
         self.frameworks: Informer[FrameworkRecord] = informer(
-            FRAMEWORKS, framework_record, on_undecodable=on_undecodable
+            FRAMEWORKS, framework_record, on_undecodable=when_acting(on_undecodable)
         )
         self.configmaps: Informer[ConfigMapRecord] = informer(
             CONFIGMAPS, configmap_record, label_selector=names.FRAMEWORK_NAME
@@ -263,7 +265,9 @@ class Informers:
             on_deleted_object=when_acting(handlers.pod_object_deleted),
         )
         self.frameworks.add_handler(
-            on_add=handlers.framework_added, on_update=handlers.framework_updated, on_delete=handlers.framework_deleted
+            on_add=when_acting(handlers.framework_added),
+            on_update=when_acting(handlers.framework_updated),
+            on_delete=when_acting(handlers.framework_deleted),
         )
         self.configmaps.add_handler(
             on_add=when_acting(handlers.configmap_added),
@@ -304,6 +308,21 @@ class Informers:
             # From the start: Frameworks may be gone whose Workloads still have quota.
             self._workloads.want()
             self.companions[Kind.WORKLOAD] = self._workloads
+
+    def enqueue_all(self) -> None:
+        """Enqueue every cached Framework, as the first list would: this replica acts from now on."""
+        for record in self.frameworks.lister.values():
+            self._handlers.framework_added(record)
+
+    def relist(self, *, older_than: float) -> None:
+        """Compare the caches with lists that were not listed since that time of the loop.
+
+        A Framework that cannot be decoded is reported in any case: a standby reports none.
+        """
+        unreadable = self.frameworks.forget_undecodable()
+        for informer in self:
+            if informer.listed_since < older_than or (unreadable and informer is self.frameworks):
+                informer.relist()
 
     def __iter__(self) -> Iterator[Informer[Any]]:
         return iter((self.frameworks, self.configmaps, self.pods))

@@ -75,7 +75,7 @@ class WebServer:
             controller.informers.all,
             controller.queue,
             clock=self._loop.time,
-            required=controller.required_informers,
+            required=controller.informers,
             may_act=lambda: controller.leading,
         )
         app = web.Application(client_max_size=_MAX_LINE_BYTES, middlewares=[_plain_responses])

@@ -321,7 +321,7 @@ async def test_of_two_replicas_the_leader_has_the_figures(clock: VirtualClockLoo
             async with second.controller as standby:
                 await eventually(lambda: figures(first, 1))
                 await figures(second, 0)
-                health = Health(standby.informers, standby.queue, clock=clock.time, required=standby.required_informers)
+                health = Health(standby.informers, standby.queue, clock=clock.time, required=list(standby.informers))
                 for _ in range(12):
                     assert [check for check in (*health.live(), *health.ready()) if check.problem is not None] == []
                     await asyncio.sleep(60)

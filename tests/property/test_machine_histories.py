@@ -117,6 +117,18 @@ class Histories(RuleBasedStateMachine):
         self.history.crash(which)
 
     @rule()
+    def stand_by(self) -> None:
+        self.history.stand_by()
+
+    @rule()
+    def take_over(self) -> None:
+        self.history.take_over()
+
+    @rule(kind=KINDS, count=st.sampled_from([1, 2, 5, 50]))
+    def deliver_to_standby(self, kind: int, count: int) -> None:
+        self.history.deliver_to_standby(kind, count)
+
+    @rule()
     def start_second(self) -> None:
         self.history.start_second()
 

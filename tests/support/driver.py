@@ -320,7 +320,8 @@ class Controller:
         new = None if body is None else framework_record(body)
         if new is not None:
             self.cache.frameworks[name] = new
-        if name == self.name and (old is None or new is None or old.inputs != new.inputs):
+        is_doubtful = self.reconciler is not None and not self.reconciler.is_confirmed
+        if name == self.name and (old is None or new is None or old.inputs != new.inputs or is_doubtful):
             self._enqueued = True
 
     def _apply_configmap(self, name: str, body: Body | None, final: Body | None) -> None:

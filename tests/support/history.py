@@ -61,6 +61,7 @@ class History:
         self._let_loose: set[str] = set()
         """Frameworks (by UID) whose ConfigMap was once deleted so that it waited for no Pod."""
         self.controllers = [self._start("A")]
+        self._standby: Controller | None = None
 
     # --- what there is ---
 
@@ -107,6 +108,22 @@ class History:
         name = self.controllers[position].label
         self.world.tell(f"[{name}] is killed and started anew")
         self.controllers[position] = self._start(name)
+
+    def stand_by(self) -> None:
+        """A replica begins to watch, and does nothing yet."""
+        self.world.tell("[S] stands by")
+        self._standby = self._start("S")
+
+    def deliver_to_standby(self, kind: int, count: int) -> None:
+        """A cache of the replica sees some more events."""
+        if self._standby is not None:
+            self._standby.deliver(self._kinds[kind % len(self._kinds)], count)
+
+    def take_over(self) -> None:
+        """The first controller is killed, and the replica goes on, with what its caches have shown until now."""
+        if self._standby is not None:
+            self.world.tell(f"[S] takes over from [{self.controllers[0].label}]")
+            self.controllers[0], self._standby = self._standby, None
 
     def start_second(self) -> None:
         """A second controller works at the same time."""

@@ -17,7 +17,6 @@ from frameworkcontroller.api.status import Condition, State
 from frameworkcontroller.machine.actions import Create
 from frameworkcontroller.machine.model import Limits
 from frameworkcontroller.machine.requests import Kind
-from tests.support.driver import Controller
 from tests.support.gangscheduler import Backend, GangScheduler, refuse_another_minimum
 from tests.support.history import EXIT_CODES, LIMITS, NAME, WAKES_TO_END, History
 from tests.support.kueue import EVICTIONS, PRIORITIES, QUEUES, Kueue, admission_of, is_owned, is_true
@@ -57,7 +56,6 @@ class QueuedHistory(History):
         if backend is not None:
             limits = replace(limits, gang_scheduler=_SCHEDULERS[backend])
         super().__init__(seed, limits=limits, kinds=kinds)
-        self._standby: Controller | None = None
         self.kueue: Kueue | None = None
         self.scheduler: GangScheduler | None = None
         if quota is not None:
@@ -126,18 +124,6 @@ class QueuedHistory(History):
                 break
             self.step_kueue(1)
             self.follow(which, 1)
-
-    def stand_by(self) -> None:
-        """A replica begins to watch, and does nothing yet."""
-        self.world.tell("[S] stands by")
-        self._standby = self._start("S")
-
-    def take_over(self) -> None:
-        """The first controller is killed, and the replica goes on, with what its caches have shown of old."""
-        if self._standby is not None:
-            self.world.tell("[S] takes over from [A]")
-            self._standby.relist(Kind.FRAMEWORK)
-            self.controllers[0], self._standby = self._standby, None
 
     def lose_answer(self, which: int, kind: Kind) -> None:
         """Likewise, and the answer to the creation is lost."""

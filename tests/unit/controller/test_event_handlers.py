@@ -63,6 +63,16 @@ async def test_readiness_wakes_a_framework_with_a_role_that_waits_for_it(known: 
     assert len(known.queue) == awaited
 
 
+@pytest.mark.parametrize("confirmed", [True, False])
+async def test_a_later_version_counts_until_the_api_server_has_shown_the_status(
+    known: Known, *, confirmed: bool
+) -> None:
+    known.reconciler.stored.confirmed = confirmed
+    old = FrameworkRecord("ns/f", "ns", "f", "f-1", "1", 1, None, b"{}", b"{}", None)
+    known.handlers.framework_updated(old, replace(old, resource_version="2"))
+    assert len(known.queue) == (not confirmed)
+
+
 @pytest.mark.parametrize(
     ("final", "removed"),
     [

@@ -1,0 +1,163 @@
+"""A standby takes over with caches that are older than what its predecessor has written last.
+
+Random histories (``test_machine_histories``, ``test_queue_histories``) do so, too. These short ones hit for sure what a
+controller that believes its caches would do: each is also played by such a one, and it is caught.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from frameworkcontroller.machine.actions import Action, Create
+from frameworkcontroller.machine.reconciler import Reconciler
+from frameworkcontroller.machine.requests import Kind
+from tests.support.archive import ArchivedHistory
+from tests.support.history import History
+from tests.support.world import Violation
+
+_STEPS: Final = 1000
+_PODS: Final = 2
+
+
+def begin(*roles: dict[str, Any]) -> History:
+    """A Framework, and a controller that does nothing yet."""
+    history = History()
+    history.create({"executionType": "Start", "taskRoles": list(roles)})
+    return history
+
+
+def run(history: History, until: Callable[[], bool]) -> None:
+    """The controller sees everything and works, as nodes and the garbage collector do, until that is so."""
+    controller = history.controllers[0]
+    for _ in range(_STEPS):
+        if until():
+            return
+        history.collect(1)
+        history.kubelet(0, "remove")
+        controller.catch_up()
+        history.run(0, 1)
+        if not controller.due and controller.requeue_at is not None:
+            history.world.go_until(controller.requeue_at)
+    raise AssertionError("it does not come about")
+
+
+def hold_up(history: History, action: type[Action], name: str) -> None:
+    """The controller stands still right before such a request."""
+
+    def is_next() -> bool:
+        found = history.controllers[0].next_action
+        return isinstance(found, action) and found.target.name == name
+
+    run(history, is_next)
+
+
+def an_attempt_is_over() -> History:
+    """The standby has seen the first attempt of a Task before its Pod. That attempt is over now."""
+    history = begin({"name": "a", "taskNumber": 1, "task": {"retryPolicy": {"maxRetryCount": 1}}})
+    hold_up(history, Create, "f-a-0")
+    history.stand_by()
+    run(history, lambda: "f-a-0" in history.world.objects[Kind.POD])
+    history.kubelet(0, "end", 1)
+    run(history, lambda: "f-a-0" not in history.world.objects[Kind.POD])
+    hold_up(history, Create, "f-a-0")
+    history.take_over()
+    return history
+
+
+def a_role_has_started() -> History:
+    """The status says that a role has started, as another one was ready. That one is not ready any more."""
+    dependent = {"name": "b", "taskNumber": 1, "dependsOn": [{"name": "a", "status": "Ready"}]}
+    history = begin({"name": "a", "taskNumber": 1}, dependent)
+    run(history, lambda: "f-a-0" in history.world.objects[Kind.POD])
+    history.kubelet(0, "Running")
+    history.settle()
+    history.stand_by()
+    history.kubelet(0, "ready")
+    hold_up(history, Create, "f-b-0")
+    history.kubelet(0, "unready")
+    history.deliver_to_standby(_PODS, 50)
+    history.take_over()
+    history.rest(0)
+    return history
+
+
+def a_task_has_left() -> History:
+    """The standby has seen a Task whose attempt is over. It has been marked, archived and removed since."""
+    history = ArchivedHistory(7)
+    policy = {"minFailedTaskCount": -1, "minSucceededTaskCount": -1}
+    role = {"name": "a", "taskNumber": 2, "frameworkAttemptCompletionPolicy": policy}
+    history.create({"taskRoles": [{**role, "task": {"retryPolicy": {"maxRetryCount": 1}}}]})
+    history.settle()
+    for pod in (0, 1):
+        history.kubelet(pod, "Running")
+    history.settle()
+    history.set_sink("hangs")
+    history.kubelet(1, "end", 1)
+    history.settle()
+    history.stand_by()
+    history.rescale("a", 1)
+    history.settle()
+    history.set_sink("stores")
+    history.settle()
+    assert history.status is not None
+    assert [len(role.tasks) for role in history.status.attempt.roles] == [1]
+    history.take_over()
+    return history
+
+
+def go_on(history: History) -> None:
+    """The new leader works by its old caches, and they catch up."""
+    history.run(0, 30)
+    history.settle()
+
+
+def test_it_repeats_no_attempt_that_is_over() -> None:
+    history = an_attempt_is_over()
+    go_on(history)
+    (pod,) = history.pods()
+    assert pod["metadata"]["annotations"]["FC_TASK_ATTEMPT_ID"] == "1"
+    history.finish()
+
+
+def test_it_continues_what_only_the_status_shows() -> None:
+    history = a_role_has_started()
+    assert "f-b-0" not in history.world.objects[Kind.POD]
+    go_on(history)
+    assert "f-b-0" in history.world.objects[Kind.POD]
+    history.finish()
+
+
+def test_the_history_gets_nothing_that_is_older_than_what_it_has() -> None:
+    history = a_task_has_left()
+    go_on(history)
+    history.rescale("a", 2)
+    history.finish()
+
+
+def test_one_that_archives_what_its_cache_shows_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Reconciler, "_must_read_first", lambda *_: False)
+    history = a_task_has_left()
+    go_on(history)
+    with pytest.raises(Violation, match="left the status, and is in another state"):
+        history.rescale("a", 2)
+
+
+def test_one_that_acts_on_what_its_cache_shows_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin_from = Reconciler.__init__
+
+    def believe(self: Reconciler, *args: Any, **options: Any) -> None:
+        begin_from(self, *args, **options)
+        self.stored.confirmed = True
+
+    monkeypatch.setattr(Reconciler, "__init__", believe)
+    history = an_attempt_is_over()
+    with pytest.raises(Violation):
+        go_on(history)
+
+
+def test_one_that_rests_on_what_its_cache_has_shown_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Reconciler, "_is_outdated", lambda *_: False)
+    history = a_role_has_started()
+    go_on(history)
+    assert "f-b-0" not in history.world.objects[Kind.POD]
