@@ -96,6 +96,7 @@ class LeaderElection(Section):
     lease_duration_sec: Annotated[int, Field(ge=1, le=INT32_MAX)] = 15
     renew_deadline_sec: Annotated[int, Field(ge=1, le=INT32_MAX, validate_default=True)] = 10
     retry_period_sec: Annotated[int, Field(ge=1, le=INT32_MAX, validate_default=True)] = 2
+    lock_file: Annotated[str, Field(pattern=r"^/")] | None = None
 
     @field_validator("renew_deadline_sec")
     @classmethod

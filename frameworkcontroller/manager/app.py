@@ -10,7 +10,6 @@ import logging
 import random
 import socket
 import time
-import uuid
 from collections.abc import Callable, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -41,6 +40,7 @@ from frameworkcontroller.kube.workqueue import WorkQueue
 from frameworkcontroller.machine.quarantine import fields_dropped, status_not_served
 from frameworkcontroller.manager.informers import Informers
 from frameworkcontroller.manager.metrics import ControllerCollector, Metrics
+from frameworkcontroller.manager.processlock import ProcessLock
 
 if TYPE_CHECKING:
     from frameworkcontroller.controller.historysink import HistorySink
@@ -112,16 +112,20 @@ class Controller:
 
         limiter = RateLimiter(config.kube_client_qps, config.kube_client_burst)
         self.election: Election | None = None
+        self._process_lock: ProcessLock | None = None
         if config.leader_election.enabled:
+            lock_file = config.leader_election.lock_file
+            self._process_lock = ProcessLock(None if lock_file is None else Path(lock_file), socket.gethostname())
             self.election = Election(
                 # Without a rate limit: renewals must not wait behind the requests that depend on them.
                 client(),
                 namespace=config.lease_namespace(connection.access.namespace),
                 name=config.leader_election.lease_name,
-                identity=f"{socket.gethostname()}_{uuid.uuid4()}",
+                identity=self._process_lock.identity,
                 timing=config.leader_election.timing(),
                 rng=rng,
                 instant=instant,
+                has_ended=self._process_lock.has_ended,
             )
         self._acting = self.election is None
         self._electing: asyncio.Task[None] | None = None
@@ -295,6 +299,8 @@ class Controller:
             await asyncio.wait([working, stopping])
             for client in self._clients:
                 await client.close()
+            if self._process_lock is not None:
+                self._process_lock.release()
         if not working.cancelled():
             # It never returns, so it has raised.
             working.result()

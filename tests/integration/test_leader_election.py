@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -152,6 +153,34 @@ async def test_a_leader_that_ends_in_order_hands_over_at_once(cluster: Cluster, 
     # What the first one started is the second one's.
     assert uids(after)[:2] == uids(before)
     assert after["attemptStatus"]["id"] == 0
+
+
+async def test_a_process_that_follows_another_one_does_not_wait_for_its_lease(
+    cluster: Cluster, frameworks: Frameworks, tmp_path: Path
+) -> None:
+    lock = str(tmp_path / "lock")
+    loop = asyncio.get_running_loop()
+
+    async with replica(cluster, lock_file=lock) as first:
+        await first.until_leading()
+        await frameworks.create("f", role(number=2))
+        before = await frameworks.until_running("f", 2)
+        # A second one at the same time, in another container of the Pod, say, waits like any other.
+        async with replica(cluster, lock_file=lock) as beside:
+            await asyncio.sleep(3)
+            assert not beside.controller.leading
+        # As of a process that is killed, its Lease is not released.
+        first.door.always(_no_lease)
+    assert await holder(frameworks) == first.identity
+    ended = loop.time()
+    async with replica(cluster, lock_file=lock) as second:
+        await second.until_leading()
+        assert loop.time() - ended < (1 if cluster.embedded else 30)
+        assert second.identity.rpartition("_")[0] == first.identity.rpartition("_")[0]
+        lease = orjson.loads(await frameworks.client.get(LEASES, LEASE, cluster.namespace))
+        assert lease["spec"]["leaseTransitions"] == 1
+        await frameworks.set("f", taskRoles__0__taskNumber=3)
+        assert uids(await frameworks.until_running("f", 3))[:2] == uids(before)
 
 
 async def test_a_leadership_that_ends_by_an_error_releases_its_lease(cluster: Cluster, frameworks: Frameworks) -> None:

@@ -43,6 +43,7 @@ DEFAULTS: dict[str, Any] = {
         "lease_duration_sec": 15,
         "renew_deadline_sec": 10,
         "retry_period_sec": 2,
+        "lock_file": None,
     },
     "worker_number": 200,
     "large_framework_compression": False,
@@ -108,6 +109,7 @@ def test_every_key(tmp_path: Path) -> None:
           leaseDurationSec: 60
           renewDeadlineSec: 40
           retryPeriodSec: 5
+          lockFile: /run/fc/lock
         workerNumber: 500
         largeFrameworkCompression: true
         webAddress: 127.0.0.1:9999
@@ -154,6 +156,7 @@ def test_every_key(tmp_path: Path) -> None:
             "lease_duration_sec": 60,
             "renew_deadline_sec": 40,
             "retry_period_sec": 5,
+            "lock_file": "/run/fc/lock",
         },
         "worker_number": 500,
         "large_framework_compression": True,
