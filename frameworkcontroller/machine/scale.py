@@ -5,6 +5,8 @@ Source: docs/lifecycle.md, "Rescale". Pods are created and deleted by later plan
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from frameworkcontroller.api import names
 from frameworkcontroller.api.completion import DELETE_TASK_REQUESTED, CompletionStatus
 from frameworkcontroller.api.spec import PodForceDeletionPolicy, TaskRoleSpec, TaskSpec
@@ -52,28 +54,29 @@ def rescale(ctx: Context) -> bool:
         return False
     before = {role: role.tasks for role in ctx.attempt.roles}
     after = {role: list(tasks) for role, tasks in before.items()}
-    waits = False
+    waits = persist_first = False
     for role in before:
         spec = ctx.framework.spec.role(role.name)
-        waits |= _rescale_role(ctx, role.name, after[role], spec)
+        change = _rescale_role(ctx, role.name, after[role], spec)
+        waits |= change.waits
+        persist_first |= change.persist_first
         if spec is None and not after[role]:
             del after[role]
-            tracker.claims.scan = True
+            persist_first = tracker.claims.scan = True
             ctx.record(Reason.TASK_ROLE_DELETED, f"TaskRole {role.name} and its last Task are gone")
     for spec in ctx.framework.spec.task_roles:
         if spec.name not in tracker.roles:
             role = new_role(spec, ctx.env)
             after[role] = role.tasks
+            persist_first = True
             ctx.record(Reason.TASK_ROLE_SCALED, f"TaskRole {spec.name} was added with {count_tasks(spec.task_number)}")
+    tracker.rescale_due = waits or persist_first
     if after != before:
         tracker.rescale(after)
-    elif not waits:
-        tracker.rescale_due = False
-        return False
-    # Tasks must be persisted before they are replaced or removed: plan again then.
-    tracker.again = True
-    tracker.change(ctx.status, Urgency.NOW)
-    return True
+    if persist_first:
+        tracker.again = True
+        tracker.change(ctx.status, Urgency.NOW)
+    return persist_first
 
 
 def copy_forced_deletion(ctx: Context) -> bool:
@@ -105,13 +108,25 @@ def _force_deletion_policy(spec: TaskSpec) -> str | None:
     return None if policy is PodForceDeletionPolicy.ALWAYS else policy.value
 
 
-def _rescale_role(ctx: Context, role: str, tasks: list[TaskStatus], spec: TaskRoleSpec | None) -> bool:
-    """Adapt the Tasks of a role. Return whether marked or unpersisted ones must be persisted first."""
-    waits, wanted = False, 0 if spec is None else spec.task_number
+class _Change(NamedTuple):
+    """The change of a role: whether completed Tasks wait for their persistence, and whether it must be persisted first.
+
+    The removal of Tasks that have left must not: they no longer count, and nothing of them runs.
+    """
+
+    waits: bool
+    persist_first: bool
+
+
+def _rescale_role(ctx: Context, role: str, tasks: list[TaskStatus], spec: TaskRoleSpec | None) -> _Change:
+    """Adapt the Tasks of a role."""
+    waits = persist_first = False
+    wanted = 0 if spec is None else spec.task_number
     forgettable = {task for task in tasks if _has_left(task) and _may_forget(ctx, task)}
     while len(tasks) > wanted and _has_left(tasks[-1]):
         if not ctx.tracker.is_settled(tasks[-1]):
             waits = True
+            ctx.tracker.block(tasks[-1].key)
             break
         if tasks[-1] not in forgettable:
             break
@@ -119,6 +134,7 @@ def _rescale_role(ctx: Context, role: str, tasks: list[TaskStatus], spec: TaskRo
         for template in () if spec is None else spec.volume_claim_templates:
             name = template.metadata.name
             ctx.tracker.claims.add(names.claim_name(name, ctx.framework.name, role, task.index))
+            persist_first = True
         ctx.snapshot_task(SnapshotTrigger.TASK_DELETION, task)
         ctx.record(Reason.TASK_DELETED, f"Task instance {task.instance_uid} is gone by ScaleDown", task)
     for position, task in enumerate(tasks[:wanted]):
@@ -126,11 +142,13 @@ def _rescale_role(ctx: Context, role: str, tasks: list[TaskStatus], spec: TaskRo
             continue
         if not ctx.tracker.is_settled(task):
             waits = True
+            ctx.tracker.block(task.key)
             continue
         if task not in forgettable:
             continue
         ctx.snapshot_task(SnapshotTrigger.TASK_DELETION, task)
         tasks[position] = new_task(role, position, ctx.env)
+        persist_first = True
         text = f"gone by ScaleDown, is replaced by {tasks[position].instance_uid}"
         ctx.record(Reason.TASK_REPLACED, f"Task instance {task.instance_uid}, {text}", task)
     leaving = [task for task in reversed(tasks[wanted:]) if not task.deletion_pending]
@@ -145,7 +163,7 @@ def _rescale_role(ctx: Context, role: str, tasks: list[TaskStatus], spec: TaskRo
         tasks += [new_task(role, index, ctx.env) for index in range(len(tasks), wanted)]
         text = f"TaskRole {role} is scaled up by {added} to {count_tasks(wanted)}"
         ctx.record(Reason.TASK_ROLE_SCALED, text)
-    return waits or bool(leaving)
+    return _Change(waits, persist_first or bool(leaving) or added > 0)
 
 
 def _may_forget(ctx: Context, task: TaskStatus) -> bool:

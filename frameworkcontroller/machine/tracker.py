@@ -384,7 +384,7 @@ class Tracker:
             if task not in before:
                 self.change(task, Urgency.NOW)
                 self.agenda.add(task.key)
-        self.change(status, Urgency.NOW)
+        self.change(status, Urgency.SOON)
 
     def set_forced_deletion(self, role: TaskRoleStatus, seconds: int | None, policy: str | None) -> None:
         """Copy podGracefulDeletionTimeoutSec and podForceDeletionPolicy into the role."""

@@ -182,17 +182,23 @@ def test_a_role_that_is_scaled_to_none_stays() -> None:
     assert marks(bench) == []
 
 
-def test_a_removal_is_persisted_before_anything_else_is_decided() -> None:
-    bench = started(role(number=2))
+def test_a_removal_holds_up_no_other_task() -> None:
+    bench = started(role(number=3))
     bench.edit(role(number=1))
-    advance(bench)
-    bench.hide("f-a-1")
-    while len(instances(bench)) == 2:
-        made = bench.plan(write=False)
-        assert not made.actions
-        if len(instances(bench)) == 2:
+    bench.plan()
+    bench.plan()
+    deletions = bench.plan().actions
+    assert [action.target.name for action in deletions] == ["f-a-2", "f-a-1"]
+    bench.fold(deletions[0], Accepted())
+    bench.hide("f-a-2")
+    # Its end is to be persisted, which is not urgent: the others go on.
+    while len(instances(bench)) == 3:
+        assert bench.plan(write=False).urgency is not Urgency.NOW
+        if len(instances(bench)) == 3:
             bench.write()
-    assert bench.tracker.urgency is Urgency.NOW
+    assert bench.tracker.urgency is Urgency.SOON
+    bench.tracker.agenda.add(("a", 1))
+    assert actions(bench.plan(write=False)) == ["Delete f-a-1"]
 
 
 def test_a_completed_task_that_leaves_vanishes_only_after_the_mark_was_persisted() -> None:
