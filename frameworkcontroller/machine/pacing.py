@@ -28,16 +28,16 @@ FAST_SEC: Final = 0.05
 """Time of answers up to which the API server is fast: nothing below waits for others' sake."""
 
 SHOW_FACTOR: Final = 20.0
-SHOW_MAX_SEC: Final = 5.0
+SHOW_MAX_SEC: Final = 10.0
 """Time that a change with urgency SHOWN waits at a slow API server: at a short Task's next step it is written with that
 one. As a multiple of the time of answers, divided by the number of Tasks: one write for 1,000 Tasks is worth it."""
 
 JOIN_FACTOR: Final = 8.0
-JOIN_MAX_SEC: Final = 2.0
+JOIN_MAX_SEC: Final = 4.0
 """Likewise for the ends of other Tasks with urgency SOON."""
 
 ANSWER_WEIGHT: Final = 1 / 32
-ANSWERS_FORGOTTEN_SEC: Final = 5.0
+ANSWERS_FORGOTTEN_SEC: Final = 8.0
 """An API server is slow if it answers many writes slowly now: few, or long ago, count little."""
 
 LARGE_STATUS_BYTES: Final = 32_768
