@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import quote
 
 
+@lru_cache(1024)
 def _segment(value: str) -> str:
     if value in ("", ".", ".."):
         # Such a segment would make it the path of another resource, or of the whole collection.
