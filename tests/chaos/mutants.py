@@ -625,9 +625,9 @@ MUTANTS: Final = {
         "acts at once on what its first list says",
         lambda: _all_of(patch.object(Reconciler, "_propose", _propose_at_once), patch.object(context, "is_newer", _no)),
         _story(
-            _fault(0.0, Faults.FAILED, "create", "pods", times=3),
+            _fault(0.0, Faults.FAILED, "create", "pods", times=5),
             _create(_role(retry={"maxRetryCount": 1}, run_seconds="1, forever", exit_code="1")),
-            Step(1.0, "kill_controller", (0.2,)),
+            Step(4.0, "kill_controller", (0.2,)),
             _fault(20.0, Faults.STALE, "list", "frameworks"),
             _fault(20.0, Faults.DELAY, "watch", "frameworks", seconds=10.0),
             Step(21.0, "kill_controller", (1.0,)),
