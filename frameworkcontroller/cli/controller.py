@@ -66,8 +66,10 @@ async def web_of(controller: Controller, config: Config) -> AsyncIterator[None]:
 
 
 async def _tune_when_ready(controller: Controller) -> None:
-    await controller.wait_ready()
     tune_garbage_collector()
+    await controller.wait_ready()
+    # Without a collection before: it would walk the caches once more, while Frameworks wait.
+    gc.freeze()
 
 
 def tune_garbage_collector() -> None:
