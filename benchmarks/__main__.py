@@ -1,6 +1,7 @@
 """Measure the controller on a real control plane, beside a null client that only sends the same necessary writes.
 
     python -m benchmarks archive --help
+    python -m benchmarks scale --help
     python -m benchmarks [SCENARIO ...] [--size full] [--rounds 3] [--cluster 1.36] [--against REVISION]
 
 Prints for each figure the median over the rounds, the least and the most, the ratio to the null client's in the same
@@ -134,6 +135,12 @@ def main() -> None:
         from benchmarks.archive import main as measure_archive
 
         measure_archive(sys.argv[2:])
+        return
+    if sys.argv[1:2] == ["scale"]:
+        # It fills a control plane of its own.
+        from benchmarks.scale import main as measure_scale
+
+        measure_scale(sys.argv[2:])
         return
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.partition("\n")[0])
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"{', '.join(SCENARIOS)} (default: all)")

@@ -50,6 +50,44 @@ def growth(results: list[dict[str, Any]], file: Path) -> None:
     figure.savefig(file, metadata={"Date": None})
 
 
+_SCALE: Final = (
+    ("memory, MiB", {"idle: MiB": "when idle", "resync: peak MiB": "at most"}),
+    (
+        "CPU seconds",
+        {
+            "start: all synced, CPU": "start, until all are synced",
+            "start: API server CPU": "API server meanwhile",
+            "resync": "resync of all Frameworks",
+        },
+    ),
+    (
+        "longest turn of the event loop, CPU ms",
+        {"start: longest turn, CPU ms": "start", "steady: longest turn, CPU ms": "steady load"},
+    ),
+)
+"""What each part of the picture shows: figures, and their labels."""
+
+
+def scale(results: list[dict[str, Any]], file: Path) -> None:
+    """Memory, CPU and the longest turns of the event loop by the number of watched Pods."""
+    found = sorted(
+        (one["figures"] for one in results if one["scenario"] == "scale"), key=lambda one: float(one["Pods"])
+    )
+    for figures in found:
+        # Beside the steady load, which goes on.
+        a_second = figures["steady: controller CPU"] / figures["steady: seconds"]
+        figures["resync"] = figures["resync: controller CPU"] - a_second * figures["resync: seconds"]
+    figure, axes = plt.subplots(1, len(_SCALE), figsize=(13, 4))
+    for axis, (title, lines) in zip(axes, _SCALE, strict=True):
+        for name, label in lines.items():
+            axis.plot([one["Pods"] / 1000 for one in found], [one[name] for one in found], marker="o", label=label)
+        axis.set(title=title, xlabel="thousands of watched Pods", ylim=(0, None))
+        axis.grid(visible=True, alpha=0.3)
+        axis.legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(file, metadata={"Date": None})
+
+
 def main() -> None:
     """Run as asked."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -59,7 +97,9 @@ def main() -> None:
     mpl.use("svg")
     results = [result for file in options.files for result in orjson.loads(file.read_bytes())]
     options.into.mkdir(parents=True, exist_ok=True)
-    growth(results, options.into / "growth.svg")
+    for scenario, draw, name in (("launch", growth, "growth.svg"), ("scale", scale, "scale.svg")):
+        if any(result["scenario"] == scenario for result in results):
+            draw(results, options.into / name)
 
 
 if __name__ == "__main__":

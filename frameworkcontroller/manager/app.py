@@ -429,10 +429,14 @@ class Controller:
     async def _resync(self) -> None:
         while True:
             await asyncio.sleep(self._resync_sec * self._rng.uniform(0.9, 1.1))
-            # From the specs in the cache, an API server may have dropped fields since they were written: suspend, say.
-            for key in self.reconcilers.resync(from_cache=await self.crd_guard.is_current()):
-                # Spread, because it is not urgent and there may be tens of thousands.
-                self.queue.add_after(key, self._rng.uniform(0.0, self._resync_sec / 10))
+            await self.resync()
+
+    async def resync(self) -> None:
+        """Sync every Framework that is not completed as a whole, within a tenth of the interval of that."""
+        # From the specs in the cache, an API server may have dropped fields since they were written: suspend, say.
+        for key in self.reconcilers.resync(from_cache=await self.crd_guard.is_current()):
+            # Spread, because it is not urgent and there may be tens of thousands.
+            self.queue.add_after(key, self._rng.uniform(0.0, self._resync_sec / 10))
 
     # --- what the parts report ---
 
