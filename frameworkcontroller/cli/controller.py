@@ -76,8 +76,9 @@ def tune_garbage_collector() -> None:
     """Exempt the objects of now from collection, and collect less often.
 
     Each full collection walks caches of many thousand objects, which are never garbage. Reference counts free the
-    objects of a sync; cycles are rare.
+    objects of a sync; cycles are rare. A collection of the second generation walks 300,000 objects in one turn of the
+    event loop.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
+    gc.set_threshold(50_000, 5, 80)

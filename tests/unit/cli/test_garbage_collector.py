@@ -32,7 +32,9 @@ async def test_caches_fill_with_few_collections_and_are_never_collected() -> Non
     starting = _Starting()
     tuning = asyncio.create_task(_tune_when_ready(cast("Controller", starting)))
     await asyncio.sleep(0)
-    assert gc.get_threshold() == (50_000, 20, 20)
+    young, middle, _ = gc.get_threshold()
+    assert young >= 50_000
+    assert young * (middle + 1) <= 300_000
 
     frozen = gc.get_freeze_count()
     collections: list[int] = []
