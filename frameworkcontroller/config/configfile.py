@@ -13,7 +13,7 @@ from pydantic.alias_generators import to_camel
 
 from frameworkcontroller.api.inputmodel import InputModel
 from frameworkcontroller.api.problems import Problem, shown
-from frameworkcontroller.api.yamldocuments import ERRORS, Loader, error_text, line_of, place, repeated_keys
+from frameworkcontroller.api.yamldocuments import ERRORS, Loader, compose, error_text, line_of, place, repeated_keys
 
 
 class ConfigError(Exception):
@@ -63,7 +63,7 @@ def read_config_file(path: Path) -> ConfigFile:
         ConfigError: the file cannot be read, or is not a YAML mapping.
     """
     try:
-        root = yaml.compose(path.read_text(encoding="utf-8"), Loader)
+        root = compose(path.read_text(encoding="utf-8"))
         content = None if root is None else Loader.content(root)
         if root is None or content is None:
             return ConfigFile(path, {})
