@@ -211,6 +211,8 @@ class FrameworkRecord:
     metadata_json: bytes
     spec_json: bytes
     status_json: bytes | Parsed | None
+    state: str = ""
+    """In the status when it was read."""
     queue: QueueLabels | None = None
     finalizers: tuple[str, ...] = ()
 
@@ -338,7 +340,7 @@ def claim_record(body: Mapping[str, Any]) -> ClaimRecord:
 @decoder_of("Framework")
 def framework_record(body: Mapping[str, Any]) -> FrameworkRecord:
     """The record of a Framework, whose spec and status are not decoded. Raises ObjectError if it is invalid."""
-    metadata = body["metadata"]
+    metadata, status = body["metadata"], body.get("status")
     return FrameworkRecord(
         key=f"{metadata['namespace']}/{metadata['name']}",
         namespace=sys.intern(metadata["namespace"]),
@@ -349,7 +351,8 @@ def framework_record(body: Mapping[str, Any]) -> FrameworkRecord:
         deletion_time=fields.maybe_time(metadata, "deletionTimestamp"),
         metadata_json=dumps_to_keep(metadata),
         spec_json=dumps_to_keep(body.get("spec")),
-        status_json=Parsed(body.get("status")),
+        status_json=Parsed(status),
+        state=_state(status),
         queue=_queue_labels(metadata.get("labels")),
         finalizers=tuple(map(sys.intern, metadata.get("finalizers") or ())),
     )
@@ -368,6 +371,11 @@ def decoded_json(encoded: bytes | Parsed | None) -> Any:
     if isinstance(encoded, Parsed):
         return encoded.value
     return None if encoded is None else orjson.loads(encoded)
+
+
+def _state(status: Any) -> str:
+    state = status.get("state") if isinstance(status, dict) else None
+    return sys.intern(state) if isinstance(state, str) else ""
 
 
 def _queue_labels(labels: Mapping[str, str] | None) -> QueueLabels | None:

@@ -150,9 +150,10 @@ class Controller:
             self.history_sink = open_sink(config.history, wall=wall, rng=rng)
             self.metrics.add_history(self.history_sink)
         history = NoHistory() if self.history_sink is None else self.history_sink
+        self._handlers = EventHandlers(self.queue, self.reconcilers, snapshot_logger, history)
         self.informers = Informers(
             self._reading_client,
-            EventHandlers(self.queue, self.reconcilers, snapshot_logger, history),
+            self._handlers,
             namespace=config.namespace,
             rng=rng,
             acting=lambda: self._acting,
@@ -405,6 +406,7 @@ class Controller:
             await asyncio.wait([self._electing])
 
     async def _act(self) -> None:
+        self._handlers.hold()
         async with asyncio.TaskGroup() as group:
             # With a cache that is not filled, objects that exist would seem absent.
             await self._wait_synced()
@@ -413,6 +415,7 @@ class Controller:
             if self.election is not None:
                 self.informers.enqueue_all()
                 group.create_task(self._relist())
+            self._handlers.release()
             group.create_task(self.workers.run(), name="workers")
             group.create_task(self._resync(), name="resync")
             self._ready.set()

@@ -269,6 +269,8 @@ class Informers:
             on_update=when_acting(handlers.framework_updated),
             on_delete=when_acting(handlers.framework_deleted),
         )
+        # A standby keeps the statuses, too.
+        self.frameworks.add_handler(on_add=FrameworkRecord.pack, on_update=lambda _, new: new.pack())
         self.configmaps.add_handler(
             on_add=when_acting(handlers.configmap_added),
             on_update=when_acting(handlers.configmap_updated),
