@@ -61,6 +61,10 @@ RESYNC_SEC: Final = 600.0
 STANDBY_RELIST_SEC: Final = 60.0
 """A new leader compares warm caches older than this with a list, because their watches may have lost events."""
 
+TAKEOVER_QUEUED: Final = 16
+TAKEOVER_PAUSE_SEC: Final = 0.002
+"""A new leader pauses for this time before each Framework that it enqueues while this number of keys waits."""
+
 RELIST_DELAY_SEC: Final = 2.0
 """It does so after this time, as the first requests for Frameworks are more urgent."""
 
@@ -413,7 +417,7 @@ class Controller:
             for kind, companion in self.informers.companions.items():
                 group.create_task(companion.run(), name=f"companions of kind {kind}")
             if self.election is not None:
-                self.informers.enqueue_all()
+                group.create_task(self._enqueue_all())
                 group.create_task(self._relist())
             self._handlers.release()
             group.create_task(self.workers.run(), name="workers")
@@ -423,6 +427,17 @@ class Controller:
                 "Ready: the caches hold %d Frameworks, %d ConfigMaps and %d Pods",
                 *(len(informer.lister) for informer in self.informers),
             )
+
+    async def _enqueue_all(self) -> None:
+        """Enqueue every cached Framework, as a first list would: those without a status first.
+
+        The others come few at a time, so that new ones and events need not wait for thousands that are at rest.
+        """
+        records = sorted(self.informers.frameworks.lister.values(), key=lambda record: record.status_json != b"null")
+        for record in records:
+            if len(self.queue) >= TAKEOVER_QUEUED:
+                await asyncio.sleep(TAKEOVER_PAUSE_SEC)
+            self.queue.add(record.key)
 
     async def _relist(self) -> None:
         now = asyncio.get_running_loop().time()

@@ -239,8 +239,6 @@ class Informers:
         ``enqueue``: takes the key of a Framework to be synced. ``kueue``: whether Workloads are watched.
         """
 
-        self._handlers = handlers
-
         def when_acting(handler: Callable[[*Ts], None]) -> Callable[[*Ts], None]:
             """A standby drops the events of its warm caches: a new leader syncs every Framework anyway."""
 
@@ -265,8 +263,8 @@ class Informers:
             on_deleted_object=when_acting(handlers.pod_object_deleted),
         )
         self.frameworks.add_handler(
-            on_add=when_acting(handlers.framework_added),
-            on_update=when_acting(handlers.framework_updated),
+            on_add=lambda new: handlers.framework_added(new) if acting() else new.pack(),
+            on_update=lambda old, new: handlers.framework_updated(old, new) if acting() else new.pack(),
             on_delete=when_acting(handlers.framework_deleted),
         )
         # A standby keeps the statuses, too.
@@ -310,11 +308,6 @@ class Informers:
             # From the start: Frameworks may be gone whose Workloads still have quota.
             self._workloads.want()
             self.companions[Kind.WORKLOAD] = self._workloads
-
-    def enqueue_all(self) -> None:
-        """Enqueue every cached Framework, as the first list would: this replica acts from now on."""
-        for record in self.frameworks.lister.values():
-            self._handlers.framework_added(record)
 
     def relist(self, *, older_than: float) -> None:
         """Compare the caches with lists that were not listed since that time of the loop.

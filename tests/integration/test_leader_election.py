@@ -25,7 +25,7 @@ from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.manager.web import WebServer
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
-from tests.support.frameworks import Frameworks, codes, role, tasks
+from tests.support.frameworks import Frameworks, codes, condition, role, tasks
 from tests.support.frontdoor import FrontDoor, Request, Rule, front_door, refusal
 
 LEASE = "fc"
@@ -232,6 +232,35 @@ async def test_a_standby_acts_on_its_caches_and_compares_them_later(
 
 def lists(replica: Replica, since: float) -> set[str]:
     return {one.resource for one in replica.door.since(since) if one.verb == "list"}
+
+
+async def test_a_new_leader_begins_with_what_has_no_status(cluster: Cluster, frameworks: Frameworks) -> None:
+    """Those at rest do not hold it up, and all get their turn."""
+    at_rest = [f"f{number}" for number in range(2 * app.TAKEOVER_QUEUED)]
+    async with replica(cluster, 3) as before, AsyncExitStack() as stack:
+        await before.until_leading()
+        for name in at_rest:
+            await frameworks.create(name, role(), suspend=True)
+            await frameworks.until(name, lambda status: condition(status, "Suspended").get("status") == "True")
+        after = await stack.enter_async_context(replica(cluster, 3))
+        order: list[str] = []
+        start = after.controller.workers._start
+
+        def started(key: str) -> None:
+            order.append(key.partition("/")[2])
+            start(key)
+
+        after.controller.workers._start = started  # type: ignore[method-assign]
+        with before.door.answering(lambda _: refusal(503, "ServiceUnavailable", "cut off")):
+            await frameworks.create("new", role(), suspend=True)
+            await after.until_leading(within=60)
+            await frameworks.until("new", lambda status: condition(status, "Suspended").get("status") == "True")
+
+            async def all_had_their_turn() -> None:
+                assert set(order) == {"new", *at_rest}
+
+            await eventually(all_had_their_turn)
+            assert order[0] == "new"
 
 
 async def test_a_deposed_leader_reads_all_statuses_again(cluster: Cluster, frameworks: Frameworks) -> None:
