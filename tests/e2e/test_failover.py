@@ -19,6 +19,7 @@ import orjson
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.kube.resources import LEASES, PODS
 from tests.e2e.stage import CONTROLLER, WITHIN, Play, Track, play
+from tests.e2e.test_controller import STATEFULSETS
 from tests.support.eventually import eventually
 
 Json = dict[str, Any]
@@ -111,6 +112,21 @@ async def _some(found: Beats) -> bool:
     return len(found.written) >= 5 and bool(found.holder)
 
 
+async def install(play: Play, folder: str, replicas: int) -> None:
+    """Install the manifests in that folder, and wait until the rolling update is over."""
+    await play.stage.install(folder)
+
+    async def updated() -> None:
+        body = orjson.loads(await play.client.get(STATEFULSETS, CONTROLLER, CONTROLLER))
+        status = body["status"]
+        assert status["observedGeneration"] == body["metadata"]["generation"]
+        assert status["currentRevision"] == status["updateRevision"]
+        assert status["replicas"] == status.get("readyReplicas") == status.get("updatedReplicas", replicas) == replicas
+
+    await eventually(updated, within=WITHIN, every=0.2)
+    await play.controllers(replicas)
+
+
 async def until_acquired(found: Beats, leader: str, since: float, within: float = WITHIN) -> tuple[float, Json]:
     """Wait until there is another holder, and it has written."""
 
@@ -131,9 +147,8 @@ def last_of(found: Beats, holder: str) -> tuple[float, Json]:
 @play(Track.CONTROLLER)
 async def test_a_stopped_leader_hands_over(play: Play) -> None:
     """Its Pod is deleted, as by a rollout or a drain."""
-    await play.stage.install("overlays/ha")
+    await install(play, "overlays/ha", 2)
     try:
-        await play.controllers(2)
         async with beats(play) as found:
             leader = found.holder
             since = time()
@@ -146,17 +161,17 @@ async def test_a_stopped_leader_hands_over(play: Play) -> None:
                 f" {seen - released:.3f} s, released to first write {wrote - released:.3f} s, longest pause"
                 f" {found.longest_pause(since):.2f} s"
             )
+            # The standby, not a Pod that was started since.
+            assert found.holder.partition("_")[0] != leader.partition("_")[0]
         await play.controllers(2)
     finally:
-        await play.stage.install("base")
-        await play.controllers()
+        await install(play, "base", 1)
 
 
 @play(Track.CONTROLLER)
 async def test_a_restarted_container_leads_again(play: Play) -> None:
     """The process of the only replica is killed."""
-    await play.stage.install("base")
-    await play.controllers()
+    await install(play, "base", 1)
     async with beats(play) as found:
         leader = found.holder
         since = time()
@@ -170,14 +185,16 @@ async def test_a_restarted_container_leads_again(play: Play) -> None:
             f" (startedAt in whole seconds), killed to acquired {seen - since:.2f} s, to first write"
             f" {found.first_write(seen) - since:.2f} s, acquired to first write {found.first_write(seen) - seen:.3f} s"
         )
+        # The next process of the same Pod, and before the Lease has expired.
+        assert found.holder.rpartition("_")[0] == leader.rpartition("_")[0]
+        assert seen - last_of(found, leader)[0] < 14
 
 
 @play(Track.CONTROLLER)
 async def test_a_killed_leader_is_followed_when_its_lease_expires(play: Play) -> None:
     """Its Pod is gone with its node, as far as the API server knows: nothing but the Lease tells the standby."""
-    await play.stage.install("overlays/ha")
+    await install(play, "overlays/ha", 2)
     try:
-        await play.controllers(2)
         async with beats(play) as found:
             leader = found.holder
             name = leader.partition("_")[0]
@@ -192,8 +209,9 @@ async def test_a_killed_leader_is_followed_when_its_lease_expires(play: Play) ->
                 f" {found.first_write(seen) - seen:.3f} s, killed to first write"
                 f" {found.first_write(seen) - since:.2f} s"
             )
-            assert seen - renewed >= 14.5
+            assert found.holder.partition("_")[0] != name
+            # By the Lease's own times: a busy machine may show its versions late.
+            assert 15 <= seconds(spec["acquireTime"]) - seconds(last["renewTime"]) < 20
         await play.controllers(2)
     finally:
-        await play.stage.install("base")
-        await play.controllers()
+        await install(play, "base", 1)
