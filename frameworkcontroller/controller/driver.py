@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import InitVar, dataclass, field
 from typing import Any, Final, TypeVar, assert_never
@@ -26,7 +26,7 @@ from frameworkcontroller.kube.fairness import FairSemaphore
 from frameworkcontroller.kube.indexer import Lister
 from frameworkcontroller.kube.resources import Resource
 from frameworkcontroller.lru import LRUCache
-from frameworkcontroller.machine import farewell
+from frameworkcontroller.machine import farewell, remaining
 from frameworkcontroller.machine.farewell import Farewell, Look, StoreLast
 from frameworkcontroller.machine.model import AttemptCounters, Env, Limits, NotListed, Observed, Snapshot
 from frameworkcontroller.machine.orphans import orphans, release
@@ -101,6 +101,8 @@ class Driver:
     history: History = field(default_factory=NoHistory)
     enqueue: Callable[[str], None] = lambda _: None
     """Takes the key of a Framework of whose records the history has answered."""
+    answered: Callable[[Hashable, float, float], None] = lambda _kind, _seconds, _now: None
+    """Takes the kind of each request, the seconds until its answer, and the time by ``clock``."""
     max_in_flight: InitVar[int] = MAX_IN_FLIGHT
 
     def __post_init__(self, max_in_flight: int) -> None:
@@ -122,6 +124,14 @@ class Driver:
             task.cancel()
         for machine in self.reconcilers:
             machine.stop()
+
+    def remaining(self, key: str) -> int:
+        """An estimate of the requests that the Framework needs next, for its turn."""
+        machine = self.reconcilers.get(key)
+        if machine is not None:
+            return 0 if isinstance(machine, Quarantine) else remaining.of_tracker(machine.tracker)
+        record = self.frameworks.get(key)
+        return 0 if record is None else remaining.of_record(record)
 
     async def reconcile(self, key: str) -> float | None:
         """Reconcile one Framework. Returns the seconds until it is due without an event, None for never.
@@ -218,7 +228,7 @@ class Driver:
         return due
 
     async def _exchange(self, exchange: Generator[Request, Answer, R], namespace: str, key: str) -> R:
-        async with self.slots.taken(key):
+        async with self.slots.taken(key, self.remaining(key)):
             try:
                 request = next(exchange)
                 while True:
@@ -386,14 +396,16 @@ class _Run:
 
     async def _perform(self, call: Call) -> None:
         driver, machine = self._driver, self._machine
-        async with driver.slots.taken(machine.key):
+        async with driver.slots.taken(machine.key, driver.remaining(machine.key)):
             request = machine.begin(call, self._view)
             self._carry_out_effects()
             while request is not None:
                 began = driver.clock()
                 answer = await send(driver.client, request, self._namespace, machine.key, driver.resources)
+                ended = driver.clock()
+                driver.answered((type(request), getattr(request, "kind", Kind.FRAMEWORK)), ended - began, ended)
                 if isinstance(request, PatchStatus):
-                    driver.answer_times.note(began, driver.clock(), request.size)
+                    driver.answer_times.note(began, ended, request.size)
                 if isinstance(request, PatchStatus) and _is_not_found(answer):
                     driver.status_not_stored(machine.key)
                 request = machine.on_answer(call, answer)

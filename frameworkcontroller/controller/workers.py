@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, Literal
 
-from frameworkcontroller.kube.fairness import LATE_SEC, namespace_of
+from frameworkcontroller.kube.concurrency import ConcurrencyLimit
+from frameworkcontroller.kube.fairness import LATE_SEC
 from frameworkcontroller.kube.workqueue import ShutDown, WorkQueue
 from frameworkcontroller.machine.protocol import RequeueError
 
@@ -30,11 +31,11 @@ SyncResult = Literal["done", "retry", "failed", "cancelled"]
 
 
 class Workers:
-    """Run up to ``number`` syncs at once, each in an asyncio task.
+    """Run up to ``number`` syncs at once, each in an asyncio task, and of one namespace as many as ``limit`` allows.
 
-    A sync that takes longer than ``LATE_SEC`` frees its slot, but still counts towards the limit of its namespace, also
-    ``number``. So a namespace with slow requests does not block others. A key whose sync raises is retried after a
-    back-off; other keys are not affected.
+    A sync that takes longer than ``LATE_SEC`` frees its slot and no longer counts for ``limit``, but a namespace has at
+    most ``number`` syncs with those. So a namespace with slow requests does not block others. A key whose sync raises
+    is retried after a back-off; other keys are not affected.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Workers:
         reconcile: Callable[[str], Awaitable[float | None]],
         *,
         number: int,
+        limit: ConcurrencyLimit | None = None,
         synced: Callable[[str, SyncResult, float], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -54,14 +56,15 @@ class Workers:
         self._queue = queue
         self._reconcile = reconcile
         self._number = number
+        self._limit = ConcurrencyLimit(number) if limit is None else limit
         self._free = asyncio.Semaphore(number)
         self._synced = synced
         self._clock = clock
         self._running: set[asyncio.Task[None]] = set()
         self._late: set[asyncio.Task[None]] = set()
+        # By namespace: with those that are late, and without them.
         self._under_way: Counter[str] = Counter()
-        # By namespace: the keys above its limit, in the order of arrival.
-        self._parked: dict[str, dict[str, None]] = {}
+        self._prompt: Counter[str] = Counter()
         self._stopping = asyncio.Event()
 
     @property
@@ -76,7 +79,7 @@ class Workers:
             while not self._stopping.is_set():
                 await self._free.acquire()
                 try:
-                    key = await self._queue.get()
+                    key = await self._queue.get(self._may_start)
                 except BaseException:
                     self._free.release()
                     raise
@@ -117,40 +120,40 @@ class Workers:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
+    def _may_start(self, namespace: str) -> bool:
+        return self._under_way[namespace] < self._number and self._limit.allows(self._prompt[namespace])
+
     def _start(self, key: str) -> None:
-        namespace = namespace_of(key)
-        parked = self._parked.setdefault(namespace, {})
-        if self._under_way[namespace] >= self._number:
-            parked[key] = None
-            self._queue.done(key)
-            self._free.release()
-            return
-        parked.pop(key, None)
+        namespace = self._queue.namespace(key)
         self._under_way[namespace] += 1
+        self._prompt[namespace] += 1
         task = asyncio.create_task(self._work(key), name=f"reconcile {key}")
         self._running.add(task)
-        timer = asyncio.get_running_loop().call_later(LATE_SEC, self._is_late, task)
+        timer = asyncio.get_running_loop().call_later(LATE_SEC, self._is_late, namespace, task)
         task.add_done_callback(partial(self._ended, namespace, timer))
 
-    def _is_late(self, task: asyncio.Task[None]) -> None:
+    def _is_late(self, namespace: str, task: asyncio.Task[None]) -> None:
         self._late.add(task)
+        self._no_longer_prompt(namespace)
+
+    def _no_longer_prompt(self, namespace: str) -> None:
         self._free.release()
+        self._prompt[namespace] -= 1
+        if not self._prompt[namespace]:
+            del self._prompt[namespace]
+        self._queue.recheck()
 
     def _ended(self, namespace: str, timer: asyncio.TimerHandle, task: asyncio.Task[None]) -> None:
         timer.cancel()
         self._running.discard(task)
+        self._under_way[namespace] -= 1
+        if not self._under_way[namespace]:
+            del self._under_way[namespace]
         if task in self._late:
             self._late.discard(task)
+            self._queue.recheck()
         else:
-            self._free.release()
-        self._under_way[namespace] -= 1
-        parked = self._parked[namespace]
-        if parked:
-            key = next(iter(parked))
-            del parked[key]
-            self._queue.add(key)
-        elif not self._under_way[namespace]:
-            del self._under_way[namespace], self._parked[namespace]
+            self._no_longer_prompt(namespace)
 
     async def _work(self, key: str) -> None:
         result: SyncResult = "cancelled"

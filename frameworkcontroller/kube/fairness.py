@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from frameworkcontroller.kube.turns import Turns
+
 LATE_SEC: Final = 2.0
 """A request that takes longer is slow for its own reasons, such as an admission webhook of its namespace."""
 
@@ -24,26 +26,28 @@ def namespace_of(flow: str) -> str:
 class FairQueue:
     """Namespaces take turns, in each namespace its flows do, and the tasks of a flow are served in order of arrival.
 
-    A flow with a thousand waiting tasks delays another flow by one task, not by a thousand.
+    A flow with a thousand waiting tasks delays another flow by one task, not by a thousand. Flows with less work go
+    first, within the bound of `Turns`.
     """
 
-    __slots__ = ("_namespaces",)
+    __slots__ = ("_lines", "_turns")
 
     def __init__(self) -> None:
-        # Both dicts are in the order of turns. They have no empty members.
-        self._namespaces: dict[str, dict[str, deque[asyncio.Future[None]]]] = {}
+        self._turns: Turns[str] = Turns()
+        # By flow, the waiters with the work of the flow. It has no empty lines.
+        self._lines: dict[str, deque[tuple[asyncio.Future[None], int]]] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._namespaces)
+        return bool(self._lines)
 
     def __len__(self) -> int:
-        lines = (line for flows in self._namespaces.values() for line in flows.values())
-        return sum(not waiter.done() for line in lines for waiter in line)
+        return sum(not waiter.done() for line in self._lines.values() for waiter, _ in line)
 
-    async def wait(self, flow: str, give_back: Callable[[], None]) -> None:
+    async def wait(self, flow: str, give_back: Callable[[], None], work: int = 0) -> None:
         """Wait until `grant` chooses this task. If it is cancelled after that, ``give_back`` is called."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._namespaces.setdefault(namespace_of(flow), {}).setdefault(flow, deque()).append(waiter)
+        self._lines.setdefault(flow, deque()).append((waiter, work))
+        self._turns.add(namespace_of(flow), flow, work)
         try:
             await waiter
         except asyncio.CancelledError:
@@ -54,32 +58,26 @@ class FairQueue:
 
     def grant(self, may: Callable[[str], bool] | None = None) -> str | None:
         """Let the next task continue, of the namespaces for which ``may``, and return its namespace; None if none."""
-        while self._namespaces:
-            namespace = next(iter(self._namespaces) if may is None else filter(may, self._namespaces), None)
-            if namespace is None:
-                return None
-            flows = self._namespaces.pop(namespace)
-            waiter = _pop(flows)
-            if flows:
-                self._namespaces[namespace] = flows
+        while (turn := self._turns.pop(may)) is not None:
+            namespace, flow = turn
+            waiter = self._pop(flow)
+            if (line := self._lines.get(flow)) is not None:
+                self._turns.add(namespace, flow, line[0][1])
             if waiter is not None:
                 waiter.set_result(None)
                 return namespace
         return None
 
-
-def _pop(flows: dict[str, deque[asyncio.Future[None]]]) -> asyncio.Future[None] | None:
-    """Remove and return the next waiter; None if all were cancelled."""
-    while flows:
-        flow, line = next(iter(flows.items()))
-        del flows[flow]
-        while line:
-            waiter = line.popleft()
+    def _pop(self, flow: str) -> asyncio.Future[None] | None:
+        """Remove and return the next waiter of the flow; None if all were cancelled."""
+        line, found = self._lines[flow], None
+        while line and found is None:
+            waiter, _ = line.popleft()
             if not waiter.done():
-                if line:
-                    flows[flow] = line
-                return waiter
-    return None
+                found = waiter
+        if not line:
+            del self._lines[flow]
+        return found
 
 
 @dataclass(slots=True)
@@ -105,13 +103,13 @@ class FairSemaphore:
         self._queue = FairQueue()
 
     @asynccontextmanager
-    async def taken(self, flow: str) -> AsyncIterator[None]:
-        """Take a slot for ``flow``, whose key is ``namespace/name``."""
+    async def taken(self, flow: str, work: int = 0) -> AsyncIterator[None]:
+        """Take a slot for ``flow``, whose key is ``namespace/name`` and which has ``work`` left."""
         slot = _Slot(namespace_of(flow))
         if self._may_take(slot.namespace):
             self._count(slot.namespace)
         else:
-            await self._queue.wait(flow, lambda: self._release(slot))
+            await self._queue.wait(flow, lambda: self._release(slot), work)
         timer = asyncio.get_running_loop().call_later(LATE_SEC, self._is_late, slot)
         try:
             yield

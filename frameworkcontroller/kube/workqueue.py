@@ -19,6 +19,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.deadlines import Deadlines
+from frameworkcontroller.kube.turns import Turns
 
 K = TypeVar("K", bound=Hashable)
 
@@ -39,12 +40,25 @@ class QueueCore(Generic[K]):
     Invariant: ready = dirty - processing. All times are seconds of ``clock``.
     """
 
-    def __init__(self, clock: Callable[[], float], *, retry: Backoff = RETRY, rng: random.Random | None = None) -> None:
-        """``clock`` returns monotonic seconds."""
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        *,
+        retry: Backoff = RETRY,
+        rng: random.Random | None = None,
+        namespace: Callable[[K], str] = lambda _: "",
+        work: Callable[[K], int] = lambda _: 0,
+    ) -> None:
+        """``clock`` returns monotonic seconds, ``namespace`` and ``work`` say when a ready key has its turn.
+
+        Without them, the key that became ready first has.
+        """
         self._clock = clock
         self._retry = retry
         self._rng = random.Random() if rng is None else rng
-        self._ready: deque[K] = deque()
+        self.namespace = namespace
+        self._work = work
+        self._ready: Turns[K] = Turns()
         self._dirty: dict[K, float] = {}
         self._processing: dict[K, float] = {}
         self._failures: dict[K, int] = {}
@@ -109,8 +123,7 @@ class QueueCore(Generic[K]):
         self._dirty[key] = self._clock()
         self.adds += 1
         if key not in self._processing:
-            self._ready.append(key)
-            self._wake()
+            self._make_ready(key)
 
     def add_after(self, key: K, seconds: float) -> None:
         """Add a key in ``seconds``; the earliest of several delays counts."""
@@ -145,11 +158,12 @@ class QueueCore(Generic[K]):
 
     # --- processing ---
 
-    def get_nowait(self) -> K | None:
-        """Return the key that became ready first, now processing; None if no key is ready."""
-        if not self._ready:
+    def get_nowait(self, may: Callable[[str], bool] | None = None) -> K | None:
+        """Return the next key, now processing, of the namespaces for which ``may``; None if none is ready."""
+        turn = self._ready.pop(may)
+        if turn is None:
             return None
-        key = self._ready.popleft()
+        _, key = turn
         now = self._clock()
         since = self._dirty.pop(key)
         self._processing[key] = now
@@ -163,8 +177,11 @@ class QueueCore(Generic[K]):
         if self.on_done is not None:
             self.on_done(self._clock() - since)
         if key in self._dirty:
-            self._ready.append(key)
-            self._wake()
+            self._make_ready(key)
+
+    def _make_ready(self, key: K) -> None:
+        self._ready.add(self.namespace(key), key, self._work(key))
+        self._wake()
 
     # --- time ---
 
@@ -189,18 +206,25 @@ class QueueCore(Generic[K]):
 class WorkQueue(QueueCore[K]):
     """A queue whose ``get`` waits and whose delayed keys become ready by a timer. Create it on its event loop."""
 
-    def __init__(self, *, retry: Backoff = RETRY, rng: random.Random | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        retry: Backoff = RETRY,
+        rng: random.Random | None = None,
+        namespace: Callable[[K], str] = lambda _: "",
+        work: Callable[[K], int] = lambda _: 0,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
-        super().__init__(self._loop.time, retry=retry, rng=rng)
+        super().__init__(self._loop.time, retry=retry, rng=rng, namespace=namespace, work=work)
         self._getters: deque[asyncio.Future[None]] = deque()
         self._timer: tuple[float, asyncio.TimerHandle] | None = None
 
-    async def get(self) -> K:
-        """Wait for the next key, which is processing until ``done``.
+    async def get(self, may: Callable[[str], bool] | None = None) -> K:
+        """Wait for the next key, of the namespaces for which ``may``. It is processing until ``done``.
 
-        Raises ShutDown if the queue is shut down and no key is ready.
+        Call ``recheck`` when a namespace may again. Raises ShutDown if the queue is shut down and there is no such key.
         """
-        while (key := self.get_nowait()) is None:
+        while (key := self.get_nowait(may)) is None:
             if self.is_shut_down:
                 raise ShutDown
             getter: asyncio.Future[None] = self._loop.create_future()
@@ -216,6 +240,11 @@ class WorkQueue(QueueCore[K]):
                     self._wake()
                 raise
         return key
+
+    def recheck(self) -> None:
+        """Let a waiting ``get`` look at the ready keys again."""
+        if self._ready:
+            self._wake()
 
     def shut_down(self) -> None:
         """Drop delayed keys and ignore new ones. Once no key is ready, ``get`` raises ShutDown."""

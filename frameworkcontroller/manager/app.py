@@ -29,11 +29,13 @@ from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.controller.statecounts import StateCounts
 from frameworkcontroller.controller.workers import SyncResult, Workers
 from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.concurrency import ConcurrencyLimit
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.crd import ensure_crd
 from frameworkcontroller.kube.crdguard import CrdGuard
 from frameworkcontroller.kube.elector import Instant
 from frameworkcontroller.kube.errors import may_pass
+from frameworkcontroller.kube.fairness import namespace_of
 from frameworkcontroller.kube.leaderelection import Election
 from frameworkcontroller.kube.ratelimiter import RateLimiter
 from frameworkcontroller.kube.workqueue import WorkQueue
@@ -143,7 +145,11 @@ class Controller:
 
         # From events to keys.
         limits = config.plan_limits()
-        self.queue: WorkQueue[str] = WorkQueue(rng=rng)
+        self.queue: WorkQueue[str] = WorkQueue(
+            rng=rng,
+            namespace=namespace_of,
+            work=lambda key: self._driver.remaining(key),  # noqa: PLW0108 - created below
+        )
         self.reconcilers = Reconcilers(compress=config.large_framework_compression)
         self.state_counts = StateCounts(loop.time)
         snapshot_logger = SnapshotLogger(config.snapshot_triggers())
@@ -188,6 +194,7 @@ class Controller:
             instance=socket.gethostname(),
             sends_events=config.record_events,
         )
+        limit = ConcurrencyLimit(config.worker_number)
         self._driver = Driver(
             client=acting_client,
             reconcilers=self.reconcilers,
@@ -211,9 +218,15 @@ class Controller:
             wrote=self.metrics.wrote_status,
             count_attempts=self.metrics.count_attempts,
             status_not_stored=self.crd_guard.refused,
+            answered=limit.answered,
         )
         self.workers = Workers(
-            self.queue, self._driver.reconcile, number=config.worker_number, synced=self._synced, clock=loop.time
+            self.queue,
+            self._driver.reconcile,
+            number=config.worker_number,
+            limit=limit,
+            synced=self._synced,
+            clock=loop.time,
         )
 
         # What is measured.

@@ -11,7 +11,9 @@ import pytest
 
 from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.controller.workers import Workers
-from frameworkcontroller.kube.fairness import LATE_SEC
+from frameworkcontroller.kube.concurrency import LEAST
+from frameworkcontroller.kube.fairness import LATE_SEC, namespace_of
+from frameworkcontroller.kube.turns import AGED_TURN
 from frameworkcontroller.kube.workqueue import WorkQueue
 from frameworkcontroller.machine.protocol import RequeueError
 from tests.support.virtual_clock import VirtualClockLoop
@@ -90,14 +92,16 @@ async def test_those_that_take_long_do_not_keep_another_namespace_waiting(clock:
     async def work(key: str, _time: int) -> None:
         await asyncio.sleep(100 if key.startswith("slow/") else 1)
 
-    queue: WorkQueue[str] = WorkQueue()
+    queue: WorkQueue[str] = WorkQueue(namespace=namespace_of)
     driver = Driver(work)
     workers = Workers(queue, driver.reconcile, number=3)
     running = asyncio.create_task(workers.run())
     start = clock.time()
     slow = [f"slow/f{number}" for number in range(7)]
-    for key in [*slow, "other/f"]:
+    for key in slow:
         queue.add(key)
+    await clock.settled()
+    queue.add("other/f")
     await asyncio.sleep(50)
     # What waits for its namespace is still there once, however often it is added.
     for key in slow * 2:
@@ -113,7 +117,34 @@ async def test_those_that_take_long_do_not_keep_another_namespace_waiting(clock:
     assert [len(times[key]) for key in slow] == [2, 2, 2, 1, 1, 1, 1]
     assert sorted(itertools.chain(*times.values())) == [0] * 3 + [100] * 3 + [200] * 3 + [300]
     assert workers.busy == len(queue._processing) == len(queue) == 0
+    assert not workers._under_way
     assert await workers.stop(10)
+    await running
+
+
+async def test_a_namespace_has_as_many_at_once_as_the_limit_allows_and_those_with_the_least_work_first(
+    clock: VirtualClockLoop,
+) -> None:
+    async def work(_key: str, _time: int) -> None:
+        await asyncio.sleep(1)
+
+    queue: WorkQueue[str] = WorkQueue(namespace=namespace_of, work=lambda key: int(key.partition("/")[2]))
+    driver = Driver(work)
+    workers = Workers(queue, driver.reconcile, number=200)
+    running = asyncio.create_task(workers.run())
+    for number in reversed(range(3 * LEAST)):
+        queue.add(f"x/{number}")
+    start = clock.time()
+    await asyncio.sleep(0.5)
+    queue.add("y/0")
+    await asyncio.sleep(10)
+    assert driver.most == LEAST + 1
+    assert driver.times["y/0"] == [start + 0.5]
+    first = [number for number in range(3 * LEAST) if driver.times[f"x/{number}"] == [start]]
+    # But for the turns by age.
+    assert len(set(first) & set(range(LEAST))) == LEAST - LEAST // AGED_TURN
+    assert not workers._prompt
+    await workers.stop(1)
     await running
 
 

@@ -19,7 +19,8 @@ class Waiters:
         return [asyncio.create_task(self._wait(flow)) for flow in flows]
 
     async def _wait(self, flow: str) -> None:
-        await self.queue.wait(flow, self._give_back)
+        """The work of a flow is the number after its name, if there is one."""
+        await self.queue.wait(flow, self._give_back, int(flow.partition("=")[2] or 0))
         self.granted.append(flow)
 
     def _give_back(self) -> None:
@@ -35,6 +36,15 @@ async def test_namespaces_then_flows_take_turns() -> None:
     await asyncio.sleep(0)
     assert waiters.granted == ["x/a", "y/a", "x/b", "y/a", "x/a"]
     assert not waiters.queue
+
+
+async def test_flows_with_less_work_go_first_but_none_waits_for_ever() -> None:
+    waiters = Waiters()
+    waiters.add("x/a=9", *["x/b=5"] * 20, "x/c=1", "y/d=9")
+    await asyncio.sleep(0)
+    assert "".join(waiters.queue.grant() or "" for _ in range(12)) == "xyxxxxxxxxxx"
+    await asyncio.sleep(0)
+    assert waiters.granted == ["x/c=1", "y/d=9", *["x/b=5"] * 6, "x/a=9", *["x/b=5"] * 3]
 
 
 async def test_a_namespace_that_may_not_keeps_its_turn() -> None:

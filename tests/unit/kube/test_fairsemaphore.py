@@ -33,6 +33,20 @@ async def test_flows_take_turns() -> None:
     assert "".join(await turns("aaaabbc")) == "aabcaba"
 
 
+async def test_the_flow_with_the_least_work_gets_the_next_slot() -> None:
+    slots, order = FairSemaphore(1), list[int]()
+
+    async def take(work: int) -> None:
+        async with slots.taken(f"x/{work}", work):
+            order.append(work)
+            await asyncio.sleep(1)
+
+    async with asyncio.TaskGroup() as group:
+        for work in (4, 3, 9, 1, 2):
+            group.create_task(take(work))
+    assert order == [4, 1, 2, 3, 9]
+
+
 async def hold(slots: FairSemaphore, flow: str, seconds: float) -> float:
     """Take a slot and hold it for so long; after how many seconds it came."""
     clock = asyncio.get_running_loop().time

@@ -55,6 +55,20 @@ def test_keys_come_out_in_the_order_they_went_in_and_once_each(core: QueueCore[s
     assert core.get_nowait() is None
 
 
+def test_keys_of_namespaces_alternate_and_the_least_work_goes_first(hand: Clock) -> None:
+    work = {"x/a": 5, "x/b": 1, "x/c": 3, "y/a": 7}
+    core: QueueCore[str] = QueueCore(hand, namespace=lambda key: key[0], work=work.__getitem__)
+    for key in ("x/a", "x/b", "x/c", "y/a"):
+        core.add(key)
+    assert core.get_nowait(lambda namespace: namespace == "z") is None
+    assert core.get_nowait(lambda namespace: namespace == "y") == "y/a"
+    assert core.get_nowait() == "x/b"
+    work["y/a"] = 2
+    core.add("y/a")
+    core.done("y/a")
+    assert drain(core) == ["x/c", "y/a", "x/a"]
+
+
 def test_a_processing_key_is_not_ready_until_done(core: QueueCore[str]) -> None:
     core.add("a")
     assert core.get_nowait() == "a"

@@ -1,0 +1,63 @@
+"""How many syncs of a namespace run at once: fewer while the API server is the bottleneck. Pure.
+
+A saturated API server does not answer more requests because more are in flight: each takes longer, and all Frameworks
+end late instead of one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final
+
+LEAST: Final = 16
+"""Enough for 1,000 requests a second if an answer takes 16 ms."""
+
+FLAT: Final = 4.0
+"""An answer that takes up to so many times as long as the fastest one of its kind is not one of a busy API server."""
+
+SATURATED: Final = 6.0
+
+WINDOW_SEC: Final = 300.0
+"""The fastest answer is that of the last one or two windows."""
+
+_MOST: Final = 20.0
+"""A webhook that takes long says little about the API server."""
+
+_SMOOTHING: Final = 1 / 16
+_STEP: Final = 0.25
+
+
+class ConcurrencyLimit:
+    """Between ``LEAST`` and ``most``. It grows while it holds syncs back although answers are as fast as ever."""
+
+    __slots__ = ("_fastest", "_held_back", "_limit", "_most", "_previous", "_slowness", "_window_ends")
+
+    def __init__(self, most: int) -> None:
+        self._most = float(most)
+        self._limit = float(min(LEAST, most))
+        self._slowness = 1.0
+        self._held_back = False
+        self._fastest: dict[Hashable, float] = {}
+        self._previous: dict[Hashable, float] = {}
+        self._window_ends = 0.0
+
+    def allows(self, running: int) -> bool:
+        """Whether one more may run beside so many. It is asked only if one more is to run."""
+        self._held_back = running >= int(self._limit)
+        return not self._held_back
+
+    def answered(self, kind: Hashable, seconds: float, now: float) -> None:
+        """Note the time of an answer to a request of that kind. ``now``: monotonic seconds."""
+        if now >= self._window_ends:
+            self._previous, self._fastest = self._fastest, {}
+            self._window_ends = now + WINDOW_SEC
+        fastest = self._fastest[kind] = min(seconds, self._fastest.get(kind, seconds))
+        fastest = max(1e-4, min(fastest, self._previous.get(kind, fastest)))
+        self._slowness += (min(seconds / fastest, _MOST) - self._slowness) * _SMOOTHING
+        if self._slowness > SATURATED:
+            step = -1.0
+        elif self._slowness > FLAT:
+            step = 0.0
+        else:
+            step = _STEP if self._held_back else -_STEP
+        self._limit = max(min(LEAST, self._most), min(self._most, self._limit + step))

@@ -1,0 +1,106 @@
+"""Many Frameworks at once before an API server that answers so many requests a second: they end one after the other."""
+
+import asyncio
+import random
+import statistics
+from pathlib import Path
+
+import pytest
+
+from frameworkcontroller.api.status import State
+from frameworkcontroller.config.config import Config
+from frameworkcontroller.controller.driver import Driver
+from frameworkcontroller.kube.concurrency import ConcurrencyLimit
+from frameworkcontroller.machine.reconciler import Reconciler
+from frameworkcontroller.manager.app import Controller
+from tests.support.clusters import embedded_cluster, simulated_node
+from tests.support.frameworks import Frameworks, role
+from tests.support.frontdoor import Request, front_door
+from tests.support.virtual_clock import run
+
+RATE = 300.0
+"""Requests a second."""
+
+FAR_SEC = 0.1
+"""Until each answer of an API server that is far away."""
+
+
+class Busy:
+    """An API server with one request at a time: the others wait in order of arrival."""
+
+    def __init__(self) -> None:
+        self._free_at = 0.0
+
+    def __call__(self, request: Request) -> float:
+        if request.verb in ("list", "watch"):
+            return 0.0
+        now = asyncio.get_running_loop().time()
+        self._free_at = max(now, self._free_at) + 1 / RATE
+        return self._free_at - now
+
+
+def far(request: Request) -> float:
+    return 0.0 if request.verb in ("list", "watch") else FAR_SEC
+
+
+async def storm(folder: Path, number: int, *, is_far: bool) -> list[float]:
+    """After how many seconds each of so many Frameworks of 2 Tasks is completed."""
+    async with (
+        embedded_cluster(folder) as cluster,
+        simulated_node(cluster),
+        front_door(await cluster.connection()) as door,
+        Controller(Config(), door.connection, wall=cluster.wall, rng=random.Random(3)) as controller,
+    ):
+        frameworks = Frameworks(await cluster.client(), cluster.namespace)
+        clock = asyncio.get_running_loop().time
+        completed: dict[str, float] = {}
+        with door.delaying(far if is_far else Busy()):
+            for index in range(number):
+                await frameworks.create(f"f{index}", role(number=2, simulate={"run-seconds": 0.1}))
+            began = clock()
+            async with asyncio.timeout(600):
+                while len(completed) < number:
+                    await asyncio.sleep(0.1)
+                    for machine in controller.reconcilers:
+                        if is_completed(machine):
+                            completed.setdefault(machine.key, clock() - began)
+        return sorted(completed.values())
+
+
+def is_completed(machine: object) -> bool:
+    if not isinstance(machine, Reconciler):
+        return False
+    status = machine.tracker.status
+    return status is not None and status.state is State.COMPLETED and machine.tracker.is_clean
+
+
+def in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All Frameworks take turns, as many at once as there are workers."""
+    monkeypatch.setattr(Driver, "remaining", lambda _driver, _key: 0)
+    monkeypatch.setattr(ConcurrencyLimit, "allows", lambda _limit, _running: True)
+
+
+def test_half_of_a_storm_is_over_long_before_the_last_one_and_that_is_no_later(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = 200
+    took = run(storm(tmp_path_factory.mktemp("ordered"), number, is_far=False))
+    with monkeypatch.context() as patches:
+        in_turns(patches)
+        turns = run(storm(tmp_path_factory.mktemp("turns"), number, is_far=False))
+    assert statistics.median(turns) > 0.85 * turns[-1]
+    assert statistics.median(took) <= 0.6 * took[-1]
+    assert statistics.median(took) <= 0.7 * statistics.median(turns)
+    assert took[-1] <= 1.05 * turns[-1]
+
+
+def test_a_storm_takes_no_longer_where_answers_take_long_but_as_many_at_once_as_one_likes(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = 200
+    took = run(storm(tmp_path_factory.mktemp("ordered"), number, is_far=True))
+    with monkeypatch.context() as patches:
+        in_turns(patches)
+        turns = run(storm(tmp_path_factory.mktemp("turns"), number, is_far=True))
+    assert took[-1] <= 1.1 * turns[-1]
+    assert statistics.median(took) < 0.85 * statistics.median(turns)
