@@ -13,7 +13,7 @@ LEAST: Final = 16
 """Enough for 1,000 requests a second if an answer takes 16 ms."""
 
 FLAT: Final = 4.0
-"""An answer that takes up to so many times as long as the fastest one of its kind is not one of a busy API server."""
+"""A factor: up to this multiple of the fastest answer of its kind, an answer is not one of a busy API server."""
 
 SATURATED: Final = 6.0
 
@@ -24,7 +24,7 @@ _MOST: Final = 20.0
 """A webhook that takes long says little about the API server."""
 
 _SMOOTHING: Final = 1 / 16
-_STEP: Final = 0.25
+_STEP: Final = 0.5
 
 
 class ConcurrencyLimit:
@@ -42,7 +42,7 @@ class ConcurrencyLimit:
         self._window_ends = 0.0
 
     def allows(self, running: int) -> bool:
-        """Whether one more may run beside so many. It is asked only if one more is to run."""
+        """Whether one more may run beside the running ones. It is asked only if one more is to run."""
         self._held_back = running >= int(self._limit)
         return not self._held_back
 

@@ -12,7 +12,7 @@ from frameworkcontroller.deadlines import Deadlines
 K = TypeVar("K", bound=Hashable)
 
 AGED_TURN: Final = 8
-"""Every so many turns of a namespace, the key that has waited longest is served."""
+"""In each eighth turn of a namespace, the key that has waited longest is served."""
 
 
 class _Line(Generic[K]):
@@ -41,7 +41,7 @@ class Turns(Generic[K]):
     """Waiting keys, each once.
 
     Keys of the same work take turns. A key that begins to wait behind ``n`` others of its namespace is served within
-    ``(n + 1) * AGED_TURN`` turns of the namespace, however many with less work come. A turn costs O(log n).
+    ``(n + 1) * AGED_TURN`` turns of the namespace, even if keys with less work keep coming. A turn costs O(log n).
     """
 
     __slots__ = ("_length", "_lines")

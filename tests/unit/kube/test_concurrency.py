@@ -20,7 +20,7 @@ def allowed(limit: ConcurrencyLimit) -> int:
 def test_it_grows_while_answers_are_as_fast_as_ever() -> None:
     limit = ConcurrencyLimit(200)
     assert allowed(limit) == LEAST
-    answer(limit, 0.1, 40)
+    answer(limit, 0.1, 20)
     assert LEAST < allowed(limit) < 30
     answer(limit, 0.1)
     assert allowed(limit) == 200

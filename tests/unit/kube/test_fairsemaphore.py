@@ -1,6 +1,7 @@
 """FairSemaphore: never more at once than there are, fair between flows, and none is ever lost."""
 
 import asyncio
+import itertools
 from collections.abc import Iterable
 from contextlib import suppress
 
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frameworkcontroller.kube.fairness import LATE_SEC, FairSemaphore
+from frameworkcontroller.kube.turns import AGED_TURN
 
 pytestmark = pytest.mark.virtual_clock
 
@@ -45,6 +47,35 @@ async def test_the_flow_with_the_least_work_gets_the_next_slot() -> None:
         for work in (4, 3, 9, 1, 2):
             group.create_task(take(work))
     assert order == [4, 1, 2, 3, 9]
+
+
+async def test_a_large_flow_goes_on_among_small_ones_that_keep_coming() -> None:
+    """In each of two namespaces, small flows of three requests come faster than they are served."""
+    slots, served = FairSemaphore(1), list[str]()
+
+    async def flow(name: str, requests: int) -> None:
+        for left in range(requests, 0, -1):
+            async with slots.taken(name, left):
+                served.append(name)
+                await asyncio.sleep(0.01)
+
+    async with asyncio.timeout(600), asyncio.TaskGroup() as group:
+        large = [group.create_task(flow(f"{namespace}/large", 20)) for namespace in "xy"]
+        number = 0
+        while not all(task.done() for task in large):
+            number += 1
+            for namespace in "xy":
+                group.create_task(flow(f"{namespace}/{number}", 3))
+            await asyncio.sleep(0.05)
+    namespaces = [name[0] for name in served]
+    assert sum(first == second for first, second in itertools.pairwise(namespaces)) <= 2
+    for namespace in "xy":
+        turns = [name for name in served if name.startswith(namespace)]
+        places = [place for place, name in enumerate(turns) if name.endswith("large")]
+        # Every eighth turn goes by age, and no more small ones wait before it than came until then.
+        assert len(places) == 20
+        assert max(second - first for first, second in itertools.pairwise(places)) <= AGED_TURN * (number + 1)
+        assert any(not name.endswith("large") for name in turns[places[0] + 1 : places[-1]])
 
 
 async def hold(slots: FairSemaphore, flow: str, seconds: float) -> float:
