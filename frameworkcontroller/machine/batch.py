@@ -48,6 +48,11 @@ class Batch:
         return self._total == 1
 
     @property
+    def is_long(self) -> bool:
+        """Whether it has had more actions than are carried out at once: they take long, and others must not wait."""
+        return self._total > WIDTH
+
+    @property
     def is_open(self) -> bool:
         """Whether actions are queued or in flight."""
         return bool(self._in_flight or self._creations or self._others)

@@ -32,6 +32,14 @@ SHOW_MAX_SEC: Final = 10.0
 """Time that a change with urgency SHOWN waits at a slow API server: at a short Task's next step it is written with that
 one. As a multiple of the time of answers, divided by the number of Tasks: one write for 1,000 Tasks is worth it."""
 
+RUN_FACTOR: Final = 20.0
+RUN_MAX_SEC: Final = 5.0
+"""Time after the last creation for which a large status waits for the Pods to run, as a multiple of the duration of its
+last write."""
+
+UNSHOWN_MAX_SEC: Final = 10.0
+"""Time for which a large status may show no new state because more Pods were created."""
+
 JOIN_FACTOR: Final = 8.0
 JOIN_MAX_SEC: Final = 4.0
 """Likewise for the ends of other Tasks with urgency SOON."""
@@ -80,6 +88,8 @@ class Pacing:
     """That of the unwritten changes when it was asked for last."""
     urgent_since: float = 0.0
     """Since when there have been changes of this urgency."""
+    created_at: float = -math.inf
+    """When the last batch of creations ended."""
 
     def due(self, tracker: Tracker, clock: float, answer_sec: float = 0.0) -> float:
         """The time to write the tracked status. ``answer_sec``: see ``Env``."""
@@ -97,12 +107,15 @@ class Pacing:
         if urgency is not Urgency.LATER and tracker.is_at_rest and not self.rested:
             # The last expected change has come: there is no other to wait for.
             return 0.0
-        wait = 0.0
+        wait, running_at = 0.0, -math.inf
         if urgency is Urgency.LATER:
             wait = min(RIDE_MAX_SEC, max(RIDE_SEC, RIDE_FACTOR * self.write_sec))
         elif since - self.next_write < QUIET_SEC:
             wait = min(BREATH_MAX_SEC, self.write_sec)
-        return max(self.next_write, since + wait)
+        if urgency is Urgency.SHOWN and self.write_sec > FAST_SEC:
+            # The Pods that were created last will run soon, and a write now would delay the one that shows them all.
+            running_at = self.created_at + min(RUN_MAX_SEC, RUN_FACTOR * self.write_sec)
+        return max(self.next_write, since + wait, min(running_at, since + UNSHOWN_MAX_SEC))
 
     def wrote(self, began: float, clock: float) -> None:
         """Note an accepted write that began at ``began``."""

@@ -434,7 +434,9 @@ class Reconciler:
         To be called only while no write or read is in flight.
         """
         batch = current.batch
-        self._fold(current, batch.take(), view)
+        if (outcomes := batch.take()) and any(isinstance(outcome.action, Create) for outcome in outcomes):
+            self._pacing.created_at = view.env.clock
+        self._fold(current, outcomes, view)
         self._take_archived(current, view)
         if current.done:
             return None
@@ -536,7 +538,8 @@ class Reconciler:
             return None
         early = self._pacing.due(tracker, clock, view.env.answer_sec) - clock
         if current.batch.is_open:
-            return WriteStatus() if not current.batch.stopped and clock >= current.show_at and early <= 0 else None
+            is_due = early <= 0 and (clock >= current.show_at or (tracker.is_awaited and current.batch.is_long))
+            return WriteStatus() if is_due and not current.batch.stopped else None
         if early > _TIMER_SLACK_SEC and not self._stopping:
             # End the pass: settled Tasks need not wait for this write.
             current.requeue(early, clock)

@@ -221,6 +221,11 @@ class Tracker:
         states = self.task_states
         return bool(states[State.CREATION_REQUESTED] or states[State.PREPARING] or states[State.RUNNING])
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a Task waits for the changes to be persisted."""
+        return bool(self._blocked)
+
     def is_settled(self, task: TaskStatus) -> bool:
         """Whether all changes of the Task are persisted, so that it justifies actions."""
         return task not in self._dirty

@@ -11,6 +11,7 @@ from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.status import State
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.actions import Create
+from frameworkcontroller.machine.batch import WIDTH
 from frameworkcontroller.machine.gates import STOPPED
 from frameworkcontroller.machine.model import Urgency
 from frameworkcontroller.machine.pacing import FAST_SEC, LARGE_STATUS_BYTES, AnswerTimes, Pacing
@@ -462,6 +463,31 @@ def test_the_end_of_an_attempt_is_written_once_no_action_is_in_flight(happens: C
     assert isinstance(driver.next(), Wait)
     driver.serve(first, request)
     assert isinstance(driver.call(), WriteStatus)
+
+
+@pytest.mark.parametrize(("number", "written"), [(WIDTH + 1, True), (WIDTH, False)])
+def test_what_a_task_waits_for_is_written_during_a_long_batch(number: int, *, written: bool) -> None:
+    world, driver, (first, second, *_) = widened(number)
+    request = driver.begin(first)
+    driver.begin(second)
+    driver.reconciler.tracker.block(("a", 0))
+    world.clock += 1
+    instruction = driver.next()
+    assert isinstance(instruction, WriteStatus) == written
+    if not isinstance(instruction, WriteStatus):
+        return
+    patch = driver.begin(instruction)
+    assert patch is not None
+    world.clock += 2
+    driver.serve(instruction, patch)
+    # The next one after a pause of the same length.
+    driver.reconciler.tracker.block(("a", 0))
+    driver.serve(first, request)
+    driver.next()
+    world.clock += 1
+    assert not isinstance(driver.next(), WriteStatus)
+    world.clock += 1
+    assert isinstance(driver.next(), WriteStatus)
 
 
 def test_writes_while_actions_are_in_flight_are_some_seconds_apart() -> None:
@@ -1229,6 +1255,25 @@ def test_a_status_is_written_as_urgently_as_it_is(due: Due) -> None:
     tracker.task_states[State.RUNNING if due.at_rest else State.PREPARING] = due.tasks
     pacing = Pacing(due.rested, due.unwritten_since, due.write_sec, due.next_write)
     assert pacing.due(tracker, due.clock, due.answer_sec) == pytest.approx(due.when)
+
+
+def test_a_large_status_waits_for_the_pods_that_were_created_last() -> None:
+    tracker = Tracker(urgency=Urgency.SHOWN)
+    tracker.task_states |= {State.PREPARING: 600, State.RUNNING: 400}
+    pacing = Pacing(write_sec=0.2, next_write=92.0, created_at=100.0)
+    assert pacing.due(tracker, 95.0) == 104.0
+    # Not for a third batch: the first change is as old as that.
+    pacing.created_at = 103.0
+    assert pacing.due(tracker, 103.0) == 105.0
+    tracker.urgency = Urgency.SOON
+    assert pacing.due(tracker, 103.0) == 95.0
+    tracker.urgency = Urgency.SHOWN
+    tracker.task_states |= {State.PREPARING: 0, State.RUNNING: 1000}
+    assert pacing.due(tracker, 103.0) == 0.0
+    # A small one shows each state.
+    tracker.task_states |= {State.PREPARING: 1, State.RUNNING: 1}
+    pacing.write_sec = FAST_SEC
+    assert pacing.due(tracker, 103.0) == 95.0
 
 
 def test_the_last_end_waits_for_no_other() -> None:
