@@ -18,6 +18,8 @@ import yaml
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random
 
 from frameworkcontroller.api.lastapplied import applied_fields
+from frameworkcontroller.api.objects import FrameworkRecord
+from frameworkcontroller.api.status import State
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.controller import recorder
 from frameworkcontroller.controller.driver import Driver
@@ -442,11 +444,11 @@ class Controller:
             )
 
     async def _enqueue_all(self) -> None:
-        """Enqueue every cached Framework, as a first list would: those without a status first.
+        """Enqueue every cached Framework: those without a status first, those that are completed last.
 
-        The others come few at a time, so that new ones and events need not wait for thousands that are at rest.
+        They come few at a time, so that new ones and events need not wait for thousands that are at rest.
         """
-        records = sorted(self.informers.frameworks.lister.values(), key=lambda record: record.status_json != b"null")
+        records = sorted(self.informers.frameworks.lister.values(), key=_takeover_rank)
         for record in records:
             if len(self.queue) >= TAKEOVER_QUEUED:
                 await asyncio.sleep(TAKEOVER_PAUSE_SEC)
@@ -504,6 +506,10 @@ class Controller:
     def _synced(self, key: str, result: SyncResult, seconds: float) -> None:
         self.metrics.synced(result, seconds)
         self.state_counts.update(key, self.reconcilers.get(key))
+
+
+def _takeover_rank(record: FrameworkRecord) -> int:
+    return 2 if record.state == State.COMPLETED else 1 if record.state else 0
 
 
 def _crd_manifest() -> Any:

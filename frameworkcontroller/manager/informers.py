@@ -263,8 +263,8 @@ class Informers:
             on_deleted_object=when_acting(handlers.pod_object_deleted),
         )
         self.frameworks.add_handler(
-            on_add=lambda new: handlers.framework_added(new) if acting() else new.pack(),
-            on_update=lambda old, new: handlers.framework_updated(old, new) if acting() else new.pack(),
+            on_add=when_acting(handlers.framework_added),
+            on_update=when_acting(handlers.framework_updated),
             on_delete=when_acting(handlers.framework_deleted),
         )
         # A standby keeps the statuses, too.
