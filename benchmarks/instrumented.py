@@ -1,4 +1,4 @@
-"""The controller with a look inside: the longest steps of its event loop, and a resync or relist when asked for one.
+"""The controller with a look inside: the longest steps of its event loop, and resyncs and lists when asked for them.
 
     python -m benchmarks.instrumented CONFIG-FILE LOG-FILE RESYNC-SECONDS
 
@@ -75,7 +75,13 @@ class _Instrumented(Controller):
                 task.cancel()
 
     async def _serve(self) -> None:
-        await serve({"figures": self._figures, "relist": self._relist, "resync": self._begin_resync})
+        commands = {
+            "figures": self._figures,
+            "relist": self._relist,
+            "compare": self._compare,
+            "resync": self._begin_resync,
+        }
+        await serve(commands)
         # The benchmark is gone.
         self.stop()
 
@@ -105,6 +111,10 @@ class _Instrumented(Controller):
     async def _relist(self) -> None:
         for informer in self.informers:
             informer.relist()
+
+    async def _compare(self) -> None:
+        for informer in self.informers:
+            informer.compare()
 
     async def _begin_resync(self) -> None:
         await self.resync()

@@ -86,8 +86,9 @@ class Size:
 
 NOTHING: Final = Size(0, 0, 0)
 
-PHASES: Final = ("steady", "relist", "resync", "restarted")
-"""What follows the start: a steady load; then a list, a resync and a new API server during that load."""
+PHASES: Final = ("steady", "comparison", "relist", "resync", "restarted")
+"""What follows the start: a steady load; then a comparison of the caches with lists, new lists, a resync and a new API
+server, each during that load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -584,11 +585,11 @@ async def measure(
                 lambda now: all(now[name] > before[name] for name in before if name.startswith("lists of"))
             )
 
-        async def relist() -> None:
+        async def listed(name: str, call: str) -> None:
             before, began = await controller.figures(), time.monotonic()
-            await controller.child.call("relist")
+            await controller.child.call(call)
             await relisted(before)
-            figures["relist: done after"] = time.monotonic() - began
+            figures[f"{name}: done after"] = time.monotonic() - began
 
         async def resync() -> None:
             await controller.child.call("resync")
@@ -605,7 +606,8 @@ async def measure(
 
         for name, work in (
             ("steady", lambda: asyncio.sleep(seconds)),
-            ("relist", relist),
+            ("comparison", lambda: listed("comparison", "compare")),
+            ("relist", lambda: listed("relist", "relist")),
             ("resync", resync),
             ("restarted", restart),
         ):

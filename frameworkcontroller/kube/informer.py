@@ -7,6 +7,7 @@ import logging
 import math
 import random
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
@@ -15,7 +16,7 @@ from frameworkcontroller.kube.deltaprocessor import DeltaProcessor, Identity, id
 from frameworkcontroller.kube.errors import ApiError, KubeError, error_from_status
 from frameworkcontroller.kube.indexer import Indexer, Item, Lister
 from frameworkcontroller.kube.parsing import NestedTooDeeply, gc_paused, parse, was_cut
-from frameworkcontroller.kube.reflector import Failure, Listing, Reflector, Waiting, Watching, classify
+from frameworkcontroller.kube.reflector import Failure, Listing, Reflector, Waiting, Watching, classify, is_older
 from frameworkcontroller.kube.resources import Resource
 
 T = TypeVar("T", bound=Item)
@@ -34,6 +35,8 @@ _WATCH_SECONDS: Final = (180, 300)
 _HEARTBEAT_SECONDS: Final = 60
 _SILENCE_SECONDS: Final = 90.0
 _LATE_SECONDS: Final = 20.0
+# A watch that reports a change later than this has lost it.
+_LAG_SECONDS: Final = 30.0
 
 
 @dataclass(slots=True)
@@ -79,13 +82,13 @@ class Informer(Generic[T]):
         index: Callable[[T], Hashable] | None = None,
         rng: random.Random | None = None,
         on_undecodable: Callable[[str, Exception, dict[str, Any]], None] | None = None,
-        relist_seconds: Callable[[int], float] | None = None,
+        compare_seconds: Callable[[int], float] | None = None,
         on_deleted_object: Callable[[dict[str, Any]], None] | None = None,
         on_problem: Callable[[], None] | None = None,
     ) -> None:
-        """``index`` is that of the lister. ``page_size`` is the maximum number of objects per page. ``relist_seconds``
-        returns, for a number of objects, the interval of full lists, a guard against servers whose watches lose events
-        (None: no such lists). ``on_deleted_object`` gets the final state of each object whose deletion the watch
+        """``index`` is that of the lister. ``page_size`` is the maximum number of objects per page. ``compare_seconds``
+        returns, for a number of objects, the interval of comparisons, a guard against servers whose watches lose events
+        (None: only those asked for). ``on_deleted_object`` gets the final state of each object whose deletion the watch
         reports, before the handlers. ``on_problem`` is called when ``problem`` gets another text.
         """
         self.resource = resource
@@ -99,7 +102,7 @@ class Informer(Generic[T]):
         self.counters = InformerCounters()
         self._page_size = page_size
         self._rng = rng if rng is not None else random.Random()
-        self._relist_seconds = relist_seconds
+        self._compare_seconds = compare_seconds
         indexer = Indexer(index)
         self.lister: Lister[T] = indexer
         """The read-only cache."""
@@ -108,7 +111,9 @@ class Informer(Generic[T]):
         self._synced = asyncio.Event()
         self._page_items = min(_FIRST_PAGE_ITEMS, page_size)
         self._relist_wanted = False
-        self._relist_at: float | None = None
+        self._compare_at: float | None = None
+        self._compare_rearmed = asyncio.Event()
+        self._deleted: set[str] | None = None
         self._listing_since = -math.inf
         self._watching: asyncio.Timeout | None = None
         self._heartbeats = True
@@ -174,6 +179,14 @@ class Informer(Generic[T]):
         if self._watching is not None and not self._watching.expired():
             self._watching.reschedule(asyncio.get_running_loop().time())
 
+    def compare(self) -> None:
+        """Compare the cache with a list soon. The watch stays open; if it has lost changes, list again."""
+        self._compare_in(0.0)
+
+    def _compare_in(self, seconds: float) -> None:
+        self._compare_at = asyncio.get_running_loop().time() + seconds
+        self._compare_rearmed.set()
+
     def forget_undecodable(self) -> bool:
         """Let the next list report the objects that cannot be decoded once more. Return whether there are any."""
         known = bool(self._processor.undecodable)
@@ -211,17 +224,22 @@ class Informer(Generic[T]):
         # A page that the last run was cancelled in is lost: start from the beginning.
         self._reflector = Reflector(self._rng)
         try:
-            while True:
-                match self._reflector.state:
-                    case Waiting(seconds=seconds):
-                        await asyncio.sleep(seconds)
-                        self._reflector.on_wait_over()
-                    case Listing(token=token, paged=paged):
-                        await self._fetch(token, paged=paged)
-                    case Watching(resource_version=version):
-                        await self._watch(version)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._compare_in_time())
+                await self._follow()
         finally:
             self.running = False
+
+    async def _follow(self) -> None:
+        while True:
+            match self._reflector.state:
+                case Waiting(seconds=seconds):
+                    await asyncio.sleep(seconds)
+                    self._reflector.on_wait_over()
+                case Listing(token=token, paged=paged):
+                    await self._fetch(token, paged=paged)
+                case Watching(resource_version=version):
+                    await self._watch(version)
 
     async def _fetch(self, token: str | None, *, paged: bool) -> None:
         if token is None:
@@ -268,9 +286,98 @@ class Informer(Generic[T]):
             self._processor.delete_except(verdict.complete)
             self.counters.lists += 1
             self.listed_since = self._listing_since
-            if self._relist_seconds is not None:
-                self._relist_at = clock() + self._relist_seconds(len(self.lister)) * self._rng.uniform(0.8, 1.2)
+            self._compare_later()
             self._synced.set()
+
+    def _compare_later(self) -> None:
+        if self._compare_seconds is not None:
+            self._compare_in(self._compare_seconds(len(self.lister)) * self._rng.uniform(0.8, 1.2))
+
+    async def _compare_in_time(self) -> None:
+        clock = asyncio.get_running_loop().time
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(self._compare_at):
+                    await self._compare_rearmed.wait()
+            self._compare_rearmed.clear()
+            if self._compare_at is None or clock() < self._compare_at:
+                continue
+            self._compare_at = None
+            if not isinstance(self._reflector.state, Watching):
+                # A list will compare, or nothing can be read now.
+                self._compare_in(_LAG_SECONDS)
+                continue
+            self._deleted = set()
+            try:
+                await self._compare(self._deleted)
+            except (KubeError, ValueError, KeyError, TypeError, AttributeError) as error:
+                failure = classify(error) if isinstance(error, KubeError) else Failure.MALFORMED
+                self.counters.failures[failure] += 1
+                self._compare_in(_LAG_SECONDS)
+                if failure is Failure.EXPIRED:
+                    # The server's history is shorter than a list in pages takes.
+                    self.relist()
+            finally:
+                self._deleted = None
+
+    async def _compare(self, deleted: set[str]) -> None:
+        """Find out whether the watch has lost changes, and list again if it has.
+
+        ``deleted`` has the keys whose deletion the watch tells meanwhile. Listing again would find the same, but for as
+        long as a list takes, the cache would stay as it was: minutes with 100,000 objects.
+
+        Raises:
+            KubeError: a page cannot be read.
+            ValueError, KeyError, TypeError, AttributeError: a page is no list.
+        """
+        listed_since, began = self.listed_since, asyncio.get_running_loop().time()
+        seen: set[str] = set()
+        unknown: dict[str, str] = {}  # versions by key
+        token: str | None = None
+        while True:
+            body = await self._client.list(
+                self.resource, **self._selection, limit=self._page_items, continue_token=token
+            )
+            self.counters.pages += 1
+            with gc_paused():
+                page, _ = parse(body)
+                listed, token = page["metadata"]["resourceVersion"], page["metadata"].get("continue")
+                for obj in page.get("items") or ():
+                    key, _, version = identify(obj)
+                    if not self._knows(key, version):
+                        unknown[key] = version
+                    known = self.lister.get(key)
+                    seen.add(key if known is None else known.key)
+            if not token:
+                break
+        unlisted = {
+            item.key: item.resource_version
+            for item in self.lister.values()
+            if item.key not in seen and not is_older(listed, item.resource_version)
+        }
+        if unknown or unlisted:
+            # The watch may be about to tell.
+            await asyncio.sleep(_LAG_SECONDS)
+        if self.listed_since != listed_since or not isinstance(self._reflector.state, Watching):
+            # A list has compared, or will.
+            return
+        lost = [key for key, version in unknown.items() if key not in deleted and not self._knows(key, version)]
+        for key, version in unlisted.items():
+            known = self.lister.get(key)
+            if known is not None and known.resource_version == version:
+                lost.append(key)
+        if lost:
+            _log.warning("The watch of %s has lost changes, of %s for example", self.resource.qualified, lost[0])
+            self.relist()
+            return
+        self.counters.lists += 1
+        self.listed_since = began
+        self._compare_later()
+
+    def _knows(self, key: str, version: str) -> bool:
+        """Whether this state of the object, or a later one, is known."""
+        known = self._processor.undecodable.get(key) or self.lister.get(key)
+        return known is not None and (known.resource_version == version or is_older(version, known.resource_version))
 
     async def _watch(self, version: str) -> None:
         if self._relist_wanted:
@@ -283,7 +390,7 @@ class Informer(Generic[T]):
         failure = Failure.CLOSED
         cause: Exception | None = None
         try:
-            async with asyncio.timeout_at(self._relist_at) as self._watching:
+            async with asyncio.timeout_at(None) as self._watching:
                 async with self._client.watch(
                     self.resource,
                     **self._selection,
@@ -335,6 +442,8 @@ class Informer(Generic[T]):
             return Failure.REPLAYED, None
         if kind == "DELETED":
             self._processor.delete(identity, obj)
+            if self._deleted is not None:
+                self._deleted.add(identity.key)
         else:
             self._upsert(identity, obj, whole=whole)
         return None

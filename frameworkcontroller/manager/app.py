@@ -62,14 +62,14 @@ EVENTS_DRAIN_SEC: Final = 2.0
 RESYNC_SEC: Final = 600.0
 """Every Framework that is not completed is synced as a whole this often, with or without events."""
 
-STANDBY_RELIST_SEC: Final = 60.0
+STANDBY_CACHE_SEC: Final = 60.0
 """A new leader compares warm caches older than this with a list, because their watches may have lost events."""
 
 TAKEOVER_QUEUED: Final = 16
 TAKEOVER_PAUSE_SEC: Final = 0.002
 """A new leader pauses for this time before each Framework that it enqueues while this number of keys waits."""
 
-RELIST_DELAY_SEC: Final = 2.0
+COMPARISON_DELAY_SEC: Final = 2.0
 """It does so after this time, as the first requests for Frameworks are more urgent."""
 
 
@@ -433,7 +433,7 @@ class Controller:
                 group.create_task(companion.run(), name=f"companions of kind {kind}")
             if self.election is not None:
                 group.create_task(self._enqueue_all())
-                group.create_task(self._relist())
+                group.create_task(self._compare_caches())
             self._handlers.release()
             group.create_task(self.workers.run(), name="workers")
             group.create_task(self._resync(), name="resync")
@@ -454,10 +454,10 @@ class Controller:
                 await asyncio.sleep(TAKEOVER_PAUSE_SEC)
             self.queue.add(record.key)
 
-    async def _relist(self) -> None:
+    async def _compare_caches(self) -> None:
         now = asyncio.get_running_loop().time()
-        await asyncio.sleep(RELIST_DELAY_SEC)
-        self.informers.relist(older_than=now - STANDBY_RELIST_SEC)
+        await asyncio.sleep(COMPARISON_DELAY_SEC)
+        self.informers.compare(older_than=now - STANDBY_CACHE_SEC)
 
     async def _resync(self) -> None:
         while True:

@@ -55,16 +55,17 @@ from frameworkcontroller.machine.requests import Kind
 Ts = TypeVarTuple("Ts")
 C_co = TypeVar("C_co", bound=CompanionRecord, covariant=True)
 
-RELIST_SEC: Final = 600.0
-RELIST_MAX_SEC: Final = 3600.0
-RELIST_SEC_PER_OBJECT: Final = 0.3
-"""A list recovers events that a watch has lost, such as the last one of a Pod. For each Pod it costs 11 us here and 7
-KB from the API server. So the interval grows with the cache, to at most three Pods a second, and up to an hour."""
+COMPARISON_SEC: Final = 600.0
+COMPARISON_MAX_SEC: Final = 3600.0
+COMPARISON_SEC_PER_OBJECT: Final = 0.3
+"""A comparison with a list finds what a watch has lost, such as the last event of a Pod. For each Pod it costs 11 us
+here and 7 KB from the API server. So the interval grows with the cache, to at most three Pods a second, and up to an
+hour."""
 
 
-def relist_sec(objects: int) -> float:
+def comparison_sec(objects: int) -> float:
     """Seconds until a cache of ``objects`` objects is compared with a list."""
-    return min(RELIST_MAX_SEC, max(RELIST_SEC, objects * RELIST_SEC_PER_OBJECT))
+    return min(COMPARISON_MAX_SEC, max(COMPARISON_SEC, objects * COMPARISON_SEC_PER_OBJECT))
 
 
 DISCOVERY_SEC: Final = 60.0
@@ -248,7 +249,7 @@ class Informers:
 
             return handle
 
-        informer = partial(Informer, client, namespace=namespace, rng=rng, relist_seconds=relist_sec)
+        informer = partial(Informer, client, namespace=namespace, rng=rng, compare_seconds=comparison_sec)
         self.frameworks: Informer[FrameworkRecord] = informer(
             FRAMEWORKS, framework_record, on_undecodable=when_acting(on_undecodable)
         )
@@ -309,15 +310,17 @@ class Informers:
             self._workloads.want()
             self.companions[Kind.WORKLOAD] = self._workloads
 
-    def relist(self, *, older_than: float) -> None:
+    def compare(self, *, older_than: float) -> None:
         """Compare the caches with lists that were not listed since that time of the loop.
 
         A Framework that cannot be decoded is reported in any case: a standby reports none.
         """
         unreadable = self.frameworks.forget_undecodable()
         for informer in self:
-            if informer.listed_since < older_than or (unreadable and informer is self.frameworks):
+            if unreadable and informer is self.frameworks:
                 informer.relist()
+            elif informer.listed_since < older_than:
+                informer.compare()
 
     def __iter__(self) -> Iterator[Informer[Any]]:
         return iter((self.frameworks, self.configmaps, self.pods))

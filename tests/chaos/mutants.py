@@ -729,7 +729,7 @@ MUTANTS: Final = {
     ),
     "no-second-list": Mutant(
         "believes its watches for ever",
-        lambda: patch.object(informers, "relist_sec", None),
+        lambda: patch.object(informers, "comparison_sec", None),
         _story(_create(_role(run_seconds="2")), _fault(0.5, Faults.SKIPPED, "", "pods", times=3)),
         "f0: a[0] is AttemptRunning",
     ),

@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 import pytest
+from aiohttp import web
 
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
@@ -444,15 +445,90 @@ async def test_a_wish_for_a_fresh_list_is_granted_soon_and_not_in_a_circle() -> 
         assert 2 <= it.server.lists <= 8
 
 
-async def test_lists_at_intervals_find_what_a_watch_lost() -> None:
-    async with following(relist_seconds=lambda objects: 600 + objects) as it:
-        await it.informer.wait_synced()
-        it.server.version += 1
-        it.server.put("a")
+def _lose_a_deletion(server: CollectionServer) -> None:
+    del server.objects["a"]
+
+
+def _lose_a_change(server: CollectionServer) -> None:
+    server.put("a", size=7)
+    server.history.clear()
+
+
+def _lose_an_addition(server: CollectionServer) -> None:
+    server.put("new")
+    server.history.clear()
+
+
+def _lose_another_life(server: CollectionServer) -> None:
+    del server.objects["a"]
+    server.put("a")
+    server.history.clear()
+
+
+@pytest.mark.parametrize("lose", [_lose_a_deletion, _lose_a_change, _lose_an_addition, _lose_another_life])
+async def test_comparisons_find_what_a_watch_lost(lose: Callable[[CollectionServer], None]) -> None:
+    async with following(
+        before=lambda server, _: [server.put(name) for name in "abc"], compare_seconds=lambda objects: 600 + objects
+    ) as it:
+        await it.until_right(1.0)
+        lose(it.server)  # and no event tells
+        await it.until_right(800)
+        # The first one, the comparison, and the one that mends.
+        assert it.server.lists == 3
+
+
+async def test_a_comparison_leaves_the_watch_open(clock: VirtualClockLoop) -> None:
+    async with following(before=lambda server, _: [server.put(f"{n:03}") for n in range(200)], page_size=10) as it:
+        await it.until_right(1.0)
+        watches = it.server.watches
+        told = asyncio.Event()
+
+        async def changed_meanwhile(request: web.BaseRequest) -> web.StreamResponse:
+            it.server.delete("199")  # listed below, if the list is of now
+            it.server.put("200")
+            it.server.put("100", size=1)
+            it.server.delete("005")
+            it.server.put("005")
+            await it.until_right(1.0)
+            told.set()
+            return await it.server.answer(request)
+
+        async def listed(request: web.BaseRequest) -> web.StreamResponse:
+            answer = await it.server.answer(request)
+            it.server.delete("198")  # listed, and gone when the list is complete
+            await it.until_right(1.0)
+            return answer
+
+        it.faults.then(listed, changed_meanwhile)
+        began = clock.time()
+        it.informer.compare()
+        await told.wait()
+        await asyncio.sleep(100)
+        assert it.is_right
+        assert (it.server.lists, it.server.watches, watches) == (2, 1, 1)
+        assert it.informer.listed_since >= began
+
+
+async def test_a_comparison_that_cannot_be_read_is_repeated(clock: VirtualClockLoop) -> None:
+    async with following(before=lambda server, _: [server.put(name) for name in "abc"]) as it:
+        await it.until_right(1.0)
+        it.faults.then(status(503, "ServiceUnavailable"))
+        began = clock.time()
+        it.informer.compare()
+        await asyncio.sleep(100)
+        assert it.informer.listed_since >= began
+        assert (it.server.lists, it.server.watches) == (2, 1)
+
+
+async def test_a_comparison_whose_pages_expire_becomes_a_list(clock: VirtualClockLoop) -> None:
+    async with following(before=lambda server, _: [server.put(f"{n:03}") for n in range(50)], page_size=10) as it:
+        await it.until_right(1.0)
+        it.faults.then(it.server.answer, status(410, "Expired"))
+        began = clock.time()
+        it.informer.compare()
         await asyncio.sleep(1)
-        del it.server.objects["a"]  # and no event tells
-        await it.until_right(725)
-        assert it.server.lists == 2
+        assert it.informer.listed_since >= began
+        assert it.is_right
 
 
 async def test_cancelling_is_clean_and_it_can_run_again() -> None:

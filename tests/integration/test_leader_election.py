@@ -205,7 +205,7 @@ async def test_a_standby_acts_on_its_caches_and_compares_them_later(
     cluster: Cluster, frameworks: Frameworks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not cluster.embedded:
-        monkeypatch.setattr(app, "STANDBY_RELIST_SEC", 0.5)
+        monkeypatch.setattr(app, "STANDBY_CACHE_SEC", 0.5)
     loop = asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
         first_stack = await stack.enter_async_context(AsyncExitStack())
@@ -214,14 +214,14 @@ async def test_a_standby_acts_on_its_caches_and_compares_them_later(
         second = await stack.enter_async_context(replica(cluster))
         await frameworks.create("f", role(number=2))
         await frameworks.until_running("f", 2)
-        await asyncio.sleep(app.STANDBY_RELIST_SEC + 1)
+        await asyncio.sleep(app.STANDBY_CACHE_SEC + 1)
         over = loop.time()
         await first_stack.aclose()
         await second.until_leading()
         await frameworks.set("f", taskRoles__0__taskNumber=3)
         await frameworks.until_running("f", 3)
         first_act = min(one.at for one in second.door.since(over) if one.verb == "create")
-        assert first_act < over + app.RELIST_DELAY_SEC
+        assert first_act < over + app.COMPARISON_DELAY_SEC
         assert not [one for one in second.door.since(over) if one.verb == "list" and one.at < first_act]
 
         async def listed() -> bool:

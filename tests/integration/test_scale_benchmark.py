@@ -26,7 +26,7 @@ def test_a_controller_finds_the_copies_in_order(plane_name: str, tmp_path: Path)
     assert figures["Frameworks"] == FRAMEWORKS + 1 + 1
     assert PODS <= figures["Pods"] <= PODS + 1
     assert figures["start: status writes"] <= 2
-    for phase in ("steady", "relist", "resync", "restarted"):
+    for phase in ("steady", "comparison", "relist", "resync", "restarted"):
         assert figures[f"{phase}: probes"] > 0
         assert figures[f"{phase}: controller CPU"] > 0
         assert figures[f"{phase}: API server CPU"] > 0
