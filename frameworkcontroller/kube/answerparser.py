@@ -195,4 +195,6 @@ class AnswerParser:
             raise BadAnswer(f"its Content-Encoding is invalid: {error}") from error
         if self.done and not self._decoder.eof:
             raise BadAnswer("its Content-Encoding is incomplete")
+        if self._decoder.unused_data:
+            raise BadAnswer("its Content-Encoding ends before its body")
         return [part for part in plain if part]

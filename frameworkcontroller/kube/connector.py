@@ -57,16 +57,16 @@ class Connector:
 
     async def connect(self, security: Security, closed: Callable[[HttpConnection], None]) -> HttpConnection:
         """Return a new connection. Raises OSError, of which ProxyRefused and TimeoutError are."""
+        name = _certified(security.server_name or self._url.hostname)
         if self._proxy is None:
-            name = security.server_name or self._url.hostname
             return await self._dial(self._url, security.context, name, closed)
         through = security.context or ssl.create_default_context()
         connection = await self._dial(
-            self._proxy, through if self._proxy.scheme == "https" else None, self._proxy.hostname, closed
+            self._proxy, through if self._proxy.scheme == "https" else None, _certified(self._proxy.hostname), closed
         )
         if self._url.scheme == "https" and security.context is not None:
             try:
-                await self._tunnel(connection, security.context, security.server_name or self._url.hostname)
+                await self._tunnel(connection, security.context, name)
             except BaseException:
                 connection.abort()
                 raise
@@ -100,10 +100,9 @@ class Connector:
                 try:
                     found = socket.getaddrinfo(host, port, type=kind, flags=socket.AI_NUMERICHOST)
                 except socket.gaierror:
-                    try:
-                        found = await loop.getaddrinfo(host, port, type=kind)
-                    except UnicodeError as error:
-                        raise OSError(f"{host!r} is not the name of a host: {error}") from error
+                    found = await loop.getaddrinfo(host, port, type=kind)
+                except UnicodeError as error:
+                    raise OSError(f"{host!r} is not the name of a host: {error}") from error
                 self._addresses = list(found)
                 self._resolved_at = loop.time()
             return self._addresses
@@ -123,6 +122,11 @@ class Connector:
             return ""
         user, password = unquote(self._proxy.username), unquote(self._proxy.password or "")
         return f"Proxy-Authorization: Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}\r\n"
+
+
+def _certified(name: str | None) -> str | None:
+    """Return the name as certificates have it: without the dot that ends a fully qualified name."""
+    return None if name is None else name.rstrip(".")
 
 
 def _host_and_port(url: SplitResult, *, always: bool) -> str:

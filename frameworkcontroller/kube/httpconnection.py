@@ -106,6 +106,8 @@ class HttpConnection(asyncio.Protocol):
         """
         parser = self._parser
         self._whole = whole
+        if whole:
+            self._resume()
         while not parser.done and self._error is None and (whole or parser.head is None):
             await self._change()
         if parser.head is None:
@@ -124,18 +126,14 @@ class HttpConnection(asyncio.Protocol):
             await self._change()
         data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._parts = []
-        self._unread = 0
-        if self._paused:
-            self._paused = False
-            self.set_limit(self._limit)
-            if self.is_open:
-                self._transport.resume_reading()
+        self._resume()
         return data
 
     async def read_all(self) -> bytes:
         """Return the whole body. Raises the errors of `opened`."""
         parser = self._parser
         self._whole = True
+        self._resume()
         while not parser.done and self._error is None:
             await self._change()
         if self._error is not None:
@@ -145,7 +143,8 @@ class HttpConnection(asyncio.Protocol):
     def release(self, keep_seconds: float) -> bool:
         """End the request. Return whether the connection is open for another one, for that time; else it is closed."""
         parser = self._parser
-        if self._busy and not (parser.done and parser.reusable and self._sent and self._writable):
+        is_clean = parser.done and parser.reusable and self._sent and self._writable and not self._paused
+        if self._busy and not is_clean:
             self.abort()
         self._busy = False
         self._parts = []
@@ -186,7 +185,7 @@ class HttpConnection(asyncio.Protocol):
                     raise BadAnswer(exc)
                 parser.feed_eof()
             except BadAnswer as error:
-                self._error = (BrokenOff if parser.begun else NoAnswer)(str(error))
+                self._error = BrokenOff(str(error)) if parser.begun else NoAnswer("" if exc is None else str(exc))
         self._lost = True
         self._wake()
         self._closed(self)
@@ -238,6 +237,15 @@ class HttpConnection(asyncio.Protocol):
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+    def _resume(self) -> None:
+        """Let the server send more."""
+        self._unread = 0
+        if self._paused:
+            self._paused = False
+            self.set_limit(self._limit)
+            if self.is_open:
+                self._transport.resume_reading()
 
     def _fail(self, error: Exception) -> None:
         if self._error is None:

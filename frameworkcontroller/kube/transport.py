@@ -81,8 +81,8 @@ class Transport:
     """Sends requests to the server of a connection. Belongs to one event loop.
 
     It repeats requests only where that is safe: once after a 401, with renewed credentials; and idempotent requests,
-    which are neither POST nor PATCH, once if their kept-alive connection was closed without an answer. Redirects are
-    not followed.
+    which are neither POST nor PATCH, while kept-alive connections are closed without an answer, the last time on a new
+    connection. Redirects are not followed.
     """
 
     def __init__(

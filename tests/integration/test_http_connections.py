@@ -267,6 +267,29 @@ async def test_a_slow_reader_holds_the_server_back(clock: VirtualClockLoop) -> N
         assert number == sent == 100_000
 
 
+@pytest.mark.parametrize("method", ["watch", "create"])
+async def test_a_large_refusal_is_read_to_its_end(method: str, clock: VirtualClockLoop) -> None:
+    # Several times what a watch may have unread, at once: on a connection that has grown its window.
+    refusal = b"x" * 20_000_000
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for status in (b"200 OK", b"500 No"):
+            await head(reader)
+            writer.write(b"HTTP/1.1 %b\r\nContent-Length: %d\r\n\r\n" % (status, len(refusal)) + refusal)
+            await writer.drain()
+        await reader.read()
+
+    async def watch() -> bytes:
+        async with client.watch(PODS, resource_version="1", silence=300.0) as lines:
+            return await anext(lines)
+
+    async with talking(talk) as address, client_to(f"http://{address}") as client:
+        await client.get(PODS, "warm", "n")
+        asked = watch() if method == "watch" else client.create(CONFIGMAPS, refusal, "n")
+        with pytest.raises(errors.ServerError, match="answered 500"):
+            await asyncio.wait_for(asked, 1000)
+
+
 # What is sent.
 
 
@@ -301,6 +324,21 @@ async def test_closing_ends_watches(clock: VirtualClockLoop) -> None:
             await client.close()
             with pytest.raises(errors.TransportError):
                 await anext(lines)
+
+
+async def test_the_dot_at_the_end_of_a_name_is_in_no_certificate(certificates: Certificates) -> None:
+    async with faulty_server(ssl_context=certificates.server_context()) as server:
+        server.otherwise = answer()
+        async with KubeClient(Connection(access(server, certificates, "api.test."), origin="")) as client:
+            assert await client.get(PODS, "a", "n") == b"{}"
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 64])
+async def test_what_is_no_name_of_a_host(host: str) -> None:
+    async with client_to(f"http://{host}") as client:
+        with pytest.raises(errors.TransportError, match="not the name of a host") as refused:
+            await client.create(PODS, b"", "n")
+    assert not refused.value.maybe_sent
 
 
 # Proxies.

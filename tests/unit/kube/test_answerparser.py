@@ -143,7 +143,9 @@ def test_chunks_split_anywhere(chunks: list[bytes], cuts: list[int], extension: 
         OK + b"A: " + b"x" * 70_000 + b"\r\n\r\n",
         OK + b"Content-Encoding: br\r\nContent-Length: 1\r\n\r\n",
         OK + b"Content-Encoding: gzip\r\nContent-Length: 5\r\n\r\nhello",
-        OK + b"Content-Encoding: gzip\r\nContent-Length: 9\r\n\r\n" + gzip.compress(b"hello")[:9],
+        OK + b"Content-Encoding: gzip\r\nContent-Length: 9\r\n\r\n" + gzip.compress(b"hello", mtime=0)[:9],
+        OK + b"Content-Encoding: gzip\r\nContent-Length: 50\r\n\r\n" + gzip.compress(b"hello", mtime=0) * 2,
+        OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(b"hello", mtime=0) + b"x",
     ],
 )
 def test_what_is_no_answer(data: bytes) -> None:
