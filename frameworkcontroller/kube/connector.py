@@ -86,7 +86,9 @@ class Connector:
                     lambda: HttpConnection(closed), sock=sock, ssl=tls, server_hostname=name if tls else None
                 )
             except BaseException:
-                sock.close()
+                # Not closed: a transport of asyncio that was cancelled early still has it, and closes it at its end.
+                with suppress(OSError):
+                    sock.shutdown(socket.SHUT_RDWR)
                 raise
         return connection
 

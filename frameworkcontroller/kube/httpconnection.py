@@ -156,6 +156,9 @@ class HttpConnection(asyncio.Protocol):
     async def start_tls(self, context: ssl.SSLContext, server_name: str | None) -> None:
         """Speak TLS from now on, after a proxy has answered to CONNECT. Raises OSError."""
         self._busy = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         transport = await self._loop.start_tls(self._transport, self, context, server_hostname=server_name)
         if transport is None:
             raise NoAnswer("the proxy closed the connection")

@@ -153,6 +153,34 @@ async def test_a_cancelled_request_closes_its_connection(clock: VirtualClockLoop
         assert server.connections == 2
 
 
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_connecting_can_be_cancelled_at_any_step(certificates: Certificates, loop: str) -> None:
+    def files() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    async def main() -> None:
+        async with faulty_server(ssl_context=certificates.server_context()) as server:
+            server.otherwise = answer()
+            async with KubeClient(Connection(access(server, certificates), origin="")) as client:
+                before = files()
+                for steps in range(30):
+                    request = asyncio.create_task(client.create(PODS, b"", "n"))
+                    for _ in range(steps):
+                        await asyncio.sleep(0)
+                    request.cancel()
+                    with suppress(asyncio.CancelledError):
+                        await request
+                assert await client.get(PODS, "a", "n") == b"{}"
+                await client.close()
+                for _ in range(1000):
+                    if files() <= before:
+                        break
+                    await asyncio.sleep(0.01)
+                assert files() <= before
+
+    (uvloop.run if loop == "uvloop" else asyncio.run)(main())
+
+
 async def test_requests_wait_for_a_connection_within_the_limit(clock: VirtualClockLoop) -> None:
     async with (
         faulty_server() as server,
