@@ -1,6 +1,6 @@
 """A connection for HTTP/1 requests, one at a time.
 
-A general client spends four times as much CPU on a small request. Here a request is one write of prepared bytes, its
+A general client spends twice as much CPU on a small request. Here a request is one write of prepared bytes, its
 answer mostly one read, and a connection has one timer, which requests postpone without touching it.
 """
 
