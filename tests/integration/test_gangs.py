@@ -24,6 +24,7 @@ from frameworkcontroller.kube.resources import (
     Resource,
 )
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.manager import informers
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
@@ -250,8 +251,16 @@ async def test_other_schedulers(
 
 
 async def test_groups_that_are_not_served_stall_that_framework_until_they_are(
-    cluster: Cluster, frameworks: Frameworks, pods: SimulatedRuntime, door: FrontDoor, removed: None
+    cluster: Cluster,
+    frameworks: Frameworks,
+    pods: SimulatedRuntime,
+    door: FrontDoor,
+    removed: None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if not cluster.embedded:
+        # Time is real there.
+        monkeypatch.setattr(informers, "DISCOVERY_SEC", 2.0)
     async with controller(cluster, door, GangScheduler.VOLCANO) as running:
         await frameworks.create("f", role(simulate={"run-seconds": "1"}), scheduling=GANG)
         await frameworks.create("other", role(simulate={"run-seconds": "1"}))
