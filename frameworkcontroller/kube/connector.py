@@ -54,6 +54,8 @@ class Connector:
         self._addresses: _Addresses = []
         self._resolved_at = 0.0
         self._resolving = asyncio.Lock()
+        self._unresolved: OSError | None = None
+        """The failure of the last lookup that failed."""
 
     async def connect(self, security: Security, closed: Callable[[HttpConnection], None]) -> HttpConnection:
         """Return a new connection. Raises OSError, of which ProxyRefused and TimeoutError are."""
@@ -96,13 +98,21 @@ class Connector:
         """Return the addresses of the host, which are asked for once for all connections of some seconds."""
         loop = asyncio.get_running_loop()
         host, port = url.hostname, url.port or (443 if url.scheme == "https" else 80)
+        earlier = self._unresolved
         async with self._resolving:
+            if self._unresolved is not None and self._unresolved is not earlier:
+                # Failed during the wait. One lookup after the other would delay and hide the error.
+                raise OSError(str(self._unresolved)) from self._unresolved
             if not self._addresses or loop.time() > self._resolved_at + _ADDRESSES_FOR_SECONDS:
                 kind = socket.SOCK_STREAM
                 try:
                     found = socket.getaddrinfo(host, port, type=kind, flags=socket.AI_NUMERICHOST)
                 except socket.gaierror:
-                    found = await loop.getaddrinfo(host, port, type=kind)
+                    try:
+                        found = await loop.getaddrinfo(host, port, type=kind)
+                    except OSError as error:
+                        self._unresolved = error
+                        raise
                 except UnicodeError as error:
                     raise OSError(f"{host!r} is not the name of a host: {error}") from error
                 self._addresses = list(found)

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import gzip
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -367,6 +368,25 @@ async def test_what_is_no_name_of_a_host(host: str) -> None:
         with pytest.raises(errors.TransportError, match="not the name of a host") as refused:
             await client.create(PODS, b"", "n")
     assert not refused.value.maybe_sent
+
+
+async def test_requests_share_a_lookup_that_fails(clock: VirtualClockLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    lookups = 0
+
+    async def look_up(*args: object, **options: object) -> list[object]:
+        nonlocal lookups
+        lookups += 1
+        await asyncio.sleep(20)
+        raise socket.gaierror(socket.EAI_AGAIN, "no name server")
+
+    monkeypatch.setattr(clock, "getaddrinfo", look_up)
+    async with client_to("http://api.example") as client:
+        for number in (1, 2):
+            began = clock.time()
+            requests = await asyncio.gather(*(client.get(PODS, "a", "n") for _ in range(9)), return_exceptions=True)
+            assert all("no name server" in str(request) for request in requests)
+            assert lookups == number
+            assert clock.time() - began == pytest.approx(20)
 
 
 # Proxies.
