@@ -53,6 +53,9 @@ from frameworkcontroller.machine.requests import Kind
 from frameworkcontroller.machine.scale import new_role
 from frameworkcontroller.machine.states import ENDED
 
+_LISTED_SEC = 1.0
+"""Time until it is looked at whether Pods have been listed again."""
+
 _TASK_STOPPED = CompletionStatus.of(FRAMEWORK_ATTEMPT_COMPLETION, "Stop to complete current FrameworkAttempt")
 
 
@@ -379,7 +382,19 @@ def _has_pods(ctx: Context) -> bool:
         return True
     uid = ctx.attempt.configmap_uid
     pods = (pod for pod in ctx.observed.list_pods() if pod.identity.controller_uid == uid)
-    return any(not task_machine.is_known_to_be_gone(ctx, pod) for pod in pods)
+    if any(not task_machine.is_known_to_be_gone(ctx, pod) for pod in pods):
+        return True
+    tracker, now = ctx.tracker, ctx.env.clock
+    if tracker.begun_at is None or not tracker.may_have_unrecorded_pods:
+        return False
+    if now >= tracker.listing_until:
+        if ctx.observed.pods_listed >= tracker.begun_at:
+            return False
+        # The cache of a new leader may be older than the last Pods of its predecessor.
+        ctx.plan.relist.add(Kind.POD)
+        tracker.listing_until = now + _LISTED_SEC
+    ctx.requeue_at(tracker.listing_until)
+    return True
 
 
 # --- the recorded ConfigMap is there ------------------------------------------------------------------------------

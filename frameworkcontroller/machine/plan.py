@@ -33,6 +33,8 @@ def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> 
     """
     ctx = Context(subject, tracker, observed, env)
     tracker.again = False
+    if tracker.begun_at is None:
+        tracker.begun_at = env.clock
     tracker.agenda.ring(env.clock)
     if tracker.status is None:
         tracker.begin(framework.new_status(subject, env), dirty=True)

@@ -932,6 +932,9 @@ class Reconciler:
         """
         tracker = Tracker(status)
         tracker.inherit(self.tracker)
+        if digest in (self._stored_digest(), self.stored.unsure):
+            # Of this process: another controller has created nothing by it since.
+            tracker.begun_at, tracker.unrecorded = self.tracker.begun_at, self.tracker.unrecorded
         history.inherit(self.name, tracker, self.tracker)
         self.tracker = tracker
         added = added_fields(status)

@@ -9,6 +9,7 @@ Framework with any (``is_clean``).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 
@@ -111,6 +112,12 @@ class Tracker:
     """Whether the last change of the history's finalizer has failed by a precondition, or so it seems."""
     completion_unsaid: bool = False
     """Whether the history is to be offered the completion of the Framework, once that is persisted."""
+    begun_at: float | None = None
+    """When (monotonic seconds) this process made its first plan by the status."""
+    listing_until: float = -math.inf
+    """When (monotonic seconds) to look whether Pods have been listed since then."""
+    unrecorded: dict[TaskKey, tuple[str, int]] = field(default_factory=dict)
+    """Attempts, as instance and id, for which another controller may have created a Pod that no status has recorded."""
     enders: list[TaskStatus] = field(default_factory=list)
     """Tasks that failed by a rule that ends the attempt of the Framework."""
     _awaited: set[Target] = field(default_factory=set)
@@ -134,6 +141,9 @@ class Tracker:
         """Track the given status, which is stored."""
         if self.status is not None:
             self.begin(self.status)
+            for task in self.tasks():
+                if task.state is State.CREATION_PENDING:
+                    self.unrecorded[task.key] = task.instance_uid, task.attempt.id
 
     # --- queries ---
 
@@ -205,6 +215,16 @@ class Tracker:
         return any(self.task_states[state] for state in with_pods)
 
     @property
+    def may_have_unrecorded_pods(self) -> bool:
+        """Whether another controller may have created a Pod that the status does not record."""
+        for key, attempt in self.unrecorded.items():
+            task = self.task(key)
+            pending = task is not None and task.state is State.CREATION_PENDING
+            if task is not None and pending and (task.instance_uid, task.attempt.id) == attempt:
+                return True
+        return False
+
+    @property
     def is_at_rest(self) -> bool:
         """Whether all Tasks run or are completed: no change is expected soon."""
         states = self.task_states
@@ -272,6 +292,7 @@ class Tracker:
             self.dropped,
             self.left_running,
             self.readiness,
+            self.unrecorded,
             self._blocked,
             self._completions,
             self.templates,

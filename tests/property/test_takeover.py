@@ -9,9 +9,11 @@ from typing import Any, Final
 
 import pytest
 
+from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.actions import Action, Create
 from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.tracker import Tracker
 from tests.support.archive import ArchivedHistory
 from tests.support.history import History
 from tests.support.world import Violation
@@ -106,6 +108,43 @@ def a_task_has_left() -> History:
     return history
 
 
+def a_pod_is_not_recorded() -> History:
+    """The leader dies before it records a Pod, which the standby has not seen. Another client deletes the ConfigMap."""
+    policy = {"minFailedTaskCount": -1, "minSucceededTaskCount": -1}
+    history = begin({"name": "a", "taskNumber": 1, "frameworkAttemptCompletionPolicy": policy})
+    pods = history.world.objects[Kind.POD]
+    history.stand_by()
+    history.settle()
+    history.kubelet(0, "Running")
+    history.settle()
+    history.rescale("a", 2)
+    run(history, lambda: "f-a-1" in pods)
+    history.kubelet(1, "Running")
+    history.take_over()
+    history.delete_configmap("Background")
+    history.collect(2)
+    history.kubelet(0, "remove")
+    assert list(pods) == ["f-a-1"]
+    return history
+
+
+def state_of(history: History) -> State:
+    """The stored state of the Framework."""
+    assert history.status is not None
+    return history.status.state
+
+
+def end_without_pods(history: History) -> None:
+    """The caches of the new leader catch up, but not that of Pods, unless it lists them."""
+    controller = history.controllers[0]
+    for _ in range(20):
+        controller.deliver(Kind.FRAMEWORK, 50)
+        controller.deliver(Kind.CONFIGMAP, 50)
+        history.run(0, 30)
+        if not controller.due and controller.requeue_at is not None:
+            history.world.go_until(min(controller.requeue_at, history.world.clock + 1))
+
+
 def go_on(history: History) -> None:
     """The new leader works by its old caches, and they catch up."""
     history.run(0, 30)
@@ -133,6 +172,23 @@ def test_the_history_gets_nothing_that_is_older_than_what_it_has() -> None:
     go_on(history)
     history.rescale("a", 2)
     history.finish()
+
+
+def test_it_lists_the_pods_that_its_predecessor_may_have_created() -> None:
+    history = a_pod_is_not_recorded()
+    end_without_pods(history)
+    assert state_of(history) is State.DELETING
+    history.kubelet(0, "remove")
+    history.settle()
+    assert state_of(history) is State.COMPLETED
+    history.finish()
+
+
+def test_one_that_believes_that_there_are_none_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tracker, "may_have_unrecorded_pods", False)
+    history = a_pod_is_not_recorded()
+    with pytest.raises(Violation, match="C4"):
+        end_without_pods(history)
 
 
 def test_one_that_archives_what_its_cache_shows_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
