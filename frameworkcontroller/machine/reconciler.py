@@ -18,7 +18,14 @@ from typing import Any, Final
 import orjson
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.codec import AddedFields, EncodedStatus, added_fields, decode_status, dropped_fields
+from frameworkcontroller.api.codec import (
+    AddedFields,
+    EncodedStatus,
+    StatusError,
+    added_fields,
+    decode_status,
+    dropped_fields,
+)
 from frameworkcontroller.api.names import split_claim_name, split_pod_name
 from frameworkcontroller.api.objects import (
     ClaimRecord,
@@ -599,6 +606,8 @@ class Reconciler:
             if before.queue != queue or before.held != held:
                 self._framework = before = replace(before, queue=queue, held=held)
             return before
+        if before is not None and record.generation > before.generation:
+            self._take_version(record)
         if before is not None and record.generation < before.generation:
             spec, generation = before.spec, before.generation
         else:
@@ -612,6 +621,19 @@ class Reconciler:
             record.namespace, record.name, record.uid, generation, deleting, spec, queue, ignored, held
         )
         return self._framework
+
+    def _take_version(self, record: FrameworkRecord) -> None:
+        """Know the version that a change of the spec has given the stored Framework: no write is refused for it.
+
+        The newer generation shows that the cache is ahead of what was known, and the status that nobody has changed it.
+        """
+        stored = self.stored
+        try:
+            is_stored = record.finalizers == stored.finalizers and self._is_stored(record)
+        except StatusError:
+            return
+        if is_stored:
+            stored.resource_version = record.resource_version
 
     def _read_finalizer(self, record: FrameworkRecord) -> bool:
         """Whether the Framework has the finalizer of the history. A change by others that the cache shows is read live.

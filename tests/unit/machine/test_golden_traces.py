@@ -1,7 +1,8 @@
 """A Framework without the later fields of the API: its requests, records and waits are those of the code before them.
 
 tests/golden/traces.py says how they were recorded. What has changed on purpose is left out: the reason to wait in the
-message of the condition Running, and that disruptions of Pods which have only just started count in the row of retries.
+message of the condition Running, and that disruptions of Pods which have only just started count in the row of retries;
+or recorded anew: which changes are written together, and that no write is refused because of a new spec.
 """
 
 from __future__ import annotations

@@ -639,6 +639,29 @@ def test_a_write_tests_the_generation_on_which_its_status_was_decided() -> None:
     assert (request.uid, request.generation) == ("uid-1", 1)
 
 
+def test_a_change_of_the_spec_lets_no_write_be_refused() -> None:
+    world, driver = running()
+    world.edit(role("a", 3))
+    driver.world.show()
+    driver.run_all()
+    assert "Get f" not in driver.sent()
+    assert {effect.result for effect in driver.take(StatusWritten)} == {"accepted"}
+
+
+@pytest.mark.parametrize("change", ["status", "finalizers"])
+def test_a_change_of_the_spec_beside_another_one_is_looked_at(change: str) -> None:
+    world, driver = running()
+    world.edit(role("a", 3))
+    if change == "status":
+        world.body["status"]["completionTime"] = "2026-01-01T00:00:00Z"
+    else:
+        world.body["metadata"]["finalizers"] = ["example.com/kept"]
+    world.show()
+    driver.run_all()
+    assert "Get f" in driver.sent()
+    assert next(effect.result for effect in driver.take(StatusWritten)) == "conflict"
+
+
 def test_a_write_that_had_landed_is_accepted() -> None:
     world, driver = running(2)
     goes(world, driver, "f-a-0")
