@@ -630,7 +630,10 @@ class Tracker:
                 self.holds.release_claim(target.key, target.name)
             else:
                 self.holds.release(target.key)
-            if uid not in self._ended:
+            if uid in self._ended:
+                # The answer may be from before that end. The next one is not, and counts: the object has lost its label.
+                self._ended.discard(uid)
+            else:
                 self.companions[target] = uid
         self._awaited.discard(target)
         if not self._awaited:

@@ -302,6 +302,17 @@ def test_a_service_without_the_label_by_which_it_is_watched_is_found() -> None:
     assert bench.plan().actions == []
 
 
+def test_it_is_also_found_while_another_creation_is_not_answered() -> None:
+    bench = running()
+    uid = bench.services["f"].uid
+    bench.tracker.companion_wanted(Target(Kind.VOLUME_CLAIM, "data-f-a-0"))
+    bench.drop("f")
+    bench.fold(service_of(bench), Exists(ours(uid)))
+    # The answer may be older than the end that the cache has shown.
+    bench.fold(service_of(bench), Exists(ours(uid)))
+    assert bench.plan().actions == []
+
+
 def test_it_is_created_again_while_the_status_is_not_persisted() -> None:
     bench = running()
     bench.drop("f")
