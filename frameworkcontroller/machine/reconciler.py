@@ -625,7 +625,7 @@ class Reconciler:
     def _take_version(self, record: FrameworkRecord) -> None:
         """Know the version that a change of the spec has given the stored Framework: no write is refused for it.
 
-        The newer generation shows that the cache is ahead of what was known, and the status that nobody has changed it.
+        The newer generation shows that the cache is ahead of what was known; the status, that it is the stored one.
         """
         stored = self.stored
         try:

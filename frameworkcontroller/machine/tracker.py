@@ -631,7 +631,7 @@ class Tracker:
             else:
                 self.holds.release(target.key)
             if uid in self._ended:
-                # The answer may be from before that end. The next one is not, and counts: the object has lost its label.
+                # The answer may be from before that end. The next one counts: the object has lost its label.
                 self._ended.discard(uid)
             else:
                 self.companions[target] = uid

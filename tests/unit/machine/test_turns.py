@@ -196,8 +196,6 @@ def test_a_slow_live_read_puts_no_action_off() -> None:
     turns = stopped(1)
     turns.reconciler.stored.confirmed = False
     turns.reconciler.tracker.again = True
-    turns.do(turns.call())
-    turns.reconciler.stored.confirmed = False
     read = turns.call()
     assert isinstance(read, ReadLive)
     turns.do(read, after=3)
