@@ -80,7 +80,7 @@ class EventHandlers:
         """Enqueue a Framework whose spec or queue changed, or whose deletion began."""
         machine = self._reconcilers.find(new)
         # The caches of a new leader may have been behind: the status that it believes is not the stored one.
-        is_doubtful = isinstance(machine, Reconciler) and not machine.is_confirmed
+        is_doubtful = isinstance(machine, Reconciler) and machine.is_doubtful
         if new.inputs != old.inputs or is_doubtful:
             self._enqueue(new.key)
         if machine is not None:

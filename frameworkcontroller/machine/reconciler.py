@@ -324,9 +324,10 @@ class Reconciler:
         return self.spec_error is not None or self._cannot_store
 
     @property
-    def is_confirmed(self) -> bool:
-        """Whether an answer of the API server has shown the status. If not, a newer one in the cache counts."""
-        return self.stored.confirmed
+    def is_doubtful(self) -> bool:
+        """Whether nothing is to be done by a status that only the cache has shown: a later one in the cache counts."""
+        tracker = self.tracker
+        return not self.stored.confirmed and tracker.status is not None and tracker.urgency is Urgency.NONE
 
     def effects(self) -> list[Effect]:
         """Take the effects that are due before the next request."""
@@ -490,7 +491,7 @@ class Reconciler:
 
         Without that, an outdated status does no harm: live reads come before actions, and writes have preconditions.
         """
-        if self.stored.confirmed or self.tracker.status is None or self.tracker.urgency is not Urgency.NONE:
+        if not self.is_doubtful:
             return False
         record = view.record
         return record is not None and record.uid == self.uid and record.resource_version != self.stored.resource_version

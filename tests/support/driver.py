@@ -320,7 +320,7 @@ class Controller:
         new = None if body is None else framework_record(body)
         if new is not None:
             self.cache.frameworks[name] = new
-        is_doubtful = self.reconciler is not None and not self.reconciler.is_confirmed
+        is_doubtful = self.reconciler is not None and self.reconciler.is_doubtful
         if name == self.name and (old is None or new is None or old.inputs != new.inputs or is_doubtful):
             self._enqueued = True
 
