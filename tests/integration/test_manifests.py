@@ -235,10 +235,15 @@ async def deployed(
     namespace = stateful["metadata"]["namespace"]
     pod = stateful["spec"]["template"]["spec"]
     (container,) = pod["containers"]
-    (mount,) = container["volumeMounts"]
-    arguments = [argument.replace(mount["mountPath"], str(folder)) for argument in container["args"]]
+
+    def here(text: str) -> str:
+        for mount in container["volumeMounts"]:
+            text = text.replace(mount["mountPath"], str(folder))
+        return text
+
+    arguments = list(map(here, container["args"]))
     for name, text in only(made, "ConfigMap")["data"].items():
-        (folder / name).write_text(text + "\nwebAddress: '0'\n")
+        (folder / name).write_text(here(text) + "\nwebAddress: '0'\n")
     token = orjson.loads(
         await kubectl.ok(
             "create", "--raw", f"/api/v1/namespaces/{namespace}/serviceaccounts/{pod['serviceAccountName']}/token",
