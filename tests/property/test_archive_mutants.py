@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -107,11 +107,16 @@ def _commits_afterwards() -> AbstractContextManager[object]:
     writing = Database.writing
     running = []
 
+    async def end(opened: AbstractAsyncContextManager[AsyncConnection]) -> None:
+        # Long enough for the acknowledgment to come first.
+        await asyncio.sleep(0.2)
+        await opened.__aexit__(None, None, None)
+
     @asynccontextmanager
     async def without_its_end(self: Database) -> AsyncIterator[AsyncConnection]:
         opened = writing(self)
         yield await opened.__aenter__()
-        running.append(asyncio.create_task(opened.__aexit__(None, None, None)))
+        running.append(asyncio.create_task(end(opened)))
 
     return patch.object(Database, "writing", without_its_end)
 
