@@ -130,8 +130,7 @@ class Driver:
         machine = self.reconcilers.get(key)
         if machine is not None:
             return 0 if isinstance(machine, Quarantine) else remaining.of_tracker(machine.tracker)
-        record = self.frameworks.get(key)
-        return 0 if record is None else remaining.of_record(record)
+        return remaining.of_record(self.frameworks.get(key))
 
     async def reconcile(self, key: str) -> float | None:
         """Reconcile one Framework. Returns the seconds until it is due without an event, None for never.

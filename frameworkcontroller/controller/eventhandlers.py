@@ -18,7 +18,6 @@ from frameworkcontroller.api.objects import (
     PodRecord,
     is_pod_of_framework,
 )
-from frameworkcontroller.api.status import State
 from frameworkcontroller.controller.history import DeletionHistory, NoHistory
 from frameworkcontroller.controller.reconcilers import Reconcilers
 from frameworkcontroller.controller.snapshots import SnapshotLogger
@@ -46,35 +45,12 @@ class EventHandlers:
         self._reconcilers = reconcilers
         self._snapshots = snapshots
         self._history = NoHistory() if history is None else history
-        self._held: dict[str, bool] | None = None
-        """Keys for `release`, and whether their Frameworks are completed; None: keys are enqueued at once."""
-
-    # --- the first pass ---
-
-    def hold(self) -> None:
-        """Enqueue nothing but new Frameworks until `release`: the caches are being filled, and syncs wait for them."""
-        self._held = {}
-
-    def release(self) -> None:
-        """Enqueue the other keys, those of completed Frameworks last: they need nothing but their decoding."""
-        held, self._held = self._held or {}, None
-        for key in sorted(held, key=held.__getitem__):
-            self._queue.add(key)
-
-    def _enqueue(self, key: str) -> None:
-        if self._held is None:
-            self._queue.add(key)
-        else:
-            self._held.setdefault(key, False)
 
     # --- Frameworks ---
 
     def framework_added(self, new: FrameworkRecord) -> None:
         """Enqueue a new Framework."""
-        if self._held is None or not new.state:
-            self._queue.add(new.key)
-        else:
-            self._held[new.key] = new.state == State.COMPLETED
+        self._queue.add(new.key)
 
     def framework_updated(self, old: FrameworkRecord, new: FrameworkRecord) -> None:
         """Enqueue a Framework whose spec or queue changed, or whose deletion began."""
@@ -82,7 +58,7 @@ class EventHandlers:
         # The caches of a new leader may have been behind: the status that it believes is not the stored one.
         is_doubtful = isinstance(machine, Reconciler) and machine.is_doubtful
         if new.inputs != old.inputs or is_doubtful:
-            self._enqueue(new.key)
+            self._queue.add(new.key)
         if machine is not None:
             # Its reconciler tracks it.
             new.status_json = None
@@ -98,7 +74,7 @@ class EventHandlers:
         logged = self._snapshots.wants(SnapshotTrigger.FRAMEWORK_DELETION)
         if logged or self._history.wants(SnapshotTrigger.FRAMEWORK_DELETION):
             self._keep_deleted(old, final, None if machine is None else machine.tracker, logged=logged)
-        self._enqueue(old.key)
+        self._queue.add(old.key)
 
     def _keep_deleted(
         self, old: FrameworkRecord, final: FrameworkRecord | None, tracker: Tracker | None, *, logged: bool
@@ -122,19 +98,19 @@ class EventHandlers:
 
     def configmap_added(self, new: ConfigMapRecord) -> None:
         """Enqueue the Framework of a new ConfigMap."""
-        self._enqueue(framework_key(new))
+        self._queue.add(framework_key(new))
 
     def configmap_updated(self, old: ConfigMapRecord, new: ConfigMapRecord) -> None:
         """Enqueue the Framework of a ConfigMap whose identity changed."""
         if new.identity != old.identity:
-            self._enqueue(framework_key(new))
+            self._queue.add(framework_key(new))
 
     def configmap_deleted(self, old: ConfigMapRecord, _final: ConfigMapRecord | None) -> None:
         """Enqueue the Framework of a ConfigMap that was deleted, or lost the label that selects it."""
         key = framework_key(old)
         if (machine := self._reconcilers.get(key)) is not None:
             machine.on_configmap_dropped(old.uid)
-        self._enqueue(key)
+        self._queue.add(key)
 
     # --- companions ---
 
@@ -144,7 +120,7 @@ class EventHandlers:
             key = f"{companion.namespace}/{companion.framework}"
             if (machine := self._reconcilers.get(key)) is not None:
                 machine.on_companion_event(companion)
-            self._enqueue(key)
+            self._queue.add(key)
 
     def companion_updated(self, old: CompanionRecord, new: CompanionRecord) -> None:
         """Enqueue the Framework of a companion of which an input of the machine changed."""
@@ -165,7 +141,7 @@ class EventHandlers:
         key = framework_key(pod)
         if (machine := self._reconcilers.get(key)) is not None:
             machine.on_pod_event(pod.name)
-        self._enqueue(key)
+        self._queue.add(key)
 
     def pod_updated(self, old: PodRecord, new: PodRecord) -> None:
         """Enqueue the Framework of a Pod of which an input of the machine changed."""
@@ -175,7 +151,7 @@ class EventHandlers:
             # Most Frameworks have no role that waits for another one.
             key = framework_key(new)
             if (machine := self._reconcilers.get(key)) is not None and machine.on_readiness(new.name):
-                self._enqueue(key)
+                self._queue.add(key)
 
     def pod_deleted(self, old: PodRecord, final: PodRecord | None) -> None:
         """Enqueue the Framework of a Pod that was deleted or lost the label that selects it."""

@@ -117,8 +117,12 @@ class QueueCore(Generic[K]):
     # --- intake ---
 
     def add(self, key: K) -> None:
-        """Add a key."""
-        if key in self._dirty or self.is_shut_down:
+        """Add a key. One that is ready already keeps its place by age, and gets that of its work now."""
+        if self.is_shut_down:
+            return
+        if key in self._dirty:
+            if key not in self._processing:
+                self._ready.add(self.namespace(key), key, self._work(key))
             return
         self._dirty[key] = self._clock()
         self.adds += 1

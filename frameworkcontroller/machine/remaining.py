@@ -44,7 +44,13 @@ NEW: Final = 8
 """Of a Framework without a status, beside its Tasks."""
 
 UNREAD: Final = 1000
-"""Of a Framework with a status that no reconciler has read: most of them rest, and new ones need not wait for them."""
+"""Of a Framework with a status that no reconciler has read: most of them rest, and new ones need not wait for them.
+
+Also of a key whose Framework is not known: it is not listed yet, or gone.
+"""
+
+ENDED: Final = 2000
+"""Of one that is completed by such a status: it needs no more than to be read."""
 
 _TASK_NUMBER: Final = re.compile(rb'"taskNumber":\s*(\d{1,9})')
 
@@ -57,8 +63,12 @@ def of_tracker(tracker: Tracker) -> int:
     return FRAMEWORK[tracker.status.state] + tasks
 
 
-def of_record(record: FrameworkRecord) -> int:
-    """Of a Framework without a reconciler."""
+def of_record(record: FrameworkRecord | None) -> int:
+    """Of a Framework without a reconciler; None: it is not in the cache."""
+    if record is None:
+        return UNREAD
+    if record.state == State.COMPLETED:
+        return ENDED
     stored = record.status_json
     if stored.value if isinstance(stored, Parsed) else stored not in (None, b"null", b"{}"):
         return UNREAD

@@ -18,8 +18,6 @@ import yaml
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random
 
 from frameworkcontroller.api.lastapplied import applied_fields
-from frameworkcontroller.api.objects import FrameworkRecord
-from frameworkcontroller.api.status import State
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.controller import recorder
 from frameworkcontroller.controller.driver import Driver
@@ -64,10 +62,6 @@ RESYNC_SEC: Final = 600.0
 
 STANDBY_CACHE_SEC: Final = 60.0
 """A new leader compares warm caches older than this with a list, because their watches may have lost events."""
-
-TAKEOVER_QUEUED: Final = 16
-TAKEOVER_PAUSE_SEC: Final = 0.002
-"""A new leader pauses for this time before each Framework that it enqueues while this number of keys waits."""
 
 COMPARISON_DELAY_SEC: Final = 2.0
 """It does so after this time, as the first requests for Frameworks are more urgent."""
@@ -162,10 +156,9 @@ class Controller:
             self.history_sink = open_sink(config.history, wall=wall, rng=rng)
             self.metrics.add_history(self.history_sink)
         history = NoHistory() if self.history_sink is None else self.history_sink
-        self._handlers = EventHandlers(self.queue, self.reconcilers, snapshot_logger, history)
         self.informers = Informers(
             self._reading_client,
-            self._handlers,
+            EventHandlers(self.queue, self.reconcilers, snapshot_logger, history),
             namespace=config.namespace,
             rng=rng,
             acting=lambda: self._acting,
@@ -425,16 +418,15 @@ class Controller:
             await asyncio.wait([self._electing])
 
     async def _act(self) -> None:
-        self._handlers.hold()
         async with asyncio.TaskGroup() as group:
             # With a cache that is not filled, objects that exist would seem absent.
             await self._wait_synced()
             for kind, companion in self.informers.companions.items():
                 group.create_task(companion.run(), name=f"companions of kind {kind}")
             if self.election is not None:
-                group.create_task(self._enqueue_all())
+                for record in self.informers.frameworks.lister.values():
+                    self.queue.add(record.key)
                 group.create_task(self._compare_caches())
-            self._handlers.release()
             group.create_task(self.workers.run(), name="workers")
             group.create_task(self._resync(), name="resync")
             self._ready.set()
@@ -442,17 +434,6 @@ class Controller:
                 "Ready: the caches hold %d Frameworks, %d ConfigMaps and %d Pods",
                 *(len(informer.lister) for informer in self.informers),
             )
-
-    async def _enqueue_all(self) -> None:
-        """Enqueue every cached Framework: those without a status first, those that are completed last.
-
-        They come few at a time, so that new ones and events need not wait for thousands that are at rest.
-        """
-        records = sorted(self.informers.frameworks.lister.values(), key=_takeover_rank)
-        for record in records:
-            if len(self.queue) >= TAKEOVER_QUEUED:
-                await asyncio.sleep(TAKEOVER_PAUSE_SEC)
-            self.queue.add(record.key)
 
     async def _compare_caches(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -506,10 +487,6 @@ class Controller:
     def _synced(self, key: str, result: SyncResult, seconds: float) -> None:
         self.metrics.synced(result, seconds)
         self.state_counts.update(key, self.reconcilers.get(key))
-
-
-def _takeover_rank(record: FrameworkRecord) -> int:
-    return 2 if record.state == State.COMPLETED else 1 if record.state else 0
 
 
 def _crd_manifest() -> Any:

@@ -236,7 +236,7 @@ def lists(replica: Replica, since: float) -> set[str]:
 
 async def test_a_new_leader_begins_with_what_has_no_status(cluster: Cluster, frameworks: Frameworks) -> None:
     """Those at rest do not hold it up, and all get their turn."""
-    at_rest = [f"f{number}" for number in range(2 * app.TAKEOVER_QUEUED)]
+    at_rest = [f"f{number}" for number in range(32)]
     async with replica(cluster, 3) as before, AsyncExitStack() as stack:
         await before.until_leading()
         for name in at_rest:

@@ -15,15 +15,19 @@ from frameworkcontroller.api.objects import ConfigMapRecord, FrameworkRecord, Id
 from frameworkcontroller.controller.eventhandlers import EventHandlers
 from frameworkcontroller.controller.reconcilers import Reconcilers
 from frameworkcontroller.controller.snapshots import SnapshotLogger
+from frameworkcontroller.kube.turns import AGED_TURN
 from frameworkcontroller.kube.workqueue import QueueCore
+from frameworkcontroller.machine import remaining
 
 NEW, RUNNING, COMPLETED, GONE = range(4)
 STATES: Final = {NEW: "", RUNNING: "AttemptRunning", COMPLETED: "Completed"}
+RANKS: Final = {NEW: 0, RUNNING: 1, GONE: 1, COMPLETED: 2}
 IDENTITY: Final = Identity("u", "c", None, False)
 
 
 def framework(name: str, kind: int) -> FrameworkRecord:
-    return FrameworkRecord(f"ns/{name}", "ns", name, name, "1", 1, None, b"{}", b"{}", None, STATES[kind])
+    status = None if kind == NEW else b'{"state": "x"}'
+    return FrameworkRecord(f"ns/{name}", "ns", name, name, "1", 1, None, b"{}", b"{}", status, STATES[kind])
 
 
 def taken(queue: QueueCore[str]) -> list[str]:
@@ -32,10 +36,11 @@ def taken(queue: QueueCore[str]) -> list[str]:
 
 @given(kinds=st.lists(st.sampled_from([NEW, RUNNING, COMPLETED, GONE]), max_size=12), data=st.data())
 def test_the_order_changes_and_nothing_else(kinds: list[int], data: st.DataObject) -> None:
-    held, plain = QueueCore[str](lambda: 0.0), QueueCore[str](lambda: 0.0)
-    handlers = [EventHandlers(queue, Reconcilers(), SnapshotLogger()) for queue in (held, plain)]  # type: ignore[arg-type]
-    handlers[0].hold()
     names = [f"f{number}" for number in range(len(kinds))]
+    cached: dict[str, FrameworkRecord] = {}
+    ordered = QueueCore[str](lambda: 0.0, work=lambda key: remaining.of_record(cached.get(key)))
+    plain = QueueCore[str](lambda: 0.0)
+    handlers = [EventHandlers(queue, Reconcilers(), SnapshotLogger()) for queue in (ordered, plain)]  # type: ignore[arg-type]
     events: list[tuple[str, tuple[Any, ...]]] = []
     for name, kind in zip(names, kinds, strict=True):
         if kind != GONE:
@@ -48,18 +53,25 @@ def test_the_order_changes_and_nothing_else(kinds: list[int], data: st.DataObjec
                 ("configmap_added", (ConfigMapRecord(f"ns/{name}-attempt", "ns", f"{name}-attempt", "1", IDENTITY),))
             )
     data.draw(st.randoms(use_true_random=False)).shuffle(events)
-    for one in handlers:
-        for event, arguments in events:
+    for event, arguments in events:
+        if event == "framework_added":
+            cached[arguments[0].key] = arguments[0]
+        for one in handlers:
             getattr(one, event)(*arguments)
-    before = taken(held)
-    assert set(before) == {f"ns/{name}" for name, kind in zip(names, kinds, strict=True) if kind == NEW}
-    for key in before:
-        held.done(key)
-    handlers[0].release()
-    after = [key for key in taken(held) if key not in before]
-    assert {*before, *after} == set(taken(plain))
-    ranks = [kinds[names.index(key.partition("/")[2])] == COMPLETED for key in after]
+    found = taken(ordered)
+    assert sorted(found) == sorted(taken(plain))
+    # In the others, the one that has waited longest.
+    by_work = [key for number, key in enumerate(found, start=1) if number % AGED_TURN]
+    ranks = [RANKS[kinds[names.index(key.partition("/")[2])]] for key in by_work]
     assert ranks == sorted(ranks)
-    # From now on nothing is held.
-    handlers[0].framework_added(framework("late", RUNNING))
-    assert taken(held) == ["ns/late"]
+    # A new one that comes later overtakes those that rest.
+    for key in found:
+        ordered.done(key)
+    for key in cached:
+        ordered.add(key)
+    cached["ns/late"] = framework("late", NEW)
+    handlers[0].framework_added(cached["ns/late"])
+    for number, key in enumerate(taken(ordered), start=1):
+        if key == "ns/late":
+            break
+        assert kinds[names.index(key.partition("/")[2])] == NEW or not number % AGED_TURN

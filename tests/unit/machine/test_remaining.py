@@ -54,6 +54,7 @@ def test_one_that_has_begun_comes_before_a_new_one_of_its_size_and_a_small_one_b
     assert of_begun < remaining.of_record(record(2)) < remaining.of_record(record(2, 1)) < of_large
     assert of_large < remaining.of_record(record(5000))
     assert remaining.of_record(record(2)) < remaining.of_record(record(2, status={"state": "x"})) == remaining.UNREAD
+    assert remaining.of_record(None) == remaining.UNREAD < remaining.of_record(record(2, status={"state": "Completed"}))
     assert remaining.of_tracker(Tracker()) > 0
 
 
