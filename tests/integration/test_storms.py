@@ -80,14 +80,20 @@ def in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ConcurrencyLimit, "allows", lambda _limit, _running: True)
 
 
+def ordered_and_in_turns(
+    number: int, folders: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, *, is_far: bool
+) -> tuple[list[float], list[float]]:
+    """The same storm twice: when each Framework was completed."""
+    ordered = run(storm(folders.mktemp("ordered"), number, is_far=is_far))
+    with monkeypatch.context() as patches:
+        in_turns(patches)
+        return ordered, run(storm(folders.mktemp("turns"), number, is_far=is_far))
+
+
 def test_half_of_a_storm_is_over_long_before_the_last_one(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    number = 200
-    took = run(storm(tmp_path_factory.mktemp("ordered"), number, is_far=False))
-    with monkeypatch.context() as patches:
-        in_turns(patches)
-        turns = run(storm(tmp_path_factory.mktemp("turns"), number, is_far=False))
+    took, turns = ordered_and_in_turns(200, tmp_path_factory, monkeypatch, is_far=False)
     assert statistics.median(turns) > 0.85 * turns[-1]
     assert statistics.median(took) <= 0.6 * took[-1]
     assert statistics.median(took) <= 0.7 * statistics.median(turns)
@@ -98,10 +104,6 @@ def test_half_of_a_storm_is_over_long_before_the_last_one(
 def test_a_storm_takes_no_longer_where_answers_take_long_but_as_many_at_once_as_one_likes(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    number = 100
-    took = run(storm(tmp_path_factory.mktemp("ordered"), number, is_far=True))
-    with monkeypatch.context() as patches:
-        in_turns(patches)
-        turns = run(storm(tmp_path_factory.mktemp("turns"), number, is_far=True))
+    took, turns = ordered_and_in_turns(100, tmp_path_factory, monkeypatch, is_far=True)
     # It takes some answers to learn that more may be in flight. With 16 all the time, it takes thrice as long.
     assert took[-1] <= 1.3 * turns[-1]

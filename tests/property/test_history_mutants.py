@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 from unittest.mock import patch
 
@@ -94,20 +95,11 @@ def _deletion(mode: str) -> ArchivedHistory:
     return story
 
 
-def _deletion_in_the_foreground(mode: str) -> ArchivedHistory:
+def _deletion_with_a_lost_node(mode: str, *, foreground: bool = False) -> ArchivedHistory:
     story = _begin(_spec())
     story.set_sink(mode)
     story.lose_node(lost=True)
-    story.delete(foreground=True)
-    story.settle()
-    return story
-
-
-def _deletion_with_a_lost_node(mode: str) -> ArchivedHistory:
-    story = _begin(_spec())
-    story.set_sink(mode)
-    story.lose_node(lost=True)
-    story.delete(foreground=False)
+    story.delete(foreground=foreground)
     story.settle()
     return story
 
@@ -178,7 +170,7 @@ STORIES: Final = (
     _scale_down,
     _replace,
     _deletion,
-    _deletion_in_the_foreground,
+    partial(_deletion_with_a_lost_node, foreground=True),
     _deletion_with_a_lost_node,
     _retention,
     _changed_after_the_archive,
