@@ -8,6 +8,7 @@ import zipfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from signal import SIGTERM
 from typing import Any
 
 import orjson
@@ -43,6 +44,8 @@ def images() -> Iterator[Images]:
         for target in ("frameworkcontroller", "frameworkbarrier"):
             images.build(target)
         yield images
+        # Nothing is left.
+        assert images.signal(USER, 0) == 0
 
 
 @asynccontextmanager
@@ -68,7 +71,7 @@ def framework(name: str, run_time: str) -> bytes:
 
 
 @asynccontextmanager
-async def running(container: Container, *command: str, **options: Any) -> AsyncIterator[list[str]]:
+async def running(images: Images, container: Container, *command: str, **options: Any) -> AsyncIterator[list[str]]:
     """A program in a container, terminated as a kubelet does it; what it said is in the list in the end."""
     process = container.start(*command, **options)
     log: list[str] = []
@@ -77,7 +80,7 @@ async def running(container: Container, *command: str, **options: Any) -> AsyncI
         yield log
     finally:
         # buildah passes no signal on, nor does the shell that may have started it.
-        await asyncio.to_thread(subprocess.run, ["pkill", "-U", str(USER), "-f", "venv/bin/frameworkcontroller"])
+        assert await asyncio.to_thread(images.signal, USER, SIGTERM, "venv/bin/frameworkcontroller") == 1
         out, _ = await asyncio.wait_for(reading, 300)
         log.append(out)
         print(out)
@@ -152,7 +155,7 @@ async def test_the_controller_runs_as_the_original_is_run(images: Images, tmp_pa
         command = ["bash", "-c", "cp /frameworkcontroller-config/frameworkcontroller.yaml . && ./start.sh"]
         environment = {"KUBE_APISERVER_ADDRESS": server.url}
         async with running(
-            container, *command, environment=environment, volumes={tmp_path: "/frameworkcontroller-config"}
+            images, container, *command, environment=environment, volumes={tmp_path: "/frameworkcontroller-config"}
         ) as said:
             await eventually(lambda: served(client), within=30)
             await client.create(FRAMEWORKS, framework("b", "1"), "default")
@@ -171,7 +174,7 @@ async def test_the_controller_writes_no_file(images: Images) -> None:
     before = container.files()
     async with (
         cluster() as (server, client),
-        running(container, "./start.sh", environment={"KUBE_APISERVER_ADDRESS": server.url}),
+        running(images, container, "./start.sh", environment={"KUBE_APISERVER_ADDRESS": server.url}),
     ):
         await eventually(lambda: served(client), within=30)
         await client.create(FRAMEWORKS, framework("b", "1"), "default")
@@ -189,7 +192,7 @@ async def test_the_barrier_leaves_its_files_in_the_volume(images: Images, tmp_pa
     controller = images.container("frameworkcontroller")
     async with (
         cluster() as (server, client),
-        running(controller, "./start.sh", environment={"KUBE_APISERVER_ADDRESS": server.url}),
+        running(images, controller, "./start.sh", environment={"KUBE_APISERVER_ADDRESS": server.url}),
     ):
         await eventually(lambda: served(client), within=30)
         await client.create(FRAMEWORKS, framework("b", "600"), "default")
@@ -224,9 +227,3 @@ def test_the_barrier_is_one_file(images: Images, tmp_path: Path) -> None:
         check=False,
     )
     assert (done.returncode, "there is no cluster 'absent'" in done.stderr) == (1, True), done.stderr
-
-
-@pytest.fixture(scope="module", autouse=True)
-def nothing_is_left() -> Iterator[None]:
-    yield
-    assert subprocess.run(["pgrep", "-U", str(USER)], capture_output=True, check=False).stdout == b""
