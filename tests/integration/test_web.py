@@ -23,9 +23,11 @@ from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.local.apiserver.server import ApiServer
+from frameworkcontroller.manager import httpserver
 from frameworkcontroller.manager import web as product
 from frameworkcontroller.manager.app import Controller
-from frameworkcontroller.manager.web import MAX_CONNECTIONS, WebError, WebServer
+from frameworkcontroller.manager.httpserver import MAX_CONNECTIONS
+from frameworkcontroller.manager.web import WebError, WebServer
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, role
 
@@ -113,6 +115,42 @@ async def test_nothing_else_is_served(path: str) -> None:
         assert answer.endswith(b"\r\n\r\n404: Not Found")
 
 
+@pytest.mark.parametrize(
+    "target", ["/healthz", "/healthz?verbose", "http://controller:10280/healthz", "https://[::1]/healthz?x=%20"]
+)
+async def test_a_path_is_served_with_a_query_and_behind_a_proxy(target: str) -> None:
+    async with serving() as web:
+        answer = await raw(web, f"GET {target} HTTP/1.0\r\n\r\n".encode())
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert answer.endswith(b"\nok\n")
+
+
+async def test_a_request_may_come_in_pieces_and_have_a_body() -> None:
+    async with serving() as web:
+        reader, writer = await asyncio.open_connection("127.0.0.1", web.port)
+        for part in (b"G", b"ET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r", b"\nunread"):
+            writer.write(part)
+            await writer.drain()
+            await asyncio.sleep(0)
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 ")
+        writer.write(b"end")
+        assert (await reader.read()).endswith(b"\nok\n")
+        await close(writer)
+
+
+async def test_an_error_concerns_one_request(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_: object) -> None:
+        raise RuntimeError(SECRET)
+
+    async with serving() as web:
+        monkeypatch.setattr(product, "choose_encoder", fail)
+        code, text, _ = await ask(web, "/metrics")
+        assert (code, text) == (500, "500: Internal Server Error")
+        assert "Cannot serve /metrics" in caplog.text
+        assert (await ask(web, "/healthz"))[0] == 200
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
 @pytest.mark.parametrize("path", ["/metrics", "/healthz", "/readyz"])
 async def test_nothing_can_be_changed(path: str, method: str) -> None:
@@ -150,13 +188,13 @@ async def test_what_is_no_request_is_refused_and_leaves_no_trace(sent: bytes, ca
 
 
 async def test_who_says_nothing_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(product, "CONNECTION_SEC", 0.2)
+    monkeypatch.setattr(httpserver, "CONNECTION_SEC", 0.2)
     async with serving() as web:
         assert await asyncio.wait_for(raw(web, b"GET /metrics HT"), 300) == b""
 
 
 async def test_idle_connections_do_not_keep_others_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(product, "CONNECTION_SEC", 1000)
+    monkeypatch.setattr(httpserver, "CONNECTION_SEC", 1000)
     async with serving() as web:
         idle = [await asyncio.open_connection("127.0.0.1", web.port) for _ in range(MAX_CONNECTIONS + 10)]
         assert (await ask(web, "/healthz"))[0] == 200
