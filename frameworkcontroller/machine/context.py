@@ -23,6 +23,9 @@ from frameworkcontroller.machine.tracker import Tracker
 CREATIONS_PER_PLAN: Final = 500
 """Maximum number of creations per plan: if all are refused, 10,000 Tasks must not be rendered again and again."""
 
+_LISTED_SEC: Final = 1.0
+"""Time until it is looked at whether Pods have been listed again."""
+
 
 @dataclass(slots=True)
 class Context:
@@ -140,9 +143,29 @@ class Context:
         self.plan.actions = [action for action in self.plan.actions if not isinstance(action, Create)]
 
     def look_for_pods(self) -> None:
-        """Note whether the cache shows Pods of the Framework. Costs their number, which is mostly none."""
+        """Note whether Pods of the Framework exist, or may exist."""
+        self.tracker.remains = self.shows_pods() or self.must_list_pods()
+
+    def shows_pods(self) -> bool:
+        """Whether the cache shows Pods of the Framework. Costs their number, which is mostly none."""
         uid = self.framework.uid
-        self.tracker.remains = any(is_of_framework(uid, pod) for pod in self.observed.list_pods())
+        return any(is_of_framework(uid, pod) for pod in self.observed.list_pods())
+
+    def must_list_pods(self) -> bool:
+        """Whether the cache may lack Pods that another controller has created. If so, have them listed.
+
+        The cache of a new leader may be older than the last Pods of its predecessor.
+        """
+        tracker, now = self.tracker, self.env.clock
+        if tracker.begun_at is None or not tracker.may_have_unrecorded_pods:
+            return False
+        if now >= tracker.listing_until:
+            if self.observed.pods_listed >= tracker.begun_at:
+                return False
+            self.plan.relist.add(Kind.POD)
+            tracker.listing_until = now + _LISTED_SEC
+        self.requeue_at(tracker.listing_until)
+        return True
 
     def configmap_target(self) -> Target:
         """The ConfigMap of the current attempt."""

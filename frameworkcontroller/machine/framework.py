@@ -38,7 +38,7 @@ from frameworkcontroller.machine.gates import (
     must_not_begin,
     retry_waits,
 )
-from frameworkcontroller.machine.holds import Stall
+from frameworkcontroller.machine.holds import Stall, Wait
 from frameworkcontroller.machine.manifests import configmap_body
 from frameworkcontroller.machine.model import Env, SnapshotTrigger, Urgency, require
 from frameworkcontroller.machine.policy import (
@@ -52,9 +52,6 @@ from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Kind
 from frameworkcontroller.machine.scale import new_role
 from frameworkcontroller.machine.states import ENDED
-
-_LISTED_SEC = 1.0
-"""Time until it is looked at whether Pods have been listed again."""
 
 _TASK_STOPPED = CompletionStatus.of(FRAMEWORK_ATTEMPT_COMPLETION, "Stop to complete current FrameworkAttempt")
 
@@ -223,6 +220,11 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
         elif not tracker.is_clean:
             ctx.persist_first()
         return
+    if not ends and tracker.may_have_unrecorded_pods and ctx.shows_pods():
+        # A controller has created them and ended, and another client has deleted their ConfigMap, or its label.
+        tracker.holds.wait(None, Wait(Reason.WAITING, "Pods that no status records are to be gone, or adopted, first"))
+        _look_up(ctx, configmap)
+        return
     # From now on any controller may create something. Others, which may delete it as late, must see that in the status.
     was_held, tracker.absent = tracker.absent is not None, None
     if not tracker.is_clean or (was_held and not ends):
@@ -232,7 +234,9 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
         # Among others, that a resumed Framework is no longer Suspended.
         ctx.persist_first()
     elif ends:
-        ctx.act(Cleanup(ctx.configmap_target(), ctx.framework.uid))
+        if not ctx.must_list_pods():
+            tracker.remains = ctx.shows_pods()
+            ctx.act(Cleanup(ctx.configmap_target(), ctx.framework.uid))
     elif not _delete_orphan(ctx, configmap):
         are_there = companions.keep(ctx)
         if ctx.framework.spec.scheduling is not None:
@@ -384,17 +388,7 @@ def _has_pods(ctx: Context) -> bool:
     pods = (pod for pod in ctx.observed.list_pods() if pod.identity.controller_uid == uid)
     if any(not task_machine.is_known_to_be_gone(ctx, pod) for pod in pods):
         return True
-    tracker, now = ctx.tracker, ctx.env.clock
-    if tracker.begun_at is None or not tracker.may_have_unrecorded_pods:
-        return False
-    if now >= tracker.listing_until:
-        if ctx.observed.pods_listed >= tracker.begun_at:
-            return False
-        # The cache of a new leader may be older than the last Pods of its predecessor.
-        ctx.plan.relist.add(Kind.POD)
-        tracker.listing_until = now + _LISTED_SEC
-    ctx.requeue_at(tracker.listing_until)
-    return True
+    return ctx.must_list_pods()
 
 
 # --- the recorded ConfigMap is there ------------------------------------------------------------------------------

@@ -654,7 +654,10 @@ class _ConfigMap:
         tracker.again |= tracker.queueing.look_up
 
     def cleaned_up(self) -> None:
-        """End an attempt that the user stopped before it had a ConfigMap."""
+        """End an attempt that the user stopped before it had a ConfigMap, once it has no Pods."""
+        if self.ctx.tracker.remains:
+            look_later(self.ctx, self.target, "Pods of the FrameworkAttempt may still run")
+            return
         self.ctx.tracker.holds.release(None)
         framework_machine.attempt_is_over(self.ctx, must_end_first(self.ctx) or STOPPED)
 

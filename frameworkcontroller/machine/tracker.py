@@ -72,7 +72,7 @@ class Tracker:
     """Whether a live read has shown, while the next attempt is held back, that no ConfigMap of it exists, and nothing
     was found since. None: unknown."""
     remains: bool = False
-    """Whether the cache shows Pods of the Framework while the next attempt is held back."""
+    """Whether Pods of the Framework exist, or may exist, while the next attempt is held back."""
     late: set[str] = field(default_factory=set)
     """UIDs of ConfigMaps that appeared when they were known to be absent. They are deleted, and never adopted."""
     orphaned: bool = False
@@ -141,6 +141,9 @@ class Tracker:
         """Track the given status, which is stored."""
         if self.status is not None:
             self.begin(self.status)
+            if any(one.type == "Suspended" and one.status == "True" for one in self.status.conditions):
+                # Nothing is created before a status says otherwise.
+                return
             for task in self.tasks():
                 if task.state is State.CREATION_PENDING:
                     self.unrecorded[task.key] = task.instance_uid, task.attempt.id
@@ -217,6 +220,9 @@ class Tracker:
     @property
     def may_have_unrecorded_pods(self) -> bool:
         """Whether another controller may have created a Pod that the status does not record."""
+        if self.status is not None and self.status.state is State.CREATION_PENDING:
+            # Also for Tasks that a rescale has removed since.
+            return bool(self.unrecorded)
         for key, attempt in self.unrecorded.items():
             task = self.task(key)
             pending = task is not None and task.state is State.CREATION_PENDING

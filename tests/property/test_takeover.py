@@ -11,12 +11,14 @@ import pytest
 
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.actions import Action, Create
+from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.machine.requests import Kind
 from frameworkcontroller.machine.tracker import Tracker
+from tests.property.test_queues import Queued
 from tests.support.archive import ArchivedHistory
 from tests.support.history import History
-from tests.support.world import Violation
+from tests.support.world import Violation, uid_of
 
 _STEPS: Final = 1000
 _PODS: Final = 2
@@ -35,6 +37,8 @@ def run(history: History, until: Callable[[], bool]) -> None:
     for _ in range(_STEPS):
         if until():
             return
+        for other in history.others:
+            other()
         history.collect(1)
         history.kubelet(0, "remove")
         controller.catch_up()
@@ -128,6 +132,27 @@ def a_pod_is_not_recorded() -> History:
     return history
 
 
+def nothing_is_recorded(history: History, *, warm: bool) -> None:
+    """The leader dies before it records a ConfigMap and a Pod of it. Another client deletes the ConfigMap.
+
+    ``warm``: a standby goes on that has seen neither. Otherwise the controller is started anew.
+    """
+    pods = history.world.objects[Kind.POD]
+    history.stand_by()
+    run(history, lambda: "f-a-0" in pods)
+    assert state_of(history) is State.CREATION_PENDING
+    if warm:
+        history.deliver_to_standby(0, 50)
+        history.take_over()
+    else:
+        history.crash(0)
+    history.tick(1)
+    history.kubelet(0, "Running")
+    history.delete_configmap("Background")
+    history.collect(1)
+    assert list(pods) == ["f-a-0"]
+
+
 def state_of(history: History) -> State:
     """The stored state of the Framework."""
     assert history.status is not None
@@ -138,8 +163,10 @@ def end_without_pods(history: History) -> None:
     """The caches of the new leader catch up, but not that of Pods, unless it lists them."""
     controller = history.controllers[0]
     for _ in range(20):
-        controller.deliver(Kind.FRAMEWORK, 50)
-        controller.deliver(Kind.CONFIGMAP, 50)
+        for other in history.others:
+            other()
+        for kind in (Kind.FRAMEWORK, Kind.CONFIGMAP, Kind.WORKLOAD):
+            controller.deliver(kind, 50)
         history.run(0, 30)
         if not controller.due and controller.requeue_at is not None:
             history.world.go_until(min(controller.requeue_at, history.world.clock + 1))
@@ -189,6 +216,79 @@ def test_one_that_believes_that_there_are_none_is_caught(monkeypatch: pytest.Mon
     history = a_pod_is_not_recorded()
     with pytest.raises(Violation, match="C4"):
         end_without_pods(history)
+
+
+WISHES: Final = ("suspend", "stop", "rescale and suspend", "move")
+
+
+def begin_for(wish: str) -> History:
+    """A Framework of two Tasks, in a queue if it is to move to another one."""
+    return Queued() if wish == "move" else begin({"name": "a", "taskNumber": 2})
+
+
+def fulfil(history: History, wish: str) -> None:
+    """The user wants an end of the attempt."""
+    if isinstance(history, Queued):
+        history.relabel("team-b")
+    elif wish == "stop":
+        history.execute("Stop")
+    else:
+        if wish == "rescale and suspend":
+            history.rescale("a", 0)
+        history.suspend(wanted=True)
+
+
+@pytest.mark.parametrize("warm", [True, False], ids=["standby", "restart"])
+@pytest.mark.parametrize("wish", WISHES)
+def test_nothing_is_over_while_a_pod_runs_that_no_status_records(wish: str, warm: bool) -> None:
+    history = begin_for(wish)
+    nothing_is_recorded(history, warm=warm)
+    fulfil(history, wish)
+    end_without_pods(history)
+    assert state_of(history) is State.CREATION_PENDING
+    assert history.status is not None
+    assert all(one.status != "True" for one in history.status.conditions if one.type == "Suspended")
+    history.finish()
+
+
+@pytest.mark.parametrize("wish", WISHES)
+def test_one_that_believes_its_cache_of_pods_is_caught(wish: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tracker, "may_have_unrecorded_pods", False)
+    history = begin_for(wish)
+    nothing_is_recorded(history, warm=True)
+    fulfil(history, wish)
+    with pytest.raises(Violation, match=r"C4|Suspended is True|K2|K1"):
+        end_without_pods(history)
+
+
+def test_an_attempt_begins_after_the_pods_that_its_predecessor_left() -> None:
+    history = begin({"name": "a", "taskNumber": 2})
+    nothing_is_recorded(history, warm=False)
+    end_without_pods(history)
+    assert list(history.world.objects[Kind.CONFIGMAP]) == []
+    history.settle()
+    assert len(history.pods()) == 2
+    history.finish()
+
+
+def test_one_that_begins_beside_them_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Context, "shows_pods", lambda _: False)
+    history = begin({"name": "a", "taskNumber": 2})
+    nothing_is_recorded(history, warm=False)
+    with pytest.raises(Violation, match="C3"):
+        end_without_pods(history)
+
+
+def test_a_configmap_without_label_is_adopted_with_its_pods() -> None:
+    history = begin({"name": "a", "taskNumber": 2})
+    run(history, lambda: "f-a-0" in history.world.objects[Kind.POD])
+    (before,) = history.world.objects[Kind.CONFIGMAP].values()
+    history.unlabel(1)
+    history.crash(0)
+    history.settle()
+    (after,) = history.world.objects[Kind.CONFIGMAP].values()
+    assert uid_of(after) == uid_of(before)
+    history.finish()
 
 
 def test_one_that_archives_what_its_cache_shows_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
