@@ -132,7 +132,9 @@ class Controller:
         self._acting = self.election is None
         self._electing: asyncio.Task[None] | None = None
         self._warm = asyncio.Event()
-        """Set once the caches are filled for the first time."""
+        """Set while the caches are filled: an empty replica would delay all work if it led."""
+        self._emptied = asyncio.Event()
+        """Set when the cache of Frameworks is emptied, after a term."""
         self._watching_frameworks: asyncio.Task[None] | None = None
         self._frameworks_whole = asyncio.Event()
         """Set unless the cache has records without their status, of the last term."""
@@ -340,10 +342,12 @@ class Controller:
                 else:
                     running = self.election.run(self._lead, willing=self._warm)
                     self._electing = group.create_task(running, name="leader election")
-                    # A replica whose caches are still empty would delay all work if it led.
-                    await self._wait_synced()
-                    self._warm.set()
-                    self._ready.set()
+                    while True:
+                        await self._wait_synced()
+                        self._warm.set()
+                        self._ready.set()
+                        await self._emptied.wait()
+                        self._emptied.clear()
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from errors
 
@@ -408,7 +412,9 @@ class Controller:
             self.reconcilers.clear()
             self.state_counts.clear()
             if not self._stop.is_set() and self._watching_frameworks is not None:
+                self._warm.clear()
                 self._frameworks_whole.clear()
+                self._emptied.set()
                 self._watching_frameworks.cancel()
 
     async def _resign(self) -> None:

@@ -291,6 +291,37 @@ async def test_a_deposed_leader_reads_all_statuses_again(cluster: Cluster, frame
         assert ("create", "configmaps") not in first.door.count(back)
 
 
+async def test_a_deposed_leader_leads_again_only_with_filled_caches(cluster: Cluster, frameworks: Frameworks) -> None:
+    """Until then, as at its start, another replica leads at once, and nobody waits for its list."""
+
+    def no_list(request: Request) -> Any:
+        is_list = (request.verb, request.resource) == ("list", "frameworks")
+        return refusal(503, "ServiceUnavailable", "busy") if is_list else _no_lease(request) if cut_off else None
+
+    cut_off = True
+    async with replica(cluster, 3) as first:
+        await first.until_leading()
+        await frameworks.create("f", role(number=1))
+        await frameworks.until_running("f", 1)
+        with first.door.answering(no_list):
+            async with replica(cluster, 3) as second:
+                await second.until_leading(within=60)
+                cut_off = False
+
+                async def deposed() -> None:
+                    assert first.frameworks_known == 0
+
+                await eventually(deposed)
+            async with replica(cluster, 3) as third:
+                await third.until_leading()
+                assert await holder(frameworks) == third.identity
+            await asyncio.sleep(2 * duration(cluster, 3))
+            assert await holder(frameworks) == ""
+        await first.until_leading(within=60)
+        await frameworks.set("f", taskRoles__0__taskNumber=2)
+        await frameworks.until_running("f", 2)
+
+
 def _no_lease(request: Request) -> Any:
     return refusal(503, "ServiceUnavailable", "etcd is away") if request.resource == "leases" else None
 
