@@ -59,6 +59,8 @@ class EventHandlers:
         is_doubtful = isinstance(machine, Reconciler) and machine.is_doubtful
         if new.inputs != old.inputs or is_doubtful:
             self._queue.add(new.key)
+        if isinstance(machine, Reconciler):
+            machine.on_framework_event(new)
         if machine is not None:
             # Its reconciler tracks it.
             new.status_json = None

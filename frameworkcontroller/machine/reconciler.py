@@ -254,6 +254,22 @@ class Reconciler:
 
     # --- events ---
 
+    def on_framework_event(self, record: FrameworkRecord) -> None:
+        """The Framework changed. If only its spec did, know its version: no write of the status is refused for it.
+
+        The newer generation shows that the cache is ahead of what was known; the status, that it is the stored one.
+        Later the record has no status.
+        """
+        known, stored = self._framework, self.stored
+        if known is None or record.generation <= known.generation or record.finalizers != stored.finalizers:
+            return
+        try:
+            is_stored = self._is_stored(record)
+        except StatusError:
+            return
+        if is_stored:
+            stored.resource_version = record.resource_version
+
     def on_pod_event(self, name: str) -> None:
         """A Pod changed: plan its Task."""
         parts = split_pod_name(name)
@@ -607,8 +623,6 @@ class Reconciler:
             if before.queue != queue or before.held != held:
                 self._framework = before = replace(before, queue=queue, held=held)
             return before
-        if before is not None and record.generation > before.generation:
-            self._take_version(record)
         if before is not None and record.generation < before.generation:
             spec, generation = before.spec, before.generation
         else:
@@ -622,19 +636,6 @@ class Reconciler:
             record.namespace, record.name, record.uid, generation, deleting, spec, queue, ignored, held
         )
         return self._framework
-
-    def _take_version(self, record: FrameworkRecord) -> None:
-        """Know the version that a change of the spec has given the stored Framework: no write is refused for it.
-
-        The newer generation shows that the cache is ahead of what was known; the status, that it is the stored one.
-        """
-        stored = self.stored
-        try:
-            is_stored = record.finalizers == stored.finalizers and self._is_stored(record)
-        except StatusError:
-            return
-        if is_stored:
-            stored.resource_version = record.resource_version
 
     def _read_finalizer(self, record: FrameworkRecord) -> bool:
         """Whether the Framework has the finalizer of the history. A change by others that the cache shows is read live.

@@ -176,6 +176,8 @@ class _History(KubeClient):
     def _see(self) -> None:
         """The caches catch up."""
         self._record = framework_record(self._framework)
+        if self._machine is not None:
+            self._machine.on_framework_event(self._record)
         for name, body in self._objects.items():
             if names.FRAMEWORK_NAME not in (body["metadata"].get("labels") or {}):
                 continue

@@ -92,6 +92,22 @@ async def test_a_write_tests_the_generation_on_which_its_status_was_decided(
     assert [request.tested_generation for request in refused] == [1, 1]
 
 
+async def test_a_change_of_the_spec_lets_no_write_be_refused(frameworks: Frameworks, requests: Requests) -> None:
+    """It gives the stored status a new version, which the event of the change shows."""
+
+    async def all_accepted() -> None:
+        assert all(request.accepted for request in requests.status_writes)
+
+    await frameworks.create("f", role("a", 2))
+    await frameworks.until_running("f", 2)
+    for number in (3, 1, 2):
+        await eventually(all_accepted)
+        await frameworks.set("f", taskRoles__0__taskNumber=number)
+        running = ["AttemptRunning"] * number
+        await frameworks.until("f", lambda status, running=running: states(status) == running)  # type: ignore[misc]
+    await all_accepted()
+
+
 async def test_what_was_created_is_persisted_first_after_a_take_over(
     frameworks: Frameworks, requests: Requests, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -145,6 +145,15 @@ def runs(world: OneFramework, driver: Driver, name: str, phase: str = "Running")
     driver.reconciler.on_pod_event(name)
 
 
+def is_seen(world: OneFramework, driver: Driver) -> None:
+    """An event shows the Framework as it is stored."""
+    world.show()
+    record = world.record
+    assert record is not None
+    driver.reconciler.on_framework_event(record)
+    record.status_json = None
+
+
 def goes(world: OneFramework, driver: Driver, name: str) -> PodRecord:
     """An event tells that the Pod is gone."""
     last = world.pods.pop(name)
@@ -642,7 +651,7 @@ def test_a_write_tests_the_generation_on_which_its_status_was_decided() -> None:
 def test_a_change_of_the_spec_lets_no_write_be_refused() -> None:
     world, driver = running()
     world.edit(role("a", 3))
-    driver.world.show()
+    is_seen(world, driver)
     driver.run_all()
     assert "Get f" not in driver.sent()
     assert {effect.result for effect in driver.take(StatusWritten)} == {"accepted"}
@@ -656,7 +665,7 @@ def test_a_change_of_the_spec_beside_another_one_is_looked_at(change: str) -> No
         world.body["status"]["completionTime"] = "2026-01-01T00:00:00Z"
     else:
         world.body["metadata"]["finalizers"] = ["example.com/kept"]
-    world.show()
+    is_seen(world, driver)
     driver.run_all()
     assert "Get f" in driver.sent()
     assert next(effect.result for effect in driver.take(StatusWritten)) == "conflict"

@@ -97,6 +97,7 @@ class Turns:
         """The stored object changes."""
         metadata = self.body["metadata"]
         metadata["resourceVersion"] = str(1 + int(metadata["resourceVersion"]))
+        self.reconciler.on_framework_event(self.record)
 
     def next(self) -> Instruction:
         instruction = self.reconciler.next(self)
