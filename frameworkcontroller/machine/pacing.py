@@ -19,6 +19,11 @@ BREATH_MAX_SEC: Final = 2.0
 QUIET_SEC: Final = 1.0
 """Time without a write after which a change is written at once, as probably no others follow."""
 
+FLOW_FACTOR: Final = 10.0
+FLOW_MAX_SEC: Final = 4.0
+"""Time for which a change of a large status waits while more Tasks change, as a multiple of the duration of the last
+write: it is written once no other has changed for that duration."""
+
 RIDE_SEC: Final = 1.0
 RIDE_FACTOR: Final = 10.0
 RIDE_MAX_SEC: Final = 10.0
@@ -84,6 +89,12 @@ class Pacing:
     write_sec: float = 0.0
     """Duration of the last write."""
     next_write: float = 0.0
+    is_large: bool = False
+    """Whether the last written status was."""
+    changed: int = 0
+    """Number of changed Tasks when it was asked for last."""
+    changed_at: float = 0.0
+    """When that number grew."""
     urgency: Urgency = Urgency.NONE
     """That of the unwritten changes when it was asked for last."""
     urgent_since: float = 0.0
@@ -97,7 +108,9 @@ class Pacing:
         if urgency is Urgency.NOW:
             return 0.0
         if self.unwritten_since is None:
-            self.unwritten_since, self.urgency = clock, Urgency.NONE
+            self.unwritten_since, self.urgency, self.changed = clock, Urgency.NONE, 0
+        if tracker.changed_count > self.changed:
+            self.changed, self.changed_at = tracker.changed_count, clock
         if urgency > self.urgency:
             self.urgency, self.urgent_since = urgency, clock
         return max(self._due_at_least(tracker), self.urgent_since + _patience(tracker, answer_sec))
@@ -112,14 +125,17 @@ class Pacing:
             wait = min(RIDE_MAX_SEC, max(RIDE_SEC, RIDE_FACTOR * self.write_sec))
         elif since - self.next_write < QUIET_SEC:
             wait = min(BREATH_MAX_SEC, self.write_sec)
+            if self.is_large and tracker.changed_count < tracker.task_count:
+                flow = self.changed_at + self.write_sec - since
+                wait = min(FLOW_MAX_SEC, FLOW_FACTOR * self.write_sec, max(wait, flow))
         if urgency is Urgency.SHOWN and self.write_sec > FAST_SEC:
             # The Pods that were created last will run soon, and a write now would delay the one that shows them all.
             running_at = self.created_at + min(RUN_MAX_SEC, RUN_FACTOR * self.write_sec)
         return max(self.next_write, since + wait, min(running_at, since + UNSHOWN_MAX_SEC))
 
-    def wrote(self, began: float, clock: float) -> None:
-        """Note an accepted write that began at ``began``."""
-        self.write_sec = clock - began
+    def wrote(self, began: float, clock: float, size: int) -> None:
+        """Note an accepted write of this number of bytes that began at ``began``."""
+        self.write_sec, self.is_large = clock - began, size >= LARGE_STATUS_BYTES
         self.next_write = clock + min(BREATH_MAX_SEC, BREATH_FACTOR * self.write_sec)
 
 

@@ -742,7 +742,7 @@ class Reconciler:
                 self._count(encoded, "accepted")
                 self._accept(version, encoded.digest, encoded.added)
                 clock = view.env.clock
-                self._pacing.wrote(began, clock)
+                self._pacing.wrote(began, clock, len(encoded.body))
                 current.show_at = clock + SHOW_SEC
             case Refused(kind=Refusal.NOT_FOUND | Refusal.OBJECT_NOT_FOUND) as failed:
                 self._count(encoded, "not_found")

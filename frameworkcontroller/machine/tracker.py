@@ -242,6 +242,11 @@ class Tracker:
         return sum(self.task_states.values())
 
     @property
+    def changed_count(self) -> int:
+        """The number of Tasks with unpersisted changes."""
+        return len(self._dirty)
+
+    @property
     def may_end(self) -> bool:
         """Whether a Task has a Pod that has not ended, as far as is known."""
         states = self.task_states

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from frameworkcontroller.api.objects import PodRecord
-from frameworkcontroller.api.status import State
+from frameworkcontroller.api.status import State, TaskAttemptStatus, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.actions import Create
 from frameworkcontroller.machine.batch import WIDTH
@@ -1308,6 +1308,37 @@ def test_a_large_status_waits_for_the_pods_that_were_created_last() -> None:
     assert pacing.due(tracker, 103.0) == 95.0
 
 
+def test_a_large_status_waits_while_tasks_change() -> None:
+    tracker = Tracker(urgency=Urgency.SOON)
+    tracker.task_states[State.PREPARING] = 5
+    ended = [TaskStatus(index, "", 0, 0, TaskAttemptStatus(0, 0)) for index in range(5)]
+
+    def end(number: int, clock: float) -> float:
+        for task in ended[:number]:
+            tracker.change(task, Urgency.SOON)
+        return pacing.due(tracker, clock)
+
+    pacing = Pacing()
+    pacing.wrote(99.0, 99.2, LARGE_STATUS_BYTES)
+    assert end(1, 100.0) == pytest.approx(100.2)
+    assert end(1, 100.1) == pytest.approx(100.2)
+    assert end(2, 100.1) == pytest.approx(100.3)
+    assert end(3, 101.1) == pytest.approx(101.3)
+    # Others may change for ever.
+    assert end(4, 101.9) == pytest.approx(102.0)
+    # No other can.
+    assert end(5, 101.9) == pytest.approx(100.2)
+    pacing.unwritten_since = None
+    tracker.persisted()
+    assert end(1, 103.0) == 103.0
+    # Nor does a small one wait.
+    pacing.unwritten_since = None
+    pacing.wrote(102.9, 103.1, LARGE_STATUS_BYTES - 1)
+    tracker.persisted()
+    assert end(1, 103.2) == pytest.approx(103.4)
+    assert end(3, 103.3) == pytest.approx(103.4)
+
+
 def test_the_last_end_waits_for_no_other() -> None:
     tracker = Tracker(urgency=Urgency.SOON)
     tracker.task_states |= {State.DELETION_PENDING: 1, State.RUNNING: 1}
@@ -1361,7 +1392,7 @@ def test_few_slow_writes_long_ones_and_those_of_long_ago_say_little() -> None:
 @pytest.mark.parametrize(("seconds", "next_write"), [(0.5, 101.0), (2.0, 104.0), (30.0, 132.0)])
 def test_after_a_write_the_api_server_has_a_breath(seconds: float, next_write: float) -> None:
     pacing = Pacing()
-    pacing.wrote(100.0, 100.0 + seconds)
+    pacing.wrote(100.0, 100.0 + seconds, 3000)
     assert (pacing.write_sec, pacing.next_write) == (seconds, next_write)
 
 
