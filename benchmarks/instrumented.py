@@ -23,6 +23,7 @@ from frameworkcontroller.cli import controller as program
 from frameworkcontroller.cli.main import main
 from frameworkcontroller.machine.protocol import WriteResult
 from frameworkcontroller.manager.app import Controller
+from frameworkcontroller.manager.exposition import registry_of
 
 _TICK_SEC: Final = 0.005
 
@@ -89,6 +90,7 @@ class _Instrumented(Controller):
         """What it did, and the longest steps since the last call."""
         steps = {"longest turn, CPU": self._steps.cpu, "longest turn": self._steps.late}
         self._steps.cpu = self._steps.late = 0.0
+        figure = registry_of(self).get_sample_value
         informers = {
             f"{what} {one.resource.plural}": value
             for one in self.informers
@@ -99,8 +101,7 @@ class _Instrumented(Controller):
             **informers,
             "ready": float(self.ready),
             "status writes": sum(
-                self.metrics.registry.get_sample_value("frameworkcontroller_status_writes_total", {"result": result})
-                or 0.0
+                figure("frameworkcontroller_status_writes_total", {"result": result}) or 0.0
                 for result in get_args(WriteResult)
             ),
             "queue": len(self.queue) + self.workers.busy,

@@ -15,6 +15,7 @@ from frameworkcontroller.config.config import shipped_config
 from frameworkcontroller.config.historyconfig import History, HistorySinkKind
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.manager.app import Controller
+from frameworkcontroller.manager.exposition import registry_of
 
 HEAD: Final = """\
 # Metrics
@@ -74,7 +75,7 @@ def families() -> list[Metric]:
     async def collect() -> list[Metric]:
         config = shipped_config().model_copy(update={"history": History(sink=HistorySinkKind.FILE, path="/")})
         controller = Controller(config, Connection.to_address("http://127.0.0.1:1"))
-        return list(controller.metrics.registry.collect())
+        return list(registry_of(controller).collect())
 
     return asyncio.run(collect())
 

@@ -41,7 +41,7 @@ from frameworkcontroller.kube.ratelimiter import RateLimiter
 from frameworkcontroller.kube.workqueue import WorkQueue
 from frameworkcontroller.machine.quarantine import fields_dropped, status_not_served
 from frameworkcontroller.manager.informers import Informers
-from frameworkcontroller.manager.metrics import ControllerCollector, Metrics
+from frameworkcontroller.manager.metrics import Metrics
 from frameworkcontroller.manager.processlock import ProcessLock
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Controller:
             self._clients.append(created)
             return created
 
-        limiter = RateLimiter(config.kube_client_qps, config.kube_client_burst)
+        self.limiter = limiter = RateLimiter(config.kube_client_qps, config.kube_client_burst)
         self.election: Election | None = None
         self._process_lock: ProcessLock | None = None
         if config.leader_election.enabled:
@@ -230,22 +230,6 @@ class Controller:
         limiter.waited = self.metrics.limiter_waited
         self.queue.on_get = self.metrics.queue_waited
         self.queue.on_done = self.metrics.queue_worked
-        self.metrics.registry.register(
-            ControllerCollector(
-                queue=self.queue,
-                workers=self.workers,
-                worker_number=config.worker_number,
-                informers=self.informers,
-                state_counts=self.state_counts,
-                reconcilers=self.reconcilers,
-                recorder=self.recorder,
-                limiter=limiter,
-                leading=lambda: self.leading,
-                orphans_released=lambda: self._driver.orphans_released,
-                status_lost=lambda: self.crd_guard.problem is not None,
-                missing_fields=lambda: len(self.crd_guard.missing),
-            )
-        )
 
     # --- use ---
 
@@ -258,6 +242,16 @@ class Controller:
     def leading(self) -> bool:
         """Whether it may act now. Without leader election it always may."""
         return self.election is None or self.election.leading
+
+    @property
+    def worker_number(self) -> int:
+        """The number of workers."""
+        return self._config.worker_number
+
+    @property
+    def orphans_released(self) -> int:
+        """The number of Workloads released whose Framework was gone."""
+        return self._driver.orphans_released
 
     async def wait_ready(self) -> None:
         """Wait until ``ready``."""

@@ -19,11 +19,11 @@ import logging
 import os
 import re
 from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from http import HTTPStatus
 from typing import Any, Final, Self
 
 import orjson
-from prometheus_client.exposition import choose_encoder
 
 from frameworkcontroller.config.bindaddress import BindAddress
 from frameworkcontroller.controller.reconcilers import Machine
@@ -110,9 +110,15 @@ class WebServer:
             return self._framework(found[1])
         return None
 
+    @cached_property
+    def _expose(self) -> Callable[[str], tuple[bytes, str]]:
+        # Here, because a controller that is not scraped does without prometheus-client's memory.
+        from frameworkcontroller.manager.exposition import expose, registry_of
+
+        return partial(expose, registry_of(self._controller))
+
     def _metrics(self, request: Request) -> Response:
-        encode, content_type = choose_encoder(request.accept)
-        return Response(encode(self._controller.metrics.registry), content_type)
+        return Response(*self._expose(request.accept))
 
     def _tasks(self, _request: Request) -> Response:
         text = io.StringIO()

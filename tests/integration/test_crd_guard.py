@@ -25,6 +25,7 @@ from frameworkcontroller.kube.resources import EVENTS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.machine import reconciler
 from frameworkcontroller.manager.app import Controller
+from frameworkcontroller.manager.exposition import registry_of
 from tests.integration.test_kube_crd import MANIFEST, CrdServer
 from tests.support import original
 from tests.support.api import CRDS, Api, open_api, replace_spec
@@ -369,7 +370,7 @@ async def test_it_is_told_where_it_may_not_be_put_back(
         assert event["type"] == "Warning"
         assert "has no status subresource" in event["message"]
         assert "it may not" in event["message"]
-        assert controller.metrics.registry.get_sample_value("frameworkcontroller_status_subresource_lost") == 1
+        assert registry_of(controller).get_sample_value("frameworkcontroller_status_subresource_lost") == 1
 
     async with (
         front_door(await cluster.connection()) as door,
@@ -386,7 +387,7 @@ async def test_it_is_told_where_it_may_not_be_put_back(
             await frameworks.until_state("f", "Completed")
 
         async def gone() -> None:
-            assert controller.metrics.registry.get_sample_value("frameworkcontroller_status_subresource_lost") == 0
+            assert registry_of(controller).get_sample_value("frameworkcontroller_status_subresource_lost") == 0
 
         await eventually(gone)
 
@@ -400,7 +401,7 @@ def forbid_updates(request: Request) -> web.Response | None:
 
 async def lacks(controller: Controller, number: int) -> None:
     """Fail unless the metric says that the CRD lacks so many fields."""
-    assert controller.metrics.registry.get_sample_value("frameworkcontroller_crd_missing_fields") == number
+    assert registry_of(controller).get_sample_value("frameworkcontroller_crd_missing_fields") == number
 
 
 def stalled(status: Json) -> tuple[str, str]:

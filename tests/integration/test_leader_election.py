@@ -22,6 +22,7 @@ from frameworkcontroller.kube.resources import LEASES
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager import app
 from frameworkcontroller.manager.app import Controller
+from frameworkcontroller.manager.exposition import registry_of
 from frameworkcontroller.manager.web import WebServer
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
@@ -47,7 +48,7 @@ class Replica:
     @property
     def frameworks_known(self) -> float | None:
         """Of how many Frameworks it keeps the status."""
-        return self.controller.metrics.registry.get_sample_value("frameworkcontroller_ledger_entries")
+        return registry_of(self.controller).get_sample_value("frameworkcontroller_ledger_entries")
 
     def acted(self, since: float) -> list[str]:
         """What it sent from that moment on that only a leader may send."""

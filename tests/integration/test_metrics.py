@@ -20,6 +20,7 @@ from frameworkcontroller.kube.resources import NAMESPACES, PODS
 from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
 from frameworkcontroller.manager.app import Controller
+from frameworkcontroller.manager.exposition import registry_of
 from frameworkcontroller.manager.health import Health
 from tests.support.clusters import Cluster, embedded_cluster, simulated_node
 from tests.support.eventually import eventually
@@ -40,7 +41,7 @@ class World(NamedTuple):
 
     def value(self, name: str, /, **labels: str) -> float:
         """A time series' value."""
-        found = self.controller.metrics.registry.get_sample_value(name, labels)
+        found = registry_of(self.controller).get_sample_value(name, labels)
         assert found is not None, f"no {name} {labels}"
         return found
 
@@ -53,7 +54,7 @@ class World(NamedTuple):
         }
 
     def samples(self) -> Iterator["Sample"]:
-        for family in self.controller.metrics.registry.collect():
+        for family in registry_of(self.controller).collect():
             for sample in family.samples:
                 yield Sample(sample.name, sample.labels, sample.value)
 
@@ -128,7 +129,7 @@ async def test_an_api_server_that_is_away_shows(clock: VirtualClockLoop) -> None
     server = ApiServer(wall=wall)
     await server.start()
     async with Controller(Config(), Connection.to_address(server.url), wall=wall) as controller:
-        value = controller.metrics.registry.get_sample_value
+        value = registry_of(controller).get_sample_value
         broken = {"resource": "pods", "reason": "broken"}
         assert value("frameworkcontroller_watch_restarts_total", broken) == 0
         await server.stop()
@@ -281,7 +282,7 @@ async def test_each_controller_counts_for_itself(world: World) -> None:
     await world.frameworks.create("f", role("a", 1, simulate={"run-seconds": 1}))
     await world.frameworks.until_state("f", "Completed")
     other = Controller(Config(), Connection.to_address("http://127.0.0.1:1"))
-    value = other.metrics.registry.get_sample_value
+    value = registry_of(other).get_sample_value
     assert value("frameworkcontroller_frameworks", {"state": State.COMPLETED}) == 0
     assert value("workqueue_adds_total", {"name": "framework"}) == 0
     assert world.value("workqueue_adds_total", name="framework") > 0

@@ -21,15 +21,15 @@ sys.exit(main(sys.argv[1:]))
 """
 
 PACKAGES = {
-    "aiohappyeyeballs", "aiohttp", "aiosignal", "annotated_types", "attr", "frozenlist", "idna", "multidict", "orjson",
-    "prometheus_client", "propcache", "pydantic", "pydantic_core", "re2", "tenacity", "typing_extensions",
-    "typing_inspection", "uvloop", "yaml", "yarl",
+    "aiohappyeyeballs", "annotated_types", "orjson", "pydantic", "pydantic_core", "re2", "tenacity",
+    "typing_extensions", "typing_inspection", "uvloop", "yaml",
 }  # fmt: skip
 """Of others. Their own dependencies vary with their versions: those of no use here are named below."""
 
 UNWANTED = (
-    "alembic", "argcomplete", "asyncpg", "aiosqlite", "certifi", "ctypes", "dateutil", "jinja2", "kubernetes_asyncio",
-    "multiprocessing", "pygments", "rich", "sqlalchemy", "sqlite3", "unittest", "urllib3", "webbrowser", "xml",
+    "aiohttp", "alembic", "argcomplete", "asyncpg", "aiosqlite", "certifi", "ctypes", "dateutil", "jinja2",
+    "kubernetes_asyncio", "multiprocessing", "prometheus_client", "pygments", "rich", "sqlalchemy", "sqlite3",
+    "unittest", "urllib3", "webbrowser", "xml",
 )  # fmt: skip
 
 ROOMS = {

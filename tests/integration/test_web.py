@@ -23,8 +23,7 @@ from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.local.apiserver.server import ApiServer
-from frameworkcontroller.manager import httpserver
-from frameworkcontroller.manager import web as product
+from frameworkcontroller.manager import exposition, httpserver
 from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.manager.httpserver import MAX_CONNECTIONS
 from frameworkcontroller.manager.web import WebError, WebServer
@@ -144,7 +143,7 @@ async def test_an_error_concerns_one_request(monkeypatch: pytest.MonkeyPatch, ca
         raise RuntimeError(SECRET)
 
     async with serving() as web:
-        monkeypatch.setattr(product, "choose_encoder", fail)
+        monkeypatch.setattr(exposition, "choose_encoder", fail)
         code, text, _ = await ask(web, "/metrics")
         assert (code, text) == (500, "500: Internal Server Error")
         assert "Cannot serve /metrics" in caplog.text

@@ -35,7 +35,7 @@ FOUNDATIONS = {"backoff.py", "deadlines.py", "lru.py"}
 """Pure modules at the top that every package may import; they import nothing of ours."""
 
 RESERVED = {
-    "prometheus_client": {"manager", "history/metrics.py"},
+    "prometheus_client": {"manager/exposition.py", "history/metrics.py"},
     "sqlalchemy": {"history"},
     "aiosqlite": {"history"},
     "asyncpg": {"history"},
@@ -186,6 +186,7 @@ def test_the_machine_is_pure() -> None:
         ("kube/x.py", "import prometheus_client"),
         ("controller/x.py", "from prometheus_client import Counter"),
         ("history/x.py", "from prometheus_client import Counter"),
+        ("manager/metrics.py", "from prometheus_client import Counter"),
         ("manager/x.py", "from sqlalchemy import Table"),
         ("history/x.py", "from frameworkcontroller.machine.plan import plan"),
         ("backoff.py", "from frameworkcontroller.api import names"),
@@ -214,7 +215,7 @@ def test_an_import_against_the_rules_is_found(file: str, source: str) -> None:
         ("kube/x.py", "from frameworkcontroller.backoff import Backoff"),
         ("cli/local.py", "from frameworkcontroller.local.cluster import Cluster"),
         ("manager/app.py", "from frameworkcontroller.controller.driver import Driver"),
-        ("manager/metrics.py", "from prometheus_client import Counter"),
+        ("manager/exposition.py", "from prometheus_client import Metric"),
         ("history/metrics.py", "from prometheus_client import Counter"),
         ("history/x.py", "from sqlalchemy.ext.asyncio import create_async_engine"),
         ("commands/x.py", "from frameworkcontroller.logs import one_line"),

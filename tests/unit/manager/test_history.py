@@ -16,11 +16,12 @@ import asyncio, sys
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.manager.app import Controller
+from frameworkcontroller.manager.exposition import registry_of
 
 async def main():
     controller = Controller(Config(), Connection.to_address("http://127.0.0.1:1"))
     assert controller.history_sink is None
-    families = [family.name for family in controller.metrics.registry.collect()]
+    families = [family.name for family in registry_of(controller).collect()]
     assert not [name for name in families if "history" in name], families
 
 asyncio.run(main())
