@@ -11,6 +11,9 @@ from typing import Final, NamedTuple
 _MAX_HEAD_BYTES: Final = 64 * 1024
 _MAX_LINE_BYTES: Final = 8 * 1024
 _ENDLESS: Final = 2**63
+# A compressed body may expand to the larger of both. Lists of objects that differ in little but their names: 40 times.
+_MAX_PLAIN_BYTES: Final = 16 * 2**20
+_MAX_RATIO: Final = 100
 
 _STATUS: Final = re.compile(r"HTTP/1\.([01]) ([1-9]\d\d)(?: (.*))?", re.ASCII)
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -49,9 +52,13 @@ def _lowered(name: str) -> str:
 class AnswerParser:
     """Parses the answer to one request, however its bytes are split. Answers 1xx are skipped."""
 
-    __slots__ = ("_chunked", "_decoder", "_held", "_left", "_phase", "_trailer_bytes", "begun", "head", "reusable")
+    __slots__ = (
+        "_chunked", "_decoder", "_encoded_bytes", "_field_bytes", "_has_body", "_held", "_left", "_phase",
+        "_plain_bytes", "begun", "head", "reusable",
+    )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_body: bool = True) -> None:
+        """``has_body``: false for the answer to HEAD, whose headers are those of the answer to GET."""
         self.head: Head | None = None
         self.reusable = False
         """Whether the connection can be used for another request after this answer."""
@@ -61,8 +68,11 @@ class AnswerParser:
         self._held = b""
         self._left = 0
         self._chunked = False
-        self._trailer_bytes = 0
+        self._has_body = has_body
+        self._field_bytes = 0
+        """Of headers and trailers, those of answers 1xx included."""
         self._decoder: zlib._Decompress | None = None
+        self._encoded_bytes = self._plain_bytes = 0
 
     @property
     def done(self) -> bool:
@@ -89,10 +99,11 @@ class AnswerParser:
                 if not data.startswith(_START[: end - at], at):
                     raise BadAnswer(f"not HTTP/1: {data[at : at + 40]!r}")
                 stop = data.find(b"\r\n\r\n", at)
-                if (end if stop < 0 else stop) - at > _MAX_HEAD_BYTES:
+                if self._field_bytes + (end if stop < 0 else stop) - at > _MAX_HEAD_BYTES:
                     raise BadAnswer(f"its headers exceed {_MAX_HEAD_BYTES} bytes")
                 if stop < 0:
                     break
+                self._field_bytes += stop - at
                 self._take_head(data[at:stop])
                 at = stop + 4
             elif phase == _DONE:
@@ -112,7 +123,11 @@ class AnswerParser:
         return self._decoded(parts)
 
     def feed_eof(self) -> None:
-        """End the answer with its connection. Raises BadAnswer if it is incomplete."""
+        """End the answer with its connection. Raises BadAnswer if it is incomplete.
+
+        A body without a length may have been cut off: asyncio does not tell whether TLS was ended by its peer. API
+        servers send none, cut JSON cannot be parsed, and a watch resumes.
+        """
         is_encoded = self._decoder is not None and not self._decoder.eof
         if self._phase != _IN_BODY or self._left < _ENDLESS // 2 or is_encoded:
             raise BadAnswer("it is incomplete")
@@ -141,23 +156,27 @@ class AnswerParser:
         self.head = Head(code, reason, headers)
         options = headers.get("connection", "").lower()
         self.reusable = "close" not in options and (minor == "1" or "keep-alive" in options)
-        self._frame(code, headers)
+        self._frame(code, headers, is_http_1_0=minor == "0")
         encoding = headers.get("content-encoding", "identity").lower()
+        if self.done or encoding == "identity":
+            return
         if encoding in ("gzip", "x-gzip", "deflate"):
             # Not asked for; proxies may still do it.
-            self._decoder = None if self.done else zlib.decompressobj(zlib.MAX_WBITS | 32)
-        elif encoding != "identity":
+            self._decoder = zlib.decompressobj(zlib.MAX_WBITS | 32)
+        else:
             raise BadAnswer(f"unknown Content-Encoding {encoding!r}")
 
-    def _frame(self, code: int, headers: Mapping[str, str]) -> None:
+    def _frame(self, code: int, headers: Mapping[str, str], *, is_http_1_0: bool) -> None:
         length, coding = headers.get("content-length"), headers.get("transfer-encoding")
-        if code in (204, 304):
+        if code in (204, 304) or not self._has_body:
             self._phase = _DONE
         elif coding is not None:
             if coding.lower() != "chunked" or length is not None:
                 raise BadAnswer(f"unclear length: Transfer-Encoding {coding!r}, Content-Length {length!r}")
             self._chunked = True
             self._phase = _AT_CHUNK
+            # HTTP/1.0 has no chunks: some proxy may have passed on what it did not understand.
+            self.reusable &= not is_http_1_0
         elif length is not None:
             if _LENGTH.fullmatch(length) is None:
                 raise BadAnswer(f"invalid Content-Length {length!r}")
@@ -180,19 +199,27 @@ class AnswerParser:
                 raise BadAnswer(f"a chunk is longer than its size: {line[:40]!r}")
             self._phase = _AT_CHUNK
         else:
-            self._trailer_bytes += len(line)
-            if self._trailer_bytes > _MAX_HEAD_BYTES:
-                raise BadAnswer(f"its trailers exceed {_MAX_HEAD_BYTES} bytes")
+            self._field_bytes += len(line)
+            if self._field_bytes > _MAX_HEAD_BYTES:
+                raise BadAnswer(f"its headers and trailers exceed {_MAX_HEAD_BYTES} bytes")
             if not line:
                 self._phase = _DONE
 
     def _decoded(self, parts: list[bytes]) -> list[bytes]:
         if self._decoder is None:
             return parts
-        try:
-            plain = [self._decoder.decompress(part) for part in parts]
-        except zlib.error as error:
-            raise BadAnswer(f"its Content-Encoding is invalid: {error}") from error
+        plain = []
+        for part in parts:
+            self._encoded_bytes += len(part)
+            left = max(_MAX_PLAIN_BYTES, _MAX_RATIO * self._encoded_bytes) - self._plain_bytes
+            try:
+                plain.append(self._decoder.decompress(part, left + 1))
+            except zlib.error as error:
+                raise BadAnswer(f"its Content-Encoding is invalid: {error}") from error
+            self._plain_bytes += len(plain[-1])
+            if len(plain[-1]) > left:
+                bounds = f"{_MAX_PLAIN_BYTES} bytes, and to more than {_MAX_RATIO} times its size"
+                raise BadAnswer(f"its compressed body expands to more than {bounds}")
         if self.done and not self._decoder.eof:
             raise BadAnswer("its Content-Encoding is incomplete")
         if self._decoder.unused_data:

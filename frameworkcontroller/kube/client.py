@@ -34,8 +34,8 @@ class KubeClient(Transport):
 
     Each method sends one request and returns the body of the answer, or raises an error of
     `frameworkcontroller.kube.errors`: ApiError if the server refused, TransportError if the answer is missing or
-    incomplete. Requests are not retried, because only the caller knows whether a lost request may be repeated; the
-    exception is a 401, after which the credentials are renewed and the request is sent once more.
+    incomplete. Only the caller knows whether a lost request may be repeated: `Transport` repeats those alone of which
+    that is certain.
     """
 
     async def get(

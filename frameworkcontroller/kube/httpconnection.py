@@ -73,7 +73,7 @@ class HttpConnection(asyncio.Protocol):
         Raises the error if the connection is closed meanwhile. Ends early if the answer comes first.
         """
         self._busy = True
-        parser = self._parser = AnswerParser()
+        parser = self._parser = AnswerParser(has_body=not head.startswith(b"HEAD "))
         self._parts = []
         self._unread = self.received = 0
         self._whole = False

@@ -18,6 +18,7 @@ from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.kubeconfig import Access
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
+from frameworkcontroller.kube.transport import Request
 from frameworkcontroller.kubeconfig.tls import Tls
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.faulty_server import FaultyServer, answer, drop, event, faulty_server, silence, stream
@@ -152,6 +153,48 @@ async def test_a_cancelled_request_closes_its_connection(clock: VirtualClockLoop
             await request
         assert await client.get(PODS, "b", "n") == b"mine"
         assert server.connections == 2
+
+
+async def test_a_request_that_is_cancelled_while_it_is_written_ends_with_its_connection() -> None:
+    body = 50_000_000
+    began: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    received: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if "configmaps" not in await head(reader):
+            writer.write(OK)
+            await reader.read()
+            return
+        began.set_result(None)
+        size = 0
+        with suppress(OSError):
+            while part := await reader.read(1000):
+                size += len(part)
+                if not request.done():
+                    await asyncio.sleep(0)
+        received.set_result(size)
+
+    async with talking(talk) as address, client_to(f"http://{address}") as client:
+        request = asyncio.create_task(client.create(CONFIGMAPS, b"x" * body, "n"))
+        await began
+        request.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await request
+        assert await client.get(PODS, "a", "n") == b"{}"
+        assert await received < body
+
+
+async def test_the_answer_to_head_leaves_the_connection_open() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert (await head(reader)).startswith("HEAD /version ")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 200\r\n\r\n")
+        assert (await head(reader)).startswith("GET /api/v1/namespaces/n/pods/a ")
+        writer.write(OK)
+        await reader.read()
+
+    async with talking(talk) as address, client_to(f"http://{address}") as client:
+        assert await client.exchange(Request("get", "", "HEAD", "/version", {})) == b""
+        assert await client.get(PODS, "a", "n") == b"{}"
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])

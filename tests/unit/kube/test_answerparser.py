@@ -42,6 +42,12 @@ WHOLE = [
     pytest.param(b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\nx", b"x", True, id="1.0 kept"),
     pytest.param(b"HTTP/1.1 204 No Content\r\n\r\n", b"", True, id="204"),
     pytest.param(b"HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n", b"", True, id="304"),
+    pytest.param(
+        b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
+        b"x",
+        False,
+        id="1.0 chunked",
+    ),
     pytest.param(b"HTTP/1.1 200\r\nContent-Length: 1\r\n\r\nx", b"x", True, id="no reason"),
     pytest.param(
         b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\nLink: a\r\n\r\n" + OK + b"Content-Length: 1\r\n\r\nx",
@@ -126,6 +132,7 @@ def test_chunks_split_anywhere(chunks: list[bytes], cuts: list[int], extension: 
         OK + b"A: b\r\n folded\r\n\r\n",
         OK + b"A: b\nC: d\r\n\r\n",
         OK + b"A: \0\r\n\r\n",
+        b"HTTP/1.1 100 Continue\r\nA: b\r\n\r\n" * 3000,
         OK + b"Content-Length: -1\r\n\r\n",
         OK + b"Content-Length: +1\r\n\r\n",
         OK + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n",
@@ -154,6 +161,29 @@ def test_what_is_no_answer(data: bytes) -> None:
     if len(data) < 1000:
         with pytest.raises(BadAnswer):
             parse(data, list(range(len(data))))
+
+
+@pytest.mark.parametrize("framing", [b"Content-Length: 5\r\n", b"Transfer-Encoding: chunked\r\n", b""])
+def test_the_answer_to_head_has_no_body(framing: bytes) -> None:
+    parser = AnswerParser(has_body=False)
+    assert parser.feed(OK + framing + b"Content-Encoding: gzip\r\n\r\n") == []
+    assert (parser.done, parser.reusable) == (True, True)
+
+
+@pytest.mark.parametrize("cut", [None, 1000])
+def test_a_compressed_body_that_expands_without_end(cut: int | None) -> None:
+    bomb = gzip.compress(bytes(64 * 2**20))
+    data = OK + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(bomb) + bomb
+    with pytest.raises(BadAnswer, match="expands to more than 16777216 bytes, and to more than 100 times"):
+        parse(data, [] if cut is None else list(range(0, len(data), cut)))
+
+
+def test_a_large_list_that_is_well_compressed() -> None:
+    items = b"".join(b'{"name": "%064d", "status": "%b"}' % (number**20, b"x" * 900) for number in range(30_000))
+    encoded = gzip.compress(items)
+    assert len(items) > 2**24
+    data = OK + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(encoded) + encoded
+    assert parse(data, [100_000, 200_000])[1] == items
 
 
 @given(st.binary(max_size=60), st.lists(st.integers(0, 60), max_size=4))
