@@ -21,7 +21,6 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import (
     AddedFields,
     EncodedStatus,
-    StatusError,
     added_fields,
     decode_status,
     dropped_fields,
@@ -32,11 +31,8 @@ from frameworkcontroller.api.objects import (
     CompanionRecord,
     Framework,
     FrameworkRecord,
-    Parsed,
     PodRecord,
     QueueLabels,
-    decoded_json,
-    encoded_json,
 )
 from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.api.status import FrameworkStatus, State
@@ -99,6 +95,7 @@ from frameworkcontroller.machine.requests import (
     Unanswered,
     metadata_in,
 )
+from frameworkcontroller.machine.stored import Stored, digest_of
 from frameworkcontroller.machine.tracker import Tracker
 
 # --- times ---------------------------------------------------------------------------------------------------------
@@ -136,28 +133,6 @@ _SHRINK_STATUS: Final = "it is compressed already: run fewer Tasks, or let them 
 
 
 # --- the state of a reconciler ---------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Stored:
-    """The last known stored Framework.
-
-    After a failed precondition, version and digest show whether another client changed the status or only the rest.
-    """
-
-    resource_version: str
-    digest: bytes | None
-    """Of the status; None: that of ``json``. A restart finds many that are never compared."""
-    unsure: bytes | None = None
-    """Digest of the last write if its answer was lost: it may be stored."""
-    finalizers: tuple[str, ...] = ()
-    """At this version."""
-    confirmed: bool = False
-    """Whether an answer of the API server has shown it, not only the cache."""
-    added: AddedFields = field(default_factory=dict)
-    """Its fields that an older CRD lacks."""
-    json: bytes | Parsed | None = None
-    """The status in the cache."""
 
 
 @dataclass(slots=True)
@@ -204,13 +179,7 @@ class Reconciler:
         self.key, self.name, self.uid = record.key, record.name, record.uid
         status = decode_status(record.status)
         self.tracker = Tracker(status)
-        self.stored = Stored(
-            record.resource_version,
-            None,
-            finalizers=record.finalizers,
-            added=added_fields(status),
-            json=record.status_json,
-        )
+        self.stored = Stored.in_cache(record, status)
         self.spec_error: str | None = None
         self._compress = compress
         self._has_queues = False
@@ -260,15 +229,9 @@ class Reconciler:
         The newer generation shows that the cache is ahead of what was known; the status, that it is the stored one.
         Later the record has no status.
         """
-        known, stored = self._framework, self.stored
-        if known is None or record.generation <= known.generation or record.finalizers != stored.finalizers:
-            return
-        try:
-            is_stored = self._is_stored(record)
-        except StatusError:
-            return
-        if is_stored:
-            stored.resource_version = record.resource_version
+        known = self._framework
+        if known is not None and record.generation > known.generation:
+            self.stored.see_spec(record)
 
     def on_pod_event(self, name: str) -> None:
         """A Pod changed: plan its Task."""
@@ -779,7 +742,7 @@ class Reconciler:
     def _accept(self, version: str, digest: bytes, added: AddedFields) -> None:
         """The tracked status is stored."""
         tracker = self.tracker
-        self.stored = Stored(version, digest, finalizers=self.stored.finalizers, confirmed=True, added=added)
+        self.stored = Stored.in_answer(self.name, version, self.stored.finalizers, digest, added)
         self._pacing.rested = tracker.is_at_rest
         self._pacing.unwritten_since = None
         self._persist_first = False
@@ -814,7 +777,7 @@ class Reconciler:
             self._refused_status()
             raise failure(f"the API server refuses the status: {refused.message}", refused)
         status = decode_status(live.status)
-        digest = self._digest(status)
+        digest = digest_of(self.name, status)
         if digest == encoded.digest:
             # The write had been accepted: an earlier answer was lost.
             self._count(encoded, "landed")
@@ -823,14 +786,13 @@ class Reconciler:
             return
         self._count(encoded, "conflict")
         current.done = Done(0.0)
-        known = (self._stored_digest(), stored.unsure)
-        if digest in known and live.generation == generation:
+        is_known = stored.may_be(digest)
+        if is_known and live.generation == generation:
             # Only metadata changed, or the last write had been accepted.
-            stored.resource_version, stored.digest = live.resource_version, digest
-            stored.finalizers = live.finalizers
-            stored.added = added_fields(status)
+            stored.changed(live.resource_version, digest)
+            stored.finalizers, stored.added = live.finalizers, added_fields(status)
         else:
-            if digest not in known:
+            if not is_known:
                 self._effects.append(Warn("status changed by another writer; continuing from the stored version"))
             self._take_over(live, status, digest, view)
         self._precondition_failed(refused)
@@ -869,7 +831,7 @@ class Reconciler:
             answer = yield self._patch(generation, said)
             match _version_in(answer):
                 case str(version):
-                    self.stored.resource_version, self.stored.digest = version, said.digest
+                    self.stored.changed(version, said.digest)
                 case Refused(kind=Refusal.INVALID | Refusal.CONFLICT | Refusal.ALREADY_EXISTS) as failed:
                     self._precondition_failed(failed)
                     return
@@ -892,7 +854,8 @@ class Reconciler:
         """
         self._cannot_store = True
         status = decode_status(_status_in(answer))
-        self.stored = self._as_stored(version, status, self.stored.finalizers, confirmed=True)
+        digest, added = digest_of(self.name, status), added_fields(status)
+        self.stored = Stored.in_answer(self.name, version, self.stored.finalizers, digest, added)
         text = (
             f"The API server drops {', '.join(dropped)}: its CustomResourceDefinition is older than this controller. "
             "Until it is updated, the controller does nothing for this Framework"
@@ -916,8 +879,8 @@ class Reconciler:
         except RequeueError:
             self._leave(current, actions, view)
             raise
-        framework, is_stored = self._framework, self._is_stored(live)
-        if is_stored and framework is not None and live.generation == framework.generation:
+        framework = self._framework
+        if self.stored.has_status_of(live) and framework is not None and live.generation == framework.generation:
             self.stored.resource_version, self.stored.finalizers = live.resource_version, live.finalizers
             self.stored.confirmed = True
             held = names.HISTORY_FINALIZER in live.finalizers
@@ -933,21 +896,8 @@ class Reconciler:
                 current.done = Done(0.0)
         else:
             status = decode_status(live.status)
-            self._take_over(live, status, self._digest(status), view)
+            self._take_over(live, status, digest_of(self.name, status), view)
             current.done = Done(0.0)
-
-    def _is_stored(self, live: FrameworkRecord) -> bool:
-        """Whether the live status is the last known one."""
-        if self.stored.digest is None and encoded_json(live.status) == self.stored.json:
-            return True
-        return self._digest(decode_status(live.status)) == self._stored_digest()
-
-    def _stored_digest(self) -> bytes:
-        stored = self.stored
-        if stored.digest is None:
-            stored.digest = self._digest(decode_status(decoded_json(stored.json)))
-            stored.json = None
-        return stored.digest
 
     def _take_over(self, live: FrameworkRecord, status: FrameworkStatus | None, digest: bytes, view: View) -> None:
         """Continue from the stored status.
@@ -956,13 +906,13 @@ class Reconciler:
         """
         tracker = Tracker(status)
         tracker.inherit(self.tracker)
-        if digest in (self._stored_digest(), self.stored.unsure):
+        if self.stored.may_be(digest):
             # Of this process: another controller has created nothing by it since.
             tracker.begun_at, tracker.unrecorded = self.tracker.begun_at, self.tracker.unrecorded
         history.inherit(self.name, tracker, self.tracker)
         self.tracker = tracker
         added = added_fields(status)
-        self.stored = Stored(live.resource_version, digest, finalizers=live.finalizers, confirmed=True, added=added)
+        self.stored = Stored.in_answer(self.name, live.resource_version, live.finalizers, digest, added)
         self._records.clear()
         self._snapshots.clear()
         # The generation may be older: the API server may have been restored from a backup.
@@ -975,15 +925,6 @@ class Reconciler:
             self._records.extend(fold(framework, tracker, self._creation_outcomes, view.env).records)
         self._persist_first = tracker.urgency is not Urgency.NONE
         self._not_before = 0.0
-
-    def _as_stored(
-        self, version: str, status: FrameworkStatus | None, finalizers: tuple[str, ...], *, confirmed: bool = False
-    ) -> Stored:
-        digest, added = self._digest(status), added_fields(status)
-        return Stored(version, digest, finalizers=finalizers, confirmed=confirmed, added=added)
-
-    def _digest(self, status: FrameworkStatus | None) -> bytes:
-        return b"" if status is None else EncodedStatus(self.name, status).digest
 
 
 def _status_in(answer: Answer) -> Any:

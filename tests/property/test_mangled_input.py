@@ -210,7 +210,7 @@ def test_a_status_in_the_cache_is_decoded_late_as_it_would_be_at_once(body: Any)
         reconciler = Reconciler(record)
         if reconciler.tracker.status is not None:
             reconciler.tracker.status.transition_time += 1
-        assert reconciler._stored_digest() == digest
+        assert reconciler.stored.digest == digest
 
 
 @settings(max_examples=300)
