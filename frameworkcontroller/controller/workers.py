@@ -31,7 +31,7 @@ SyncResult = Literal["done", "retry", "failed", "cancelled"]
 
 
 class Workers:
-    """Run up to ``number`` syncs at once, each in an asyncio task, and of one namespace as many as ``limit`` allows.
+    """Run up to ``number`` syncs at once, each in an asyncio task, as far as ``limit`` allows.
 
     A sync that takes longer than ``LATE_SEC`` frees its slot and no longer counts for ``limit``, but a namespace has at
     most ``number`` syncs with those. So a namespace with slow requests does not block others. A key whose sync raises
@@ -121,7 +121,10 @@ class Workers:
         await asyncio.gather(*running, return_exceptions=True)
 
     def _may_start(self, namespace: str) -> bool:
-        return self._under_way[namespace] < self._number and self._limit.allows(self._prompt[namespace])
+        if self._under_way[namespace] >= self._number:
+            return False
+        running = self._prompt[namespace]
+        return self._limit.allows(running, len(self._running) - len(self._late), len(self._prompt) + (not running))
 
     def _start(self, key: str) -> None:
         namespace = self._queue.namespace(key)

@@ -1,7 +1,8 @@
-"""How many syncs of a namespace run at once: fewer while the API server is the bottleneck. Pure.
+"""How many syncs run at once: fewer while the API server is the bottleneck. Pure.
 
 A saturated API server does not answer more requests because more are in flight: each takes longer, and all Frameworks
-end late instead of one after the other.
+end late instead of one after the other. All namespaces have the same API server, so there is one limit. But a namespace may
+always have its share of it: none waits for the syncs of another one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from typing import Final
 
 LEAST: Final = 16
 """Enough for 1,000 requests a second if an answer takes 16 ms."""
+
+LEAST_SHARE: Final = 2
+"""Of a namespace, with any number of others: a sync that waits for a slow webhook does not stop it."""
 
 FLAT: Final = 4.0
 """A factor: up to this multiple of the fastest answer of its kind, an answer is not one of a busy API server."""
@@ -41,9 +45,13 @@ class ConcurrencyLimit:
         self._previous: dict[Hashable, float] = {}
         self._window_ends = 0.0
 
-    def allows(self, running: int) -> bool:
-        """Whether one more may run beside the running ones. It is asked only if one more is to run."""
-        self._held_back = running >= int(self._limit)
+    def allows(self, running: int, total: int, namespaces: int) -> bool:
+        """Whether one more of a namespace may run. It is asked only if one more is to run.
+
+        ``running`` are those of the namespace, ``total`` those of all, ``namespaces`` those that have any, or shall.
+        """
+        limit = int(self._limit)
+        self._held_back = total >= limit and running >= max(LEAST_SHARE, limit // namespaces)
         return not self._held_back
 
     def answered(self, kind: Hashable, seconds: float, now: float) -> None:

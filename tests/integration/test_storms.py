@@ -5,12 +5,14 @@ import random
 import statistics
 from pathlib import Path
 
+import orjson
 import pytest
 
 from frameworkcontroller.api.status import State
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.controller.driver import Driver
 from frameworkcontroller.kube.concurrency import ConcurrencyLimit
+from frameworkcontroller.kube.resources import NAMESPACES
 from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import embedded_cluster, simulated_node
@@ -43,19 +45,23 @@ def far(request: Request) -> float:
     return 0.0 if request.verb in ("list", "watch") else FAR_SEC
 
 
-async def storm(folder: Path, number: int, *, is_far: bool) -> list[float]:
-    """After how many seconds each of so many Frameworks of 2 Tasks is completed."""
+async def storm(folder: Path, number: int, *, is_far: bool = False, namespaces: int = 1) -> list[float]:
+    """After how many seconds each of so many Frameworks of 2 Tasks, in so many namespaces, is completed."""
     async with (
         embedded_cluster(folder) as cluster,
         simulated_node(cluster),
         front_door(await cluster.connection()) as door,
         Controller(Config(), door.connection, wall=cluster.wall, rng=random.Random(3)) as controller,
     ):
-        frameworks = Frameworks(await cluster.client(), cluster.namespace)
+        client = await cluster.client()
+        names = [f"{cluster.namespace}-{index}" for index in range(namespaces)]
+        for name in names:
+            await client.create(NAMESPACES, orjson.dumps({"metadata": {"name": name}}))
         clock = asyncio.get_running_loop().time
         completed: dict[str, float] = {}
         with door.delaying(far if is_far else Busy()):
             for index in range(number):
+                frameworks = Frameworks(client, names[index % namespaces])
                 await frameworks.create(f"f{index}", role(number=2, simulate={"run-seconds": 0.1}))
             began = clock()
             async with asyncio.timeout(600):
@@ -77,7 +83,7 @@ def is_completed(machine: object) -> bool:
 def in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """All Frameworks take turns, as many at once as there are workers."""
     monkeypatch.setattr(Driver, "remaining", lambda _driver, _key: 0)
-    monkeypatch.setattr(ConcurrencyLimit, "allows", lambda _limit, _running: True)
+    monkeypatch.setattr(ConcurrencyLimit, "allows", lambda *_: True)
 
 
 def ordered_and_in_turns(
@@ -99,6 +105,20 @@ def test_half_of_a_storm_is_over_long_before_the_last_one(
     assert statistics.median(took) <= 0.7 * statistics.median(turns)
     # Those that are served sooner merge fewer status writes.
     assert took[-1] <= 1.1 * turns[-1]
+
+
+@pytest.mark.parametrize("namespaces", [4, 20])
+def test_a_storm_in_several_namespaces_ends_as_one_in_one(
+    namespaces: int, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    took = run(storm(tmp_path_factory.mktemp("shared"), 200, namespaces=namespaces))
+    assert statistics.median(took) <= 0.66 * took[-1]
+    # With a limit for each namespace, as many are under way at once as there are workers.
+    allows = ConcurrencyLimit.allows
+    monkeypatch.setattr(ConcurrencyLimit, "allows", lambda limit, running, *_: allows(limit, running, running, 1))
+    apart = run(storm(tmp_path_factory.mktemp("apart"), 200, namespaces=namespaces))
+    assert statistics.median(took) <= 0.92 * statistics.median(apart)
+    assert took[-1] <= 1.1 * apart[-1]
 
 
 def test_a_storm_takes_no_longer_where_answers_take_long_but_as_many_at_once_as_one_likes(

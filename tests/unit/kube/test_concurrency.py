@@ -3,18 +3,18 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frameworkcontroller.kube.concurrency import LEAST, WINDOW_SEC, ConcurrencyLimit
+from frameworkcontroller.kube.concurrency import LEAST, LEAST_SHARE, WINDOW_SEC, ConcurrencyLimit
 
 
 def answer(limit: ConcurrencyLimit, seconds: float, number: int = 1000, *, now: float = 0.0, kind: str = "k") -> None:
     """So many answers, while one more than allowed is to run."""
     for _ in range(number):
-        limit.allows(10**6)
+        limit.allows(10**6, 10**6, 1)
         limit.answered(kind, seconds, now)
 
 
 def allowed(limit: ConcurrencyLimit) -> int:
-    return next(number for number in range(10**4) if not limit.allows(number))
+    return next(number for number in range(10**4) if not limit.allows(number, number, 1))
 
 
 def test_it_grows_while_answers_are_as_fast_as_ever() -> None:
@@ -34,7 +34,7 @@ def test_it_shrinks_when_answers_become_slow_or_it_is_not_needed() -> None:
     answer(limit, 0.01)
     assert allowed(limit) == 200
     for _ in range(1000):
-        assert limit.allows(0)
+        assert limit.allows(0, 0, 1)
         limit.answered("k", 0.01, 0.0)
     assert allowed(limit) == LEAST
 
@@ -55,6 +55,18 @@ def test_answers_are_compared_with_those_of_their_kind_in_the_last_minutes() -> 
 def test_it_stays_within_its_bounds(most: int, answers: list[tuple[float, bool]]) -> None:
     limit = ConcurrencyLimit(most)
     for seconds, wanted in answers:
-        limit.allows(10**6 if wanted else 0)
+        limit.allows(number := 10**6 if wanted else 0, number, 1)
         limit.answered("k", seconds, 0.0)
         assert min(LEAST, most) <= allowed(limit) <= most
+
+
+def test_namespaces_share_it_and_none_waits_for_another_one() -> None:
+    limit = ConcurrencyLimit(200)
+    assert limit.allows(LEAST - 1, LEAST - 1, 1)
+    assert limit.allows(LEAST - 2, LEAST - 1, 2), "the other one does not need its share"
+    assert not limit.allows(LEAST - 1, LEAST, 2)
+    assert limit.allows(0, LEAST, 2)
+    assert limit.allows(LEAST // 2 - 1, LEAST, 2)
+    assert not limit.allows(LEAST // 2, LEAST, 2)
+    assert limit.allows(LEAST_SHARE - 1, 10**6, 10**6)
+    assert not limit.allows(LEAST_SHARE, 10**6, 10**6)
