@@ -1,8 +1,8 @@
 """How many syncs run at once: fewer while the API server is the bottleneck. Pure.
 
 A saturated API server does not answer more requests because more are in flight: each takes longer, and all Frameworks
-end late instead of one after the other. All namespaces have the same API server, so there is one limit. But a namespace may
-always have its share of it: none waits for the syncs of another one.
+end late instead of one after the other. All namespaces have the same API server, so there is one limit. But a namespace
+may always have its share of it: none waits for the syncs of another one.
 """
 
 from __future__ import annotations
