@@ -394,10 +394,11 @@ def identity_of(metadata: Mapping[str, Any], wanted: tuple[str, ...]) -> Identit
     annotations: Any = metadata.get("annotations") or {}
     values = [annotations.get(name) for name in wanted]
     owner = next((ref.get("uid") for ref in metadata.get("ownerReferences") or () if ref.get("controller")), None)
+    # Most are the same for all Pods of an attempt.
     return Identity(
         uid=metadata["uid"],
-        controller_uid=owner,
-        annotations=None if None in values else tuple(values),
+        controller_uid=None if owner is None else sys.intern(owner),
+        annotations=None if None in values else tuple(map(sys.intern, values)),
         deleting=metadata.get("deletionTimestamp") is not None,
         deletion_time=fields.maybe_time(metadata, "deletionTimestamp"),
         deletion_grace_sec=fields.number(metadata, "deletionGracePeriodSeconds"),

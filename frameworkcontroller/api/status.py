@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from frameworkcontroller.api.completion import CompletionStatus
-from frameworkcontroller.api.fields import Time
+from frameworkcontroller.api.fields import Interned, Time
 
 
 class State(StrEnum):
@@ -54,9 +54,9 @@ class TaskAttemptStatus:
     run_time: Time | None = None
     completion_time: Time | None = None
     pod_uid: str | None = None
-    pod_node_name: str | None = None
+    pod_node_name: Interned | None = None
     pod_ip: str | None = None
-    pod_host_ip: str | None = None
+    pod_host_ip: Interned | None = None
     completion_status: CompletionStatus | None = None
 
 

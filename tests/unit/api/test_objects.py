@@ -119,6 +119,16 @@ def test_who_an_object_is() -> None:
     assert bench.configmap.identity.controller_uid == "framework-uid"
 
 
+def test_objects_share_what_is_the_same_for_all_pods_of_an_attempt() -> None:
+    owners = [{"uid": "5c9a9b2c", "controller": True}]
+    body = orjson.dumps(pod(metadata={"annotations": dict.fromkeys(POD_IDENTITY, "6b1c"), "ownerReferences": owners}))
+    first, second = (pod_record(orjson.loads(body)).identity for _ in range(2))
+    assert first.controller_uid is second.controller_uid
+    assert first.annotations is not None
+    assert second.annotations is not None
+    assert all(one is other for one, other in zip(first.annotations, second.annotations, strict=True))
+
+
 @pytest.mark.parametrize(
     ("owners", "expected"),
     [
