@@ -7,6 +7,7 @@ object, which must not affect others.
 from __future__ import annotations
 
 import sys
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, wraps
@@ -371,6 +372,16 @@ def decoded_json(encoded: bytes | Parsed | None) -> Any:
     if isinstance(encoded, Parsed):
         return encoded.value
     return None if encoded is None else orjson.loads(encoded)
+
+
+def compressed_json(encoded: bytes | Parsed | None) -> bytes | Parsed | None:
+    """The result of `encoded_json` in a sixth of the memory."""
+    return zlib.compress(encoded, 1) if isinstance(encoded, bytes) else encoded
+
+
+def decompressed_json(compressed: bytes | Parsed | None) -> bytes | Parsed | None:
+    """The argument of `compressed_json`."""
+    return zlib.decompress(compressed) if isinstance(compressed, bytes) else compressed
 
 
 def _state(status: Any) -> str:

@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from frameworkcontroller.api.codec import AddedFields, EncodedStatus, StatusError, added_fields, decode_status
-from frameworkcontroller.api.objects import FrameworkRecord, Parsed, decoded_json, encoded_json
+from frameworkcontroller.api.objects import (
+    FrameworkRecord,
+    Parsed,
+    compressed_json,
+    decoded_json,
+    decompressed_json,
+    encoded_json,
+)
 from frameworkcontroller.api.status import FrameworkStatus
 
 
@@ -33,14 +40,13 @@ class Stored:
     _digest: bytes | None = None
     """Of the status; None: that of ``_json``. A restart finds many that are never compared."""
     _json: bytes | Parsed | None = None
-    """The status in the cache."""
+    """The status in the cache, compressed."""
 
     @classmethod
     def in_cache(cls, record: FrameworkRecord, status: FrameworkStatus | None) -> Self:
         """What the cache shows. ``status``: that of the record."""
-        return cls(
-            record.name, record.resource_version, record.finalizers, added_fields(status), _json=record.status_json
-        )
+        json = compressed_json(record.status_json)
+        return cls(record.name, record.resource_version, record.finalizers, added_fields(status), _json=json)
 
     @classmethod
     def in_answer(
@@ -53,13 +59,13 @@ class Stored:
     def digest(self) -> bytes:
         """Digest of the status."""
         if self._digest is None:
-            self._digest = digest_of(self.name, decode_status(decoded_json(self._json)))
+            self._digest = digest_of(self.name, decode_status(decoded_json(decompressed_json(self._json))))
             self._json = None
         return self._digest
 
     def has_status_of(self, record: FrameworkRecord) -> bool:
         """Whether the record has this status. Raises StatusError if its status is invalid."""
-        if self._digest is None and encoded_json(record.status) == self._json:
+        if self._digest is None and encoded_json(record.status) == decompressed_json(self._json):
             return True
         return digest_of(self.name, decode_status(record.status)) == self.digest
 

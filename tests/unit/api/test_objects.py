@@ -10,7 +10,12 @@ import pytest
 from frameworkcontroller.api.names import POD_IDENTITY
 from frameworkcontroller.api.objects import (
     ObjectError,
+    Parsed,
+    compressed_json,
     configmap_record,
+    decoded_json,
+    decompressed_json,
+    encoded_json,
     framework_record,
     identity_of,
     pod_record,
@@ -172,6 +177,19 @@ def test_a_framework() -> None:
     assert orjson.loads(record.spec_json) == {"taskRoles": [{"name": "a"}]}
     assert orjson.loads(record.metadata_json)["annotations"] == {"requestGeneration": "1"}
     assert record.status == {"state": "Completed"}
+
+
+def test_a_compressed_status_is_read_as_it_was() -> None:
+    status = {"state": "AttemptRunning", "attemptStatus": {"taskRoleStatuses": [{"name": "a"}] * 100}}
+    encoded = encoded_json(status)
+    compressed = compressed_json(encoded)
+    assert isinstance(encoded, bytes)
+    assert isinstance(compressed, bytes)
+    assert len(compressed) < len(encoded) / 5
+    assert decompressed_json(compressed) == encoded
+    assert decoded_json(decompressed_json(compressed)) == status
+    for other in (None, Parsed(status)):
+        assert decompressed_json(compressed_json(other)) is other
 
 
 def test_a_framework_without_a_spec_or_a_status() -> None:
