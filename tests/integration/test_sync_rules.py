@@ -87,7 +87,7 @@ async def test_a_write_tests_the_generation_on_which_its_status_was_decided(
     requests.once(records_a_pod, change_the_spec_and_lose_the_request)
     await frameworks.create("f", role("a", 2))
     await frameworks.until("f", lambda status: states(status) == ["AttemptRunning"])
-    refused = [request for request in requests.status_writes if not request.accepted]
+    refused = [request for request in requests.status_writes if request.refused]
     # The lost one, and the same once more.
     assert [request.tested_generation for request in refused] == [1, 1]
 
@@ -105,7 +105,7 @@ async def test_a_change_of_the_spec_lets_no_write_be_refused(frameworks: Framewo
         await frameworks.set("f", taskRoles__0__taskNumber=number)
         running = ["AttemptRunning"] * number
         await frameworks.until("f", lambda status, running=running: states(status) == running)  # type: ignore[misc]
-    await all_accepted()
+    await eventually(all_accepted)
 
 
 async def test_what_was_created_is_persisted_first_after_a_take_over(
@@ -130,7 +130,7 @@ async def test_what_was_created_is_persisted_first_after_a_take_over(
     # The Pod that is gone was recorded: no second one is made for its attempt.
     await asyncio.sleep(1)
     assert len(requests.creations("f-a-")) == 2
-    taken_over = next(request for request in requests.status_writes if not request.accepted)
+    taken_over = next(request for request in requests.status_writes if request.refused)
     after = requests.all[requests.all.index(taken_over) + 1 :]
     first = next(request for request in after if request.verb != "get")
     assert first.writes_status
@@ -489,7 +489,7 @@ async def test_a_deletion_that_a_live_read_shows_counts_while_the_cache_is_behin
     await alone.delete("f")
 
     async def is_refused() -> Request:
-        refused = [request for request in requests.status_writes if request.answered and not request.accepted]
+        refused = [request for request in requests.status_writes if request.refused]
         assert refused
         return refused[0]
 

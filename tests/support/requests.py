@@ -35,6 +35,11 @@ class Request:
     accepted: bool = False
 
     @property
+    def refused(self) -> bool:
+        """Whether it was answered otherwise, or lost. A request in flight may be executed, and its answer not here."""
+        return self.answered is not None and not self.accepted
+
+    @property
     def writes_status(self) -> bool:
         """Whether this is a write of a whole status of a Framework."""
         return self.verb == "patch" and self.kind == names.KIND and any(op["path"] == "/status" for op in self.body)
