@@ -9,8 +9,10 @@ import orjson
 import pytest
 from aiohttp import web
 
+from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.machine import holds
 from frameworkcontroller.manager.app import Controller
 from tests.support.certificates import make_certificates
 from tests.support.clusters import EMBEDDED, Cluster
@@ -25,8 +27,13 @@ Denying = Callable[[Json], AbstractContextManager[None]]
 
 
 @pytest.fixture
-async def denying(cluster: Cluster, pods: SimulatedRuntime, tmp_path: Path) -> AsyncIterator[Denying]:
+async def denying(
+    cluster: Cluster, pods: SimulatedRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Denying]:
     """Creations of Pods are denied with that Status while a block is left open. A controller is at work."""
+    if not cluster.embedded:
+        # On real time, its back-offs are a tenth as long.
+        monkeypatch.setattr(holds, "HOLD_BACKOFF", Backoff(0.05, 1.5, 0.25))
     async with (
         front_door(await cluster.connection()) as door,
         Controller(Config(), door.connection, wall=cluster.wall),
