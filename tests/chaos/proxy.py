@@ -156,6 +156,7 @@ class FaultProxy(ReverseProxy):
         self._lossy: set[str] = set()
         """Resources of which some watch has lost an event."""
         self._late: set[asyncio.Task[None]] = set()
+        self._delayed: set[asyncio.Future[None]] = set()
         self._unauthorized: set[str] = set()
         """Requests that were answered with 401 the last time."""
         self._fatal: tuple[int, bool, Callable[[], None]] | None = None
@@ -223,8 +224,9 @@ class FaultProxy(ReverseProxy):
         if mend_watches:
             self._armed += [Fault(Kind.EXPIRED, "watch", resource) for resource in sorted(self._lossy)]
         self._lossy.clear()
-        if self._late:
-            await asyncio.wait(self._late)
+        if running := {*self._late, *self._delayed}:
+            # By what is stored now, they may be wrong.
+            await asyncio.wait(running)
         await self.accept()
 
     # --- requests ---------------------------------------------------------------------------------------------------
@@ -241,13 +243,23 @@ class FaultProxy(ReverseProxy):
         if request.verb in self._denied.get(resource, ()):
             return refusal(403, "Forbidden", f"chaos: cannot {request.verb} resource {resource}")
         before, after = self._pace.get(resource, (0.0, 0.0)) if incoming.method != "GET" else (0.0, 0.0)
-        await asyncio.sleep(before)
+        await self._delay(before)
         if incoming.method != "GET":
             await self._count_down(incoming, body)
         fault = self._take(request.verb, resource, f"{incoming.method} {incoming.path_qs}")
         response = await self._meet(incoming, body, request.verb, resource, fault)
         await asyncio.sleep(after)
         return response
+
+    async def _delay(self, seconds: float) -> None:
+        """Wait. Who hangs up meanwhile has this cancelled: the request is not executed then."""
+        over = asyncio.get_running_loop().create_future()
+        self._delayed.add(over)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self._delayed.discard(over)
+            over.set_result(None)
 
     def _note_moment(self) -> None:
         now = int(asyncio.get_running_loop().time())
@@ -263,8 +275,7 @@ class FaultProxy(ReverseProxy):
         if kind is Kind.DROP:
             raise ConnectionDropped
         if kind is Kind.DELAY:
-            # Who hangs up meanwhile has this cancelled: it is not executed then.
-            await asyncio.sleep(seconds)
+            await self._delay(seconds)
         elif kind is Kind.LATE:
             task = asyncio.create_task(self._execute_late(request, body, seconds))
             self._late.add(task)
