@@ -46,7 +46,7 @@ _STALL_LEFT_RUNNING_SEC = 30
 """Time until running containers of an ended Pod stall the Framework: the default grace period."""
 
 _CONFIGMAP_DOUBT_SEC = 5
-"""Time for which a list of ConfigMaps is believed after a Pod was deleted before it ran."""
+"""Interval of lists of ConfigMaps because Pods were deleted before they ran."""
 
 _ORPHAN_LOOK_SEC = 5
 """Time until a live read looks for a Pod whose ConfigMap is gone and that the cache has not shown."""
@@ -260,16 +260,17 @@ def _deleted_by_others(what: str, pod: PodRecord | None) -> CompletionStatus:
 
 
 def _doubt_configmaps(ctx: Context, task: TaskStatus, by_others: CompletionStatus) -> None:
-    """List ConfigMaps again, and hold creations, if a Pod is deleted before it ran.
+    """Hold creations if a Pod is deleted before it ran, and list ConfigMaps again, unless they were listed lately.
 
     The garbage collector deletes a new Pod at once if its ConfigMap is gone and the watch has left that out.
     """
     unexplained = by_others.code == POD_EXTERNAL_DELETED.code and task.attempt.completion_status is None
-    is_old = ctx.env.clock - ctx.observed.configmaps_listed > _CONFIGMAP_DOUBT_SEC
-    if unexplained and task.attempt.run_time is None and is_old:
+    if not unexplained or task.attempt.run_time is not None:
+        return
+    why = "a Pod was deleted before it ran, so its ConfigMap may be gone"
+    ctx.tracker.holds.hold(CREATIONS, ctx.env, why, reason=Reason.RELISTING)
+    if ctx.env.clock - ctx.observed.configmaps_listed > _CONFIGMAP_DOUBT_SEC:
         ctx.plan.relist.add(Kind.CONFIGMAP)
-        why = "ConfigMaps are listed again, as a Pod was deleted before it ran"
-        ctx.tracker.holds.hold(CREATIONS, ctx.env, why, reason=Reason.RELISTING)
 
 
 # --- the recorded Pod is there ------------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 tests/golden/traces.py says how they were recorded. What has changed on purpose is left out: the reason to wait in the
 message of the condition Running, and that disruptions of Pods which have only just started count in the row of retries;
-or recorded anew: which changes are written together, and that no write is refused because of a new spec.
+or recorded anew: which changes are written together, that no write is refused because of a new spec, and that creations
+wait for half a second after a Pod was deleted before it ran, also if ConfigMaps were listed lately.
 """
 
 from __future__ import annotations
