@@ -274,13 +274,14 @@ def _take(owned: _Owned, outcome: Outcome) -> None:
             elif action.uid != owned.uid or not owned.deleted(action, result):
                 # No state waits for the deletion, but a stale cache may still show the object.
                 look_later(ctx, target, f"{target.kind} {target.name} was deleted")
-        case Cleanup():
+        case Cleanup() as action:
+            is_awaited = owned.state is State.CREATION_PENDING and owned.is_cleaned_up_by(action)
             if isinstance(result, Exists) and result.found is not None:
-                if owned.state is State.CREATION_PENDING:
+                if is_awaited:
                     _replace(owned, result.found, "clean up")
             elif not isinstance(result, Gone):
                 hold(ctx, target, result, "clean up")
-            elif owned.state is State.CREATION_PENDING:
+            elif is_awaited:
                 owned.cleaned_up()
         case LookUp():
             if owned.state is State.CREATION_PENDING:
@@ -536,6 +537,10 @@ class _Pod:
         framework_machine.created(ctx, action.controller_uid)
         return True
 
+    def is_cleaned_up_by(self, action: Cleanup) -> bool:
+        """Whether the ConfigMap of whose Pods it was is recorded: a status that is taken over may not have it."""
+        return action.controller_uid == self.ctx.attempt.configmap_uid
+
     def is_current(self, found: Identity) -> bool:
         return found.annotations == self.ctx.pod_identity(self.task)
 
@@ -616,6 +621,10 @@ class _ConfigMap:
 
     def awaits(self, action: Create) -> bool:  # noqa: ARG002 - as of Pods
         """Return True: only this attempt asks for it."""
+        return True
+
+    def is_cleaned_up_by(self, action: Cleanup) -> bool:  # noqa: ARG002 - as of Pods
+        """Return True: only this Framework asks for it."""
         return True
 
     def is_current(self, found: Identity) -> bool:

@@ -28,6 +28,7 @@ from frameworkcontroller.machine.actions import (
     Relabel,
     Remains,
     Result,
+    Target,
 )
 from frameworkcontroller.machine.failure import FailureClass, PodPattern
 from frameworkcontroller.machine.model import Plan, Urgency
@@ -1602,6 +1603,18 @@ def test_a_leaving_task_that_was_never_created_is_made_sure_of_by_a_live_read() 
     bench.fold(cleanup, Gone())
     assert bench.state() is State.ATTEMPT_COMPLETED
     assert code(bench) == -230
+
+
+def test_a_live_read_of_another_configmaps_pods_says_nothing_of_a_leaving_task() -> None:
+    """The status of another controller is taken over, which has not recorded the ConfigMap."""
+    bench = Bench(role(), role("b"))
+    bench.plan()
+    assert bench.status.state is State.CREATION_PENDING
+    bench.edit(role(number=0), role("b"))
+    bench.plan()
+    assert bench.task().deletion_pending
+    bench.fold(Cleanup(Target(Kind.POD, "f-a-0", role="a", index=0), "configmap-uid"), Gone())
+    assert bench.state() is State.CREATION_PENDING
 
 
 def test_a_pod_that_is_found_under_the_name_of_a_leaving_task_is_deleted_once_the_status_is_confirmed() -> None:
