@@ -20,5 +20,7 @@ def lean_imports() -> Iterator[None]:
     try:
         yield
     finally:
+        # What is garbage now, first versions of classes with slots, would stay with the rest.
+        gc.collect()
         gc.freeze()
         gc.enable()
