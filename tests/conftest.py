@@ -34,6 +34,9 @@ settings.register_profile(
 settings.register_profile("dev", deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
+# A test that draws on a screen brings its own: "dumb" would leave it blank.
+os.environ.pop("TERM", None)
+
 _EMBEDDED: Final = "embedded"
 _CLUSTERS: Final = (_EMBEDDED, *VERSIONS, ASSETS)
 _CHOSEN = pytest.StashKey[list[str]]()

@@ -186,6 +186,9 @@ async def everything(frameworks: Frameworks, door: FrontDoor) -> None:
     hangs = {"run-seconds": "forever", "stop-seconds": "forever"}
     await frameworks.create("e", role(simulate=hangs, task=forced), role("b"))
     await frameworks.until_running("e", 2)
+    # Somebody else's change of the Framework, which it finds out about by a live read, when its next status is refused.
+    note = orjson.dumps({"metadata": {"annotations": {"note": "x"}}})
+    await client.patch(FRAMEWORKS, "e", note, namespace, content_type=MERGE_PATCH)
     await client.delete(PODS, "e-a-0", namespace)
 
     async def looked() -> None:
@@ -195,9 +198,6 @@ async def everything(frameworks: Frameworks, door: FrontDoor) -> None:
     await frameworks.set("e", taskRoles__0__task__podForceDeletionPolicy="Always")
     await frameworks.until("e", lambda status: tasks(status)[0]["state"] == "Completed")
     await frameworks.until_running("a", 2)
-    # Somebody else's change of the Framework, which it finds out about by a live read.
-    note = orjson.dumps({"metadata": {"annotations": {"note": "x"}}})
-    await client.patch(FRAMEWORKS, "a", note, namespace, content_type=MERGE_PATCH)
     bare = orjson.dumps({"metadata": {"labels": None}})
     for resource, unlabelled in ((PODS, "a-a-1"), (CONFIGMAPS, "a-attempt")):
         await client.patch(resource, unlabelled, bare, namespace, content_type=MERGE_PATCH)
