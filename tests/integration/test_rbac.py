@@ -450,7 +450,7 @@ async def all_requests_for_gangs(frameworks: Frameworks, resource: Resource) -> 
     await eventually(lowered)
     for name in ("g", "h"):
         await frameworks.set(name, executionType="Stop")
-        await frameworks.until_state(name, "Completed")
+        await frameworks.until_gone(name)
 
 
 GANG_SCHEDULERS: Final = {
@@ -714,7 +714,7 @@ async def test_gangs_are_made_under_the_rules_of_their_component(cluster: Cluste
             async with granted(cluster, *documents(GANG, "ClusterRole")):
                 await all_requests_for_gangs(frameworks, VOLCANO_PODGROUPS)
                 await frameworks.set("i", executionType="Stop")
-                await frameworks.until_state("i", "Completed")
+                await frameworks.until_gone("i")
                 forbidden = {(request.verb, request.resource) for request, code in door.refused if code == 403}
                 assert forbidden == {("list", "podgroups")}
     finally:
