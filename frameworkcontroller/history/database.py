@@ -48,6 +48,8 @@ BUSY_SEC: Final = 5.0
 _CONNECT_SEC: Final = 10.0
 _COMMAND_SEC: Final = 60.0
 """A PostgreSQL that does not answer is away."""
+_LOST_SEC: Final = 0.1
+"""How long a call may go on after its connection is lost."""
 _READERS: Final = 4
 _MIGRATION_LOCK: Final = 0x6672616D65776F72
 """Key of the advisory lock of PostgreSQL: the letters "framewor"."""
@@ -303,11 +305,36 @@ class Database:
             ArchiveError: the database cannot be used. The transaction may still have been committed.
         """
         async with self._writing, self._using() as connections:
-            async with connections.writers.begin() as connection:
+            async with connections.writers.begin() as connection, self._until_lost(connection):
                 await self._check_version(connections, connection)
                 yield connection
             # What went into a file that was deleted meanwhile is not stored.
             self._check_identity(connections)
+
+    @asynccontextmanager
+    async def _until_lost(self, connection: AsyncConnection) -> AsyncIterator[None]:
+        """Interrupt what waits for a PostgreSQL whose connection is lost.
+
+        The driver's ``executemany`` does not see the loss while it waits to send: it waits for its timeout.
+        """
+        if self.path is not None:
+            yield
+            return
+        driver: Any = (await connection.get_raw_connection()).driver_connection
+        over = False
+        async with asyncio.timeout(None) as scope:
+
+            def interrupt(_: object) -> None:
+                if not over:
+                    # What sees the loss says more about it.
+                    scope.reschedule(asyncio.get_running_loop().time() + _LOST_SEC)
+
+            driver.add_termination_listener(interrupt)
+            try:
+                yield
+            finally:
+                over = True
+                driver.remove_termination_listener(interrupt)
 
     async def run_script(self, script: str) -> None:
         """Run statements of SQLite outside of a transaction, each to its end.

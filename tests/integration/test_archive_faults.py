@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from sqlalchemy import insert
 
 from frameworkcontroller.history import database as database_module
 from frameworkcontroller.history.archive import Archive, ArchiveError, FrameworkQuery, TaskQuery
+from frameworkcontroller.history.database import Database, frameworks
 from tests.support.archives import task_record
 from tests.support.eventually import eventually
 from tests.support.postgres import Postgres, running_postgres
@@ -381,6 +383,35 @@ async def test_postgresql_is_killed_while_records_come(own_postgres: Postgres) -
             own_postgres.start()
         await asyncio.gather(*sending)
         assert await counts(archive) == {f"u-{number}": TASKS for number in range(60)}
+
+
+async def test_postgresql_is_killed_while_rows_are_sent(own_postgres: Postgres) -> None:
+    database = Database(own_postgres.new_database())
+    row = {"namespace": "n", "name": "x" * 1000, "cluster": "", "time": 0, "last": 0, "created": 0}
+
+    async def write() -> None:
+        async with database.writing() as connection:
+            # The driver prepares the statement for these, and waits for no answer before it sends the others.
+            await connection.execute(insert(frameworks), [{**row, "uid": "a"}, {**row, "uid": "b"}])
+            driver: Any = (await connection.get_raw_connection()).driver_connection
+            own_postgres.pause()
+            rows = [{**row, "uid": f"u-{number}"} for number in range(10_000)]
+            sending = asyncio.create_task(connection.execute(insert(frameworks), rows))
+            # What the server does not take fills the buffers of the kernel, then that of the driver.
+            await eventually(lambda: _waits(driver._transport))
+            own_postgres.kill()
+            await sending
+
+    try:
+        await database.open()
+        with pytest.raises(ArchiveError, match="connection was closed in the middle of operation"):
+            await write()
+    finally:
+        await database.close()
+
+
+async def _waits(transport: asyncio.WriteTransport) -> bool:
+    return transport.get_write_buffer_size() > transport.get_write_buffer_limits()[1]
 
 
 async def test_postgresql_hangs(own_postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -88,8 +88,11 @@ class Postgres:
         self._end(signal.SIGINT)
 
     def kill(self) -> None:
-        """Stop the server as a crash does, without a checkpoint."""
-        self._end(signal.SIGQUIT)
+        """Stop the server as a crash does, without a checkpoint; also while it is paused."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGQUIT)
+            self.resume()
+            self._end(signal.SIGQUIT)
 
     def _end(self, number: int) -> None:
         if self._process is not None:
@@ -108,7 +111,8 @@ class Postgres:
     def _signal_all(self, number: int) -> None:
         assert self._process is not None
         for pid in (self._process.pid, *self._children()):
-            os.kill(pid, number)
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def cpu_seconds(self) -> float:
         """CPU time of the server and its processes, also of those that have ended."""
