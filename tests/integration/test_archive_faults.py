@@ -36,7 +36,8 @@ async def main(name: str) -> None:
     async def call(number: int) -> None:
         uid = f"{{name}}-{{number}}"
         await archive.store([task_record(uid, index, padding=1500) for index in range({TASKS})])
-        print(uid, flush=True)
+        # One write, also where PYTHONUNBUFFERED is set: both processes write into one pipe.
+        print(f"{{uid}}\\n", end="", flush=True)
     for start in range(0, 100_000, 4):
         await asyncio.gather(*(call(number) for number in range(start, start + 4)))
 
