@@ -49,7 +49,7 @@ _CONNECT_SEC: Final = 10.0
 _COMMAND_SEC: Final = 60.0
 """A PostgreSQL that does not answer is away."""
 _LOST_SEC: Final = 0.1
-"""How long a call may go on after its connection is lost."""
+"""How long a call may continue after its connection is lost."""
 _READERS: Final = 4
 _MIGRATION_LOCK: Final = 0x6672616D65776F72
 """Key of the advisory lock of PostgreSQL: the letters "framewor"."""
