@@ -1,5 +1,6 @@
 """Retries wait as `backoff` says, of a Task and of a Framework; a restart of the controller changes nothing."""
 
+import asyncio
 from datetime import datetime
 
 import pytest
@@ -17,6 +18,17 @@ IN_REAL_TIME = 20
 pytestmark = pytest.mark.usefixtures("pods")
 
 
+def attempt(level: Json) -> int:
+    """The number of the attempt."""
+    number: int = level["attemptStatus"]["id"]
+    return number
+
+
+def waits(level: Json, number: int) -> bool:
+    """Whether that attempt is over and waits for its retry, or did."""
+    return attempt(level) > number or (attempt(level) == number and bool(level["retryPolicyStatus"]["retryDelaySec"]))
+
+
 async def check(cluster: Cluster, failing: Json, *, of_task: bool) -> None:
     """Check the seconds from each attempt's end to the next one's start; each is tracked by a controller of its own."""
     frameworks = Frameworks(await cluster.client(), cluster.namespace)
@@ -31,27 +43,30 @@ async def check(cluster: Cluster, failing: Json, *, of_task: bool) -> None:
     def level(status: Json) -> Json:
         return tasks(status)[0] if of_task else status
 
-    found = []
+    stored: list[Json] = []
+
+    def completed(status: Json) -> bool:
+        stored.append(level(status))
+        return bool(status["state"] == "Completed")
+
+    whole = asyncio.create_task(frameworks.until("f", completed, within=300, every=0.2))
     for number in range(len(DELAYS)):
         async with Controller(shipped_config(), await cluster.connection(), wall=cluster.wall):
-            waiting = await frameworks.until(
-                "f", lambda status: bool(status) and level(status)["retryPolicyStatus"]["retryDelaySec"], every=0.2
-            )
-        ended = level(waiting)["attemptStatus"]["completionTime"]
-        assert level(waiting)["retryPolicyStatus"].get("recentRetriedCount", 0) == number
+            await frameworks.until("f", lambda status, now=number: waits(level(status), now), every=0.2)  # type: ignore[misc]
         async with Controller(shipped_config(), await cluster.connection(), wall=cluster.wall):
-            attempt = number + 1
-            retried = await frameworks.until(
-                "f",
-                lambda status, attempt=attempt: level(status)["attemptStatus"]["id"] == attempt,  # type: ignore[misc]
-                every=0.2,
-            )
-        started = level(retried)["attemptStatus"]["startTime"]
-        found.append(int((datetime.fromisoformat(started) - datetime.fromisoformat(ended)).total_seconds()))
+            await frameworks.until("f", lambda status, now=number: attempt(level(status)) > now, every=0.2)  # type: ignore[misc]
     async with Controller(shipped_config(), await cluster.connection(), wall=cluster.wall):
-        status = await frameworks.until_state("f", "Completed", every=0.2)
-    assert level(status)["retryPolicyStatus"]["totalRetriedCount"] == len(DELAYS)
-    assert "recentRetriedCount" not in level(status)["retryPolicyStatus"]
+        last = level(await whole)
+    assert last["retryPolicyStatus"]["totalRetriedCount"] == len(DELAYS)
+    assert "recentRetriedCount" not in last["retryPolicyStatus"]
+    found = []
+    for number in range(len(DELAYS)):
+        waiting = next(item for item in stored if waits(item, number))
+        assert attempt(waiting) == number
+        assert waiting["retryPolicyStatus"].get("recentRetriedCount", 0) == number
+        ended = waiting["attemptStatus"]["completionTime"]
+        started = next(item for item in stored if attempt(item) == number + 1)["attemptStatus"]["startTime"]
+        found.append(int((datetime.fromisoformat(started) - datetime.fromisoformat(ended)).total_seconds()))
     delays = [delay // divisor for delay in DELAYS]
     if cluster.embedded:
         assert found == delays

@@ -1,19 +1,24 @@
 """Frameworks in tests: made, changed and looked at as users do, through the API."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Final
 
 import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
-from frameworkcontroller.kube.errors import NotFound, TooManyRequests
+from frameworkcontroller.kube.errors import ApiError, NotFound, TooManyRequests, TransportError
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
 from frameworkcontroller.local.kubelet.simulation import PREFIX
 from tests.support.eventually import eventually
+from tests.support.virtual_clock import VirtualClockLoop
 
 Json = dict[str, Any]
+
+_WATCH_SECONDS: Final = 30
 
 
 def role(
@@ -83,10 +88,13 @@ class Frameworks:
     async def until(
         self, name: str, holds: Callable[[Json], bool], *, within: float = 60.0, every: float = 0.05
     ) -> Json:
-        """Wait until the status is such, looking every so many seconds; the status then."""
+        """Wait until the status is such; the status then.
 
-        async def probe() -> Json:
-            status = await self.status(name)
+        On virtual time, look every so many seconds. On real time look at each status that is stored: one that lasts a
+        second may be over before a busy machine looks again.
+        """
+
+        def check(status: Json) -> Json:
             assert status, "no status yet"
             try:
                 assert holds(status), status
@@ -95,7 +103,42 @@ class Frameworks:
                 raise AssertionError(status) from error
             return status
 
-        return await eventually(probe, within=within, every=every)
+        async def probe() -> Json:
+            return check(await self.status(name))
+
+        async def follow() -> Json:
+            missed = AssertionError("no status seen")
+            async with aclosing(self._statuses(name)) as stored:
+                async for status in stored:
+                    try:
+                        return check(status)
+                    except AssertionError as error:
+                        missed = error
+            raise missed
+
+        virtual = isinstance(asyncio.get_running_loop(), VirtualClockLoop)
+        return await eventually(probe if virtual else follow, within=within, every=every)
+
+    async def _statuses(self, name: str) -> AsyncGenerator[Json]:
+        """The status of now, and those stored in the next seconds unless the watch breaks or the Framework goes."""
+        found = await self.get(name)
+        yield found.get("status") or {}
+        try:
+            async with self.client.watch(
+                FRAMEWORKS,
+                self.namespace,
+                resource_version=found["metadata"]["resourceVersion"],
+                field_selector=f"metadata.name={name}",
+                timeout_seconds=_WATCH_SECONDS,
+            ) as events:
+                async for line in events:
+                    event = orjson.loads(line)
+                    if event["type"] == "MODIFIED":
+                        yield event["object"].get("status") or {}
+                    elif event["type"] != "BOOKMARK":
+                        return
+        except (ApiError, TransportError):
+            return
 
     async def until_state(self, name: str, state: str, *, within: float = 60.0, every: float = 0.05) -> Json:
         """Wait for the Framework's state; the status then."""
