@@ -83,16 +83,17 @@ async def test_a_pod_that_no_node_runs_goes_at_once(api: Api) -> None:
     await make(api, pod("ended"))
     await bind(api, "ended")
     (await api.patch(api.path("pods", "ended", "status"), {"status": {"phase": "Failed"}})).ok()
-    async with api.watch(api.path("pods")) as events:
-        await events.reach(2)
+    # A watch without a version may begin with older states, which the API server's cache has.
+    version = (await api.get(api.path("pods"))).ok()["metadata"]["resourceVersion"]
+    async with api.watch(api.path("pods"), resourceVersion=version) as events:
         for name in ("waiting", "ended"):
             deleted = (await api.delete(api.path("pods", name))).ok()
             assert deleted["kind"] == "Pod"
             assert deleted["metadata"]["deletionGracePeriodSeconds"] == 0
             assert (await api.get(api.path("pods", name))).code == 404
-        await events.reach(6)
+        await events.reach(4)
         for name in ("waiting", "ended"):
-            assert [one["type"] for one in events.of(name)] == ["ADDED", "MODIFIED", "DELETED"]
+            assert [one["type"] for one in events.of(name)] == ["MODIFIED", "DELETED"]
 
 
 async def test_a_pod_on_a_node_has_its_grace_period(api: Api) -> None:
