@@ -12,7 +12,7 @@ from tests.support.frameworks import Frameworks, Json, policy, role, tasks
 
 BACKOFF: Json = {"baseSeconds": 20, "maxSeconds": 50}
 DELAYS = [20, 40, 50]
-IN_REAL_TIME = 20
+IN_REAL_TIME = 10
 """By so much the delays are divided there."""
 
 pytestmark = pytest.mark.usefixtures("pods")
@@ -59,20 +59,24 @@ async def check(cluster: Cluster, failing: Json, *, of_task: bool) -> None:
         last = level(await whole)
     assert last["retryPolicyStatus"]["totalRetriedCount"] == len(DELAYS)
     assert "recentRetriedCount" not in last["retryPolicyStatus"]
-    found = []
+    found = {}
     for number in range(len(DELAYS)):
         waiting = next(item for item in stored if waits(item, number))
+        if not cluster.embedded and attempt(waiting) > number:
+            # The controller came when the delay was over: nothing waited.
+            continue
         assert attempt(waiting) == number
         assert waiting["retryPolicyStatus"].get("recentRetriedCount", 0) == number
         ended = waiting["attemptStatus"]["completionTime"]
         started = next(item for item in stored if attempt(item) == number + 1)["attemptStatus"]["startTime"]
-        found.append(int((datetime.fromisoformat(started) - datetime.fromisoformat(ended)).total_seconds()))
-    delays = [delay // divisor for delay in DELAYS]
+        found[number] = int((datetime.fromisoformat(started) - datetime.fromisoformat(ended)).total_seconds())
+    delays = dict(enumerate(delay // divisor for delay in DELAYS))
     if cluster.embedded:
         assert found == delays
     else:
+        assert found
         # The next controller may be late.
-        assert all(waited >= delay for waited, delay in zip(found, delays, strict=True)), found
+        assert all(waited >= delays[number] for number, waited in found.items()), found
 
 
 FAILS: Json = {"run-seconds": 0.1, "exit-code": 1}
