@@ -1,6 +1,7 @@
 """The commands that manual and examples have people type, on a local cluster with real processes, with kubectl."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -28,7 +29,8 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/kubectl").symlink_to(kubectl)
     (tmp_path / "tmp").mkdir()
-    (tmp_path / "examples").symlink_to(EXAMPLES)
+    shutil.copytree(EXAMPLES, tmp_path / "examples", symlinks=True)
+    hold_removed_tasks(tmp_path / "examples/rescale", tmp_path / "ends")
     command = [sys.executable, "-m", "frameworkcontroller", "local", "up"]
     up = [*command, "--kubeconfig", str(tmp_path / "kubeconfig"), "--log-level", "error"]
     with subprocess.Popen(up, cwd=ROOT, env=environment(tmp_path), stdout=subprocess.PIPE, text=True) as process:
@@ -48,6 +50,31 @@ def environment(folder: Path) -> dict[str, str]:
         "TMPDIR": str(folder / "tmp"),
         "KUBECONFIG": str(folder / "kubeconfig"),
     }
+
+
+def hold_removed_tasks(example: Path, ends: Path) -> None:
+    """Let the removed Tasks that the walk-through looks at take until it has seen them, not three seconds."""
+    ends.touch()
+    for name, changes in {
+        "rescalebasic.yaml": (
+            ("sleep 3; exit 0", f"until [ -e {ends} ]; do sleep 0.1; done; exit 0"),
+            ("terminationGracePeriodSeconds: 30", "terminationGracePeriodSeconds: 600"),
+        ),
+        "walkthrough.sh": (
+            ("seq 300", "seq 3000"),
+            ("\nscale 2\nuntil_tasks", f"\nrm {ends}\nscale 2\nuntil_tasks"),
+            ('say "... a-3 is gone."', f'touch {ends}\nsay "... a-3 is gone."'),
+            (
+                'until_tasks "a-0*$running a-1*$running a-2*$running a-3*$running a-4',
+                f'touch {ends}\nuntil_tasks "a-0*$running a-1*$running a-2*$running a-3*$running a-4',
+            ),
+        ),
+    }.items():
+        text = (example / name).read_text()
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        (example / name).write_text(text)
 
 
 def test_what_the_pages_say_works(folder: Path) -> None:
