@@ -1,9 +1,9 @@
 """Frameworks in tests: made, changed and looked at as users do, through the API."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
 
 import orjson
 
@@ -17,8 +17,6 @@ from tests.support.eventually import eventually
 from tests.support.virtual_clock import VirtualClockLoop
 
 Json = dict[str, Any]
-
-_WATCH_SECONDS: Final = 30
 
 
 def role(
@@ -88,11 +86,12 @@ class Frameworks:
     async def until(
         self, name: str, holds: Callable[[Json], bool], *, within: float = 60.0, every: float = 0.05
     ) -> Json:
-        """Wait until the status is such; the status then.
+        """Wait until the status is such, looking every so many seconds; the status then.
 
-        On virtual time, look every so many seconds. On real time look at each status that is stored: one that lasts a
-        second may be over before a busy machine looks again.
+        On real time also look at each status that was stored in between: one that lasts a second may be over before a
+        busy machine looks again.
         """
+        stored: list[Json] = []
 
         def check(status: Json) -> Json:
             assert status, "no status yet"
@@ -104,41 +103,36 @@ class Frameworks:
             return status
 
         async def probe() -> Json:
-            return check(await self.status(name))
+            now = await self.status(name)
+            between, stored[:] = stored[:], []
+            for status in between:
+                with suppress(AssertionError):
+                    return check(status)
+            return check(now)
 
-        async def follow() -> Json:
-            missed = AssertionError("no status seen")
-            async with aclosing(self._statuses(name)) as stored:
-                async for status in stored:
-                    try:
-                        return check(status)
-                    except AssertionError as error:
-                        missed = error
-            raise missed
-
-        virtual = isinstance(asyncio.get_running_loop(), VirtualClockLoop)
-        return await eventually(probe if virtual else follow, within=within, every=every)
-
-    async def _statuses(self, name: str) -> AsyncGenerator[Json]:
-        """The status of now, and those stored in the next seconds unless the watch breaks or the Framework goes."""
-        found = await self.get(name)
-        yield found.get("status") or {}
+        if isinstance(asyncio.get_running_loop(), VirtualClockLoop):
+            return await eventually(probe, within=within, every=every)
+        recording = asyncio.create_task(self._record(name, stored))
         try:
-            async with self.client.watch(
-                FRAMEWORKS,
-                self.namespace,
-                resource_version=found["metadata"]["resourceVersion"],
-                field_selector=f"metadata.name={name}",
-                timeout_seconds=_WATCH_SECONDS,
-            ) as events:
-                async for line in events:
-                    event = orjson.loads(line)
-                    if event["type"] == "MODIFIED":
-                        yield event["object"].get("status") or {}
-                    elif event["type"] != "BOOKMARK":
-                        return
-        except (ApiError, TransportError):
-            return
+            return await eventually(probe, within=within, every=every)
+        finally:
+            recording.cancel()
+            await asyncio.wait([recording])
+
+    async def _record(self, name: str, stored: list[Json]) -> None:
+        """Append each status that is stored from now on."""
+        while True:
+            with suppress(ApiError, TransportError):
+                version = (await self.get(name))["metadata"]["resourceVersion"]
+                field = f"metadata.name={name}"
+                async with self.client.watch(
+                    FRAMEWORKS, self.namespace, resource_version=version, field_selector=field
+                ) as events:
+                    async for line in events:
+                        event = orjson.loads(line)
+                        if event["type"] == "MODIFIED":
+                            stored.append(event["object"].get("status") or {})
+            await asyncio.sleep(0.1)
 
     async def until_state(self, name: str, state: str, *, within: float = 60.0, every: float = 0.05) -> Json:
         """Wait for the Framework's state; the status then."""
