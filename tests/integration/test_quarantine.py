@@ -20,6 +20,7 @@ from frameworkcontroller.manager.app import Controller
 from tests.integration.test_events import Story
 from tests.integration.test_preconditions import Send, StatusWrites, pod_uids
 from tests.support.clusters import Cluster
+from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, condition, role
 
 
@@ -76,6 +77,15 @@ def without_conditions(status: Json) -> Json:
     return {key: value for key, value in status.items() if key != "conditions"}
 
 
+async def until_quarantined(controller: Controller, count: int) -> None:
+    """Wait until the controller counts so many: it does once the API server has answered, when others know already."""
+
+    async def probe() -> None:
+        assert controller.state_counts.quarantined == count
+
+    await eventually(probe)
+
+
 @pytest.mark.parametrize("error", [InvariantError("two of the same"), ZeroDivisionError("division by zero")])
 async def test_it_is_told_everywhere_and_harms_nobody(
     controller: Controller,
@@ -103,7 +113,7 @@ async def test_it_is_told_everywhere_and_harms_nobody(
     (line,) = [one for one in caplog.records if ": Quarantined: " in one.getMessage()]
     assert line.exc_info is not None
     assert line.exc_info[1] is error
-    assert controller.state_counts.quarantined == 1
+    await until_quarantined(controller, 1)
     # It rests, whatever happens to its Pods; others do not.
     plans, looked = trap.plans, looks.count
     await frameworks.delete_pod("f-a-0")
@@ -117,7 +127,7 @@ async def test_it_is_told_everywhere_and_harms_nobody(
     assert pod_uids(status)[0] == pod_uids(before)[0]
     over = await Story(frameworks).until(lambda event: event["reason"] == "Progressing")
     assert over["message"] == "No longer stalled by Quarantined"
-    assert controller.state_counts.quarantined == 0
+    await until_quarantined(controller, 0)
 
 
 async def test_it_is_tried_again_by_and_by_and_told_once(
@@ -182,7 +192,7 @@ async def test_a_status_that_cannot_be_read_is_kept_and_gets_the_condition(
         message = condition(status, "Stalled")["message"]
         assert "status.attemptStatus.taskRoleStatusesCompressed: Not a gzipped file (b'fo')" in message
         assert without_conditions(status) == without_conditions(kept)
-        assert controller.state_counts.quarantined == 1
+        await until_quarantined(controller, 1)
         await Story(frameworks).until(lambda event: event["reason"] == "Quarantined")
         # Once somebody mends it, a change of the spec brings it back.
         bad["attemptStatus"] = {**attempt, "taskRoleStatuses": []}
