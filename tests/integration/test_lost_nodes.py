@@ -34,11 +34,13 @@ async def on_a_lost_node(frameworks: Frameworks, pods: SimulatedRuntime, *keys: 
     """The Task's Pod is being deleted, and its node, which has these taints, does not answer. Returns the Pod."""
     await frameworks.create("f", role("a", 1, task=FORCED))
     await frameworks.until_running("f", 1)
+    # Read first: right after its deletion it may be gone already.
+    pod = (await frameworks.pods())["f-a-0"]
     pods.lose_node()
     if keys:
         await taint(frameworks.client, *keys)
     await frameworks.delete_pod("f-a-0", grace=1)
-    return (await frameworks.pods())["f-a-0"]
+    return pod
 
 
 async def until_replaced(frameworks: Frameworks, before: Json, *, within: float = 60) -> Json:
