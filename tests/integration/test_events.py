@@ -135,8 +135,11 @@ async def test_equal_changes_of_many_tasks_are_one_event(
     cluster: Cluster, pods: SimulatedRuntime, frameworks: Frameworks, story: Story
 ) -> None:
     count = 150 if cluster.embedded else 40
-    simulate = {"run-seconds": "1", "exit-code": 7}
-    await frameworks.create("f", role("worker", count, simulate=simulate))
+    await frameworks.create("f", role("worker", count))
+    await frameworks.until_running("f", count)
+    # All at once: had each its time, a busy machine would start, and end, them one by one.
+    for index in range(count):
+        pods.fail(f"{cluster.namespace}/f-worker-{index}", 7)
     await frameworks.until_state("f", "Completed")
 
     async def all_are_told() -> list[Json]:

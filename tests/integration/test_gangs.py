@@ -186,10 +186,22 @@ async def test_a_minimum_that_the_api_server_does_not_change(
 
     async with controller(cluster, door, GangScheduler.COSCHEDULING):
         again = role(number=2, task={"retryPolicy": {"maxRetryCount": 1, "backoff": {"baseSeconds": 0}}})
-        again["task"]["pod"] = role(simulate={"run-seconds": "3", "exit-code": "1"})["task"]["pod"]
+        again["task"]["pod"] = role()["task"]["pod"]
         again["task"]["pod"]["spec"]["schedulerName"] = "default-scheduler"
+
+        def fail() -> None:
+            for index in range(2):
+                pods.fail(f"{frameworks.namespace}/f-a-{index}")
+
         with door.answering(refuse):
             await frameworks.create("f", again, scheduling=GANG)
+            await frameworks.until_running("f", 2)
+
+            async def is_refused() -> None:
+                assert ("patch", "podgroups") in {(request.verb, request.plural) for request, _ in door.refused}
+
+            await eventually(is_refused)
+            fail()
 
             async def retried() -> list[Json]:
                 found = [*(await frameworks.pods()).values()]
@@ -199,6 +211,8 @@ async def test_a_minimum_that_the_api_server_does_not_change(
             for pod in await eventually(retried):
                 assert "scheduling.x-k8s.io/pod-group" not in pod["metadata"]["labels"]
             await until_minimum(frameworks, 2, COSCHEDULING_PODGROUPS)
+            await frameworks.until_running("f", 2)
+            fail()
             await frameworks.until_state("f", "Completed")
 
 

@@ -155,7 +155,7 @@ async def test_quota_is_waited_for(cluster: Cluster, frameworks: Frameworks) -> 
     if cluster.name == "1.36":
         pytest.skip("this API server enforces no quota")
     await set_quota(cluster, frameworks, 1)
-    await frameworks.create("f", role("a", 2, simulate={"run-seconds": "60"}))
+    await frameworks.create("f", role("a", 2))
     status = await frameworks.until("f", lambda status: condition(status, "Stalled").get("status") == "True")
     assert condition(status, "Stalled")["reason"] == "QuotaExceeded"
     assert (
