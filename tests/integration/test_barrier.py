@@ -178,7 +178,7 @@ if rank == 0:
     listener = socket.create_server((look_up(coordinator), int(port)))
     met = [listener.accept() for _ in range(3)]
 else:
-    for _ in range(300):
+    for _ in range(3000):
         try:
             socket.create_connection((coordinator, int(port)), 60).recv(1)
             break

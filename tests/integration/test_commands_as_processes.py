@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -135,7 +136,7 @@ def test_events_are_shown_as_they_come(shell: Shell) -> None:
         wait_until_it_waits(process.pid)
         shell.create(framework("told", "exit 3"))
         assert process.stdout is not None
-        told = [line.split(": ")[:2] for line, _ in zip(process.stdout, range(3), strict=False)]
+        told = [line.split(": ")[:2] for line in islice(process.stdout, 3)]
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=600)
     assert told[0] == ["Framework/told", "FrameworkAttemptStarted"]
@@ -189,6 +190,7 @@ def test_a_pipe_that_nobody_reads_is_no_trouble(shell: Shell, arguments: tuple[s
 
 
 def test_colors_are_for_terminals_and_for_those_who_want_them(shell: Shell) -> None:
+    assert shell.run("frameworkcontroller", "wait", "long", "--for", "running", "--timeout", "10m")[0] == 0
     assert "\x1b[" in shell.run("frameworkcontroller", "status", "long", FORCE_COLOR="1")[1]
     plain = shell.run("frameworkcontroller", "status", "long", FORCE_COLOR="1", NO_COLOR="1")[1]
     assert "\x1b[3" not in plain
