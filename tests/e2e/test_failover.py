@@ -7,7 +7,7 @@ own.
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 
 from frameworkcontroller.api.resources import FRAMEWORKS
+from frameworkcontroller.kube.errors import KubeError
 from frameworkcontroller.kube.resources import LEASES, PODS
 from tests.e2e.stage import CONTROLLER, WITHIN, Play, Track, play
 from tests.e2e.test_controller import STATEFULSETS
@@ -69,15 +70,21 @@ async def beats(play: Play) -> AsyncIterator[Beats]:
     found = Beats()
 
     async def watch(resource: Any, namespace: str, take: Any) -> None:
-        listed = orjson.loads(await play.client.list(resource, namespace))
-        for body in listed["items"]:
-            take(time(), body)
-        version = listed["metadata"]["resourceVersion"]
-        async with play.client.watch(resource, namespace, resource_version=version) as lines:
-            async for line in lines:
-                event = orjson.loads(line)
-                if event["type"] in ("ADDED", "MODIFIED"):
-                    take(time(), event["object"])
+        while True:
+            # An API server that is busy may break a watch off.
+            with suppress(KubeError):
+                listed = orjson.loads(await play.client.list(resource, namespace))
+                for body in listed["items"]:
+                    take(time(), body)
+                version = listed["metadata"]["resourceVersion"]
+                async with play.client.watch(resource, namespace, resource_version=version) as lines:
+                    async for line in lines:
+                        event = orjson.loads(line)
+                        if event["type"] == "ERROR":
+                            break
+                        if event["type"] in ("ADDED", "MODIFIED"):
+                            take(time(), event["object"])
+            await asyncio.sleep(BEAT_SEC)
 
     def take_lease(now: float, body: Json) -> None:
         if body["metadata"]["name"] == CONTROLLER:
@@ -176,7 +183,7 @@ async def test_a_restarted_container_leads_again(play: Play) -> None:
         leader = found.holder
         since = time()
         await play.kill_controller()
-        seen, _ = await until_acquired(found, leader, since)
+        seen, spec = await until_acquired(found, leader, since)
         (pod,) = play.recorder.pods(CONTROLLER).values()
         (container,) = pod["status"]["containerStatuses"]
         started = seconds(container["state"]["running"]["startedAt"])
@@ -185,9 +192,10 @@ async def test_a_restarted_container_leads_again(play: Play) -> None:
             f" (startedAt in whole seconds), killed to acquired {seen - since:.2f} s, to first write"
             f" {found.first_write(seen) - since:.2f} s, acquired to first write {found.first_write(seen) - seen:.3f} s"
         )
-        # The next process of the same Pod, and before the Lease has expired.
+        # The next process of the same Pod, and without waiting for the Lease to expire: that would take 15 s from its
+        # start on, however late a busy machine starts it, or shows the Lease.
         assert found.holder.rpartition("_")[0] == leader.rpartition("_")[0]
-        assert seen - last_of(found, leader)[0] < 14
+        assert seconds(spec["acquireTime"]) - started < 14
 
 
 @play(Track.CONTROLLER)
@@ -210,8 +218,9 @@ async def test_a_killed_leader_is_followed_when_its_lease_expires(play: Play) ->
                 f" {found.first_write(seen) - since:.2f} s"
             )
             assert found.holder.partition("_")[0] != name
-            # By the Lease's own times: a busy machine may show its versions late.
-            assert 15 <= seconds(spec["acquireTime"]) - seconds(last["renewTime"]) < 20
+            # By the Lease's own times: a busy machine may show its versions late, also to the standby, which does not
+            # wait for twice as long, though.
+            assert 15 <= seconds(spec["acquireTime"]) - seconds(last["renewTime"]) < 30
         await play.controllers(2)
     finally:
         await install(play, "base", 1)
