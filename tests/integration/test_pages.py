@@ -277,21 +277,28 @@ async def test_a_storm_is_a_few_events(client: KubeClient, frameworks: Framework
             await stream.changed()
             for number in range(150):
                 await frameworks.create(f"f{number}", role())
-            events = 0
 
             async def all_listed() -> None:
                 assert ">f149<" in await visit.get("?sort=name&order=desc&q=f149")
 
             await eventually(all_listed)
+            events = 0
+
+            async def take() -> None:
+                nonlocal events
+                data = orjson.loads((await stream.changed())["data"])
+                assert len(data["changed"]) <= 100
+                events += 1
+
+            # However late a busy machine sends it.
+            await take()
             try:
                 async with asyncio.timeout(2):
                     while True:
-                        data = orjson.loads((await stream.changed())["data"])
-                        assert len(data["changed"]) <= 100
-                        events += 1
+                        await take()
             except TimeoutError:
                 pass
-            assert 1 <= events < 150
+            assert events < 150
 
 
 async def test_a_forbidden_namespace_does_not_exist(client: KubeClient, frameworks: Frameworks) -> None:
