@@ -18,6 +18,7 @@ from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, policy, role
+from tests.support.ports import unused_port
 
 KILLS = 3
 RETRIES = 4
@@ -30,7 +31,7 @@ class Server:
     def __init__(self, folder: Path) -> None:
         self.database = folder / "history.db"
         self._log = folder / "log"
-        self._address = "127.0.0.1:0"
+        self._address = f"127.0.0.1:{unused_port()}"
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> str:

@@ -33,6 +33,7 @@ from frameworkcontroller.manager.exposition import registry_of
 from frameworkcontroller.manager.web import WebServer
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, policy, role
+from tests.support.ports import unused_port
 from tests.unit.test_monitoring import MONITORING, PANELS, RULES
 
 PROMETHEUS, PROMTOOL = shutil.which("prometheus"), shutil.which("promtool")
@@ -363,10 +364,7 @@ async def prometheus(folder: Path, target: str, rules: Path) -> AsyncIterator[Pr
     )
     log = folder / "prometheus.log"
     # The port 0 would do, but it does not tell which one it got.
-    probe = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
-    port = probe.sockets[0].getsockname()[1]
-    probe.close()
-    await probe.wait_closed()
+    port = unused_port()
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
             PROMETHEUS,

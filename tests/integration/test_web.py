@@ -29,6 +29,7 @@ from frameworkcontroller.manager.httpserver import MAX_CONNECTIONS
 from frameworkcontroller.manager.web import WebError, WebServer
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, role
+from tests.support.ports import unused_port
 
 LOOPBACK = BindAddress("127.0.0.1", 0)
 NOBODY = "http://127.0.0.1:1"
@@ -303,13 +304,6 @@ def write_config(folder: Path, **keys: object) -> Path:
     return file
 
 
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
-
-
 @contextmanager
 def command(config: Path) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
@@ -331,7 +325,7 @@ def said(process: subprocess.Popen[str], part: str) -> str:
 
 
 def test_the_command_serves_without_an_api_server_until_it_is_told_to_stop(tmp_path: Path) -> None:
-    port = free_port()
+    port = unused_port()
     with command(write_config(tmp_path, webAddress=f"127.0.0.1:{port}")) as process:
         assert f"Serving metrics and health on 127.0.0.1:{port}\n" in said(process, "Serving metrics")
         said(process, "Starting for the API server")
