@@ -6,6 +6,7 @@ Updates that change nothing that the machine reads, such as those by our own sta
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from frameworkcontroller.api.codec import encode_status
@@ -24,6 +25,7 @@ from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.kube.workqueue import WorkQueue
 from frameworkcontroller.machine.model import SnapshotTrigger
 from frameworkcontroller.machine.reconciler import Reconciler
+from frameworkcontroller.machine.requests import Kind
 from frameworkcontroller.machine.tracker import Tracker
 
 _log = logging.getLogger(__name__)
@@ -135,6 +137,15 @@ class EventHandlers:
         if (machine := self._reconcilers.get(f"{old.namespace}/{old.framework}")) is not None:
             machine.on_companion_dropped(old)
         self.companion_changed(old)
+
+    def companions_listed(self, kind: Kind, listed: float, find: Callable[[str], CompanionRecord | None]) -> None:
+        """Enqueue the Frameworks of companions that ended unseen: created before a list that does not have them.
+
+        ``listed``: the loop's time at which the list was requested. ``find``: the cached companion of a key.
+        """
+        for machine in self._reconcilers:
+            if machine.on_companions_listed(kind, listed, find):
+                self._queue.add(machine.key)
 
     # --- Pods ---
 

@@ -60,6 +60,7 @@ class DeltaProcessor(Generic[T]):
         self.on_add: list[Callable[[T], None]] = []
         self.on_update: list[Callable[[T, T], None]] = []
         self.on_delete: list[Callable[[T, T | None], None]] = []
+        self.on_listed: list[Callable[[], None]] = []
         self._decode = decode
         self._on_undecodable = on_undecodable
         self._on_deleted_object = on_deleted_object
@@ -127,6 +128,11 @@ class DeltaProcessor(Generic[T]):
             self._drop(key, None)
         for key in [key for key in self.undecodable if key not in keys]:
             self.undecodable.pop(key, None)
+
+    def listed(self) -> None:
+        """Tell that all changes of a complete list were made."""
+        for handler in self.on_listed:
+            self._call(handler)
 
     def clear(self) -> None:
         """Remove all objects without calling handlers."""

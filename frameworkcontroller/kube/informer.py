@@ -153,11 +153,13 @@ class Informer(Generic[T]):
         on_add: Callable[[T], None] | None = None,
         on_update: Callable[[T, T], None] | None = None,
         on_delete: Callable[[T, T | None], None] | None = None,
+        on_listed: Callable[[], None] | None = None,
     ) -> None:
-        """Register ``on_add(new)``, ``on_update(old, new)`` and ``on_delete(old, final)``.
+        """Register ``on_add(new)``, ``on_update(old, new)``, ``on_delete(old, final)`` and ``on_listed()``.
 
         ``final`` is the object in the deletion event, or None if that event was missed (client-go's
-        DeletedFinalStateUnknown). For each cached object, ``on_add`` is called at once.
+        DeletedFinalStateUnknown). For each cached object, ``on_add`` is called at once. ``on_listed`` follows the
+        changes of each complete list.
         """
         if on_add is not None:
             self._processor.on_add.append(on_add)
@@ -167,6 +169,8 @@ class Informer(Generic[T]):
             self._processor.on_update.append(on_update)
         if on_delete is not None:
             self._processor.on_delete.append(on_delete)
+        if on_listed is not None:
+            self._processor.on_listed.append(on_listed)
 
     def relist(self, *, anew: bool = False) -> None:
         """List again soon, because the cache was found to be wrong. Requests before that list count as one.
@@ -288,6 +292,7 @@ class Informer(Generic[T]):
             self.listed_since = self._listing_since
             self._compare_later()
             self._synced.set()
+            self._processor.listed()
 
     def _compare_later(self) -> None:
         if self._compare_seconds is not None:

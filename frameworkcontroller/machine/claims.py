@@ -119,7 +119,7 @@ def pace_key(target: Target) -> str:
 
 
 def _creation(ctx: Context, target: Target, role: TaskRoleSpec, template: ClaimTemplate) -> Create:
-    ctx.tracker.companion_wanted(target)
+    ctx.tracker.companion_wanted(target, ctx.env.clock)
     return Create(target, claim_body(ctx.framework, role, template, target.index), ctx.framework.uid)
 
 
@@ -132,7 +132,8 @@ def _is_adopted(ctx: Context, target: Target) -> bool:
     found = ctx.observed.find_companion(target.kind, target.name)
     if not isinstance(found, ClaimRecord) or found.framework_uid == ctx.framework.uid:
         return True
-    return ctx.tracker.companions.get(target) == found.uid
+    known = ctx.tracker.companions.get(target)
+    return known is not None and known.uid == found.uid
 
 
 # --- claims that exist -------------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ def look(ctx: Context, target: Target, is_ours: Callable[[Identity], bool]) -> t
     if found is not None and is_ours(found.identity):
         if not found.identity.deleting:
             return Presence.PRESENT, ""
-        if known in (None, found.uid):
+        if known is None or known.uid == found.uid:
             return Presence.ENDING, ""
     # An object of another owner is found again by the creation, which is refused.
     return (Presence.ABSENT if known is None else Presence.PRESENT), ""
@@ -92,7 +92,7 @@ def keep(ctx: Context) -> bool:
             continue
         holds.end_stall(target.key, companion.not_gone)
         if presence is Presence.ABSENT:
-            ctx.tracker.companion_wanted(target)
+            ctx.tracker.companion_wanted(target, ctx.env.clock)
             ctx.act(Create(target, companion.body(), companion.controller_uid))
     return not missing
 

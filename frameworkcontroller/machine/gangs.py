@@ -210,7 +210,7 @@ def _create(ctx: Context, plans: GangPlans, group: Group, live: int, presence: P
             attempt=(ctx.attempt.id, configmap_uid),
             version=ctx.observed.served_version(target.kind),
         )
-        tracker.companion_wanted(target)
+        tracker.companion_wanted(target, ctx.env.clock)
         ctx.act(Create(target, body, configmap_uid))
 
 

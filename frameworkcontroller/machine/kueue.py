@@ -525,7 +525,7 @@ def _queue_up(ctx: Context, queue: QueueLabels, record: _Cached) -> None:
         return
     elif record is None:
         if target not in ctx.tracker.companions and ctx.tracker.is_head_settled and not _may_have_begun(ctx):
-            ctx.tracker.companion_wanted(target)
+            ctx.tracker.companion_wanted(target, ctx.env.clock)
             ctx.act(EnterQueue(target, ctx.framework, _wanted(ctx, queue)))
     elif not _is_asked_for(ctx, queue, record):
         if record.reserves:

@@ -9,7 +9,7 @@ Only the condition Stalled (reason Quarantined) is written, at its own path: thi
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final
 
 import orjson
@@ -113,6 +113,15 @@ class Quarantine:
 
     def on_companion_dropped(self, last: CompanionRecord) -> None:
         """Do nothing."""
+
+    def on_companions_listed(
+        self,
+        kind: Kind,  # noqa: ARG002 - as a reconciler has
+        listed: float,  # noqa: ARG002
+        find: Callable[[str], CompanionRecord | None],  # noqa: ARG002
+    ) -> bool:
+        """Do nothing."""
+        return False
 
     def on_archived(self, archive: Archive, answer: Answer) -> None:
         """Do nothing."""

@@ -11,7 +11,7 @@ Source: docs/lifecycle.md, "In order", and docs/guarantees.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -274,6 +274,14 @@ class Reconciler:
                 return
             target = Target(Kind.VOLUME_CLAIM, last.name, role=parts[2], index=parts[3])
         self.tracker.companion_dropped(target, last.uid)
+
+    def on_companions_listed(self, kind: Kind, listed: float, find: Callable[[str], CompanionRecord | None]) -> bool:
+        """The cache has all companions of the kind that existed at ``listed`` (monotonic seconds).
+
+        Return whether it lacks one that was created before, which is planned then. ``find``: the cached one of a key.
+        """
+        namespace = self.key.partition("/")[0]
+        return self.tracker.companions_listed(kind, listed, lambda name: find(f"{namespace}/{name}"))
 
     def on_archived(self, archive: Archive, answer: Answer) -> None:
         """The history has answered: plan what waits for it."""

@@ -10,11 +10,12 @@ Framework with any (``is_clean``).
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
+from typing import NamedTuple
 
 from frameworkcontroller.api.completion import FRAMEWORK_EVICTED, CompletionStatus
-from frameworkcontroller.api.objects import PodRecord
+from frameworkcontroller.api.objects import CompanionRecord, PodRecord
 from frameworkcontroller.api.status import (
     AdmissionStatus,
     Condition,
@@ -38,6 +39,16 @@ from frameworkcontroller.machine.queueing import OUT_OF_SYNC, Queueing
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import PODGROUPS, Kind
 from frameworkcontroller.machine.states import EDGES, ENDED, FRAMEWORK_URGENCY, LIVE, TASK_URGENCY
+
+
+class Shown(NamedTuple):
+    """A companion that an answer of the API server has shown.
+
+    ``since``: when (monotonic seconds) its creation was first wanted; a list of before is older than the answer.
+    """
+
+    uid: str
+    since: float
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -95,8 +106,8 @@ class Tracker:
     """By role with more Tasks than Kueue has admitted, the indexes of Tasks that have a Pod, or may have one."""
     claims: ClaimAgenda = field(default_factory=ClaimAgenda)
     queueing: Queueing = field(default_factory=Queueing)
-    companions: dict[Target, str] = field(default_factory=dict)
-    """UIDs of companions that an answer of the API server has shown, and of whose end nothing is known."""
+    companions: dict[Target, Shown] = field(default_factory=dict)
+    """Companions that an answer of the API server has shown, and of whose end nothing is known."""
     urgency: Urgency = Urgency.NONE
     task_states: dict[State, int] = field(default_factory=lambda: dict.fromkeys(State, 0))
     """Numbers of Tasks by state, with those that are deletionPending."""
@@ -120,10 +131,12 @@ class Tracker:
     """Attempts, as instance and id, for which another controller may have created a Pod that no status has recorded."""
     enders: list[TaskStatus] = field(default_factory=list)
     """Tasks that failed by a rule that ends the attempt of the Framework."""
-    _awaited: set[Target] = field(default_factory=set)
-    """Companions to be created."""
+    _awaited: dict[Target, float] = field(default_factory=dict)
+    """Companions to be created, and when (monotonic seconds) that was first wanted."""
     _ended: set[str] = field(default_factory=set)
     """UIDs of companions that the cache has dropped while one was to be created."""
+    _listed: set[Target] = field(default_factory=set)
+    """Those of the companions to be created whose kind was listed since."""
     _dirty: set[TaskStatus] = field(default_factory=set)
     _blocked: dict[TaskKey, None] = field(default_factory=dict)
     _completions: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -618,7 +631,7 @@ class Tracker:
         self.queueing.known = other.queueing.known
         self.companions = other.companions
         self.claims.policies = other.claims.policies
-        self._awaited, self._ended = other._awaited, other._ended
+        self._awaited, self._ended, self._listed = other._awaited, other._ended, other._listed
 
     def mark_deletion_pending(self, task: TaskStatus, completion: CompletionStatus) -> None:
         """Mark a Task deletionPending: it no longer counts (Rescale)."""
@@ -630,9 +643,9 @@ class Tracker:
             self.rescale_due = True
         self.change(task, Urgency.NOW)
 
-    def companion_wanted(self, target: Target) -> None:
+    def companion_wanted(self, target: Target, clock: float) -> None:
         """The companion is to be created. From now on, its end may be seen before the answer."""
-        self._awaited.add(target)
+        self._awaited.setdefault(target, clock)
 
     def companion_answered(self, target: Target, uid: str | None) -> None:
         """The creation of the companion was answered. ``uid``: of one that exists and is ours, None if none does."""
@@ -641,18 +654,20 @@ class Tracker:
                 self.holds.release_claim(target.key, target.name)
             else:
                 self.holds.release(target.key)
-            if uid in self._ended:
-                # The answer may be from before that end. The next one counts: the object has lost its label.
+            if uid in self._ended or target in self._listed:
+                # The answer may be from before that end or list. The next one counts: the object has lost its label.
                 self._ended.discard(uid)
             else:
-                self.companions[target] = uid
-        self._awaited.discard(target)
+                self.companions[target] = Shown(uid, self._awaited.get(target, -math.inf))
+        self._awaited.pop(target, None)
+        self._listed.discard(target)
         if not self._awaited:
             self._ended.clear()
 
     def companion_dropped(self, target: Target, uid: str) -> None:
         """The cache dropped a companion: it is gone, or has lost its label."""
-        if self.companions.get(target) == uid:
+        known = self.companions.get(target)
+        if known is not None and known.uid == uid:
             del self.companions[target]
         if self._awaited:
             self._ended.add(uid)
@@ -660,6 +675,28 @@ class Tracker:
             self.claims.add(target.name)
         elif target.kind is Kind.WORKLOAD:
             self.queueing.forget_looks()
+
+    def companions_listed(self, kind: Kind, listed: float, find: Callable[[str], CompanionRecord | None]) -> bool:
+        """The cache has all companions of the kind that existed at ``listed`` (monotonic seconds).
+
+        So those that it does not show are gone, or have lost their label. Return whether an answer had shown one.
+        ``find``: the cached companion of a name.
+        """
+        if not (self.companions or self._awaited):
+            return False
+        self._listed.update(
+            target for target, since in self._awaited.items() if target.kind is kind and since <= listed
+        )
+        dropped = [
+            (target, known.uid)
+            for target, known in self.companions.items()
+            if target.kind is kind
+            and known.since <= listed
+            and ((found := find(target.name)) is None or found.uid != known.uid)
+        ]
+        for target, uid in dropped:
+            self.companion_dropped(target, uid)
+        return bool(dropped)
 
     def pod_dropped(self, key: TaskKey, last: PodRecord, *, removed: bool) -> None:
         """The cache dropped a Pod. ``last``: its last state. ``removed``: whether this shows that it is gone."""

@@ -77,6 +77,7 @@ class CompanionInformer(Generic[C_co]):
 
     def __init__(
         self,
+        kind: Kind,
         make: Callable[..., Informer[C_co]],
         handlers: EventHandlers,
         enqueue: Callable[[str], None],
@@ -86,6 +87,8 @@ class CompanionInformer(Generic[C_co]):
 
         ``versions`` finds the version that is served; None: that of the informer is.
         """
+        self._kind = kind
+        self._handlers = handlers
         self.informer = make(label_selector=names.FRAMEWORK_NAME, on_problem=self._on_problem)
         self._versions = versions
         self._failing = asyncio.Event()
@@ -95,6 +98,7 @@ class CompanionInformer(Generic[C_co]):
             on_add=handlers.companion_changed,
             on_update=handlers.companion_updated,
             on_delete=handlers.companion_deleted,
+            on_listed=self._on_listed,
         )
         self._enqueue = enqueue
         self._wanted = asyncio.Event()
@@ -140,16 +144,9 @@ class CompanionInformer(Generic[C_co]):
         """Watch until another version is served."""
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(self.informer.run(), name=f"informer of {self.informer.resource.qualified}")
-            announcement = group.create_task(self._announce())
             if versions is not None:
                 await self._moved(versions)
                 watch.cancel()
-                announcement.cancel()
-
-    async def _announce(self) -> None:
-        await self.informer.wait_synced()
-        self._enqueue_waiting()
-        self._waiting.clear()
 
     async def _find_version(self, versions: VersionFinder) -> None:
         while True:
@@ -183,6 +180,11 @@ class CompanionInformer(Generic[C_co]):
     def _on_problem(self) -> None:
         self._failing.set()
         self._enqueue_waiting()
+
+    def _on_listed(self) -> None:
+        self._handlers.companions_listed(self._kind, self.informer.listed_since, self.informer.lister.get)
+        self._enqueue_waiting()
+        self._waiting.clear()
 
     def _enqueue_waiting(self) -> None:
         for key in self._waiting:
@@ -282,7 +284,7 @@ class Informers:
         )
 
         claims = partial(informer, PERSISTENTVOLUMECLAIMS, claim_record, index=_framework_of_companion)
-        self._claims: CompanionInformer[ClaimRecord] = CompanionInformer(claims, handlers, enqueue)
+        self._claims: CompanionInformer[ClaimRecord] = CompanionInformer(Kind.VOLUME_CLAIM, claims, handlers, enqueue)
         self.resources: dict[Kind, Resource] = dict(RESOURCES)
         """The resources of the kinds, in the versions that are served, as far as known."""
 
@@ -290,7 +292,7 @@ class Informers:
             kind: Kind, decode: Callable[[Mapping[str, Any]], PodGroupRecord], *versions: Resource
         ) -> CompanionInformer[CompanionRecord]:
             finder = VersionFinder(client, kind, versions, self.resources)
-            return CompanionInformer(partial(informer, versions[0], decode), handlers, enqueue, finder)
+            return CompanionInformer(kind, partial(informer, versions[0], decode), handlers, enqueue, finder)
 
         native = (PODGROUPS, *(replace(PODGROUPS, version=version) for version in ("v1alpha3", IMMUTABLE_VERSION)))
         self.companions: dict[Kind, CompanionInformer[CompanionRecord]] = {
@@ -299,13 +301,15 @@ class Informers:
             Kind.COSCHEDULING_PODGROUP: podgroups(
                 Kind.COSCHEDULING_PODGROUP, coscheduling_podgroup_record, COSCHEDULING_PODGROUPS
             ),
-            Kind.SERVICE: CompanionInformer(partial(informer, SERVICES, service_record), handlers, enqueue),
+            Kind.SERVICE: CompanionInformer(
+                Kind.SERVICE, partial(informer, SERVICES, service_record), handlers, enqueue
+            ),
             Kind.VOLUME_CLAIM: self._claims,
         }
         self._workloads: CompanionInformer[WorkloadRecord] | None = None
         if kueue:
             workloads = partial(informer, WORKLOADS, workload_record, index=_framework_of_companion)
-            self._workloads = CompanionInformer(workloads, handlers, enqueue)
+            self._workloads = CompanionInformer(Kind.WORKLOAD, workloads, handlers, enqueue)
             # From the start: Frameworks may be gone whose Workloads still have quota.
             self._workloads.want()
             self.companions[Kind.WORKLOAD] = self._workloads

@@ -16,6 +16,7 @@ from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, SERVICES
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.machine.model import NotListed
+from frameworkcontroller.machine.requests import Kind
 from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.manager.informers import CompanionInformer
 from tests.support.clusters import Cluster
@@ -45,6 +46,18 @@ async def make_service(frameworks: Frameworks, name: str, **metadata: Any) -> Js
     }
     made: Json = orjson.loads(await frameworks.client.create(SERVICES, orjson.dumps(body), frameworks.namespace))
     return made
+
+
+async def until_made_again(frameworks: Frameworks, before: str) -> None:
+    """Wait until the Service of "f" has another UID."""
+
+    async def made_again() -> None:
+        found = orjson.loads(await frameworks.client.list(SERVICES, frameworks.namespace))["items"]
+        uids = [one["metadata"]["uid"] for one in found if one["metadata"]["name"] == "f"]
+        assert uids
+        assert uids != [before]
+
+    await eventually(made_again)
 
 
 def writes(door: FrontDoor) -> list[tuple[str, str]]:
@@ -121,15 +134,25 @@ async def test_a_deleted_service_is_made_again_beside_running_pods(
     pods = {name: pod["metadata"]["uid"] for name, pod in (await frameworks.pods()).items()}
     before = (await service(frameworks))["metadata"]["uid"]
     await frameworks.client.delete(SERVICES, "f", frameworks.namespace)
-
-    async def made_again() -> None:
-        found = orjson.loads(await frameworks.client.list(SERVICES, frameworks.namespace))["items"]
-        uids = [one["metadata"]["uid"] for one in found if one["metadata"]["name"] == "f"]
-        assert uids
-        assert uids != [before]
-
-    await eventually(made_again)
+    await until_made_again(frameworks, before)
     assert {name: pod["metadata"]["uid"] for name, pod in (await frameworks.pods()).items()} == pods
+
+
+async def test_a_service_that_was_deleted_while_unwatched_is_made_again(
+    frameworks: Frameworks, watched: Controller, door: FrontDoor
+) -> None:
+    def is_watch(request: Request) -> bool:
+        return (request.verb, request.resource) == ("watch", "services")
+
+    broken: list[Request] = []
+    with door.answering(lambda request: refusal(410, "Expired", "too old") if request in broken else None):
+        with door.holding(is_watch) as broken:
+            await frameworks.create("f", role(), network={})
+            await frameworks.until_running("f", 1)
+            before = (await service(frameworks))["metadata"]["uid"]
+            await frameworks.client.delete(SERVICES, "f", frameworks.namespace)
+        await until_made_again(frameworks, before)
+    assert writes(door).count(("create", "services")) == 2
 
 
 @pytest.mark.parametrize("labels", [{}, {"FC_FRAMEWORK_NAME": "f"}], ids=["plain", "with our label"])
@@ -214,9 +237,11 @@ async def test_hosts_that_cannot_be_are_told_before_anything_is_created(
 
 async def test_each_term_of_a_leader_watches_from_the_first_need_on(cluster: Cluster, frameworks: Frameworks) -> None:
     keys: list[str] = []
-    ignore = SimpleNamespace(companion_changed=id, companion_updated=max, companion_deleted=max)
+    ignore = SimpleNamespace(
+        companion_changed=id, companion_updated=max, companion_deleted=max, companions_listed=print
+    )
     make = partial(Informer, frameworks.client, SERVICES, service_record, namespace=frameworks.namespace)
-    companions = CompanionInformer(make, cast(EventHandlers, ignore), keys.append)
+    companions = CompanionInformer(Kind.SERVICE, make, cast(EventHandlers, ignore), keys.append)
     for _ in range(2):
         term = asyncio.create_task(companions.run())
         await asyncio.sleep(0)

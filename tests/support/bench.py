@@ -326,6 +326,11 @@ class Bench:
             self.pods.pop(name, None)
             self.touch(name)
 
+    def relist(self, kind: Kind, requested: float | None = None) -> bool:
+        """A list that was requested then (None: now) is in the cache. Returns whether it lacks a created companion."""
+        find = self.claims.get if kind is Kind.VOLUME_CLAIM else self.services.get
+        return self.tracker.companions_listed(kind, self.now if requested is None else requested, find)
+
     def vanish(self) -> None:
         """The cache sees the attempt's ConfigMap gone, and all Pods."""
         for name in [names.configmap_name("f"), *self.pods]:

@@ -292,6 +292,10 @@ class Controller:
         for name, body in live.items():
             if kind is Kind.FRAMEWORK or _is_labelled(body):
                 self._apply(kind, name, orjson.loads(orjson.dumps(body)), None)
+        if kind in _COMPANION_RECORDS and self.reconciler is not None:
+            find = self.cache.companions[kind].get
+            if self.reconciler.on_companions_listed(kind, self.world.clock, lambda key: find(key.partition("/")[2])):
+                self._enqueued = True
 
     def catch_up(self) -> None:
         """Let all copies see everything."""

@@ -158,6 +158,15 @@ def test_a_claim_says_whose_it_is(policy: Body | None) -> None:
     assert body["spec"] == {"storageClassName": "s"}
 
 
+def test_a_claim_that_a_list_after_its_creation_does_not_show_is_created_again() -> None:
+    bench = started()
+    bench.created(bench.only(bench.plan()), show=False)
+    bench.created(bench.only(bench.plan()))
+    assert bench.plan().actions == []
+    assert bench.relist(Kind.VOLUME_CLAIM)
+    assert created_by(bench.wait(60)) == [CLAIM]
+
+
 def test_no_claim_is_created_before_its_role_may_start() -> None:
     bench = started(role("b"), {**with_claims(), "dependsOn": [{"name": "b", "status": "Complete"}]})
     assert created_by(bench.plan()) == ["f-b-0"]
@@ -830,4 +839,4 @@ def test_outcomes_of_claims_do_not_depend_on_the_instance_of_a_task() -> None:
     bench.plan()
     outcome = Outcome(action, Created("claim-1"))
     bench.fold(outcome.action, outcome.result)
-    assert bench.tracker.companions[action.target] == "claim-1"
+    assert bench.tracker.companions[action.target].uid == "claim-1"

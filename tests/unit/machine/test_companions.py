@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -294,6 +295,53 @@ def test_a_service_that_ended_before_its_creation_was_folded_is_created_again() 
     assert kinds(bench.plan()) == [CONFIGMAP]
 
 
+def test_a_service_that_a_list_after_its_creation_does_not_show_is_created_again() -> None:
+    bench = accepted()
+    bench.created(service_of(bench), show=False)
+    bench.now += 1
+    assert bench.relist(Kind.SERVICE)
+    assert kinds(bench.wait(60)) == [Kind.SERVICE]
+
+
+def test_a_service_whose_kind_is_listed_during_its_creation_is_created_again() -> None:
+    bench = accepted()
+    action = service_of(bench)
+    # It may have ended between its creation, which is answered already, and the list.
+    assert not bench.relist(Kind.SERVICE)
+    bench.created(action, show=False)
+    again = bench.only(bench.wait(60))
+    bench.fold(again, Exists(ours()))
+    assert kinds(bench.plan()) == [CONFIGMAP]
+
+
+@pytest.mark.parametrize("under_way", [True, False])
+def test_a_list_from_before_its_creation_says_nothing_of_a_service(*, under_way: bool) -> None:
+    bench = accepted()
+    action = service_of(bench)
+    if under_way:
+        bench.relist(Kind.SERVICE, bench.now - 1)
+    bench.created(action, show=False)
+    assert not bench.relist(Kind.SERVICE, bench.now - 1)
+    assert kinds(bench.plan()) == [CONFIGMAP]
+
+
+def test_lists_that_show_the_service_end_nothing() -> None:
+    bench = accepted()
+    bench.created(service_of(bench))
+    assert not bench.relist(Kind.SERVICE)
+    assert not bench.relist(Kind.VOLUME_CLAIM)
+    bench.services.clear()
+    assert kinds(bench.plan()) == [CONFIGMAP]
+
+
+def test_a_list_that_shows_another_service_of_the_name_ends_the_old_one() -> None:
+    bench = accepted()
+    bench.created(service_of(bench))
+    bench.services["f"] = replace(bench.services["f"], identity=foreign("f"))
+    assert bench.relist(Kind.SERVICE)
+    assert kinds(bench.wait(60)) == [Kind.SERVICE]
+
+
 def test_a_service_without_the_label_by_which_it_is_watched_is_found() -> None:
     bench = running()
     uid = bench.services["f"].uid
@@ -305,7 +353,7 @@ def test_a_service_without_the_label_by_which_it_is_watched_is_found() -> None:
 def test_it_is_also_found_while_another_creation_is_not_answered() -> None:
     bench = running()
     uid = bench.services["f"].uid
-    bench.tracker.companion_wanted(Target(Kind.VOLUME_CLAIM, "data-f-a-0"))
+    bench.tracker.companion_wanted(Target(Kind.VOLUME_CLAIM, "data-f-a-0"), bench.now)
     bench.drop("f")
     bench.fold(service_of(bench), Exists(ours(uid)))
     # The answer may be older than the end that the cache has shown.
