@@ -1143,6 +1143,20 @@ MUTANTS: Final = {
         ),
         "its Service is not there",
     ),
+    # It is gone before an event of it, and the next list lacks it.
+    "no-end-by-a-list": Mutant(
+        "believes in a Service that a list after its creation lacks",
+        lambda: patch.object(Tracker, "companions_listed", _none),
+        _story(
+            _networked(),
+            _fault(5.0, Faults.MUTED, "", "services"),
+            replace(_networked(), at=6.0, args=("f1", *_networked().args[1:])),
+            Step(8.0, "delete_service", ("f1",)),
+            _fault(9.0, Faults.EXPIRED, "", "services"),
+            _deny(9.0, "watch", seconds=1.0),
+        ),
+        "its Service is not there",
+    ),
     "no-back-off-of-services": Mutant(
         "creates a Service again and again while it is forbidden",
         lambda: patch.object(holds, "HOLD_BACKOFF", Backoff(base=0.002, maximum=0.002, jitter=0.0)),
