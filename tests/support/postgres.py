@@ -29,7 +29,7 @@ def find_postgres() -> Path | None:
 
 
 class Postgres:
-    """A server with its data in ``folder``. `start`, `stop` and `kill` may be called again and again."""
+    """A server with its data in ``folder``. `start`, `stop` and `kill` may be called again, also while it is paused."""
 
     def __init__(self, programs: Path, folder: Path, *, durable: bool = False) -> None:
         """``durable``: it syncs. Tests kill the server, and not the machine, so they need not wait for the disk."""
@@ -88,15 +88,13 @@ class Postgres:
         self._end(signal.SIGINT)
 
     def kill(self) -> None:
-        """Stop the server as a crash does, without a checkpoint; also while it is paused."""
-        if self._process is not None:
-            self._process.send_signal(signal.SIGQUIT)
-            self.resume()
-            self._end(signal.SIGQUIT)
+        """Stop the server as a crash does, without a checkpoint."""
+        self._end(signal.SIGQUIT)
 
     def _end(self, number: int) -> None:
         if self._process is not None:
             self._process.send_signal(number)
+            self.resume()
             self._process.wait()
             self._process = None
 
