@@ -28,14 +28,14 @@ say "Four workers with 250m CPU each take the whole quota."
 kubectl create -f resumed.yaml
 kubectl wait --for=condition=Admitted framework/resumed --timeout=60s
 until_prints 'begins after step 0' kubectl logs resumed-worker-0
-kubectl get workloads
+kubectl get workloads.kueue.x-k8s.io
 sleep 3
 
 say "Two workers of higher priority arrive. The others save their work and end; only then is their quota given away."
 kubectl create -f urgent.yaml
 kubectl wait --for=condition=Admitted framework/urgent --timeout=120s
 test -z "$(kubectl get pods -l FC_FRAMEWORK_NAME=resumed -o name)"
-kubectl get workloads
+kubectl get workloads.kueue.x-k8s.io
 
 say "Why resumed waits:"
 until_prints 'insufficient unused quota for cpu' condition resumed QuotaReserved
@@ -45,7 +45,7 @@ say "When urgent is done, resumed is admitted once more, and continues."
 kubectl wait --for=condition=Succeeded framework/urgent --timeout=120s
 until_prints 'attempt 1 begins after step [1-9]' kubectl logs resumed-worker-0
 kubectl logs resumed-worker-0
-kubectl get workloads
+kubectl get workloads.kueue.x-k8s.io
 kubectl wait --for=condition=Succeeded framework/resumed --timeout=120s
 
 say "It was retried once, and that does not count."

@@ -271,7 +271,7 @@ async def test_kubectl_shows_who_waits_and_who_has_quota(
         await workloads.until("a", "Admitted", "True")
         await workloads.create("b", 3)
         await workloads.until("b", "QuotaReserved", "False", SHORT.format(2))
-        first, *rows = (await kubectl.ok("get", "workloads")).splitlines()
+        first, *rows = (await kubectl.ok("get", "workloads.kueue.x-k8s.io")).splitlines()
         assert first.split("  ")[0] == "NAME"
         assert "RESERVED IN" in first
         assert [row.split()[:4] for row in rows] == [
@@ -279,6 +279,6 @@ async def test_kubectl_shows_who_waits_and_who_has_quota(
             ["b", LOCAL_QUEUE, rows[1].split()[2], *rows[1].split()[3:4]],
         ]
         assert CLUSTER_QUEUE not in rows[1]
-        assert SHORT.format(2) in await kubectl.ok("describe", "workload", "b")
+        assert SHORT.format(2) in await kubectl.ok("describe", "workloads.kueue.x-k8s.io", "b")
         explained = await kubectl.ok("explain", "clusterqueues.spec.preemption.withinClusterQueue")
         assert "LowerOrNewerEqualPriority" in explained

@@ -41,3 +41,14 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_named_modules_exist(page: Path) -> None:
     named = re.findall(r"`((?:[a-z_]+/)*[a-z_]+\.py)`", page.read_text())
     assert [name for name in named if not any(module.endswith(f"/{name}") for module in MODULES)] == []
+
+
+def test_a_workload_is_named_with_its_group() -> None:
+    """Where Kubernetes serves gangs, ``kubectl get workload`` means its own API, ``scheduling.k8s.io``."""
+    folders = [
+        ROOT / name for name in ("docs", "examples", "manifests", "frameworkcontroller", "benchmarks", "scripts")
+    ]
+    files = [file for folder in folders for file in folder.rglob("*") if file.suffix in {".md", ".sh", ".py", ".yaml"}]
+    short = re.compile(r"kubectl [^|;`\n]*\bworkloads?\b(?![.-])", re.IGNORECASE)
+    found = {str(file.relative_to(ROOT)): short.findall(file.read_text()) for file in (*files, *ROOT.glob("*.md"))}
+    assert {name: lines for name, lines in found.items() if lines} == {}
