@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -25,7 +26,9 @@ Pod has the lists: their sum over all Pods grows with the square of the Tasks.""
 
 _MAX_PORT: Final = 65535
 _PORT: Final = re.compile(r"[1-9][0-9]{0,4}")
-_LIKE_ONE: Final = re.compile(r"\{\{FC_HOSTS(_JSON)?(?::([^}]*))?\}\}")
+_LIKE_ONE: Final = re.compile(r"\{\{FC_HOSTS(_JSON)?(?::([^}]*))?(\}\})?")
+"""Matches a beginning without an end, too: to search the end of each one again takes quadratic time."""
+
 _VALID: Final = re.compile(rb"\{\{FC_HOSTS(_JSON)?:([a-z0-9]+)(?::([0-9]+))?\}\}")
 
 
@@ -37,11 +40,27 @@ class HostList:
     port: str
     is_json: bool
 
-    def text(self, framework: str, subdomain: str, task_number: int) -> str:
-        """Return the names of the Tasks, in order of index."""
-        after = f".{subdomain}:{self.port}" if self.port else f".{subdomain}"
-        hosts = [names.pod_name(framework, self.role, index) + after for index in range(task_number)]
-        return orjson.dumps(hosts).decode() if self.is_json else ",".join(hosts)
+    def text(self, framework: str, subdomain: str, task_number: int) -> bytes:
+        """Return the names of the Tasks, in order of index, as a part of a JSON string."""
+        return list_text(self, framework, subdomain, task_number)
+
+    def size(self, framework: str, subdomain: str, task_number: int) -> int:
+        """Return the length of the list, in constant time."""
+        digits = sum(max(0, task_number - first) for first in (0, 10, 100, 1000))
+        each = (
+            len(f"{names.pod_name(framework, self.role, 0)}.{subdomain}") - 1 + (len(self.port) + 1) * bool(self.port)
+        )
+        quotes = 2 if self.is_json else 0
+        return quotes + digits + task_number * (each + quotes) + max(0, task_number - 1)
+
+
+@lru_cache(maxsize=64)
+def list_text(wanted: HostList, framework: str, subdomain: str, task_number: int) -> bytes:
+    """Make the text of ``HostList.text``."""
+    after = f".{subdomain}:{wanted.port}" if wanted.port else f".{subdomain}"
+    hosts = [names.pod_name(framework, wanted.role, index) + after for index in range(task_number)]
+    # Nothing but quotes is escaped in a string.
+    return orjson.dumps(hosts).replace(b'"', b'\\"') if wanted.is_json else ",".join(hosts).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,23 +93,41 @@ def find(value: Any, path: KeyPath = ()) -> Iterator[Place]:
             yield from find(inner, (*path, position))
     elif isinstance(value, str):
         for found in _LIKE_ONE.finditer(value):
+            if found[3] is None:
+                continue
             role, _, port = (found[2] or "").partition(":")
             yield Place(path, found[0], HostList(role, port, is_json=found[1] is not None))
 
 
-def replace(template: bytes, text_of: Callable[[HostList], str], mark: bytes) -> tuple[bytes, dict[bytes, bytes]]:
-    """Replace the placeholders in a JSON document by words that begin with ``mark``.
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The host lists of a template, by the words that stand for them.
 
-    Return the values of the words, too, which may be part of a JSON string. They are long, so that other replacements
-    are to precede theirs.
+    The texts are made when a Pod is sent: each may have ``MAX_BYTES``, and a spec has thousands of roles.
+    """
+
+    lists: Mapping[bytes, HostList]
+    pattern: re.Pattern[bytes]
+    text_of: Callable[[HostList], bytes]
+
+    def filled(self, body: bytes) -> bytes:
+        """Replace the words by the lists."""
+        return self.pattern.sub(lambda found: self.text_of(self.lists[found[0]]), body)
+
+
+def mark(template: bytes, marker: bytes, text_of: Callable[[HostList], bytes]) -> tuple[bytes, Words | None]:
+    """Replace the placeholders in a JSON document by words that begin with ``marker``, which it does not contain.
+
+    ``text_of``: returns the list as a part of a JSON string.
     """
     words: dict[HostList, bytes] = {}
 
     def word(found: re.Match[bytes]) -> bytes:
         wanted = HostList(found[2].decode(), (found[3] or b"").decode(), is_json=found[1] is not None)
-        # The last byte keeps a word from being the beginning of another.
-        return words.setdefault(wanted, b"%shosts%d." % (mark, len(words)))
+        return words.setdefault(wanted, b"%shosts%d." % (marker, len(words)))
 
     template = _VALID.sub(word, template)
-    # Nothing but quotes is escaped in a string.
-    return template, {name: text_of(wanted).replace('"', '\\"').encode() for wanted, name in words.items()}
+    if not words:
+        return template, None
+    pattern = re.compile(re.escape(marker) + rb"hosts[0-9]+\.")
+    return template, Words({name: wanted for wanted, name in words.items()}, pattern, text_of)

@@ -6,6 +6,7 @@ a permanently failed job. Null means the default, because clients send it.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from enum import StrEnum
 from functools import cached_property
@@ -436,7 +437,7 @@ class FrameworkSpec(_SpecModel):
         for position, role in enumerate(self.task_roles):
             if unknown and used in str(role.task.pod):
                 raise ProblemError(Problem(("taskRoles", position, "task", "pod"), f"{used} has no value: {unknown}"))
-        for position, place in self._host_lists:
+        for position, place in self._host_lists():
             if problem := self._why_no_hosts(place.hosts.role) or place.problem():
                 path = ("taskRoles", position, "task", "pod", *place.path)
                 raise ProblemError(Problem(path, problem, place.text))
@@ -492,26 +493,28 @@ class FrameworkSpec(_SpecModel):
             return f"the Pods of TaskRole {role} have a hostname or subdomain of their own"
         return ""
 
-    @cached_property
-    def _host_lists(self) -> tuple[tuple[int, hostlists.Place], ...]:
-        """The placeholders of host lists, each with the position of the role that has it, if they count."""
-        roles = self.task_roles if self.has_network_placeholders else ()
-        return tuple(
-            (position, place) for position, role in enumerate(roles) for place in hostlists.find(role.task.pod)
-        )
+    def _host_lists(self) -> Iterator[tuple[int, hostlists.Place]]:
+        """Yield the placeholders of host lists, each with the position of the role that has it, if they count."""
+        for position, role in enumerate(self.task_roles if self.has_network_placeholders else ()):
+            for place in hostlists.find(role.task.pod):
+                yield position, place
 
-    def host_list(self, framework: str, wanted: hostlists.HostList) -> str:
-        """The value of a placeholder of a host list, for a Framework of that name."""
-        role = self.role(wanted.role)
-        return wanted.text(framework, self.subdomain(framework), role.task_number if role is not None else 0)
+    def host_list(self, framework: str, wanted: hostlists.HostList) -> bytes:
+        """The value of a placeholder of a host list, for a Framework of that name, as a part of a JSON string."""
+        return wanted.text(framework, self.subdomain(framework), self._task_number(wanted.role))
 
     def host_list_sizes(self, framework: str) -> Iterator[tuple[int, KeyPath, hostlists.Place, int]]:
         """Yield the host lists: the role's position, the list's path and place, and the bytes of the role's so far."""
         sizes: dict[int, int] = {}
-        for position, place in self._host_lists:
-            sizes[position] = sizes.get(position, 0) + len(self.host_list(framework, place.hosts))
+        for position, place in self._host_lists():
+            size = place.hosts.size(framework, self.subdomain(framework), self._task_number(place.hosts.role))
+            sizes[position] = sizes.get(position, 0) + size
             path = ("spec", "taskRoles", position, "task", "pod", *place.path)
             yield position, path, place, sizes[position]
+
+    def _task_number(self, role: str) -> int:
+        found = self.role(role)
+        return 0 if found is None else found.task_number
 
     @property
     def has_hostnames(self) -> bool:
@@ -546,6 +549,12 @@ class FrameworkSpec(_SpecModel):
     def task_count(self) -> int:
         """The number of Tasks of all roles."""
         return sum(role.task_number for role in self.task_roles)
+
+    @cached_property
+    def first_ranks(self) -> dict[str, int]:
+        """The rank of the first Task of each role: ranks count the Tasks of all roles, in the order of the spec."""
+        numbers = (role.task_number for role in self.task_roles)
+        return dict(zip(self._roles, itertools.accumulate(numbers, initial=0), strict=False))
 
     @cached_property
     def _roles(self) -> dict[str, TaskRoleSpec]:

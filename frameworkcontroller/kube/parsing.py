@@ -20,7 +20,7 @@ import orjson
 DEEPEST: Final = 1000
 _CUT_OFF: Final = "\ufdd0 nested too deeply"  # begins with a Unicode noncharacter, which no text contains
 _CUT_OFF_JSON: Final = orjson.dumps(_CUT_OFF)
-_BRACKET_OR_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
+_BRACKET_OR_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
 
 _MANAGED_FIELDS: Final = b'"managedFields":[{'
 _METADATA: Final = b'"metadata":{'
@@ -85,29 +85,34 @@ def without_managed_fields(data: bytes) -> bytes:
     inside a string or between unequal brackets: it cannot pass for another object, and the caller parses the original.
     """
     kept: list[bytes] = []
-    done = 0
+    # Of the last metadata before ``seen``: the place after its bracket, and the brackets that are open since.
+    done = seen = opened = depth = 0
     start = data.find(_MANAGED_FIELDS)
     while start >= 0:
-        inside = start + len(_MANAGED_FIELDS)
-        end = _end_of_list(data, inside) if _is_in_metadata(data, done, start) else -1
-        if end < 0:
-            start = data.find(_MANAGED_FIELDS, inside)
+        # Each byte is looked at once: user data may have any number of such fields. All this is as fast as memchr.
+        last = data.rfind(_METADATA, seen, start)
+        if last >= 0:
+            seen = opened = last + len(_METADATA)
+            depth = 0
+        depth += data.count(b"{", seen, start) - data.count(b"}", seen, start)
+        seen = start
+        # A field of that name elsewhere (in a custom resource) is user data. Brackets within strings may make the
+        # counts differ, in which case nothing is cut.
+        if not opened or depth:
+            start = data.find(_MANAGED_FIELDS, start + len(_MANAGED_FIELDS))
             continue
+        end = _end_of_list(data, start + len(_MANAGED_FIELDS))
+        if end < 0:
+            break
         if data[end] == _COMMA:
             end += 1
         elif data[start - 1] == _COMMA:
             start -= 1
         kept.append(data[done:start])
-        done = end
+        done = seen = end
+        opened = depth = 0
         start = data.find(_MANAGED_FIELDS, done)
     return b"".join((*kept, data[done:])) if kept else data
-
-
-def _is_in_metadata(data: bytes, lower: int, key: int) -> bool:
-    # A field of that name elsewhere (in a custom resource) is user data. Brackets within strings may make the counts
-    # differ, in which case nothing is cut. All this is as fast as memchr.
-    opened = data.rfind(_METADATA, lower, key) + len(_METADATA)
-    return opened >= len(_METADATA) and data.count(b"{", opened, key) == data.count(b"}", opened, key)
 
 
 def _end_of_list(data: bytes, inside: int) -> int:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final
 import orjson
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.hostlists import Words
 from frameworkcontroller.api.objects import Identity, ObjectError, identity_of, is_claim_of
 from frameworkcontroller.api.status import AdmissionStatus
 from frameworkcontroller.api.workloads import WorkloadRecord
@@ -226,8 +227,8 @@ class Create:
     """Create the object. ``controller_uid``: of its controller, which identifies an existing object as ours.
 
     ``words`` are replaced in ``template``, which all Tasks of a role share: hundreds of Pods, of up to ten megabytes
-    each, may wait for a slot. ``field``: the path of a field that an API server may drop; the result says whether it
-    did.
+    each, may wait for a slot. ``hosts`` replaces its words last, as lists are long. ``field``: the path of a field that
+    an API server may drop; the result says whether it did.
     """
 
     target: Target
@@ -235,11 +236,13 @@ class Create:
     controller_uid: str
     words: tuple[tuple[bytes, bytes], ...] = ()
     field: tuple[str, ...] = ()
+    hosts: Words | None = None
 
     @property
     def body(self) -> bytes:
         """The object's JSON, rendered at each call."""
-        return filled(self.template, self.words)
+        body = filled(self.template, self.words)
+        return body if self.hosts is None else self.hosts.filled(body)
 
     def exchange(self) -> Exchange:
         target = self.target

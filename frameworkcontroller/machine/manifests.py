@@ -8,6 +8,8 @@ escaped.
 from __future__ import annotations
 
 import itertools
+import re
+import string
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -16,7 +18,7 @@ import orjson
 
 from frameworkcontroller.api import hostlists, names
 from frameworkcontroller.api.objects import Framework
-from frameworkcontroller.api.spec import ClaimRetention, ClaimTemplate, FrameworkSpec, TaskRoleSpec
+from frameworkcontroller.api.spec import ClaimRetention, ClaimTemplate, TaskRoleSpec
 from frameworkcontroller.api.status import AdmissionStatus, AdmittedPodSet, FrameworkAttemptStatus, TaskStatus
 from frameworkcontroller.machine.actions import filled
 from frameworkcontroller.machine.model import require
@@ -170,11 +172,20 @@ POD_LABELS = (names.FRAMEWORK_NAME, names.TASKROLE_NAME, names.TASK_INDEX)
 _PLACEHOLDERS = (names.FRAMEWORK_NAMESPACE, names.CONFIGMAP_NAME, names.POD_NAME, *POD_LABELS)
 """The annotations that a template may quote."""
 
+_MARKER = re.compile(rb"@([A-Z]{5})-")
+
+
+def _unused_marker(text: bytes) -> bytes:
+    """A marker that the text does not contain, and cannot get: no value has a capital letter."""
+    used = set(_MARKER.findall(text))
+    salts = (bytes(letters) for letters in itertools.product(string.ascii_uppercase.encode(), repeat=5))
+    return b"@%s-" % next(salt for salt in salts if salt not in used)
+
 
 class PodTemplate:
     """The Pod template of a role, for one attempt and generation of the Framework."""
 
-    __slots__ = ("_first_rank", "_framework", "_host_lists", "_marker", "_role", "raw")
+    __slots__ = ("_first_rank", "_framework", "_marker", "_role", "hosts", "raw")
 
     def __init__(
         self,
@@ -186,42 +197,40 @@ class PodTemplate:
         member: Member | None = None,
     ) -> None:
         """``admitted``: what Kueue adds to the Pods of the role. ``member``: what puts them into a gang."""
-        template = orjson.dumps(role.task.pod if admitted is None else with_admission(role.task.pod, admitted))
-        # A marker that the user's template does not contain.
-        salt = 0
-        while (marker := b"@%d-" % salt) in template:
-            salt += 1
-        self._marker = marker
-        self._host_lists: dict[bytes, bytes] = {}
-        if framework.spec.has_network_placeholders:
-            host_list = partial(framework.spec.host_list, framework.name)
-            template, self._host_lists = hostlists.replace(template, host_list, marker)
-        self._framework = framework.name
-        self._role = role.name
+        template = orjson.dumps(role.task.pod)
+        marker = self._marker = _unused_marker(template + orjson.dumps(admitted))
         per_task = {field: marker.decode() + field for field in ("index", "pod_name", "task_uid", "task_attempt_id")}
         annotations = pod_annotations(framework, attempt, role.name, role_uid, **per_task)
         for name in _PLACEHOLDERS:
             template = template.replace(names.placeholder(name).encode(), annotations[name].encode())
+        self.hosts: hostlists.Words | None = None
         self._first_rank: int | None = None
         if framework.spec.has_network_placeholders:
-            self._first_rank = _first_rank(framework.spec, role)
+            template, self.hosts = hostlists.mark(template, marker, partial(framework.spec.host_list, framework.name))
+            self._first_rank = framework.spec.first_ranks[role.name]
             values = _network_values(framework, role) | {names.FRAMEWORK_ATTEMPT_ID: str(attempt.id)}
             values[names.TASK_RANK] = marker.decode() + "rank"
             for name, value in values.items():
                 template = template.replace(names.placeholder(name).encode(), value.encode())
+        self._framework = framework.name
+        self._role = role.name
         subdomain = framework.spec.subdomain(framework.name) if framework.spec.has_hostnames else None
         claims = [one.metadata.name for one in role.volume_claim_templates]
-        pod = _pod(orjson.loads(template), annotations, subdomain, claims)
+        rendered = orjson.loads(template)
+        if admitted is not None:
+            rendered = with_admission(rendered, admitted)
+        pod = _pod(rendered, annotations, subdomain, claims)
         if member is not None and isinstance(pod["metadata"], dict) and isinstance(pod["spec"], dict):
             member.join(pod["metadata"], pod["spec"])
         self.raw = orjson.dumps(pod)
 
     def render(self, task: TaskStatus) -> bytes:
         """The body of the Pod of the Task's current attempt."""
-        return filled(self.raw, self.words(task))
+        body = filled(self.raw, self.words(task))
+        return body if self.hosts is None else self.hosts.filled(body)
 
     def words(self, task: TaskStatus) -> tuple[tuple[bytes, bytes], ...]:
-        """The replacements in ``raw``, in order, that make this body."""
+        """The replacements in ``raw``, in order, that make this body, without the host lists."""
         words = (
             (self._marker + b"index", b"%d" % task.index),
             (self._marker + b"pod_name", names.pod_name(self._framework, self._role, task.index).encode()),
@@ -230,7 +239,7 @@ class PodTemplate:
         )
         if self._first_rank is None:
             return words
-        return (*words, (self._marker + b"rank", b"%d" % (self._first_rank + task.index)), *self._host_lists.items())
+        return (*words, (self._marker + b"rank", b"%d" % (self._first_rank + task.index)))
 
 
 def with_admission(template: Mapping[str, Any], admitted: AdmittedPodSet) -> dict[str, Any]:
@@ -249,14 +258,13 @@ def with_admission(template: Mapping[str, Any], admitted: AdmittedPodSet) -> dic
         for name, added in (("tolerations", admitted.tolerations), ("schedulingGates", gates)):
             own = spec.get(name)
             if added and (own is None or isinstance(own, list)):
-                spec[name] = [*(own or []), *(one for one in added if one not in (own or []))]
+                known = set(map(_key, own or ()))
+                spec[name] = [*(own or []), *(one for one in added if _key(one) not in known)]
     return {**template, "metadata": metadata, "spec": spec}
 
 
-def _first_rank(spec: FrameworkSpec, role: TaskRoleSpec) -> int:
-    """The rank of the role's first Task: ranks count the Tasks of all roles, in the order of the spec."""
-    before = itertools.takewhile(lambda one: one.name != role.name, spec.task_roles)
-    return sum(one.task_number for one in before)
+def _key(value: Any) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
 def _network_values(framework: Framework, role: TaskRoleSpec) -> dict[str, str]:

@@ -157,7 +157,7 @@ def _create(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> None:
 def _creation(ctx: Context, task: TaskStatus, target: Target, template: PodTemplate) -> Create:
     configmap_uid = require(ctx.attempt.configmap_uid, "configMapUID")
     shown = () if ctx.framework.spec.scheduling is None else gangs.look_at(ctx, task)
-    return Create(target, template.raw, configmap_uid, template.words(task), shown)
+    return Create(target, template.raw, configmap_uid, template.words(task), shown, template.hosts)
 
 
 def _delete_orphan(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> bool:

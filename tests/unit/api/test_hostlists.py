@@ -6,7 +6,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frameworkcontroller.api.hostlists import HostList, find, replace
+from frameworkcontroller.api.hostlists import HostList, find, mark
 
 FRAGMENTS = ("{{FC_HOSTS:a", "{{FC_HOSTS_JSON:a", "{{FC_HOSTS", ":80", ":", "a", "}}", "}", "{", '"', "\\", "é", "\n")
 
@@ -15,11 +15,13 @@ FRAGMENTS = ("{{FC_HOSTS:a", "{{FC_HOSTS_JSON:a", "{{FC_HOSTS", ":80", ":", "a",
 def test_what_is_checked_is_what_is_replaced(texts: Sequence[str]) -> None:
     replaced: list[HostList] = []
 
-    def text_of(wanted: HostList) -> str:
+    def text_of(wanted: HostList) -> bytes:
         replaced.append(wanted)
-        return '"'
+        return b'\\"'
 
-    template, words = replace(orjson.dumps(texts), text_of, b"@0-")
+    template, words = mark(orjson.dumps(texts), b"@A-", text_of)
+    if words is not None:
+        template = words.filled(template)
     places = list(find(list(texts)))
     # Else the spec is refused.
     if all(place.hosts.role == "a" and not place.problem() for place in places):
@@ -27,6 +29,14 @@ def test_what_is_checked_is_what_is_replaced(texts: Sequence[str]) -> None:
         wanted = list(texts)
         for place in places:
             wanted = [text.replace(place.text, '"') for text in wanted]
-        for word, value in words.items():
-            template = template.replace(word, value)
         assert orjson.loads(template) == wanted
+
+
+@given(
+    st.builds(HostList, st.sampled_from(["a", "worker"]), st.sampled_from(["", "8", "65535"]), st.booleans()),
+    st.sampled_from(["", "a.b"]),
+    st.integers(0, 30) | st.integers(90, 120) | st.integers(990, 1010) | st.integers(9990, 10000),
+)
+def test_the_size_is_known_without_the_list(wanted: HostList, subdomain: str, number: int) -> None:
+    unescaped = wanted.text("f", subdomain, number).replace(b"\\", b"")
+    assert wanted.size("f", subdomain, number) == len(unescaped)

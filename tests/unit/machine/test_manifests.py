@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar
+from typing import Any
 
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frameworkcontroller.api import names
-from frameworkcontroller.api.hostlists import HostList
+from frameworkcontroller.api import hostlists, names
 from frameworkcontroller.api.objects import Framework
-from frameworkcontroller.api.spec import FrameworkSpec, parse_spec
-from frameworkcontroller.api.status import FrameworkAttemptStatus, State, TaskAttemptStatus, TaskStatus
+from frameworkcontroller.api.spec import parse_spec
+from frameworkcontroller.api.status import AdmittedPodSet, FrameworkAttemptStatus, State, TaskAttemptStatus, TaskStatus
 from frameworkcontroller.machine.manifests import PodTemplate, claim_body, configmap_body, service_body
 from tests.support.bench import Body
 
@@ -460,21 +459,11 @@ def test_no_other_text_changes(text: str) -> None:
     assert networked({"spec": {"x": text}}, **COORDINATED)["spec"]["x"] == wanted
 
 
-class CountedSpec(FrameworkSpec):
-    """A spec that counts the lists that are made of it."""
-
-    made: ClassVar[list[HostList]] = []
-
-    def host_list(self, framework: str, wanted: HostList) -> str:
-        self.made.append(wanted)
-        return super().host_list(framework, wanted)
-
-
-def test_a_host_list_is_made_once_for_all_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_list_is_made_once_for_all_tasks() -> None:
     lists = ["{{FC_HOSTS:worker}}", "{{FC_HOSTS:worker}}", "{{FC_HOSTS:worker:1}}"]
     role = {"name": "worker", "taskNumber": 1000, "task": {"pod": {"spec": {"x": lists, "containers": []}}}}
-    spec = CountedSpec.model_validate({"network": {}, "taskRoles": [role]}, by_name=False, by_alias=True)
-    monkeypatch.setattr(CountedSpec, "made", [])
+    spec = parse_spec({"network": {}, "taskRoles": [role]})
+    made = hostlists.list_text.cache_info().misses
     subject = Framework("ns", "f", "framework-uid", 1, deleting=False, spec=spec)
     attempt = FrameworkAttemptStatus(id=3, start_time=0, configmap_uid="configmap-uid")
     template = PodTemplate(subject, attempt, spec.task_roles[0], "role-uid")
@@ -483,9 +472,37 @@ def test_a_host_list_is_made_once_for_all_tasks(monkeypatch: pytest.MonkeyPatch)
         for index in (0, 500, 999)
     ]
     assert len(template.raw) < 3000
-    assert CountedSpec.made == [HostList("worker", "", is_json=False), HostList("worker", "1", is_json=False)]
+    assert hostlists.list_text.cache_info().misses - made == 2
     hosts = ",".join(f"f-worker-{index}.f" for index in range(1000))
     assert [body["spec"]["x"] for body in bodies] == [[hosts, hosts, hosts.replace(".f", ".f:1")]] * 3
+
+
+def test_a_value_completes_no_marker() -> None:
+    role = {"name": "0", "task": {"pod": {"spec": {"x": "@{{FC_TASKROLE_NAME}}-index @{{FC_TASK_INDEX}}-pod_name"}}}}
+    subject = Framework("ns", "f", "framework-uid", 1, deleting=False, spec=parse_spec({"taskRoles": [role]}))
+    attempt = FrameworkAttemptStatus(id=3, start_time=0, configmap_uid="configmap-uid")
+    template = PodTemplate(subject, attempt, subject.spec.task_roles[0], "role-uid")
+    body = orjson.loads(template.render(TaskStatus(0, "task-uid", 0, 0, TaskAttemptStatus(0, 0))))
+    assert body["spec"]["x"] == "@0-index @0-pod_name"
+
+
+@pytest.mark.parametrize("text", ["@AAAAA-index", "@AAAAA-@AAAAB-hosts0.{{FC_HOSTS:worker}}"])
+def test_markers_of_a_template_stay(text: str) -> None:
+    hosts = ",".join(f"f-worker-{index}.f" for index in range(20))
+    spec = networked({"spec": {"x": text}}, network={})["spec"]
+    assert spec["x"] == text.replace("{{FC_HOSTS:worker}}", hosts)
+
+
+def test_an_admission_has_no_placeholders() -> None:
+    """A user may write the status: lists in an admission would not count against their bound."""
+    role = {"name": "a", "taskNumber": 2, "task": {"pod": PLAIN}}
+    spec = parse_spec({"network": {}, "taskRoles": [role]})
+    subject = Framework("ns", "f", "framework-uid", 1, deleting=False, spec=spec)
+    attempt = FrameworkAttemptStatus(id=3, start_time=0, configmap_uid="configmap-uid")
+    texts = {"x": "{{FC_HOSTS:a}}", "y": "@AAAAA-index"}
+    template = PodTemplate(subject, attempt, spec.task_roles[0], "uid", AdmittedPodSet("a", 2, annotations=texts))
+    body = orjson.loads(template.render(TaskStatus(0, "task-uid", 0, 0, TaskAttemptStatus(0, 0))))
+    assert texts.items() <= body["metadata"]["annotations"].items()
 
 
 def test_a_pod_has_the_name_by_which_it_is_reached() -> None:
