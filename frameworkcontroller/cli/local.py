@@ -403,7 +403,7 @@ def _resources(option: str, text: str | None) -> Mapping[str, str] | None:
 def _directory(named: Path | None) -> Iterator[Path]:
     if named is not None:
         try:
-            named.mkdir(parents=True, exist_ok=True)
+            named.mkdir(mode=0o700, parents=True, exist_ok=True)
         except FileExistsError:
             raise UsageError(f"--data {named}: is not a directory") from None
         except OSError as error:

@@ -12,7 +12,7 @@ import os
 import re
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -406,6 +406,7 @@ class Database:
         else:
             if not self.path.parent.is_dir():
                 raise MovedError(f"there is no directory {self.path.parent}")
+            _make_private(self.path)
             connections = _Connections(_sqlite(self.path, write=True), _sqlite(self.path, write=False))
         try:
             deadline = asyncio.get_running_loop().time() + BUSY_SEC
@@ -464,6 +465,18 @@ def _file_identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def _make_private(path: Path) -> None:
+    """Create the file if it is missing, and take it and its companions from other users: they hold whole records.
+
+    SQLite gives a new WAL the mode of the database.
+    """
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    for each in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm", "-journal"))):
+        # The files of another user stay as they are.
+        with suppress(FileNotFoundError, PermissionError):
+            each.chmod(0o600)
 
 
 def is_locked(error: BaseException | None) -> bool:

@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import sqlite3
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -181,6 +182,25 @@ async def test_two_servers_that_write_the_same_records_in_any_order(database_url
 
 
 # --- SQLite -----------------------------------------------------------------------------------------------------
+
+
+async def test_other_users_cannot_read_the_files(tmp_path: Path) -> None:
+    """Those of former versions are 0644."""
+    umask = os.umask(0o022)
+    try:
+        for before in (False, True):
+            path = tmp_path / f"{before}.db"
+            if before:
+                async with await Archive.open(f"sqlite:///{path}") as archive:
+                    await archive.store([task_record("u", 0)])
+                for each in tmp_path.glob(f"{path.name}*"):
+                    each.chmod(0o644)
+            async with await Archive.open(f"sqlite:///{path}") as archive:
+                await archive.store([task_record("v", 0)])
+                files = {each.name: stat.S_IMODE(each.stat().st_mode) for each in tmp_path.glob(f"{path.name}*")}
+            assert files == dict.fromkeys((path.name, f"{path.name}-wal", f"{path.name}-shm"), 0o600)
+    finally:
+        os.umask(umask)
 
 
 async def test_a_full_disk(tmp_path: Path) -> None:
