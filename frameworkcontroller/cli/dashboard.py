@@ -12,11 +12,12 @@ from frameworkcontroller.commands.program import CommandError, UsageError
 from frameworkcontroller.config.bindaddress import BindAddress, parse_bind_address
 from frameworkcontroller.dashboard.live import LiveFrameworks
 from frameworkcontroller.dashboard.past import PastSource, RemoteArchive
-from frameworkcontroller.dashboard.serving import ServingError, serve_pages
+from frameworkcontroller.dashboard.serving import serve_pages
 from frameworkcontroller.history.client import ArchiveClient, ArchiveURLError
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import connect
 from frameworkcontroller.webaccess.access import Access
+from frameworkcontroller.webaccess.boundedserver import ServerError
 from frameworkcontroller.webaccess.cluster_access import ClusterAccess
 from frameworkcontroller.webaccess.loopback import is_loopback_address
 from frameworkcontroller.webaccess.loopback_access import LoopbackAccess
@@ -43,8 +44,8 @@ async def _run(options: argparse.Namespace) -> int:
             url, watch = await stack.enter_async_context(
                 serve_pages(live, past, access_for(address, client, options.audience), address.host, address.port)
             )
-        except ServingError as error:
-            raise UsageError(f"--address {address}: {error}") from None
+        except ServerError as error:
+            raise UsageError(f"--address {error}") from None
         print(f"The pages: {url}", flush=True)  # noqa: T201 - a command line speaks to its user
         if watch is None:
             raise RuntimeError("the pages have no watch")

@@ -22,10 +22,11 @@ from frameworkcontroller.dashboard.server import Pages
 from frameworkcontroller.history.archive import Archive, ArchiveError
 from frameworkcontroller.history.follower import FolderError, Follower, PlacesInMemory
 from frameworkcontroller.history.metrics import Metrics
-from frameworkcontroller.history.server import HistoryServer, ServerError, application, new_metrics
+from frameworkcontroller.history.server import application, new_metrics
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import connect
 from frameworkcontroller.webaccess.access import Access
+from frameworkcontroller.webaccess.boundedserver import BoundedServer, ServerError
 from frameworkcontroller.webaccess.cluster_access import ClusterAccess
 from frameworkcontroller.webaccess.loopback import is_loopback_address
 from frameworkcontroller.webaccess.loopback_access import LoopbackAccess
@@ -72,7 +73,7 @@ async def _serve(options: argparse.Namespace) -> int:
         live = LiveFrameworks(client) if client is not None and options.live else None
         mounts = () if options.no_pages else (Pages(live, LocalArchive(archive)).add_to,)
         app = application(archive, access, metrics=metrics, mounts=mounts)
-        server = HistoryServer(app, address.host, address.port, metrics=metrics, tls=tls)
+        server = BoundedServer(app, address.host, address.port, tls=tls, connected=metrics.connected)
         work: list[Coroutine[Any, Any, Any]] = [_sample(archive, metrics), *(one.run() for one in followers)]
         if live is not None:
             work.append(live.run())
@@ -81,6 +82,8 @@ async def _serve(options: argparse.Namespace) -> int:
         try:
             # The server stops first: the requests in progress need the archive.
             async with program.background(*work) as running, server:
+                everywhere = "" if address.host else " and all other addresses of this machine"
+                _log.info("Serving the archive on %s%s", server.url, everywhere)
                 stopped = asyncio.create_task(stop.wait())
                 running.append(stopped)
                 done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)

@@ -138,7 +138,8 @@ async def _archive(cluster: LocalCluster, directory: Path) -> AsyncIterator[tupl
     from frameworkcontroller.dashboard.past import LocalArchive
     from frameworkcontroller.dashboard.server import Pages
     from frameworkcontroller.history.archive import Archive, ArchiveError
-    from frameworkcontroller.history.server import HistoryServer, application, new_metrics
+    from frameworkcontroller.history.server import application, new_metrics
+    from frameworkcontroller.webaccess.boundedserver import BoundedServer
     from frameworkcontroller.webaccess.loopback_access import LoopbackAccess
 
     access = LoopbackAccess()
@@ -153,7 +154,7 @@ async def _archive(cluster: LocalCluster, directory: Path) -> AsyncIterator[tupl
     async with archive, KubeClient(cluster.connect()) as client:
         live, metrics = LiveFrameworks(client), new_metrics()
         app = application(archive, access, metrics=metrics, mounts=[Pages(live, LocalArchive(archive)).add_to])
-        async with HistoryServer(app, "127.0.0.1", 0, metrics=metrics) as server:
+        async with BoundedServer(app, "127.0.0.1", 0, connected=metrics.connected) as server:
             sink = History(sink=HistorySinkKind.HTTP, url=f"{server.url}/v1/records", token_file=str(token_file))
             yield f"{server.url}/", sink, live
 

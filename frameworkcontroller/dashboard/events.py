@@ -16,7 +16,7 @@ import orjson
 from aiohttp import web
 
 from frameworkcontroller.dashboard.live import LiveFrameworks
-from frameworkcontroller.webaccess.access import Viewer
+from frameworkcontroller.webaccess.access import AccessError, Viewer
 
 MAX_STREAMS: Final = 500
 
@@ -76,6 +76,9 @@ class EventStreams:
             await response.prepare(request)
             seen = request.headers.get("Last-Event-ID") or request.query.get("seen", "")
             await self._send(response, viewer, namespace, uid, seen)
+        except AccessError:
+            # The stream ends. The next request gets the answer that says why.
+            pass
         except (ConnectionError, TimeoutError):
             # The viewer has left, or does not read.
             if request.transport is not None:

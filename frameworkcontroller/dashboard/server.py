@@ -99,11 +99,19 @@ class Pages:
         app.on_shutdown.append(self._close)
 
     def application(self) -> web.Application:
-        """Return an application of the pages alone, with ``/healthz``, yet to be protected."""
+        """Return an application of the pages alone, with ``/healthz`` and ``/readyz``, yet to be protected."""
         app = web.Application(middlewares=[self._unknown_paths])
         self.add_to(app)
         app.router.add_get("/healthz", _healthy)
+        app.router.add_get("/readyz", self._ready)
         return app
+
+    async def _ready(self, _request: web.Request) -> web.Response:
+        """Answer 200 once Frameworks have been listed. Later, without the cluster, the pages show what they know."""
+        stale = self._live.stale if self._live is not None else None
+        if stale is not None and not stale.listed:
+            return web.Response(text="[-]frameworks not listed yet\nfailed\n", status=503)
+        return web.Response(text="[+]frameworks ok\nok\n")
 
     async def _close(self, _app: web.Application) -> None:
         if self._streams is not None:

@@ -1,8 +1,4 @@
-"""The archive's web server: takes records, answers queries, and serves what is mounted beside them.
-
-`application` is the API as an aiohttp application. `HistoryServer` serves an application within bounds of connections
-and time.
-"""
+"""The archive's API as an aiohttp application: takes records, answers queries, with what is mounted beside them."""
 
 from __future__ import annotations
 
@@ -10,12 +6,9 @@ import asyncio
 import hashlib
 import hmac
 import logging
-import math
-import os
-import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import orjson
 from aiohttp import web
@@ -40,28 +33,8 @@ from frameworkcontroller.webaccess.middleware import protect
 
 _log: Final = logging.getLogger(__name__)
 
-# Any client may send bytes that are not HTTP. They must neither fill the log nor forge lines in it.
-_peers_log: Final = logging.getLogger(f"{__name__}.peers")
-_peers_log.setLevel(logging.CRITICAL + 1)
-
-MAX_CONNECTIONS: Final = 1000
-"""With more, new ones are closed at once: idle ones end by themselves."""
-
-IDLE_SEC: Final = 60.0
-"""Longest time without a request of a connection: also that for the head of a request."""
-
-ANSWER_SEC: Final = 300.0
-"""Longest time for a request with its answer, except streams of events: a client may stop reading."""
-
-DRAIN_SEC: Final = 20.0
-"""A stopping server waits at most this long for requests in progress."""
-
 _CHECK_SEC: Final = 5.0
-_REAP_EVERY_SEC: Final = 5.0
-_REFUSE_AFTER_SEC: Final = 0.01
 _RETRY_AFTER_SECONDS: Final = 5
-_MAX_HEAD_BYTES: Final = 16384
-_EVENT_STREAM: Final = "text/event-stream"
 _MAX_BODY_BYTES: Final = 64 * 1024
 """Of requests without records, such as a login."""
 
@@ -72,13 +45,6 @@ _TITLES: Final = {404: "Not found", 405: "Method not allowed", 413: "Too large"}
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Mount = Callable[[web.Application], None]
-
-
-class ServerError(Exception):
-    """The server cannot listen on its address. The text names the address and the reason."""
-
-
-# --- the application ---
 
 
 def application(
@@ -338,126 +304,3 @@ def _observed(metrics: Metrics) -> Any:
             metrics.answered(route, status, time.monotonic() - began)
 
     return observe
-
-
-# --- the server ---
-
-
-class HistoryServer:
-    """Serves an application within ``async with``.
-
-    A connection that is idle or slow is closed: a client must not hold one of `MAX_CONNECTIONS` by doing nothing.
-    """
-
-    def __init__(
-        self,
-        app: web.Application,
-        host: str,
-        port: int,
-        *,
-        metrics: Metrics,
-        tls: ssl.SSLContext | None = None,
-        idle_sec: float = IDLE_SEC,
-        answer_sec: float = ANSWER_SEC,
-        max_connections: int = MAX_CONNECTIONS,
-    ) -> None:
-        """``host`` "": every address of this machine. ``port`` 0: any free one; ``self.port`` has it then."""
-        self.host = host
-        self.port = port
-        self._metrics = metrics
-        self._tls = tls
-        self._idle_sec = idle_sec
-        self._answer_sec = answer_sec
-        self._max_connections = max_connections
-        self._loop = asyncio.get_running_loop()
-        app.middlewares.insert(0, self._track)
-        app.on_response_prepare.append(self._exempt_streams)
-        self._runner = web.AppRunner(
-            app,
-            access_log=None,
-            logger=_peers_log,
-            max_line_size=_MAX_HEAD_BYTES,
-            max_field_size=_MAX_HEAD_BYTES,
-            # The bounds of uploads hold for the decompressed body.
-            auto_decompress=False,
-            keepalive_timeout=idle_sec,
-            shutdown_timeout=DRAIN_SEC,
-        )
-        self._server: asyncio.Server
-        self._reaping: asyncio.Task[None]
-        self._deadlines: dict[web.RequestHandler, float] = {}
-
-    @property
-    def url(self) -> str:
-        """Its URL on this machine, without a path."""
-        host = self.host or "127.0.0.1"
-        scheme = "http" if self._tls is None else "https"
-        return f"{scheme}://[{host}]:{self.port}" if ":" in host else f"{scheme}://{host}:{self.port}"
-
-    async def __aenter__(self) -> Self:
-        """Start serving.
-
-        Raises:
-            ServerError: the port is in use, or the address does not belong to this machine.
-        """
-        await self._runner.setup()
-        try:
-            self._server = await self._loop.create_server(
-                self._connection, self.host or None, self.port, reuse_address=True, ssl=self._tls
-            )
-        except OSError as error:
-            await self._runner.cleanup()
-            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror or error)
-            raise ServerError(f"{self.host or '*'}:{self.port}: {reason}") from None
-        self.port = self._server.sockets[0].getsockname()[1]
-        self._reaping = asyncio.create_task(self._reap(), name="idle connections")
-        _log.info(
-            "Serving the archive on %s%s", self.url, "" if self.host else " and all other addresses of this machine"
-        )
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        """Stop listening, wait for the requests in progress, and close the connections."""
-        self._server.close()
-        try:
-            await self._runner.cleanup()
-        finally:
-            self._reaping.cancel()
-
-    def _connection(self) -> web.RequestHandler:
-        server = self._listening()
-        handler = server()
-        if len(server.connections) >= self._max_connections:
-            # Later, because it has no transport yet.
-            self._loop.call_later(_REFUSE_AFTER_SEC, self._abort, handler)
-        return handler
-
-    def _listening(self) -> web.Server:
-        if self._runner.server is None:
-            raise RuntimeError("the web server does not run")
-        return self._runner.server
-
-    @web.middleware
-    async def _track(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        self._deadlines[request.protocol] = self._loop.time() + self._answer_sec
-        return await handler(request)
-
-    async def _exempt_streams(self, request: web.Request, response: web.StreamResponse) -> None:
-        if response.content_type == _EVENT_STREAM:
-            self._deadlines[request.protocol] = math.inf
-
-    async def _reap(self) -> None:
-        """Close the connections whose time is over: of their first request, and later of one more with its answer."""
-        while True:
-            await asyncio.sleep(min(_REAP_EVERY_SEC, self._idle_sec / 4))
-            now = self._loop.time()
-            connections = self._listening().connections
-            self._deadlines = {one: self._deadlines.get(one, now + self._idle_sec) for one in connections}
-            for handler in [handler for handler, deadline in self._deadlines.items() if deadline <= now]:
-                self._abort(handler)
-            self._metrics.connected(len(connections))
-
-    def _abort(self, handler: web.RequestHandler) -> None:
-        self._deadlines.pop(handler, None)
-        if handler.transport is not None:
-            handler.transport.abort()

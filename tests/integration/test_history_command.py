@@ -16,11 +16,12 @@ from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.output import console
 from frameworkcontroller.commands.parsers import build_plugin_parser
 from frameworkcontroller.history.archive import Archive
-from frameworkcontroller.history.server import HistoryServer, application, new_metrics
+from frameworkcontroller.history.server import application
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
+from frameworkcontroller.webaccess.boundedserver import BoundedServer
 from frameworkcontroller.webaccess.loopback_access import LoopbackAccess
 from tests.support.archives import framework_record, pod_record, task_record, task_status
 from tests.support.cli import Cli
@@ -73,12 +74,11 @@ async def past(cluster: Cluster, frameworks: Frameworks, tmp_path: Path) -> tupl
 @asynccontextmanager
 async def archive_of(folder: Path) -> AsyncIterator[str]:
     """The URL of an archive that has the records of the folder."""
-    metrics = new_metrics()
     async with await Archive.open(f"sqlite:///{folder}/archive.db") as archive:
         for path in folder.glob("*.ndjson"):
             await archive.store(path.read_bytes().splitlines())
-        app = application(archive, LoopbackAccess(), metrics=metrics)
-        async with HistoryServer(app, "127.0.0.1", 0, metrics=metrics) as server:
+        app = application(archive, LoopbackAccess())
+        async with BoundedServer(app, "127.0.0.1", 0) as server:
             yield server.url
 
 

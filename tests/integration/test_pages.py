@@ -18,7 +18,6 @@ from frameworkcontroller.dashboard.events import MAX_STREAMS_OF_ONE, EventStream
 from frameworkcontroller.dashboard.live import LiveFrameworks
 from frameworkcontroller.dashboard.past import LocalArchive, PastSource, RemoteArchive
 from frameworkcontroller.dashboard.server import Pages
-from frameworkcontroller.dashboard.serving import serve
 from frameworkcontroller.history.archive import Archive
 from frameworkcontroller.history.client import ArchiveClient
 from frameworkcontroller.kube.client import KubeClient
@@ -26,6 +25,7 @@ from frameworkcontroller.kube.resources import NAMESPACES
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.webaccess.access import Access, AuthenticationRequired, Viewer
+from frameworkcontroller.webaccess.boundedserver import BoundedServer
 from frameworkcontroller.webaccess.middleware import SECURITY_HEADERS, protect
 from tests.support import pagesamples as samples
 from tests.support.clusters import Cluster
@@ -33,6 +33,9 @@ from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, role, states
 from tests.support.frontdoor import FrontDoor
 from tests.support.virtual_clock import VirtualClockLoop
+
+REVOKED: set[str] = set()
+"""Tokens that are no longer valid."""
 
 
 class Named(Viewer):
@@ -43,10 +46,16 @@ class Named(Viewer):
         self._readable = frozenset(token.split("+"))
 
     async def may_read(self, namespace: str) -> bool:
+        self._require_valid()
         return "all" in self._readable or namespace in self._readable
 
     async def readable(self, namespaces: Iterable[str]) -> frozenset[str] | None:
+        self._require_valid()
         return None if "all" in self._readable else self._readable & frozenset(namespaces)
+
+    def _require_valid(self) -> None:
+        if self.name in REVOKED:
+            raise AuthenticationRequired("the token is revoked")
 
     async def may_write_history(self, namespaces: Iterable[str]) -> bool:
         return False
@@ -62,8 +71,8 @@ class ByToken(Access):
         pass
 
     async def identify(self, request: web.BaseRequest, token: str | None) -> Viewer:
-        if token is None:
-            raise AuthenticationRequired("a token is required")
+        if token is None or token in REVOKED:
+            raise AuthenticationRequired("a valid token is required")
         return Named(token)
 
 
@@ -150,8 +159,11 @@ async def pages(
     watch = asyncio.create_task(live.run())
     try:
         connector = aiohttp.TCPConnector(limit=0)
-        async with serve(app, "127.0.0.1", 0) as url, aiohttp.ClientSession(connector=connector) as session:
-            yield Visit(session, url)
+        async with (
+            BoundedServer(app, "127.0.0.1", 0) as server,
+            aiohttp.ClientSession(connector=connector) as session,
+        ):
+            yield Visit(session, f"{server.url}/")
     finally:
         watch.cancel()
         await asyncio.wait([watch])
@@ -248,6 +260,34 @@ async def test_changes_elsewhere_delay_no_heartbeat(client: KubeClient, framewor
         finally:
             others.cancel()
             await asyncio.wait([others])
+
+
+async def test_a_revoked_token_ends_its_stream(client: KubeClient, frameworks: Frameworks) -> None:
+    """With no second response in it, which is what a proxy would pass on as an answer to another viewer."""
+    async with pages(client, frameworks.namespace, heartbeat=0.05) as visit:
+        port = int(visit.url.rstrip("/").rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /events HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer all+revoked\r\n\r\n")
+        received = await reader.readuntil(b": heartbeat")
+        REVOKED.add("all+revoked")
+        try:
+            received += await reader.readuntil(b"\r\n0\r\n\r\n")
+            writer.write(b"GET /events HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer all+revoked\r\n\r\n")
+            assert b" 401 " in await reader.readline()
+        finally:
+            REVOKED.clear()
+            writer.close()
+    assert received.count(b"HTTP/1.1 ") == 1
+
+
+async def test_the_pages_are_ready_once_frameworks_are_listed(cluster: Cluster, door: FrontDoor) -> None:
+    async with KubeClient(door.connection) as client:
+        with door.answering(lambda _request: web.Response(status=503, text="away")):
+            async with pages(client, cluster.namespace) as visit:
+                assert await visit.get("healthz") == "ok\n"
+                assert await visit.get("readyz", 503) == "[-]frameworks not listed yet\nfailed\n"
+        async with pages(client, cluster.namespace) as visit:
+            await visit.shows("readyz", "[+]frameworks ok")
 
 
 async def test_one_viewer_cannot_take_all_streams(client: KubeClient, frameworks: Frameworks) -> None:
@@ -505,8 +545,8 @@ async def test_a_broken_or_silent_archive_hides_no_live_framework(
     app = web.Application()
     app.router.add_get("/{path:.*}", answer)
     async with (
-        serve(app, "127.0.0.1", 0) as archive_url,
-        ArchiveClient(archive_url) as archive,
+        BoundedServer(app, "127.0.0.1", 0) as server,
+        ArchiveClient(server.url) as archive,
         pages(client, frameworks.namespace, RemoteArchive(archive), archive_sec=0.2) as visit,
     ):
         try:

@@ -16,9 +16,11 @@ from aiohttp import web
 from frameworkcontroller.history import archive as archive_module
 from frameworkcontroller.history import upload
 from frameworkcontroller.history.archive import Archive, ArchiveError, RecordError, Stored
+from frameworkcontroller.history.metrics import Metrics
 from frameworkcontroller.history.queries import FrameworkQuery, Namespaces, Page
-from frameworkcontroller.history.server import HistoryServer, ServerError, application, new_metrics
+from frameworkcontroller.history.server import application, new_metrics
 from frameworkcontroller.webaccess.access import Access, Viewer
+from frameworkcontroller.webaccess.boundedserver import BoundedServer, ServerError
 from frameworkcontroller.webaccess.loopback_access import LoopbackAccess
 from tests.support.eventually import eventually
 
@@ -74,11 +76,11 @@ class Memory(Archive):
 class Served:
     """A server and a client of it."""
 
-    def __init__(self, archive: Memory, server: HistoryServer, client: aiohttp.ClientSession) -> None:
+    def __init__(self, archive: Memory, server: BoundedServer, client: aiohttp.ClientSession, metrics: Metrics) -> None:
         self.archive = archive
         self.server = server
         self.client = client
-        self.metrics = server._metrics
+        self.metrics = metrics
 
     async def post(self, body: Any, **headers: str) -> tuple[int, dict[str, Any]]:
         data = io.BytesIO(body) if isinstance(body, bytes) else body
@@ -101,10 +103,10 @@ async def serving(access: Access | None = None, **options: Any) -> AsyncIterator
     archive, metrics = Memory(), new_metrics()
     app = application(archive, access or LoopbackAccess(users=[os.geteuid()]), metrics=metrics)
     async with (
-        HistoryServer(app, "127.0.0.1", 0, metrics=metrics, **options) as server,
+        BoundedServer(app, "127.0.0.1", 0, connected=metrics.connected, **options) as server,
         aiohttp.ClientSession() as client,
     ):
-        yield Served(archive, server, client)
+        yield Served(archive, server, client, metrics)
 
 
 @pytest.fixture
@@ -301,41 +303,12 @@ async def test_a_slow_body_ends(served: Served, monkeypatch: pytest.MonkeyPatch)
     writer.close()
 
 
-# --- connections ---
-
-
-async def test_a_slow_head_ends() -> None:
-    async with serving(idle_sec=0.2) as served:
-        for begin in (b"", b"GET /healthz HTTP/1.1\r\nHost: loc"):
-            reader, writer = await served.open()
-            writer.write(begin)
-            assert await _closed(reader)
-            writer.close()
-
-
-async def _closed(reader: asyncio.StreamReader) -> bool:
-    """Whether the other side closes the connection without a word."""
-    try:
-        return await reader.read() == b""
-    except ConnectionError:
-        return True
-
-
-async def test_connections_beyond_the_most_are_closed() -> None:
-    async with serving(max_connections=3) as served:
-        kept = [await served.open() for _ in range(3)]
-        for reader, writer in kept:
-            writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert b" 200 " in await reader.readline()
-        reader, writer = await served.open()
-        assert await _closed(reader)
-        for _, each in [*kept, (reader, writer)]:
-            each.close()
+# --- the server ---
 
 
 async def test_an_address_in_use_is_told(served: Served) -> None:
     app = application(served.archive, LoopbackAccess())
-    server = HistoryServer(app, "127.0.0.1", served.server.port, metrics=new_metrics())
+    server = BoundedServer(app, "127.0.0.1", served.server.port)
     with pytest.raises(ServerError, match=rf"127\.0\.0\.1:{served.server.port}: Address already in use"):
         await server.__aenter__()
 

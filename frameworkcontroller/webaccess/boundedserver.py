@@ -1,0 +1,237 @@
+"""A web server with limits, for the archive and for the pages.
+
+A client must not hold a connection by doing nothing: a slow head, a slow body and an unread answer end with
+their connection. If there are too many connections, the one that has been idle the longest makes room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+import ssl
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Any, Final, Self
+
+from aiohttp import web
+
+from frameworkcontroller.webaccess.middleware import DEFAULT_HEADERS, SECURITY_HEADERS
+
+_log: Final = logging.getLogger(__name__)
+
+# Any client may send bytes that are not HTTP. They must neither fill the log nor forge lines in it; header lines may be
+# tokens.
+_peers_log: Final = logging.getLogger(f"{__name__}.peers")
+_peers_log.setLevel(logging.CRITICAL + 1)
+
+MAX_CONNECTIONS: Final = 1000
+
+HEAD_SEC: Final = 20.0
+"""Longest time from the connection to the end of the head of its first request, and for a TLS handshake."""
+
+IDLE_SEC: Final = 60.0
+"""Longest time without a request, between two requests."""
+
+ANSWER_SEC: Final = 300.0
+"""Longest time for a request with its answer, except streams of events: a client may stop reading."""
+
+DRAIN_SEC: Final = 20.0
+"""A stopping server waits at most this long for requests in progress."""
+
+_REAP_EVERY_SEC: Final = 5.0
+_MAX_LINE_BYTES: Final = 16384
+_MAX_HEADERS: Final = 64
+_EVENT_STREAM: Final = "text/event-stream"
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class ServerError(Exception):
+    """The server cannot listen on its address. The text names the address and the reason."""
+
+
+class BoundedServer:
+    """Serves an application within ``async with``."""
+
+    def __init__(
+        self,
+        app: web.Application,
+        host: str,
+        port: int,
+        *,
+        tls: ssl.SSLContext | None = None,
+        connected: Callable[[int], None] | None = None,
+        head_sec: float = HEAD_SEC,
+        idle_sec: float = IDLE_SEC,
+        answer_sec: float = ANSWER_SEC,
+        drain_sec: float = DRAIN_SEC,
+        max_connections: int = MAX_CONNECTIONS,
+    ) -> None:
+        """``host`` "": every address of this machine. ``port`` 0: any free one; ``self.port`` has it then.
+
+        ``connected``: is called with the number of connections, every few seconds.
+        """
+        self.host = host
+        self.port = port
+        self._connected = connected
+        self._tls = tls
+        self._head_sec = head_sec
+        self._idle_sec = idle_sec
+        self._answer_sec = answer_sec
+        self._max_connections = max_connections
+        self._loop = asyncio.get_running_loop()
+        app.middlewares.insert(0, self._track)
+        app.on_response_prepare.append(self._exempt_streams)
+        self._options: dict[str, Any] = {
+            "access_log": None,
+            "logger": _peers_log,
+            "max_line_size": _MAX_LINE_BYTES,
+            "max_field_size": _MAX_LINE_BYTES,
+            "max_headers": _MAX_HEADERS,
+            # The bounds of bodies hold for what is decompressed.
+            "auto_decompress": False,
+            "keepalive_timeout": idle_sec,
+        }
+        self._runner = web.AppRunner(app, shutdown_timeout=drain_sec, **self._options)
+        self._server: asyncio.Server
+        self._reaping: asyncio.Task[None]
+        self._active: dict[web.RequestHandler, None] = {}
+        """All connections, in the order of the ends of their last requests, or of their own begin."""
+        self._deadlines: dict[web.RequestHandler, float] = {}
+        self._busy: set[web.RequestHandler] = set()
+
+    @property
+    def url(self) -> str:
+        """Its URL on this machine, without a path."""
+        host = self.host or "127.0.0.1"
+        scheme = "http" if self._tls is None else "https"
+        return f"{scheme}://[{host}]:{self.port}" if ":" in host else f"{scheme}://{host}:{self.port}"
+
+    async def __aenter__(self) -> Self:
+        """Start serving.
+
+        Raises:
+            ServerError: the port is in use, or the address does not belong to this machine.
+        """
+        await self._runner.setup()
+        try:
+            self._server = await self._loop.create_server(
+                self._connection,
+                self.host or None,
+                self.port,
+                reuse_address=True,
+                ssl=self._tls,
+                ssl_handshake_timeout=None if self._tls is None else self._head_sec,
+            )
+        except OSError as error:
+            await self._runner.cleanup()
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror or error)
+            raise ServerError(f"{self.host or '*'}:{self.port}: {reason}") from None
+        self.port = self._server.sockets[0].getsockname()[1]
+        self._reaping = asyncio.create_task(self._reap(), name="idle connections")
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Stop listening, wait for the requests in progress, and close the connections."""
+        self._server.close()
+        try:
+            await self._runner.cleanup()
+        finally:
+            self._reaping.cancel()
+
+    def _connection(self) -> web.RequestHandler:
+        if self._runner.server is None:
+            raise RuntimeError("the web server does not run")
+        return _Connection(self._runner.server, self._opened, self._lost, loop=self._loop, **self._options)
+
+    def _opened(self, connection: web.RequestHandler) -> None:
+        self._active[connection] = None
+        self._deadlines[connection] = self._loop.time() + self._head_sec
+        if len(self._active) > self._max_connections:
+            # The one that has been idle the longest; if all have requests in progress, the new one.
+            self._abort(next(one for one in self._active if one not in self._busy))
+
+    def _lost(self, connection: web.RequestHandler) -> None:
+        self._active.pop(connection, None)
+        self._deadlines.pop(connection, None)
+        self._busy.discard(connection)
+
+    @web.middleware
+    async def _track(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        connection = request.protocol
+        if connection in self._active:
+            self._deadlines[connection] = self._loop.time() + self._answer_sec
+            self._busy.add(connection)
+        try:
+            response = await handler(request)
+            if request.writer.output_size and not response.prepared:
+                raise ConnectionError("another response to this request has begun")
+            return response
+        except Exception:
+            if request.writer.output_size:
+                # What follows would be taken for a part of the response that has begun.
+                self._abort(connection)
+            raise
+        finally:
+            if connection in self._active:
+                # Now the last one.
+                del self._active[connection]
+                self._active[connection] = None
+            self._busy.discard(connection)
+
+    async def _exempt_streams(self, request: web.Request, response: web.StreamResponse) -> None:
+        if response.content_type == _EVENT_STREAM and request.protocol in self._active:
+            self._deadlines[request.protocol] = math.inf
+
+    async def _reap(self) -> None:
+        """Close the connections whose time is over: of their first head, and later of one more request."""
+        while True:
+            await asyncio.sleep(min(_REAP_EVERY_SEC, self._head_sec / 4))
+            now = self._loop.time()
+            for connection in [one for one, deadline in self._deadlines.items() if deadline <= now]:
+                self._abort(connection)
+            if self._connected is not None:
+                self._connected(len(self._active))
+
+    def _abort(self, connection: web.RequestHandler) -> None:
+        if connection.transport is not None:
+            connection.transport.abort()
+        self._lost(connection)
+
+
+class _Connection(web.RequestHandler):
+    """A connection that reports its begin and end. Its answers to malformed requests name no versions."""
+
+    def __init__(
+        self,
+        server: web.Server,
+        opened: Callable[[web.RequestHandler], None],
+        lost: Callable[[web.RequestHandler], None],
+        **options: Any,
+    ) -> None:
+        super().__init__(server, **options)
+        self._opened = opened
+        self._lost = lost
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._opened(self)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._lost(self)
+        super().connection_lost(exc)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        super().handle_error(request, status, exc, message)
+        headers = {**DEFAULT_HEADERS, **SECURITY_HEADERS}
+        response = web.Response(status=status, text=f"{status} {HTTPStatus(status).phrase}\n", headers=headers)
+        response.force_close()
+        return response
