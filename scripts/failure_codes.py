@@ -58,7 +58,7 @@ A failed Pod is classified in this order; the first match wins:
 2. `podFailureSpec` of the [configuration](configuration.md), in order; without a configuration file, the shipped one
    below;
 3. -300 if no container failed, otherwise the exit code of the container that failed last, with the phrase
-   `ContainerUnrecognizedFailed`.
+   `ContainerUnrecognizedFailed`. One below 0, which Windows has, may look like a code below, and is none of them.
 
 Native sidecars (init containers with `restartPolicy: Always`) do not count, because they end with their Pod. The
 status and the diagnostics of an unmatched Pod list them nevertheless.

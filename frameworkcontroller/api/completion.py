@@ -1,11 +1,13 @@
 """Completion codes, and the statuses made from them.
 
 Source: docs/failure-codes.md. A code tells how an attempt ended: its phrase is for people, its type for retry policies.
-Positive codes are exit codes of containers.
+Positive codes are exit codes of containers. So is a negative one of a failure that no pattern has recognized: Windows
+has such exit codes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -188,10 +190,14 @@ class CompletionStatus:
         """Whether the attempt did not succeed."""
         return not self.succeeded
 
+    def is_one_of(self, codes: Container[int]) -> bool:
+        """Whether the controller has given it one of these codes. The same number may be a container's exit code."""
+        return self.code in codes and self.phrase != CONTAINER_UNRECOGNIZED_FAILED_PHRASE
+
     @property
     def unexpected(self) -> bool:
         """Whether it failed, and not on request."""
-        return self.failed and self.code not in REQUESTED
+        return self.failed and not self.is_one_of(REQUESTED)
 
     @property
     def ends_framework_attempt(self) -> bool:

@@ -186,7 +186,7 @@ def _quota(one: Subject) -> Iterator[str]:
 
 def _new_codes(one: Subject) -> Iterator[str]:
     final = None if one.status is None else one.status.attempt.completion_status
-    if final is not None and final.code in _NEW_CODES:
+    if final is not None and final.is_one_of(_NEW_CODES):
         yield (
             f"its attempt ends with {final.code}, after which an older controller would follow the retryPolicy: wait "
             "until that is over"

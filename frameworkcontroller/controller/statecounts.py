@@ -36,7 +36,7 @@ def _is_evicted(status: FrameworkStatus) -> bool:
     if status.admission is None:
         return False
     completion = status.attempt.completion_status
-    return completion is not None and completion.code == FRAMEWORK_EVICTED.code
+    return completion is not None and completion.is_one_of({FRAMEWORK_EVICTED.code})
 
 
 class StateCounts:

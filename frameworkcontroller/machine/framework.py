@@ -123,7 +123,7 @@ def complete_attempt(ctx: Context, completion: CompletionStatus) -> None:
     _stop_tasks(ctx)
     ctx.tracker.move_framework(State.DELETION_PENDING, ctx.env.second)
     if decided:
-        if completion.code in ALWAYS_RETRIED:
+        if completion.is_one_of(ALWAYS_RETRIED):
             ctx.tracker.count_rerun()
         _record_completing(ctx)
 
@@ -153,7 +153,7 @@ def attempt_is_over(ctx: Context, completion: CompletionStatus) -> None:
     tracker.forget_tasks()
     tracker.move_framework(State.ATTEMPT_COMPLETED, now)
     final = require(ctx.attempt.completion_status, "completionStatus of the attempt")
-    if ctx.status.admission is not None and final.code in ALWAYS_RETRIED:
+    if ctx.status.admission is not None and final.is_one_of(ALWAYS_RETRIED):
         # It is over, which is persisted with the end of the attempt.
         tracker.set_admission(None)
     text = f"FrameworkAttempt {ctx.attempt.id} completed with {describe(final)}"

@@ -49,10 +49,10 @@ def decide_retry(
     ``conflict_delay_sec``: the delay after a transient conflict. Frameworks draw it at random, to not conflict again;
     for Tasks it is 0.
     """
-    if completion.code in ALWAYS_RETRIED:
+    if completion.is_one_of(ALWAYS_RETRIED):
         return RetryDecision(True, reason="it was only interrupted")
-    if completion.code in NEVER_RETRIED:
-        requested = completion.code in REQUESTED
+    if completion.is_one_of(NEVER_RETRIED):
+        requested = completion.is_one_of(REQUESTED)
         return RetryDecision(False, reason="its end was requested" if requested else "its time is over")
     if completion.policy is not None and completion.policy.action is FailureAction.FAIL_FRAMEWORK:
         return RetryDecision(False, reason=str(completion.policy))
@@ -107,7 +107,7 @@ class RetryBackOff:
         """Seconds before the retry of an attempt that ended with ``completion``, after ``in_a_row`` retries."""
         if not self.counts(completion, early=early):
             return 0
-        at_once = max(self.at_once, RETRIES_AT_ONCE) if completion.code in _DISRUPTED else self.at_once
+        at_once = max(self.at_once, RETRIES_AT_ONCE) if completion.is_one_of(_DISRUPTED) else self.at_once
         return exponential(self.base_sec, self.max_sec, in_a_row - at_once + 1)
 
     def counts(self, completion: CompletionStatus, *, early: bool = False) -> bool:
@@ -117,9 +117,9 @@ class RetryBackOff:
         program did not cause it, and the scheduler looks for another node. An early disruption counts, since a Pod that
         names a tainted node is deleted at once, each time.
         """
-        if self.base_sec == 0 or completion.code in ALWAYS_RETRIED:
+        if self.base_sec == 0 or completion.is_one_of(ALWAYS_RETRIED):
             return False
-        return early or completion.code not in _DISRUPTED
+        return early or not completion.is_one_of(_DISRUPTED)
 
     def row_after(self, in_a_row: int, completion: CompletionStatus, *, early: bool = False) -> int:
         """Number of retries in a row after the retry of an attempt that ended with ``completion``."""
@@ -162,7 +162,7 @@ def _action(completion: CompletionStatus) -> FailureAction | None:
 
 
 def _never_ran(completion: CompletionStatus) -> bool:
-    return completion.code == TASK_PRE_RUNNING_DEADLINE_EXCEEDED.code
+    return completion.is_one_of({TASK_PRE_RUNNING_DEADLINE_EXCEEDED.code})
 
 
 def ended_early(subject: FrameworkStatus | TaskStatus) -> bool:

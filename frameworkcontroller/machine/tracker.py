@@ -726,7 +726,7 @@ class Tracker:
         if subject.attempt.completion_status is not None:
             return False
         subject.attempt.completion_status = completion
-        if completion.code == FRAMEWORK_EVICTED.code:
+        if completion.is_one_of({FRAMEWORK_EVICTED.code}):
             self._counters().evicted[self.queueing.lost_reason or OUT_OF_SYNC] += 1
         if isinstance(subject, TaskStatus) and completion.ends_framework_attempt:
             self.enders.append(subject)

@@ -90,6 +90,8 @@ _REQUEUED_AT_ONCE: Final = frozenset({"Preempted", "NodeFailures"})
 _MAX_MESSAGE: Final = 32768
 
 _SECONDS_PATTERN: Final = re.compile(r"[1-9][0-9]{0,8}")
+_SIZE_PATTERN: Final = re.compile(r"[0-9]{1,9}")
+"""A number that fits the Workload's int32."""
 
 
 # --- the spec of the Workload -----------------------------------------------------------------------------------
@@ -229,7 +231,7 @@ def _topology_request(annotations: Mapping[str, Any]) -> dict[str, Any]:
     if annotations.get(_UNCONSTRAINED) == "true":
         request["unconstrained"] = True
     size = annotations.get(_SLICE_SIZE)
-    if isinstance(size, str) and size.isdecimal():
+    if isinstance(size, str) and _SIZE_PATTERN.fullmatch(size):
         request["podSetSliceSize"] = int(size)
     return {**request, "podIndexLabel": names.TASK_INDEX} if request else {}
 

@@ -408,6 +408,16 @@ def test_a_contradiction_is_a_stall_and_overrides_nothing(flavor: Body | None, t
     assert told(bench, "Stalled") == ("False", "Progressing", "")
 
 
+@pytest.mark.parametrize("size", ["9" * 30, "9" * 5000, "2147483648", "-1", "\u0663", "", "x", "1e3", 7, None, [1], {}])
+def test_an_odd_size_of_slices_is_not_asked_for(size: Any) -> None:
+    """The API server says what it misses, where the size is needed."""
+    annotations = {"kueue.x-k8s.io/podset-required-topology": "rack", "kueue.x-k8s.io/podset-slice-size": size}
+    bench = QueuedBench(role(pod={"metadata": {"annotations": annotations}, **template()}))
+    bench.enter()
+    request = live(bench)["spec"]["podSets"][0]["topologyRequest"]
+    assert request == {"required": "rack", "podIndexLabel": "FC_TASK_INDEX"}
+
+
 def test_a_topology_of_the_template_is_asked_for() -> None:
     annotated = {"metadata": {"annotations": {"kueue.x-k8s.io/podset-required-topology": "rack"}}, **template()}
     bench = QueuedBench(role(pod=annotated))

@@ -5,14 +5,18 @@ from __future__ import annotations
 import pytest
 
 from frameworkcontroller.api.completion import (
+    ALWAYS_RETRIED,
     CONFIGMAP_EXTERNAL_DELETED,
     CONFIGMAP_LOCAL_CACHE_CREATION_TIMEOUT,
     CONTAINER_PERMANENT_FAILED,
     CONTAINER_TRANSIENT_CONFLICT_FAILED,
     CONTAINER_TRANSIENT_FAILED,
+    CONTAINER_UNRECOGNIZED_FAILED_PHRASE,
     DELETE_TASK_REQUESTED,
+    DISRUPTIONS,
     FRAMEWORK_ATTEMPT_COMPLETION,
     FRAMEWORK_SUSPEND_REQUESTED,
+    NEVER_RETRIED,
     POD_CREATION_PERMANENT_ERROR,
     POD_CREATION_UNKNOWN_ERROR,
     POD_EXTERNAL_DELETED,
@@ -24,7 +28,9 @@ from frameworkcontroller.api.completion import (
     CompletionStatus,
 )
 from frameworkcontroller.api.spec import RetryPolicy
-from frameworkcontroller.machine.policy import decide_retry
+from frameworkcontroller.api.status import State
+from frameworkcontroller.machine.policy import NO_BACK_OFF, RetryBackOff, decide_retry, task_back_off
+from tests.support.bench import Bench, limits, role
 
 UNKNOWN = Code(1, "ContainerUnrecognizedFailed")
 UNTYPED = Code(300, "Mine", attributes=None)
@@ -123,3 +129,44 @@ def test_an_attribute_of_the_users_own_decides_nothing() -> None:
     assert ask(Code(300, "Mine", attributes=("Odd", "Transient")), fancy=True, limit=0) == AT_ONCE
     # A conflict alone is not a transient one.
     assert ask(Code(300, "Mine", attributes=("Conflict",)), fancy=True, limit=0) == NO
+
+
+# --- exit codes below 0, which Windows has ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [*ALWAYS_RETRIED, *NEVER_RETRIED, *(one.code for one in DISRUPTIONS.values()), -260])
+def test_an_exit_code_of_a_program_is_never_the_code_of_the_controller(code: int) -> None:
+    of_program = Code(code, CONTAINER_UNRECOGNIZED_FAILED_PHRASE)
+    assert ask(of_program, fancy=True, limit=0) == NO
+    assert ask(of_program, fancy=True, limit=1) == ACCOUNTABLE
+    completion = CompletionStatus.of(of_program, "why")
+    assert completion.unexpected
+    back_off = RetryBackOff(5, 20)
+    assert back_off.counts(completion)
+    assert back_off.delay_sec(0, completion) == 5
+    assert task_back_off(RetryPolicy(), completion, limits()) is NO_BACK_OFF
+
+
+def test_a_task_that_exits_like_a_suspension_is_not_retried_for_ever() -> None:
+    bench = Bench(role(retryPolicy={"maxRetryCount": 1}))
+    for _ in range(2):
+        bench.all_pods()
+        bench.run()
+        bench.stop(code=-240)
+        bench.settle()
+    completion = bench.status.attempt.completion_status
+    assert completion is not None
+    assert (bench.status.state, bench.task().retry.accountable_retried_count) == (State.COMPLETED, 1)
+    assert (completion.code, bench.status.retry.total_retried_count) == (0, 0)
+
+
+def test_a_framework_whose_task_exits_like_an_eviction_is_not_retried_for_ever() -> None:
+    bench = Bench(role(failed=1))
+    bench.all_pods()
+    bench.run()
+    bench.stop(code=-241)
+    bench.settle()
+    completion = bench.status.attempt.completion_status
+    assert completion is not None
+    assert (bench.status.state, completion.code, bench.status.attempt.id) == (State.COMPLETED, -241, 0)
+    assert bench.tracker.attempt_counters is None or not bench.tracker.attempt_counters.evicted
