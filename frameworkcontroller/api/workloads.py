@@ -27,6 +27,7 @@ QUOTA_RESERVED: Final = "QuotaReserved"
 ADMITTED: Final = "Admitted"
 EVICTED: Final = "Evicted"
 REQUEUED: Final = "Requeued"
+DEACTIVATION_TARGET: Final = "DeactivationTarget"
 FINISHED: Final = "Finished"
 PODS_READY: Final = "PodsReady"
 

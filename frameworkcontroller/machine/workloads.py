@@ -22,6 +22,7 @@ from frameworkcontroller.api.status import AdmissionStatus, AdmittedPodSet
 from frameworkcontroller.api.timestamps import format_time, parse_time
 from frameworkcontroller.api.workloads import (
     ADMITTED,
+    DEACTIVATION_TARGET,
     IN_USE_FINALIZER,
     JOB_UID,
     PODS_READY,
@@ -86,6 +87,9 @@ _KEPT_OF_CONTAINER: Final = ("name", "image", "resources", "restartPolicy")
 
 _REQUEUED_AT_ONCE: Final = frozenset({"Preempted", "NodeFailures"})
 """Reasons of evictions after which the owner says that the Workload may be queued again. After others, Kueue does."""
+
+_DEACTIVATED: Final = "Deactivated"
+"""Reason of the eviction of a deactivated Workload, and the beginning of it if Kueue has deactivated it."""
 
 _MAX_MESSAGE: Final = 32768
 
@@ -443,15 +447,20 @@ class GiveBack(QueueAction):
         status = body.get("status") or {}
         why = record.evicted
         requeued = why.reason in _REQUEUED_AT_ONCE
+        # Kueue 0.19 queues a reactivated Workload again only after this very reason, and deactivates it again while it
+        # has the condition DeactivationTarget, which Kueue sets a second time after the longest execution time.
+        reason = _DEACTIVATED if why.reason.startswith(_DEACTIVATED) else why.reason or "Evicted"
         changes = [
             ConditionChange(QUOTA_RESERVED, False, "Pending", why.message),
             ConditionChange(ADMITTED, False, "NoReservation", "The workload has no reservation"),
-            ConditionChange(REQUEUED, requeued, why.reason or "Evicted", why.message),
+            ConditionChange(REQUEUED, requeued, reason, why.message),
         ]
         if record.pods_ready.status:
             # Its Pods have their own time after the next admission.
             changes.append(ConditionChange(PODS_READY, False, "WaitForStart", "The Framework was evicted"))
-        change: dict[str, Any] = {"admission": None, "conditions": _with_changes(body, changes, self.now)}
+        conditions = _with_changes(body, changes, self.now)
+        conditions = [one for one in conditions if one.get("type") != DEACTIVATION_TARGET]
+        change: dict[str, Any] = {"admission": None, "conditions": conditions}
         if (ran := _seconds_since_admission(status, self.now)) is not None:
             before = status.get("accumulatedPastExecutionTimeSeconds") or 0
             change["accumulatedPastExecutionTimeSeconds"] = before + ran

@@ -152,7 +152,9 @@ async def test_a_queue_is_stopped_drained_and_opened(cluster: Cluster, workloads
 async def test_one_that_runs_for_too_long_is_deactivated_and_evicted(cluster: Cluster, workloads: Workloads) -> None:
     async with queue_on(cluster, {"cpu": "4"}):
         await workloads.create("a", 2, maximumExecutionTimeSeconds=1)
-        assert (await workloads.until("a", "Evicted", "True"))["reason"] == "Deactivated"
+        evicted = await workloads.until("a", "Evicted", "True")
+        assert evicted["reason"] == "DeactivatedDueToMaximumExecutionTimeExceeded"
+        await workloads.until("a", "DeactivationTarget", "True")
         assert (await workloads.get("a"))["spec"]["active"] is False
 
 

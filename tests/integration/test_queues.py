@@ -259,6 +259,29 @@ async def ignored(frameworks: Frameworks) -> None:
     assert f"queue-name: {LOCAL_QUEUE} means nothing, as kueue.mode is disabled" in texts[0]
 
 
+async def test_more_time_and_an_activation_are_the_way_out_after_the_longest_execution_time(
+    cluster: Cluster, frameworks: Frameworks, queued: Controller, pods: SimulatedRuntime
+) -> None:
+    limit = "kueue.x-k8s.io/max-exec-time-seconds"
+    async with queue_on(cluster, {"cpu": "4"}):
+        metadata = labels()
+        metadata["labels"][limit] = "5"
+        await frameworks.create("f", needs(2), metadata=metadata)
+        await frameworks.until("f", lambda status: "DeactivatedDueTo" in condition(status, "Running")["message"])
+        change = orjson.dumps({"metadata": {"labels": {limit: "10000"}}})
+        await frameworks.client.patch(FRAMEWORKS, "f", change, frameworks.namespace, content_type=MERGE_PATCH)
+
+        async def has_more_time() -> str:
+            found = (await workloads(frameworks))["f"]
+            assert found["spec"]["maximumExecutionTimeSeconds"] == 10000
+            return str(found["metadata"]["name"])
+
+        name = await eventually(has_more_time)
+        change = orjson.dumps({"spec": {"active": True}})
+        await frameworks.client.patch(WORKLOADS, name, change, frameworks.namespace, content_type=MERGE_PATCH)
+        await running(frameworks, "f", 1, attempt=1)
+
+
 async def test_with_the_mode_disabled_nothing_of_kueue_is_asked_for(
     cluster: Cluster, frameworks: Frameworks, watched: Controller, door: FrontDoor
 ) -> None:

@@ -25,6 +25,8 @@ class World:
 
     def __init__(self, preemption: str, strategy: str) -> None:
         self.stored: dict[str, dict[str, Any]] = {}
+        self.deactivated: set[str] = set()
+        """Those whose quota was free before their owner has let go of it."""
         self._settings: dict[str, Any] = {"preemption": preemption, "strategy": strategy}
         self._time = 0
 
@@ -43,6 +45,7 @@ class World:
         body, record = self.stored[name], decode_workload(self.stored[name])
         if record.has(EVICTED) and record.reserved_in is not None:
             del body["status"]["admission"]
+            self.deactivated.discard(name)
             for one in body["status"]["conditions"]:
                 if one["type"] in ("QuotaReserved", "Admitted"):
                     one["status"] = "False"
@@ -68,6 +71,7 @@ class World:
 
     def check(self) -> None:
         holders = [r for r in self.records() if r.reserved_in is not None and not r.has(FINISHED)]
+        holders = [holder for holder in holders if holder.name not in self.deactivated]
         used = total(admitted_usage(holder) for holder in holders)
         assert used.get("cpu", Decimal(0)) <= QUOTA, used
 
@@ -101,6 +105,8 @@ class World:
                 del self.stored[name]
             else:
                 self.stored[name]["spec"]["active"] = what == "activate"
+                if what == "deactivate" and decode_workload(self.stored[name]).reserved_in is not None:
+                    self.deactivated.add(name)
 
 
 @given(

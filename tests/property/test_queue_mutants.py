@@ -32,7 +32,7 @@ from frameworkcontroller.machine.workloads import LetGo
 from tests.property.test_queue_histories import HISTORIES, error_of
 from tests.support import driver
 from tests.support.gangscheduler import Backend
-from tests.support.kueue import QUEUES
+from tests.support.kueue import DEACTIVATIONS, QUEUES
 from tests.support.queuedhistory import Step, Story, make_story
 
 _EVICTED: Final = -241
@@ -75,6 +75,12 @@ _MORE: Final = (
 """Two Tasks of four are admitted, and the attempt is retried."""
 _ORPHANED: Final = (Step("settle"), Step("delete", (), {"foreground": False}), Step("settle"))
 """The Framework is deleted in the background: its Pods and its Workload outlive it."""
+
+
+def _limit(seconds: str) -> Step:
+    return Step("label", ("kueue.x-k8s.io/max-exec-time-seconds", seconds))
+
+
 _RETRY_FRAMEWORK: Final = Tracker.retry_framework
 _WITH_CHANGES: Final = workloads._with_changes
 
@@ -264,6 +270,18 @@ MUTANTS: Final = {
         "replaces all conditions by its own",
         lambda: patch.object(workloads, "_with_changes", _lose_conditions),
         ("are lost", "quota: "),
+    ),
+    "the-cause-of-a-deactivation": Mutant(
+        "repeats why Kueue has deactivated a Workload, after which Kueue never queues it again",
+        lambda: patch.object(workloads, "_DEACTIVATED", "none"),
+        ("It does not come about",),
+        (Step("settle"), Step("play", (DEACTIVATIONS[0], 0)), Step("settle")),
+    ),
+    "deactivated-for-ever": Mutant(
+        "keeps a condition for which Kueue deactivates the Workload again",
+        lambda: patch.object(workloads, "DEACTIVATION_TARGET", "none"),
+        ("It does not come about",),
+        (_limit("60"), Step("settle"), Step("tick", (61,)), Step("settle"), _limit("100000")),
     ),
     "no-end-of-what-waits-for-ever": Mutant(
         "waits for ever for the quota of a role that was added",

@@ -17,7 +17,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.requests import Kind
 from tests.support.history import LIMITS, NAME, History
-from tests.support.kueue import EVICTIONS, Kueue, condition
+from tests.support.kueue import DEACTIVATIONS, EVICTIONS, Kueue, condition, has_quota, is_active
 from tests.support.world import Body, Fate, uid_of
 
 KINDS: Final = (Kind.FRAMEWORK, Kind.CONFIGMAP, Kind.POD, Kind.WORKLOAD)
@@ -25,6 +25,7 @@ TEMPLATE: Final = {"spec": {"containers": [{"name": "main", "image": "none"}]}}
 FATES: Final = [(verb, fate) for verb in ("create", "write", "delete", "get", "patch") for fate in list(Fate)[:3]]
 KUEUE: Final = [
     *EVICTIONS,
+    *DEACTIVATIONS,
     "delete",
     "finish",
     "steal",
@@ -72,6 +73,11 @@ class Queued(History):
             self.world.tell(f"user: queue {queue}")
             labels = {} if queue is None else {names.QUEUE_NAME: queue}
             self.world.edit(Kind.FRAMEWORK, NAME, lambda body: body["metadata"].update(labels=labels))
+
+    def label_time(self, seconds: str) -> None:
+        """The user says how long the Framework may be admitted."""
+        labels = {names.QUEUE_NAME: "team-a", names.MAX_EXEC_TIME_SECONDS: seconds}
+        self.world.edit(Kind.FRAMEWORK, NAME, lambda body: body["metadata"].update(labels=labels))
 
     def change_template(self) -> None:
         """The user asks for other Pods."""
@@ -130,9 +136,7 @@ class Queued(History):
     def finish(self) -> None:
         """Kueue is fair again, too."""
         self.kueue.serve("gold")
-        for workload in self.workloads:
-            if not workload["spec"].get("active", True):
-                self.kueue.play("activate", 0)
+        self.kueue.activates = True
         super().finish()
 
 
@@ -178,6 +182,51 @@ def test_the_steps_after_an_eviction_survive_a_crash(steps: int) -> None:
     status = history.status
     assert status is not None
     assert (status.state, status.attempt.id, status.retry.accountable_retried_count) == (State.RUNNING, 1, 0)
+    history.finish()
+
+
+@pytest.mark.parametrize("crash", [False, True])
+@pytest.mark.parametrize("what", ["deactivate", *DEACTIVATIONS])
+def test_a_framework_that_was_deactivated_runs_again_once_it_is_activated(what: str, crash: bool) -> None:
+    history = Queued()
+    history.all_run()
+    history.kueue.play(what, 0)
+    history.settle()
+    if crash:
+        history.crash(0)
+        history.settle()
+    (workload,) = history.workloads
+    assert (is_active(workload), has_quota(workload)) == (False, False)
+    history.tick(1000)
+    history.settle()
+    assert history.pods() == []
+    history.kueue.play("activate", 0)
+    history.all_run()
+    status = history.status
+    assert status is not None
+    assert (status.state, status.attempt.id, status.retry.accountable_retried_count) == (State.RUNNING, 1, 0)
+    history.finish()
+
+
+def test_more_time_and_an_activation_are_the_way_out_after_the_longest_execution_time() -> None:
+    history = Queued()
+    history.label_time("60")
+    history.all_run()
+    history.tick(61)
+    history.settle()
+    (workload,) = history.workloads
+    assert not has_quota(workload)
+    assert condition(workload, "Evicted")["reason"] == "DeactivatedDueToMaximumExecutionTimeExceeded"  # type: ignore[index]
+    # Without more time, it is deactivated again.
+    history.kueue.play("activate", 0)
+    history.settle()
+    assert not is_active(history.workloads[0])
+    history.label_time("600")
+    history.settle()
+    history.kueue.play("activate", 0)
+    history.all_run()
+    assert history.status is not None
+    assert (history.status.state, len(history.pods())) == (State.RUNNING, 2)
     history.finish()
 
 

@@ -11,6 +11,7 @@ from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.requests import Kind
 from tests.support.gangscheduler import Backend, GangScheduler
 from tests.support.kueue import (
+    DEACTIVATIONS,
     EVICTIONS,
     FINALIZER,
     FLAVOR_LABEL,
@@ -21,6 +22,7 @@ from tests.support.kueue import (
     admission_of,
     condition,
     has_quota,
+    is_active,
     is_true,
 )
 from tests.support.world import ApiRefusal, Body, Violation, World, name_of, uid_of
@@ -32,13 +34,13 @@ QUOTA: Final = 4
 class Owner:
     """An owner of a Workload with two Pods, written by hand; a careful one, as it stands."""
 
-    def __init__(self, queue: str = "team-a", **options: Any) -> None:
+    def __init__(self, queue: str = "team-a", seconds: int | None = None, **options: Any) -> None:
         self.world = World()
         self.kueue = Kueue(self.world, {"a100": QUOTA}, **options)
         podset = {"name": "worker", "count": 2, "template": {"spec": {}}}
         owner = {"kind": "Framework", "uid": "framework-1", "controller": True}
         metadata = {"name": NAME, "ownerReferences": [owner], "finalizers": [FINALIZER]}
-        spec = {"queueName": queue, "podSets": [podset]}
+        spec = {"queueName": queue, "podSets": [podset], "maximumExecutionTimeSeconds": seconds}
         self.world.create(Kind.WORKLOAD, {"metadata": metadata, "spec": spec})
 
     @property
@@ -63,12 +65,14 @@ class Owner:
         for name in list(self.world.objects[Kind.POD]):
             self.world.remove(Kind.POD, name)
 
-    def give_back(self, *, reserved: str = "False") -> None:
-        """Give the quota back."""
+    def give_back(self, *, reserved: str = "False", requeued: str = "") -> None:
+        """Give the quota back. ``requeued``: why Kueue is to queue it again, "" if it is queued."""
         conditions = [one for one in self.workload["status"]["conditions"] if one["type"] == "Evicted"]
         conditions += [
             {"type": kind, "status": reserved, "reason": "Pending"} for kind in ("QuotaReserved", "Admitted")
         ]
+        if requeued:
+            conditions.append({"type": "Requeued", "status": "False", "reason": requeued})
         change = {"status": {"admission": None, "conditions": conditions}}
         self.world.merge(Kind.WORKLOAD, NAME, change, "status")
 
@@ -188,6 +192,15 @@ def test_pods_beside_rivals_on_their_quota_are_caught() -> None:
         owner.world.edit(Kind.WORKLOAD, "rival-1", _admit_by_force)
 
 
+_ADMITTED: Final[Body] = {
+    "admission": {"podSetAssignments": [{"name": "worker", "count": 2, "flavors": {"pods": "a100"}}]},
+    "conditions": [
+        {"type": kind, "status": "True", "reason": kind, "lastTransitionTime": format_time(0)}
+        for kind in ("QuotaReserved", "Admitted")
+    ],
+}
+
+
 def _admit_by_force(body: Body) -> None:
     assigned = [{"name": "main", "count": QUOTA, "flavors": {"pods": "a100"}}]
     body["status"] = {"admission": {"podSetAssignments": assigned}, "conditions": []}
@@ -229,13 +242,84 @@ def test_after_most_evictions_it_is_queued_again_by_its_owner_or_after_a_while(r
     assert is_true(owner.workload, "Admitted")
 
 
-def test_pods_that_are_not_ready_in_time_are_evicted() -> None:
+@pytest.mark.parametrize("reason", ["Deactivated", *DEACTIVATIONS])
+def test_a_deactivated_workload_is_evicted_with_the_cause_and_queued_again_by_the_reason_alone(reason: str) -> None:
+    owner = admitted()
+    owner.kueue.play(reason if reason in DEACTIVATIONS else "deactivate", 0)
+    owner.kueue.settle()
+    assert (is_active(owner.workload), is_true(owner.workload, "DeactivationTarget")) == (False, False)
+    evicted = condition(owner.workload, "Evicted")
+    assert evicted is not None
+    assert evicted["reason"] == reason
+    owner.end()
+    owner.give_back(requeued=reason)
+    owner.kueue.play("activate", 0)
+    owner.kueue.settle()
+    assert is_true(owner.workload, "Admitted") == (reason == "Deactivated")
+    assert owner.kueue.due_at is None
+    if reason != "Deactivated":
+        owner.give_back(requeued="Deactivated")
+        owner.kueue.settle()
+        assert is_true(owner.workload, "Admitted")
+
+
+def test_the_condition_that_outlives_the_longest_execution_time_deactivates_again() -> None:
+    owner = Owner(seconds=60)
+    owner.kueue.settle()
+    owner.start()
+    owner.world.go_by(60)
+    owner.kueue.settle()
+    assert is_true(owner.workload, "Evicted")
+    assert is_true(owner.workload, "DeactivationTarget")
+    owner.kueue.play("activate", 0)
+    owner.kueue.settle()
+    assert not is_active(owner.workload)
+    owner.end()
+    owner.give_back(requeued="Deactivated")
+    owner.kueue.play("activate", 0)
+    owner.kueue.settle()
+    assert is_true(owner.workload, "Admitted")
+
+
+def test_the_quota_of_a_deactivated_workload_is_free_while_its_pods_exist() -> None:
+    owner = admitted()
+    owner.kueue.rival(QUOTA)
+    owner.kueue.settle()
+    rival = owner.world.objects[Kind.WORKLOAD]["rival-1"]
+    assert not has_quota(rival)
+    owner.kueue.play("deactivate", 0)
+    owner.kueue.settle()
+    assert has_quota(rival)
+    with pytest.raises(Violation, match="its Workload has no quota"):
+        owner.give_back()
+
+
+def test_only_pods_of_deactivated_workloads_do_not_count() -> None:
+    owner = admitted()
+    owner.kueue.rival(QUOTA)
+    owner.kueue.play("deactivate", 0)
+    owner.kueue.settle()
+    owner.kueue.play("activate", 0)
+    owner.end()
+    owner.give_back()
+    owner.world.edit(Kind.WORKLOAD, NAME, lambda body: body.update(status=_ADMITTED))
+    with pytest.raises(Violation, match="Pods and rivals use 5"):
+        owner.start()
+
+
+def test_pods_that_are_not_ready_in_time_are_evicted_and_deactivated_the_second_time() -> None:
     owner = admitted(pods_ready_sec=100.0)
     owner.world.go_by(99)
     assert not owner.kueue.settle()
     owner.world.go_by(1)
     owner.kueue.settle()
     assert owner.kueue.evictions == {"PodsReadyTimeout": 1}
+    owner.end()
+    owner.give_back()
+    owner.kueue.settle()
+    owner.world.go_by(100)
+    owner.kueue.settle()
+    assert owner.kueue.evictions == {"PodsReadyTimeout": 1, "DeactivatedDueToRequeuingLimitExceeded": 1}
 
 
 @pytest.mark.parametrize(("reason", "seconds"), [("WaitForStart", 0), ("WaitForRecovery", 100)])

@@ -2,9 +2,11 @@
 
 It writes what Kueue's scheduler and Workload controller write, refuses what Kueue's webhook refuses, and asserts after
 every change what Kueue itself cannot: the Pods that exist never need more than the quota that is reserved for them.
-An eviction frees quota only once the owner of the Workload gives the reservation back.
+An eviction frees quota only once the owner of the Workload gives the reservation back. Exception: Kueue 0.19 frees the
+quota of a Workload at once when it is deactivated, so that its Pods do not count until the owner has given it back.
 
-Source: ../shared/spec/next/queues-and-gangs.md. A Pod that exists uses quota until it is removed, whatever its phase.
+Source: ../shared/spec/extensions/queues-and-gangs.md, and Kueue 0.19.2. A Pod that exists uses quota until it is
+removed, whatever its phase.
 """
 
 from __future__ import annotations
@@ -35,6 +37,15 @@ EVICTIONS: Final = (
     "NodeFailures",
     "FlavorMigration",
 )
+DEACTIVATED: Final = "Deactivated"
+DEACTIVATIONS: Final = (
+    "DeactivatedDueToRequeuingLimitExceeded",
+    "DeactivatedDueToMaximumExecutionTimeExceeded",
+    "DeactivatedDueToAdmissionCheck",
+)
+"""Reasons of evictions of Workloads that Kueue itself has deactivated."""
+_DUE_TO: Final = "DeactivatedDueTo"
+DEACTIVATION_TARGET: Final = "DeactivationTarget"
 _REQUEUE_SEC: Final = 10.0
 _REFUSED: Final = 'admission webhook "vworkload.kb.io" denied the request: %s'
 
@@ -43,8 +54,8 @@ class Kueue:
     """``quota``: Pods of each flavor. ``checks``: an admission check comes between reservation and admission.
 
     ``topology``: assignments have one, so that Pods stay gated until it lets them go. ``pods_ready_sec``: time in which
-    the Pods of an admitted Workload must be ready. ``is_loose``: whether a creation may be executed after its sender
-    has given it up; then only ``check`` at rest judges what exists.
+    the Pods of an admitted Workload must be ready; the second time that they are not, it is deactivated. ``is_loose``:
+    whether a creation may be executed after its sender has given it up; then only ``check`` at rest judges what exists.
     """
 
     def __init__(
@@ -63,6 +74,8 @@ class Kueue:
         self.checks = checks
         self.topology = topology
         self.pods_ready_sec = pods_ready_sec
+        self.activates = False
+        """Whether somebody activates each Workload that is inactive and has no quota."""
         self.admissions = 0
         self.evictions: Counter[str] = Counter()
         self._random = random.Random(seed)
@@ -72,6 +85,10 @@ class Kueue:
         """Workloads (by UID) that others have finished or removed, so that their quota is free before their Pods go."""
         self._taken_names: dict[str, str] = {}
         """UIDs of those that are removed, by name."""
+        self._deactivated: set[str] = set()
+        """Workloads (by UID) whose quota was free before their Pods go, as they were deactivated with it."""
+        self._late: set[str] = set()
+        """Workloads (by UID) whose Pods were not ready in time once."""
         self._homes: dict[str, str] = {}
         """The Workload (UID) that each Pod (UID) was made for, "" if there was none."""
         for flavor in quota:
@@ -84,6 +101,7 @@ class Kueue:
         def watch() -> None:
             others()
             self._note_pods()
+            self._note_deactivated()
             if not is_loose():
                 self.check()
 
@@ -127,7 +145,8 @@ class Kueue:
             workload = found.get(uid)
             if uid not in self._taken_by_others:
                 self._check_pods(workload, pods)
-            used.update(_flavor(pod) for pod in pods)
+            if uid not in self._deactivated:
+                used.update(_flavor(pod) for pod in pods)
         for workload in found.values():
             if not is_owned(workload):
                 used.update(reserved_by(workload))
@@ -155,6 +174,13 @@ class Kueue:
                 workload = self.world.objects[Kind.WORKLOAD].get(mark_of(pod, WORKLOAD))
                 taken = self._taken_names.get(mark_of(pod, WORKLOAD), "")
                 self._homes[uid_of(pod)] = taken if workload is None else uid_of(workload)
+
+    def _note_deactivated(self) -> None:
+        for workload in self.world.objects[Kind.WORKLOAD].values():
+            if not has_quota(workload):
+                self._deactivated.discard(uid_of(workload))
+            elif is_owned(workload) and not is_active(workload):
+                self._deactivated.add(uid_of(workload))
 
     def _pods(self) -> dict[str, list[Body]]:
         """The Pods that exist, by UID of the Workload that they were made for."""
@@ -187,19 +213,25 @@ class Kueue:
         """When, by the wall clock, it queues the next Workload again, if ever."""
         held = [one for one in self.workloads() if (condition(one, "Requeued") or {}).get("status") == "False"]
         held = [one for one in held if not (is_true(one, "Finished") or is_deleting(one) or admission_of(one))]
-        return min(
-            (_since(one, "Requeued") + _REQUEUE_SEC for one in held if one["spec"].get("active", True)), default=None
-        )
+        held = [one for one in held if is_active(one) and not _reason(one, "Requeued").startswith(DEACTIVATED)]
+        return min((_since(one, "Requeued") + _REQUEUE_SEC for one in held), default=None)
 
     def _step(self, workload: Body) -> bool:
         if is_true(workload, "Finished") or is_deleting(workload):
             return False
+        if is_active(workload) and is_true(workload, DEACTIVATION_TARGET):
+            self._set_active(workload, False)
+            return True
         if admission_of(workload) is not None:
             return self._follow(workload)
         if is_true(workload, "QuotaReserved") or is_true(workload, "Admitted"):
             raise self.world.violation(f"{name_of(workload)} has no admission, and its conditions say that it has")
-        if not workload["spec"].get("active", True):
-            return False
+        if not is_active(workload):
+            # With that condition, it would be inactive again at once.
+            activates = self.activates and not is_true(workload, DEACTIVATION_TARGET)
+            if activates:
+                self._set_active(workload, True)
+            return activates
         requeued = condition(workload, "Requeued")
         if requeued is not None and requeued["status"] == "False":
             return self._requeue(workload)
@@ -207,18 +239,27 @@ class Kueue:
 
     def _follow(self, workload: Body) -> bool:
         """A Workload with quota goes on to be admitted, or is evicted."""
+        if not is_active(workload) and not is_true(workload, "Evicted"):
+            self._evict_deactivated(workload)
+            return True
+        if _runs_too_long(workload, self.world.now) and not is_true(workload, DEACTIVATION_TARGET):
+            # Also a second time, after its eviction, while the owner has not given the quota back.
+            self.deactivate(workload, "MaximumExecutionTimeExceeded")
+            return True
         if is_true(workload, "Evicted"):
             return False
-        if not workload["spec"].get("active", True):
-            self.evict(workload, "Deactivated")
-            return True
         if not is_true(workload, "Admitted"):
             self._write(workload, "is admitted", ("Admitted", True, "Admitted", "The workload is admitted"))
             self.admissions += 1
             return True
         due = self._ready_by(workload)
         if due is not None and self.world.now >= due:
-            self.evict(workload, "PodsReadyTimeout")
+            if uid_of(workload) in self._late:
+                self._late.discard(uid_of(workload))
+                self.deactivate(workload, "RequeuingLimitExceeded")
+            else:
+                self._late.add(uid_of(workload))
+                self.evict(workload, "PodsReadyTimeout")
             return True
         return False
 
@@ -234,7 +275,13 @@ class Kueue:
         return _since(workload, "PodsReady" if recovers else "Admitted") + self.pods_ready_sec
 
     def _requeue(self, workload: Body) -> bool:
-        """After a while, what was not to be queued is."""
+        """After a while, what was not to be queued is: but after a deactivation at once, or never, by its reason."""
+        reason = _reason(workload, "Requeued")
+        if reason == DEACTIVATED:
+            self._write(workload, "is queued again", ("Requeued", True, "Reactivated", "The workload was reactivated"))
+            return True
+        if reason.startswith(DEACTIVATED):
+            return False
         if self.world.now < _since(workload, "Requeued") + _REQUEUE_SEC:
             return False
         self._write(workload, "is queued again", ("Requeued", True, "BackoffFinished", "its back-off is over"))
@@ -307,8 +354,8 @@ class Kueue:
     def play(self, what: str, which: int) -> None:
         """Something happens to one of the Workloads of Frameworks, if it can.
 
-        ``what``: a reason of EVICTIONS, or deactivate, activate, delete, finish, steal, unadmit, chatter, hide,
-        serve.
+        ``what``: a reason of EVICTIONS or DEACTIVATIONS, or deactivate, activate, delete, finish, steal, unadmit,
+        chatter, hide, serve.
         """
         if what in ("hide", "serve"):
             flavor = sorted(self.quota)[which % len(self.quota)]
@@ -323,9 +370,11 @@ class Kueue:
             case reason if reason in EVICTIONS:
                 if has_admission and not is_true(workload, "Evicted"):
                     self.evict(workload, reason)
+            case reason if reason in DEACTIVATIONS:
+                if has_admission and not is_true(workload, "Evicted"):
+                    self.deactivate(workload, reason.removeprefix(_DUE_TO))
             case "deactivate" | "activate":
-                self.world.tell(f"somebody will {what} {name}")
-                self.world.edit(Kind.WORKLOAD, name, lambda body: body["spec"].update(active=what == "activate"))
+                self._set_active(workload, what == "activate")
             case "delete" if not is_deleting(workload):
                 self.world.tell(f"somebody deletes {name}")
                 self.world.delete(Kind.WORKLOAD, name)
@@ -345,6 +394,29 @@ class Kueue:
             case "chatter" if not has_admission:
                 text = f"insufficient unused quota, {self._random.randint(1, 9)} more needed"
                 self._write(workload, "waits", ("QuotaReserved", False, "Pending", text))
+
+    def deactivate(self, workload: Body, cause: str) -> None:
+        """Begin to deactivate the Workload, for a reason of Kueue itself."""
+        self._write(
+            workload, f"will be deactivated: {cause}", (DEACTIVATION_TARGET, True, cause, "it has had its turns")
+        )
+        if cause == "MaximumExecutionTimeExceeded":
+            forget = lambda body: body["status"].pop("accumulatedPastExecutionTimeSeconds", None)  # noqa: E731
+            self.world.edit(Kind.WORKLOAD, name_of(workload), forget)
+
+    def _evict_deactivated(self, workload: Body) -> None:
+        cause = _reason(workload, DEACTIVATION_TARGET)
+        self.evict(workload, f"{_DUE_TO}{cause}" if cause else DEACTIVATED)
+
+        def change(body: Body) -> None:
+            kept = [one for one in body["status"]["conditions"] if one["type"] != DEACTIVATION_TARGET]
+            body["status"]["conditions"] = kept
+
+        self.world.edit(Kind.WORKLOAD, name_of(workload), change)
+
+    def _set_active(self, workload: Body, active: bool) -> None:
+        self.world.tell(f"{name_of(workload)} becomes {'active' if active else 'inactive'}")
+        self.world.edit(Kind.WORKLOAD, name_of(workload), lambda body: body["spec"].update(active=active))
 
     def evict(self, workload: Body, reason: str) -> None:
         """Ask the owner to stop, and to give the reservation back."""
@@ -471,10 +543,15 @@ def has_quota(workload: Body) -> bool:
     return is_true(workload, "QuotaReserved")
 
 
+def is_active(workload: Body) -> bool:
+    """Whether it may have quota."""
+    return workload["spec"].get("active") is not False
+
+
 def reserved_by(workload: Body) -> Counter[str]:
-    """Pods of each flavor that quota is reserved for; of a finished Workload none is."""
+    """Pods of each flavor that quota is reserved for; of a finished or inactive Workload none is."""
     found: Counter[str] = Counter()
-    if not is_true(workload, "Finished"):
+    if not is_true(workload, "Finished") and is_active(workload):
         for one in (admission_of(workload) or {}).get("podSetAssignments", ()):
             found[one["flavors"]["pods"]] += one["count"]
     return found
@@ -488,6 +565,19 @@ def set_condition(status: Body, kind: str, holds: bool, reason: str, message: st
     if found.get("status") != str(holds):
         found["lastTransitionTime"] = format_time(int(now))
     found |= {"status": str(holds), "reason": reason, "message": message}
+
+
+def _runs_too_long(workload: Body, now: float) -> bool:
+    """Whether it was admitted for as long as it may be, over all its admissions."""
+    most = workload["spec"].get("maximumExecutionTimeSeconds")
+    if most is None or not is_true(workload, "Admitted"):
+        return False
+    past = _status(workload).get("accumulatedPastExecutionTimeSeconds") or 0
+    return bool(past + now - _since(workload, "Admitted") >= most)
+
+
+def _reason(workload: Body, kind: str) -> str:
+    return str((condition(workload, kind) or {}).get("reason", ""))
 
 
 def _since(workload: Body, kind: str) -> int:

@@ -259,8 +259,7 @@ class QueuedHistory(History):
             self.kueue.quota = dict.fromkeys(self.kueue.quota, _ENOUGH)
             for flavor in self.kueue.quota:
                 self.kueue.serve(flavor)
-            for workload in self.kueue.of_frameworks():
-                self.world.edit(Kind.WORKLOAD, name_of(workload), lambda body: body["spec"].update(active=True))
+            self.kueue.activates = True
         labels = {} if self.framework is None else self.framework["metadata"].get("labels") or {}
         if labels.get(QUEUE_LABEL, QUEUES[0]) not in QUEUES:
             self.label(QUEUE_LABEL, QUEUES[0])

@@ -30,6 +30,8 @@ class _Count:
         if workload.reserved_in is None:
             self.pending += workload.active
             return
+        if not workload.active:
+            return
         usage = admitted_usage(workload)
         self.reserving += 1
         self.reserved = plus(self.reserved, usage)

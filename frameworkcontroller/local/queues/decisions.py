@@ -1,12 +1,14 @@
 """The decisions of the queue: which Workloads are admitted, which are evicted, and why the others wait.
 
-Pure: records and a time in, writes out. The rules are those of Kueue (kueue.x-k8s.io/v1beta2) for a ClusterQueue with
-one flavor and without a cohort:
+Pure: records and a time in, writes out. The rules are those of Kueue 0.19.2 (kueue.x-k8s.io/v1beta2) for a ClusterQueue
+with one flavor and without a cohort:
 
 - Workloads are considered by priority, then by age.
 - One that fits into the unused quota gets it, as a whole.
 - One that does not may preempt others, as the ClusterQueue permits. Their quota is free only once their owners have
   removed ``status.admission``, after their Pods have ended. Until then it is kept for the one that preempted them.
+- The quota of a deactivated Workload is free at once, though its Pods still run. Once activated, it is queued again if
+  its owner has given the quota back with the reason Deactivated, and without the condition DeactivationTarget.
 - BestEffortFIFO: others may pass one that waits. StrictFIFO: they may not.
 """
 
@@ -29,6 +31,7 @@ from frameworkcontroller.local.queues.records import (
 from frameworkcontroller.local.resource_lists import ResourceList, larger, minus, plus, shown, times
 
 ADMITTED: Final = "Admitted"
+DEACTIVATION_TARGET: Final = "DeactivationTarget"
 EVICTED: Final = "Evicted"
 FINISHED: Final = "Finished"
 PREEMPTED: Final = "Preempted"
@@ -38,6 +41,8 @@ REQUEUED: Final = "Requeued"
 _PENDING: Final = "Pending"
 _INADMISSIBLE: Final = "Inadmissible"
 _DEACTIVATED: Final = "Deactivated"
+_DUE_TO: Final = "DeactivatedDueTo"
+_RUNS_TOO_LONG: Final = "MaximumExecutionTimeExceeded"
 _LOCAL_QUEUE_STOPPED: Final = "LocalQueueStopped"
 _CLUSTER_QUEUE_STOPPED: Final = "ClusterQueueStopped"
 _REQUEUED_AFTER: Final = {
@@ -86,18 +91,19 @@ def decide(view: View, now: int) -> list[Write]:
     for workload in view.workloads:
         if workload.has(FINISHED):
             continue
+        deactivation = _deactivation(workload, now)
+        if deactivation is not None:
+            writes.append(deactivation)
         if workload.reserved_in is not None:
-            holding[workload.reserved_in].append(workload)
-            due = _overdue(workload, now)
+            if workload.active:
+                holding[workload.reserved_in].append(workload)
             eviction = _must_leave(workload, view)
             if workload.has(EVICTED) or workload.deleting:
                 leaving.add(workload.key)
-            elif due:
-                writes.append(due)
-            elif eviction is not None:
+            elif deactivation is None and eviction is not None:
                 leaving.add(workload.key)
                 writes.append(_eviction(workload, *eviction, now))
-        elif not workload.deleting:
+        elif deactivation is None and not workload.deleting and not _stays_out(workload):
             obstacle = _obstacle(workload, view)
             if obstacle:
                 writes += _waiting(workload, _INADMISSIBLE, obstacle, now)
@@ -120,22 +126,36 @@ def _rank(workload: WorkloadRecord) -> tuple[int, int, str]:
 
 def _deadline(workload: WorkloadRecord) -> int | None:
     admitted = workload.condition(ADMITTED)
-    if workload.max_seconds is None or not workload.active or admitted.get("status") != "True":
+    if workload.max_seconds is None or admitted.get("status") != "True" or workload.has(DEACTIVATION_TARGET):
         return None
     since = parse_time(admitted["lastTransitionTime"])
     return since + max(workload.max_seconds - workload.past_seconds, 0)
 
 
-def _overdue(workload: WorkloadRecord, now: int) -> Write | None:
+def _deactivation(workload: WorkloadRecord, now: int) -> Write | None:
+    """The next step to deactivate a workload: the condition, which is set again while it is Admitted, then the spec."""
+    if workload.active and workload.has(DEACTIVATION_TARGET):
+        return Write(workload, {"spec": {"active": False}}, deactivates=True)
     due = _deadline(workload)
     if due is None or due > now:
         return None
-    return Write(workload, {"spec": {"active": False}}, deactivates=True)
+    conditions = _Conditions(workload, now)
+    conditions.set(DEACTIVATION_TARGET, True, _RUNS_TOO_LONG, "exceeding the maximum execution time")
+    return Write(workload, {"status": {"accumulatedPastExecutionTimeSeconds": None, "conditions": conditions.all}})
+
+
+def _stays_out(workload: WorkloadRecord) -> bool:
+    """Whether it is never queued again, as its owner has said that Kueue has deactivated it."""
+    requeued = workload.condition(REQUEUED)
+    return requeued.get("status") == "False" and requeued.get("reason", "").startswith(_DUE_TO)
 
 
 def _must_leave(workload: WorkloadRecord, view: View) -> tuple[str, str] | None:
     """Reason and message why a workload loses its quota, other than for another one."""
     if not workload.active:
+        target = workload.condition(DEACTIVATION_TARGET)
+        if target.get("status") == "True":
+            return f"{_DUE_TO}{target['reason']}", f"The workload is deactivated due to {target['message']}"
         return _DEACTIVATED, "The workload is deactivated"
     local = view.local_queues.get(workload.queue_key)
     if local is not None and local.stop_policy == _DRAINS:
@@ -356,6 +376,7 @@ def _preemption(victim: WorkloadRecord, workload: WorkloadRecord, queue: Cluster
 def _eviction(workload: WorkloadRecord, reason: str, message: str, now: int, *, preempted: str = "") -> Write:
     conditions = _Conditions(workload, now)
     conditions.set(EVICTED, True, reason, message)
+    conditions.all = [one for one in conditions.all if one.get("type") != DEACTIVATION_TARGET]
     if preempted:
         conditions.set(PREEMPTED, True, preempted, message)
     return Write(workload, {"status": {"conditions": conditions.all}})

@@ -495,7 +495,10 @@ def test_the_way_out_after_the_longest_execution_time(by_label: bool) -> None:
     bench.now += 60
     live(bench)["spec"]["active"] = False
     bench.evict("DeactivatedDueToMaximumExecutionTimeExceeded")
+    # Kueue sets it again while the Workload is admitted, and would deactivate it for ever.
+    bench.say(("DeactivationTarget", True, "MaximumExecutionTimeExceeded", "exceeding the maximum execution time"))
     bench.settle()
+    assert of_workload(live(bench), "DeactivationTarget") is None
     used = live(bench)["status"]["accumulatedPastExecutionTimeSeconds"]
     assert used >= 60
     assert not has_quota(live(bench))
@@ -516,6 +519,23 @@ def test_the_way_out_after_the_longest_execution_time(by_label: bool) -> None:
     bench.admit()
     bench.settle()
     assert bench.states() == ["Preparing"]
+
+
+@pytest.mark.parametrize(
+    "cause", ["", "RequeuingLimitExceeded", "MaximumExecutionTimeExceeded", "AdmissionCheck", "New"]
+)
+def test_a_deactivated_workload_can_be_reactivated(cause: str) -> None:
+    """Kueue 0.19 queues a reactivated Workload again only after the reason Deactivated."""
+    bench = running()
+    live(bench)["spec"]["active"] = False
+    bench.evict(f"DeactivatedDueTo{cause}" if cause else "Deactivated")
+    bench.settle()
+    found = of_workload(live(bench), "Requeued")
+    assert found is not None
+    assert (found["status"], found["reason"]) == ("False", "Deactivated")
+    kept = of_workload(live(bench), "Evicted")
+    assert kept is not None
+    assert kept["reason"].endswith(cause)
 
 
 def assert_texts(bench: QueuedBench, *kinds: str) -> None:

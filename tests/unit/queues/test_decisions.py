@@ -391,7 +391,44 @@ def test_it_runs_no_longer_than_it_may() -> None:
     of = view([running])
     assert (decide(of, NOW + 9), next_due(of.workloads)) == ([], NOW + 10)
     (write,) = decide(of, NOW + 10)
+    assert write.patch["status"]["accumulatedPastExecutionTimeSeconds"] is None
+    target = conditions_of(write)["DeactivationTarget"]
+    assert (target["status"], target["reason"]) == ("True", "MaximumExecutionTimeExceeded")
+    running["status"] |= {"conditions": write.patch["status"]["conditions"], "accumulatedPastExecutionTimeSeconds": 0}
+    of = view([running])
+    assert next_due(of.workloads) is None
+    (write,) = decide(of, NOW + 50)
     assert (write.deactivates, write.patch) == (True, {"spec": {"active": False}})
+    running["spec"]["active"] = False
+    (write,) = decide(view([running]), NOW + 50)
+    assert outcome(write) == "evicted: DeactivatedDueToMaximumExecutionTimeExceeded"
+    assert "DeactivationTarget" not in conditions_of(write)
+    running["status"]["conditions"] = write.patch["status"]["conditions"]
+    (write,) = decide(view([running]), NOW + 50)
+    assert conditions_of(write)["DeactivationTarget"]["status"] == "True", "again, as by Kueue 0.19.2"
+    running["status"]["conditions"] = write.patch["status"]["conditions"]
+    assert decide(view([running]), NOW + 50) == []
+
+
+def test_one_that_the_condition_deactivates_is_not_queued_again() -> None:
+    body = workload("a", 1)
+    body["status"] = {"conditions": [condition("DeactivationTarget", "True", "MaximumExecutionTimeExceeded")]}
+    assert outcomes(view([body])) == {"a": "deactivated"}
+
+
+def test_after_the_reason_of_a_deactivation_by_kueue_it_is_never_queued_again() -> None:
+    body = workload("a", 1)
+    body["status"] = {"conditions": [condition("Requeued", "False", "DeactivatedDueToMaximumExecutionTimeExceeded")]}
+    assert outcomes(view([body])) == {}
+
+
+def test_the_quota_of_a_deactivated_one_is_free() -> None:
+    deactivated, waiting = admitted(workload("a", 8, active=False)), workload("b", 8)
+    of = view([deactivated, waiting])
+    assert outcomes(of) == {"a": "evicted: Deactivated", "b": "admitted"}
+    ((_, status),) = cluster_queue_statuses(of, NOW)
+    assert status["reservingWorkloads"] == 0
+    assert status["flavorsReservation"][0]["resources"][0]["total"] == "0"
 
 
 def test_counts() -> None:
