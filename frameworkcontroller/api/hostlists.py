@@ -15,7 +15,7 @@ from typing import Any, Final
 import orjson
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.problems import KeyPath
+from frameworkcontroller.api.problems import KeyPath, shown
 
 NAMES: Final = ("FC_HOSTS", "FC_HOSTS_JSON")
 """The words of these placeholders, before their arguments."""
@@ -47,9 +47,8 @@ class HostList:
     def size(self, framework: str, subdomain: str, task_number: int) -> int:
         """Return the length of the list, in constant time."""
         digits = sum(max(0, task_number - first) for first in (0, 10, 100, 1000))
-        each = (
-            len(f"{names.pod_name(framework, self.role, 0)}.{subdomain}") - 1 + (len(self.port) + 1) * bool(self.port)
-        )
+        port = len(self.port) + 1 if self.port else 0
+        each = len(f"{names.pod_name(framework, self.role, 0)}.{subdomain}") - 1 + port
         quotes = 2 if self.is_json else 0
         return quotes + digits + task_number * (each + quotes) + max(0, task_number - 1)
 
@@ -79,7 +78,7 @@ class Place:
         # "0080" is a port to some programs, and an octal number to others.
         if _PORT.fullmatch(port) is not None and int(port) <= _MAX_PORT:
             return ""
-        return f"{port!r} is no number from 1 to {_MAX_PORT}"
+        return f"{shown(port)} is no number from 1 to {_MAX_PORT}"
 
 
 def find(value: Any, path: KeyPath = ()) -> Iterator[Place]:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 _MAX_VALUE_CHARS: Final = 80
+_MAX_PATH_CHARS: Final = 400
 _SIMILARITY: Final = 0.75
 
 KeyPath = tuple[str | int, ...]
@@ -96,22 +97,28 @@ def problem_of(detail: ErrorDetails, *, pattern: str, below: KeyPath = ()) -> Pr
 
 
 def suggestion(wrong: str, known: Iterable[str]) -> str:
-    """Return "; did you mean X?" for the most similar of ``known``, "" if none is similar."""
-    near = difflib.get_close_matches(wrong, list(known), n=1, cutoff=_SIMILARITY)
+    """Return "; did you mean X?" for the most similar of ``known``, "" if none is similar.
+
+    Long words are not compared, which takes quadratic time.
+    """
+    if len(wrong) > _MAX_VALUE_CHARS:
+        return ""
+    near = difflib.get_close_matches(wrong, [one for one in known if len(one) <= _MAX_VALUE_CHARS], 1, _SIMILARITY)
     return f"; did you mean {near[0]}?" if near else ""
 
 
 def path_text(path: KeyPath) -> str:
-    """Return the path as ``spec.taskRoles[0].name``."""
+    """Return the path as ``spec.taskRoles[0].name``, shortened."""
     text = ""
     for part in path:
         if isinstance(part, int):
             text += f"[{part}]" if text else str(part)
             continue
         # A key may contain line ends.
-        key = str(part) if str(part).isprintable() else repr(part)
+        key = _shortened(str(part) if str(part).isprintable() else repr(part))
         text += f".{key}" if text else key
-    return text
+    half = _MAX_PATH_CHARS // 2
+    return text if len(text) <= _MAX_PATH_CHARS else f"{text[:half]}…{text[1 - half :]}"
 
 
 def shown(value: Any) -> str:
@@ -120,5 +127,8 @@ def shown(value: Any) -> str:
         return "a mapping" if isinstance(value, dict) else "a list"
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
-    text = repr(value) if isinstance(value, str) else str(value)
+    return _shortened(repr(value) if isinstance(value, str) else str(value))
+
+
+def _shortened(text: str) -> str:
     return text if len(text) <= _MAX_VALUE_CHARS else f"{text[: _MAX_VALUE_CHARS - 1]}…"

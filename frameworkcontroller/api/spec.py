@@ -17,7 +17,7 @@ from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, Valid
 from frameworkcontroller.api import hostlists, names
 from frameworkcontroller.api.completion import FailureAction
 from frameworkcontroller.api.inputmodel import INT32_MAX, INT64_MAX, InputModel
-from frameworkcontroller.api.problems import KeyPath, Problem, ProblemError, problem_of
+from frameworkcontroller.api.problems import KeyPath, Problem, ProblemError, problem_of, shown
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -47,8 +47,11 @@ MAX_CLAIMS = 20
 """For each role. With a bound, API servers accept the rule that the templates are immutable."""
 
 
+_MAX_SHOWN: Final = 10
+
+
 class SpecError(ValueError):
-    """A spec is invalid, although the API server accepted it. The text names each field and its value."""
+    """A spec is invalid, although the API server accepted it. The text names the first fields and their values."""
 
 
 class ExecutionType(StrEnum):
@@ -130,7 +133,7 @@ class CodePattern(_SpecModel):
     operator: Annotated[Operator, Field(strict=False)]
     values: Annotated[
         tuple[Annotated[int, Field(ge=-INT32_MAX - 1, le=INT32_MAX)], ...],
-        Field(strict=False, min_length=1, max_length=MAX_RULE_VALUES),
+        Field(strict=False, min_length=1, max_length=MAX_RULE_VALUES, fail_fast=True),
         AfterValidator(_distinct),
     ]
 
@@ -171,7 +174,9 @@ class FailureRule(_SpecModel):
 
     action: Annotated[FailureAction, Field(strict=False)]
     on_exit_codes: ExitCodePattern | None = None
-    on_pod_conditions: tuple[PodConditionPattern, ...] = Field(default=(), strict=False, max_length=MAX_RULES)
+    on_pod_conditions: tuple[PodConditionPattern, ...] = Field(
+        default=(), strict=False, max_length=MAX_RULES, fail_fast=True
+    )
     on_completion_codes: CodePattern | None = None
 
     @model_validator(mode="after")
@@ -186,7 +191,7 @@ class FailureRule(_SpecModel):
 class FailurePolicy(_SpecModel):
     """What follows failures of a Task's Pods; the first rule that matches counts."""
 
-    rules: tuple[FailureRule, ...] = Field(default=(), strict=False, max_length=MAX_RULES)
+    rules: tuple[FailureRule, ...] = Field(default=(), strict=False, max_length=MAX_RULES, fail_fast=True)
 
 
 class CompletionPolicy(_SpecModel):
@@ -263,9 +268,11 @@ class TaskRoleSpec(_SpecModel):
 
     name: Annotated[str, StringConstraints(pattern=names.NAME_PATTERN)]
     task_number: Annotated[int, Field(ge=0, le=MAX_TASK_NUMBER)] = 1
-    depends_on: Annotated[tuple[Dependency, ...], Field(strict=False, max_length=MAX_DEPENDENCIES)] = ()
+    depends_on: Annotated[tuple[Dependency, ...], Field(strict=False, max_length=MAX_DEPENDENCIES, fail_fast=True)] = ()
     framework_attempt_completion_policy: CompletionPolicy = CompletionPolicy()
-    volume_claim_templates: Annotated[tuple[ClaimTemplate, ...], Field(strict=False, max_length=MAX_CLAIMS)] = ()
+    volume_claim_templates: Annotated[
+        tuple[ClaimTemplate, ...], Field(strict=False, max_length=MAX_CLAIMS, fail_fast=True)
+    ] = ()
     persistent_volume_claim_retention_policy: ClaimRetentionPolicy = ClaimRetentionPolicy()
     task: TaskSpec = TaskSpec()
 
@@ -325,7 +332,7 @@ class TopologyConstraint(_SpecModel):
 class SchedulingConstraints(_SpecModel):
     """Where the Pods of a group may run."""
 
-    topology: Annotated[tuple[TopologyConstraint, ...], Field(strict=False, max_length=1)] = ()
+    topology: Annotated[tuple[TopologyConstraint, ...], Field(strict=False, max_length=1, fail_fast=True)] = ()
 
 
 class SingleDisruption(_SpecModel):
@@ -381,7 +388,7 @@ class FrameworkSpec(_SpecModel):
     network: Network | None = None
     coordinator: Coordinator | None = None
     scheduling: Scheduling | None = None
-    task_roles: tuple[TaskRoleSpec, ...] = Field(default=(), strict=False)
+    task_roles: tuple[TaskRoleSpec, ...] = Field(default=(), strict=False, fail_fast=True)
 
     @model_validator(mode="after")
     def _role_names_are_unique(self) -> FrameworkSpec:
@@ -412,7 +419,8 @@ class FrameworkSpec(_SpecModel):
                     raise ProblemError(Problem(path, text, dependency.name))
         if cycle := _cycle({role.name: [one.name for one in role.depends_on] for role in self.task_roles}):
             position = next(i for i, role in enumerate(self.task_roles) if role.name == cycle[0])
-            text = f"TaskRoles wait for each other: {' -> '.join(cycle)}"
+            most = cycle[:_MAX_SHOWN] + ["…"] * (len(cycle) > _MAX_SHOWN)
+            text = f"TaskRoles wait for each other: {' -> '.join(most)}"
             raise ProblemError(Problem(("taskRoles", position, "dependsOn"), text))
         return self
 
@@ -467,7 +475,7 @@ class FrameworkSpec(_SpecModel):
             if scheduler := role.task.in_spec("schedulerName"):
                 first, at = schedulers.setdefault(self.group_of("", role), (scheduler, position))
                 if scheduler != first:
-                    text = f"must be that of taskRoles[{at}], {first!r}: one scheduler places the Pods of a group"
+                    text = f"must be that of taskRoles[{at}], {shown(first)}: one scheduler places the Pods of a group"
                     raise ProblemError(Problem((*path, "spec", "schedulerName"), text, scheduler))
         return self
 
@@ -488,7 +496,7 @@ class FrameworkSpec(_SpecModel):
             return "Pods have no host names without spec.network"
         found = self.role(role)
         if found is None:
-            return f"{role!r} is not the name of a TaskRole"
+            return f"{shown(role)} is not the name of a TaskRole"
         if found.task.has_own_hostname:
             return f"the Pods of TaskRole {role} have a hostname or subdomain of their own"
         return ""
@@ -640,14 +648,40 @@ def parse_spec(spec: Any, *, framework: str | None = None) -> FrameworkSpec:
         # Only by alias: clients must not send the names of the fields in Python.
         parsed = FrameworkSpec.model_validate(spec, by_name=False, by_alias=True)
     except ValidationError as error:
-        problems = (problem_of(detail, pattern=rule_of(detail), below=("spec",)) for detail in error.errors())
-        raise SpecError("; ".join(map(str, problems))) from None
+        problems = itertools.islice(problems_of(error, spec), _MAX_SHOWN + 1)
+        texts = [str(one) for one in problems]
+        raise SpecError("; ".join(texts if len(texts) <= _MAX_SHOWN else (*texts[:-1], "and more"))) from None
     if framework is not None and (problem := check_hostnames(framework, parsed)) is not None:
         raise SpecError(str(problem))
     return parsed
 
 
-def rule_of(detail: ErrorDetails) -> str:
+def problems_of(error: ValidationError, spec: Any) -> Iterator[Problem]:
+    """Yield the problems of a spec: those of all roles, and of other lists those of the first wrong item.
+
+    pydantic makes a kilobyte for each error, of which a spec may have hundreds of thousands.
+    """
+    wrong = -1
+    for detail in error.errors(include_url=False):
+        match detail["loc"]:
+            case ("taskRoles", int(wrong), *_):
+                pass
+        yield from _problems_of(detail, ("spec",))
+    for position in range(wrong + 1, len(spec["taskRoles"])) if wrong >= 0 else ():
+        try:
+            TaskRoleSpec.model_validate(spec["taskRoles"][position], by_name=False, by_alias=True)
+        except ValidationError as refused:
+            for detail in refused.errors(include_url=False):
+                yield from _problems_of(detail, ("spec", "taskRoles", position))
+
+
+def _problems_of(detail: ErrorDetails, below: KeyPath) -> Iterator[Problem]:
+    # The items of a list that were refused are missing, and found themselves.
+    if detail["type"] != "too_short" or not detail["input"]:
+        yield problem_of(detail, pattern=_rule_of(detail), below=below)
+
+
+def _rule_of(detail: ErrorDetails) -> str:
     """The rule of the pattern that a value of the spec does not match, in words."""
     match detail["loc"]:
         case (*_, "subdomain"):

@@ -15,7 +15,7 @@ import orjson
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.podgroups import DROPPABLE, IMMUTABLE_VERSION, GangScheduler
-from frameworkcontroller.api.problems import Problem
+from frameworkcontroller.api.problems import Problem, shown
 from frameworkcontroller.api.quantities import Amounts, pod_requests
 from frameworkcontroller.api.spec import FrameworkSpec, Scheduling, TaskRoleSpec
 from frameworkcontroller.machine.requests import Kind
@@ -173,7 +173,7 @@ def _differences(group: Group, positions: Mapping[str, int], field: str, default
         value = role.task.in_spec(field) or default
         if value != wanted:
             path = ("spec", "taskRoles", positions[role.name], "task", "pod", "spec", field)
-            text = f"must be that of taskRoles[{positions[first.name]}], {wanted!r}: a group of Pods has only one"
+            text = f"must be that of taskRoles[{positions[first.name]}], {shown(wanted)}: a group of Pods has only one"
             yield Problem(path, text, value)
 
 

@@ -15,7 +15,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.completion import ENDING_ACTIONS, FailureAction
 from frameworkcontroller.api.inputmodel import whole
 from frameworkcontroller.api.objects import DISRUPTION_TARGET
-from frameworkcontroller.api.problems import KeyPath, problem_of, shown, suggestion
+from frameworkcontroller.api.problems import KeyPath, shown, suggestion
 from frameworkcontroller.api.spec import (
     RETRY_ALWAYS,
     RETRY_ON_FAILURE,
@@ -29,7 +29,7 @@ from frameworkcontroller.api.spec import (
     TaskRoleSpec,
     TaskSpec,
     check_hostnames,
-    rule_of,
+    problems_of,
 )
 from frameworkcontroller.commands.lint import foreign
 from frameworkcontroller.commands.lint.claims import check_claims
@@ -73,7 +73,8 @@ def check_framework(body: Mapping[Any, Any]) -> Iterator[Finding]:
     }
     # What a Framework has instead says more than the list of actions that it has.
     refused = [foreign_actions.get(found.problem.path, found) for found in refused]
-    refused += [found for found in _role_names(roles) if found not in refused]
+    told = {(found.problem.path, found.problem.text) for found in refused}
+    refused += [found for found in _role_names(roles) if (found.problem.path, found.problem.text) not in told]
     yield from refused
     if not roles:
         yield warning(("spec", "taskRoles"), "has no role: the Framework runs nothing, and never completes by itself")
@@ -135,11 +136,8 @@ def _fields(spec: Any) -> Iterator[Finding]:
     try:
         FrameworkSpec.model_validate(spec, by_name=False, by_alias=True)
     except ValidationError as refused:
-        for detail in refused.errors():
-            if detail["type"] == "too_short" and detail["input"]:
-                # The items that were refused are missing, and found themselves.
-                continue
-            yield Finding("error", problem_of(detail, pattern=rule_of(detail), below=("spec",)))
+        for problem in problems_of(refused, spec):
+            yield Finding("error", problem)
     yield from _unknown_below(FrameworkSpec, spec, ("spec",))
 
 

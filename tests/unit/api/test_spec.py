@@ -761,3 +761,64 @@ def test_kueue_may_choose_the_topology_of_a_gang() -> None:
     without = scheduled(KUEUE_TOPOLOGY, {"spec": {"schedulingGroup": None}}, **TOPOLOGY)
     del without["scheduling"]
     parse_spec(without)
+
+
+# --- large values ------------------------------------------------------------------------------------------------
+
+LONG = "x" * 300_000
+PODS_OF_TWO_SCHEDULERS = [{"spec": {"schedulerName": one}} for one in (LONG, f"{LONG}y")]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"executionType": LONG},
+        {"description": [LONG]},
+        {"network": {"subdomain": LONG}},
+        {"coordinator": {"taskRole": LONG}},
+        {"taskRoles": LONG},
+        {"taskRoles": [{"name": LONG}]},
+        {"taskRoles": [{"name": "a", "taskNumber": LONG}]},
+        {"taskRoles": [{"name": "a", "dependsOn": [{"name": LONG, "status": LONG}]}]},
+        {"taskRoles": [{"name": "a", "task": {"pod": LONG}}]},
+        {"taskRoles": [{"name": "a", "volumeClaimTemplates": [{"kind": LONG, "metadata": {"name": LONG}}]}]},
+        {"taskRoles": [{"name": "a", "volumeClaimTemplates": [{"metadata": {"name": "b", "labels": {LONG: 1}}}]}]},
+        {"network": {}, "taskRoles": [{"name": "a", "task": {"pod": {"x": "{{FC_HOSTS:" + LONG + "}}"}}}]},
+        {"network": {}, "taskRoles": [{"name": "a", "task": {"pod": {"x": "{{FC_HOSTS:a:" + LONG + "}}"}}}]},
+        {"network": {}, "taskRoles": [{"name": "a", "task": {"pod": {LONG: "{{FC_HOSTS:b}}"}}}]},
+        {"taskRoles": [{"name": "x"} | {"task": {"retryPolicy": LONG}}] * 5000},
+        scheduled(*PODS_OF_TWO_SCHEDULERS),
+        scheduled({"metadata": {"labels": {"scheduling.x-k8s.io/pod-group": LONG}}}),
+        scheduled(queue=LONG),
+        {
+            "taskRoles": [
+                {"name": f"r{n}x", "dependsOn": [{"name": f"r{(n + 1) % 9}x", "status": LONG}]} for n in range(9)
+            ]
+        },
+        {
+            "taskRoles": [
+                {"name": f"r{n}", "dependsOn": [{"name": f"r{(n + 1) % 9000}", "status": "Ready"}]} for n in range(9000)
+            ]
+        },
+    ],
+)
+def test_a_text_quotes_no_more_than_a_kilobyte_of_a_value(spec: dict[str, Any]) -> None:
+    text = error(spec)
+    assert "x" * 1000 not in text
+    assert len(text) < 5000
+
+
+def test_many_problems_are_not_all_told() -> None:
+    text = error({"taskRoles": [{"name": "A"}] * 12})
+    assert text.count("spec.taskRoles[") == 10
+    assert text.endswith("; and more")
+
+
+def test_a_deep_path_is_shortened() -> None:
+    pod: Any = {"x": "{{FC_HOSTS:b}}"}
+    for _ in range(200):
+        pod = {"y" * 70: pod}
+    text = error({"network": {}, "taskRoles": [{"name": "a", "task": {"pod": pod}}]})
+    assert text.startswith("spec.taskRoles[0].task.pod.yyy")
+    assert ".x: '{{FC_HOSTS:b}}': 'b' is not the name of a TaskRole" in text
+    assert len(text) < 600
