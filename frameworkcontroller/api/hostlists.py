@@ -20,6 +20,9 @@ from frameworkcontroller.api.problems import KeyPath, shown
 NAMES: Final = ("FC_HOSTS", "FC_HOSTS_JSON")
 """The words of these placeholders, before their arguments."""
 
+MARK: Final = b"{{FC_HOSTS"
+"""The beginning of each of them."""
+
 MAX_BYTES: Final = 128_000
 """Of all lists in one template. Linux starts no program with an argument or variable of 131,072 bytes or more, and each
 Pod has the lists: their sum over all Pods grows with the square of the Tasks."""

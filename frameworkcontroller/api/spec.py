@@ -17,6 +17,7 @@ from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, Valid
 from frameworkcontroller.api import hostlists, names
 from frameworkcontroller.api.completion import FailureAction
 from frameworkcontroller.api.inputmodel import INT32_MAX, INT64_MAX, InputModel
+from frameworkcontroller.api.packed import Packed, PackedTexts
 from frameworkcontroller.api.problems import KeyPath, Problem, ProblemError, problem_of, shown
 
 if TYPE_CHECKING:
@@ -213,21 +214,25 @@ class TaskSpec(_SpecModel):
     pod_graceful_deletion_timeout_sec: Annotated[int, Field(ge=-(INT64_MAX + 1), le=INT64_MAX)] | None = None
     pod_force_deletion_policy: Annotated[PodForceDeletionPolicy, Field(strict=False)] = PodForceDeletionPolicy.ALWAYS
     pre_running_deadline_seconds: Annotated[int, Field(ge=1, le=INT32_MAX)] | None = None
-    pod: dict[str, Any] = Field(default_factory=dict)
+    pod: Packed = Packed({})
 
-    @property
+    @cached_property
     def has_own_hostname(self) -> bool:
         """Whether the template sets the hostname or subdomain of the Pods, which then stay as they are."""
         return bool(self.in_spec("hostname") or self.in_spec("subdomain"))
 
     def in_spec(self, field: str) -> Any:
         """A field of the Pod's spec in the template, None if it has none."""
-        spec = self.pod.get("spec")
+        if not self.pod.has_key(field):
+            return None
+        spec = self.pod.decoded().get("spec")
         return spec.get(field) if isinstance(spec, dict) else None
 
     def in_metadata(self, field: str, key: str) -> Any:
         """A label or annotation in the template, as ``field`` says, None if it has none."""
-        metadata = self.pod.get("metadata")
+        if not self.pod.has_key(key):
+            return None
+        metadata = self.pod.decoded().get("metadata")
         values = metadata.get(field) if isinstance(metadata, dict) else None
         return values.get(key) if isinstance(values, dict) else None
 
@@ -243,8 +248,8 @@ class ClaimMetadata(_SpecModel):
     """Metadata of the volume claims of a template. ``name``: also of the volume in the Pods."""
 
     name: Annotated[str, StringConstraints(pattern=names.LABEL_PATTERN)]
-    labels: dict[str, str] = Field(default_factory=dict)
-    annotations: dict[str, str] = Field(default_factory=dict)
+    labels: PackedTexts = Packed({})
+    annotations: PackedTexts = Packed({})
 
 
 class ClaimTemplate(_SpecModel):
@@ -253,7 +258,7 @@ class ClaimTemplate(_SpecModel):
     api_version: Literal["v1"] | None = None
     kind: Literal["PersistentVolumeClaim"] | None = None
     metadata: ClaimMetadata
-    spec: dict[str, Any] = Field(default_factory=dict)
+    spec: Packed = Packed({})
 
 
 class ClaimRetentionPolicy(_SpecModel):
@@ -443,7 +448,7 @@ class FrameworkSpec(_SpecModel):
         unknown = self._why_no_coordinator_host()
         used = names.placeholder(names.COORDINATOR_HOST)
         for position, role in enumerate(self.task_roles):
-            if unknown and used in str(role.task.pod):
+            if unknown and used.encode() in role.task.pod.text:
                 raise ProblemError(Problem(("taskRoles", position, "task", "pod"), f"{used} has no value: {unknown}"))
         for position, place in self._host_lists():
             if problem := self._why_no_hosts(place.hosts.role) or place.problem():
@@ -504,8 +509,9 @@ class FrameworkSpec(_SpecModel):
     def _host_lists(self) -> Iterator[tuple[int, hostlists.Place]]:
         """Yield the placeholders of host lists, each with the position of the role that has it, if they count."""
         for position, role in enumerate(self.task_roles if self.has_network_placeholders else ()):
-            for place in hostlists.find(role.task.pod):
-                yield position, place
+            if hostlists.MARK in role.task.pod.text:
+                for place in hostlists.find(role.task.pod.decoded()):
+                    yield position, place
 
     def host_list(self, framework: str, wanted: hostlists.HostList) -> bytes:
         """The value of a placeholder of a host list, for a Framework of that name, as a part of a JSON string."""

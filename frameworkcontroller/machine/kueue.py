@@ -459,7 +459,7 @@ def _why_not_kept(ctx: Context, admission: AdmissionStatus, queue: QueueLabels |
         return None
     elif _needs_more(ctx, admission, queue):
         why = "the Framework asks for more than Kueue has admitted"
-    elif (lower := _lowered(admission, {one["name"]: one["count"] for one in _wanted(ctx, queue).pod_sets})) is None:
+    elif (lower := _lowered(admission, _wanted(ctx, queue).counts)) is None:
         return None
     else:
         if _nothing_runs(ctx):
@@ -477,9 +477,9 @@ def _was_disproved(ctx: Context, record: WorkloadRecord | None) -> bool:
 
 def _needs_more(ctx: Context, admission: AdmissionStatus, queue: QueueLabels) -> bool:
     wanted = _wanted(ctx, queue)
-    for pod_set in wanted.pod_sets:
-        admitted = admission.pod_set(pod_set["name"])
-        if admitted is None or pod_set["count"] > admitted.count:
+    for role, count in wanted.counts.items():
+        admitted = admission.pod_set(role)
+        if admitted is None or count > admitted.count:
             return True
         if admitted.digest and not is_same(wanted.digests[admitted.name], admitted.digest):
             return True

@@ -92,7 +92,7 @@ def claim_body(framework: Framework, role: TaskRoleSpec, template: ClaimTemplate
         **{name: marks[name] for name in POD_LABELS},
     }
     metadata = template.metadata
-    raw = orjson.dumps([metadata.labels, metadata.annotations, template.spec])
+    raw = b"[%s]" % b",".join(part.text for part in (metadata.labels, metadata.annotations, template.spec))
     for name, value in values.items():
         raw = raw.replace(names.placeholder(name).encode(), value.encode())
     labels, annotations, spec = orjson.loads(raw)
@@ -197,7 +197,7 @@ class PodTemplate:
         member: Member | None = None,
     ) -> None:
         """``admitted``: what Kueue adds to the Pods of the role. ``member``: what puts them into a gang."""
-        template = orjson.dumps(role.task.pod)
+        template = role.task.pod.text
         marker = self._marker = _unused_marker(template + orjson.dumps(admitted))
         per_task = {field: marker.decode() + field for field in ("index", "pod_name", "task_uid", "task_attempt_id")}
         annotations = pod_annotations(framework, attempt, role.name, role_uid, **per_task)

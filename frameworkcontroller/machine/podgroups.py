@@ -282,7 +282,7 @@ def _requests(roles: Iterable[TaskRoleSpec], count: int) -> Amounts:
         number = min(count, role.task_number)
         count -= number
         if number:
-            total.add(pod_requests(role.task.pod.get("spec")), number)
+            total.add(pod_requests(role.task.pod.decoded().get("spec")), number)
     return total
 
 

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final
 import orjson
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.codec import dumps_to_keep
 from frameworkcontroller.api.objects import Framework, ObjectError, QueueLabels
 from frameworkcontroller.api.spec import TaskRoleSpec
 from frameworkcontroller.api.status import AdmissionStatus, AdmittedPodSet
@@ -106,7 +107,10 @@ class WorkloadSpec:
     """The spec that the Workload of a Framework is to have, without its priority, which is read."""
 
     queue_name: str
-    pod_sets: tuple[dict[str, Any], ...]
+    pod_sets_json: bytes
+    """Text, because it is kept while the Framework is queued."""
+    counts: Mapping[str, int]
+    """The numbers of Tasks by role."""
     digests: Mapping[str, str]
     """By role, of what counts for an admission: other changes of a template have no effect on it."""
     priority_class: str
@@ -115,15 +119,16 @@ class WorkloadSpec:
     """The priority class of the Pods of the first role, "" for none."""
     max_execution_seconds: int | None
 
+    @property
+    def pod_sets(self) -> list[dict[str, Any]]:
+        """The podSets, decoded at each call."""
+        decoded: list[dict[str, Any]] = orjson.loads(self.pod_sets_json)
+        return decoded
+
     @cached_property
     def digest(self) -> str:
         """Digest of all podSets."""
-        return _digest([[one["name"], one["count"], self.digests[one["name"]]] for one in self.pod_sets])
-
-    @cached_property
-    def counts(self) -> dict[str, int]:
-        """The numbers of Tasks by role."""
-        return {one["name"]: one["count"] for one in self.pod_sets}
+        return _digest([[role, count, self.digests[role]] for role, count in self.counts.items()])
 
     @property
     def priority_source(self) -> tuple[str, str]:
@@ -134,7 +139,7 @@ class WorkloadSpec:
 
     def count(self, role: str) -> int:
         """The number of Tasks of the role."""
-        return next((int(one["count"]) for one in self.pod_sets if one["name"] == role), 0)
+        return self.counts.get(role, 0)
 
 
 def workload_spec(framework: Framework, queue: QueueLabels) -> WorkloadSpec:
@@ -148,7 +153,8 @@ def workload_spec(framework: Framework, queue: QueueLabels) -> WorkloadSpec:
     first = next((one["template"]["spec"].get("priorityClassName") for one in pod_sets), None)
     return WorkloadSpec(
         queue.queue_name,
-        tuple(pod_sets),
+        dumps_to_keep(pod_sets),
+        {role.name: role.task_number for role in roles},
         digests,
         queue.priority_class,
         first if isinstance(first, str) else "",
@@ -203,7 +209,7 @@ def _pod_set(framework: Framework, role: TaskRoleSpec) -> dict[str, Any]:
 
 def _rendered(framework: Framework, role: TaskRoleSpec) -> dict[str, Any]:
     """The Pod template of the role with the values of its first Task: an API server refuses placeholders in labels."""
-    raw = orjson.dumps(role.task.pod)
+    raw = role.task.pod.text
     values = {
         names.FRAMEWORK_NAMESPACE: framework.namespace,
         names.CONFIGMAP_NAME: names.configmap_name(framework.name),
@@ -317,7 +323,7 @@ class LowerCounts(QueueAction):
             pod_sets.append({**one, "count": count if admitted is None else min(count, admitted.count)})
         change: dict[str, Any] = {"spec": {"podSets": pod_sets}}
         counts = {one["name"]: one["count"] for one in pod_sets}
-        if counts == {one["name"]: one["count"] for one in self.spec.pod_sets}:
+        if counts == self.spec.counts:
             change["metadata"] = {"annotations": {QUEUED_INPUTS: self.spec.digest}}
         return (yield from patched(self.target, record.uid, change, record.resource_version))
 
@@ -584,7 +590,7 @@ def _priority(spec: WorkloadSpec) -> Generator[Request, Answer, tuple[Body | Non
 def _spec_body(spec: WorkloadSpec, priority: tuple[Body | None, int | None]) -> Body:
     return {
         "queueName": spec.queue_name,
-        "podSets": list(spec.pod_sets),
+        "podSets": spec.pod_sets,
         "maximumExecutionTimeSeconds": spec.max_execution_seconds,
         "priorityClassRef": priority[0],
         "priority": priority[1],

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import orjson
@@ -242,7 +242,7 @@ async def _live(kueue: Kueue, enter: EnterQueue) -> None:
         assert _is_told(await kueue.get(name), change)
     if wanted.priority_class:
         version = (await kueue.get(name))["metadata"]["resourceVersion"]
-        other = WorkloadSpec(wanted.queue_name, wanted.pod_sets, wanted.digests, "low", wanted.pod_priority_class, None)
+        other = replace(wanted, priority_class="low", max_execution_seconds=None)
         assert isinstance(await kueue.run(ChangeRequest(target, other, uid, version, priority_only=True)), Patched)
         stored = (await kueue.get(name))["spec"]
         assert (stored["priorityClassRef"]["name"], stored["priority"]) == ("low", -1000)

@@ -258,7 +258,7 @@ def _deadlines(spec: FrameworkSpec) -> Iterator[Finding]:
                 f"has no effect: the Framework ends before, by its activeDeadlineSeconds {active}",
                 value=here,
             )
-        pod_spec = role.task.pod.get("spec")
+        pod_spec = role.task.pod.decoded().get("spec")
         of_pod = pod_spec.get("activeDeadlineSeconds") if isinstance(pod_spec, dict) else None
         if isinstance(of_pod, int) and active is not None and of_pod >= active:
             yield warning(
@@ -321,7 +321,7 @@ def _role_policies(role: TaskRoleSpec, path: KeyPath) -> Iterator[Finding]:
             "has no effect without podGracefulDeletionTimeoutSec: no Pod is force-deleted",
             value=force.value,
         )
-    pod_spec = role.task.pod.get("spec")
+    pod_spec = role.task.pod.decoded().get("spec")
     if not isinstance(pod_spec, dict):
         return  # an error, reported elsewhere
     yield from _failure_rules(role, pod_spec, (*path, "task", "podFailurePolicy", "rules"))
@@ -400,7 +400,7 @@ def _dependencies(spec: FrameworkSpec, role: TaskRoleSpec, path: KeyPath) -> Ite
             continue
         minimum = awaited.framework_attempt_completion_policy.min_succeeded_task_count
         never = ""
-        pod_spec = awaited.task.pod.get("spec")
+        pod_spec = awaited.task.pod.decoded().get("spec")
         if isinstance(pod_spec, dict) and pod_spec.get("restartPolicy", "Always") == "Always":
             never = "its Pods never end (restartPolicy Always)"
         elif awaited.task.retry_policy.max_retry_count == RETRY_ALWAYS:

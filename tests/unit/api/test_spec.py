@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 import pytest
 
 from frameworkcontroller.api import names
@@ -83,7 +84,7 @@ def test_absent_and_null_mean_the_defaults_at_every_level(fields: dict[str, Any]
     assert (retry.fancy_retry_policy, retry.max_retry_count) == (False, 0)
     assert parsed.task.pod_graceful_deletion_timeout_sec is None
     assert parsed.task.pod_force_deletion_policy is PodForceDeletionPolicy.ALWAYS
-    assert parsed.task.pod == {}
+    assert parsed.task.pod.decoded() == {}
 
 
 @pytest.mark.parametrize(
@@ -116,12 +117,18 @@ def test_unknown_fields_are_passed_over() -> None:
             "taskRoles": [{"name": "a", "odd": None, "task": {"odd": [], "pod": {"odd": {"deep": None}}}}],
         }
     )
-    assert parsed.task_roles[0].task.pod == {"odd": {"deep": None}}
+    assert parsed.task_roles[0].task.pod.decoded() == {"odd": {"deep": None}}
+
+
+@pytest.mark.parametrize("value", [10**30, {1: 2}, "\ud800", orjson.loads("[" * 300 + "]" * 300)])
+def test_a_template_that_is_no_json_is_refused(value: Any) -> None:
+    with pytest.raises(SpecError, match=r"spec.taskRoles\[0\].task.pod: a mapping: cannot be encoded as JSON: "):
+        role(task={"pod": {"x": value}})
 
 
 def test_the_pod_template_is_not_looked_into() -> None:
     template = {"metadata": 7, "spec": {"containers": "none", "privileged": False, "x": None}}
-    assert role(task={"pod": template}).task.pod == template
+    assert role(task={"pod": template}).task.pod.decoded() == template
 
 
 # --- values -----------------------------------------------------------------------------------------------------
@@ -639,7 +646,7 @@ def test_claims() -> None:
     spec = parse_spec(claims(template))
     (role,) = spec.task_roles
     assert spec.has_claims
-    assert role.volume_claim_templates[0].spec == {"x": [1]}
+    assert role.volume_claim_templates[0].spec.decoded() == {"x": [1]}
     assert role.persistent_volume_claim_retention_policy == ClaimRetentionPolicy()
     assert ClaimRetentionPolicy().when_deleted is ClaimRetentionPolicy().when_scaled is ClaimRetention.RETAIN
     assert not parse_spec({"taskRoles": [{"name": "a", "volumeClaimTemplates": None}]}).has_claims
