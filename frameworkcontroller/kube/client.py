@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Final
@@ -60,12 +61,17 @@ class KubeClient(Transport):
         limit: int | None = None,
         continue_token: str | None = None,
         metadata_only: bool = False,
+        at_most_bytes: float = math.inf,
     ) -> bytes:
-        """Return a consistent list of a namespace or (None) all namespaces, or a page of at most ``limit`` objects."""
+        """Return a consistent list of a namespace or (None) all namespaces, or a page of at most ``limit`` objects.
+
+        Raises AnswerTooLargeError if it has more than ``at_most_bytes``.
+        """
         query = _query(
             labelSelector=label_selector, fieldSelector=field_selector, limit=limit, **{"continue": continue_token}
         )
-        return await self.exchange(_request("list", resource, namespace, query=query, metadata_only=metadata_only))
+        request = _request("list", resource, namespace, query=query, metadata_only=metadata_only)
+        return await self.exchange(request._replace(at_most=at_most_bytes))
 
     def watch(
         self,

@@ -40,6 +40,10 @@ class SilenceError(TransportError):
     """Nothing arrived within the read timeout: the peer hangs or has vanished."""
 
 
+class AnswerTooLargeError(TransportError):
+    """The answer has more bytes than the caller accepts."""
+
+
 class ApiError(KubeError):
     """An error answer; ``str()`` is the server's message.
 

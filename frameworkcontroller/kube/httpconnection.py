@@ -7,6 +7,7 @@ answer mostly one read, and a connection has one timer, which requests postpone 
 from __future__ import annotations
 
 import asyncio
+import math
 import ssl
 from collections.abc import Callable
 from typing import Final, cast
@@ -27,6 +28,10 @@ class BrokenOff(ConnectionError):
     """The connection was closed within an answer."""
 
 
+class TooManyBytes(ConnectionError):
+    """The body has more bytes than the request accepts."""
+
+
 class HttpConnection(asyncio.Protocol):
     """Sends a request with `send`, waits for its answer with `opened`, reads the body, and ends it with `release`.
 
@@ -34,8 +39,8 @@ class HttpConnection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_busy", "_close_at", "_closed", "_error", "_limit", "_loop", "_lost", "_parser", "_parts", "_paused", "_sent",
-        "_timer", "_transport", "_unread", "_waiter", "_whole", "_writable", "received",
+        "_at_most", "_busy", "_close_at", "_closed", "_error", "_limit", "_loop", "_lost", "_parser", "_parts", "_paused",
+        "_sent", "_timer", "_transport", "_unread", "_waiter", "_whole", "_writable", "received",
     )  # fmt: skip
 
     def __init__(self, closed: Callable[[HttpConnection], None]) -> None:
@@ -52,6 +57,7 @@ class HttpConnection(asyncio.Protocol):
         """Bytes of the body so far."""
         self._error: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._at_most: float = math.inf
         self._whole = False
         self._sent = False
         self._paused = False
@@ -67,15 +73,17 @@ class HttpConnection(asyncio.Protocol):
         """Whether a request can be sent."""
         return not self._lost and not self._transport.is_closing()
 
-    async def send(self, head: bytes, body: bytes, *, limit: float) -> None:
+    async def send(self, head: bytes, body: bytes, *, limit: float, at_most: float = math.inf) -> None:
         """Begin a request. If the server neither takes nor sends a byte for ``limit`` seconds, it fails.
 
+        It also fails, by TooManyBytes, once the body of the answer has more than ``at_most`` bytes.
         Raises the error if the connection is closed meanwhile. Ends early if the answer comes first.
         """
         self._busy = True
         parser = self._parser = AnswerParser(has_body=not head.startswith(b"HEAD "))
         self._parts = []
         self._unread = self.received = 0
+        self._at_most = at_most
         self._whole = False
         self.set_limit(limit)
         if len(body) <= _SLICE_BYTES:
@@ -102,7 +110,7 @@ class HttpConnection(asyncio.Protocol):
     async def opened(self, *, whole: bool) -> Head:
         """Wait for the head of the answer; or, with ``whole``, rather until it is complete or fails.
 
-        Raises NoAnswer, BrokenOff, BadAnswer, or TimeoutError for silence.
+        Raises NoAnswer, BrokenOff, BadAnswer, TooManyBytes, or TimeoutError for silence.
         """
         parser = self._parser
         self._whole = whole
@@ -209,6 +217,9 @@ class HttpConnection(asyncio.Protocol):
         self._parts += parts
         size = sum(map(len, parts))
         self.received += size
+        if self.received > self._at_most:
+            self._fail(TooManyBytes(f"more than {self._at_most:.0f} bytes"))
+            return
         if not self._whole:
             self._unread += size
             if self._unread > _MAX_UNREAD_BYTES and not self._paused and not parser.done:

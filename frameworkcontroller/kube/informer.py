@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.deltaprocessor import DeltaProcessor, Identity, identify
-from frameworkcontroller.kube.errors import ApiError, KubeError, error_from_status
+from frameworkcontroller.kube.errors import AnswerTooLargeError, ApiError, KubeError, error_from_status
 from frameworkcontroller.kube.indexer import Indexer, Item, Lister
 from frameworkcontroller.kube.parsing import NestedTooDeeply, gc_paused, parse, was_cut
 from frameworkcontroller.kube.reflector import Failure, Listing, Reflector, Waiting, Watching, classify, is_older
@@ -26,6 +26,8 @@ _log: Final = logging.getLogger(__name__)
 # Pages are sized in bytes, which bounds the time (5 ms) and the memory (ten times its bytes) to parse one.
 _FIRST_PAGE_ITEMS: Final = 50
 _PAGE_BYTES: Final = 2**20
+# Objects differ in size: a larger page is not read, but fewer objects.
+_LARGEST_PAGE_BYTES: Final = 4 * _PAGE_BYTES
 # Decoding yields to the event loop after this long.
 _SLICE_SECONDS: Final = 0.005
 # Watches end after a random time in this range, which spreads connections over API servers that have come back.
@@ -250,15 +252,34 @@ class Informer(Generic[T]):
             self._relist_wanted = False
             self._listing_since = asyncio.get_running_loop().time()
         try:
-            body = await self._client.list(
-                self.resource, **self._selection, limit=self._page_items if paged else None, continue_token=token
-            )
+            if paged:
+                body = await self._page(token)
+            else:
+                body = await self._client.list(self.resource, **self._selection, continue_token=token)
         except KubeError as error:
             self._failed(classify(error), error)
             return
         self.counters.pages += 1
         with gc_paused():
             await self._apply_page(body)
+
+    async def _page(self, token: str | None) -> bytes:
+        """Return a page of as many objects as fit. Raises KubeError."""
+        while True:
+            items = self._page_items
+            most = _LARGEST_PAGE_BYTES if items > 1 else math.inf
+            try:
+                return await self._client.list(
+                    self.resource, **self._selection, limit=items, continue_token=token, at_most_bytes=most
+                )
+            except AnswerTooLargeError:
+                self._page_items = max(1, items * _PAGE_BYTES // _LARGEST_PAGE_BYTES)
+
+    def _fit(self, objects: int, body: bytes) -> None:
+        """Choose the size of the next page, whose objects may be larger than those of this one."""
+        if objects:
+            fitting = _PAGE_BYTES * objects // len(body)
+            self._page_items = max(1, min(self._page_size, fitting, 2 * self._page_items))
 
     async def _apply_page(self, body: bytes) -> None:
         try:
@@ -271,9 +292,7 @@ class Informer(Generic[T]):
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             self._failed(Failure.MALFORMED, error)
             return
-        if objects:
-            fitting = _PAGE_BYTES * len(objects) // len(body)
-            self._page_items = max(1, min(self._page_size, fitting))
+        self._fit(len(objects), body)
         verdict = self._reflector.on_page([identity.key for identity in identities], version, token)
         if not verdict.accept:
             self._report(self._reflector.last_failure or Failure.STALE, f"resourceVersion {version}")
@@ -340,14 +359,14 @@ class Informer(Generic[T]):
         unknown: dict[str, str] = {}  # versions by key
         token: str | None = None
         while True:
-            body = await self._client.list(
-                self.resource, **self._selection, limit=self._page_items, continue_token=token
-            )
+            body = await self._page(token)
             self.counters.pages += 1
             with gc_paused():
                 page, _ = parse(body)
                 listed, token = page["metadata"]["resourceVersion"], page["metadata"].get("continue")
-                for obj in page.get("items") or ():
+                objects = page.get("items") or ()
+                self._fit(len(objects), body)
+                for obj in objects:
                     key, _, version = identify(obj)
                     if not self._knows(key, version):
                         unknown[key] = version

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -15,8 +16,14 @@ from frameworkcontroller import __version__
 from frameworkcontroller.kube.answerparser import BadAnswer, Head
 from frameworkcontroller.kube.connection import Connection, Headers
 from frameworkcontroller.kube.connector import Connector, ProxyRefused, Security
-from frameworkcontroller.kube.errors import ApiError, SilenceError, TransportError, error_from_answer
-from frameworkcontroller.kube.httpconnection import BrokenOff, HttpConnection, NoAnswer
+from frameworkcontroller.kube.errors import (
+    AnswerTooLargeError,
+    ApiError,
+    SilenceError,
+    TransportError,
+    error_from_answer,
+)
+from frameworkcontroller.kube.httpconnection import BrokenOff, HttpConnection, NoAnswer, TooManyBytes
 from frameworkcontroller.kube.lineframer import LineFramer, LineTooLong
 from frameworkcontroller.kube.ratelimiter import RateLimiter
 
@@ -47,6 +54,8 @@ class Request(NamedTuple):
     """The read timeout of a stream, in seconds; None: not a stream."""
     begins_late: bool = False
     """The headers of the stream may be as late as its first byte."""
+    at_most: float = math.inf
+    """The bytes that its answer may have."""
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -232,7 +241,7 @@ class Transport:
             if self._fence is not None:
                 self._fence.check()
             try:
-                await connection.send(line, body, limit=limit)
+                await connection.send(line, body, limit=limit, at_most=request.at_most)
                 head = await connection.opened(whole=silence is None)
             except NoAnswer as error:
                 if is_new or request.method in ("POST", "PATCH"):
@@ -332,6 +341,8 @@ class Transport:
         match error:
             case TimeoutError():
                 return SilenceError(f"{request}: {server} fell silent")
+            case TooManyBytes():
+                return AnswerTooLargeError(f"{request}: the answer of {server} has {error}")
             case BrokenOff():
                 problem = f"{server} broke off its answer{reason}"
             case NoAnswer():
