@@ -151,6 +151,11 @@ class Context:
         uid = self.framework.uid
         return any(is_of_framework(uid, pod) for pod in self.observed.list_pods())
 
+    def is_of_attempt(self, pod: PodRecord) -> bool:
+        """Whether the attempt controls the Pod, or nothing does, and it is of any attempt of the Framework."""
+        owner = pod.identity.controller_uid
+        return is_of_framework(self.framework.uid, pod) if owner is None else owner == self.attempt.configmap_uid
+
     def must_list_pods(self) -> bool:
         """Whether the cache may lack Pods that another controller has created. If so, have them listed.
 
@@ -192,9 +197,13 @@ class Context:
 
 
 def is_of_framework(framework_uid: str, pod: PodRecord) -> bool:
-    """Whether the Pod is of any attempt of the Framework, whose ConfigMap may be gone."""
+    """Whether the Pod is of any attempt of the Framework, whose ConfigMap may be gone.
+
+    A Pod that has lost its owner is recognized by its annotations and its name: a copy for debugging has another name.
+    """
     identity = pod.identity
-    return bool(identity.controller_uid and identity.annotations and identity.annotations[0] == framework_uid)
+    is_marked = identity.annotations is not None and identity.annotations[0] == framework_uid
+    return is_marked and (identity.controller_uid is not None or names.split_pod_name(pod.name) is not None)
 
 
 _MAX_DIGITS = 18

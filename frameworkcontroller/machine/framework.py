@@ -90,6 +90,8 @@ def step(ctx: Context) -> None:
         if ctx.status.state is State.ATTEMPT_COMPLETED and ctx.framework.spec.is_suspended:
             ctx.look_for_pods()
         _watch_orphan(ctx, ours)
+        if ctx.tracker.is_clean:
+            task_machine.delete_leftovers(ctx)
         if not _delete_orphan(ctx, ours):
             ctx.tracker.holds.end_stall(None, Reason.STATUS_OUTDATED)
             ctx.tracker.holds.end_stall(None, Reason.CONFIGMAP_NOT_GONE)
@@ -236,6 +238,7 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     elif ends:
         if not ctx.must_list_pods():
             tracker.remains = ctx.shows_pods()
+            task_machine.delete_leftovers(ctx)
             ctx.act(Cleanup(ctx.configmap_target(), ctx.framework.uid))
     elif not _delete_orphan(ctx, configmap):
         are_there = companions.keep(ctx)
@@ -259,6 +262,8 @@ def _look_up(ctx: Context, configmap: ConfigMapRecord | None) -> None:
         tracker.absent = False
     elif not tracker.absent and not ctx.observed.creating:
         ctx.act(LookUp(ctx.configmap_target(), ctx.framework.uid))
+    elif tracker.absent:
+        task_machine.delete_leftovers(ctx)
 
 
 def _delete_orphan(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
@@ -384,8 +389,7 @@ def _has_pods(ctx: Context) -> bool:
     """Whether a Pod of the attempt exists or may exist."""
     if ctx.tracker.may_have_pods or ctx.observed.creating:
         return True
-    uid = ctx.attempt.configmap_uid
-    pods = (pod for pod in ctx.observed.list_pods() if pod.identity.controller_uid == uid)
+    pods = (pod for pod in ctx.observed.list_pods() if ctx.is_of_attempt(pod))
     if any(not task_machine.is_known_to_be_gone(ctx, pod) for pod in pods):
         return True
     return ctx.must_list_pods()

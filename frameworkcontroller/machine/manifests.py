@@ -304,10 +304,9 @@ def _pod(
         metadata["namespace"] = annotations[names.FRAMEWORK_NAMESPACE]
         metadata["labels"] = _with(metadata.get("labels"), {name: annotations[name] for name in POD_LABELS})
         metadata["annotations"] = _with(metadata.get("annotations"), annotations)
-        owners = metadata.get("ownerReferences")
-        if owners is None or isinstance(owners, list):
-            configmap = annotations[names.CONFIGMAP_NAME], annotations[names.CONFIGMAP_UID]
-            metadata["ownerReferences"] = [*(owners or []), _controller_reference("v1", "ConfigMap", *configmap)]
+        configmap = annotations[names.CONFIGMAP_NAME], annotations[names.CONFIGMAP_UID]
+        # With another owner, the garbage collector would untie the Pod from its attempt, and let it run on.
+        metadata["ownerReferences"] = [_controller_reference("v1", "ConfigMap", *configmap)]
     spec = template.get("spec")
     if isinstance(spec, dict):
         env: list[dict[str, Any]] = [{"name": key, "value": value} for key, value in annotations.items()]

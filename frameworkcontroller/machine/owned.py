@@ -106,6 +106,9 @@ def _take_orphan(ctx: Context, outcome: Outcome) -> None:
     """Fold the outcome for a Pod that no Task has."""
     if isinstance(outcome.result, Accepted | Gone):
         ctx.tracker.holds.release(outcome.action.target.key)
+        if ctx.status.state in (State.CREATION_PENDING, *ENDED):
+            # Each plan looks for leftovers, and a stale cache may still show this one.
+            look_later(ctx, outcome.action.target, f"Pod {outcome.action.target.name} was deleted")
     elif isinstance(outcome.action, Delete):
         _take_failed_deletion(ctx, outcome.action, outcome.result)
 
@@ -319,8 +322,10 @@ def _take_creation(owned: _Owned, action: Create, result: Result) -> None:
                 holds.release(CREATIONS)
             owned.created(uid)
             owned.looked(action, kept=kept)
-        case Exists(found=Identity() as found) if found.controller_uid == action.controller_uid:
-            if not found.deleting and owned.is_current(found):
+        case Exists(found=Identity() as found) if found.controller_uid == action.controller_uid or owned.has_lost(
+            found
+        ):
+            if not found.deleting and owned.is_current(found) and found.controller_uid is not None:
                 holds.release(key)
                 owned.created(found.uid)
             else:
@@ -544,6 +549,11 @@ class _Pod:
     def is_current(self, found: Identity) -> bool:
         return found.annotations == self.ctx.pod_identity(self.task)
 
+    def has_lost(self, found: Identity) -> bool:
+        """Whether it is a Pod of the Framework that has lost its owner."""
+        is_marked = found.annotations is not None and found.annotations[0] == self.ctx.framework.uid
+        return found.controller_uid is None and is_marked
+
     def created(self, uid: str) -> None:
         task_machine.created(self.ctx, self.task, uid)
 
@@ -629,6 +639,10 @@ class _ConfigMap:
 
     def is_current(self, found: Identity) -> bool:
         return found.annotations == self.ctx.configmap_identity() and found.uid not in self.ctx.tracker.late
+
+    def has_lost(self, found: Identity) -> bool:  # noqa: ARG002 - as of Pods
+        """Return False: only Pods are untied from their attempt."""
+        return False
 
     def created(self, uid: str) -> None:
         framework_machine.created(self.ctx, uid)

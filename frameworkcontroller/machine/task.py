@@ -23,7 +23,7 @@ from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine import claims, gangs, history
 from frameworkcontroller.machine.actions import Cleanup, Confirm, Create, Delete, Target
 from frameworkcontroller.machine.agenda import TaskKey
-from frameworkcontroller.machine.context import Context, describe_row, replace_orphan, summarize
+from frameworkcontroller.machine.context import Context, describe_row, is_of_framework, replace_orphan, summarize
 from frameworkcontroller.machine.failure import disrupted
 from frameworkcontroller.machine.gates import may_create, retry_waits
 from frameworkcontroller.machine.holds import CREATIONS, Stall
@@ -163,9 +163,9 @@ def _creation(ctx: Context, task: TaskStatus, target: Target, template: PodTempl
 def _delete_orphan(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> bool:
     """Delete an orphaned Pod of this Task's name. Return whether there is one.
 
-    Orphans are Pods that the attempt controls and the status does not record; others are never touched.
+    Orphans are Pods of the attempt that the status does not record; others are never touched.
     """
-    if pod is None or pod.identity.controller_uid != ctx.attempt.configmap_uid:
+    if pod is None or not ctx.is_of_attempt(pod):
         return False
     if task.state is State.ATTEMPT_COMPLETED and pod.uid == task.attempt.pod_uid:
         return False
@@ -181,7 +181,7 @@ def _delete_orphan(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> boo
 
 
 def taskless_pods(ctx: Context) -> Iterator[TaskKey]:
-    """Keys of Pods that the attempt controls and that have no Task."""
+    """Keys of Pods of the attempt that have no Task."""
     for pod in ctx.observed.list_pods():
         parts = split_pod_name(pod.name)
         if parts is not None and _is_taskless(ctx, parts[1:], pod):
@@ -204,6 +204,23 @@ def delete_taskless(ctx: Context, key: TaskKey) -> None:
         ctx.tracker.block(key)
 
 
+def delete_leftovers(ctx: Context) -> None:
+    """Delete Pods of the Framework that exist though no attempt is alive. All is persisted.
+
+    Mostly the garbage collector does, but not if they have lost their owner. Costs the number of all Pods.
+    """
+    for pod in ctx.observed.list_pods():
+        parts = split_pod_name(pod.name)
+        if parts is None or not is_of_framework(ctx.framework.uid, pod) or is_known_to_be_gone(ctx, pod):
+            continue
+        if pod.identity.deleting:
+            _watch_end(ctx, pod, orphan=True)
+        else:
+            task = ctx.tracker.task(parts[1:])
+            target = _taskless_target(ctx, parts[1:]) if task is None else ctx.pod_target(task)
+            ctx.act(Delete(target, pod.uid, orphan=True))
+
+
 def _taskless_target(ctx: Context, key: TaskKey) -> Target:
     return Target(Kind.POD, pod_name(ctx.framework.name, *key), role=key[0], index=key[1])
 
@@ -216,7 +233,7 @@ def is_known_to_be_gone(ctx: Context, pod: PodRecord) -> bool:
 
 
 def _is_taskless(ctx: Context, key: TaskKey, pod: PodRecord) -> bool:
-    return pod.identity.controller_uid == ctx.attempt.configmap_uid and ctx.tracker.task(key) is None
+    return ctx.is_of_attempt(pod) and ctx.tracker.task(key) is None
 
 
 # --- a Pod is recorded, but the cache does not show it -------------------------------------------------------------

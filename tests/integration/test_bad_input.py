@@ -36,12 +36,6 @@ def container(**fields: Any) -> Json:
     return {"spec": {"containers": [{**MAIN, **fields}]}}
 
 
-def stolen() -> Json:
-    """A template that says that somebody else controls its Pods."""
-    other = {"apiVersion": "v1", "kind": "ConfigMap", "name": "mine", "uid": "u", "controller": True}
-    return {"metadata": {"ownerReferences": [other]}, "spec": GOOD}
-
-
 BAD_TEMPLATES: Final[dict[str, tuple[Json, int, tuple[str, ...]]]] = {
     # Wrong types; API servers differ in how they say so.
     "metadata": ({"metadata": 5, "spec": GOOD}, UNKNOWN, ("ObjectMeta",)),
@@ -75,7 +69,6 @@ BAD_TEMPLATES: Final[dict[str, tuple[Json, int, tuple[str, ...]]]] = {
         PERMANENT,
         ("metadata.labels", "labelkey-a-0/"),
     ),
-    "owner": (stolen(), PERMANENT, ("metadata.ownerReferences", "Only one reference can have Controller set to true")),
 }
 
 

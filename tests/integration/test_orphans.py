@@ -3,10 +3,10 @@
 import orjson
 import pytest
 
-from frameworkcontroller.kube.resources import PODS
+from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
-from tests.support.api import open_api
+from tests.support.api import config_map, open_api
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, role, states
@@ -43,3 +43,33 @@ async def test_an_orphaned_pod_on_a_lost_node_is_deleted_by_force_after_the_time
     status = await frameworks.status("f")
     assert states(status) == ["Completed", "AttemptRunning"]
     pods.restore_node()
+
+
+@pytest.mark.parametrize("propagation", ["Foreground", "Background"])
+async def test_owners_in_a_template_do_not_keep_pods(
+    cluster: Cluster, frameworks: Frameworks, propagation: str
+) -> None:
+    """The garbage collector unties an object from an owner that goes, if another one stays."""
+    client, namespace = frameworks.client, frameworks.namespace
+    stays = orjson.loads(await client.create(CONFIGMAPS, orjson.dumps(config_map("stays")), namespace))
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "stays", "uid": stays["metadata"]["uid"]}
+    template = {"metadata": {"ownerReferences": [owner]}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+    await frameworks.create("f", role("a", 1, task={"pod": template}))
+    await frameworks.until_running("f", 1)
+    await frameworks.delete("f", propagation)
+
+    async def is_gone() -> None:
+        assert await frameworks.pods() == {}
+
+    await eventually(is_gone)
+
+
+async def test_a_pod_that_loses_its_owner_ends_with_its_attempt(cluster: Cluster, frameworks: Frameworks) -> None:
+    """Its ConfigMap is deleted, and leaves its Pods behind."""
+    await frameworks.create("f", role("a", 2), retryPolicy={"maxRetryCount": 1})
+    await frameworks.until_running("f", 2)
+    before = {pod["metadata"]["uid"] for pod in (await frameworks.pods()).values()}
+    await frameworks.client.delete(CONFIGMAPS, "f-attempt", frameworks.namespace, propagation="Orphan")
+    await frameworks.until("f", lambda status: status["retryPolicyStatus"]["totalRetriedCount"] == 1)
+    await frameworks.until_running("f", 2)
+    assert not before & {pod["metadata"]["uid"] for pod in (await frameworks.pods()).values()}

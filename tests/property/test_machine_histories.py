@@ -42,6 +42,8 @@ PRE_RUNNING = st.sampled_from([None, None, 50, 500])
 """Not less than the time that settling may take: Pods run only afterwards."""
 SUSPEND = st.sampled_from([None, False, False, True])
 TTL = st.sampled_from([None, None, 0, 50])
+POD = st.sampled_from([{}, {}, {"metadata": {"ownerReferences": [{"kind": "ConfigMap", "name": "s", "uid": "stays"}]}}])
+"""Templates, of which one names an owner that outlives every attempt."""
 
 
 @st.composite
@@ -61,6 +63,7 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
                 "podForceDeletionPolicy": draw(FORCE),
                 "podFailurePolicy": {"rules": draw(RULES)} if draw(st.booleans()) else None,
                 "preRunningDeadlineSeconds": draw(PRE_RUNNING),
+                "pod": draw(POD),
             },
         }
         for name in "abc"[: draw(st.sampled_from([1, 0, 2, 3]))]

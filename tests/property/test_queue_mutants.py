@@ -17,7 +17,7 @@ from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.spec import RetryPolicy
 from frameworkcontroller.api.status import AdmissionStatus, FrameworkAttemptStatus, State
 from frameworkcontroller.api.workloads import WorkloadRecord
-from frameworkcontroller.machine import framework, gangs, gates, kueue, orphans, workloads
+from frameworkcontroller.machine import framework, gangs, gates, kueue, manifests, orphans, workloads
 from frameworkcontroller.machine.actions import Patch, Patched, Target, carry_out
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.holds import Wait
@@ -33,7 +33,7 @@ from tests.property.test_queue_histories import HISTORIES, error_of
 from tests.support import driver
 from tests.support.gangscheduler import Backend
 from tests.support.kueue import DEACTIVATIONS, QUEUES
-from tests.support.queuedhistory import Step, Story, make_story
+from tests.support.queuedhistory import OWNED, Step, Story, make_story
 
 _EVICTED: Final = -241
 _ORDERS: Final = 6
@@ -76,13 +76,20 @@ _MORE: Final = (
 _ORPHANED: Final = (Step("settle"), Step("delete", (), {"foreground": False}), Step("settle"))
 """The Framework is deleted in the background: its Pods and its Workload outlive it."""
 
+_OWNED: Final = (
+    Step("settle"),
+    Step("alter", ("a", "metadata", OWNED)),
+    Step("kubelet", (0, "end", 1)),
+    *_ORPHANED,
+)
+"""The Pods of the second attempt have an owner by their template, and the Framework is deleted in the background."""
+_RETRY_FRAMEWORK: Final = Tracker.retry_framework
+_POD: Final = manifests._pod
+_WITH_CHANGES: Final = workloads._with_changes
+
 
 def _limit(seconds: str) -> Step:
     return Step("label", ("kueue.x-k8s.io/max-exec-time-seconds", seconds))
-
-
-_RETRY_FRAMEWORK: Final = Tracker.retry_framework
-_WITH_CHANGES: Final = workloads._with_changes
 
 
 @dataclass(frozen=True)
@@ -199,6 +206,12 @@ def _raise(ctx: Context, plans: Any, group: Any, target: Any, found: Any, live: 
         ctx.act(Patch(target, found.uid, change, found.resource_version))
 
 
+def _with_owners_of_the_template(template: Any, *args: Any) -> Any:
+    pod = _POD(template, *args)
+    pod["metadata"]["ownerReferences"][:0] = (template.get("metadata") or {}).get("ownerReferences") or ()
+    return pod
+
+
 def _let_go_at_once(orphan: WorkloadRecord, *_: Any, **__: Any) -> Generator[Any, Any, orphans.Release]:
     result = yield from carry_out(LetGo(Target(Kind.WORKLOAD, orphan.name), orphan.uid))
     return orphans.Release(isinstance(result, Patched))
@@ -208,7 +221,7 @@ MUTANTS: Final = {
     "quota-back-at-the-end": Mutant(
         "gives quota back once the end of the attempt is decided",
         lambda: patch.object(kueue, "_nothing_runs", _when_it_ends),
-        ("quota: ", "K2: ", "Lost wake-up"),
+        ("quota: ", "K2: ", "G3: ", "Lost wake-up"),
     ),
     "quota-back-whatever-runs": Mutant(
         "gives quota back while Pods exist",
@@ -316,6 +329,12 @@ MUTANTS: Final = {
         lambda: patch.object(driver, "orphans", lambda *_: []),
         ("G3: ",),
         _ORPHANED,
+    ),
+    "owners-of-the-template": Mutant(
+        "keeps the owners in a template",
+        lambda: patch.object(manifests, "_pod", _with_owners_of_the_template),
+        ("K2: ", "C2/C4: ", "quota: ", "G3: "),
+        _OWNED,
     ),
     "silence": Mutant(
         "never says that its Pods are ready",

@@ -6,6 +6,7 @@ are methods of ``QueuedHistory``.
 
 from __future__ import annotations
 
+import copy
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -24,6 +25,8 @@ from tests.support.queueguarantees import QUEUE_LABEL
 from tests.support.world import Body, Fate, is_deleting, name_of, uid_of
 
 PRIORITY_LABEL: Final = "kueue.x-k8s.io/priority-class"
+OWNED: Final = {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "stays", "uid": "stays"}]}
+"""Metadata of a template with an owner that outlives every attempt."""
 _ENOUGH: Final = 100
 _SCHEDULERS: Final = {
     Backend.NATIVE_1_36: Scheduler.KUBERNETES,
@@ -92,6 +95,16 @@ class QueuedHistory(History):
                     one["task"]["pod"]["spec"]["nodeSelector"] = {} if zone is None else {"zone": zone}
 
         self.edit(f"{role} selects {zone}", change)
+
+    def alter(self, role: str, part: str, fields: Body) -> None:
+        """The user sets fields in the metadata or the spec of a role's template."""
+
+        def change(spec: Body) -> None:
+            for one in spec["taskRoles"]:
+                if one["name"] == role:
+                    one["task"]["pod"].setdefault(part, {}).update(copy.deepcopy(fields))
+
+        self.edit(f"{role} has {fields}", change)
 
     def rescale(self, role: str, number: int) -> None:
         if self.framework is not None and all(one["name"] != role for one in self.framework["spec"]["taskRoles"]):
@@ -396,7 +409,11 @@ def _spec(rng: random.Random, gang: bool) -> Body:
         retry: Body = {"maxRetryCount": rng.choice([0, 1, 3, -1]), "fancyRetryPolicy": rng.random() < 0.3}
         if rng.random() < 0.2:
             retry["backoff"] = {"baseSeconds": 5, "maxSeconds": 20}
-        item: Body = {"name": name, "taskNumber": rng.randint(1, 3), "task": {"retryPolicy": retry, "pod": _pod()}}
+        item: Body = {
+            "name": name,
+            "taskNumber": rng.randint(1, 3),
+            "task": {"retryPolicy": retry, "pod": _pod(OWNED if rng.random() < 0.2 else None)},
+        }
         if roles and rng.random() < 0.5:
             item["dependsOn"] = [{"name": "a", "status": rng.choice(["Ready", "Complete"])}]
         if rng.random() < 0.3:
@@ -413,8 +430,9 @@ def _spec(rng: random.Random, gang: bool) -> Body:
     return spec
 
 
-def _pod() -> Body:
-    return {"spec": {"containers": [{"name": "main", "image": "work"}]}}
+def _pod(metadata: Body | None = None) -> Body:
+    pod: Body = {"spec": {"containers": [{"name": "main", "image": "work"}]}}
+    return pod if metadata is None else {"metadata": metadata, **pod}
 
 
 def _steps(rng: random.Random, gang: bool) -> list[Step]:

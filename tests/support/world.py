@@ -460,6 +460,8 @@ class World:
         for kind, owners, dependents in _DEPENDENTS:
             for body in list(self.objects[kind].values()):
                 owner = controller_of(body)
+                if owners and owner in self.gone and self._untie(kind, body, owner):
+                    return True
                 if owners and owner in self.gone and not is_deleting(body):
                     self.tell(f"GC deletes {kind} {name_of(body)}, whose owner is gone")
                     self.delete(kind, name_of(body), uid=uid_of(body))
@@ -467,6 +469,16 @@ class World:
                 if dependents and is_deleting(body) and self._collect_dependents(kind, body, dependents):
                     return True
         return False
+
+    def _untie(self, kind: Kind, body: Body, owner: str) -> bool:
+        """Drop the reference to an owner that goes, if another one stays. Return whether there is one."""
+        references = body["metadata"].get("ownerReferences") or []
+        others = [one for one in references if one.get("uid") != owner]
+        if not others:
+            return False
+        self.tell(f"GC unties {kind} {name_of(body)}")
+        self.edit(kind, name_of(body), lambda found: found["metadata"].update(ownerReferences=others))
+        return True
 
     def _pods(self) -> Iterator[Body]:
         return iter(self.objects[Kind.POD].values())
@@ -476,6 +488,8 @@ class World:
             return False
         left = [(one, dependent) for one in dependents for dependent in self.owned(one, uid_of(body))]
         for one, dependent in left:
+            if self._untie(one, dependent, uid_of(body)):
+                return True
             if not is_deleting(dependent):
                 self.tell(f"GC deletes {one} {name_of(dependent)}, as {kind} {name_of(body)} is being deleted")
                 self.delete(one, name_of(dependent), uid=uid_of(dependent), foreground=one is Kind.CONFIGMAP)

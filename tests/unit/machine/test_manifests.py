@@ -206,7 +206,7 @@ def test_metadata_of_the_template_stays_and_the_controllers_own_wins() -> None:
         "namespace": "ns",
         "labels": {"app": "x"} | POD_LABELS,
         "annotations": {"note": "y"} | POD_MARKS,
-        "ownerReferences": [theirs, OWNER],
+        "ownerReferences": [OWNER],
         "finalizers": ["example.com/keep"],
     }
 
@@ -248,8 +248,14 @@ def test_wrong_types_pass_through(template: Body) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("labels", []), ("labels", "x"), ("annotations", 7), ("ownerReferences", {"uid": "x"})]
+    "theirs", [{"uid": "x"}, "x", [{"kind": "ConfigMap", "name": "mine", "uid": "u", "controller": True}], [7]]
 )
+def test_the_attempt_is_the_only_owner_of_a_pod(theirs: Any) -> None:
+    """With another one, the garbage collector would let the Pod outlive its attempt."""
+    assert render({"metadata": {"ownerReferences": theirs}, "spec": {}})["metadata"]["ownerReferences"] == [OWNER]
+
+
+@pytest.mark.parametrize(("field", "value"), [("labels", []), ("labels", "x"), ("annotations", 7)])
 def test_wrong_types_in_metadata_pass_through(field: str, value: Any) -> None:
     assert render({"metadata": {field: value}, "spec": {}})["metadata"][field] == value
 

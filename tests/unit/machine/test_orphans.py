@@ -34,12 +34,12 @@ def found(uid: str, controller: str = "") -> Answered:
     return Answered(orjson.dumps({"metadata": {"uid": uid, "ownerReferences": owners}}))
 
 
-def pod(framework_uid: str) -> PodRecord:
+def pod(framework_uid: str, *owners: dict[str, Any]) -> PodRecord:
     """A Pod of the Framework with that UID."""
     marks = ("FC_FRAMEWORK_UID", "FC_FRAMEWORK_ATTEMPT_INSTANCE_UID", "FC_TASKROLE_UID", "FC_TASK_UID")
     annotations = dict.fromkeys((*marks, "FC_TASK_ATTEMPT_ID"), framework_uid)
     metadata = {"namespace": "ns", "name": "f-a-0", "uid": "p", "resourceVersion": "1", "annotations": annotations}
-    return pod_record({"metadata": {**metadata, "ownerReferences": [{"uid": "cm", "controller": True}]}})
+    return pod_record({"metadata": {**metadata, "ownerReferences": list(owners)}})
 
 
 def outcome(answers: dict[Kind, Answer], *pods: PodRecord) -> tuple[Release, list[Any]]:
@@ -103,8 +103,10 @@ def test_a_later_framework_of_the_name_does_not_matter() -> None:
     assert made.done
 
 
-def test_a_pod_that_the_cache_shows_holds_the_quota() -> None:
-    assert outcome(gone(), pod("old")) == (Release(False, LOOK_SEC), [])
+@pytest.mark.parametrize("owners", [[{"uid": "cm", "controller": True}], [{"uid": "another"}], []])
+def test_a_pod_that_the_cache_shows_holds_the_quota(owners: list[dict[str, Any]]) -> None:
+    """Also once it has lost its owner."""
+    assert outcome(gone(), pod("old", *owners)) == (Release(False, LOOK_SEC), [])
 
 
 def test_a_workload_that_is_gone_needs_nothing() -> None:

@@ -605,7 +605,10 @@ def test_pods_in_the_cache_refute_the_promise() -> None:
     bench.show(POD)
     bench.pods[POD] = replace(bench.pods[POD], identity=replace(bench.pods[POD].identity, controller_uid=None))
     bench.plan()
-    assert suspended(bench) == TRUE, "orphaned by its user"
+    assert suspended(bench) == GOING, "it has lost its owner, and is still the Framework's"
+    bench.settle()
+    assert suspended(bench) == TRUE
+    assert bench.pods == {}
 
 
 def test_a_late_pod_refutes_the_promise_while_the_delay_of_a_retry_passes() -> None:
