@@ -123,6 +123,9 @@ ONLY_PLACEHOLDERS = (FRAMEWORK_TASK_NUMBER, TASKROLE_TASK_NUMBER, TASK_RANK, COO
 NETWORK_PLACEHOLDERS = (FRAMEWORK_ATTEMPT_ID, *ONLY_PLACEHOLDERS)
 """Placeholders of Pod templates that count only if the spec has network or coordinator."""
 
+KUEUE_POD_GATE = "kueue.x-k8s.io/admission"
+"""Scheduling gate of a Pod that Kueue queues by itself."""
+
 QUEUE_NAME = "kueue.x-k8s.io/queue-name"
 PRIORITY_CLASS = "kueue.x-k8s.io/priority-class"
 MAX_EXEC_TIME_SECONDS = "kueue.x-k8s.io/max-exec-time-seconds"

@@ -126,6 +126,8 @@ class PodRecord(_OwnedRecord):
     """Whether its condition Ready is True."""
     creation_time: int | None = None
     """By the clock of the API server."""
+    queued: bool = False
+    """Whether Kueue queues it by itself, as its scheduling gate says."""
 
     @property
     def inputs(self) -> tuple[object, ...]:
@@ -133,7 +135,7 @@ class PodRecord(_OwnedRecord):
 
         The machine reads the others only after a change of these.
         """
-        return self.identity, self.phase, self.node_name, self.pod_ip, self.host_ip, self.running_grace_sec
+        return self.identity, self.phase, self.node_name, self.pod_ip, self.host_ip, self.running_grace_sec, self.queued
 
     @property
     def is_removed(self) -> bool:
@@ -306,6 +308,7 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
         running_grace_sec=_running_grace(spec, status) if phase in ENDED_PHASES else None,
         ready=ready,
         creation_time=fields.maybe_time(metadata, "creationTimestamp"),
+        queued=any(gate.get("name") == names.KUEUE_POD_GATE for gate in spec.get("schedulingGates") or ()),
     )
 
 

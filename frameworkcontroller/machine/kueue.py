@@ -44,7 +44,7 @@ from typing import Final
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.completion import FRAMEWORK_EVICTED, CompletionStatus
-from frameworkcontroller.api.objects import QueueLabels
+from frameworkcontroller.api.objects import PodRecord, QueueLabels
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import AdmissionStatus, State, TaskStatus
 from frameworkcontroller.api.workloads import (
@@ -329,6 +329,22 @@ def _out_of_sync(ctx: Context, admission: AdmissionStatus) -> CompletionStatus |
             text = f"WorkloadOutOfSync: the Pods of TaskRole {pod_set.name} are no longer those that Kueue has admitted"
             return evicted(text)
     return None
+
+
+def watch_gate(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
+    """Stall the Framework while Kueue queues one of its Pods a second time, by itself.
+
+    Kueue cannot start such a Pod, as its Workload would have other labels and annotations for it.
+    """
+    if not pod.queued:
+        ctx.tracker.holds.end_stall(task.key, Reason.POD_QUEUED_TWICE)
+        return
+    text = (
+        f"Pod {pod.name} has the scheduling gate {names.KUEUE_POD_GATE}: Kueue queues it by itself, though it has "
+        "admitted the Framework, and never starts it. Configure Kueue as in docs/kueue.md, section Pods that are gated "
+        "by accident, then suspend and resume the Framework"
+    )
+    ctx.tracker.holds.stalls[task.key] = Stall(Reason.POD_QUEUED_TWICE, text)
 
 
 def _keep_priority(ctx: Context, record: WorkloadRecord, queue: QueueLabels) -> None:

@@ -204,6 +204,10 @@ class Reason(StrEnum):
     ADMISSION_CONFLICT = _stall(
         "AdmissionConflict", "what Kueue adds to the Pods contradicts their template, or cannot be read"
     )
+    POD_QUEUED_TWICE = _stall(
+        "PodQueuedTwice",
+        "Kueue queues a Pod by itself, though it has admitted its Framework, so the Pod never starts",
+    )
     WORKLOAD_NOT_GONE = _stall(
         "WorkloadNotGone", "the Workload in Kueue's queue was deleted, and still exists long after its deletion was due"
     )

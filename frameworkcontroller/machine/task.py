@@ -20,7 +20,7 @@ from frameworkcontroller.api.objects import Identity, PodRecord
 from frameworkcontroller.api.spec import PodForceDeletionPolicy
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.machine import claims, gangs, history
+from frameworkcontroller.machine import claims, gangs, history, kueue
 from frameworkcontroller.machine.actions import Cleanup, Confirm, Create, Delete, Target
 from frameworkcontroller.machine.agenda import TaskKey
 from frameworkcontroller.machine.context import Context, describe_row, is_of_framework, replace_orphan, summarize
@@ -379,6 +379,8 @@ def _with_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
         tracker.record_placement(task, pod)
     if ctx.framework.spec.scheduling is not None:
         gangs.observe(ctx, task, pod)
+    if ctx.status.admission is not None:
+        kueue.watch_gate(ctx, task, pod)
     if pod.phase == "Succeeded":
         _complete_attempt(ctx, task, CompletionStatus.of(POD_SUCCEEDED, "Pod succeeded", pod=pod.completion))
     elif pod.phase == "Failed":

@@ -7,11 +7,12 @@ from typing import Any
 import orjson
 import pytest
 
+from frameworkcontroller.api.names import KUEUE_POD_GATE
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.config.config import Config, Kueue, KueueMode
 from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.errors import ObjectNotFound
-from frameworkcontroller.kube.resources import CONFIGMAPS, EVENTS, WORKLOADS
+from frameworkcontroller.kube.resources import CONFIGMAPS, EVENTS, PODS, WORKLOADS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
 from frameworkcontroller.machine import reconciler
@@ -280,6 +281,21 @@ async def test_more_time_and_an_activation_are_the_way_out_after_the_longest_exe
         change = orjson.dumps({"spec": {"active": True}})
         await frameworks.client.patch(WORKLOADS, name, change, frameworks.namespace, content_type=MERGE_PATCH)
         await running(frameworks, "f", 1, attempt=1)
+
+
+async def test_a_pod_that_kueue_queues_by_itself_is_told_until_it_does_not(
+    cluster: Cluster, frameworks: Frameworks, queued: Controller
+) -> None:
+    asked = needs(1)
+    asked["task"]["pod"]["spec"]["schedulingGates"] = [{"name": KUEUE_POD_GATE}]
+    async with queue_on(cluster, {"cpu": "4"}):
+        await frameworks.create("f", asked, metadata=labels())
+        status = await frameworks.until("f", lambda status: stalled(status) == "PodQueuedTwice")
+        assert "Pod f-a-0 has the scheduling gate" in condition(status, "Stalled")["message"]
+        change = orjson.dumps({"spec": {"schedulingGates": None}})
+        await frameworks.client.patch(PODS, "f-a-0", change, frameworks.namespace, content_type=MERGE_PATCH)
+        await frameworks.until("f", lambda status: condition(status, "Stalled")["status"] == "False")
+        await running(frameworks, "f", 1)
 
 
 async def test_with_the_mode_disabled_nothing_of_kueue_is_asked_for(

@@ -106,6 +106,21 @@ def test_a_pod_is_ready_by_its_condition(conditions: list[Body] | None, *, ready
     assert pod_record(pod(status={"phase": "Running", "conditions": conditions})).ready is ready
 
 
+@pytest.mark.parametrize(
+    ("gates", "queued"),
+    [
+        (None, False),
+        ([], False),
+        ([{"name": "kueue.x-k8s.io/topology"}], False),
+        ([{"name": "kueue.x-k8s.io/topology"}, {"name": "kueue.x-k8s.io/admission"}], True),
+    ],
+)
+def test_whether_kueue_queues_a_pod_by_itself_is_an_event(gates: list[Body] | None, *, queued: bool) -> None:
+    before = pod_record(pod(status={"phase": "Pending"}))
+    record = pod_record(pod(spec={"schedulingGates": gates}, status={"phase": "Pending"}))
+    assert (record.queued, record.inputs != before.inputs) == (queued, queued)
+
+
 def test_who_an_object_is() -> None:
     bench = Bench(role())
     bench.pod()

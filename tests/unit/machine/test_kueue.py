@@ -448,6 +448,62 @@ def test_the_workload_has_no_more_of_a_template_than_quota_needs() -> None:
     assert made["spec"]["containers"] == [{"name": "main", "image": "none", "resources": {"limits": {"cpu": "1"}}}]
 
 
+# --- Pods that Kueue queues by themselves ----------------------------------------------------------------------------
+
+
+def gate(bench: QueuedBench, name: str, *gates: str) -> None:
+    """The Pod has these scheduling gates."""
+    bench.bodies[name]["spec"]["schedulingGates"] = [{"name": one} for one in gates]
+    bench.show(name, phase="Pending")
+    bench.tracker.agenda.update({("a", 0), ("a", 1)})
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_pod_that_kueue_queues_by_itself_is_told_until_it_does_not(restarted: bool) -> None:
+    bench = QueuedBench(role("a", 2))
+    bench.begin()
+    bench.settle()
+    gate(bench, "f-a-1", "kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology")
+    if restarted:
+        bench.restart()
+    bench.plan()
+    bench.plan()
+    reason, message = stall(bench)
+    assert reason == Reason.POD_QUEUED_TWICE
+    assert message.startswith("Pod f-a-1 has the scheduling gate kueue.x-k8s.io/admission: ")
+    assert "docs/kueue.md" in message
+    assert code(bench) is None
+    gate(bench, "f-a-1", "kueue.x-k8s.io/topology")
+    bench.plan()
+    bench.plan()
+    assert told(bench, "Stalled") == ("False", "Progressing", "")
+
+
+def test_the_stall_of_a_pod_that_kueue_queues_by_itself_is_over_with_the_pod() -> None:
+    bench = QueuedBench()
+    bench.begin()
+    bench.settle()
+    gate(bench, "f-a-0", "kueue.x-k8s.io/admission")
+    bench.plan()
+    bench.plan()
+    assert stall(bench)[0] == Reason.POD_QUEUED_TWICE
+    bench.edit(suspend=True)
+    bench.settle()
+    bench.vanish()
+    bench.settle()
+    assert told(bench, "Stalled") == ("False", "Progressing", "")
+
+
+def test_a_framework_without_a_queue_may_have_pods_that_kueue_queues() -> None:
+    bench = QueuedBench()
+    bench.queue = None
+    bench.settle()
+    gate(bench, "f-a-0", "kueue.x-k8s.io/admission")
+    bench.plan()
+    bench.plan()
+    assert told(bench, "Stalled") is None
+
+
 # --- evictions -------------------------------------------------------------------------------------------------------
 
 
