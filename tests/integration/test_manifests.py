@@ -14,6 +14,7 @@ import orjson
 import pytest
 import yaml
 
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.cli.main import build_parser
 from frameworkcontroller.config.config import load_config
 from frameworkcontroller.kube.resources import CONFIGMAPS
@@ -135,6 +136,30 @@ async def test_a_component_grants_to_the_controller(
     role_of = {(one["kind"], one["metadata"]["name"], one["metadata"].get("namespace")) for one in made}
     reference = binding["roleRef"]
     assert (reference["kind"], reference["name"], binding["metadata"].get("namespace")) in role_of
+
+
+async def test_kueue_itself_may_find_the_frameworks_of_pods(kubectl: Kubectl, tmp_path: Path) -> None:
+    """In all namespaces, for each kind that its configuration names; also in an overlay with another namespace."""
+    paths = [os.path.relpath(MANIFESTS / path, tmp_path) for path in ("base", "components/kueue-integration")]
+    overlay = {"resources": paths[:1], "components": paths[1:], "namespace": "elsewhere"}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
+    made = list(yaml.safe_load_all(await kubectl.ok("kustomize", str(tmp_path))))
+    name = "frameworkcontroller-kueue-integration"
+    (binding,) = (one for one in made if one["kind"] == "ClusterRoleBinding" and one["metadata"]["name"] == name)
+    account = {"kind": "ServiceAccount", "name": "kueue-controller-manager", "namespace": "kueue-system"}
+    assert (binding["roleRef"]["name"], binding["subjects"]) == (name, [account])
+    (cluster_role,) = (one for one in made if one["kind"] == "ClusterRole" and one["metadata"]["name"] == name)
+    assert all(rule["verbs"] == ["get", "list", "watch"] for rule in cluster_role["rules"])
+    kinds = {
+        (group, resource)
+        for rule in cluster_role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    assert kinds == {("", "configmaps"), (FRAMEWORKS.group, FRAMEWORKS.plural)}
+    config = yaml.safe_load((ROOT / "examples/kueue/admin/controller_manager_config.yaml").read_text())
+    known = {f"{one.kind}.{one.version}.{one.group}" for one in (CONFIGMAPS, FRAMEWORKS)}
+    assert set(config["integrations"]["externalFrameworks"]) == known
 
 
 @pytest.mark.parametrize(("folder", "scope"), [("base", ""), ("overlays/single-namespace", "-single-namespace")])
