@@ -101,6 +101,26 @@ REQUESTED: Final = NEVER_RETRIED - {FRAMEWORK_ACTIVE_DEADLINE_EXCEEDED.code} | A
 """Codes of attempts that ended on request."""
 
 
+class Outcome(StrEnum):
+    """How an attempt ended, for people: one that ended on request was stopped, and has not failed."""
+
+    SUCCEEDED = "succeeded"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+def is_one_of(codes: Container[int], code: int, phrase: str | None) -> bool:
+    """Whether the controller has given an attempt one of these codes. A container's exit code may be the same number."""
+    return code in codes and phrase != CONTAINER_UNRECOGNIZED_FAILED_PHRASE
+
+
+def outcome_of(code: int, phrase: str | None, type_name: str | None) -> Outcome:
+    """Return the outcome of an attempt. The controller, the archive, the commands and the pages have no other rule."""
+    if type_name == SUCCEEDED:
+        return Outcome.SUCCEEDED
+    return Outcome.STOPPED if is_one_of(REQUESTED, code, phrase) else Outcome.FAILED
+
+
 @dataclass(frozen=True, slots=True)
 class ContainerCompletion:
     """How a container ended. ``code`` is 0 if it has not terminated."""
@@ -191,13 +211,18 @@ class CompletionStatus:
         return not self.succeeded
 
     def is_one_of(self, codes: Container[int]) -> bool:
-        """Whether the controller has given it one of these codes. The same number may be a container's exit code."""
-        return self.code in codes and self.phrase != CONTAINER_UNRECOGNIZED_FAILED_PHRASE
+        """Whether the controller has given it one of these codes."""
+        return is_one_of(codes, self.code, self.phrase)
+
+    @property
+    def outcome(self) -> Outcome:
+        """How the attempt ended, for people."""
+        return outcome_of(self.code, self.phrase, self.type_name)
 
     @property
     def unexpected(self) -> bool:
         """Whether it failed, and not on request."""
-        return self.failed and not self.is_one_of(REQUESTED)
+        return self.outcome is Outcome.FAILED
 
     @property
     def ends_framework_attempt(self) -> bool:

@@ -12,7 +12,7 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import StatusError, decode_status
-from frameworkcontroller.api.completion import CompletionStatus
+from frameworkcontroller.api.completion import CompletionStatus, Outcome
 from frameworkcontroller.api.spec import ExecutionType, FrameworkSpec, RetryPolicy, SpecError, parse_spec
 from frameworkcontroller.api.status import WAITS, Condition, FrameworkStatus, State, TaskStatus
 from frameworkcontroller.commands.objects import queue_label_of, queue_of
@@ -43,6 +43,9 @@ class Phase(Enum):
         self.cell = cell
 
 
+_PHASES: Final = {Outcome(phase.label): phase for phase in (Phase.FAILED, Phase.STOPPED, Phase.SUCCEEDED)}
+
+
 def phase_of(status: FrameworkStatus | TaskStatus) -> Phase:
     """Return the phase of a Task or a Framework. One that was stopped has not failed."""
     if status.state is State.COMPLETED:
@@ -52,9 +55,7 @@ def phase_of(status: FrameworkStatus | TaskStatus) -> Phase:
 
 def phase_of_end(completion: CompletionStatus | None) -> Phase:
     """Return the phase of a completed Task or Framework. Without a completion status it counts as failed."""
-    if completion is None or completion.unexpected:
-        return Phase.FAILED
-    return Phase.SUCCEEDED if completion.succeeded else Phase.STOPPED
+    return Phase.FAILED if completion is None else _PHASES[completion.outcome]
 
 
 def phase_before_end(state: State, retry_delay_sec: int | None) -> Phase:

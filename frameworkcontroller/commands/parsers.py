@@ -412,7 +412,7 @@ def _add_history(commands: Any, name: str) -> None:
     parser.add_argument("--uid", metavar="UID", help="which of several Frameworks that have had this name")
     parser.add_argument("--attempt", metavar="N", type=count, help="the Tasks of this attempt of the Framework, from 0")
     parser.add_argument("--task", metavar="ROLE/INDEX", type=target, help="the attempts of this Task")
-    parser.add_argument("--failed", action="store_true", help="with --attempt: only Tasks that did not succeed")
+    parser.add_argument("--failed", action="store_true", help="with --attempt: only Tasks that failed")
     parser.add_argument("--most", metavar="N", type=count, default=100, help="most lines to show (default: 100)")
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--archive", metavar="URL", help="the archive's server (default: $FRAMEWORK_HISTORY_URL)")

@@ -33,7 +33,15 @@ from frameworkcontroller.commands.timeline.attempts import AttemptHistory, Row
 from frameworkcontroller.commands.timeline.svg import draw_inline
 from frameworkcontroller.commands.tree import group, ranges
 from frameworkcontroller.dashboard.kubectl import framework_commands
-from frameworkcontroller.dashboard.rows import bar_of, framework_href, live_row, past_row, past_time, tasks_href
+from frameworkcontroller.dashboard.rows import (
+    ONLY_TASKS,
+    bar_of,
+    framework_href,
+    live_row,
+    past_row,
+    past_time,
+    tasks_href,
+)
 from frameworkcontroller.dashboard.summaries import LiveFramework, live_framework
 from frameworkcontroller.dashboard.views import (
     AttemptView,
@@ -63,7 +71,8 @@ class FrameworkSource:
     """What is known of a Framework.
 
     ``body``: the newest object of it, from the cluster if ``live``, else from the archive. ``shown``: the object with
-    the attempt to show, from the archive if that is an earlier one. ``item``: its entry in the archive's list.
+    the attempt to show, from the archive if that is an earlier one; ``number``: of this attempt, if an archive is
+    read. ``item``: its entry in the archive's list.
     ``attempts``: the entries of its attempts there. ``earlier``: other archived objects of it, and ``task_attempts``,
     archived attempts of Tasks, both for the picture. ``retried``: those of the attempt that is shown.
     ``pods``: diagnoses of Pods, by name. ``summary``, ``decoded``: made of ``body`` before, as large ones take long.
@@ -72,6 +81,7 @@ class FrameworkSource:
     body: Json
     shown: Json
     live: bool
+    number: int = -1
     item: Json | None = None
     attempts: Sequence[Json] = ()
     earlier: Sequence[Json] = ()
@@ -158,6 +168,8 @@ def _roles(view: View) -> Sequence[TaskRoleStatus]:
 
 
 def _sentences(source: FrameworkSource, view: View, now: float) -> Iterator[str]:
+    if view.status is None and not (source.live and source.is_current):
+        yield ONLY_TASKS
     completion = view.status.attempt.completion_status if view.status is not None else None
     if completion is not None and completion.succeeded and not view.problem:
         yield _success(view)
@@ -204,7 +216,7 @@ def event_views(events: Sequence[Event]) -> tuple[EventView, ...]:
 def _attempts(source: FrameworkSource, shown: View) -> tuple[AttemptView, ...]:
     metadata = source.body["metadata"]
     namespace, name, uid = metadata["namespace"], metadata["name"], metadata["uid"]
-    shown_id = shown.status.attempt.id if shown.status else -1
+    shown_id = shown.status.attempt.id if shown.status else source.number
     newest = read_attempt_id(source.body)
     stored = {item["id"]: item for item in source.attempts}
     newest = max([newest, *stored])
@@ -212,7 +224,7 @@ def _attempts(source: FrameworkSource, shown: View) -> tuple[AttemptView, ...]:
     for number in range(newest, max(-1, newest - _MAX_ATTEMPTS), -1):
         href = framework_href(namespace, name, uid, None if number == newest else number)
         made = AttemptView(number, href, number == shown_id, number == newest, stored=False)
-        if number == shown_id:
+        if number == shown_id and shown.status:
             made = _attempt_of(made, shown)
         elif number in stored:
             made = _archived_attempt(made, stored[number])
@@ -364,11 +376,12 @@ def _completion_body(item: Json) -> Json | None:
 
 
 def _timeline(view: View, source: FrameworkSource, shell: Shell) -> str:
-    if view.status is None:
+    if view.status is None and not source.task_attempts:
         return ""
     uid = source.body["metadata"]["uid"]
     history = AttemptHistory(uid)
-    history.add_status(view.status)
+    if view.status is not None:
+        history.add_status(view.status)
     # One that cannot be read is drawn as if it were not known.
     others = [read_view(body, {}) for body in source.earlier]
     for other in others if source.is_current else [*others, source.view()]:

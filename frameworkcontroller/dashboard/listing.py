@@ -22,6 +22,7 @@ from frameworkcontroller.dashboard.views import (
     FrameworkRow,
     Shell,
 )
+from frameworkcontroller.history import openapi
 
 ROWS: Final = 100
 """Of a page."""
@@ -194,11 +195,12 @@ def framework_list(
         newer=newer,
         older=older,
         empty=None if rows else _empty(shell, query, listed=listed),
+        shows_live=query.which != PAST,
     )
 
 
-_ENDS: Final = frozenset(phase.label for phase in (Phase.FAILED, Phase.STOPPED, Phase.SUCCEEDED))
 _PHASES: Final = {phase.label: phase for phase in Phase}
+_PAST_PHASES: Final = frozenset(openapi.PHASES)
 
 
 def _columns(query: ListQuery, *, many: bool) -> Iterable[Column]:
@@ -214,14 +216,21 @@ def _columns(query: ListQuery, *, many: bool) -> Iterable[Column]:
 def _filters(
     query: ListQuery, readable: Collection[LiveFramework], namespaces: Sequence[str], *, past: bool
 ) -> Filters:
-    phases, words = Counter(one.phase for one in readable), Counter(one.word for one in readable)
-    # Past Frameworks, which are not counted, are in one of the phases of an end.
-    kept = _ENDS if past and query.which != LIVE else ()
-    states = [Choice(one, one, one == query.state, phases[one]) for one in PHASES]
-    states += [Choice(one, one, one == query.state, words[one]) for one in WORDS]
-    states = [one for one in states if one.number or one.selected or one.value in kept]
-    places = Counter(one.namespace for one in readable)
-    named = [Choice(name, name, name == query.namespace, places[name]) for name in namespaces]
+    # Past Frameworks, which are not counted, are in one of these phases.
+    kept = _PAST_PHASES if past and query.which != LIVE else ()
+    present = {text for one in readable for text in (one.phase, one.word)}
+    # Each number is that of the rows which the choice would give with the other filters.
+    only_text, live = replace(query, namespace="", state=""), query.which != PAST
+    found = [one for one in readable if only_text.matches(one)] if live else []
+    here = [one for one in found if query.namespace in ("", one.namespace)]
+    numbers = Counter(text for one in here for text in (one.phase, one.word))
+    states = [
+        Choice(one, one, one == query.state, numbers[one] if live else None)
+        for one in (*PHASES, *WORDS)
+        if one in kept or one == query.state or (live and one in present)
+    ]
+    places = Counter(one.namespace for one in found if query.state in ("", one.phase, one.word))
+    named = [Choice(name, name, name == query.namespace, places[name] if live else None) for name in namespaces]
     return Filters(
         text=query.text,
         namespaces=(Choice("", "all namespaces", not query.namespace), *named) if len(namespaces) > 1 else (),

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from frameworkcontroller.api.status import State
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands.diagnosis import Phase, code_and_phrase
-from frameworkcontroller.commands.summary import phase_of_result
+from frameworkcontroller.commands.output import clean_line
 from frameworkcontroller.dashboard.summaries import LiveFramework
 from frameworkcontroller.dashboard.views import Bar, FrameworkRow, Share
 
@@ -17,6 +16,11 @@ _ORDER: Final = (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED, Phase.ENDING, Pha
 """Of the segments of a bar, as in ``commands/tree.py``."""
 
 _LEAST_PERCENT: Final = 1.0
+
+ONLY_TASKS: Final = "only attempts of its Tasks are archived yet"
+"""The state of a past Framework without a record of its own."""
+
+_EXPLAINED: Final = frozenset({Phase.FAILED.label, Phase.STOPPED.label})
 
 
 def bar_of(counts: Mapping[Phase, int]) -> Bar:
@@ -75,12 +79,14 @@ def live_row(one: LiveFramework) -> FrameworkRow:
 
 def past_row(item: Mapping[str, Any]) -> FrameworkRow:
     """Return the row of a Framework in the archive's list."""
-    total, failed = item.get("tasks") or 0, item.get("failedTasks") or 0
-    code, state = item.get("code"), item.get("state") or ""
-    phase = past_phase(item)
+    code, phase = item.get("code"), item["phase"]
     # One Framework has the list of its attempts there, and their number here.
     attempts = item.get("attemptCount", item.get("attempts")) or 1
-    rest = Phase.SUCCEEDED if phase == Phase.SUCCEEDED.label else Phase.STOPPED
+    counts = {one: item.get(f"{one.label}Tasks") or 0 for one in (Phase.SUCCEEDED, Phase.STOPPED, Phase.FAILED)}
+    # The others run, or ended with their deleted Framework.
+    counts[Phase.RUNNING] = max(0, (item.get("tasks") or 0) - sum(counts.values()))
+    if phase != Phase.RUNNING.label:
+        counts[Phase.STOPPED] += counts.pop(Phase.RUNNING)
     return FrameworkRow(
         id=f"f-{item['uid']}",
         namespace=item["namespace"],
@@ -89,21 +95,17 @@ def past_row(item: Mapping[str, Any]) -> FrameworkRow:
         href=framework_href(item["namespace"], item["name"], item["uid"]),
         live=False,
         phase=phase,
-        state=state or State.COMPLETED,
+        state=item.get("state") or ONLY_TASKS,
+        why=clean_line(item.get("diagnostics") or "") if phase in _EXPLAINED else "",
         result="" if code is None else code_and_phrase(code, item.get("phrase") or ""),
         attempt=max(0, attempts - 1),
         retries=max(0, attempts - 1),
         task_retries=item.get("taskRetries") or 0,
-        bar=bar_of({Phase.FAILED: failed, rest: max(0, total - failed)}),
+        bar=bar_of(counts),
         created=past_time(item.get("created")),
         started=past_time(item.get("started")),
         ended=past_time(item.get("completed")),
     )
-
-
-def past_phase(item: Mapping[str, Any]) -> str:
-    """Return the phase of an archived Framework, or of an archived attempt, from its code and type."""
-    return phase_of_result(item.get("code"), item.get("type") or "").label
 
 
 def past_time(text: Any) -> int | None:

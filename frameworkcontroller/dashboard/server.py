@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from importlib.resources import files
@@ -43,6 +44,7 @@ from frameworkcontroller.dashboard.taskpage import task_page
 from frameworkcontroller.dashboard.views import ErrorPage, FailurePage, FrameworkRow, Level, Note, Shell
 from frameworkcontroller.history.archive import ArchiveError, FailureKey, FrameworkQuery, QueryError
 from frameworkcontroller.history.failures import FailureQuery as ArchivedFailures
+from frameworkcontroller.history.openapi import PHASES
 from frameworkcontroller.kube.parsing import gc_paused
 from frameworkcontroller.webaccess.access import VIEWER, AccessError, Viewer
 
@@ -56,7 +58,7 @@ _log: Final = logging.getLogger(__name__)
 _ARCHIVE_SEC: Final = 10.0
 _PAST_PAGE: Final = 200
 _PAST_PAGES: Final = 10
-"""At most this number is read to fill a page, if filters leave out most of what the archive has."""
+"""At most this number is read to fill a page, if the cluster has most of what is archived, or words are rare."""
 
 _COMPRESSED_BYTES: Final = 2048
 _CONTENT_TYPES: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".png": "image/png"}
@@ -161,12 +163,11 @@ class Pages:
     ) -> PastRows:
         """Return the past Frameworks that fill the page."""
         room = ROWS - len(shown)
-        if query.which == LIVE or room <= 0:
+        if query.which == LIVE or room <= 0 or query.state not in ("", *PHASES):
             return PastRows()
-        words = query.text.lower().split()
         # What is in the cluster is shown as such: the archive has its earlier attempts.
         asked = FrameworkQuery(
-            namespace=query.namespace, q=max(words, key=len, default=""), limit=room, after=query.after
+            namespace=query.namespace, phase=query.state, q=query.text, limit=room, after=query.after
         )
         rows: list[FrameworkRow] = []
         for _ in range(_PAST_PAGES):
@@ -174,12 +175,10 @@ class Pages:
             for item in page.items:
                 if self._is_live(item["uid"]) or not await viewer.may_read(item["namespace"]):
                     continue
-                row = past_row(item)
-                if all(word in f"{row.namespace}/{row.name}" for word in words) and query.state in ("", row.phase):
-                    rows.append(row)
+                rows.append(past_row(item))
             if page.next is None:
                 return PastRows(rows)
-            asked = FrameworkQuery(asked.namespace, q=asked.q, limit=room - len(rows) or room, after=page.next)
+            asked = replace(asked, limit=room - len(rows) or room, after=page.next)
             if len(rows) == room:
                 break
         return PastRows(rows, asked.after)

@@ -75,9 +75,7 @@ class Sources:
             raise web.HTTPNotFound
         attempts: Sequence[Item] = item["attempts"] if item else ()
         if body is None:
-            body = await _newest_object(past, uid, attempts) if past else None
-            if body is None:
-                raise web.HTTPNotFound(text="The archive has only Tasks of this Framework yet.")
+            body = (await _newest_object(past, uid, attempts) if past else None) or _unrecorded(item or {})
             source = FrameworkSource(body, body, live=False, item=item, attempts=attempts, others=others)
         else:
             source = FrameworkSource(
@@ -177,14 +175,16 @@ def _read(body: Json) -> View:
 
 async def _with_archived(source: FrameworkSource, past: Past | None, uid: str, wanted: int | None) -> FrameworkSource:
     """Add the archived attempts, and show the wanted one."""
-    current = read_attempt_id(source.body)
+    recorded = read_attempt_id(source.body)
+    # One without a record of its own has only Tasks: those of its newest attempt are shown.
+    current = max([recorded, *(item["id"] for item in source.attempts)]) if recorded < 0 else recorded
     number = current if wanted is None else wanted
     shown: Item = source.body
     if number != current:
         found = await past.attempt(uid, number) if past is not None else None
-        if found is None or found["object"] is None:
+        if found is None:
             raise web.HTTPNotFound(text=f"Attempt {number} of this Framework is not in the archive.")
-        shown = found["object"]
+        shown = found["object"] or _unrecorded(source.item or {})
     if past is None:
         return source
     retried = await past.tasks(uid, number, TaskQuery(failed=True, limit=1000)) if number >= 0 else None
@@ -202,10 +202,24 @@ async def _with_archived(source: FrameworkSource, past: Past | None, uid: str, w
     return replace(
         source,
         shown=shown,
+        number=number,
         earlier=earlier,
         task_attempts=task_attempts,
         retried=retried.items if retried is not None else (),
     )
+
+
+def _unrecorded(item: Item) -> Json:
+    """Return the object of a Framework, or of an attempt, whose archived Tasks are all that is known of it."""
+    return {
+        "metadata": {
+            "namespace": item["namespace"],
+            "name": item["name"],
+            "uid": item["uid"],
+            "resourceVersion": "",
+            "creationTimestamp": item["created"],
+        }
+    }
 
 
 async def _newest_object(past: Past, uid: str, attempts: Sequence[Item]) -> Json | None:

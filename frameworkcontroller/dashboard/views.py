@@ -121,8 +121,8 @@ class FrameworkRow:
     without a status "not seen by a controller yet". ``word``: stalled, being deleted, suspended or queued, or "".
     ``why``: the sentence on what it waits for or why it ended, "" if there is nothing to say. ``result``: code and
     phrase of the last completed attempt ("137 ContainerSigKillReceived"). ``retries``: of the Framework;
-    ``task_retries``: of its Tasks. ``attempt``: its number. ``ended``: None while it is not completed. ``bar`` of a
-    past one has the failed and the other Tasks. ``live``: it exists in the cluster; else it is from the archive.
+    ``task_retries``: of its Tasks. ``attempt``: its number. ``ended``: None while it is not completed. ``live``: it
+    exists in the cluster; else it is from the archive.
     """
 
     id: str
@@ -162,7 +162,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """An option of a filter: its value in the query, its text, and the number of Frameworks, None if unknown."""
+    """An option of a filter: its value in the query, and its text.
+
+    ``number``: live Frameworks that it would show with the other filters; None if live ones are not shown.
+    """
 
     value: str
     text: str
@@ -203,7 +206,8 @@ class Empty:
 class FrameworkList:
     """``frameworks.html``: the table of Frameworks. Live ones come first, then past ones, newest first.
 
-    ``matched``: live Frameworks that match the filters; ``live_total``: all that the viewer may read. ``first_row``:
+    ``shows_live``: live ones are asked for. ``matched``: live Frameworks that match the filters; ``live_total``: all
+    that the viewer may read. ``first_row``:
     the number of the first row among the live ones, from 1. ``counts``: matched live Frameworks by phase. ``newer``,
     ``older``: neighboring pages, "" for none. ``empty``: set if there are no rows.
     """
@@ -219,6 +223,7 @@ class FrameworkList:
     newer: str = ""
     older: str = ""
     empty: Empty | None = None
+    shows_live: bool = True
 
 
 # --- one Framework ---

@@ -140,10 +140,11 @@ class Archive:
     async def frameworks(self, query: FrameworkQuery, namespaces: Namespaces = None) -> Page:
         """List Frameworks.
 
-        The items have ``uid``, ``namespace``, ``name``, ``cluster``, ``state``, ``code``, ``phrase``, ``type``,
-        ``attempts`` (how many were begun), ``taskRetries``, ``tasks`` and ``failedTasks`` (of the newest archived
-        attempt), ``created``, ``started``, ``completed``, ``archived`` (time of the newest record), ``deleted``.
-        A Framework of which only Tasks or Pods are archived yet has no ``state``.
+        The items have ``uid``, ``namespace``, ``name``, ``cluster``, ``state``, ``phase``, ``code``, ``phrase``,
+        ``type``, ``diagnostics``, ``attempts`` (how many were begun), ``taskRetries``, ``tasks``, ``failedTasks``,
+        ``succeededTasks`` and ``stoppedTasks`` (of the newest archived attempt), ``created``, ``started``,
+        ``completed``, ``archived`` (time of the newest record), ``deleted``.
+        A Framework with only Tasks or Pods in the archive is ``running``, and has no ``state``.
         """
         async with self._database.reading() as connection:
             return await queries.list_frameworks(connection, query, namespaces)
@@ -166,7 +167,7 @@ class Archive:
         """An attempt of a Framework: as in ``framework``, with ``record`` (without ``object``), ``object``, ``tasks``.
 
         ``object``: the Framework as archived, its roles decompressed; None if only Tasks are archived yet.
-        ``tasks``: counts of Tasks ``total``, ``running``, ``succeeded``, ``failed``.
+        ``tasks``: counts of Tasks ``total``, ``running``, ``succeeded``, ``stopped``, ``failed``.
         """
         async with self._database.reading() as connection:
             found = await queries.get_attempt(connection, uid, attempt, namespaces)

@@ -33,7 +33,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from frameworkcontroller.api.codec import StatusError, with_plain_roles
-from frameworkcontroller.api.completion import REQUESTED, SUCCEEDED
+from frameworkcontroller.api.completion import Outcome, outcome_of
 from frameworkcontroller.api.historyrecords import (
     STAGES,
     UNREADABLE_ATTEMPT,
@@ -59,9 +59,15 @@ _MAX_NAME: Final = 253
 """Characters of a text in an index, the most that names in Kubernetes have. PostgreSQL refuses entries of indexes that
 are too large, and with them the transaction."""
 
+_MAX_REASON: Final = 512
+"""Characters of the reason for the end of a Framework, which lists show and searches read."""
+
 _MAX_ID_BYTES: Final = 1024
 
 _COMPLETED: Final = "Completed"
+RUNNING: Final = "running"
+"""The phase of a Framework that has not ended, as far as its records say; those of others are outcomes."""
+
 _INT64: Final = 1 << 63
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 """Characters that PostgreSQL does not take in a text."""
@@ -281,7 +287,9 @@ def _add_framework(batch: Batch, record: HistoryRecord, time: int, line: bytes) 
         **{name: completion[name] for name in ("code", "phrase", "type")},
         "attempts": record.id.attempt + 1 if attempt and record.id.attempt != UNREADABLE_ATTEMPT else 0,
         "tasks": counts["tasks"],
-        "failed_tasks": counts["failed_tasks"],
+        **{f"{name}_tasks": counts[f"{name}_tasks"] for name in Outcome},
+        "diagnostics": _text(completion["diagnostics"], _MAX_REASON),
+        "phase": _phase(completion, completed=status.get("state") == _COMPLETED, deleted=deleted is not None),
     }
     _put(batch.summaries, uid, summary, _summary_rank)
 
@@ -299,7 +307,7 @@ def _contained(
     key: AttemptKey, attempt: Mapping[str, Any], time: int, trigger: str
 ) -> tuple[dict[TaskKey, Row], dict[str, int | None]]:
     """The rows of the Task attempts in the status of a Framework, and counts of its Tasks."""
-    counts = {"tasks": 0, "running_tasks": 0, "succeeded_tasks": 0, "failed_tasks": 0, "task_retries": 0}
+    counts = dict.fromkeys(("tasks", "running_tasks", *(f"{name}_tasks" for name in Outcome), "task_retries"), 0)
     rows: dict[TaskKey, Row] = {}
     if not attempt:
         return rows, {**counts}
@@ -324,7 +332,7 @@ def _contained(
                 continue
             counts["tasks"] += 1
             if task.get("state") == "Completed":
-                counts["succeeded_tasks" if row["type"] == SUCCEEDED else "failed_tasks"] += 1
+                counts[f"{_outcome(row) or Outcome.FAILED}_tasks"] += 1
             elif task.get("state") == "AttemptRunning":
                 counts["running_tasks"] += 1
     return rows, {**counts}
@@ -367,8 +375,19 @@ def _completion(status: Mapping[str, Any]) -> Row:
 
 
 def _failed_at(completion: Row, completed: int | None) -> int | None:
+    return completed if _outcome(completion) is Outcome.FAILED else None
+
+
+def _outcome(completion: Row) -> Outcome | None:
     code = completion["code"]
-    return None if code is None or completion["type"] == SUCCEEDED or code in REQUESTED else completed
+    return None if code is None else outcome_of(code, completion["phrase"], completion["type"])
+
+
+def _phase(completion: Row, *, completed: bool, deleted: bool) -> str:
+    """Return the phase of a Framework. One that was deleted before it completed was stopped, unless it had failed."""
+    if not completed and not deleted:
+        return RUNNING
+    return _outcome(completion) or (Outcome.FAILED if completed else Outcome.STOPPED)
 
 
 def _object(value: Any) -> Mapping[str, Any]:
@@ -495,7 +514,8 @@ _SUMMARIZE: Final = (
             name: bindparam(name)
             for name in (
                 "time", "cluster", "created", "started", "completed", "deleted", "ended", "state",
-                "code", "phrase", "type", "attempts", "tasks", "failed_tasks",
+                "code", "phrase", "type", "attempts", "tasks", "failed_tasks", "succeeded_tasks", "stopped_tasks",
+                "diagnostics", "phase",
             )
         }
     )

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from frameworkcontroller import __version__
+from frameworkcontroller.api.completion import Outcome
 from frameworkcontroller.api.status import State
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.history.failures import MAX_GROUPS, FailureKey
+from frameworkcontroller.history.ingest import RUNNING
 from frameworkcontroller.history.queries import MAX_PAGE, TaskQuery
 
 Schema = Mapping[str, Any]
@@ -23,7 +25,15 @@ NDJSON: Final = "application/x-ndjson"
 JSON: Final = "application/json"
 PROBLEM: Final = "application/problem+json"
 
+PHASES: Final = [*Outcome, RUNNING]
+"""The phases of past Frameworks."""
+
 _MAX_TEXT: Final = 1024
+_MAX_SEARCH: Final = 200
+_SEARCH: Final = (
+    "Only those with all of these words in namespace, name, UID, state, code, phrase or diagnostics, in any case. "
+    "A page may have few items, or none, and still a `next`: each searches a part of the archive."
+)
 _SHOWN: Final = 100
 _NUMBER: Final = re.compile(r"-?[0-9]{1,10}", re.ASCII)
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
@@ -109,6 +119,12 @@ def shown(text: str) -> str:
 def _text(text: str) -> str:
     if not 1 <= len(text) <= _MAX_TEXT or "\x00" in text:
         raise ValueError(f"a text of 1 to {_MAX_TEXT} characters")
+    return text
+
+
+def _search(text: str) -> str:
+    if not 1 <= len(text) <= _MAX_SEARCH or "\x00" in text:
+        raise ValueError(f"a text of 1 to {_MAX_SEARCH} characters")
     return text
 
 
@@ -236,11 +252,15 @@ _FRAMEWORK: Final[Mapping[str, Schema]] = {
     "name": _string("Name."),
     "cluster": _nullable("string", "Cluster: the name configured there, or the UID of its namespace kube-system."),
     "state": _nullable("string", "State in the newest record; null: only attempts of Tasks are archived yet."),
+    "phase": _string("How it ended; running: no record says that it has ended.", enum=PHASES),
     **_COMPLETION,
+    "diagnostics": _nullable("string", "Reason for its end, shortened."),
     "attempts": _count("Attempts that were begun."),
     "taskRetries": _count("Retries of Tasks, over all attempts."),
     "tasks": _count("Tasks of the newest archived attempt."),
-    "failedTasks": _count("Failed Tasks of the newest archived attempt."),
+    "failedTasks": _count("Failed Tasks of that attempt, without stopped ones."),
+    "succeededTasks": _count("Succeeded Tasks of that attempt."),
+    "stoppedTasks": _count("Tasks of that attempt that ended on request, or with the attempt."),
     "created": _when("Creation."),
     "started": _when("Start of the first attempt."),
     "completed": _when("Completion."),
@@ -255,7 +275,7 @@ _ATTEMPT_FIELDS: Final[Mapping[str, Schema]] = {
     "started": _when("Start."),
     "completed": _when("Completion."),
     "tasks": _count("Tasks."),
-    "failedTasks": _count("Failed Tasks."),
+    "failedTasks": _count("Failed Tasks, without stopped ones."),
 }
 _TASK_ATTEMPT: Final[Mapping[str, Schema]] = {
     "frameworkAttempt": _number("Attempt of the Framework, from 0."),
@@ -310,6 +330,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
                 total=_count("Tasks."),
                 running=_count("Not completed ones."),
                 succeeded=_count("Succeeded ones."),
+                stopped=_count("Ones that ended on request, or with the attempt."),
                 failed=_count("Failed ones."),
             ),
         }
@@ -370,12 +391,13 @@ ROUTES: Final = (
             _NAMESPACE,
             Parameter("name", "Only of this name.", _TEXT, _text, ""),
             Parameter("state", "Only in this state.", {"enum": list(State)}, _one_of(*State), ""),
+            Parameter("phase", "Only in this phase.", {"enum": PHASES}, _one_of(*PHASES), ""),
             Parameter(
                 "code", "Only with this completion code.", _int_schema(-_INT32, _INT32), _integer(-_INT32, _INT32)
             ),
             _moment("since", "Only those that existed at this time or later."),
             _moment("until", "Only those that existed before this time."),
-            Parameter("q", "Only those whose name contains this, in any case.", _TEXT, _text, ""),
+            Parameter("q", _SEARCH, {"type": "string", "minLength": 1, "maxLength": _MAX_SEARCH}, _search, ""),
             *_PAGE_PARAMETERS,
         ),
     ),
@@ -410,7 +432,7 @@ ROUTES: Final = (
             Parameter("index", "Only of Tasks with this index.", _int_schema(0, _INT32), _integer(0, _INT32)),
             Parameter(
                 "failed",
-                "true: only those that did not succeed, stopped ones too; false: only the others.",
+                "true: only those that failed; stopped ones have not. false: only the others.",
                 {"type": "boolean"},
                 _boolean,
             ),

@@ -11,9 +11,11 @@ import orjson
 from sqlalchemy import (
     ColumnElement,
     Row,
+    Select,
     Text,
     and_,
     bindparam,
+    cast,
     false,
     func,
     not_,
@@ -24,7 +26,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from frameworkcontroller.api.completion import SUCCEEDED
+from frameworkcontroller.api.completion import REQUESTED, SUCCEEDED
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.history.database import attempts, frameworks, pods, tasks
 from frameworkcontroller.history.dialects import Contains, Texts, bounded, clean
@@ -32,6 +34,9 @@ from frameworkcontroller.history.errors import QueryError
 
 MAX_PAGE: Final = 1000
 """The most items that a page may have."""
+
+SEARCHED: Final = 20_000
+"""The most Frameworks in which a page looks for words. Then it ends, and the next one continues."""
 
 _FEW_NAMESPACES: Final = 500
 """More are one parameter."""
@@ -50,9 +55,11 @@ class FrameworkQuery:
     Attributes:
         name: the whole name.
         state: of the newest record of the Framework, such as ``Completed``.
+        phase: an ``Outcome``, or ``running``: its records do not say that it has ended.
         code: completion code of the attempt in the newest record of the Framework.
         since, until: seconds since the epoch. Frameworks that existed at some time from ``since`` to before ``until``.
-        q: a part of the name, in any case.
+        q: words that namespace, name, UID, state, code, phrase and reason must have, in any case. A page of the found
+            ones may be short, or empty, and still have a ``next``.
         limit: most items of the page, 1 to ``MAX_PAGE``.
         after: ``Page.next`` of the page before.
     """
@@ -60,6 +67,7 @@ class FrameworkQuery:
     namespace: str = ""
     name: str = ""
     state: str = ""
+    phase: str = ""
     code: int | None = None
     since: int | None = None
     until: int | None = None
@@ -73,7 +81,7 @@ class TaskQuery:
     """Which Task attempts of a Framework attempt to list, by role, index, instance and attempt.
 
     Attributes:
-        failed: True: those that did not succeed, stopped ones too. False: the others.
+        failed: True: those that failed; stopped ones have not. False: the others.
         limit: most items of the page, 1 to ``MAX_PAGE``.
         after: ``Page.next`` of the page before.
     """
@@ -129,22 +137,20 @@ async def list_frameworks(connection: AsyncConnection, query: FrameworkQuery, na
     limit = checked_limit(query.limit)
     columns = frameworks.c
     conditions: list[ColumnElement[bool]] = []
-    for column, value in ((columns.name, query.name), (columns.state, query.state)):
+    for column, value in ((columns.name, query.name), (columns.state, query.state), (columns.phase, query.phase)):
         if value:
             conditions.append(column == clean(value))
     if query.code is not None:
         conditions.append(columns.code == bounded(query.code))
-    if query.q:
-        conditions.append(Contains(columns.name, clean(query.q.lower())) > 0)
     if query.since is not None:
         conditions.append(or_(columns.ended.is_(None), columns.ended >= bounded(query.since)))
     if query.until is not None:
         conditions.append(columns.created < bounded(query.until))
     if query.after:
-        found = _CURSOR.fullmatch(query.after)
-        if found is None:
+        place = _CURSOR.fullmatch(query.after)
+        if place is None:
             raise QueryError("after", "must be the next of a page")
-        conditions.append(tuple_(columns.created, columns.fid) < tuple_(*map(int, found.groups())))
+        conditions.append(tuple_(columns.created, columns.fid) < tuple_(*map(int, place.groups())))
 
     if query.namespace:
         conditions += [columns.namespace == clean(query.namespace), *visible(namespaces)]
@@ -155,13 +161,70 @@ async def list_frameworks(connection: AsyncConnection, query: FrameworkQuery, na
     else:
         source = [[*conditions, *visible(namespaces)]]
     order = (columns.created.desc(), columns.fid.desc())
-    pages = [select(columns.fid).where(*some).order_by(*order).limit(limit + 1).subquery() for some in source]
-    fids = union_all(*(select(page) for page in pages)) if len(pages) > 1 else select(pages[0])
+    end: Row[Any] | None = None
+    if query.q:
+        end = await _end_of_search(connection, source)
+        found = [_searched(some, query.q, end, SEARCHED // len(source)) for some in source]
+    else:
+        found = [select(columns.fid, columns.created).where(*some).order_by(*order) for some in source]
+    pages = [some.limit(limit + 1).subquery() for some in found]
+    fids = union_all(*(select(page.c.fid) for page in pages)) if len(pages) > 1 else select(pages[0].c.fid)
     rows = (
         await connection.execute(select(frameworks).where(columns.fid.in_(fids)).order_by(*order).limit(limit + 1))
     ).all()
-    more = f"{rows[limit - 1].created}.{rows[limit - 1].fid}" if len(rows) > limit else None
+    last = rows[limit - 1] if len(rows) > limit else end
+    more = None if last is None else f"{last.created}.{last.fid}"
     return Page([_framework(row) for row in rows[:limit]], more)
+
+
+# ASCII only: SQLite knows no other letters, and the databases must agree.
+_UPPER: Final = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
+
+
+def _lower(text: str) -> str:
+    return text.translate(_UPPER)
+
+
+def _searched_text() -> ColumnElement[str]:
+    columns = frameworks.c
+    text = columns.namespace + "/" + columns.name + " " + columns.uid
+    for column in (columns.state, cast(columns.code, Text), columns.phrase, columns.diagnostics):
+        text = text + " " + func.coalesce(column, "")
+    return func.lower(text)
+
+
+_SEARCHED_TEXT: Final = _searched_text()
+
+
+def _searched(conditions: list[ColumnElement[bool]], words: str, end: Row[Any] | None, most: int) -> Select[Any]:
+    """Select those with all of the words among the first ``most``, down to ``end``."""
+    columns = frameworks.c
+    # A subquery with a limit: the text is made once for each Framework, not once for each word.
+    part = (
+        select(columns.fid, columns.created, _SEARCHED_TEXT.label("text"))
+        .where(*conditions)
+        .order_by(columns.created.desc(), columns.fid.desc())
+        .limit(most)
+        .subquery()
+    )
+    wanted = [Contains(part.c.text, word) > 0 for word in dict.fromkeys(_lower(clean(words)).split())]
+    if end is not None:
+        wanted.append(tuple_(part.c.created, part.c.fid) >= tuple_(end.created, end.fid))
+    return select(part.c.fid, part.c.created).where(*wanted).order_by(part.c.created.desc(), part.c.fid.desc())
+
+
+async def _end_of_search(connection: AsyncConnection, source: list[list[ColumnElement[bool]]]) -> Row[Any] | None:
+    """Return the last Framework of `SEARCHED` in the order of the list, None if there are fewer."""
+    columns = frameworks.c
+    order = (columns.created.desc(), columns.fid.desc())
+    each = SEARCHED // len(source)
+    ends = [
+        select(columns.created, columns.fid).where(*some).order_by(*order).offset(each - 1).limit(1).subquery()
+        for some in source
+    ]
+    found = (await connection.execute(union_all(*(select(end) for end in ends)))).all()
+    # Before the first of these ends, every part of the list has been searched.
+    return max(found, key=lambda row: (row.created, row.fid), default=None)
 
 
 def _framework(row: Row[Any]) -> dict[str, Any]:
@@ -171,13 +234,17 @@ def _framework(row: Row[Any]) -> dict[str, Any]:
         "name": row.name,
         "cluster": row.cluster,
         "state": row.state,
+        "phase": row.phase,
         "code": row.code,
         "phrase": row.phrase,
         "type": row.type,
+        "diagnostics": row.diagnostics,
         "attempts": row.attempts,
         "taskRetries": row.task_retries,
         "tasks": row.tasks,
         "failedTasks": row.failed_tasks,
+        "succeededTasks": row.succeeded_tasks,
+        "stoppedTasks": row.stopped_tasks,
         "created": _time(row.created),
         "started": _time(row.started),
         "completed": _time(row.completed),
@@ -251,6 +318,7 @@ async def get_attempt(
         "total": row.tasks,
         "running": row.running_tasks,
         "succeeded": row.succeeded_tasks,
+        "stopped": row.stopped_tasks,
         "failed": row.failed_tasks,
     }
     return {**_attempt(row), "tasks": counts}, row.record
@@ -280,7 +348,12 @@ async def list_tasks(
         conditions.append(tasks.c.idx == bounded(query.index))
     if query.failed is not None:
         # Without a code, it is not completed.
-        failed = and_(tasks.c.code.is_not(None), func.coalesce(tasks.c.type, "") != SUCCEEDED)
+        # The rule of `completion.outcome_of`.
+        failed = and_(
+            tasks.c.code.is_not(None),
+            func.coalesce(tasks.c.type, "") != SUCCEEDED,
+            tasks.c.code.not_in(sorted(REQUESTED)),
+        )
         conditions.append(failed if query.failed else not_(failed))
     if query.after:
         conditions.append(tuple_(*_ORDER) > tuple_(*_task_cursor(query.after)))

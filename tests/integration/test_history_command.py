@@ -126,6 +126,39 @@ async def test_both_sources_show_the_same(tmp_path: Path, monkeypatch: pytest.Mo
         assert (await offline())[0].splitlines()[-1].startswith("train ")
 
 
+async def test_stopped_tasks_have_not_failed(tmp_path: Path) -> None:
+    """One Task fails, the end of the attempt stops nine; a Framework with only Tasks in the archive has no result."""
+    roles = {"worker": [task_status(0, code=7), *(task_status(index, code=-220) for index in range(1, 10))]}
+    records = [
+        framework_record("u1", code=7, roles=roles),
+        task_record("u2", 0, where="default/young", code=-220, attempt=1),
+    ]
+    (tmp_path / "2026-01-01.ndjson").write_bytes(b"".join(one + b"\n" for one in records))
+    out, _ = await offline("--dir", str(tmp_path), "-o", "json")
+    items = {one["name"]: one for one in orjson.loads(out)["items"]}
+    assert [items["train"][f"{name}Tasks"] for name in ("failed", "succeeded", "stopped")] == [1, 0, 9]
+    assert {name: one["phase"] for name, one in items.items()} == {"train": "failed", "young": "running"}
+    out, _ = await offline("train", "--attempt", "0", "--failed", "--dir", str(tmp_path))
+    assert [line.split()[0] for line in out.splitlines()] == ["TASK", "worker[0]"]
+    out, _ = await offline("train", "--dir", str(tmp_path))
+    assert out.splitlines()[1].split()[-5:-3] == ["10", "1"], out
+
+
+async def test_stopped_tasks_of_the_cluster_have_not_failed(past: tuple[Cli, Path], cluster: Cluster) -> None:
+    """The same of the current attempt, which is read from the cluster."""
+    cli, folder = past
+    client = await cluster.client()
+    now: Json = orjson.loads(await client.get(FRAMEWORKS, "train", cluster.namespace))
+    codes = [
+        task["attemptStatus"]["completionStatus"]["code"]
+        for role_status in now["status"]["attemptStatus"]["taskRoleStatuses"]
+        for task in role_status["taskStatuses"]
+    ]
+    ended = await cli("history", "train", "--uid", now["metadata"]["uid"], "-o", "json", "--dir", str(folder))
+    attempts = orjson.loads(ended.out)["attempts"]
+    assert {one["id"]: one["failedTasks"] for one in attempts}[1] == sum(code not in (0, -220) for code in codes)
+
+
 async def test_the_current_attempt_is_marked(past: tuple[Cli, Path], cluster: Cluster) -> None:
     cli, folder = past
     uid = orjson.loads((folder / "2026-01-31.ndjson").read_bytes().splitlines()[0])["object"]["metadata"]["uid"]

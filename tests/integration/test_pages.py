@@ -28,6 +28,7 @@ from frameworkcontroller.webaccess.access import Access, AuthenticationRequired,
 from frameworkcontroller.webaccess.boundedserver import BoundedServer
 from frameworkcontroller.webaccess.middleware import SECURITY_HEADERS, protect
 from tests.support import pagesamples as samples
+from tests.support.archives import framework_record, task_record
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, role, states
@@ -511,6 +512,66 @@ async def test_past_frameworks_follow_live_ones(client: KubeClient, frameworks: 
             assert "from the archive" in await viewer.get(here)
 
         await eventually(the_past_one_has_the_name)
+
+
+async def test_a_past_framework_of_which_only_tasks_are_archived_runs(
+    client: KubeClient, frameworks: Frameworks, archive: Archive
+) -> None:
+    """Also one attempt of a Framework: each link that the pages have leads somewhere."""
+    where = f"{frameworks.namespace}/train"
+    await archive.store(
+        [
+            task_record("only-tasks", 3, where=where, code=77, attempt=1),
+            framework_record("lacks-one", where=f"{frameworks.namespace}/serve", attempt=2, code=7),
+            task_record("lacks-one", 3, where=f"{frameworks.namespace}/serve", code=77, attempt=1),
+        ]
+    )
+    async with pages(client, frameworks.namespace, LocalArchive(archive)) as visit:
+        page = await visit.get("?which=past")
+        row = page[page.index('id="f-only-tasks"') :].partition("</tr>")[0]
+        assert 'class="phase running"' in row
+        assert "failed" not in row
+        for path in (
+            f"frameworks/{where}",
+            f"frameworks/{where}/only-tasks",
+            f"frameworks/{where}/only-tasks?attempt=1",
+            f"frameworks/{frameworks.namespace}/serve/lacks-one?attempt=1",
+        ):
+            found = await visit.get(path)
+            assert "only attempts of its Tasks are archived yet" in found, path
+            assert "77 Phrase77" in found, path
+            assert "worker[3]" in found, path
+            assert "Cannot be read" not in found, path
+        assert "77 Phrase77" in await visit.get(f"frameworks/{where}/only-tasks/tasks/worker/3")
+        await visit.get(f"frameworks/{where}/only-tasks?attempt=0", 404)
+
+
+async def test_past_frameworks_are_found_by_what_their_rows_show(
+    client: KubeClient, frameworks: Frameworks, archive: Archive
+) -> None:
+    namespace = frameworks.namespace
+    ends = {"good": 0, "bad": 7, "halted": -210}
+    await archive.store(
+        [framework_record(f"u-{name}", where=f"{namespace}/{name}", code=code) for name, code in ends.items()]
+    )
+
+    async with pages(client, namespace, LocalArchive(archive)) as visit:
+
+        async def found(query: str) -> set[str]:
+            page = await visit.get(f"?which=past&{query}")
+            return {name for name in ends if f'id="f-u-{name}"' in page}
+
+        assert await found("") == set(ends)
+        assert await found("state=failed") == {"bad"}
+        assert await found("state=stopped") == {"halted"}
+        assert await found("state=stalled") == set()
+        assert await found(f"q={namespace}") == set(ends)
+        assert await found("q=Phrase7") == {"bad"}
+        assert await found("q=-210") == {"halted"}
+        assert await found("q=BAD+ended+with") == {"bad"}
+        assert await found("q=u-good") == {"good"}
+        assert await found(f"q=phrase&state=succeeded&namespace={namespace}") == {"good"}
+        assert "ended with 7" in await visit.get("?which=past")
 
 
 async def test_without_the_archive_live_ones_are_shown(client: KubeClient, frameworks: Frameworks) -> None:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete
 
-from frameworkcontroller.api.completion import REQUESTED
+from frameworkcontroller.api.completion import REQUESTED, Outcome, outcome_of
 from frameworkcontroller.api.historyrecords import STAGES
 from frameworkcontroller.history.archive import Archive, FailureKey, FailureQuery, FrameworkQuery, TaskQuery
 from frameworkcontroller.history.database import CHILDREN, frameworks
@@ -211,7 +211,8 @@ async def _compare(archive: Archive, given_calls: list[list[bytes]], data: st.Da
                 "name": st.sampled_from(["train", "serve"]),
                 "state": st.sampled_from(["Completed", "AttemptRunning"]),
                 "code": st.sampled_from([0, 1, 137]),
-                "q": st.sampled_from(["r", "TRAIN", "%", "_"]),
+                "q": st.sampled_from(["r", "TRAIN", "%", "_", "a/ Phrase", "137 completed", "u1", "ended with -2"]),
+                "phase": st.sampled_from(["succeeded", "stopped", "failed", "running"]),
             },
         )
     )
@@ -243,9 +244,11 @@ async def _compare(archive: Archive, given_calls: list[list[bytes]], data: st.Da
         assert (item["deleted"] is not None) == (record["trigger"] == "OnFrameworkDeletion")
         held = [task for role in status["attemptStatus"]["taskRoleStatuses"] for task in role["taskStatuses"]]
         assert item["tasks"] == len(held)
-        assert item["failedTasks"] == sum(
-            (task["attemptStatus"]["completionStatus"] or {"code": 0})["code"] != 0 for task in held
-        )
+        ends = [task["attemptStatus"]["completionStatus"] for task in held]
+        outcomes = [outcome_of(end["code"], end["phrase"], end["type"]["name"]) for end in ends if end]
+        for outcome in ("succeeded", "stopped", "failed"):
+            assert item[f"{outcome}Tasks"] == outcomes.count(Outcome(outcome))
+        assert item["phase"] == _phase(record)
 
     for uid, number in model.attempts:
         attempt = await archive.attempt(uid, number, seen)
@@ -296,6 +299,27 @@ def _text(seconds: int) -> str:
     return at(seconds)
 
 
+def _phase(record: dict[str, Any] | None) -> str:
+    if record is None:
+        return "running"
+    status = record["object"]["status"]
+    completed, end = status["state"] == "Completed", status["attemptStatus"]["completionStatus"]
+    if not completed and record["trigger"] != "OnFrameworkDeletion":
+        return "running"
+    if end is None:
+        return "failed" if completed else "stopped"
+    return str(outcome_of(end["code"], end["phrase"], end["type"]["name"]))
+
+
+def _searched(uid: str, record: dict[str, Any] | None) -> str:
+    text = f"{WHERE[uid]} {uid}"
+    if record is not None:
+        status = record["object"]["status"]
+        end = status["attemptStatus"]["completionStatus"] or {"code": "", "phrase": "", "diagnostics": ""}
+        text += f" {status['state']} {end['code']} {end['phrase']} {end['diagnostics']}"
+    return text.lower()
+
+
 def _matches(model: Model, uid: str, query: dict[str, Any], times: dict[str, Any]) -> bool:
     namespace, _, name = WHERE[uid].partition("/")
     record = model.frameworks.get(uid)
@@ -314,7 +338,8 @@ def _matches(model: Model, uid: str, query: dict[str, Any], times: dict[str, Any
         and query.get("name", name) == name
         and query.get("state", status["state"]) == status["state"]
         and ("code" not in query or (end is not None and end["code"] == query["code"]))
-        and query.get("q", "").lower() in name
+        and all(word in _searched(uid, record) for word in query.get("q", "").lower().split())
+        and query.get("phase", _phase(record)) == _phase(record)
         and (since is None or ended is None or ended >= _text(since - EPOCH))
         and (until is None or model.created(uid) < _text(until - EPOCH))
     )

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from frameworkcontroller.api.codec import StatusError
-from frameworkcontroller.api.completion import SUCCEEDED
+from frameworkcontroller.api.completion import SUCCEEDED, Outcome, outcome_of
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands import program
@@ -28,6 +28,7 @@ from frameworkcontroller.history.archive import Archive
 from frameworkcontroller.history.client import ArchiveClient, ArchiveReader, ArchiveURLError
 from frameworkcontroller.history.errors import ArchiveError, QueryError, RecordError
 from frameworkcontroller.history.follower import FolderError, read_folder
+from frameworkcontroller.history.ingest import RUNNING
 from frameworkcontroller.history.queries import MAX_PAGE, FrameworkQuery, TaskQuery
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection, connect
@@ -318,7 +319,7 @@ class _Show:
                 one
                 for one in _task_attempts_of(live)
                 if (one["role"], one["index"], one["taskUid"], one["attempt"]) not in known
-                and (not self.options.failed or one["code"] not in (None, 0))
+                and (not self.options.failed or _outcome(one) is Outcome.FAILED)
             ]
             rows = [*(rows or ()), *fresh]
             rows.sort(key=lambda one: (one["role"], one["index"], one["attempt"]))
@@ -434,15 +435,22 @@ def _took(started: str | None, completed: str | None) -> str:
 def _phrase(one: Item) -> Text:
     if one["code"] is None:
         return Text("running" if one.get("current") else _NONE)
-    return Text(str(one["phrase"] or _NONE), "green" if one["type"] == SUCCEEDED else "red")
+    return Text(str(one["phrase"] or _NONE), _STYLES[_outcome(one)])
 
 
 def _result(one: Item) -> Text:
     if one["code"] is None:
         return Text(_NONE)
-    if one["type"] == SUCCEEDED:
+    if _outcome(one) is Outcome.SUCCEEDED:
         return Text(SUCCEEDED, "green")
-    return Text(f"{one['code']} {one['phrase'] or ''}".strip(), "red")
+    return Text(f"{one['code']} {one['phrase'] or ''}".strip(), _STYLES[_outcome(one)])
+
+
+_STYLES: Final = {None: "", Outcome.SUCCEEDED: "green", Outcome.STOPPED: "dim", Outcome.FAILED: "red"}
+
+
+def _outcome(one: Item) -> Outcome | None:
+    return None if one["code"] is None else outcome_of(one["code"], one["phrase"], one["type"])
 
 
 def _why(one: Item) -> str:
@@ -462,9 +470,11 @@ def _item_of(live: Mapping[str, Any]) -> dict[str, Any]:
         "namespace": metadata.get("namespace"),
         "name": metadata.get("name"),
         "state": status.get("state"),
+        "phase": (_outcome(current) or RUNNING) if current is not None and status.get("completionTime") else RUNNING,
         "code": current["code"] if current is not None and status.get("completionTime") else None,
         "phrase": current["phrase"] if current is not None else None,
         "type": current["type"] if current is not None else None,
+        "diagnostics": current["diagnostics"] if current is not None else None,
         "attempts": None if not attempt else attempt.get("id", 0) + 1,
         "tasks": current["tasks"] if current is not None else None,
         "failedTasks": current["failedTasks"] if current is not None else None,
@@ -486,7 +496,7 @@ def _attempt_of(live: Mapping[str, Any] | None) -> dict[str, Any] | None:
         "started": attempt.get("startTime"),
         "completed": attempt.get("completionTime"),
         "tasks": len(tasks),
-        "failedTasks": sum(one["code"] not in (None, 0) and one["type"] != SUCCEEDED for one in tasks),
+        "failedTasks": sum(_outcome(one) is Outcome.FAILED for one in tasks),
         "current": True,
     }
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from frameworkcontroller.api.completion import NEVER_RETRIED, PREDEFINED, RESERVED, CompletionStatus
+from frameworkcontroller.api.completion import (
+    NEVER_RETRIED,
+    PREDEFINED,
+    RESERVED,
+    CompletionStatus,
+    Outcome,
+    outcome_of,
+)
 
 TABLE = {
     0: ("Succeeded", "Succeeded", ()),
@@ -58,3 +65,12 @@ def test_what_is_never_retried() -> None:
 def test_no_attributes_given_is_as_none_of_them() -> None:
     status = CompletionStatus(300, "Mine", "Failed", None, "why")
     assert not status.has("Transient")
+
+
+def test_what_ended_on_request_was_stopped() -> None:
+    outcomes = {code: CompletionStatus.of(made, "").outcome for code, made in PREDEFINED.items()}
+    assert {code for code, one in outcomes.items() if one is Outcome.SUCCEEDED} == {0}
+    assert {code for code, one in outcomes.items() if one is Outcome.STOPPED} == {-210, -220, -230, -240, -241}
+    assert outcome_of(7, None, None) is outcome_of(0, "", "Failed") is Outcome.FAILED
+    assert outcome_of(-220, "", "Succeeded") is Outcome.SUCCEEDED
+    assert outcome_of(-220, "ContainerUnrecognizedFailed", "Failed") is Outcome.FAILED

@@ -2,10 +2,12 @@
 
 import asyncio
 import shlex
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
+from frameworkcontroller.api.completion import FRAMEWORK_ATTEMPT_COMPLETION, CompletionStatus
 from frameworkcontroller.api.status import State
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.commands.diagnosis import diagnose_framework, read_view
@@ -14,6 +16,7 @@ from frameworkcontroller.dashboard.frameworkpage import FrameworkSource, framewo
 from frameworkcontroller.dashboard.listing import ROWS, ListQuery, PastRows, framework_list
 from frameworkcontroller.dashboard.live import Changes
 from frameworkcontroller.dashboard.rendering import render
+from frameworkcontroller.dashboard.rows import ONLY_TASKS, live_row, past_row
 from frameworkcontroller.dashboard.summaries import live_framework
 from frameworkcontroller.dashboard.views import PHASES, FrameworkList
 from tests.support import pagesamples as samples
@@ -142,6 +145,59 @@ def test_a_row_is_found_by_the_word_that_it_shows() -> None:
         found = names_in(samples.list_page({"which": "live", "state": shown}))
         assert row.name in found
         assert choice.number == len(found)
+
+
+def test_a_past_framework_has_the_bar_that_it_had() -> None:
+    """A Task that failed, and nine that the end of the attempt stopped: the same before and after."""
+    tasks = {"worker": [samples.task(0, State.COMPLETED, samples.NO_DATA)]}
+    stopped = CompletionStatus.of(FRAMEWORK_ATTEMPT_COMPLETION, "")
+    tasks["worker"] += [samples.task(index, State.COMPLETED, stopped) for index in range(1, 10)]
+    body = samples.framework("f", tasks, State.COMPLETED, end=samples.NO_DATA)
+    item = {
+        **samples.past_items()[1], "tasks": 10, "failedTasks": 1, "succeededTasks": 0, "stoppedTasks": 9,
+    }  # fmt: skip
+    assert live_row(live_framework(body)).bar == past_row(item).bar
+    assert past_row(item).bar.text == "1 failed, 9 stopped"
+
+
+@pytest.mark.parametrize(
+    ("item", "phase", "state", "why", "bar"),
+    [
+        ({"state": None, "phase": "running", "code": None, "tasks": None}, "running", ONLY_TASKS, "", ""),
+        ({"phase": "running", "state": "AttemptCompleted"}, "running", "AttemptCompleted", "", "3 failed, 5 running"),
+        ({"phase": "stopped", "state": "Other"}, "stopped", "Other", "no disk ", "3 failed, 5 stopped"),
+        ({"phase": "failed"}, "failed", "Completed", "no disk ", "3 failed, 5 stopped"),
+        ({"phase": "succeeded"}, "succeeded", "Completed", "", "3 failed, 5 stopped"),
+    ],
+)  # fmt: skip
+def test_a_past_framework_has_its_phase_and_reason(
+    item: dict[str, Any], phase: str, state: str, why: str, bar: str
+) -> None:
+    counts = {"tasks": 8, "failedTasks": 3, "succeededTasks": None, "stoppedTasks": None}
+    if item.get("tasks", 8) is None:
+        counts = dict.fromkeys(counts)
+    row = past_row({**samples.past_items()[1], "diagnostics": "no disk ", **counts, **item})
+    assert (row.phase, row.state, row.why, row.bar.text) == (phase, state, why.strip(), bar)
+
+
+def test_numbers_of_choices_follow_the_other_filters() -> None:
+    def numbers(query: dict[str, str]) -> tuple[dict[str, int | None], dict[str, int | None]]:
+        filters = samples.list_page(query).filters
+        states, namespaces = filters.states[1:], filters.namespaces[1:]
+        return {one.value: one.number for one in states}, {one.value: one.number for one in namespaces}
+
+    states, namespaces = numbers({})
+    assert (states["failed"], states["waiting"], namespaces["serving"], namespaces["default"]) == (1, 3, 2, 3)
+    for query in ({"q": "serving"}, {"namespace": "serving"}, {"q": "serving", "state": "stalled"}):
+        states, namespaces = numbers(query)
+        # Each is the length of the list that the choice gives.
+        for value, number in states.items():
+            assert number == samples.list_page({**query, "state": value}).matched, (query, value)
+        for value, number in namespaces.items():
+            assert number == samples.list_page({**query, "namespace": value}).matched, (query, value)
+    states, namespaces = numbers({"which": "past"})
+    assert set(states) == {"failed", "running", "stopped", "succeeded"}
+    assert {*states.values(), *namespaces.values()} == {None}
 
 
 def test_states_that_no_framework_has_take_no_place() -> None:

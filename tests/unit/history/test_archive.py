@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from frameworkcontroller.history import groupcommit, ingest
+from frameworkcontroller.history import groupcommit, ingest, queries
 from frameworkcontroller.history.archive import (
     Archive,
     ArchiveError,
@@ -76,13 +76,17 @@ async def test_a_framework_is_listed_as_its_newest_record_says(archive: Archive)
             "name": "train",
             "cluster": "cluster-1",
             "state": "Completed",
+            "phase": "failed",
             "code": 7,
             "phrase": "Phrase7",
             "type": "Failed",
+            "diagnostics": "ended with 7",
             "attempts": 1,
             "taskRetries": 2,
             "tasks": 3,
             "failedTasks": 1,
+            "succeededTasks": 1,
+            "stoppedTasks": 0,
             "created": at(0),
             "started": at(0),
             "completed": at(20),
@@ -90,6 +94,60 @@ async def test_a_framework_is_listed_as_its_newest_record_says(archive: Archive)
             "deleted": at(30),
         }
     ]
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "trigger", "phase"),
+    [
+        (0, "Completed", "OnFrameworkCompletion", "succeeded"),
+        (1, "Completed", "OnFrameworkCompletion", "failed"),
+        (-250, "Completed", "OnFrameworkCompletion", "failed"),
+        (-210, "Completed", "OnFrameworkCompletion", "stopped"),
+        (None, "Completed", "OnFrameworkCompletion", "failed"),
+        # The next attempt runs.
+        (1, "AttemptCompleted", "OnFrameworkRetry", "running"),
+        (-240, "AttemptCompleted", "OnFrameworkRetry", "running"),
+        # Deleted before it completed.
+        (None, "AttemptRunning", "OnFrameworkDeletion", "stopped"),
+        (1, "AttemptCompleted", "OnFrameworkDeletion", "failed"),
+        (0, "Completed", "OnFrameworkDeletion", "succeeded"),
+    ],
+)
+async def test_the_phase_of_a_framework(
+    archive: Archive, code: int | None, state: str, trigger: str, phase: str
+) -> None:
+    record = framework_record("u", code=code, state=state, trigger=trigger, completed=None if code is None else 20)
+    await archive.store([record])
+    for asked in ("succeeded", "failed", "stopped", "running"):
+        page = await archive.frameworks(FrameworkQuery(phase=asked))
+        assert [item["phase"] for item in page.items] == [asked] * (asked == phase)
+
+
+async def test_a_framework_with_only_tasks_in_the_archive_runs(archive: Archive) -> None:
+    await archive.store([task_record("u", 0, code=1)])
+    (item,) = (await archive.frameworks(FrameworkQuery(phase="running"))).items
+    assert (item["phase"], item["state"], item["code"], item["tasks"]) == ("running", None, None, None)
+    await archive.store([framework_record("u", code=1)])
+    assert (await archive.frameworks(FrameworkQuery(phase="running"))).items == []
+
+
+async def test_stopped_tasks_have_not_failed(archive: Archive) -> None:
+    """One fails, and the end of the attempt stops the others."""
+    statuses = [task_status(0, code=7), *(task_status(index, code=-220) for index in range(1, 10))]
+    await archive.store([framework_record("u", code=7, roles={"worker": statuses}), task_record("u", 10, code=-230)])
+    (item,) = (await archive.frameworks(FrameworkQuery())).items
+    assert {name: item[f"{name}Tasks"] for name in ("failed", "succeeded", "stopped")} == {
+        "failed": 1, "succeeded": 0, "stopped": 9,
+    }  # fmt: skip
+    framework, attempt = await archive.framework("u"), await archive.attempt("u", 0)
+    assert framework is not None
+    assert attempt is not None
+    assert framework["attempts"][0]["failedTasks"] == 1
+    assert attempt["tasks"] == {"total": 10, "running": 0, "succeeded": 0, "stopped": 9, "failed": 1}
+    for failed, indexes in ((True, [0]), (False, list(range(1, 11)))):
+        page = await archive.tasks("u", 0, TaskQuery(failed=failed))
+        assert page is not None
+        assert [one["index"] for one in page.items] == indexes
 
 
 async def test_a_framework_shows_its_attempts_and_their_objects(archive: Archive) -> None:
@@ -107,7 +165,7 @@ async def test_a_framework_shows_its_attempts_and_their_objects(archive: Archive
     assert found["attempts"][0]["diagnostics"] == "ended with 1"
     newest = await archive.attempt("u", 2)
     assert newest is not None
-    assert newest["tasks"] == {"total": 1, "running": 1, "succeeded": 0, "failed": 0}
+    assert newest["tasks"] == {"total": 1, "running": 1, "succeeded": 0, "stopped": 0, "failed": 0}
     assert newest["object"]["metadata"]["uid"] == "u"
     assert newest["record"]["controller"] == "1.0"
     only_tasks = await archive.attempt("u", 1)
@@ -441,6 +499,13 @@ async def test_filters_and_pages_of_frameworks(archive: Archive) -> None:
     assert await names(archive, code=3, limit=3) == [name for name in everything if int(name[-2:]) % 4 == 3]
     assert await names(archive, code=1 << 80) == []
     assert await names(archive, q="erve-1", limit=2) == [f"serve-{number}" for number in (18, 16, 14, 12, 10)]
+    # Words are found in namespace, name, UID, state, code, phrase and reason: all of them, in any order and case.
+    assert await names(archive, q="NS-1 train-07") == ["Train-07"]
+    assert await names(archive, q="uid-2", namespace="ns-2") == [
+        "Train-29", "serve-26", "Train-23", "serve-20", "serve-02",
+    ]  # fmt: skip
+    assert await names(archive, q="WITH phrase3") == await names(archive, code=3) != []
+    assert await names(archive, q="attemptrunning") == await names(archive, state="AttemptRunning")
     # The sign of LIKE for any text is no such sign here.
     assert await names(archive, q="%") == []
     assert await names(archive, q="\x00") == []
@@ -452,6 +517,40 @@ async def test_filters_and_pages_of_frameworks(archive: Archive) -> None:
     assert await names(archive, namespace="ns-0", code=0, limit=1) == [
         name for name in everything if int(name[-2:]) % 12 == 0
     ]
+
+
+@pytest.mark.parametrize("seen", [None, frozenset({"ns-0", "ns-1"}), frozenset({"ns-1"})])
+async def test_a_search_reads_a_bounded_part_of_the_archive_for_each_page(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, seen: frozenset[str] | None
+) -> None:
+    """A word that few Frameworks have costs many short pages, not one that reads all."""
+    monkeypatch.setattr(queries, "SEARCHED", 10)
+    await archive.store(
+        [
+            framework_record(f"u-{number:02}", where=f"ns-{number % 3}/f-{number:02}", created=number % 20)
+            for number in range(60)
+        ]
+    )
+    read = [number for number in range(60) if seen is None or f"ns-{number % 3}" in seen]
+    for words, expected in (("f-4", 4), ("nothing", 9), ("f-00", 0), ("ns", None)):
+        for limit in (1, 3, 100):
+            found, after, pages = [], "", 0
+            while True:
+                page = await archive.frameworks(FrameworkQuery(q=words, limit=limit, after=after), seen)
+                assert len(page.items) <= limit
+                found += [item["name"] for item in page.items]
+                pages += 1
+                if page.next is None:
+                    break
+                assert page.next != after
+                after = page.next
+            assert pages >= len(read) // 10
+            order = sorted(read, key=lambda number: (number % 20, number), reverse=True)
+            assert found == [
+                f"f-{number:02}"
+                for number in order
+                if (number == 0 if words == "f-00" else expected is None or number // 10 == expected)
+            ]
 
 
 @pytest.mark.parametrize("count", [1, 2, 15, 16, 17, 600])

@@ -133,3 +133,57 @@ async def test_a_database_with_tables_of_others_is_not_taken(tmp_path: Path) -> 
 async def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match="there is no directory"):
         await Archive.open(f"sqlite:///{tmp_path}/nowhere/history.db")
+
+
+async def test_stopped_tasks_are_counted_anew_and_phases_are_known_in_an_older_database(
+    database_url: str, tmp_path: Path
+) -> None:
+    """The first version counted them as failed, and had no phases."""
+    first = tmp_path / "first"
+    shutil.copytree(MIGRATIONS, first, ignore=shutil.ignore_patterns("__pycache__", "0002_*"))
+    database = Database(database_url, first)
+    await database.open()
+    ends: dict[int, tuple[Any, ...]] = {
+        1: ("Completed", 0, "Succeeded", None, "succeeded"),
+        2: ("Completed", 7, "Failed", None, "failed"),
+        3: ("Completed", -210, "Failed", 5, "stopped"),
+        4: ("AttemptCompleted", 7, "Failed", None, "running"),
+        5: ("AttemptRunning", None, None, 5, "stopped"),
+        6: ("Completed", None, None, None, "failed"),
+        7: (None, None, None, None, "running"),
+    }
+    async with database.writing() as connection:
+        for fid, (state, code, kind, deleted, _) in ends.items():
+            await connection.execute(
+                text(
+                    "INSERT INTO frameworks (fid, uid, namespace, name, cluster, time, last, created, deleted, state,"
+                    " code, type, attempts, tasks, failed_tasks)"
+                    " VALUES (:fid, :uid, 'a', 'f', '', 1, 1, :fid, :deleted, :state, :code, :kind, 2, 4, 4)"
+                ),
+                {"fid": fid, "uid": f"u{fid}", "deleted": deleted, "state": state, "code": code, "kind": kind},
+            )
+        for attempt, diagnostics in ((0, "the first"), (1, "the last")):
+            await connection.execute(
+                text(
+                    "INSERT INTO framework_attempts (fid, attempt, time, tasks, succeeded_tasks, failed_tasks,"
+                    " diagnostics) VALUES (2, :attempt, 1, 6, 2, 4, :diagnostics)"
+                ),
+                {"attempt": attempt, "diagnostics": diagnostics},
+            )
+        for index, code in enumerate((7, -220, -220, -220, 0, 0, -230)):
+            await connection.execute(
+                text(
+                    "INSERT INTO task_attempts (fid, attempt, role, idx, task_uid, task_attempt, own, time, code, type)"
+                    " VALUES (2, 1, 'w', :index, 'u', 0, 0, 1, :code, :kind)"
+                ),
+                {"index": index, "code": code, "kind": "Failed" if code else "Succeeded"},
+            )
+    await database.close()
+    async with await Archive.open(database_url) as archive:
+        items = {int(item["uid"][1:]): item for item in (await archive.frameworks(FrameworkQuery())).items}
+        assert {fid: item["phase"] for fid, item in items.items()} == {fid: end[-1] for fid, end in ends.items()}
+        assert [items[2][f"{name}Tasks"] for name in ("failed", "succeeded", "stopped")] == [1, 2, 3]
+        assert items[2]["diagnostics"] == "the last"
+        newest = await archive.attempt("u2", 1)
+        assert newest is not None
+        assert newest["tasks"] == {"total": 6, "running": None, "succeeded": 2, "stopped": 3, "failed": 1}

@@ -27,12 +27,13 @@ def test_every_field_of_a_query_is_a_parameter() -> None:
 
 def test_parameters_become_values() -> None:
     given = [
-        ("namespace", "team-a"), ("name", "train"), ("state", "Completed"), ("code", "-210"),
+        ("namespace", "team-a"), ("name", "train"), ("state", "Completed"), ("phase", "failed"),
+        ("code", "-210"),
         ("since", "1970-01-01T01:00:00.5+01:00"), ("until", "2026-01-31T12:00:00Z"), ("q", "ä"), ("limit", "7"),
         ("after", "x"),
     ]  # fmt: skip
     assert FrameworkQuery(**route("frameworks").query(given)) == FrameworkQuery(
-        "team-a", "train", "Completed", -210, 0, 1769860800, "ä", 7, "x"
+        "team-a", "train", "Completed", "failed", -210, 0, 1769860800, "ä", 7, "x"
     )
     assert route("tasks").query([("failed", "true"), ("index", "3")])["failed"] is True
     assert route("failures").query([("by", "node")])["by"] is FailureKey.NODE
@@ -51,7 +52,7 @@ def test_parameters_become_values() -> None:
         ("frameworks", [("since", "2026-02-30T12:00:00Z")], "since", "must be a time"),
         ("frameworks", [("until", "2026-01-31T12:00:00")], "until", "must be a time"),
         ("frameworks", [("until", "0001-01-01T00:00:00+10:00")], "until", "must be a time"),
-        ("frameworks", [("q", "")], "q", "must be a text of 1 to 1024 characters"),
+        ("frameworks", [("q", "")], "q", "must be a text of 1 to 200 characters"),
         ("frameworks", [("q", "a\0")], "q", "must be a text"),
         ("frameworks", [("name", "x" * 1025)], "name", "..."),
         ("frameworks", [("page", "2")], "page", "page: is no parameter of /v1/frameworks (which has namespace, name"),
