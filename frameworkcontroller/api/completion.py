@@ -110,7 +110,7 @@ class Outcome(StrEnum):
 
 
 def is_one_of(codes: Container[int], code: int, phrase: str | None) -> bool:
-    """Whether the controller has given an attempt one of these codes. A container's exit code may be the same number."""
+    """Whether the controller gave an attempt one of these codes. A container may exit with the same number."""
     return code in codes and phrase != CONTAINER_UNRECOGNIZED_FAILED_PHRASE
 
 

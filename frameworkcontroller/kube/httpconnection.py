@@ -39,8 +39,8 @@ class HttpConnection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_at_most", "_busy", "_close_at", "_closed", "_error", "_limit", "_loop", "_lost", "_parser", "_parts", "_paused",
-        "_sent", "_timer", "_transport", "_unread", "_waiter", "_whole", "_writable", "received",
+        "_at_most", "_busy", "_close_at", "_closed", "_error", "_limit", "_loop", "_lost", "_parser", "_parts",
+        "_paused", "_sent", "_timer", "_transport", "_unread", "_waiter", "_whole", "_writable", "received",
     )  # fmt: skip
 
     def __init__(self, closed: Callable[[HttpConnection], None]) -> None:
