@@ -244,8 +244,9 @@ BAD_INPUT: Final[tuple[tuple[str, str], ...]] = (
     ),
     (
         "a spec that was stored before the CRD had these bounds",
-        "`Stalled`, `InvalidSpec`; nothing is done until it is corrected. An API server older than 1.30 accepts no "
-        "status for such a Framework: there, an Event and the log report it",
+        "`Stalled`, `InvalidSpec`; until it is corrected, nothing begins, and it can be stopped and suspended. An API "
+        "server older than 1.30 accepts no status for such a Framework: there, an Event and the log report it, and "
+        "nothing is done",
     ),
     ("a spec nested more than 254 levels deep", "only a line in the log; nothing is done for that Framework"),
     ("a status that does not fit into the API server", "`Stalled`, `StatusTooLarge`"),

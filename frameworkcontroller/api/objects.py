@@ -251,6 +251,8 @@ class Framework:
     """The LocalQueue in a label that means nothing, as the configuration has no queues."""
     held: bool = False
     """Whether it has the finalizer of the history."""
+    invalid: str = ""
+    """Why its spec is invalid: then ``spec`` has only what ends it (machine/ending.py)."""
 
     @property
     def key(self) -> str:

@@ -49,6 +49,8 @@ MAX_CLAIMS = 20
 
 
 _MAX_SHOWN: Final = 10
+ENDING_FIELDS: Final = ("executionType", "suspend", "activeDeadlineSeconds", "ttlSecondsAfterFinished")
+"""What ends a Framework also if the rest of its spec is invalid (machine/ending.py)."""
 
 
 class SpecError(ValueError):

@@ -29,7 +29,7 @@ async def _set(invocation: Invocation, name: str, *, suspend: bool) -> str:
         if spec.get("executionType") == ExecutionType.CREATE:
             done += "; it also waits to be started"
         stalled = condition_of(framework, "Stalled")
-        if stalled.get("status") == "True" and stalled.get("reason") == "InvalidSpec":
+        if not suspend and stalled.get("status") == "True" and stalled.get("reason") == "InvalidSpec":
             done += "; this counts once its spec is valid: see 'kubectl framework status'"
         return [{"op": "add", "path": "/spec/suspend", "value": suspend}], done
 

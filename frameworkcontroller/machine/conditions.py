@@ -1,7 +1,7 @@
 """Conditions of a Framework, computed from the status and never an input of it.
 
 Source: docs/manual.md, "Concepts". Stalls (``Holds.stalls``) come from failed requests (owned.py), objects that are not
-deleted (task.py, framework.py), and an invalid spec or status (``plan.reject``).
+deleted (task.py, framework.py), and an invalid status (``plan.reject``). An invalid spec is one more.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from frameworkcontroller.api.codec import encode_condition
 from frameworkcontroller.api.status import WAITS, Condition, State
 from frameworkcontroller.machine.context import Context, describe
-from frameworkcontroller.machine.holds import Wait
+from frameworkcontroller.machine.holds import Stall, Wait
 from frameworkcontroller.machine.model import Env, Urgency
 from frameworkcontroller.machine.queueing import NOT_LOOKED_AT
 from frameworkcontroller.machine.reasons import EventPolicy, Reason
@@ -54,7 +54,7 @@ def refresh(ctx: Context) -> None:
         # Diagnostics do not name the rule that ended the Framework, nor its Task.
         now[kind] = (True, reason, completion.diagnostics if completion.policy is None else describe(completion))
     kept = {condition.type: condition for condition in status.conditions}
-    stalled = _stalled(ctx.tracker)
+    stalled = _stalled(ctx)
     was_suspended = kept.get("Suspended")
     suspended = None
     if was_suspended is not None or ctx.framework.spec.suspend:
@@ -129,15 +129,17 @@ def _suspended(
 
     True is a promise that nothing runs. It outlives a controller: before something is created, False is persisted.
     """
-    spec, tracker = ctx.framework.spec, ctx.tracker
-    if stalled is not None and stalled[0] in _OVER_WHEN_NOT_FOUND:
+    spec, tracker, invalid = ctx.framework.spec, ctx.tracker, bool(ctx.framework.invalid)
+    if stalled is not None and stalled[0] in _OVER_WHEN_NOT_FOUND and not invalid:
         # The spec is not known, and nothing is done.
         return None if before is None else (before.status == "True", before.reason, before.message)
     if ctx.status.state is State.COMPLETED:
         return None if before is None else (False, State.COMPLETED.value, "")
-    if not spec.is_suspended:
+    was_true = before is not None and before.status == "True"
+    # With an invalid spec nothing is resumed.
+    if not spec.is_suspended and not (invalid and was_true):
         return None if before is None else (False, "Stopping" if spec.suspend else "Resumed", "")
-    kept = before is not None and before.status == "True" and tracker.absent is None and not tracker.remains
+    kept = was_true and tracker.absent is None and not tracker.remains
     if tracker.nothing_runs or (kept and ctx.status.state in _WITHOUT_PODS):
         return True, Reason.SUSPENDED.value, "spec.suspend is true; nothing of the Framework runs"
     return False, "Suspending", "spec.suspend is true; Pods of the Framework may still run"
@@ -188,10 +190,12 @@ def _record_wait(ctx: Context, before: Condition | None, wait: Wait | None, mess
     ctx.tracker.last_wait = reason
 
 
-def _stalled(tracker: Tracker) -> tuple[Reason, str] | None:
-    if not tracker.holds.stalls:
+def _stalled(ctx: Context) -> tuple[Reason, str] | None:
+    stalls = list(ctx.tracker.holds.stalls.values())
+    if ctx.framework.invalid:
+        stalls.insert(0, Stall(Reason.INVALID_SPEC, ctx.framework.invalid))
+    if not stalls:
         return None
-    stalls = list(tracker.holds.stalls.values())
     quoted = "; ".join(stall.message for stall in stalls[:_STALLS_QUOTED])
     more = f"; and {len(stalls) - _STALLS_QUOTED} more" if len(stalls) > _STALLS_QUOTED else ""
     return stalls[0].reason, quoted + more

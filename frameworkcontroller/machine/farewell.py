@@ -1,6 +1,6 @@
 """The end of a deleted Framework that is left alone, and that the finalizer of the history holds.
 
-Its spec is invalid, it is quarantined, or its status cannot be stored. Nothing can be decided for it, and its deletion
+It is quarantined, or its status cannot be stored. Nothing can be decided for it, and its deletion
 cannot be taken back: what runs of it is deleted, its stored status goes to the history as it is, and then the finalizer
 is removed.
 """

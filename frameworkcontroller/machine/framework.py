@@ -11,6 +11,7 @@ from frameworkcontroller.api.completion import (
     CONFIGMAP_EXTERNAL_DELETED,
     CONFIGMAP_LOCAL_CACHE_CREATION_TIMEOUT,
     FRAMEWORK_ATTEMPT_COMPLETION,
+    NEVER_RETRIED,
     CompletionStatus,
 )
 from frameworkcontroller.api.objects import ConfigMapRecord, Framework
@@ -75,7 +76,8 @@ def step(ctx: Context) -> None:
     """Move the Framework and the Tasks on the agenda as far as the observed objects allow."""
     if ctx.env.limits.history_blocks or ctx.framework.held:
         history.maintain(ctx)
-    claims.maintain(ctx)
+    if not ctx.framework.invalid:
+        claims.maintain(ctx)
     if ctx.env.limits.kueue or ctx.status.admission is not None:
         kueue.step(ctx)
     state = ctx.status.state
@@ -207,7 +209,8 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
         tracker.late.add(configmap.uid)
     if may_start(ctx) is not None and not ctx.must_go and (ctx.framework.deleting or not tracker.is_completing):
         companions.release(ctx)
-        if (ctx.framework.spec.is_suspended and not ctx.framework.deleting) or tracker.queueing.look_up:
+        is_held = ctx.framework.spec.is_suspended or ctx.framework.invalid
+        if (is_held and not ctx.framework.deleting) or tracker.queueing.look_up:
             _look_up(ctx, configmap)
         return
     ends = tracker.is_completing or must_end_first(ctx) is not None
@@ -434,6 +437,12 @@ def _step_alive(ctx: Context) -> None:
             complete_attempt(ctx, completion)
         else:
             otherwise = must_end_last(ctx)
+            if ctx.framework.invalid:
+                if otherwise is None:
+                    tracker.agenda.clear()
+                    return
+                # Since when their Pods have not been looked at, some may have ended.
+                tracker.touch_all()
             ctx.ends = otherwise is not None or tracker.ended_by_rule is not None
     if ctx.framework.spec.dependents or tracker.readiness:
         dependencies.watch_readiness(ctx)
@@ -481,6 +490,11 @@ def _step_tasks(ctx: Context) -> None:
 def _decide_retry(ctx: Context) -> None:
     status, limits = ctx.status, ctx.env.limits
     completion = require(status.attempt.completion_status, "completionStatus of the attempt")
+    if ctx.framework.invalid and not completion.is_one_of(NEVER_RETRIED) and may_start(ctx) is not None:
+        # Neither the next attempt nor the end of the Framework is decided without a retry policy.
+        if not ctx.tracker.is_clean:
+            ctx.persist_first()
+        return
     conflict_delay = 0
     if status.retry.retry_delay_sec is None:
         conflict_delay = ctx.env.rng.randint(

@@ -67,7 +67,18 @@ def _is_suspended(ctx: Context) -> Wait | None:
     return Wait(Reason.SUSPENDED, "spec.suspend is true") if ctx.framework.spec.is_suspended else None
 
 
-_START: Final[tuple[Callable[[Context], Wait | None], ...]] = (_is_deleted, _is_not_started, _is_suspended)
+def _is_invalid(ctx: Context) -> Wait | None:
+    if not ctx.framework.invalid or ctx.framework.spec.execution_type is ExecutionType.STOP:
+        return None
+    return None if must_not_begin(ctx) is not None else Wait(Reason.WAITING, "the spec is invalid")
+
+
+_START: Final[tuple[Callable[[Context], Wait | None], ...]] = (
+    _is_deleted,
+    _is_not_started,
+    _is_suspended,
+    _is_invalid,
+)
 
 
 def may_begin(ctx: Context) -> Wait | None:
@@ -159,8 +170,11 @@ def must_end_last(ctx: Context) -> CompletionStatus | None:
 
 
 def must_end(ctx: Context, otherwise: CompletionStatus | None) -> CompletionStatus | None:
-    """Why the attempt ends. Asked after Tasks have observed their Pods. ``otherwise``: the answer of must_end_last."""
-    return _first(ctx, _END_BY_TASKS) or otherwise
+    """Why the attempt ends. Asked after Tasks have observed their Pods. ``otherwise``: the answer of must_end_last.
+
+    What the ends of Tasks mean is for the policies of a valid spec.
+    """
+    return (None if ctx.framework.invalid else _first(ctx, _END_BY_TASKS)) or otherwise
 
 
 def _must_delete(ctx: Context) -> CompletionStatus | None:

@@ -27,6 +27,7 @@ nothing runs, not admitted  evicted, has quota           *release*: GiveBack
 (the same)                  is being deleted             *release*: LetGo
 suspended, not to start,    any                          *release*: Delete, then LetGo
 deleted, without the label
+or with an invalid spec
 completed                   any                          *release*: Finish
 gone                        with the finalizer           *release*, see orphans.py
 ==========================  ===========================  ==============================================================
@@ -194,6 +195,9 @@ def must_evict(ctx: Context) -> CompletionStatus | None:
     """Why the attempt of an admitted Framework ends: its admission is over, or is not for its spec."""
     admission = ctx.status.admission
     if admission is None or ctx.framework.deleting or not ctx.env.limits.kueue:
+        return None
+    if ctx.tracker.queueing.lost is None and ctx.framework.invalid:
+        # What its Pods would be is not known, and none is created.
         return None
     return ctx.tracker.queueing.lost or _out_of_sync(ctx, admission)
 
@@ -432,7 +436,8 @@ def _wake_waiters(ctx: Context, role: str, count: int) -> None:
 def _between_attempts(ctx: Context, record: _Cached) -> None:
     framework, admission = ctx.framework, ctx.status.admission
     spec = framework.spec
-    starts = spec.execution_type is ExecutionType.START and not spec.is_suspended and not framework.deleting
+    starts = spec.execution_type is ExecutionType.START and not spec.is_suspended
+    starts &= not framework.deleting and not framework.invalid
     if ctx.tracker.is_completing and ctx.status.state is State.CREATION_PENDING and not framework.deleting:
         # It ends before it has begun.
         return

@@ -1,8 +1,8 @@
 """Workloads of Frameworks that are gone: their finalizer is removed once nothing of the Framework exists.
 
 Kueue does not take them for orphans, so they would keep their quota. A Framework that is deleted in the foreground
-gives its quota back by itself (kueue.py), unless it is left alone, as its spec is invalid or it is quarantined: its
-deletion would wait for the finalizer.
+gives its quota back by itself (kueue.py), unless it is left alone, as in quarantine: its deletion would wait for the
+finalizer.
 """
 
 from __future__ import annotations

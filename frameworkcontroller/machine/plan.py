@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 from frameworkcontroller.api.names import QUEUE_NAME
 from frameworkcontroller.api.objects import Framework
-from frameworkcontroller.api.status import State
 from frameworkcontroller.machine import claims, companions, conditions, framework, history, scale, workloadoutcomes
 from frameworkcontroller.machine.actions import Outcome
 from frameworkcontroller.machine.context import Context, count_tasks
@@ -38,6 +37,9 @@ def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> 
     tracker.agenda.ring(env.clock)
     if tracker.status is None:
         tracker.begin(framework.new_status(subject, env), dirty=True)
+        if subject.invalid:
+            _observe_generation(ctx)
+            return _finish(ctx)
         ctx.record(Reason.FRAMEWORK_ACCEPTED, f"Framework was accepted with {count_tasks(subject.spec.task_count)}")
         if subject.ignored_queue:
             text = f"The label {QUEUE_NAME}: {subject.ignored_queue} means nothing, as kueue.mode is disabled"
@@ -48,7 +50,7 @@ def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> 
         return _finish(ctx)
     _observe_generation(ctx)
     history.begin(ctx)
-    if not ctx.must_go and (scale.rescale(ctx) or scale.copy_forced_deletion(ctx)):
+    if not (ctx.must_go or subject.invalid) and (scale.rescale(ctx) or scale.copy_forced_deletion(ctx)):
         # Persisted before anything else is decided.
         return _finish(ctx)
     ctx.plan.actions, tracker.follow_ups = tracker.follow_ups, []
@@ -82,19 +84,14 @@ def archived(subject: Framework, tracker: Tracker, answers: Sequence[tuple[Archi
     return _finish(ctx)
 
 
-def reject(subject: Framework, tracker: Tracker, why: str, env: Env, *, reason: Reason = Reason.INVALID_SPEC) -> Plan:
-    """Stall a Framework that cannot be run, without actions.
-
-    With an invalid spec, a completed Framework is still deleted after its retention.
-    """
+def reject(subject: Framework, tracker: Tracker, why: str, env: Env, *, reason: Reason) -> Plan:
+    """Stall a Framework that is left alone, without actions."""
     ctx = Context(subject, tracker, Observed(None, lambda _: None), env)
     tracker.agenda.ring(env.clock)
     if tracker.status is None:
         tracker.begin(framework.new_status(subject, env), dirty=True)
     _observe_generation(ctx)
     tracker.holds.stalls[None] = Stall(reason, why)
-    if reason is Reason.INVALID_SPEC and ctx.status.state is State.COMPLETED:
-        framework.retain(ctx)
     return _finish(ctx)
 
 
@@ -110,8 +107,6 @@ def _observe_generation(ctx: Context) -> None:
     if tracker.generation != generation:
         tracker.generation = generation
         tracker.rescale_due = True
-        if None in tracker.holds.stalls and tracker.holds.stalls[None].reason is Reason.INVALID_SPEC:
-            del tracker.holds.stalls[None]
         companions.forget_unwanted(ctx)
         claims.remember(ctx)
         tracker.templates.clear()

@@ -153,7 +153,9 @@ class Reason(StrEnum):
     HISTORY_PENDING = _wait(
         "HistoryPending", "what is to be forgotten is not stored in the history yet, which it has to be before"
     )
-    INVALID_SPEC = _stall("InvalidSpec", "the spec is invalid; the controller waits for a change")
+    INVALID_SPEC = _stall(
+        "InvalidSpec", "the spec is invalid; until it changes, nothing begins, and only ends are decided"
+    )
     NAMING_CONFLICT = _stall("NamingConflict", "an object that the Framework does not control has a name that it needs")
     GANG_UNSUPPORTED = _stall(
         "GangUnsupported",

@@ -53,6 +53,7 @@ from frameworkcontroller.machine.actions import (
     needs_live_status,
 )
 from frameworkcontroller.machine.batch import Batch
+from frameworkcontroller.machine.ending import Ends, ends_in, ends_of, spec_to_end
 from frameworkcontroller.machine.model import Env, Observed, Plan, Record, Snapshot, SnapshotTrigger, Urgency, require
 from frameworkcontroller.machine.pacing import Pacing
 from frameworkcontroller.machine.plan import archived, fold, plan, reject, stall
@@ -180,7 +181,10 @@ class Reconciler:
         status = decode_status(record.status)
         self.tracker = Tracker(status)
         self.stored = Stored.in_cache(record, status)
-        self.spec_error: str | None = None
+        self.spec_error = ""
+        """Why the spec is invalid."""
+        self._ends = Ends()
+        """What ends the Framework, by the last spec, or the last one in which each field was valid."""
         self._compress = compress
         self._has_queues = False
         """Config kueue: whether queue labels count."""
@@ -307,8 +311,8 @@ class Reconciler:
 
     @property
     def is_left_alone(self) -> bool:
-        """Whether nothing is decided for the Framework: its spec is invalid, or its status cannot be stored."""
-        return self.spec_error is not None or self._cannot_store
+        """Whether nothing is decided for the Framework: its status cannot be stored."""
+        return self._cannot_store
 
     @property
     def is_doubtful(self) -> bool:
@@ -334,7 +338,7 @@ class Reconciler:
             "persistFirst": self._persist_first,
             "nextWriteInSeconds": max(0.0, self._pacing.next_write - clock),
             "failedPreconditions": self._failed_preconditions,
-            "specError": self.spec_error,
+            "specError": self.spec_error or None,
             "quarantine": None,
         }
 
@@ -459,7 +463,7 @@ class Reconciler:
         step = Plan()
         for _ in range(PLANS_PER_PASS):
             step = self._plan(current.framework, observed, env)
-            if step.actions or self.spec_error is not None or tracker.urgency is Urgency.NOW or not tracker.is_busy:
+            if step.actions or tracker.urgency is Urgency.NOW or not tracker.is_busy:
                 break
         current.requeue(step.requeue_after, env.clock)
         return self._propose(current, step.actions, view)
@@ -501,10 +505,7 @@ class Reconciler:
         return read
 
     def _plan(self, framework: Framework, observed: Observed, env: Env) -> Plan:
-        if self.spec_error is None:
-            step = plan(framework, self.tracker, observed, env)
-        else:
-            step = reject(framework, self.tracker, self.spec_error, env)
+        step = plan(framework, self.tracker, observed, env)
         self._records.extend(step.records)
         self._snapshots.extend(step.snapshots)
         version = self.stored.resource_version
@@ -550,7 +551,7 @@ class Reconciler:
             self._emit_records()
         if current.done:
             return current.done
-        if tracker.is_busy and self.spec_error is None and not self._persist_first:
+        if tracker.is_busy and not self._persist_first:
             return Done(0.0)
         if tracker.status is not None and tracker.status.state is State.COMPLETED and tracker.is_clean:
             # Save memory: most Frameworks of a big cluster are completed.
@@ -585,7 +586,7 @@ class Reconciler:
     # --- knowledge ---
 
     def _read(self, record: FrameworkRecord) -> Framework:
-        """The Framework at the newest known generation. Sets ``spec_error`` if its spec is invalid."""
+        """The Framework at the newest known generation."""
         before = self._framework
         held = self._read_finalizer(record)
         deleting = record.deletion_time is not None
@@ -598,15 +599,23 @@ class Reconciler:
             spec, generation = before.spec, before.generation
         else:
             generation = record.generation
-            try:
-                spec, self.spec_error = parse_spec(orjson.loads(record.spec_json), framework=record.name), None
-            except SpecError as error:
-                spec, self.spec_error = FrameworkSpec(), str(error)
+            spec = self._parse(record)
         ignored = "" if self._has_queues or record.queue is None else record.queue.queue_name
         self._framework = Framework(
-            record.namespace, record.name, record.uid, generation, deleting, spec, queue, ignored, held
+            record.namespace, record.name, record.uid, generation, deleting, spec, queue, ignored, held, self.spec_error
         )
         return self._framework
+
+    def _parse(self, record: FrameworkRecord) -> FrameworkSpec:
+        given = orjson.loads(record.spec_json)
+        try:
+            spec, self.spec_error = parse_spec(given, framework=record.name), ""
+        except SpecError as error:
+            self.spec_error = str(error)
+            self._ends = ends_in(given, self._ends)
+            return spec_to_end(self._ends, self.tracker.status)
+        self._ends = ends_of(spec)
+        return spec
 
     def _read_finalizer(self, record: FrameworkRecord) -> bool:
         """Whether the Framework has the finalizer of the history. A change by others that the cache shows is read live.
@@ -737,8 +746,7 @@ class Reconciler:
             return
         current.done = Done(0.0)
         framework = self._read(record)
-        if self.spec_error is None:
-            self._leave(current, self._plan(framework, view.observe(creating=False), view.env).actions, view)
+        self._leave(current, self._plan(framework, view.observe(creating=False), view.env).actions, view)
 
     def _patch(self, generation: int, encoded: EncodedStatus, *, whole: bool = False) -> PatchStatus:
         version = self.stored.resource_version
@@ -778,9 +786,11 @@ class Reconciler:
         """Handle a failed precondition, by comparison with the live Framework."""
         stored = self.stored
         if live.resource_version == stored.resource_version and live.generation == generation:
-            if self.spec_error is not None:
-                # Servers before 1.30 refuse every status of an object with an invalid spec: emit without a write.
-                self._emit_records()
+            if self.spec_error:
+                # Servers before 1.30 refuse every status of an object with an invalid spec: emit that without a write.
+                found = [one for one in self._records if one.reason is Reason.INVALID_SPEC]
+                self._records = [one for one in self._records if one.reason is not Reason.INVALID_SPEC]
+                self._effects.extend([Emit(found)] if found else [])
             self._count(encoded, "conflict")
             self._refused_status()
             raise failure(f"the API server refuses the status: {refused.message}", refused)
@@ -832,7 +842,8 @@ class Reconciler:
             "Until then the controller does nothing for this Framework"
         )
         # Without a spec: a Framework without a status gets one without Tasks, which fits.
-        step = reject(replace(framework, spec=FrameworkSpec()), tracker, text, view.env, reason=Reason.STATUS_TOO_LARGE)
+        without = replace(framework, spec=FrameworkSpec(), invalid="")
+        step = reject(without, tracker, text, view.env, reason=Reason.STATUS_TOO_LARGE)
         current.done = Done(0.0)
         if tracker.urgency is not Urgency.NONE:
             said = EncodedStatus(self.name, require(tracker.status, "status"), compress=self._compress)

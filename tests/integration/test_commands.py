@@ -30,7 +30,7 @@ from frameworkcontroller.manager.app import Controller
 from tests.support.cli import Cli
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
-from tests.support.frameworks import Frameworks, Json, policy, role, states
+from tests.support.frameworks import Frameworks, Json, condition, policy, role, states
 from tests.support.pods import pod_manifest
 
 
@@ -337,15 +337,17 @@ async def test_suspend_and_resume(frameworks: Frameworks, cli: Cli, capsys: pyte
     assert capsys.readouterr().err == "error: f: has already completed\n"
 
 
-async def test_suspending_an_invalid_framework_says_that_it_counts_later(frameworks: Frameworks, cli: Cli) -> None:
+async def test_resuming_an_invalid_framework_says_that_it_counts_later(frameworks: Frameworks, cli: Cli) -> None:
     await frameworks.create("f", {**role(), "dependsOn": [{"name": "none", "status": "Ready"}]})
 
     async def is_invalid() -> None:
         assert any("InvalidSpec" in line for line in await cli.ok("status", "f"))
 
     await eventually(is_invalid)
-    later = "f: suspended; this counts once its spec is valid: see 'kubectl framework status'"
-    assert await cli.ok("suspend", "f") == [later]
+    assert await cli.ok("suspend", "f") == ["f: suspended"]
+    await frameworks.until("f", lambda status: condition(status, "Suspended").get("status") == "True")
+    later = "f: resumed; this counts once its spec is valid: see 'kubectl framework status'"
+    assert await cli.ok("resume", "f") == [later]
 
 
 async def test_a_crd_without_suspend_is_noticed(

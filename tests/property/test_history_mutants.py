@@ -144,7 +144,7 @@ def _orphaning_deletion_with_an_invalid_spec(mode: str) -> ArchivedHistory:
     return story
 
 
-def _deletion_with_a_status_that_cannot_be_stored(mode: str) -> ArchivedHistory:
+def _deletion_with_a_status_that_cannot_be_stored(mode: str, *, foreground: bool = True) -> ArchivedHistory:
     story = _begin(_spec())
     story.set_sink(mode)
     write = story.world.write_status
@@ -154,7 +154,7 @@ def _deletion_with_a_status_that_cannot_be_stored(mode: str) -> ArchivedHistory:
 
     story.world.write_status = refuse  # type: ignore[assignment]
     story.kubelet(0, "end", 1)
-    story.delete(foreground=True)
+    story.delete(foreground=foreground)
     story.settle()
     story.crash(0)
     story.settle()
@@ -276,13 +276,13 @@ MUTANTS: Final = {
     "farewell": Mutant(
         "removes the finalizer of one that is left alone before the record is stored",
         lambda: patch.object(Farewell, "stored", _takes_any_answer),
-        _deletion_with_an_invalid_spec,
+        _deletion_with_a_status_that_cannot_be_stored,
         "the finalizer is removed before",
     ),
     "farewell-while-it-runs": Mutant(
         "removes the finalizer of one that is left alone while Pods exist",
         lambda: patch.object(farewell, "_nothing_runs", _never_looks),
-        _deletion_with_an_invalid_spec,
+        partial(_deletion_with_a_status_that_cannot_be_stored, foreground=False),
         "the finalizer is removed while",
     ),
     "finalizer-while-it-runs": Mutant(

@@ -8,6 +8,7 @@ import random
 import time
 import tracemalloc
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,10 +41,11 @@ from frameworkcontroller.config.config import SHIPPED_CONFIG_FILE, ConfigError, 
 from frameworkcontroller.config.failurespec import compile_regex
 from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.kube.errors import ApiError, error_from_answer
+from frameworkcontroller.machine.ending import Ends, spec_to_end
 from frameworkcontroller.machine.failure import Classifier
 from frameworkcontroller.machine.manifests import PodTemplate
 from frameworkcontroller.machine.model import Env, InvariantError, Observed
-from frameworkcontroller.machine.plan import plan, reject
+from frameworkcontroller.machine.plan import plan
 from frameworkcontroller.machine.protocol import RequeueError, read_live
 from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.machine.requests import Answered
@@ -228,7 +230,9 @@ def test_a_status_can_be_gone_on_with_or_is_said_to_be_none(data: st.DataObject)
     with suppress(InvariantError):
         for _ in range(3):
             plan(subject, tracker, Observed(None, lambda _: None), env)
-        reject(subject, tracker, "because", env)
+        invalid = replace(subject, spec=spec_to_end(Ends(), tracker.status), generation=2, invalid="because")
+        for _ in range(3):
+            plan(invalid, tracker, Observed(None, lambda _: None), env)
         assert tracker.status is not None
         # What can be gone on with can be written and read again.
         assert decode_status(orjson.loads(encode_status("f", tracker.status))) is not None

@@ -28,7 +28,7 @@ from frameworkcontroller.api.podgroups import (
     podgroup_record,
     volcano_podgroup_record,
 )
-from frameworkcontroller.api.spec import parse_spec
+from frameworkcontroller.api.spec import SpecError, parse_spec
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.actions import (
@@ -47,14 +47,17 @@ from frameworkcontroller.machine.actions import (
     Result,
     Target,
 )
+from frameworkcontroller.machine.ending import Ends, ends_in, ends_of, spec_to_end
 from frameworkcontroller.machine.failure import Classifier, FailureClass
 from frameworkcontroller.machine.model import Env, Limits, NotListed, Observed, Plan, Urgency
-from frameworkcontroller.machine.plan import fold, plan, reject
+from frameworkcontroller.machine.plan import fold, plan
 from frameworkcontroller.machine.requests import PODGROUPS, Kind, Refused
 from frameworkcontroller.machine.tracker import Tracker
 from tests.support.invariants import check_status, check_step
 
 NOW: Final = 1_700_000_000
+NO_TASK: Final = {"taskRole": "nobody"}
+"""A coordinator that the schema of the CRD accepts, and that makes a spec invalid."""
 UID: Final = "framework-uid"
 Body = dict[str, Any]
 
@@ -133,6 +136,7 @@ class Bench:
         self.bodies: dict[str, Body] = {}
         self.writes = 0
         self._uids = 0
+        self._ends = Ends()
         self._checked = checked
         self._before: FrameworkStatus | None = None
 
@@ -141,7 +145,13 @@ class Bench:
     @property
     def framework(self) -> Framework:
         """The Framework as the machine gets it."""
-        return Framework("ns", "f", UID, self.generation, self.deleting, parse_spec(self.spec), held=self.held)
+        try:
+            spec, invalid = parse_spec(self.spec), ""
+            self._ends = ends_of(spec)
+        except SpecError as error:
+            self._ends, invalid = ends_in(self.spec, self._ends), str(error)
+            spec = spec_to_end(self._ends, self.tracker.status)
+        return Framework("ns", "f", UID, self.generation, self.deleting, spec, held=self.held, invalid=invalid)
 
     @property
     def env(self) -> Env:
@@ -179,12 +189,6 @@ class Bench:
         self.looks += len(self.claims)
         return (self.not_listed if needed else None) or list(self.claims.values())
 
-    def reject(self, why: str) -> Plan:
-        """A plan for a spec that cannot be run."""
-        made = reject(self.framework, self.tracker, why, self.env)
-        self._check()
-        return made
-
     def fold(self, action: Action, result: Result, *, write: bool = True) -> Plan:
         """What became of one action."""
         made = fold(self.framework, self.tracker, [Outcome(action, result)], self.env)
@@ -203,11 +207,16 @@ class Bench:
         """Another process takes over with what is stored, which is all there is."""
         self.tracker = Tracker(decode_status(orjson.loads(encode_status("f", self.status))))
         self._before = None
+        self._ends = Ends()
 
     def edit(self, *roles: Body, **spec: Any) -> None:
         """The user replaces roles, or sets other fields of the spec."""
         self.spec = {**self.spec, **({"taskRoles": list(roles)} if roles else {}), **spec}
         self.generation += 1
+
+    def spoil(self, **spec: Any) -> None:
+        """The user makes the spec invalid, and sets other fields of it."""
+        self.edit(coordinator=NO_TASK, **spec)
 
     def put_clock_back(self, seconds: float) -> None:
         """Somebody sets the wall clock."""

@@ -248,7 +248,7 @@ class Controller:
         reconciler, record = self.reconciler, self._view.record
         if self.due or record is None or reconciler is None or reconciler.uid != record.uid:
             return
-        if not self.is_settled or reconciler.spec_error is not None:
+        if not self.is_settled:
             return
         reconciler.tracker.touch_all()
         done = reconciler.next(self._view)

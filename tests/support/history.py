@@ -17,6 +17,7 @@ from frameworkcontroller.api.status import Condition, FrameworkStatus, State
 from frameworkcontroller.machine.failure import Classifier
 from frameworkcontroller.machine.model import Limits
 from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.states import LIVE
 from tests.support.driver import Controller
 from tests.support.guarantees import Guarantees
 from tests.support.world import Body, Fate, World, controller_of, is_deleting, name_of, uid_of
@@ -496,6 +497,7 @@ class History:
         self.lose_node(lost=False)
         self.set_quota(None)
         self.retreat()
+        self._an_end_that_is_asked_for_comes()
         self.break_spec(broken=False)
         self._drop_what_is_never_met()
         if self.framework is not None and self.framework["spec"].get("suspend"):
@@ -511,6 +513,20 @@ class History:
         kept = "the Framework is deleted after its retention, which alone wakes it"
         self._until(kept, lambda: self.framework is None, step=lambda: None, wakes=3)
         self._nothing_is_left()
+
+    def _an_end_that_is_asked_for_comes(self) -> None:
+        """Stop, a suspension and a deadline count, also with an invalid spec. What runs until then runs on."""
+        spec: Body = {} if self.framework is None else self.framework["spec"]
+        if spec.get("executionType") == "Stop":
+            self._until("the stopped Framework is completed", self._is_completed, step=lambda: None)
+        elif spec.get("suspend"):
+            self._until("the suspended Framework says so", self._is_suspended, step=lambda: None)
+        elif self.spec is None and spec.get("activeDeadlineSeconds") is not None and self._has_begun():
+            self._until("the deadline ends the Framework", self._is_completed, step=lambda: None)
+
+    def _has_begun(self) -> bool:
+        status = self.status
+        return status is not None and status.state in LIVE and status.attempt.configmap_uid is not None
 
     def _whatever_stands_in_the_way_is_told(self, *, alone: bool) -> None:
         """With nothing mended, the Framework runs, is completed, or waits and says for what.

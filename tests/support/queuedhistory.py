@@ -455,6 +455,8 @@ def _steps(rng: random.Random, gang: bool) -> list[Step]:
         (3, lambda: [Step("suspend", (), {"wanted": True}), Step("follow", (which, rng.randint(0, 12)))]),
         (3, lambda: [Step("suspend", (), {"wanted": False}), Step("follow", (which, rng.randint(0, 12)))]),
         (1, lambda: [Step("execute", (rng.choice(["Start", "Start", "Stop"]),))]),
+        (2, lambda: _spoil(rng, which)),
+        (2, lambda: [Step("break_spec", (), {"broken": False}), Step("follow", (which, rng.randint(0, 12)))]),
         (6, lambda: [Step("crash", (which,))]),
         (6, lambda: _reach(rng, which)),
         (3, lambda: [Step("stand_by")]),
@@ -513,6 +515,20 @@ def _reach(rng: random.Random, which: int) -> list[Step]:
     steps += rng.choice([[], [], [Step("crash", (which,))], [Step("take_over")]])
     steps += rng.sample(takes_back, rng.choice([1, 1, 2]))
     return [*steps, Step(rng.choice(["follow", "grope"]), (which, rng.randint(0, 20)))]
+
+
+def _spoil(rng: random.Random, which: int) -> list[Step]:
+    """The spec becomes invalid, perhaps with another controller, and perhaps an end is asked for."""
+    ends = [
+        [],
+        [Step("play", (rng.choice(EVICTIONS), which))],
+        [Step("suspend", (), {"wanted": True})],
+        [Step("set_deadline", (rng.choice([1, 50]),))],
+        [Step("label", (QUEUE_LABEL, None))],
+    ]
+    steps = [Step("break_spec", (), {"broken": True}), Step("follow", (which, rng.randint(0, 12)))]
+    steps += rng.choice([[], [Step("crash", (which,))]])
+    return [*steps, *rng.choice(ends), Step("follow", (which, rng.randint(0, 20)))]
 
 
 def _ask_for_more(rng: random.Random, which: int, role: str) -> list[Step]:

@@ -119,12 +119,10 @@ def test_an_invalid_spec_is_all_that_is_reported() -> None:
     bench = accepted()
     bench.refuse(service_of(bench), refused(403))
     bench.plan()
-    bench.edit()
-    bench.spec, spec = {}, bench.spec
-    bench.reject("nonsense")
-    bench.write()
-    assert stall(bench) == ("InvalidSpec", "nonsense")
-    bench.edit(**spec)
+    bench.spoil()
+    bench.plan()
+    assert stall(bench) == ("InvalidSpec", "spec.coordinator.taskRole: 'nobody': is not the name of a TaskRole")
+    bench.edit(coordinator=None)
     bench.all_pods()
     assert stall(bench) is None
 

@@ -383,8 +383,17 @@ def test_a_changed_time_counts_at_once() -> None:
     assert bench.plan().actions == []
 
 
-def test_an_invalid_spec_is_kept_for_the_configured_time() -> None:
-    bench = completed(ttlSecondsAfterFinished=10)
-    bench.now += 10
-    bench.spec = {}
-    assert bench.reject("spec is invalid").actions == []
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize(("seconds", "kept"), [(10, 10), (None, 2_592_000), ("x", 20)])
+def test_an_invalid_spec_is_kept_as_long_as_it_says_or_said(seconds: Any, kept: int, *, restart: bool) -> None:
+    """Where it says nothing that can be read, the last one counts, unless the process is another one."""
+    bench = completed(ttlSecondsAfterFinished=20)
+    bench.spoil(ttlSecondsAfterFinished=seconds)
+    if restart:
+        bench.restart()
+        kept = 2_592_000 if seconds == "x" else kept
+    bench.now += kept - 1
+    assert bench.plan().actions == []
+    bench.now += 1
+    bench.plan()
+    assert bench.only(bench.plan()).target.kind is Kind.FRAMEWORK

@@ -1227,8 +1227,8 @@ def test_a_plan_that_changes_nothing_asks_for_no_write() -> None:
 def test_a_spec_that_cannot_be_run_stops_everything_and_is_told() -> None:
     bench = running()
     bench.show("f-a-0", phase="Failed")
-    bench.edit()
-    made = bench.reject("spec.taskRoles[0].taskNumber: -5: is bad")
+    bench.edit(role("a", -5))
+    made = bench.plan(write=False)
     assert not made.actions
     assert made.requeue_after is None
     assert bench.states() == ["Running"]
@@ -1236,10 +1236,10 @@ def test_a_spec_that_cannot_be_run_stops_everything_and_is_told() -> None:
     assert (stalled.status, stalled.reason, stalled.message) == (
         "True",
         "InvalidSpec",
-        "spec.taskRoles[0].taskNumber: -5: is bad",
+        "spec.taskRoles[0].taskNumber: -5: must be at least 0",
     )
     bench.write()
-    assert bench.reject("spec.taskRoles[0].taskNumber: -5: is bad").urgency is Urgency.NONE
+    assert bench.plan(write=False).urgency is Urgency.NONE
     bench.edit(role())
     bench.plan()
     assert bench.states() == ["DeletionPending"]
@@ -1252,17 +1252,17 @@ def test_a_spec_that_cannot_be_run_rings_no_alarm() -> None:
     bench.pod(show=False)
     bench.plan()
     bench.now += 10_000
-    bench.edit()
+    bench.spoil()
     for _ in range(2):
-        assert bench.reject("bad").requeue_after in (None, 0.0)
-    assert bench.reject("bad").requeue_after is None
+        assert bench.plan().requeue_after in (None, 0.0)
+    assert bench.plan().requeue_after is None
+    assert not bench.tracker.is_busy
 
 
 def test_a_framework_that_began_with_a_bad_spec_begins_once_it_is_mended() -> None:
-    bench = Bench(role("b"))
-    bench.spec = {}
-    bench.reject("bad")
-    bench.write()
+    bench = Bench(role("b", -1))
+    bench.settle()
+    assert not bench.status.attempt.roles
     bench.edit(role("b", 2))
     bench.plan()
     bench.all_pods()

@@ -268,16 +268,16 @@ def test_executiontype_create_can_be_suspended_too() -> None:
     assert (bench.status.attempt.id, bench.status.state, suspended(bench)) == (0, State.CREATION_PENDING, TRUE)
 
 
-def test_an_invalid_spec_neither_suspends_nor_resumes() -> None:
+def test_an_invalid_spec_resumes_nothing() -> None:
     bench = running()
     suspend(bench)
-    bench.edit(suspend=False)
-    bench.reject("odd")
+    bench.spoil(suspend=False)
+    bench.settle()
     assert suspended(bench) == TRUE
-    bench = running()
-    bench.edit(suspend=True)
-    bench.reject("odd")
-    assert suspended(bench) is None
+    assert bench.configmap is None
+    bench.edit(coordinator=None)
+    bench.all_pods()
+    assert suspended(bench) == ("False", "Resumed")
 
 
 # --- a ConfigMap that was never seen ---------------------------------------------------------------------------------
