@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from html import escape
+from pathlib import Path
 
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.program import CommandError, UsageError
@@ -16,7 +17,6 @@ from frameworkcontroller.dashboard.serving import serve_pages
 from frameworkcontroller.history.client import ArchiveClient, ArchiveURLError
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import connect
-from frameworkcontroller.webaccess.access import Access
 from frameworkcontroller.webaccess.boundedserver import ServerError
 from frameworkcontroller.webaccess.cluster_access import ClusterAccess
 from frameworkcontroller.webaccess.loopback import is_loopback_address
@@ -40,13 +40,13 @@ async def _run(options: argparse.Namespace) -> int:
         if options.history is not None:
             past = RemoteArchive(await stack.enter_async_context(_archive(options.history)), options.history_token_file)
         live = LiveFrameworks(client, options.namespace)
+        alone = LoopbackAccess() if is_loopback_address(address.host) else None
+        access = alone or ClusterAccess(client, audiences=options.audience)
         try:
-            url, watch = await stack.enter_async_context(
-                serve_pages(live, past, access_for(address, client, options.audience), address.host, address.port)
-            )
+            url, watch = await stack.enter_async_context(serve_pages(live, past, access, address.host, address.port))
         except ServerError as error:
             raise UsageError(f"--address {error}") from None
-        print(f"The pages: {url}", flush=True)  # noqa: T201 - a command line speaks to its user
+        print(f"The pages: {f'{url}/' if alone is None else alone.link(url)}", flush=True)  # noqa: T201 - a command line speaks to its user
         if watch is None:
             raise RuntimeError("the pages have no watch")
         await watch
@@ -64,11 +64,6 @@ def listening_address(text: str) -> BindAddress:
     return address
 
 
-def access_for(address: BindAddress, client: KubeClient, audiences: Sequence[str] = ()) -> Access:
-    """Return who may use a server on that address: on loopback this user, elsewhere those with a token."""
-    return LoopbackAccess() if is_loopback_address(address.host) else ClusterAccess(client, audiences=audiences)
-
-
 def _archive(url: str) -> ArchiveClient:
     """Return a client of the archive. Raise UsageError if the URL is invalid."""
     try:
@@ -77,9 +72,17 @@ def _archive(url: str) -> ArchiveClient:
         raise UsageError(f"--history {url!r}: {error}") from None
 
 
-async def open_browser(url: str) -> bool:
-    """Open a browser at the URL. Return whether there is one."""
+async def open_browser(url: str, directory: Path) -> bool:
+    """Open a browser at the URL. Return whether there is one.
+
+    Other users of the machine can read the arguments of a browser's process, and the URL has a token. So the argument
+    is a file in ``directory`` that leads there.
+    """
     import webbrowser
 
+    page = directory / "pages.html"
+    page.touch(mode=0o600)
+    page.chmod(0o600)
+    page.write_text(f'<!doctype html>\n<meta http-equiv="refresh" content="0; url={escape(url)}">\n', encoding="utf-8")
     # It may wait for the browser.
-    return await asyncio.to_thread(webbrowser.open, url)
+    return await asyncio.to_thread(webbrowser.open, page.absolute().as_uri())

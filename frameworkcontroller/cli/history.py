@@ -29,7 +29,7 @@ from frameworkcontroller.webaccess.access import Access
 from frameworkcontroller.webaccess.boundedserver import BoundedServer, ServerError
 from frameworkcontroller.webaccess.cluster_access import ClusterAccess
 from frameworkcontroller.webaccess.loopback import is_loopback_address
-from frameworkcontroller.webaccess.loopback_access import LoopbackAccess
+from frameworkcontroller.webaccess.loopback_access import LoopbackAccess, TokenFileError, token_in
 
 _log: Final = logging.getLogger(__name__)
 
@@ -50,20 +50,22 @@ async def _serve(options: argparse.Namespace) -> int:
     if options.retention_days == 0:
         raise UsageError("--retention-days 0: must be at least 1")
     tls = _tls(options.tls_cert, options.tls_key)
-    if options.token_file is not None:
+    alone = is_loopback_address(address.host)
+    if options.token_file is not None and not alone:
         _check_token_file(options.token_file)
     stop = asyncio.Event()
     program.stop_on_signals(lambda _number: stop.set())
     async with AsyncExitStack() as stack:
-        alone = is_loopback_address(address.host)
         client = None if alone and not options.live else await _client(options, stack)
-        access: Access = LoopbackAccess()
-        if client is not None and not alone:
-            access = ClusterAccess(client, audiences=options.audience, writer_token_file=options.token_file)
         try:
             archive = await stack.enter_async_context(await Archive.open(options.database))
         except ArchiveError as error:
             raise UsageError(f"--database: {error}") from None
+        access: Access
+        if client is None or alone:
+            access = LoopbackAccess(_token(options.token_file, archive))
+        else:
+            access = ClusterAccess(client, audiences=options.audience, writer_token_file=options.token_file)
         metrics = new_metrics()
         followers = [_follower(folder, archive, metrics) for folder in options.follow]
         if followers:
@@ -84,6 +86,8 @@ async def _serve(options: argparse.Namespace) -> int:
             async with program.background(*work) as running, server:
                 everywhere = "" if address.host else " and all other addresses of this machine"
                 _log.info("Serving the archive on %s%s", server.url, everywhere)
+                if isinstance(access, LoopbackAccess) and not options.no_pages:
+                    print(f"The pages: {access.link(server.url)}", flush=True)  # noqa: T201 - not for a log
                 stopped = asyncio.create_task(stop.wait())
                 running.append(stopped)
                 done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
@@ -161,6 +165,20 @@ def _tls(cert: Path | None, key: Path | None) -> ssl.SSLContext | None:
     except (OSError, ssl.SSLError) as error:
         raise UsageError(f"--tls-cert {cert}, --tls-key {key}: {error}") from None
     return context
+
+
+def _token(path: Path | None, archive: Archive) -> str | None:
+    """Return the token of a server on loopback: that of the file, by default beside the database; None for a new one.
+
+    Raises:
+        UsageError: the file cannot be used.
+    """
+    if path is None and archive.path is not None:
+        path = archive.path.with_name(f"{archive.path.name}.token")
+    try:
+        return None if path is None else token_in(path)
+    except TokenFileError as error:
+        raise UsageError(f"--token-file {error}") from None
 
 
 def _check_token_file(path: Path) -> None:

@@ -63,7 +63,7 @@ A cluster runs at {url}: an API server, one node, and the controller.
     kubectl apply -f examples/batch/batchsucceeded.yaml
     kubectl get frameworks --watch
 
-    export FRAMEWORK_HISTORY_URL={history}
+    export FRAMEWORK_HISTORY_URL={history} FRAMEWORK_HISTORY_TOKEN_FILE={token_file}
     kubectl framework history
 
 The controller's metrics: {web}/metrics
@@ -114,7 +114,8 @@ async def _up(options: argparse.Namespace) -> int:
                 _say(
                     _HOW_TO_USE.format(
                         pages=pages,
-                        history=pages.rstrip("/"),
+                        history=pages.rpartition("/")[0],
+                        token_file=history.token_file,
                         url=cluster.url,
                         runtime=runtime,
                         kubeconfig=kubeconfig,
@@ -122,7 +123,7 @@ async def _up(options: argparse.Namespace) -> int:
                     )
                 )
                 if options.open:
-                    await _open(pages)
+                    await _open(pages, directory)
                 await _unless_one_fails(asyncio.Event().wait(), controller, cluster)
     return program.EXIT_OK
 
@@ -131,7 +132,7 @@ async def _up(options: argparse.Namespace) -> int:
 async def _archive(cluster: LocalCluster, directory: Path) -> AsyncIterator[tuple[str, History, LiveFrameworks]]:
     """Run an archive in the directory, with the pages.
 
-    Yield their URL, how a controller sends records there, and the live Frameworks that the pages show, yet to be run.
+    Yield their address, how a controller sends records there, and the live Frameworks of the pages, yet to be run.
     """
     # Late imports: `local run` needs none of it.
     from frameworkcontroller.dashboard.live import LiveFrameworks
@@ -140,13 +141,13 @@ async def _archive(cluster: LocalCluster, directory: Path) -> AsyncIterator[tupl
     from frameworkcontroller.history.archive import Archive, ArchiveError
     from frameworkcontroller.history.server import application, new_metrics
     from frameworkcontroller.webaccess.boundedserver import BoundedServer
-    from frameworkcontroller.webaccess.loopback_access import LoopbackAccess
+    from frameworkcontroller.webaccess.loopback_access import LoopbackAccess, TokenFileError, token_in
 
-    access = LoopbackAccess()
-    # Where the kernel does not tell users apart, the controller needs it.
     token_file = directory / "history-token"
-    token_file.touch(mode=0o600)
-    token_file.write_text(access.token, encoding="utf-8")
+    try:
+        access = LoopbackAccess(token_in(token_file))
+    except TokenFileError as error:
+        raise CommandError(str(error)) from None
     try:
         archive = await Archive.open(f"sqlite:///{directory}/history.db")
     except ArchiveError as error:
@@ -156,7 +157,7 @@ async def _archive(cluster: LocalCluster, directory: Path) -> AsyncIterator[tupl
         app = application(archive, access, metrics=metrics, mounts=[Pages(live, LocalArchive(archive)).add_to])
         async with BoundedServer(app, "127.0.0.1", 0, connected=metrics.connected) as server:
             sink = History(sink=HistorySinkKind.HTTP, url=f"{server.url}/v1/records", token_file=str(token_file))
-            yield f"{server.url}/", sink, live
+            yield access.link(server.url), sink, live
 
 
 def _with_history(config: Config, history: History) -> Config:
@@ -166,23 +167,24 @@ def _with_history(config: Config, history: History) -> Config:
 
 @asynccontextmanager
 async def _pages(cluster: LocalCluster) -> AsyncIterator[str]:
-    """Serve the pages of the cluster on a free port of 127.0.0.1. Yield their URL."""
+    """Serve the pages of the cluster on a free port of 127.0.0.1. Yield their address."""
     # Late imports: `local run` needs none of it.
     from frameworkcontroller.dashboard.live import LiveFrameworks
     from frameworkcontroller.dashboard.serving import serve_pages
     from frameworkcontroller.webaccess.loopback_access import LoopbackAccess
 
+    access = LoopbackAccess()
     async with (
         KubeClient(cluster.connect()) as client,
-        serve_pages(LiveFrameworks(client), None, LoopbackAccess(), "127.0.0.1", 0) as (url, _),
+        serve_pages(LiveFrameworks(client), None, access, "127.0.0.1", 0) as (url, _),
     ):
-        yield url
+        yield access.link(url)
 
 
-async def _open(pages: str) -> None:
+async def _open(pages: str, directory: Path) -> None:
     from frameworkcontroller.cli.dashboard import open_browser
 
-    if not await open_browser(pages):
+    if not await open_browser(pages, directory):
         print(program.line("note", f"--open: there is no browser; the pages are at {pages}"), file=sys.stderr)  # noqa: T201
 
 
@@ -250,7 +252,7 @@ async def _run(options: argparse.Namespace) -> int:
         _lint(str(manifest), manifest.body)
     output = _Output()
     async with (
-        _cluster(options, printed=output if options.logs else None) as (cluster, _),
+        _cluster(options, printed=output if options.logs else None) as (cluster, directory),
         Controller(config, cluster.connect()) as controller,
         KubeClient(cluster.connect()) as client,
         AsyncExitStack() as stack,
@@ -258,7 +260,7 @@ async def _run(options: argparse.Namespace) -> int:
         if options.open:
             pages = await stack.enter_async_context(_pages(cluster))
             _say(f"The pages, until all Frameworks have completed: {pages}")
-            await _open(pages)
+            await _open(pages, directory)
         code = await _unless_one_fails(
             _follow(client, manifests, options.timeout, cluster, output), controller, cluster
         )

@@ -198,7 +198,7 @@ def _add_dashboard(commands: Any) -> None:
         "--history", metavar="URL", help="archive with past Frameworks, such as http://127.0.0.1:10281"
     )
     dashboard.add_argument(
-        "--history-token-file", metavar="FILE", type=Path, help="token for the archive, for viewers without one"
+        "--history-token-file", metavar="FILE", type=Path, help="token for the archive, if this server is on loopback"
     )
     dashboard.add_argument(
         "--audience", metavar="NAME", action="append", default=[], help="audience that tokens must have; repeatable"
@@ -218,8 +218,8 @@ def _add_history_serve(commands: Any) -> None:
         help="run the archive: take records, keep them in a database, show them",
         description=(
             "Run the archive of the history until a signal: take the records of controllers, keep them in a database, "
-            "answer queries, and serve the pages. On loopback it serves this user; on other addresses it asks for a "
-            "bearer token of the cluster."
+            "answer queries, and serve the pages. On loopback it asks for its own token, which the printed address "
+            "contains; on other addresses for a bearer token of the cluster."
         ),
     )
     _add_common(serve)
@@ -249,7 +249,11 @@ def _add_history_serve(commands: Any) -> None:
     serve.add_argument("--tls-cert", metavar="FILE", type=Path, help="certificate chain, PEM: serve https")
     serve.add_argument("--tls-key", metavar="FILE", type=Path, help="private key of --tls-cert, PEM")
     serve.add_argument(
-        "--token-file", metavar="FILE", type=Path, help="a token that may send records, beside those of the cluster"
+        "--token-file",
+        metavar="FILE",
+        type=Path,
+        help="on loopback: the token of this server, created if missing (default: beside the SQLite file); elsewhere: "
+        "a token that may send records, beside those of the cluster",
     )
     serve.add_argument(
         "--audience", metavar="NAME", action="append", default=[], help="audience that tokens must have; repeatable"

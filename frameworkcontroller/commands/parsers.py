@@ -421,7 +421,8 @@ def _add_history(commands: Any, name: str) -> None:
         "--token-file",
         metavar="PATH",
         type=Path,
-        help="the bearer token for the archive (default: the kubeconfig's, over https and on loopback only)",
+        help="the bearer token for the archive (default: $FRAMEWORK_HISTORY_TOKEN_FILE, or else the kubeconfig's, over "
+        "https and on loopback only)",
     )
     parser.add_argument("--ca-file", metavar="PATH", type=Path, help="the certificates that sign the archive's, in PEM")
     parser.add_argument("-o", "--output", choices=("json", "yaml"), help="a format for programs")

@@ -268,6 +268,9 @@ def no_archive(problem: str = "so that only Frameworks that exist can be shown")
         "have the controller send records to it (history.sink: http in its configuration), and name it here.",
         (
             Command("Run an archive", "frameworkcontroller history serve --database sqlite:///history.db"),
-            Command("Show it in these pages", "frameworkcontroller dashboard --history http://127.0.0.1:10281"),
+            Command(
+                "Show it in these pages",
+                "frameworkcontroller dashboard --history http://127.0.0.1:10281 --history-token-file history.db.token",
+            ),
         ),
     )

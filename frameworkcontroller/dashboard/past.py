@@ -92,8 +92,7 @@ class _Restricted:
 class RemoteArchive:
     """An archive behind its HTTP API, which is asked in the name of the viewer and so decides what that may read.
 
-    On loopback, viewers have no token: then the archive gets the one in ``token_file``, or none, which an archive on
-    loopback accepts from its own user.
+    On loopback, viewers have no token of the cluster: then the archive gets the one in ``token_file``.
     """
 
     def __init__(self, client: ArchiveClient, token_file: Path | None = None) -> None:

@@ -21,7 +21,8 @@ _DRAIN_SEC: Final = 1.0
 async def serve_pages(
     live: LiveFrameworks | None, past: PastSource | None, access: Access, host: str, port: int
 ) -> AsyncIterator[tuple[str, asyncio.Task[None] | None]]:
-    """Serve the pages, and watch Frameworks, while inside. Yield the URL, and the watch, which does not end by itself.
+    """Serve the pages, and watch Frameworks, while inside. Yield the URL without a path, and
+    the watch, which does not end by itself.
 
     Raises:
         ServerError: see `BoundedServer`.
@@ -31,7 +32,7 @@ async def serve_pages(
     watch = None if live is None else asyncio.create_task(live.run(), name="pages")
     try:
         async with BoundedServer(app, host, port, drain_sec=_DRAIN_SEC) as server:
-            yield f"{server.url}/", watch
+            yield server.url, watch
     finally:
         if watch is not None:
             watch.cancel()

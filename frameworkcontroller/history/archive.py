@@ -10,6 +10,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import orjson
@@ -95,6 +96,11 @@ class Archive:
         self._writer = Writer(database)
         # More callers wait with their lines, which take less memory than rows.
         self._places = asyncio.Semaphore(_CALLS)
+
+    @property
+    def path(self) -> Path | None:
+        """The file of SQLite, None of PostgreSQL."""
+        return self._database.path
 
     @classmethod
     async def open(cls, url: str) -> Archive:

@@ -1,1 +1,1 @@
-"""Decides who may see web pages and the archive: on loopback by the kernel, elsewhere by the API server."""
+"""The web server of pages and archive, and who may see them: on loopback by its token, elsewhere by the API server."""

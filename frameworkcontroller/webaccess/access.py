@@ -48,6 +48,9 @@ VIEWER: Final = web.RequestKey("viewer", Viewer)
 class Access(ABC):
     """Identifies the senders of requests."""
 
+    by_link: ClassVar[bool] = False
+    """Whether a link may log a browser in. There must be one token only: else a page could choose the user."""
+
     @abstractmethod
     def check_address(self, request: web.BaseRequest) -> None:
         """Raise `AccessError` if the request was sent to a wrong host. Called for every request, public or not."""

@@ -1,6 +1,6 @@
-"""The login page, which takes a pasted token.
+"""The login page, which takes a pasted token, or on loopback that of the printed address.
 
-All its links are relative, so it works below any prefix. The token is sent in the body of a POST and kept in this
+All its links are relative, so it works below any prefix. A pasted token is sent in the body of a POST and kept in this
 process: it is in no URL, no cookie and no log.
 """
 
@@ -47,6 +47,8 @@ class Login:
     async def _show(self, request: web.Request) -> web.Response:
         token = self._sessions.token(request)
         target = _checked(request.query.get("next", ""))
+        if self._access.by_link and "token" in request.query:
+            return await self._follow_link(request, request.query["token"], target)
         if token is not None:
             try:
                 viewer = await self._access.identify(request, token)
@@ -56,7 +58,18 @@ class Login:
                 return _page(
                     "Logged in", _LOGGED_IN.substitute(user=html.escape(viewer.name), target=_attribute(target))
                 )
-        return _form(target)
+        return self._form(target)
+
+    async def _follow_link(self, request: web.Request, token: str, target: str) -> web.Response:
+        try:
+            await self._access.identify(request, token)
+        except AccessError as error:
+            return self._form(target, str(error), error.status)
+        response = _page("Logged in", _CONTINUE.substitute(target=_attribute(target)))
+        # After a redirect, browsers would not send the cookie if a page of another origin has the link.
+        response.headers.update({"Refresh": f"0; url=./{target}", "Referrer-Policy": "no-referrer"})
+        self._sessions.begin(request, response, token)
+        return response
 
     async def _log_in(self, request: web.Request) -> web.Response:
         _require_own_page(request)
@@ -65,7 +78,7 @@ class Login:
         try:
             await self._access.identify(request, token or None)
         except AccessError as error:
-            return _form(target, str(error), error.status)
+            return self._form(target, str(error), error.status)
         response = _redirect(f"./{target}")
         self._sessions.begin(request, response, token)
         return response
@@ -75,6 +88,15 @@ class Login:
         response = _redirect(f".{LOGIN}")
         self._sessions.end(request, response)
         return response
+
+    def _form(self, target: str, problem: str = "", status: int = 200) -> web.Response:
+        alert = f'<p id="problem" role="alert">{html.escape(problem)}</p>' if problem else ""
+        invalid = ' aria-invalid="true" aria-describedby="problem"' if problem else ""
+        label, hint = _OF_THE_SERVER if self._access.by_link else _OF_THE_CLUSTER
+        body = _FORM.substitute(
+            alert=alert, invalid=invalid, label=label, hint=hint, next=html.escape(target), target=_attribute(target)
+        )
+        return _page("Log in", body, status)
 
 
 def login_redirect(request: web.BaseRequest) -> web.Response:
@@ -141,13 +163,6 @@ def _attribute(target: str) -> str:
     return html.escape(f"./{target}")
 
 
-def _form(target: str, problem: str = "", status: int = 200) -> web.Response:
-    alert = f'<p id="problem" role="alert">{html.escape(problem)}</p>' if problem else ""
-    invalid = ' aria-invalid="true" aria-describedby="problem"' if problem else ""
-    body = _FORM.substitute(alert=alert, invalid=invalid, next=html.escape(target), target=_attribute(target))
-    return _page("Log in", body, status)
-
-
 def _page(title: str, body: str, status: int = 200, root: str = "./") -> web.Response:
     text = _PAGE.substitute(title=html.escape(title), body=body, root=root)
     # With no-referrer, browsers would send the origin "null" with the form.
@@ -180,14 +195,27 @@ $body
 _FORM: Final = Template("""\
 $alert
 <form method="post" action="login">
-<label for="token">Bearer token of the cluster</label>
+<label for="token">$label</label>
 <textarea id="token" name="token" rows="6" required autocomplete="off" spellcheck="false"$invalid></textarea>
 <input type="hidden" name="next" value="$next">
 <button type="submit">Log in</button>
 </form>
-<p>You see the Frameworks of the namespaces in which you may get Frameworks. A token of a ServiceAccount:</p>
-<pre><code>kubectl create token NAME --namespace NAMESPACE</code></pre>
+$hint
 <p>Logged in already? <a href="$target">Continue</a></p>""")
+
+_OF_THE_CLUSTER: Final = (
+    "Bearer token of the cluster",
+    """\
+<p>You see the Frameworks of the namespaces in which you may get Frameworks. A token of a ServiceAccount:</p>
+<pre><code>kubectl create token NAME --namespace NAMESPACE</code></pre>""",
+)
+_OF_THE_SERVER: Final = (
+    "Token of this server",
+    "<p>The address that the server has printed at its start contains the token, and logs you in.</p>",
+)
+
+_CONTINUE: Final = Template("""\
+<p><a href="$target">Continue</a></p>""")
 
 _LOGGED_IN: Final = Template("""\
 <p>As <bdi>$user</bdi>.</p>

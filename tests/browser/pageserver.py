@@ -27,9 +27,9 @@ from frameworkcontroller.kube.errors import AlreadyExists
 from frameworkcontroller.kube.resources import CRDS, EVENTS, NAMESPACES
 from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.webaccess.access import Access
-from frameworkcontroller.webaccess.loopback_access import LoopbackAccess
 from frameworkcontroller.webaccess.middleware import protect
 from tests.support import pagesamples
+from tests.support.access import Everyone
 from tests.support.eventually import eventually
 from tests.support.framework_crd import crd_json
 
@@ -59,7 +59,7 @@ class PageServer:
     ) -> None:
         self.client = client
         self.archive = archive
-        self._access = access or LoopbackAccess()
+        self._access = access or Everyone()
         self._api = api
         self.streams = EventStreams(live)
         self._live = live

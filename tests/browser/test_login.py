@@ -14,6 +14,7 @@ from axe_playwright_python.async_playwright import Axe  # type: ignore[import-un
 from playwright.async_api import expect
 
 from frameworkcontroller.webaccess.access import Access, AuthenticationRequired, Viewer
+from frameworkcontroller.webaccess.loopback_access import LoopbackAccess
 from tests.browser.conftest import DESKTOP, PHONE, Tabs
 from tests.browser.pageserver import PageServer, serving
 from tests.browser.test_accessibility import RULES, SCHEMES, overflow
@@ -101,3 +102,16 @@ async def test_the_login_page_is_for_everybody(closed: PageServer, tabs: Tabs) -
         await page.set_viewport_size(size)
         assert await overflow(page) == 0, size
     tabs.forgive("401")
+
+
+@pytest.mark.parametrize("script", [True, False])
+async def test_the_printed_address_logs_in(tmp_path: Path, tabs: Tabs, script: bool) -> None:
+    """Also from a page of another origin, such as a terminal in a browser."""
+    access = LoopbackAccess()
+    async with serving(tmp_path, access=access) as server:
+        page = await tabs.open("about:blank", java_script_enabled=script)
+        await page.set_content(f'<a href="{access.link(server.url.rstrip("/"))}">The pages</a>')
+        await page.get_by_role("link", name="The pages").click()
+        await expect(page).to_have_url(server.url)
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Frameworks")
+        await page.goto("about:blank")

@@ -22,7 +22,7 @@ from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.webaccess.boundedserver import BoundedServer
-from frameworkcontroller.webaccess.loopback_access import LoopbackAccess
+from tests.support.access import Everyone
 from tests.support.archives import framework_record, pod_record, task_record, task_status
 from tests.support.cli import Cli
 from tests.support.clusters import Cluster
@@ -77,7 +77,7 @@ async def archive_of(folder: Path) -> AsyncIterator[str]:
     async with await Archive.open(f"sqlite:///{folder}/archive.db") as archive:
         for path in folder.glob("*.ndjson"):
             await archive.store(path.read_bytes().splitlines())
-        app = application(archive, LoopbackAccess())
+        app = application(archive, Everyone())
         async with BoundedServer(app, "127.0.0.1", 0) as server:
             yield server.url
 

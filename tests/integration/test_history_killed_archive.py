@@ -86,7 +86,8 @@ async def test_every_attempt_is_in_an_archive_that_is_killed_again_and_again(
     )
     server = Server(tmp_path)
     url = await server.start()
-    config = Config(history=History(sink=HistorySinkKind.HTTP, url=f"{url}/v1/records"))
+    history = History(sink=HistorySinkKind.HTTP, url=f"{url}/v1/records", token_file=f"{server.database}.token")
+    config = Config(history=history)
     async with Controller(config, await cluster.connection(), wall=cluster.wall):
         uid = (await frameworks.create("f", worker, retryPolicy={"maxRetryCount": 1}))["metadata"]["uid"]
         for _ in range(KILLS):

@@ -5,6 +5,7 @@ import gzip
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -20,10 +21,13 @@ from frameworkcontroller.history.archive import Archive
 from frameworkcontroller.history.openapi import ROUTES, document, problems_of
 from frameworkcontroller.history.queries import FrameworkQuery
 from tests.support.answerschema import faults
+from tests.support.certificates import make_certificates
 from tests.support.eventually import eventually
 
 PROGRAM = [str(Path(sys.executable).parent / "frameworkcontroller"), "history", "serve"]
 HEADERS = {"Content-Type": "application/x-ndjson"}
+TOKEN = "the-token-of-the-test"
+BEARING = {"Authorization": f"Bearer {TOKEN}"}
 
 
 def framework(
@@ -96,10 +100,11 @@ class Process:
 
     def __init__(self, database: str, log: Path, *options: str, **more: Any) -> None:
         self.log = log
+        token = log.with_name(f"{log.name}.token")
+        token.write_text(TOKEN)
+        command = [*PROGRAM, "--database", database, "--address", "127.0.0.1:0", "--token-file", str(token), *options]
         with log.open("wb") as output:
-            self.process = subprocess.Popen(
-                [*PROGRAM, "--database", database, "--address", "127.0.0.1:0", *options], stderr=output, **more
-            )
+            self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=output, **more)
 
     async def url(self) -> str:
         """Its URL, once it listens."""
@@ -131,7 +136,7 @@ def running(database: str, log: Path, *options: str, **more: Any) -> Iterator[Pr
 
 @pytest.fixture
 async def client() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession() as session:
+    async with aiohttp.ClientSession(headers=BEARING) as session:
         yield session
 
 
@@ -424,6 +429,48 @@ async def test_the_pages_are_served_beside_the_api(tmp_path: Path, client: aioht
                 assert (answer.status, answer.content_type) == (200, "text/html"), path
                 assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
             assert "f1" in text or path == "/failures"
+
+
+@pytest.mark.parametrize("tls", [False, True])
+async def test_the_token_beside_the_database_and_the_printed_address_admit(tmp_path: Path, *, tls: bool) -> None:
+    """Both also with TLS, under uvloop. Without them, even the own user gets nothing."""
+    options, trusted = [], None
+    if tls:
+        certificates = make_certificates(tmp_path)
+        certificate, key = certificates.pair("server")
+        options = ["--tls-cert", str(certificate), "--tls-key", str(key)]
+        trusted = ssl.create_default_context(cafile=str(certificates.ca))
+    command = [*PROGRAM, "--database", "sqlite:///h.db", "--address", "127.0.0.1:0", *options]
+    addresses: list[str] = []
+    for _ in range(2):
+        with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:  # noqa: ASYNC220
+            try:
+                assert process.stdout is not None
+                line = await asyncio.to_thread(process.stdout.readline)
+                assert line.startswith(f"The pages: {'https' if tls else 'http'}://127.0.0.1:")
+                link = line.split()[-1]
+                url, _, token = link.partition("/login?token=")
+                addresses.append(token)
+                assert (tmp_path / "h.db.token").read_text().strip() == token
+                jar = aiohttp.CookieJar(unsafe=True)
+                async with aiohttp.ClientSession(
+                    connector=aiohttp.TCPConnector(ssl=trusted or True), cookie_jar=jar
+                ) as session:
+                    for given, status in (("", 401), ("Bearer wrong", 401), (f"Bearer {token}", 200)):
+                        headers = {"Authorization": given} if given else {}
+                        async with session.get(f"{url}/v1/namespaces", headers=headers) as answer:
+                            assert answer.status == status, await answer.text()
+                    async with session.get(f"{url}/login?token=wrong") as answer:
+                        assert (answer.status, len(jar)) == (401, 0)
+                    async with session.get(link) as answer:
+                        assert (answer.status, answer.headers["Refresh"]) == (200, "0; url=./")
+                        assert "Secure" in answer.headers["Set-Cookie"] or not tls
+                    async with session.get(f"{url}/") as answer:
+                        assert (answer.status, "Frameworks" in await answer.text()) == (200, True)
+            finally:
+                process.terminate()
+    # So bookmarks and tokenFile of controllers stay valid.
+    assert addresses[0] == addresses[1]
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,11 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.cookiejar import CookieJar
 from pathlib import Path
 from typing import IO, Any
 from urllib.error import HTTPError
-from urllib.request import Request, urlopen
+from urllib.request import HTTPCookieProcessor, OpenerDirector, Request, build_opener, urlopen
 
 import pytest
 import yaml
@@ -380,34 +381,42 @@ def test_up_shows_and_archives_what_was_deleted(folder: Path) -> None:
         assert process.stdout is not None
         first = process.stdout.readline()
         assert first.startswith("The pages: http://127.0.0.1:")
-        pages = first.split()[-1].rstrip("/")
+        link = first.split()[-1]
+        pages, _, token = link.partition("/login?token=")
+        with pytest.raises(HTTPError, match="401"):
+            urlopen(pages)
+        browser = build_opener(HTTPCookieProcessor(CookieJar()))
+        assert browser.open(link).headers["Refresh"] == "0; url=./"
         server = yaml.safe_load((folder / "c").read_text())["clusters"][0]["cluster"]["server"]
         path = f"{server}/apis/frameworkcontroller.microsoft.com/v1/namespaces/default/frameworks"
         with urlopen(Request(path, json.dumps(body).encode(), {"Content-Type": "application/json"})) as answer:
             assert answer.status == 201
         here = f"{pages}/frameworks/default/f"
-        while "7 ContainerUnrecognizedFailed" not in text_of(here):
+        while "7 ContainerUnrecognizedFailed" not in text_of(browser, here):
             time.sleep(0.05)
         with urlopen(Request(f"{path}/f", method="DELETE")) as answer:
             assert answer.status == 200
-        while "from the archive" not in (page := text_of(here)):
+        while "from the archive" not in (page := text_of(browser, here)):
             time.sleep(0.05)
         assert "no such file" in page
         said = iter(process.stdout.readline, "")
-        url = next(line.split("=")[1].strip() for line in said if "export FRAMEWORK_HISTORY_URL=" in line)
-        with urlopen(f"{url}/v1/frameworks?name=f") as answer:
+        line = next(line for line in said if "export FRAMEWORK_HISTORY_URL=" in line)
+        url, file = (part.partition("=")[2] for part in line.split()[1:])
+        assert Path(file).read_text().strip() == token
+        headers = {"Authorization": f"Bearer {token}"}
+        with urlopen(Request(f"{url}/v1/frameworks?name=f", headers=headers)) as answer:
             assert json.load(answer)["items"][0]["name"] == "f"
         # A page that is open does not hold up the end.
-        with urlopen(f"{pages}/events"):
+        with browser.open(f"{pages}/events"):
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=600)
     assert process.returncode == 0
 
 
-def text_of(url: str) -> str:
+def text_of(browser: OpenerDirector, url: str) -> str:
     """The page at a URL; "" if there is none."""
     try:
-        with urlopen(url) as answer:
+        with browser.open(url) as answer:
             return str(answer.read().decode())
     except HTTPError:
         return ""

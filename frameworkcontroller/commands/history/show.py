@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
@@ -35,6 +36,7 @@ from frameworkcontroller.kube.connection import Connection, connect
 from frameworkcontroller.kube.errors import ConnectionConfigError, KubeError, NotFound
 
 URL_VARIABLE: Final = "FRAMEWORK_HISTORY_URL"
+TOKEN_FILE_VARIABLE: Final = "FRAMEWORK_HISTORY_TOKEN_FILE"  # noqa: S105 - a name
 
 _NONE: Final = "-"
 _CURRENT: Final = "*"
@@ -119,10 +121,13 @@ async def _source(invocation: Invocation, options: argparse.Namespace) -> AsyncI
 
 
 async def _token(options: argparse.Namespace, url: str) -> str | None:
-    if options.token_file is not None:
-        token = program.read_input(options.token_file).decode("ascii", "replace").strip()
+    path, named = options.token_file, "--token-file"
+    if path is None and os.environ.get(TOKEN_FILE_VARIABLE):
+        path, named = Path(os.environ[TOKEN_FILE_VARIABLE]), f"${TOKEN_FILE_VARIABLE}"
+    if path is not None:
+        token = program.read_input(path).decode("ascii", "replace").strip()
         if not token or not token.isascii() or not token.isprintable():
-            raise program.UsageError(f"--token-file {options.token_file}: has no token")
+            raise program.UsageError(f"{named} {path}: has no token")
         return token
     parts = urlsplit(url)
     # A token of the cluster must not cross a network in plain text.

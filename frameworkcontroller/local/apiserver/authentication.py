@@ -8,20 +8,60 @@ connection.
 from __future__ import annotations
 
 import hmac
+import os
 import secrets
+from asyncio import BaseTransport
 from collections.abc import Iterable
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from aiohttp import web
 
 from frameworkcontroller.local.apiserver import api_errors
 from frameworkcontroller.local.apiserver.bodies import ACCEPTED
 from frameworkcontroller.local.apiserver.patches import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
-from frameworkcontroller.webaccess.loopback import LocalUsers, foreign_host
+from frameworkcontroller.local.apiserver.peer_credentials import (
+    ROOT,
+    Address,
+    PeersUnknownError,
+    distinguishes_users,
+    peer_user,
+)
+from frameworkcontroller.webaccess.loopback import foreign_host
 
 _BROWSERS_HEADERS: Final = ("Origin", "Sec-Fetch-Site")
 _MEDIA_TYPES: Final = frozenset({*ACCEPTED, APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH})
 _READS: Final = frozenset({"GET", "HEAD"})
+
+
+class LocalUsers:
+    """Tells whether a request comes from one of a set of users of this machine."""
+
+    def __init__(self, users: Iterable[int] | None = None) -> None:
+        """``users``: user ids; by default this process's user and root, or root alone where ids are not distinct."""
+        if users is None:
+            users = {ROOT, os.geteuid()} if distinguishes_users() else {ROOT}
+        self._users = frozenset(users)
+        self._known: WeakKeyDictionary[BaseTransport, bool] = WeakKeyDictionary()
+
+    def include_sender(self, request: web.BaseRequest) -> bool:
+        """Whether one of the users sent the request; looked up once per connection."""
+        transport = request.transport
+        if transport is None or not self._users:
+            return False
+        known = self._known.get(transport)
+        if known is None:
+            known = self._known[transport] = self._connects(transport)
+        return known
+
+    def _connects(self, transport: BaseTransport) -> bool:
+        peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        if not peer or not own:
+            return False
+        try:
+            return peer_user(Address(*peer[:2]), Address(*own[:2])) in self._users
+        except PeersUnknownError:
+            return False
 
 
 class Authenticator:

@@ -8,10 +8,10 @@ import aiohttp
 import orjson
 import pytest
 
+from frameworkcontroller.local.apiserver import authentication, peer_credentials
 from frameworkcontroller.local.apiserver.authentication import Authenticator
+from frameworkcontroller.local.apiserver.peer_credentials import PeersUnknownError
 from frameworkcontroller.local.apiserver.server import ApiServer
-from frameworkcontroller.webaccess import loopback, peer_credentials
-from frameworkcontroller.webaccess.peer_credentials import PeersUnknownError
 from tests.support.api import config_map
 from tests.support.virtual_clock import wall
 
@@ -69,7 +69,7 @@ async def test_a_connection_is_looked_up_once(session: aiohttp.ClientSession, mo
         looked.append(ends)
         return os.geteuid()
 
-    monkeypatch.setattr(loopback, "peer_user", look)
+    monkeypatch.setattr(authentication, "peer_user", look)
     async with ApiServer(wall=wall) as server:
         for _ in range(3):
             assert await ask(session, server) == (200, "")
@@ -85,7 +85,7 @@ async def test_where_the_machine_does_not_tell_the_token_does(
     def no_look(*_: object) -> int:
         raise PeersUnknownError
 
-    monkeypatch.setattr(loopback, "peer_user", no_look)
+    monkeypatch.setattr(authentication, "peer_user", no_look)
     async with ApiServer(wall=wall) as server:
         assert (await ask(session, server))[0] == 401
         assert await ask(session, server, headers=bearing(server.authenticator.token)) == (200, "")

@@ -3,7 +3,6 @@
 import asyncio
 import gzip
 import io
-import os
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -22,6 +21,7 @@ from frameworkcontroller.history.server import application, new_metrics
 from frameworkcontroller.webaccess.access import Access, Viewer
 from frameworkcontroller.webaccess.boundedserver import BoundedServer, ServerError
 from frameworkcontroller.webaccess.loopback_access import LoopbackAccess
+from tests.support.access import Everyone
 from tests.support.eventually import eventually
 
 HEADERS = {"Content-Type": "application/x-ndjson"}
@@ -101,7 +101,7 @@ class Served:
 @asynccontextmanager
 async def serving(access: Access | None = None, **options: Any) -> AsyncIterator[Served]:
     archive, metrics = Memory(), new_metrics()
-    app = application(archive, access or LoopbackAccess(users=[os.geteuid()]), metrics=metrics)
+    app = application(archive, access or Everyone(), metrics=metrics)
     async with (
         BoundedServer(app, "127.0.0.1", 0, connected=metrics.connected, **options) as server,
         aiohttp.ClientSession() as client,
@@ -307,7 +307,7 @@ async def test_a_slow_body_ends(served: Served, monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_an_address_in_use_is_told(served: Served) -> None:
-    app = application(served.archive, LoopbackAccess())
+    app = application(served.archive, Everyone())
     server = BoundedServer(app, "127.0.0.1", served.server.port)
     with pytest.raises(ServerError, match=rf"127\.0\.0\.1:{served.server.port}: Address already in use"):
         await server.__aenter__()
@@ -382,7 +382,7 @@ async def test_probes_metrics_and_the_document(served: Served) -> None:
 
 
 async def test_other_hosts_and_users_are_refused() -> None:
-    async with serving(LoopbackAccess("secret", users=[])) as served:
+    async with serving(LoopbackAccess("secret")) as served:
         status, problem = await served.post(line())
         assert (status, problem["title"]) == (401, "Authentication required")
         assert await served.post(line(), Authorization="Bearer secret") == (200, {"stored": 1})

@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from frameworkcontroller.webaccess import sessions
-from frameworkcontroller.webaccess.access import VIEWER
+from frameworkcontroller.webaccess.access import VIEWER, Access
 from frameworkcontroller.webaccess.loopback_access import LoopbackAccess
 from frameworkcontroller.webaccess.middleware import SECURITY_HEADERS, protect
 
@@ -28,10 +28,9 @@ async def page(request: web.Request) -> web.Response:
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[str]:
+async def serving(access: Access | None = None) -> AsyncIterator[str]:
     app = web.Application()
-    access = LoopbackAccess(TOKEN, users=())
-    protect(app, access)
+    protect(app, access or LoopbackAccess(TOKEN))
     for path in ("/", "/frameworks/{namespace}/{name}", "/events"):
         app.router.add_get(path, page)
     async with TestServer(app) as server:
@@ -114,6 +113,37 @@ async def test_without_a_login_nothing_is_learnt(session: aiohttp.ClientSession,
             assert {name: answered[name] for name in SECURITY_HEADERS} == SECURITY_HEADERS
         refused = {**PAGE, "Authorization": "Bearer wrong"}
         assert (await ask(session, url, path, headers=refused))[0] == 401
+
+
+class Shared(LoopbackAccess):
+    """Not on loopback, so that a link could log a browser in as somebody else."""
+
+    by_link = False
+
+
+@pytest.mark.parametrize("path", ["", "frameworks/a/b?attempt=1", "../x"])
+async def test_the_printed_address_logs_in(session: aiohttp.ClientSession, path: str) -> None:
+    access = LoopbackAccess()
+    async with serving(access) as url:
+        link = access.link(url.rstrip("/"))
+        assert link.startswith(url)
+        target = "" if ".." in path else path
+        _, _, headers = await ask(session, "", link, params={"next": path, "token": access.token})
+        assert (headers["Refresh"], headers["Referrer-Policy"]) == (f"0; url=./{target}", "no-referrer")
+        found = COOKIE.fullmatch(headers["Set-Cookie"])
+        assert found is not None
+        cookie = {"Cookie": f"{found[1]}={found[2]}"}
+        assert (await ask(session, url, headers=cookie))[:2] == (200, "secret of local")
+        status, text, headers = await ask(session, url, "login?token=wrong")
+        assert (status, "Set-Cookie" in headers, "wrong" in text) == (401, False, False)
+        assert "The address that the server has printed" in text
+
+
+async def test_elsewhere_no_link_logs_in(session: aiohttp.ClientSession) -> None:
+    async with serving(Shared(TOKEN)) as url:
+        status, text, headers = await ask(session, url, f"login?token={TOKEN}")
+        assert (status, "Set-Cookie" in headers, "kubectl create token" in text) == (200, False, True)
+        assert TOKEN not in text
 
 
 @pytest.mark.parametrize(

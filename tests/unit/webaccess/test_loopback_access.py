@@ -3,6 +3,7 @@
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -11,8 +12,35 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from frameworkcontroller.webaccess.access import VIEWER, Access, Viewer
-from frameworkcontroller.webaccess.loopback_access import LoopbackAccess
+from frameworkcontroller.webaccess.loopback_access import LoopbackAccess, TokenFileError, token_in
 from frameworkcontroller.webaccess.middleware import SECURITY_HEADERS, protect
+from tests.support.access import Everyone
+
+
+def test_every_server_has_its_own_token() -> None:
+    assert LoopbackAccess().token != LoopbackAccess().token
+    assert len(LoopbackAccess().token) >= 40
+
+
+def test_a_token_stays_the_same_in_its_file(tmp_path: Path) -> None:
+    """Which other users cannot read, also if it was there before."""
+    path = tmp_path / "token"
+    umask = os.umask(0)
+    try:
+        token = token_in(path)
+    finally:
+        os.umask(umask)
+    assert (path.stat().st_mode & 0o777, len(token) >= 40, token_in(path)) == (0o600, True, token)
+    path.write_text(" given\n")
+    path.chmod(0o644)
+    assert (token_in(path), path.stat().st_mode & 0o777) == ("given", 0o600)
+    path.write_text("\n")
+    assert token_in(path) == token_in(path) != token
+    path.write_text("two words")
+    with pytest.raises(TokenFileError, match="must hold one token, without spaces"):
+        token_in(path)
+    with pytest.raises(TokenFileError, match="cannot be used: Is a directory"):
+        token_in(tmp_path)
 
 
 async def page(request: web.Request) -> web.Response:
@@ -55,16 +83,13 @@ async def ask(
         return response.status, await response.text(), response.headers
 
 
-async def test_the_own_user_needs_no_token_and_others_do(session: aiohttp.ClientSession) -> None:
-    async with serving(LoopbackAccess(users={os.geteuid()})) as url:
-        assert (await ask(session, url))[:2] == (200, "page")
-        assert (await ask(session, url, "v1/records", "POST", data=b"{}"))[0] == 200
-    access = LoopbackAccess(users=())
+async def test_the_token_is_needed(session: aiohttp.ClientSession) -> None:
+    access = LoopbackAccess()
     async with serving(access) as url:
         for path in ("", "v1/records", "metrics", "none", "broken"):
             status, text, headers = await ask(session, url, path)
             assert (status, headers["WWW-Authenticate"]) == (401, "Bearer")
-            assert "this server admits the user who runs it" in text
+            assert "this server needs its token" in text
         for value in ("Bearer", "Bearer wrong", f"Basic {access.token}", access.token, "Bearer é"):
             assert (await ask(session, url, headers={"Authorization": value}))[0] == 401
         assert (await ask(session, url, headers={"Authorization": f"Bearer {access.token}"}))[:2] == (200, "page")
@@ -75,7 +100,7 @@ async def test_the_own_user_needs_no_token_and_others_do(session: aiohttp.Client
     "host", ["example.com", "localhost.example.com:80", "192.0.2.1", "127.0.0.1@example.com", "[::1", "[2001:db8::1]:1"]
 )
 async def test_a_rebound_name_is_refused(session: aiohttp.ClientSession, host: str) -> None:
-    async with serving(LoopbackAccess(users={os.geteuid()})) as url:
+    async with serving(Everyone()) as url:
         for path in ("", "healthz", "none"):
             status, text, _ = await ask(session, url, path, headers={"Host": host})
             assert (status, "this server is on loopback only" in text) == (403, True)
@@ -83,7 +108,7 @@ async def test_a_rebound_name_is_refused(session: aiohttp.ClientSession, host: s
 
 @pytest.mark.parametrize("host", ["localhost:1", "127.0.0.1", "[::1]:10281", "LOCALHOST"])
 async def test_names_of_loopback_are_served(session: aiohttp.ClientSession, host: str) -> None:
-    async with serving(LoopbackAccess(users={os.geteuid()})) as url:
+    async with serving(Everyone()) as url:
         assert (await ask(session, url, headers={"Host": host}))[0] == 200
 
 
@@ -112,7 +137,7 @@ LINK = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
 async def test_pages_of_other_origins_are_refused(
     session: aiohttp.ClientSession, method: str, headers: dict[str, str], served: bool
 ) -> None:
-    async with serving(LoopbackAccess(users={os.geteuid()})) as url:
+    async with serving(Everyone()) as url:
         path = "v1/records" if method == "POST" else ""
         status, _, _ = await ask(session, url, path, method, headers=headers)
         assert status == (200 if served else 403)
@@ -120,7 +145,7 @@ async def test_pages_of_other_origins_are_refused(
 
 @pytest.mark.parametrize("method", ["OPTIONS", "PUT", "DELETE", "PATCH", "TRACE", "CONNECT", "PROPFIND"])
 async def test_other_methods_are_refused(session: aiohttp.ClientSession, method: str) -> None:
-    async with serving(LoopbackAccess(users=())) as url:
+    async with serving(LoopbackAccess()) as url:
         status, _, headers = await ask(session, url, "", method, headers={"X-Test": "echo me"})
         assert status in (400, 405)
         assert "Access-Control-Allow-Origin" not in headers
@@ -131,7 +156,7 @@ async def test_other_methods_are_refused(session: aiohttp.ClientSession, method:
 async def test_every_response_has_the_security_headers(
     session: aiohttp.ClientSession, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with serving(LoopbackAccess(users={os.geteuid()})) as url:
+    async with serving(Everyone()) as url:
         for path, method, expected in (
             ("", "GET", 200), ("", "HEAD", 200), ("none", "GET", 404), ("broken", "GET", 500), ("", "PUT", 405),
             ("", "POST", 405),
@@ -153,7 +178,7 @@ class BrokenAccess(LoopbackAccess):
 async def test_a_fault_lets_nobody_in_and_is_logged(
     session: aiohttp.ClientSession, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with serving(BrokenAccess(users={os.geteuid()})) as url:
+    async with serving(BrokenAccess()) as url:
         status, text, _ = await ask(session, url)
         assert (status, "page" in text, "a fault" in text) == (503, False, False)
     assert "a fault" in caplog.text

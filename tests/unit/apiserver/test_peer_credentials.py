@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from frameworkcontroller.webaccess.peer_credentials import Address, ask_kernel, look_up, peer_user, user_in_table
+from frameworkcontroller.local.apiserver.peer_credentials import Address, ask_kernel, look_up, peer_user, user_in_table
 from tests.support.users import AS_NOBODY, NOBODY, nobodys_python
 
 PEER, OWN = Address("127.0.0.1", 44058), Address("127.0.0.1", 35285)
