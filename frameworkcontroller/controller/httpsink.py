@@ -52,9 +52,16 @@ class HttpDestination:
     concurrency = 4
 
     def __init__(
-        self, url: str, *, token_file: Path | None, ca_file: Path | None, wall: Callable[[], float] = time.time
+        self,
+        url: str,
+        *,
+        token_file: Path | None,
+        ca_file: Path | None,
+        namespace: str | None = None,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         """``token_file``: of a bearer token. ``ca_file``: certificates to trust, in place of the system's.
+        ``namespace``: the one of all records, None: several.
 
         Both files are read again when they change. ``wall``: seconds since the epoch.
         """
@@ -62,6 +69,7 @@ class HttpDestination:
         self._url = url
         self._token_file = None if token_file is None else _WatchedFile(token_file, "history.tokenFile")
         self._ca_file = None if ca_file is None else _WatchedFile(ca_file, "history.caFile")
+        self._of = {} if namespace is None else {"Framework-Namespace": namespace}
         self._wall = wall
         self._tls: ssl.SSLContext | None = None
         self._session: aiohttp.ClientSession | None = None
@@ -76,7 +84,8 @@ class HttpDestination:
         size = sum(map(len, lines))
         # Compression of a whole batch takes 10 ms, in which the event loop would do nothing else.
         body = _compress(lines) if size < _IN_THREAD_BYTES else await asyncio.to_thread(_compress, lines)
-        headers = {"Content-Type": "application/x-ndjson", "Content-Encoding": "gzip", **self._authorization()}
+        headers = {"Content-Type": "application/x-ndjson", "Content-Encoding": "gzip", **self._of}
+        headers |= self._authorization()
         tls = self._trusted()
         try:
             async with asyncio.timeout(_CONNECT_SEC + _ANSWER_SEC + len(body) / _BYTES_PER_SEC):

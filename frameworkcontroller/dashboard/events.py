@@ -43,7 +43,7 @@ class EventStreams:
         self._interval = interval
         self._heartbeat = heartbeat
         self._streams: dict[asyncio.Task[object], str] = {}
-        """Each with the name of its viewer."""
+        """Each with the owner of its viewer."""
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -62,7 +62,7 @@ class EventStreams:
         namespace, uid = request.query.get("namespace", ""), request.query.get("uid", "")
         if (namespace or uid) and not (namespace and await viewer.may_read(namespace)):
             raise web.HTTPNotFound
-        own = sum(name == viewer.name for name in self._streams.values())
+        own = sum(owner == viewer.owner for owner in self._streams.values())
         if len(self._streams) >= MAX_STREAMS or own >= MAX_STREAMS_OF_ONE:
             raise web.HTTPServiceUnavailable(text="too many pages are open", headers={"Retry-After": "30"})
         response = web.StreamResponse(
@@ -71,7 +71,7 @@ class EventStreams:
         stream = asyncio.current_task()
         if stream is None:
             raise RuntimeError("a request is served by a task")
-        self._streams[stream] = viewer.name
+        self._streams[stream] = viewer.owner
         try:
             await response.prepare(request)
             seen = request.headers.get("Last-Event-ID") or request.query.get("seen", "")

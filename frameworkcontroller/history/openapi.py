@@ -27,6 +27,7 @@ PROBLEM: Final = "application/problem+json"
 
 PHASES: Final = [*Outcome, RUNNING]
 """The phases of past Frameworks."""
+NAMESPACE_HEADER: Final = "Framework-Namespace"
 
 _MAX_TEXT: Final = 1024
 _MAX_SEARCH: Final = 200
@@ -49,7 +50,7 @@ class ParameterError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a path or a query.
+    """A parameter of a path, a query or a header.
 
     ``parse`` returns its value, or raises ValueError with what it must be. ``default``: its value if it is absent.
     """
@@ -59,7 +60,7 @@ class Parameter:
     schema: Schema
     parse: Callable[[str], Any]
     default: Any = None
-    place: Literal["path", "query"] = "query"
+    place: Literal["path", "query", "header"] = "query"
 
     def value(self, text: str) -> Any:
         """Return the value that ``text`` stands for.
@@ -379,6 +380,15 @@ ROUTES: Final = (
         "/v1/records",
         "Store records, one JSON object a line: all or none. They are durable when the answer comes.",
         _object(stored=_number("Records stored.")),
+        (
+            Parameter(
+                NAMESPACE_HEADER,
+                "The namespace of all records, for senders without the permission for all namespaces.",
+                _TEXT,
+                _text,
+                place="header",
+            ),
+        ),
         problems=(403, 408, 413, 415),
     ),
     Route(

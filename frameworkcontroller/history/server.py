@@ -96,7 +96,12 @@ class _Api:
 
     async def records(self, request: web.Request) -> web.Response:
         viewer = request[VIEWER]
-        async with self._uploads.turn() as upload:
+        named = request.headers.getall(openapi.NAMESPACE_HEADER, ())
+        # Before the body is read: it must cost those who may not send it more than the archive.
+        if not await viewer.may_write_history(named):
+            where = f"the namespace of the header {openapi.NAMESPACE_HEADER}" if named else "all namespaces"
+            raise UploadError(403, "Not permitted", f"this needs the permission to patch frameworks/status in {where}")
+        async with self._uploads.turn(viewer.owner) as upload:
             content_type = request.headers.get("Content-Type", openapi.NDJSON).partition(";")[0].strip().lower()
             if content_type != openapi.NDJSON:
                 detail = f'Content-Type: must be {openapi.NDJSON}, not "{content_type[:50]}"'

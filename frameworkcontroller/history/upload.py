@@ -1,7 +1,8 @@
 """Bodies of records: read within bounds of size, time and memory, and split into lines.
 
-The bounds on memory hold for all clients together: at most ``UPLOADS`` bodies of up to ``SMALL_BYTES``, and one larger
-one at a time. The bytes of the others wait in their connections, which TCP makes their senders notice.
+The bounds on memory hold for all clients together: at most ``UPLOADS`` bodies of up to ``SMALL_BYTES``, ``LARGE``
+larger ones that arrive, and one that is stored. The bytes of the others wait in their connections, which TCP makes
+their senders notice.
 """
 
 from __future__ import annotations
@@ -9,14 +10,16 @@ from __future__ import annotations
 import asyncio
 import re
 import zlib
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
 import orjson
-from aiohttp import ClientError, StreamReader, web
+from aiohttp import ClientError, web
 
 from frameworkcontroller.history.metrics import Metrics
+from frameworkcontroller.webaccess.bodies import SlowBodyError, pieces
 
 MAX_BODY_BYTES: Final = 64 * 2**20
 """Of a decompressed body, and so of a record: some 20 times what an API server stores of a Framework."""
@@ -25,8 +28,11 @@ SMALL_BYTES: Final = 2 * 2**20
 """The batches of a controller have 1 MiB, unless a single record is larger."""
 
 UPLOADS: Final = 32
-IDLE_SEC: Final = 15.0
-"""Longest time without a byte of the body."""
+UPLOADS_OF_ONE: Final = 16
+"""Of one sender, who must not take the turns of the others."""
+
+LARGE: Final = 2
+"""Large bodies that arrive at the same time, each of another sender."""
 
 BODY_SEC: Final = 120.0
 """Longest time for a whole body."""
@@ -48,48 +54,103 @@ class UploadError(Exception):
         self.field = field
 
 
+class Turns:
+    """A bounded number of places, for which senders take turns: one that sends much delays the others by one place."""
+
+    def __init__(self, places: int, of_one: int, metrics: Metrics, turn_sec: float = TURN_SEC) -> None:
+        """``of_one``: places that one sender may have. ``turn_sec``: the longest wait for a place."""
+        self._free = places
+        self._of_one = of_one
+        self._metrics = metrics
+        self._turn_sec = turn_sec
+        self._held: Counter[str] = Counter()
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        """By sender, the one with the next turn first."""
+
+    @asynccontextmanager
+    async def turn(self, sender: str) -> AsyncIterator[None]:
+        """Wait for a place, which is held while inside.
+
+        Raises:
+            UploadError: it does not come in time.
+        """
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(sender, deque()).append(place)
+        self._grant()
+        try:
+            with self._metrics.waiting.track_inprogress():
+                async with asyncio.timeout(self._turn_sec):
+                    await place
+        except BaseException as error:
+            # It may have come just now.
+            if place.done() and not place.cancelled():
+                self._release(sender)
+            place.cancel()
+            self._grant()
+            if isinstance(error, TimeoutError):
+                raise UploadError(503, "Busy", "too many records arrive at once; try again") from None
+            raise
+        try:
+            yield
+        finally:
+            self._release(sender)
+
+    def _release(self, sender: str) -> None:
+        self._free += 1
+        self._held[sender] -= 1
+        if not self._held[sender]:
+            del self._held[sender]
+        self._grant()
+
+    def _grant(self) -> None:
+        for sender, waiting in list(self._waiting.items()):
+            while waiting and waiting[0].done():
+                _ = waiting.popleft()
+            if not waiting:
+                del self._waiting[sender]
+        while self._free:
+            sender = next((one for one in self._waiting if self._held[one] < self._of_one), "")
+            if not sender:
+                return
+            waiting = self._waiting.pop(sender)
+            waiting.popleft().set_result(None)
+            self._free -= 1
+            self._held[sender] += 1
+            if waiting:
+                self._waiting[sender] = waiting
+
+
 class Uploads:
     """Gives requests their turns."""
 
     def __init__(self, metrics: Metrics, *, turn_sec: float = TURN_SEC) -> None:
         """``turn_sec``: the longest wait for a turn."""
         self._metrics = metrics
-        self._turn_sec = turn_sec
-        self._turns = asyncio.Semaphore(UPLOADS)
-        self._large = asyncio.Semaphore(1)
+        self._turns = Turns(UPLOADS, UPLOADS_OF_ONE, metrics, turn_sec)
+        self.large = Turns(LARGE, 1, metrics, turn_sec)
+        """For the arrival of large bodies, which depends on their senders."""
+        self.whole = Turns(1, 1, metrics, turn_sec)
+        """For large bodies that have arrived: their lines and rows take several times their size."""
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[Upload]:
+    async def turn(self, sender: str) -> AsyncIterator[Upload]:
         """Wait for a turn, which lasts while inside.
 
         Raises:
             UploadError: it does not come in time.
         """
         async with AsyncExitStack() as stack:
-            await self.acquire(self._turns, stack)
+            await stack.enter_async_context(self._turns.turn(sender))
             with self._metrics.active.track_inprogress():
-                yield Upload(self, stack)
-
-    async def acquire(self, semaphore: asyncio.Semaphore, stack: AsyncExitStack) -> None:
-        """Acquire a semaphore until the end of ``stack``."""
-        with self._metrics.waiting.track_inprogress():
-            try:
-                async with asyncio.timeout(self._turn_sec):
-                    await semaphore.acquire()
-            except TimeoutError:
-                raise UploadError(503, "Busy", "too many records arrive at once; try again") from None
-        stack.callback(semaphore.release)
-
-    async def become_large(self, stack: AsyncExitStack) -> None:
-        """Wait for the turn of a large body."""
-        await self.acquire(self._large, stack)
+                yield Upload(self, sender, stack)
 
 
 class Upload:
     """The body of one request."""
 
-    def __init__(self, uploads: Uploads, stack: AsyncExitStack) -> None:
+    def __init__(self, uploads: Uploads, sender: str, stack: AsyncExitStack) -> None:
         self._uploads = uploads
+        self._sender = sender
         self._stack = stack
 
     async def read(self, request: web.Request) -> list[tuple[int, bytes]]:
@@ -110,23 +171,28 @@ class Upload:
             raise _too_large()
         body = bytearray()
         unzip = _Unzip() if encoding == "gzip" else None
-        large = False
+        large: AsyncExitStack | None = None
         try:
             async with asyncio.timeout(BODY_SEC):
-                async for piece in _pieces(request.content):
+                async for piece in pieces(request.content, _PIECE_BYTES):
                     for part in (piece,) if unzip is None else unzip.feed(piece):
                         body += part
                         if len(body) > MAX_BODY_BYTES:
                             raise _too_large()
-                        if len(body) > SMALL_BYTES and not large:
-                            await self._uploads.become_large(self._stack)
-                            large = True
+                        if len(body) > SMALL_BYTES and large is None:
+                            large = await self._stack.enter_async_context(AsyncExitStack())
+                            await large.enter_async_context(self._uploads.large.turn(self._sender))
         except TimeoutError:
             raise UploadError(408, "Too slow", f"the body did not arrive within {BODY_SEC:.0f} s") from None
+        except SlowBodyError as error:
+            raise UploadError(408, "Too slow", str(error)) from None
         except (ClientError, web.RequestPayloadError, OSError) as error:
             raise UploadError(400, "Incomplete body", f"the body ended too early: {error}") from None
         if unzip is not None:
             unzip.finish()
+        if large is not None:
+            await self._stack.enter_async_context(self._uploads.whole.turn(self._sender))
+            await large.aclose()
         # A view would keep the whole body in memory for a single line; these copies replace it.
         return list(_lines(body))
 
@@ -157,18 +223,6 @@ def outline(lines: Sequence[bytes]) -> tuple[frozenset[str], list[str]]:
                 namespaces.add(namespace)
                 triggers.append(trigger)
     return frozenset(namespaces), triggers
-
-
-async def _pieces(content: StreamReader) -> AsyncIterator[bytes]:
-    while True:
-        try:
-            async with asyncio.timeout(IDLE_SEC):
-                piece = await content.read(_PIECE_BYTES)
-        except TimeoutError:
-            raise UploadError(408, "Too slow", f"no byte of the body arrived for {IDLE_SEC:.0f} s") from None
-        if not piece:
-            return
-        yield piece
 
 
 class _Unzip:

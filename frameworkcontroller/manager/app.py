@@ -155,7 +155,7 @@ class Controller:
         if limits.history:
             from frameworkcontroller.manager.history import open_sink
 
-            self.history_sink = open_sink(config.history, wall=wall, rng=rng)
+            self.history_sink = open_sink(config.history, namespace=config.namespace, wall=wall, rng=rng)
             self.metrics.add_history(self.history_sink)
         history = NoHistory() if self.history_sink is None else self.history_sink
         self.informers = Informers(

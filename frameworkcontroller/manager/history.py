@@ -22,8 +22,8 @@ DRAIN_SEC: Final = 5.0
 """A stopping controller waits at most this long until the records that are pending are stored."""
 
 
-def open_sink(config: History, *, wall: Callable[[], float], rng: random.Random) -> HistorySink:
-    """The configured sink."""
+def open_sink(config: History, *, namespace: str | None, wall: Callable[[], float], rng: random.Random) -> HistorySink:
+    """The configured sink. ``namespace``: the only one that the controller serves; None: all."""
     destination: Destination
     if config.sink is HistorySinkKind.HTTP:
         from frameworkcontroller.controller.httpsink import HttpDestination
@@ -32,6 +32,7 @@ def open_sink(config: History, *, wall: Callable[[], float], rng: random.Random)
             config.url,
             token_file=Path(config.token_file) if config.token_file else None,
             ca_file=Path(config.ca_file) if config.ca_file else None,
+            namespace=namespace,
             wall=wall,
         )
     else:

@@ -22,6 +22,15 @@ class Viewer(ABC):
     token: str | None
     """The bearer token, for requests to other servers on the viewer's behalf. Never log it."""
 
+    @property
+    def owner(self) -> str:
+        """The one whose requests count together: a user, or all ServiceAccounts of a namespace.
+
+        A user who may create a ServiceAccount may create many.
+        """
+        prefix, _, _ = self.name.rpartition(":")
+        return prefix if prefix.startswith("system:serviceaccount:") else self.name
+
     @abstractmethod
     async def may_read(self, namespace: str) -> bool:
         """Whether the viewer may read Frameworks of ``namespace``."""
@@ -32,7 +41,7 @@ class Viewer(ABC):
 
     @abstractmethod
     async def may_write_history(self, namespaces: Iterable[str]) -> bool:
-        """Whether the viewer may send records of Frameworks in each of ``namespaces``.
+        """Whether the viewer may send records of Frameworks in each of ``namespaces``; empty: in all that there are.
 
         This is the permission that the controller has: ``patch`` of ``frameworks/status``.
         """

@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, quote, unquote
 from aiohttp import web
 
 from frameworkcontroller.webaccess.access import Access, AccessError, Refused
+from frameworkcontroller.webaccess.bodies import SlowBodyError, pieces
 from frameworkcontroller.webaccess.origins import from_own_page
 from frameworkcontroller.webaccess.sessions import Sessions
 
@@ -144,10 +145,13 @@ async def _read_form(request: web.Request) -> dict[str, str]:
     body = bytearray()
     if request.content_type != "application/x-www-form-urlencoded":
         raise Refused("the form must be application/x-www-form-urlencoded")
-    async for part in request.content.iter_chunked(1 << 14):
-        body += part
-        if len(body) > _MAX_BODY_BYTES:
-            raise Refused("the form is too large")
+    try:
+        async for part in pieces(request.content, 1 << 14):
+            body += part
+            if len(body) > _MAX_BODY_BYTES:
+                raise Refused("the form is too large")
+    except SlowBodyError as error:
+        raise Refused(str(error)) from None
     try:
         fields = parse_qs(body.decode(), max_num_fields=10)
     except ValueError:

@@ -762,7 +762,7 @@ async def test_the_rules_of_the_pages_are_what_they_use(embedded: Cluster, one_n
             uid = (await frameworks.get("a"))["metadata"]["uid"]
             page = f"frameworks/{cluster.namespace}/a/{uid}"
             for path in ("", f"frameworks/{cluster.namespace}/a", page, f"{page}/tasks/a/0"):
-                async with session.get(url + path, headers=headers) as response:
+                async with session.get(f"{url}/{path}", headers=headers) as response:
                     assert response.status == 200, path
     everything_read = permissions(rules(DASHBOARD, "ClusterRole"))
     assert used(door.requests) == everything_read

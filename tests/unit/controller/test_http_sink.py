@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import os
+import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,11 @@ from typing import Any
 import pytest
 
 from frameworkcontroller import __version__
+from frameworkcontroller.config.historyconfig import History, HistorySinkKind
 from frameworkcontroller.controller.historysink import RecordsRefused, Unavailable
 from frameworkcontroller.controller.httpsink import HttpDestination
+from frameworkcontroller.history.openapi import NAMESPACE_HEADER
+from frameworkcontroller.manager.history import open_sink
 from tests.support.certificates import make_certificates
 from tests.support.faulty_server import Answer, FaultyServer, answer, cut, drop, faulty_server, silence
 from tests.support.virtual_clock import wall
@@ -53,6 +57,20 @@ async def test_lines_are_sent_compressed(server: FaultyServer, sink: HttpDestina
     body = seen.body if seen.body.startswith(b"{") else gzip.decompress(seen.body)
     assert body == b"".join(line + b"\n" for line in lines)
     assert headers["content-encoding"] == "gzip"
+
+
+@pytest.mark.parametrize("namespace", ["team-a", None])
+async def test_a_controller_of_one_namespace_names_it(server: FaultyServer, namespace: str | None) -> None:
+    """An archive asks for the permission before it reads the records, and a Role is for one namespace."""
+    config = History(sink=HistorySinkKind.HTTP, url=f"{server.url}/v1/records")
+    sink = open_sink(config, namespace=namespace, wall=wall, rng=random.Random(1))
+    made = sink._destination
+    try:
+        await made.send([b"{}"])
+    finally:
+        await made.close()
+    headers = {name.lower(): value for name, value in server.seen[0].headers.items()}
+    assert headers.get(NAMESPACE_HEADER.lower()) == namespace
 
 
 @pytest.mark.parametrize("code", [200, 201, 202, 204])

@@ -18,6 +18,7 @@ from frameworkcontroller.history.archive import Archive, ArchiveError, RecordErr
 from frameworkcontroller.history.metrics import Metrics
 from frameworkcontroller.history.queries import FrameworkQuery, Namespaces, Page
 from frameworkcontroller.history.server import application, new_metrics
+from frameworkcontroller.webaccess import bodies
 from frameworkcontroller.webaccess.access import Access, Viewer
 from frameworkcontroller.webaccess.boundedserver import BoundedServer, ServerError
 from frameworkcontroller.webaccess.loopback_access import LoopbackAccess
@@ -237,29 +238,56 @@ async def test_a_client_that_dies_during_the_storing_does_not_stop_it(served: Se
     await until(lambda: bool(served.archive.lines))
 
 
-async def test_bodies_wait_for_their_turns_and_are_refused_after_a_time(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_bodies_wait_for_their_turns(served: Served) -> None:
     served.archive.gate.clear()
-    active = [asyncio.create_task(served.post(line(str(number)))) for number in range(upload.UPLOADS)]
-    await until(lambda: served.archive.storing == upload.UPLOADS)
+    active = [asyncio.create_task(served.post(line(str(number)))) for number in range(upload.UPLOADS_OF_ONE)]
+    await until(lambda: served.archive.storing == upload.UPLOADS_OF_ONE)
     waiting = asyncio.create_task(served.post(line("late")))
     await until(lambda: bool(served.metric("uploads", state="waiting")))
     served.archive.gate.set()
-    assert await asyncio.gather(*active, waiting) == [(200, {"stored": 1})] * (upload.UPLOADS + 1)
+    assert await asyncio.gather(*active, waiting) == [(200, {"stored": 1})] * (upload.UPLOADS_OF_ONE + 1)
 
 
 async def test_a_turn_that_does_not_come_is_told() -> None:
     uploads = upload.Uploads(new_metrics(), turn_sec=0.01)
-    turns = [uploads.turn() for _ in range(upload.UPLOADS)]
+    turns = [uploads.turn(str(number)) for number in range(upload.UPLOADS)]
     for turn in turns:
         await turn.__aenter__()
     with pytest.raises(upload.UploadError) as raised:
-        await uploads.turn().__aenter__()
+        await uploads.turn("late").__aenter__()
     assert raised.value.status == 503
     await turns[0].__aexit__(None, None, None)
-    async with uploads.turn():
+    async with uploads.turn("late"):
         pass
+
+
+async def test_senders_take_turns() -> None:
+    """However many requests one of them sends, the others wait for one of these at most."""
+    metrics = new_metrics()
+    turns = upload.Turns(2, 2, metrics)
+    served: list[str] = []
+    gate = asyncio.Event()
+
+    async def send(sender: str) -> None:
+        async with turns.turn(sender):
+            served.append(sender)
+            await gate.wait()
+
+    sent = [asyncio.create_task(send("greedy")) for _ in range(20)]
+    await until(lambda: len(served) == 2)
+    sent += [asyncio.create_task(send(sender)) for sender in ("b", "b", "c")]
+    await until(lambda: metrics.registry.get_sample_value(*WAITING) == 21)
+    # One who leaves takes no turn.
+    sent[5].cancel()
+    await asyncio.wait([sent[5]])
+    gate.set()
+    await asyncio.gather(*sent[:5], *sent[6:])
+    assert served[:7] == ["greedy", "greedy", "greedy", "b", "c", "greedy", "b"]
+    assert metrics.registry.get_sample_value(*WAITING) == 0
+    assert (turns._free, turns._held, turns._waiting) == (2, {}, {})
+
+
+WAITING = ("frameworkcontroller_archive_uploads", {"state": "waiting"})
 
 
 async def test_one_large_body_at_a_time(served: Served) -> None:
@@ -294,8 +322,60 @@ async def test_compressed_bodies_wait_with_what_is_small(served: Served) -> None
     assert await asyncio.gather(first, *posts) == [(200, {"stored": 1}), *[(200, {"stored": 0})] * 5]
 
 
-async def test_a_slow_body_ends(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upload, "IDLE_SEC", 0.05)
+async def test_a_sender_without_permission_is_answered_before_its_body() -> None:
+    """So its bodies, however slow, take no turn of others."""
+    async with serving(Restricted()) as served:
+        head = b"POST /v1/records HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n"
+        idle = [await served.open() for _ in range(upload.UPLOADS + 1)]
+        for reader, writer in idle:
+            writer.write(head + b"Authorization: Bearer nothing\r\nFramework-Namespace: default\r\n\r\nx")
+            assert b" 403 " in await reader.readline()
+        assert await served.post(line(), **of("default")) == (200, {"stored": 1})
+        for _, writer in idle:
+            writer.close()
+
+
+async def test_a_slow_large_body_does_not_stop_those_of_other_senders() -> None:
+    async with serving(Restricted()) as served:
+        _, writer = await served.open()
+        head = b"POST /v1/records HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50000000\r\n"
+        writer.write(head + b"Authorization: Bearer default,slow\r\nFramework-Namespace: default\r\n\r\n")
+        writer.write(b"x" * (upload.SMALL_BYTES + 1))
+        own = asyncio.create_task(served.post(line("x" * upload.SMALL_BYTES), **of("default,slow", "default")))
+        await until(lambda: bool(served.metric("uploads", state="waiting")))
+        for sender in ("default", "default,other"):
+            large = line("x" * upload.SMALL_BYTES)
+            assert await served.post(large, **of(sender, "default")) == (200, {"stored": 1})
+        assert not own.done()
+        writer.close()
+        assert (await own)[0] == 200
+
+
+def of(token: str, namespace: str = "") -> dict[str, str]:
+    """The headers of a sender that may write in the namespaces in its token."""
+    return {"Authorization": f"Bearer {token}", "Framework-Namespace": namespace or token}
+
+
+async def test_a_body_below_the_least_rate_ends(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though a byte comes all the time."""
+    monkeypatch.setattr(bodies, "GRACE_SEC", 0.2)
+    reader, writer = await served.open()
+    writer.write(b"POST /v1/records HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n")
+
+    async def dribble() -> None:
+        while True:
+            writer.write(b"x")
+            await asyncio.sleep(0.01)
+
+    dribbling = asyncio.create_task(dribble())
+    answer = await reader.readline()
+    dribbling.cancel()
+    assert b" 408 " in answer
+    writer.close()
+
+
+async def test_a_silent_body_ends(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "IDLE_SEC", 0.05)
     reader, writer = await served.open()
     writer.write(b"POST /v1/records HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nx")
     answer = await reader.readline()
@@ -398,15 +478,15 @@ class Restricted(Access):
         pass
 
     async def identify(self, request: web.BaseRequest, token: str | None) -> Viewer:
-        return RestrictedViewer(frozenset((token or "").split(",")))
+        return RestrictedViewer(token or "")
 
 
 class RestrictedViewer(Viewer):
-    name = "restricted"
     token = None
 
-    def __init__(self, namespaces: frozenset[str]) -> None:
-        self._namespaces = namespaces
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._namespaces = frozenset(name.split(","))
 
     async def may_read(self, namespace: str) -> bool:
         return namespace in self._namespaces
@@ -461,8 +541,12 @@ async def test_records_are_taken_for_the_namespaces_of_the_sender_only() -> None
     twice = b'{"id":"x","namespace":"default","trigger":"OnTaskRetry","namespace":"other"}\n'
     async with serving(Restricted()) as served:
         for body in (other, line() + other, twice, b"no json\n"):
-            status, problem = await served.post(body, Authorization="Bearer default")
+            status, problem = await served.post(body, **of("default"))
             assert (status, problem.get("title")) == (403, "Not permitted"), body
         assert served.archive.lines == []
-        assert await served.post(line(), Authorization="Bearer default") == (200, {"stored": 1})
-        assert await served.post(line() + other, Authorization="Bearer default,other") == (200, {"stored": 2})
+        assert await served.post(line(), **of("default")) == (200, {"stored": 1})
+        both = of("default,other", "other")
+        assert await served.post(line() + other, **both) == (200, {"stored": 2})
+        # Without a namespace, it is asked for the permission in all.
+        status, problem = await served.post(line(), Authorization="Bearer default")
+        assert (status, "in all namespaces" in problem["detail"]) == (403, True)

@@ -45,6 +45,6 @@ def test_without_a_sink_nothing_of_it_is_imported() -> None:
 )
 async def test_the_configured_sink(config: History, name: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    sink = open_sink(config, wall=lambda: 0.0, rng=random.Random(1))
+    sink = open_sink(config, namespace=None, wall=lambda: 0.0, rng=random.Random(1))
     assert sink.triggers == set(config.triggers)
     assert caplog.messages[0].endswith(f"OnPodDeletion to {name}")
