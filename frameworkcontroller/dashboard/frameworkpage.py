@@ -49,6 +49,7 @@ from frameworkcontroller.dashboard.views import (
     ConditionView,
     EventView,
     FailureRow,
+    FailureWords,
     FrameworkPage,
     FrameworkRow,
     Link,
@@ -61,6 +62,9 @@ Json = Mapping[str, Any]
 
 _MAX_GROUPS: Final = 60
 _MAX_FAILURES: Final = 40
+_MAX_TEXTS: Final = 8
+"""Of one code."""
+
 _MAX_ATTEMPTS: Final = 100
 _MAX_YAML_TASKS: Final = 100
 _BAD: Final = frozenset({("Stalled", "True"), ("Failed", "True")})
@@ -315,26 +319,31 @@ def _cell(task: TaskStatus) -> Cell:
 
 
 def _failures(view: View, source: FrameworkSource, uid: str) -> Iterator[FailureRow]:
-    found: dict[tuple[str, str], list[tuple[str, int]]] = {}
+    found: dict[str, dict[str, list[tuple[str, int]]]] = {}
+    texts: dict[tuple[str, str], str] = {}
     categories: dict[str, str] = {}
     for role, index, completion in _failed_attempts(view, source):
-        pod = names.pod_name(view.name, role, index)
-        key = result(completion), clean_line(without_name(pod, cause(completion)), 600)
-        found.setdefault(key, []).append((role, index))
+        end, text = result(completion), cause(completion)
+        # Texts that differ in the name of the Pod are shown once, in the words of the first one.
+        alike = without_name(names.pod_name(view.name, role, index), text)
+        texts.setdefault((end, alike), clean_line(text, 600))
+        found.setdefault(end, {}).setdefault(alike, []).append((role, index))
         if completion.attributes is not None:
             # An entry of the archive has none.
-            categories[key[0]] = completion.category
-    ranked = sorted(found.items(), key=lambda item: -len(item[1]))
-    for (end, text), tasks in ranked[:_MAX_FAILURES]:
+            categories[end] = completion.category
+
+    def words(end: str, alike: str, tasks: Sequence[tuple[str, int]]) -> FailureWords:
         role, index = tasks[0]
-        yield FailureRow(
-            result=end,
-            text=text,
-            number=len(tasks),
-            tasks=_named(tasks),
-            href=f"{tasks_href(view.namespace, view.name, uid, role)}{index}",
-            category=categories.get(end, ""),
-        )
+        href = f"{tasks_href(view.namespace, view.name, uid, role)}{index}"
+        return FailureWords(texts[end, alike], len(tasks), _named(tasks), href)
+
+    rows = []
+    for end, by_text in found.items():
+        ranked = sorted(by_text.items(), key=lambda item: -len(item[1]))
+        shown = tuple(words(end, alike, tasks) for alike, tasks in ranked[:_MAX_TEXTS])
+        number = sum(map(len, by_text.values()))
+        rows.append(FailureRow(end, number, categories.get(end, ""), shown, len(ranked) - len(shown)))
+    yield from sorted(rows, key=lambda row: -row.number)[:_MAX_FAILURES]
 
 
 def _failed_attempts(view: View, source: FrameworkSource) -> Iterator[tuple[str, int, CompletionStatus]]:

@@ -80,6 +80,7 @@ def live_row(one: LiveFramework) -> FrameworkRow:
 def past_row(item: Mapping[str, Any]) -> FrameworkRow:
     """Return the row of a Framework in the archive's list."""
     code, phase = item.get("code"), item["phase"]
+    end = "" if code is None else code_and_phrase(code, item.get("phrase") or "")
     # One Framework has the list of its attempts there, and their number here.
     attempts = item.get("attemptCount", item.get("attempts")) or 1
     counts = {one: item.get(f"{one.label}Tasks") or 0 for one in (Phase.SUCCEEDED, Phase.STOPPED, Phase.FAILED)}
@@ -96,8 +97,8 @@ def past_row(item: Mapping[str, Any]) -> FrameworkRow:
         live=False,
         phase=phase,
         state=item.get("state") or ONLY_TASKS,
-        why=clean_line(item.get("diagnostics") or "") if phase in _EXPLAINED else "",
-        result="" if code is None else code_and_phrase(code, item.get("phrase") or ""),
+        why=": ".join(filter(None, (end, clean_line(item.get("diagnostics") or "")))) if phase in _EXPLAINED else "",
+        result=end,
         attempt=max(0, attempts - 1),
         retries=max(0, attempts - 1),
         task_retries=item.get("taskRetries") or 0,

@@ -22,7 +22,7 @@ from frameworkcontroller.commands.diagnosis import (
 )
 from frameworkcontroller.commands.events import Event
 from frameworkcontroller.commands.output import clean_line, printable
-from frameworkcontroller.commands.poddiagnosis import diagnose_pod, without_name
+from frameworkcontroller.commands.poddiagnosis import diagnose_pod
 from frameworkcontroller.dashboard.frameworkpage import (
     FrameworkSource,
     Json,
@@ -152,7 +152,7 @@ def _attempt(task: TaskStatus, number: int, pod: str, href: str) -> TaskAttemptV
         state=task.state,
         result=result(completion),
         type=completion.category if completion and completion.attributes is not None else "",
-        text=clean_line(without_name(pod, cause(completion)), 2000) if completion and completion.failed else "",
+        text=clean_line(cause(completion), 2000) if completion and completion.failed else "",
         diagnostics=clean_line(completion.diagnostics, _MAX_MESSAGE) if completion else "",
         pod=pod,
         pod_uid=attempt.pod_uid or "",
@@ -197,7 +197,7 @@ def _pod(body: Json | None, now: float) -> PodView | None:
         uid=metadata["uid"],
         phase=status.get("phase") or "Pending",
         node=spec.get("nodeName") or "",
-        text=clean_line(without_name(metadata["name"], diagnose_pod(body, now)[0]), 1000),
+        text=clean_line(diagnose_pod(body, now)[0], 1000),
         containers=containers,
     )
 

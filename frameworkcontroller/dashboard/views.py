@@ -307,18 +307,28 @@ class RoleView:
 
 
 @dataclass(frozen=True, slots=True)
-class FailureRow:
-    """Task attempts that ended with the same code for the same reason.
+class FailureWords:
+    """Task attempts with the same code and, except for the names of their Pods, the same reason.
 
-    ``text``: the container's own words, or the controller's. ``tasks``: "worker[0-3,7]". ``href``: an example.
+    ``text``: the container's own words, or the controller's, of the first one. ``tasks``: "worker[0-3,7]". ``href``: an
+    example.
     """
 
-    result: str
     text: str
     number: int
     tasks: str
     href: str
+
+
+@dataclass(frozen=True, slots=True)
+class FailureRow:
+    """Task attempts that ended with the same code. ``words``: the most frequent first; ``more_words``: others."""
+
+    result: str
+    number: int
     category: str
+    words: tuple[FailureWords, ...]
+    more_words: int = 0
 
 
 @dataclass(frozen=True, slots=True)

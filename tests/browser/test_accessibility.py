@@ -61,6 +61,39 @@ async def test_rules_of_accessibility_hold(samples: PageServer, tabs: Tabs, name
     assert await overflow(page) == 0
 
 
+@pytest.mark.parametrize("name", PATHS)
+async def test_references_have_targets_and_regions_names_of_their_own(
+    samples: PageServer, tabs: Tabs, name: str
+) -> None:
+    """Axe calls a missing description "incomplete", and no rule of WCAG asks for names that differ."""
+    page = await tabs.open(await address(samples, name))
+    tabs.forgive("404" if name == "error" else "^$")
+    rules = ["landmark-unique", "landmark-one-main", "aria-valid-attr-value"]
+    result = await Axe().run(page, options={"runOnly": {"type": "rule", "values": rules}})
+    found = [one["id"] for kind in ("violations", "incomplete") for one in result.response[kind]]
+    assert found == [], result.generate_report()
+    missing = await page.evaluate(
+        """() => ["aria-describedby", "aria-labelledby", "aria-controls", "for"].flatMap((name) =>
+            [...document.querySelectorAll(`[${name}]`)].flatMap((one) => one.getAttribute(name).split(" ")))
+            .filter((id) => !document.getElementById(id))"""
+    )
+    assert missing == []
+
+
+async def test_messages_stay_in_view_on_a_phone(samples: PageServer, tabs: Tabs) -> None:
+    for name in ("framework", "stalled"):
+        page = await tabs.open(await address(samples, name), phone=True, viewport={"width": 390, "height": 844})
+        await page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        messages = page.locator("td.wide:not(:empty)")
+        assert await messages.count()
+        for place in await messages.all():
+            box = await place.bounding_box()
+            assert box is not None
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= 390
+            assert box["width"] > 250
+
+
 @pytest.mark.parametrize("name", ["list", "framework", "task", "failures"])
 async def test_the_tab_key_reaches_all_controls_and_leaves_them(samples: PageServer, tabs: Tabs, name: str) -> None:
     page = await tabs.open(await address(samples, name))

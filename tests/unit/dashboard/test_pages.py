@@ -7,8 +7,13 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from frameworkcontroller.api.completion import FRAMEWORK_ATTEMPT_COMPLETION, CompletionStatus
-from frameworkcontroller.api.status import State
+from frameworkcontroller.api.completion import (
+    FRAMEWORK_ATTEMPT_COMPLETION,
+    CompletionStatus,
+    ContainerCompletion,
+    PodCompletion,
+)
+from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.commands.diagnosis import diagnose_framework, read_view
 from frameworkcontroller.dashboard.failurepage import FailureQuery
@@ -22,6 +27,7 @@ from frameworkcontroller.dashboard.views import PHASES, FrameworkList
 from tests.support import pagesamples as samples
 
 SVG = "{http://www.w3.org/2000/svg}"
+WHY = "210 ContainerPermanentFailed: no disk"
 
 
 def names_in(page: FrameworkList) -> list[str]:
@@ -165,8 +171,8 @@ def test_a_past_framework_has_the_bar_that_it_had() -> None:
     [
         ({"state": None, "phase": "running", "code": None, "tasks": None}, "running", ONLY_TASKS, "", ""),
         ({"phase": "running", "state": "AttemptCompleted"}, "running", "AttemptCompleted", "", "3 failed, 5 running"),
-        ({"phase": "stopped", "state": "Other"}, "stopped", "Other", "no disk ", "3 failed, 5 stopped"),
-        ({"phase": "failed"}, "failed", "Completed", "no disk ", "3 failed, 5 stopped"),
+        ({"phase": "stopped", "state": "Other"}, "stopped", "Other", WHY, "3 failed, 5 stopped"),
+        ({"phase": "failed"}, "failed", "Completed", WHY, "3 failed, 5 stopped"),
         ({"phase": "succeeded"}, "succeeded", "Completed", "", "3 failed, 5 stopped"),
     ],
 )  # fmt: skip
@@ -177,7 +183,7 @@ def test_a_past_framework_has_its_phase_and_reason(
     if item.get("tasks", 8) is None:
         counts = dict.fromkeys(counts)
     row = past_row({**samples.past_items()[1], "diagnostics": "no disk ", **counts, **item})
-    assert (row.phase, row.state, row.why, row.bar.text) == (phase, state, why.strip(), bar)
+    assert (row.phase, row.state, row.why, row.bar.text) == (phase, state, why, bar)
 
 
 def test_numbers_of_choices_follow_the_other_filters() -> None:
@@ -252,8 +258,29 @@ def test_failures_count_retried_attempts_of_the_archive_too() -> None:
     code = "7 ContainerUnrecognizedFailed"
     for past, number in ((True, 3), (False, 1)):
         rows = [row for row in samples.one_framework(past=past).failures if row.result == code]
-        assert {row.tasks for row in rows} == {"worker[2]"}
-        assert sum(row.number for row in rows) == number
+        (row,) = rows
+        assert {one.tasks for one in row.words} == {"worker[2]"}
+        assert row.number == sum(one.number for one in row.words) == number
+
+
+def test_failures_are_grouped_by_code_in_the_containers_own_words() -> None:
+    """Words that differ in the name of the Pod are shown once, as the first container wrote them."""
+
+    def failed(index: int, message: str) -> TaskStatus:
+        container = ContainerCompletion("main", 7, "Error", message)
+        end = CompletionStatus(7, "Unrecognized", "Failed", (), "", pod=PodCompletion(containers=(container,)))
+        return samples.task(index, State.COMPLETED, end)
+
+    tasks = [failed(index, f'lost Pod "f-worker-{index}" of 9') for index in range(3)]
+    tasks += [failed(index, f"text {index}") for index in range(3, 14)]
+    (row,) = samples.one_framework(samples.framework("f", {"worker": tasks}, State.RUNNING)).failures
+    assert (row.result, row.number, len(row.words), row.more_words) == ("7 Unrecognized", 14, 8, 4)
+    first, second = row.words[:2]
+    assert first.text == 'container main: exit code 7: Error: lost Pod "f-worker-0" of 9'
+    assert (first.tasks, first.number, second.tasks, second.number) == ("worker[0-2]", 3, "worker[3]", 1)
+    assert "its Pod" not in render("framework.html", samples.one_framework(
+        samples.framework("f", {"worker": tasks[:1]}, State.RUNNING)
+    )).partition('id="failures"')[2].partition("</section>")[0]  # fmt: skip
 
 
 def test_an_entry_of_the_archive_that_has_no_attributes_has_no_category() -> None:
