@@ -244,9 +244,10 @@ def _lower(ctx: Context, plans: GangPlans, group: Group, target: Target, found: 
     # New Pods join the group, or none if the patch is refused.
     _note(ctx, plans.lowering, name, isin=is_due and is_placed and not is_fixed)
     if is_due and is_fixed and not is_placed:
+        why = f"only {live} Tasks are still to run" if live < minimum else f"minCount is {wanted} by now"
         text = (
-            f"PodGroup {name} waits for {minimum} Pods, and only {live} Tasks are still to run: this version of "
-            "Kubernetes cannot lower its minimum. Restart the Framework, for example by spec.suspend"
+            f"PodGroup {name} waits for {minimum} Pods, and {why}: this version of Kubernetes cannot lower its "
+            "minimum. Restart the Framework, for example by spec.suspend"
         )
         holds.stalls[target.key] = Stall(Reason.GANG_UNSUPPORTED, text)
     else:

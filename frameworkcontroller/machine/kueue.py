@@ -353,11 +353,15 @@ def watch_gate(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
 
 def _keep_priority(ctx: Context, record: WorkloadRecord, queue: QueueLabels) -> None:
     """Follow a change of the label of the priority class. Kueue allows it while the Workload has one of that kind."""
-    if (
-        queue.priority_class
-        and record.priority_kind == Kind.WORKLOAD_PRIORITY_CLASS
-        and record.priority_class != queue.priority_class
-    ):
+    label, queueing = queue.priority_class, ctx.tracker.queueing
+    has_class = record.priority_kind == Kind.WORKLOAD_PRIORITY_CLASS
+    is_fixed = has_class != bool(label)
+    if is_fixed and queueing.priority_kept != label:
+        what = f"{label} was added" if label else "was removed"
+        text = f"label {names.PRIORITY_CLASS}: the priority class {what}, which counts from the next admission"
+        ctx.record(Reason.PRIORITY_KEPT, f"{text}: Kueue lets no Workload with quota get or lose one")
+    queueing.priority_kept = label if is_fixed else None
+    if has_class and label and record.priority_class != label:
         wanted = _wanted(ctx, queue)
         _act(ctx, ChangeRequest(_target(ctx), wanted, record.uid, record.resource_version, True), record)
 

@@ -54,6 +54,8 @@ class Queueing:
     """The labels that ``spec`` is for."""
     spec: WorkloadSpec | None = None
     """The spec of the Workload that the Framework is to have, of its generation and labels."""
+    priority_kept: str | None = None
+    """The label of the priority class that does not count for the admitted Workload, as was recorded. None: it does."""
     shown: tuple[ShownCondition, ShownCondition] | None = None
     """The conditions QuotaReserved and Admitted by the last plan."""
     stepped: bool = False

@@ -94,6 +94,10 @@ class Reason(StrEnum):
         "QueueLeft", "the Workload is finished or being deleted, and the Framework has left Kueue's queue"
     )
     QUOTA_GRANTED = _event("QuotaGranted", "Kueue has admitted the Framework, and its attempt may start")
+    PRIORITY_KEPT = _event(
+        "PriorityKept",
+        "a priority class was added to an admitted Framework or removed from it, which counts from its next admission",
+    )
     QUOTA_GIVEN_BACK = _event("QuotaGivenBack", "nothing of an evicted Framework runs, and Kueue got its quota back")
     POD_GROUP_CREATED = "PodGroupCreated", "a PodGroup was created, by which a scheduler places Pods together"
     VOLUME_CLAIM_CREATED = "VolumeClaimCreated", "a PersistentVolumeClaim of a Task was created"

@@ -683,6 +683,18 @@ def test_a_group_that_stays_when_it_was_deleted_stalls() -> None:
     assert found[0] is Reason.POD_GROUP_NOT_GONE
 
 
+def test_a_lower_minimum_that_cannot_follow_is_told() -> None:
+    bench = gang()
+    bench.served = "v1alpha2"
+    bench.all_pods()
+    bench.edit(scheduling={"schedulingPolicy": {"gang": {"minCount": 2}}})
+    go(bench)
+    found = stall(bench)
+    assert found is not None
+    assert found[0] is Reason.GANG_UNSUPPORTED
+    assert "PodGroup f waits for 4 Pods, and minCount is 2 by now: this version of Kubernetes cannot lower" in found[1]
+
+
 # --- what cannot be -----------------------------------------------------------------------------------------------
 
 

@@ -944,6 +944,36 @@ def test_another_priority_class_counts_at_once() -> None:
     assert code(bench) is None
 
 
+@pytest.mark.parametrize(("before", "after"), [("", "high"), ("low", "")])
+def test_a_priority_class_that_is_added_or_removed_is_told_to_count_later(before: str, after: str) -> None:
+    """Kueue's schema lets no Workload with quota get or lose one."""
+    bench = QueuedBench()
+    bench.queue = QueueLabels("team-a", before)
+    bench.classes |= {"low": 1, "high": 9}
+    bench.begin()
+    bench.all_pods_run()
+
+    def recorded() -> list[str]:
+        return [one.message for one in bench.plan().records if one.reason is Reason.PRIORITY_KEPT]
+
+    assert recorded() == []
+    bench.queue = QueueLabels("team-a", after)
+    what = "high was added" if after else "was removed"
+    text = f"label kueue.x-k8s.io/priority-class: the priority class {what}, which counts from the next admission"
+    assert [one.partition(": Kueue")[0] for one in recorded()] == [text]
+    assert recorded() == []
+    assert live(bench)["spec"].get("priority") == bench.classes.get(before)
+    bench.queue = QueueLabels("team-a", before)
+    assert recorded() == []
+    bench.queue = QueueLabels("team-a", after)
+    assert len(recorded()) == 1
+    bench.evict()
+    bench.settle()
+    bench.vanish()
+    bench.settle()
+    assert live(bench)["spec"].get("priority") == bench.classes.get(after)
+
+
 # --- out of the queue ------------------------------------------------------------------------------------------------
 
 
