@@ -17,6 +17,9 @@ runs, is admitted           evicted, deleted, finished,  Inspect; end the attemp
                             gone, or another one         anything is deleted
 (the same)                  for another template         the same, as WorkloadOutOfSync
 (the same)                  of another priority          ChangeRequest (priority only)
+(the same)                  with a class and no label,   record PriorityKept: it counts from the next admission
+                            or the reverse
+(the same)                  any, and gates a Pod itself  stall PodQueuedTwice
 (the same)                  for more Tasks               lower ``status.admission``, persist that, LowerCounts
 (the same)                  any                          Tell PodsReady
 runs, is not admitted       any                          nothing: it enters the queue after this attempt
