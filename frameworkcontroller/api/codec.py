@@ -293,6 +293,7 @@ def _admission(admission: AdmissionStatus) -> dict[str, Any]:
                 "digest": one.digest,
                 **_not_empty(
                     {
+                        "reclaimed": one.reclaimed,
                         "nodeSelector": one.node_selector,
                         "tolerations": one.tolerations,
                         "labels": one.labels,

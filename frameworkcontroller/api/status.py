@@ -136,9 +136,10 @@ class TaskCounts:
 
 @dataclass(slots=True, frozen=True)
 class AdmittedPodSet:
-    """What Kueue has admitted for the Pods of one role, and adds to them.
+    """The admission of one role's Pods by Kueue, and what it adds to them.
 
-    ``count``: of Pods that may exist at once. ``digest``: of the role's template, as it was admitted.
+    ``count``: number of admitted Pods. ``digest``: of the role's template, as it was admitted. ``reclaimed``: number of
+    Pods whose quota goes back to Kueue while the attempt runs, as no Task needs it again.
     """
 
     name: str
@@ -149,6 +150,12 @@ class AdmittedPodSet:
     labels: dict[str, str] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
     scheduling_gates: list[str] = field(default_factory=list)
+    reclaimed: int = 0
+
+    @property
+    def available(self) -> int:
+        """Number of Pods that may exist at once."""
+        return self.count - self.reclaimed
 
 
 @dataclass(slots=True, frozen=True)
@@ -167,6 +174,11 @@ class AdmissionStatus:
     def pod_set(self, role: str) -> AdmittedPodSet | None:
         """What is admitted for the role, None if nothing is."""
         return next((one for one in self.pod_sets if one.name == role), None)
+
+    def available(self, role: str) -> int:
+        """Number of Pods of the role that may exist at once."""
+        found = self.pod_set(role)
+        return 0 if found is None else found.available
 
 
 @dataclass(slots=True)

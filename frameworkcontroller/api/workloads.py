@@ -75,6 +75,8 @@ class WorkloadRecord(CompanionRecord):
     max_execution_seconds: int | None = None
     counts: tuple[tuple[str, int], ...] = ()
     """The names of its podSets, and the numbers of their Pods."""
+    reclaimed: tuple[tuple[str, int], ...] = ()
+    """The names of podSets, and the numbers of their Pods whose quota was given back."""
     active: bool = True
     reserves: bool = False
     quota_reserved: WorkloadCondition = _NO_CONDITION
@@ -95,6 +97,7 @@ class WorkloadRecord(CompanionRecord):
             self.priority_class,
             self.max_execution_seconds,
             self.counts,
+            self.reclaimed,
             self.active,
             self.reserves,
             self.quota_reserved,
@@ -130,6 +133,11 @@ def workload_record(body: Mapping[str, Any]) -> WorkloadRecord:
         priority_class=sys.intern(fields.text(priority_class, "name")),
         max_execution_seconds=fields.maybe_number(spec, "maximumExecutionTimeSeconds"),
         counts=tuple((fields.text(one, "name"), fields.number(one, "count")) for one in spec.get("podSets") or ()),
+        reclaimed=tuple(
+            (fields.text(one, "name"), count)
+            for one in status.get("reclaimablePods") or ()
+            if (count := fields.number(one, "count"))
+        ),
         active=spec.get("active") is not False,
         reserves=bool(quota_reserved) or status.get("admission") is not None,
         quota_reserved=quota_reserved,

@@ -20,13 +20,15 @@ runs, is admitted           evicted, deleted, finished,  Inspect; end the attemp
 (the same)                  with a class and no label,   record PriorityKept: it counts from the next admission
                             or the reverse
 (the same)                  any, and gates a Pod itself  stall PodQueuedTwice
-(the same)                  for more Tasks               lower ``status.admission``, persist that, LowerCounts
+(the same)                  for more Tasks than may run  lower ``status.admission``, persist that, Reclaim
 (the same)                  any                          Tell PodsReady
 runs, is not admitted       any                          nothing: it enters the queue after this attempt
-nothing runs, is admitted   admitted, as asked           nothing: a retry of its own keeps the quota
+nothing runs, is admitted   admitted, as asked           nothing: a retry of its own keeps the quota, unless some
+                                                         was given back by Reclaim: as below
 (the same)                  as for -241, or something    persist the end of ``status.admission``, then as below
                             else is asked for
 nothing runs, not admitted  evicted, has quota           *release*: GiveBack
+(the same)                  after a Reclaim              *release*: GiveBack; it keeps its place in the queue
 (the same)                  is being deleted             *release*: LetGo
 suspended, not to start,    any                          *release*: Delete, then LetGo
 deleted, without the label
@@ -42,7 +44,6 @@ persisted, nothing of the Framework runs (``Tracker.nothing_runs``), and a live 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -50,7 +51,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.completion import FRAMEWORK_EVICTED, CompletionStatus
 from frameworkcontroller.api.objects import PodRecord, QueueLabels
 from frameworkcontroller.api.spec import ExecutionType
-from frameworkcontroller.api.status import AdmissionStatus, State, TaskStatus
+from frameworkcontroller.api.status import AdmissionStatus, AdmittedPodSet, State, TaskStatus
 from frameworkcontroller.api.workloads import (
     FINISHED,
     PODS_READY,
@@ -81,8 +82,8 @@ from frameworkcontroller.machine.workloads import (
     GiveBack,
     Inspect,
     LetGo,
-    LowerCounts,
     ReadAdmission,
+    Reclaim,
     Tell,
     WorkloadSpec,
     is_admitted,
@@ -93,6 +94,9 @@ from frameworkcontroller.machine.workloads import (
 
 _READY_SEC: Final = 10.0
 """Least time between two changes of the condition PodsReady."""
+
+_RECLAIM_SEC: Final = 10.0
+"""Least time between two steps in which quota of completed Tasks is given back."""
 
 _BETWEEN_PODS: Final = (State.DELETION_PENDING, State.DELETION_REQUESTED, State.DELETING, State.ATTEMPT_COMPLETED)
 
@@ -214,13 +218,13 @@ def only_unadmitted(ctx: Context) -> CompletionStatus | None:
     if not waiters:
         return None
     roles = sorted({role for role, _ in waiters})
-    if any((admitted := admission.pod_set(role)) is not None and admitted.count for role in roles):
+    if any(admission.available(role) for role in roles):
         return None
     counts = ctx.tracker.role_counts.values()
     left = sum(one.total - one.succeeded - one.failed for one in counts)
     if left > len(waiters):
         return None
-    text = f"only Tasks of TaskRole {', '.join(roles)} are left, of which Kueue has admitted none"
+    text = f"only Tasks of TaskRole {', '.join(roles)} are left, which have no quota"
     return evicted(f"WorkloadOutOfSync: {text}")
 
 
@@ -229,10 +233,10 @@ def count_wait(ctx: Context, task: TaskStatus) -> Wait | None:
     admission = ctx.status.admission
     if admission is None:
         return None
-    admitted = admission.pod_set(task.role)
-    count = 0 if admitted is None else admitted.count
-    tasks = ctx.tracker.roles[task.role].tasks
-    if len(tasks) <= count:
+    count = admission.available(task.role)
+    if _needed(ctx, task.role) <= count:
+        if (known := ctx.tracker.granted.get(task.role)) is not None:
+            known.add(task.index)
         return None
     granted = _granted(ctx, task.role)
     if task.index in granted:
@@ -240,8 +244,14 @@ def count_wait(ctx: Context, task: TaskStatus) -> Wait | None:
     if len(granted) < count:
         granted.add(task.index)
         return None
-    text = f"Kueue has admitted {count} of the {len(tasks)} Tasks of TaskRole {task.role}: the others wait for the next"
-    return Wait(Reason.QUOTA_COUNT, f"{text} FrameworkAttempt, or for the end of a Task")
+    text = f"TaskRole {task.role} has quota for {count} of its Tasks at once: others wait for the next FrameworkAttempt"
+    return Wait(Reason.QUOTA_COUNT, f"{text}, or for the end of a Task")
+
+
+def _needed(ctx: Context, role: str) -> int:
+    """Number of Tasks of the role that have a Pod, or need one in this attempt: all but the completed ones."""
+    known, counts = ctx.tracker.roles.get(role), ctx.tracker.role_counts.get(role)
+    return 0 if known is None or counts is None else len(known.tasks) - counts.succeeded - counts.failed
 
 
 def count_admitted(ctx: Context, role: str, live: int) -> int:
@@ -249,12 +259,8 @@ def count_admitted(ctx: Context, role: str, live: int) -> int:
 
     A role with more Tasks than were admitted costs the number that was.
     """
-    admission, known = ctx.status.admission, ctx.tracker.roles.get(role)
-    if admission is None or known is None:
-        return live
-    admitted = admission.pod_set(role)
-    count = 0 if admitted is None else admitted.count
-    if len(known.tasks) <= count:
+    admission = ctx.status.admission
+    if admission is None or _needed(ctx, role) <= (count := admission.available(role)):
         return live
     # Those that end still have a Pod, for hours on a lost node.
     tasks = (ctx.tracker.task((role, index)) for index in _granted(ctx, role))
@@ -285,14 +291,10 @@ def _running(ctx: Context, record: _Cached) -> None:
     if problem_with(record, admission) is not None and not _was_disproved(ctx, record):
         _act(ctx, Inspect(_target(ctx), _version(record)), record)
         return
-    if tracker.is_head_settled:
-        # Tasks that have left are gone from the persisted status.
-        tasks = {name: len(role.tasks) for name, role in tracker.roles.items()}
-        if (lower := _lowered(admission, tasks)) is not None:
-            tracker.set_admission(lower)
-    for role in admission.pod_sets:
-        if role.name in tracker.roles and len(tracker.roles[role.name].tasks) > role.count:
-            _wake_waiters(ctx, role.name, role.count)
+    if Reason.QUOTA_COUNT in tracker.holds.waits():
+        for role in admission.pod_sets:
+            if role.name in tracker.roles:
+                _wake_waiters(ctx, role.name, role.available)
 
 
 def follow(ctx: Context) -> None:
@@ -303,7 +305,7 @@ def follow(ctx: Context) -> None:
     if (queue := _queue(ctx)) is not None:
         _keep_priority(ctx, record, queue)
     _tell_readiness(ctx, record)
-    _keep_counts(ctx, record, admission)
+    _reclaim(ctx, record, admission)
 
 
 def problem_with(record: WorkloadRecord | None, admission: AdmissionStatus) -> str | None:
@@ -369,20 +371,34 @@ def _keep_priority(ctx: Context, record: WorkloadRecord, queue: QueueLabels) -> 
         _act(ctx, ChangeRequest(_target(ctx), wanted, record.uid, record.resource_version, True), record)
 
 
-def _lowered(admission: AdmissionStatus, counts: Mapping[str, int]) -> AdmissionStatus | None:
-    """The admission with at most these numbers of Pods by role; None if it has no more."""
-    if all(one.count <= counts.get(one.name, 0) for one in admission.pod_sets):
-        return None
-    lower = [replace(one, count=min(one.count, counts.get(one.name, 0))) for one in admission.pod_sets]
-    return replace(admission, pod_sets=lower)
+def _reclaim(ctx: Context, record: WorkloadRecord, admission: AdmissionStatus) -> None:
+    """Give the quota of Tasks back that need no Pod again in this attempt.
+
+    Their completion, or their end by a ScaleDown, is persisted with the number, before the change of the Workload. A
+    later attempt, which runs all Tasks, waits for another admission.
+    """
+    tracker, queueing = ctx.tracker, ctx.tracker.queueing
+    pod_sets = [replace(one, reclaimed=_reclaimed(ctx, one)) for one in admission.pod_sets]
+    if pod_sets != admission.pod_sets:
+        if queueing.reclaimed_until > ctx.env.clock:
+            ctx.requeue_at(queueing.reclaimed_until)
+        else:
+            queueing.reclaimed_until = ctx.env.clock + _RECLAIM_SEC
+            tracker.reclaim(replace(admission, pod_sets=pod_sets))
+            return
+    known, counts = dict(record.reclaimed), dict(record.counts)
+    behind = (min(one.reclaimed, counts.get(one.name, 0)) > known.get(one.name, 0) for one in admission.pod_sets)
+    if not any(behind):
+        return
+    if tracker.is_head_settled:
+        _act(ctx, Reclaim(_target(ctx), admission), record)
+    else:
+        queueing.blocked = True
+        tracker.hasten()
 
 
-def _keep_counts(ctx: Context, record: WorkloadRecord, admission: AdmissionStatus) -> None:
-    """Have the Workload follow an admission that was lowered, which is persisted before."""
-    counts = {one.name: one.count for one in admission.pod_sets}
-    if ctx.tracker.is_head_settled and any(count > counts.get(name, count) for name, count in record.counts):
-        wanted = _wanted(ctx, _queue(ctx) or QueueLabels(admission.queue_name))
-        _act(ctx, LowerCounts(_target(ctx), wanted, admission), record)
+def _reclaimed(ctx: Context, admitted: AdmittedPodSet) -> int:
+    return max(admitted.reclaimed, admitted.count - _needed(ctx, admitted.name))
 
 
 def _tell_readiness(ctx: Context, record: WorkloadRecord) -> None:
@@ -422,9 +438,8 @@ def _is_ready(ctx: Context, admission: AdmissionStatus) -> bool:
         counts = ctx.tracker.role_counts.get(spec.name)
         if counts is None or (spec.depends_on and not ctx.tracker.has_started(spec.name)):
             continue
-        admitted = admission.pod_set(spec.name)
-        wanted = min(counts.total, admitted.count if admitted else 0)
-        missing += max(0, wanted - counts.running - counts.succeeded - counts.failed)
+        left = counts.total - counts.succeeded - counts.failed
+        missing += max(0, min(left, admission.available(spec.name)) - counts.running)
     # Tasks whose Pods have ended complete next, or wait for their retry, and not for a node.
     return missing <= sum(states[state] for state in _BETWEEN_PODS)
 
@@ -486,13 +501,9 @@ def _why_not_kept(ctx: Context, admission: AdmissionStatus, queue: QueueLabels |
             return problem
         return None
     elif _needs_more(ctx, admission, queue):
-        why = "the Framework asks for more than Kueue has admitted"
-    elif (lower := _lowered(admission, _wanted(ctx, queue).counts)) is None:
-        return None
+        why = "the next FrameworkAttempt needs more than Kueue has admitted, or quota that was given back: it is queued"
     else:
-        if _nothing_runs(ctx):
-            ctx.tracker.set_admission(lower)
-        return "the Framework asks for less than Kueue has admitted"
+        return None
     if _nothing_runs(ctx):
         ctx.tracker.set_admission(None)
     return why
@@ -507,7 +518,7 @@ def _needs_more(ctx: Context, admission: AdmissionStatus, queue: QueueLabels) ->
     wanted = _wanted(ctx, queue)
     for role, count in wanted.counts.items():
         admitted = admission.pod_set(role)
-        if admitted is None or count > admitted.count:
+        if admitted is None or count > admitted.available:
             return True
         if admitted.digest and not is_same(wanted.digests[admitted.name], admitted.digest):
             return True
@@ -546,6 +557,10 @@ def _queue_up(ctx: Context, queue: QueueLabels, record: _Cached) -> None:
         _leave(ctx, record)
     elif record is not None and record.evicted and record.reserves:
         _wait(ctx, _problem_of_evicted(record))
+        if _nothing_runs(ctx):
+            _act(ctx, GiveBack(target, record.uid, ctx.env.second), record)
+    elif record is not None and record.reclaimed:
+        _wait(ctx, "the quota of Tasks that had completed was given back: the Framework waits for all of it")
         if _nothing_runs(ctx):
             _act(ctx, GiveBack(target, record.uid, ctx.env.second), record)
     elif ctx.status.state is not State.CREATION_PENDING:
@@ -709,10 +724,9 @@ def _admitted_text(ctx: Context, admission: AdmissionStatus) -> str:
     """How many Tasks are admitted, if the spec has more by now."""
     waiting = []
     for role in ctx.framework.spec.task_roles:
-        admitted = admission.pod_set(role.name)
-        count = 0 if admitted is None else admitted.count
-        if role.task_number > count:
-            waiting.append(f"{count} of the {role.task_number} Tasks of TaskRole {role.name}")
+        count, needed = admission.available(role.name), _needed(ctx, role.name)
+        if needed > count:
+            waiting.append(f"{count} of the {needed} Tasks of TaskRole {role.name}")
     text = f"Admitted by Workload {admission.workload_name}"
     return f"{text}; only {', '.join(waiting)} until the next FrameworkAttempt" if waiting else text
 

@@ -46,6 +46,8 @@ class Queueing:
 
     Until the cache shows another one, the action is not repeated.
     """
+    blocked: bool = False
+    """Whether quota is given back once the status is persisted."""
     dropped: bool = False
     """Whether the cache has dropped the Workload, which is gone or has lost its label."""
     disproved: str | None = None
@@ -62,6 +64,8 @@ class Queueing:
     """Whether a plan has found them."""
     message_until: float = 0.0
     """Until when (monotonic seconds) no status is written for the messages of these conditions alone."""
+    reclaimed_until: float = 0.0
+    """Until when (monotonic seconds) no more quota of completed Tasks is given back."""
     ready_until: float = 0.0
     """Until when (monotonic seconds) the condition PodsReady is not changed."""
 

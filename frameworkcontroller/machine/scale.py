@@ -73,10 +73,6 @@ def rescale(ctx: Context) -> bool:
     tracker.rescale_due = waits or persist_first
     if after != before:
         tracker.rescale(after)
-        for role, tasks in before.items() if ctx.status.admission is not None else ():
-            # Once their removal is persisted, the counts of Kueue's admission follow.
-            for task in tasks[len(after.get(role, ())) :]:
-                tracker.block(task.key)
     if persist_first:
         tracker.again = True
         tracker.change(ctx.status, Urgency.NOW)

@@ -343,6 +343,9 @@ class Tracker:
         if self.archival is not None and self.archival.blocked:
             self.archival.blocked = False
             self.again = True
+        if self.queueing.blocked:
+            self.queueing.blocked = False
+            self.again = True
 
     def move_framework(self, state: State, now: int) -> None:
         """Move the Framework as ``move`` does, and plan it again once persisted."""
@@ -385,6 +388,12 @@ class Tracker:
         self.templates.clear()
         self.change(None, Urgency.NOW)
         self.again = True
+
+    def reclaim(self, admission: AdmissionStatus) -> None:
+        """Record an admission of which less is needed. Once that is persisted, Kueue learns it."""
+        require(self.status, "status").admission = admission
+        self.change(None, Urgency.SOON, of_attempt=False)
+        self.queueing.blocked = True
 
     def count_admission(self, waited_sec: int) -> None:
         """Count an admission, for which the Framework has waited for this time."""

@@ -39,8 +39,8 @@ from frameworkcontroller.machine.workloads import (
     GiveBack,
     Inspect,
     LetGo,
-    LowerCounts,
     ReadAdmission,
+    Reclaim,
 )
 
 _UNAVAILABLE = (403, 404, 405)
@@ -74,9 +74,9 @@ def take(ctx: Context, outcome: Outcome) -> None:
         case Patched() | Accepted() | Gone() | Seen():
             tracker.holds.release(action.target.key)
             _record_release(ctx, action, result)
-        case Refused(by_api=True, code=code) if isinstance(action, LowerCounts) and code in _REFUSED_FOR_GOOD:
+        case Refused(by_api=True, code=code) if isinstance(action, Reclaim) and code in _REFUSED_FOR_GOOD:
             # Kueue keeps more quota than is needed. It is not asked again until the Workload changes.
-            ctx.record(Reason.WAITING, f"Kueue keeps the quota of Tasks that have left: {result.message}")
+            ctx.record(Reason.WAITING, f"Kueue keeps the quota of completed Tasks: {result.message}")
         case Unmet(message=message):
             tracker.queueing.acted.pop(type(action).__name__, None)
             look_later(ctx, action.target, message)

@@ -248,6 +248,8 @@ def _topology_request(annotations: Mapping[str, Any]) -> dict[str, Any]:
 
 # --- actions ----------------------------------------------------------------------------------------------------
 
+Body = dict[str, Any]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EnterQueue(QueueAction):
@@ -302,30 +304,29 @@ class ChangeRequest(QueueAction):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LowerCounts(QueueAction):
-    """Lower the numbers of Pods to those of the admission. ``spec``: what the Framework asks for.
+class Reclaim(QueueAction):
+    """Give the quota of Tasks back that need no Pod again. ``admission``: persisted, with their numbers.
 
-    A webhook of Kueue may refuse that while there is quota, which does no harm.
+    A webhook of Kueue refuses lower numbers while there is quota.
     """
 
-    spec: WorkloadSpec
     admission: AdmissionStatus
 
     def exchange(self) -> Exchange:
         found = yield from _read(self.target)
         if found is None or found[0].uid != self.admission.workload_uid:
             return Gone()
-        record, body = found
-        pod_sets = []
-        for one in _object(body.get("spec")).get("podSets") or ():
-            admitted = self.admission.pod_set(one.get("name") or "")
-            count = one.get("count") or 0
-            pod_sets.append({**one, "count": count if admitted is None else min(count, admitted.count)})
-        change: dict[str, Any] = {"spec": {"podSets": pod_sets}}
-        counts = {one["name"]: one["count"] for one in pod_sets}
-        if counts == self.spec.counts:
-            change["metadata"] = {"annotations": {QUEUED_INPUTS: self.spec.digest}}
-        return (yield from patched(self.target, record.uid, change, record.resource_version))
+        record, _ = found
+        before, numbers = dict(record.reclaimed), {}
+        for name, count in record.counts:
+            admitted = self.admission.pod_set(name)
+            reclaimed = 0 if admitted is None else min(count, admitted.reclaimed)
+            numbers[name] = max(reclaimed, before.get(name, 0))
+        reclaimable = [{"name": name, "count": number} for name, number in numbers.items() if number]
+        if dict(record.reclaimed) == {one["name"]: one["count"] for one in reclaimable}:
+            return Seen(record)
+        change = {"status": {"reclaimablePods": reclaimable}}
+        return (yield from patched(self.target, record.uid, change, record.resource_version, "status"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -379,8 +380,8 @@ class ReadAdmission(QueueAction):
         return WasAdmitted(admission, _seconds_in_queue(body))
 
     def _is_asked_for(self, record: WorkloadRecord) -> bool:
-        found = record.queued_inputs, record.queue_name, dict(record.counts)
-        return found == (self.spec.digest, self.queue_name, self.spec.counts)
+        found = record.queued_inputs, record.queue_name, dict(record.counts), record.reclaimed
+        return found == (self.spec.digest, self.queue_name, self.spec.counts, ())
 
     def _pod_set(
         self,
@@ -437,7 +438,10 @@ class ReadAdmission(QueueAction):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GiveBack(QueueAction):
-    """Clear the reservation of an evicted Workload, of which nothing runs. ``now``: seconds since the epoch."""
+    """Clear the reservation of a Workload of which nothing runs: of an evicted one, or of one that has reclaimed quota.
+
+    ``now``: seconds since the epoch. The Workload keeps its place in the queue.
+    """
 
     uid: str
     now: int
@@ -448,29 +452,43 @@ class GiveBack(QueueAction):
         if found is None or found[0].uid != self.uid:
             return Gone()
         record, body = found
-        if not record.evicted or not record.reserves or record.identity.deleting:
+        evicted = bool(record.evicted and record.reserves)
+        if not (evicted or record.reclaimed) or record.identity.deleting:
             return Seen(record)
         status = body.get("status") or {}
-        why = record.evicted
-        requeued = why.reason in _REQUEUED_AT_ONCE
-        # Kueue 0.19 queues a reactivated Workload again only after this very reason, and deactivates it again while it
-        # has the condition DeactivationTarget, which Kueue sets a second time after the longest execution time.
-        reason = _DEACTIVATED if why.reason.startswith(_DEACTIVATED) else why.reason or "Evicted"
+        why = record.evicted.message if evicted else "The next attempt needs the quota of completed Tasks again"
         changes = [
-            ConditionChange(QUOTA_RESERVED, False, "Pending", why.message),
+            ConditionChange(QUOTA_RESERVED, False, "Pending", why),
             ConditionChange(ADMITTED, False, "NoReservation", "The workload has no reservation"),
-            ConditionChange(REQUEUED, requeued, reason, why.message),
         ]
+        if evicted:
+            found_reason = record.evicted.reason
+            requeued = found_reason in _REQUEUED_AT_ONCE
+            # Kueue 0.19 queues a reactivated Workload again only after this very reason, and deactivates it again while
+            # it has the condition DeactivationTarget, which Kueue sets a second time after the longest execution time.
+            reason = _DEACTIVATED if found_reason.startswith(_DEACTIVATED) else found_reason or "Evicted"
+            changes.append(ConditionChange(REQUEUED, requeued, reason, why))
         if record.pods_ready.status:
             # Its Pods have their own time after the next admission.
-            changes.append(ConditionChange(PODS_READY, False, "WaitForStart", "The Framework was evicted"))
+            changes.append(ConditionChange(PODS_READY, False, "WaitForStart", "The Framework has no quota"))
         conditions = _with_changes(body, changes, self.now)
         conditions = [one for one in conditions if one.get("type") != DEACTIVATION_TARGET]
         change: dict[str, Any] = {"admission": None, "conditions": conditions}
+        if record.reclaimed:
+            change["reclaimablePods"] = None
+        if not evicted and (checks := status.get("admissionChecks")):
+            # After an eviction, Kueue does it.
+            change["admissionChecks"] = [_pending_check(one, self.now) for one in checks]
         if (ran := _seconds_since_admission(status, self.now)) is not None:
             before = status.get("accumulatedPastExecutionTimeSeconds") or 0
             change["accumulatedPastExecutionTimeSeconds"] = before + ran
         return (yield from patched(self.target, self.uid, {"status": change}, record.resource_version, "status"))
+
+
+def _pending_check(check: Mapping[str, Any], now: int) -> Body:
+    """The admission check before its decision on another reservation."""
+    kept = {key: value for key, value in check.items() if key != "podSetUpdates"}
+    return {**kept, "state": "Pending", "message": "The quota was given back", "lastTransitionTime": format_time(now)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -536,8 +554,6 @@ def is_admitted(record: WorkloadRecord) -> bool:
 
 
 # --- parts of exchanges -----------------------------------------------------------------------------------------
-
-Body = dict[str, Any]
 
 
 def _read(target: Target) -> Generator[Request, Answer, tuple[WorkloadRecord, Body] | None]:

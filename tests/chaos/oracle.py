@@ -161,7 +161,7 @@ def _waits_for_quota(task: Json, tasks: list[Json], admission: Json | None, role
     """Whether a Task was added since the admission, of which the other Tasks of its role use all."""
     if admission is None or task["state"] != "AttemptCreationPending":
         return False
-    admitted = {one["name"]: one["count"] for one in admission["podSets"]}.get(role, 0)
+    admitted = {one["name"]: one["count"] - one.get("reclaimed", 0) for one in admission["podSets"]}.get(role, 0)
     using = [one for one in tasks if one["state"] not in ("AttemptCreationPending", "Completed")]
     return bool(len(using) >= admitted)
 

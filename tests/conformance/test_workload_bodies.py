@@ -43,6 +43,7 @@ from frameworkcontroller.machine.workloads import (
     GiveBack,
     LetGo,
     ReadAdmission,
+    Reclaim,
     Tell,
     WorkloadSpec,
     workload_spec,
@@ -247,6 +248,17 @@ async def _live(kueue: Kueue, enter: EnterQueue) -> None:
         stored = (await kueue.get(name))["spec"]
         assert (stored["priorityClassRef"]["name"], stored["priority"]) == ("low", -1000)
         assert stored.get("maximumExecutionTimeSeconds") == wanted.max_execution_seconds
+
+    pod_sets = [replace(one, reclaimed=one.count) for one in admitted.admission.pod_sets]
+    given_back = {one.name: one.count for one in pod_sets if one.count}
+    if given_back:
+        reclaim = Reclaim(target, replace(admitted.admission, pod_sets=pod_sets))
+        assert isinstance(await kueue.run(reclaim), Patched)
+        found_pods = (await kueue.get(name))["status"]["reclaimablePods"]
+        assert {one["name"]: one["count"] for one in found_pods} == given_back
+        assert isinstance(await kueue.run(GiveBack(target, uid, now + 100)), Patched)
+        assert not {"admission", "reclaimablePods"} & (await kueue.get(name))["status"].keys()
+        await _admit(kueue, name, wanted)
 
     await kueue.write_status(name, {}, ("Evicted", "True", "Preempted"), ("Preempted", "True", "InClusterQueue"))
     assert isinstance(await kueue.run(GiveBack(target, uid, now + 100)), Patched)

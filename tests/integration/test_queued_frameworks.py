@@ -19,7 +19,7 @@ from frameworkcontroller.local.cluster import LocalCluster
 from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
 from frameworkcontroller.manager.app import Controller
 from tests.support.eventually import eventually
-from tests.support.frameworks import Frameworks, Json, condition, policy, role
+from tests.support.frameworks import Frameworks, Json, condition, policy, role, states
 from tests.support.virtual_clock import wall
 
 pytestmark = pytest.mark.virtual_clock
@@ -140,6 +140,25 @@ async def test_a_deleted_framework_gives_its_quota_to_the_next_one(world: World)
     await world.until_condition("next", "QuotaReserved", "False")
     await world.frameworks.delete("first")
     await world.frameworks.until_running("next", 8)
+
+
+async def test_quota_of_completed_tasks_goes_to_the_next_one_while_others_run(world: World) -> None:
+    """Of eight processors, six would be idle until the end of the longest Task."""
+    kinds = {"short": 6, "long": 2}
+    roles = [
+        role(name, number, simulate={"run-seconds": 20 if name == "short" else 600}) for name, number in kinds.items()
+    ]
+    for made in roles:
+        made["task"]["pod"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": 1}}
+    metadata = {"labels": {"kueue.x-k8s.io/queue-name": LOCAL_QUEUE}}
+    await world.frameworks.create("first", *roles, metadata=metadata)
+    await world.frameworks.until_running("first", 8)
+    await world.create("second", 3, 2)
+    await world.frameworks.until("second", lambda found: states(found).count("AttemptRunning") == 3, within=120)
+    assert sum(name.startswith("first-") for name in await world.frameworks.pods()) == 2
+    await world.frameworks.until_state("second", "Completed", within=120)
+    status = await world.frameworks.until_state("first", "Completed", within=900)
+    assert status["retryPolicyStatus"]["totalRetriedCount"] == 0
 
 
 async def test_a_suspended_framework_gives_its_quota_to_the_next_one(world: World) -> None:

@@ -14,11 +14,12 @@ from unittest.mock import patch
 import pytest
 
 from frameworkcontroller.api.completion import CompletionStatus
+from frameworkcontroller.api.objects import QueueLabels
 from frameworkcontroller.api.spec import RetryPolicy
-from frameworkcontroller.api.status import AdmissionStatus, FrameworkAttemptStatus, State
+from frameworkcontroller.api.status import AdmissionStatus, AdmittedPodSet, FrameworkAttemptStatus, State
 from frameworkcontroller.api.workloads import WorkloadRecord
 from frameworkcontroller.machine import framework, gangs, gates, kueue, manifests, orphans, workloads
-from frameworkcontroller.machine.actions import Patch, Patched, Target, carry_out
+from frameworkcontroller.machine.actions import Patch, Patched, Target, carry_out, patched
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.holds import Wait
 from frameworkcontroller.machine.model import require
@@ -73,6 +74,13 @@ _MORE: Final = (
     Step("settle"),
 )
 """Two Tasks of four are admitted, and the attempt is retried."""
+_ONE_OF_TWO: Final = (
+    Step("set_completion", ("a", 1, -1)),
+    Step("settle"),
+    Step("kubelet", (0, "end", 0)),
+    Step("settle"),
+)
+"""One Task of two succeeds."""
 _ORPHANED: Final = (Step("settle"), Step("delete", (), {"foreground": False}), Step("settle"))
 """The Framework is deleted in the background: its Pods and its Workload outlive it."""
 
@@ -86,6 +94,7 @@ _OWNED: Final = (
 _RETRY_FRAMEWORK: Final = Tracker.retry_framework
 _POD: Final = manifests._pod
 _WITH_CHANGES: Final = workloads._with_changes
+_PATCHED: Final = patched
 
 
 def _limit(seconds: str) -> Step:
@@ -163,6 +172,22 @@ def _queue_again_always(body: Any, changes: Any, now: int) -> Any:
 def _lose_conditions(body: Any, changes: Any, now: int) -> Any:
     changed = {one.type for one in changes}
     return [one for one in _WITH_CHANGES(body, changes, now) if one["type"] in changed]
+
+
+def _reclaim_what_has_ended(ctx: Context, admitted: AdmittedPodSet) -> int:
+    tasks = ctx.tracker.roles[admitted.name].tasks
+    return max(admitted.reclaimed, sum(task.state in ENDED for task in tasks))
+
+
+def _needs_more_than_was_admitted(ctx: Context, admission: AdmissionStatus, queue: QueueLabels) -> bool:
+    wanted = kueue._wanted(ctx, queue).counts
+    return any(count > require(admission.pod_set(name), name).count for name, count in wanted.items())
+
+
+def _keep_reclaimed(target: Target, uid: str, change: Any, *more: Any) -> Any:
+    if (change.get("status") or {}).get("reclaimablePods", ()) is None:
+        del change["status"]["reclaimablePods"]
+    return _PATCHED(target, uid, change, *more)
 
 
 def _yes(*_: Any, **__: Any) -> bool:
@@ -262,6 +287,43 @@ MUTANTS: Final = {
         lambda: patch.object(kueue, "_needs_more", _no),
         ("K1: ",),
         _MORE,
+    ),
+    "quota-of-retried-tasks": Mutant(
+        "gives the quota of Tasks back that are retried",
+        lambda: patch.object(kueue, "_reclaimed", _reclaim_what_has_ended),
+        ("K2: ",),
+        (
+            Step("set_retry", ("a",), {"fancy": False, "limit": -1}),
+            Step("settle"),
+            Step("kubelet", (0, "end", 1)),
+            Step("settle"),
+        ),
+    ),
+    "quota-back-before-that-is-stored": Mutant(
+        "gives the quota of completed Tasks back before that is persisted",
+        lambda: _all_of(
+            patch.object(Tracker, "reclaim", _set_and_forget), patch.object(Tracker, "is_head_settled", True)
+        ),
+        ("K2: ",),
+        _ONE_OF_TWO,
+    ),
+    "the-next-attempt-on-what-is-left": Mutant(
+        "starts the next attempt without the quota that was given back",
+        lambda: patch.object(kueue, "_needs_more", _needs_more_than_was_admitted),
+        ("K1: ",),
+        (*_ONE_OF_TWO, Step("kubelet", (0, "end", 1)), Step("settle")),
+    ),
+    "what-was-given-back-stays-away": Mutant(
+        "waits for an admission that is smaller than what it needs",
+        lambda: patch.object(workloads, "patched", _keep_reclaimed),
+        ("Hot loop",),
+        (*_ONE_OF_TWO, Step("kubelet", (0, "end", 1)), Step("settle")),
+    ),
+    "quota-kept-to-the-end": Mutant(
+        "keeps the quota of completed Tasks until the attempt ends",
+        lambda: patch.object(kueue, "_reclaim", _none),
+        ("idle quota",),
+        (*_ONE_OF_TWO, Step("check_idle_quota")),
     ),
     "an-admission-for-ever": Mutant(
         "believes that an admission holds for ever",

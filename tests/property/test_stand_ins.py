@@ -172,7 +172,7 @@ def test_pods_before_quota_are_caught() -> None:
 def test_more_pods_than_admitted_are_caught() -> None:
     owner = Owner()
     owner.kueue.settle()
-    with pytest.raises(Violation, match="3 Pods of podset worker exist, admitted are 2"):
+    with pytest.raises(Violation, match="3 Pods of podset worker exist, there is quota for 2"):
         owner.start(3)
 
 
@@ -358,20 +358,44 @@ def test_what_is_fixed_with_the_reservation_is_refused_until_it_is_given_back(su
     owner = admitted()
     with pytest.raises(ApiRefusal, match="immutable"):
         owner.world.merge(Kind.WORKLOAD, NAME, change, subresource)
-    owner.world.merge(Kind.WORKLOAD, NAME, {"status": {"reclaimablePods": [{"name": "worker", "count": 1}]}}, "status")
-    with pytest.raises(ApiRefusal, match="reclaimablePods"):
-        owner.world.merge(Kind.WORKLOAD, NAME, {"status": {"reclaimablePods": []}}, "status")
+    owner.end()
     if not subresource:
-        owner.end()
         owner.give_back()
         owner.world.merge(Kind.WORKLOAD, NAME, change)
 
 
 def test_a_count_may_fall_while_quota_is_reserved() -> None:
     owner = admitted()
+    owner.end()
     podset = {"name": "worker", "count": 1, "template": {"spec": {}}}
     owner.world.merge(Kind.WORKLOAD, NAME, {"spec": {"podSets": [podset]}})
     assert owner.workload["metadata"]["generation"] == 2
+
+
+def reclaim(owner: Owner, *counts: int, podset: str = "worker") -> None:
+    """The owner needs so many Pods no longer."""
+    reclaimable = [{"name": podset, "count": count} for count in counts]
+    owner.world.merge(Kind.WORKLOAD, NAME, {"status": {"reclaimablePods": reclaimable}}, "status")
+
+
+def test_quota_that_is_reclaimed_goes_to_others_and_not_back() -> None:
+    owner = Owner()
+    owner.kueue.quota = {"a100": 2}
+    owner.kueue.settle()
+    owner.kueue.rival(1)
+    owner.kueue.settle()
+    assert [has_quota(one) for one in owner.kueue.workloads()] == [False, True]
+    for name, count in (("worker", 3), ("other", 1)):
+        with pytest.raises(ApiRefusal, match="should be less or equal"):
+            reclaim(owner, count, podset=name)
+    reclaim(owner, 1)
+    for counts in ((), (0,)):
+        with pytest.raises(ApiRefusal, match="cannot be less than 1"):
+            reclaim(owner, *counts)
+    owner.kueue.settle()
+    assert [has_quota(one) for one in owner.kueue.workloads()] == [True, True]
+    with pytest.raises(Violation, match="2 Pods of podset worker exist, there is quota for 1"):
+        owner.start(2)
 
 
 def test_a_patch_has_preconditions_and_keeps_to_its_subresource() -> None:

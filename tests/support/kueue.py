@@ -160,9 +160,9 @@ class Kueue:
             raise self.world.violation(f"quota: {name_of(pods[0])} exists, and its Workload has no quota")
         assignments = {one["name"]: one for one in (admission_of(workload) or {}).get("podSetAssignments", ())}
         for podset, count in Counter(map(_podset, pods)).items():
-            admitted = assignments.get(podset, {}).get("count", 0)
-            if count > admitted:
-                raise self.world.violation(f"quota: {count} Pods of podset {podset} exist, admitted are {admitted}")
+            left = left_of(workload, assignments[podset]) if podset in assignments else 0
+            if count > left:
+                raise self.world.violation(f"quota: {count} Pods of podset {podset} exist, there is quota for {left}")
         for pod in pods:
             flavor = assignments[_podset(pod)]["flavors"]["pods"]
             if _flavor(pod) != flavor:
@@ -310,19 +310,21 @@ class Kueue:
         free = {flavor: count - self._reserved(flavor) for flavor, count in self.quota.items()}
         assigned = []
         for podset in workload["spec"]["podSets"]:
-            fits = [flavor for flavor, count in free.items() if count >= podset["count"]]
+            # As Kueue does, also of a Workload that waits.
+            needed = podset["count"] - min(reclaimed_of(workload).get(podset["name"], 0), podset["count"])
+            fits = [flavor for flavor, count in free.items() if count >= needed]
             if not fits:
                 return None
             flavor = self._random.choice(fits)
-            free[flavor] -= podset["count"]
+            free[flavor] -= needed
             one = {
                 "name": podset["name"],
-                "count": podset["count"],
+                "count": needed,
                 "flavors": {"pods": flavor},
-                "resourceUsage": {"pods": str(podset["count"])},
+                "resourceUsage": {"pods": str(needed)},
             }
             if self.topology:
-                domain = {"values": ["node-1"], "count": podset["count"]}
+                domain = {"values": ["node-1"], "count": needed}
                 one["topologyAssignment"] = {"levels": ["kubernetes.io/hostname"], "slices": [domain]}
             assigned.append(one)
         return assigned
@@ -471,6 +473,10 @@ def refuse_change(before: Body, after: Body) -> None:
     old, new = admission_of(before), admission_of(after)
     if old is not None and new is not None and old != new:
         raise _refusal("status.admission: field is immutable")
+    counts = {one["name"]: one["count"] for one in after["spec"]["podSets"]}
+    for name, count in reclaimed_of(after).items():
+        if count > counts.get(name, -1):
+            raise _refusal(f"status.reclaimablePods[{name}].count: should be less or equal to {counts.get(name)}")
     if not (has_quota(before) and has_quota(after)):
         return
     old, new = before["spec"], after["spec"]
@@ -483,10 +489,10 @@ def refuse_change(before: Body, after: Body) -> None:
     limits = old.get("maximumExecutionTimeSeconds"), new.get("maximumExecutionTimeSeconds")
     if limits[0] != limits[1] and is_true(before, "Admitted") and is_true(after, "Admitted"):
         raise _refusal("spec.maximumExecutionTimeSeconds: field is immutable while the Workload is admitted")
-    reclaimed = {one["name"]: one["count"] for one in _status(after).get("reclaimablePods") or ()}
-    for one in _status(before).get("reclaimablePods") or ():
-        if reclaimed.get(one["name"], 0) < one["count"]:
-            raise _refusal("status.reclaimablePods: cannot be less than before")
+    reclaimed = reclaimed_of(after)
+    for name, count in reclaimed_of(before).items():
+        if reclaimed.get(name, -1) < count:
+            raise _refusal(f"status.reclaimablePods[{name}].count: cannot be less than {count}")
 
 
 def _only_counts_fall(old: list[Body], new: list[Body]) -> bool:
@@ -553,8 +559,20 @@ def reserved_by(workload: Body) -> Counter[str]:
     found: Counter[str] = Counter()
     if not is_true(workload, "Finished") and is_active(workload):
         for one in (admission_of(workload) or {}).get("podSetAssignments", ()):
-            found[one["flavors"]["pods"]] += one["count"]
+            found[one["flavors"]["pods"]] += left_of(workload, one)
     return found
+
+
+def reclaimed_of(workload: Body) -> dict[str, int]:
+    """By podset, the Pods whose quota was given back."""
+    return {one["name"]: one["count"] for one in _status(workload).get("reclaimablePods") or ()}
+
+
+def left_of(workload: Body, assigned: Body) -> int:
+    """The number of Pods of an assignment that quota is reserved for."""
+    name = assigned["name"]
+    count = next((one["count"] for one in workload["spec"]["podSets"] if one["name"] == name), 0)
+    return min(int(assigned["count"]), count - min(reclaimed_of(workload).get(name, 0), count))
 
 
 def set_condition(status: Body, kind: str, holds: bool, reason: str, message: str, now: float) -> None:

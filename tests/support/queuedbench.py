@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -56,6 +57,8 @@ class QueuedBench(Bench):
         self.classes: dict[str, int] = {}
         self.flavors: dict[str, Body] = {"gold": {"nodeLabels": {"flavor": "gold"}}}
         self.requests: list[Request] = []
+        self.refuses: Callable[[Body], str | None] = lambda _: None
+        """Why a webhook refuses that patch of the Workload, None if it does not."""
         self._versions = 0
 
     @property
@@ -107,6 +110,8 @@ class QueuedBench(Bench):
     def _merge(self, change: Body, subresource: str) -> Answer:
         if self.live is None:
             return NOT_FOUND
+        if (why := self.refuses(change)) is not None:
+            return Refused(403, why, b"{}", reason="Forbidden")
         metadata = change.get("metadata", {})
         for name in ("uid", "resourceVersion"):
             if metadata.get(name) not in (None, self.live["metadata"][name]):

@@ -20,7 +20,7 @@ from frameworkcontroller.machine.model import Limits
 from frameworkcontroller.machine.requests import Kind
 from tests.support.gangscheduler import Backend, GangScheduler, refuse_another_minimum
 from tests.support.history import EXIT_CODES, LIMITS, NAME, WAKES_TO_END, History
-from tests.support.kueue import EVICTIONS, PRIORITIES, QUEUES, Kueue, admission_of, is_owned, is_true
+from tests.support.kueue import EVICTIONS, PRIORITIES, QUEUES, Kueue, admission_of, is_owned, is_true, reserved_by
 from tests.support.queueguarantees import QUEUE_LABEL
 from tests.support.world import Body, Fate, is_deleting, name_of, uid_of
 
@@ -167,6 +167,14 @@ class QueuedHistory(History):
         """Something happens to Workloads or flavors (``Kueue.play``)."""
         if self.kueue is not None:
             self.kueue.play(what, which)
+
+    def check_idle_quota(self) -> None:
+        """At rest, quota is reserved for no more Pods than there are Tasks to run."""
+        self.settle()
+        left = sum(self._tasks_to_run().values())
+        for workload in () if self.kueue is None or self.admission is None else self.kueue.of_frameworks():
+            if (reserved := sum(reserved_by(workload).values())) > left:
+                raise self.world.violation(f"idle quota: for {reserved} Pods, and {left} Tasks are to run")
 
     def rival(self, count: int, priority: str) -> None:
         """Somebody else wants quota."""
@@ -463,6 +471,7 @@ def _steps(rng: random.Random, gang: bool) -> list[Step]:
         (3, lambda: [Step("take_over"), Step(rng.choice(["follow", "grope"]), (0, rng.randint(0, 20)))]),
         (3, lambda: _ask_for_more(rng, which, role)),
         (3, lambda: [Step("settle"), *_end_pod(rng, which)]),
+        (5, lambda: _complete_some(rng, which, role)),
         (3, lambda: [Step("step_kueue", (1,)), Step("follow", (which, rng.randint(4, 14)))]),
         (1, lambda: [Step("start_second")]),
         (5, lambda: [Step("fail", (rng.choice(_VERBS), rng.choice(_FATES)))]),
@@ -538,6 +547,22 @@ def _ask_for_more(rng: random.Random, which: int, role: str) -> list[Step]:
         never = {"fancy": False, "limit": 0}
         steps += [Step("set_retry", (role,), never), Step("set_retry", (None,), {"fancy": False, "limit": -1})]
     return [*steps, *_end_pod(rng, which)]
+
+
+def _complete_some(rng: random.Random, which: int, role: str) -> list[Step]:
+    """Some Tasks complete while others run, whose quota others want; then the attempt ends, perhaps for a retry."""
+    steps = [Step("rescale", (role, rng.randint(2, 4))), Step("settle")]
+    steps += [Step("kubelet", (which + at, "end", 0)) for at in range(rng.randint(1, 2))]
+    steps += [Step("settle"), Step("tick", (15,)), Step("rival", (rng.randint(1, 2), "low")), Step("step_kueue", (2,))]
+    steps += rng.choice([[], [Step("crash", (which,))], [Step("rescale", (role, rng.randint(0, 5)))]])
+    if rng.random() < 0.6:
+        steps += [
+            Step("set_retry", (None,), {"fancy": False, "limit": -1}),
+            Step("set_retry", (role,), {"fancy": False, "limit": rng.choice([0, 1])}),
+            Step("set_completion", (role, 1, -1)),
+            *_end_pod(rng, which),
+        ]
+    return steps
 
 
 def _end_pod(rng: random.Random, which: int) -> list[Step]:

@@ -2,7 +2,8 @@
 
 K1: no attempt of a queued Framework starts, and no Pod of it is created, without a persisted ``status.admission``.
 K2: quota is given back, and a Workload let go, only while no Pod of the Framework exists, and once the status says so.
-K3: the Pods of a role are never more than were admitted.
+That of Tasks that are completed for good goes back while others run, once the status says that.
+K3: the Pods of a role are never more than were admitted, without those whose quota was given back.
 G1: a Pod that names a group is created after it. G2: at rest, the minimum of a group is not more than can still be
 placed. G3, that everything is scheduled some time, is what the fair end of a history shows.
 
@@ -20,7 +21,7 @@ import orjson
 from frameworkcontroller.api import names
 from frameworkcontroller.machine.requests import Kind
 from tests.support.gangscheduler import minimum_of
-from tests.support.kueue import FINALIZER, PODSET, WORKLOAD, admission_of, condition, is_true
+from tests.support.kueue import FINALIZER, PODSET, WORKLOAD, admission_of, condition, is_true, reclaimed_of
 from tests.support.world import (
     PODGROUPS,
     Body,
@@ -87,7 +88,7 @@ class QueueGuarantees:
             return
         roles = {role["name"]: role.get("taskNumber", 1) for role in spec["taskRoles"]}
         wanted = {name: count for name, count in roles.items() if count}
-        found = {one["name"]: one["count"] for one in admission["podSets"]}
+        found = {one["name"]: _available(one) for one in admission["podSets"]}
         if any(count > found.get(name, 0) for name, count in wanted.items()):
             raise self.world.violation(f"K1: an attempt of {wanted} Tasks starts, and {found} are admitted")
 
@@ -118,7 +119,7 @@ class QueueGuarantees:
         for (framework_uid, role), count in counts.items():
             admission = self.admission(framework_uid)
             if admission is not None:
-                admitted = {one["name"]: one["count"] for one in admission["podSets"]}.get(role, 0)
+                admitted = {one["name"]: _available(one) for one in admission["podSets"]}.get(role, 0)
                 if count > admitted:
                     raise self.world.violation(f"K3: {count} Pods of {role} exist, admitted are {admitted}")
 
@@ -133,6 +134,8 @@ class QueueGuarantees:
         let_go = FINALIZER in _finalizers(before) and FINALIZER not in _finalizers(after)
         if admission_of(before) is None and admission_of(after) is not None:
             raise self.world.violation(f"change of {name}: the owner gives itself quota")
+        if reclaimed_of(after) != reclaimed_of(before) and not given_back:
+            self._reclaiming(framework_uid, after, loose=loose)
         if not (given_back or let_go):
             return
         what = f"K2: the {'quota' if given_back else 'finalizer'} of {name} is given back"
@@ -147,6 +150,31 @@ class QueueGuarantees:
             raise self.world.violation(f"{what}, and {name_of(left[0])} exists")
         if given_back and not is_true(after, "Finished"):
             self._check_conditions(what, before, after)
+
+    def _reclaiming(self, framework_uid: str, after: Body, *, loose: bool) -> None:
+        """K2: quota of Tasks goes back while others run. They are completed for good, and the status says both."""
+        what = f"K2: quota of {name_of(after)} for {reclaimed_of(after)} Pods goes back"
+        status: Any = self._statuses.get(framework_uid, {})
+        admission = status.get("admission")
+        if admission is None or admission["workloadUID"] != uid_of(after):
+            raise self.world.violation(f"{what}, and no admission is stored")
+        counts = {one["name"]: one["count"] for one in after["spec"]["podSets"]}
+        roles = {one["name"]: one for one in status["attemptStatus"]["taskRoleStatuses"]}
+        pods = Counter(
+            mark_of(pod, names.TASKROLE_NAME)
+            for pod in self.world.objects[Kind.POD].values()
+            if mark_of(pod, names.FRAMEWORK_UID) == framework_uid
+        )
+        for one in admission["podSets"]:
+            role, number = one["name"], reclaimed_of(after).get(one["name"], 0)
+            if number > one.get("reclaimed", 0):
+                raise self.world.violation(f"{what}, and the stored status has {one.get('reclaimed', 0)} of {role}")
+            tasks = roles.get(role, {}).get("taskStatuses") or ()
+            left = sum(task["state"] != "Completed" and not _never_ran(task) for task in tasks)
+            if number and counts[role] - number < min(left, counts[role]):
+                raise self.world.violation(f"{what}, and {left} Tasks of {role} are not completed")
+            if number and counts[role] - number < pods[role] and not loose:
+                raise self.world.violation(f"{what}, and {pods[role]} Pods of {role} exist")
 
     def _check_conditions(self, what: str, before: Body, after: Body) -> None:
         """Kueue reads from the conditions whether quota is reserved, and whether to queue the Workload again."""
@@ -180,7 +208,8 @@ class QueueGuarantees:
         if "WorkloadOutOfSync" in why:
             specs = [spec for (known, _), spec in self.world.specs.items() if known == framework_uid]
             selected = {
-                orjson.dumps([[one["name"], one["task"]["pod"]] for one in spec["taskRoles"]]) for spec in specs
+                orjson.dumps([[one["name"], one.get("taskNumber"), one["task"]["pod"]] for one in spec["taskRoles"]])
+                for spec in specs
             }
             if len(selected) > 1:
                 return
@@ -227,6 +256,16 @@ class QueueGuarantees:
             minimum, left = minimum_of(kind, group), tasks_to_run[name]
             if controller_of(group) in self._started and minimum > max(1, left):
                 raise self.world.violation(f"G2: the minimum of {name} is {minimum}, and {left} Tasks are to run")
+
+
+def _available(podset: Body) -> int:
+    """The number of Pods that may exist by a stored admission."""
+    return int(podset["count"]) - int(podset.get("reclaimed", 0))
+
+
+def _never_ran(task: Body) -> bool:
+    """Whether the Task may have been added after quota went back, and waits for it."""
+    return bool(task["state"] == "AttemptCreationPending" and task["attemptStatus"]["id"] == 0)
 
 
 def _finalizers(body: Body) -> list[str]:

@@ -16,7 +16,7 @@ Condition = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
-    """A set of equal Pods. ``requests``: of one of them."""
+    """A set of equal Pods, without those that need no quota again. ``requests``: of one of them."""
 
     name: str
     count: int
@@ -120,6 +120,7 @@ def decode_workload(body: Mapping[str, Any]) -> WorkloadRecord:
     metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
     admission = status.get("admission")
     conditions = tuple(status.get("conditions") or ())
+    reclaimed = {item.get("name"): item.get("count") or 0 for item in status.get("reclaimablePods") or ()}
     reserves = any(one.get("type") == "QuotaReserved" and one.get("status") == "True" for one in conditions)
     return WorkloadRecord(
         **_identity(body),
@@ -129,7 +130,7 @@ def decode_workload(body: Mapping[str, Any]) -> WorkloadRecord:
         active=spec.get("active") is not False,
         queue=spec.get("queueName") or "",
         priority=spec.get("priority") or 0,
-        pod_sets=tuple(_pod_set(item) for item in spec.get("podSets") or ()),
+        pod_sets=tuple(_pod_set(item, reclaimed) for item in spec.get("podSets") or ()),
         reserved_in=(admission or {}).get("clusterQueue") or "" if admission or reserves else None,
         assignments=tuple(_assignment(item) for item in (admission or {}).get("podSetAssignments") or ()),
         conditions=conditions,
@@ -190,10 +191,10 @@ def _identity(body: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _pod_set(item: Mapping[str, Any]) -> PodSet:
-    template = item.get("template") or {}
-    count = item.get("count")
-    return PodSet(item.get("name") or "main", 1 if count is None else count, requests_of(template.get("spec")))
+def _pod_set(item: Mapping[str, Any], reclaimed: Mapping[Any, int]) -> PodSet:
+    template, name, count = item.get("template") or {}, item.get("name") or "main", item.get("count")
+    left = max(0, (1 if count is None else count) - reclaimed.get(name, 0))
+    return PodSet(name, left, requests_of(template.get("spec")))
 
 
 def _assignment(item: Mapping[str, Any]) -> Assignment:
@@ -201,7 +202,7 @@ def _assignment(item: Mapping[str, Any]) -> Assignment:
 
 
 def admitted_usage(workload: WorkloadRecord) -> dict[str, Decimal]:
-    """The quota that a workload holds. A set that has become smaller since its admission holds less."""
+    """The quota that a workload holds. A set that has given some back, or has become smaller, holds less."""
     counts = {pod_set.name: pod_set.count for pod_set in workload.pod_sets}
     usage: dict[str, Decimal] = {}
     for given in workload.assignments:

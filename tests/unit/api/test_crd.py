@@ -185,7 +185,7 @@ def whole_status(*, compress: bool = False) -> Json:
     roles = [TaskRoleStatus("a", "r", 5, [task], "NodeUnreachable", started=True)]
     rule = DecidedRule(FailureAction.FAIL_FRAMEWORK, 0)
     of_framework = CompletionStatus(1, "Phrase", "Failed", ("Transient",), "diagnostics", trigger, policy=rule)
-    admitted = AdmittedPodSet("a", 1, "d", {"k": "v"}, [{"operator": "Exists"}], {"l": "v"}, {"a": "v"}, ["g"])
+    admitted = AdmittedPodSet("a", 1, "d", {"k": "v"}, [{"operator": "Exists"}], {"l": "v"}, {"a": "v"}, ["g"], 1)
     status = FrameworkStatus(
         1,
         2,

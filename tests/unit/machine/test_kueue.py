@@ -26,7 +26,7 @@ from frameworkcontroller.machine.actions import (
 from frameworkcontroller.machine.manifests import PodTemplate
 from frameworkcontroller.machine.model import NotListed
 from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Kind, Unanswered
+from frameworkcontroller.machine.requests import Kind, MergePatch, Unanswered
 from frameworkcontroller.machine.workloads import (
     ChangeRequest,
     ConditionChange,
@@ -34,6 +34,7 @@ from frameworkcontroller.machine.workloads import (
     Finish,
     Inspect,
     ReadAdmission,
+    Reclaim,
 )
 from tests.support.bench import UID, Body, foreign, refused, role
 from tests.support.kueue import condition as of_workload
@@ -813,41 +814,229 @@ def test_a_retried_task_keeps_its_place() -> None:
     assert sum(name in bench.pods for name in ("f-a-0", "f-a-1", "f-a-2")) == 2
 
 
-def test_tasks_that_leave_lower_the_admission_before_kueue_is_told() -> None:
-    bench = running(role("a", 3))
-    bench.edit(role("a", 1))
-    lowered = False
-    for _ in range(30):
-        made = bench.plan()
-        for action in made.actions:
-            if type(action).__name__ == "LowerCounts":
-                lowered = True
-                assert bench.status.admission is not None
-                assert [one.count for one in bench.status.admission.pod_sets] == [1]
-                assert len(bench.pods) == 1
-            if not bench.do(action) and isinstance(action, Delete):
-                bench.fold(action, Gone() if action.confirm else Accepted())
-                bench.hide(action.target.name)
-    assert lowered
-    assert live(bench)["spec"]["podSets"][0]["count"] == 1
-    assert code(bench) is None
+def reclaimable(bench: QueuedBench) -> dict[str, int]:
+    """The Pods by podSet whose quota was given back."""
+    found = live(bench)["status"].get("reclaimablePods") or ()
+    return {one["name"]: one["count"] for one in found}
 
 
-def test_a_refused_change_of_counts_does_no_harm() -> None:
+def reclaimed(bench: QueuedBench) -> list[tuple[int, int]]:
+    """By role, the admitted Pods and those whose quota is given back, as the status says."""
+    assert bench.status.admission is not None
+    return [(one.count, one.reclaimed) for one in bench.status.admission.pod_sets]
+
+
+def test_tasks_that_leave_give_their_quota_back_once_that_is_persisted() -> None:
     bench = running(role("a", 3))
     bench.edit(role("a", 1))
     asked = 0
     for _ in range(30):
-        for action in bench.plan().actions:
-            if type(action).__name__ == "LowerCounts":
+        made = bench.plan()
+        for action in made.actions:
+            if isinstance(action, Reclaim):
                 asked += 1
-                bench.fold(action, refused(403, "podSets: field is immutable"))
-            elif not bench.do(action) and isinstance(action, Delete):
+                assert len(bench.pods) == 1
+                assert reclaimed(bench) == [(3, 2)]
+            if not bench.do(action) and isinstance(action, Delete):
                 bench.fold(action, Gone() if action.confirm else Accepted())
                 bench.hide(action.target.name)
     assert asked == 1
+    assert reclaimable(bench) == {"a": 2}
+    assert live(bench)["spec"]["podSets"][0]["count"] == 3
+    assert code(bench) is None
+
+
+def test_a_refusal_of_quota_that_is_given_back_does_no_harm() -> None:
+    bench = running(role("a", 3, succeeded=-1))
+    asked: list[Body] = []
+
+    def refuse(change: Body) -> str | None:
+        if "reclaimablePods" not in change.get("status", ()):
+            return None
+        asked.append(change)
+        return "reclaimablePods: nobody may"
+
+    bench.refuses = refuse
+    bench.end("f-a-0")
+    for _ in range(5):
+        bench.now += 60
+        bench.settle()
+    assert len(asked) == 1
     assert told(bench, "Stalled") is None
     assert code(bench) is None
+
+
+# --- quota of completed Tasks ----------------------------------------------------------------------------------------
+
+
+def test_quota_of_completed_tasks_goes_back_while_others_run() -> None:
+    """The completion and the number are persisted in one write, before Kueue is told."""
+    bench = running(role("a", 8, succeeded=-1), role("b", 1))
+    for index in range(6):
+        bench.stop(f"f-a-{index}")
+    for _ in range(5):
+        for action in bench.plan().actions:
+            bench.fold(action, Accepted())
+            bench.hide(action.target.name)
+        if bench.state() is State.COMPLETED:
+            break
+    assert bench.tracker.is_clean
+    stored = orjson.loads(encode_status("f", bench.status))
+    assert [one.get("reclaimed") for one in stored["admission"]["podSets"]] == [6, None]
+    assert reclaimable(bench) == {}
+    assert bench.act() == ["Reclaim"]
+    assert reclaimable(bench) == {"a": 6}
+    bench.settle()
+    assert [*bench.states(), *bench.states("b")] == ["Completed"] * 6 + ["Running"] * 3
+    assert told(bench, "Admitted") == ("True", "Admitted", f"Admitted by Workload {NAME}")
+    bench.restart()
+    bench.see()
+    bench.settle()
+    assert reclaimed(bench) == [(8, 6), (1, 0)]
+    assert code(bench) is None
+
+
+def test_steps_in_which_quota_goes_back_are_few() -> None:
+    bench = running(role("a", 8, succeeded=-1))
+    bench.requests.clear()
+    for index in range(7):
+        bench.end(f"f-a-{index}")
+        bench.now += 1
+    assert sum(isinstance(one, MergePatch) for one in bench.requests) == 1
+    assert reclaimable(bench) == {"a": 1}
+    bench.now += 10
+    bench.settle()
+    assert reclaimable(bench) == {"a": 7}
+
+
+@pytest.mark.parametrize("delay", [None, {"baseSeconds": 600, "maxSeconds": 600}])
+def test_quota_of_a_task_that_may_be_retried_is_kept(delay: Body | None) -> None:
+    retry: Body = {"maxRetryCount": 1}
+    if delay is not None:
+        retry["backoff"] = delay
+    bench = running(role("a", 3, retryPolicy=retry))
+    bench.end("f-a-0", code=1)
+    bench.settle()
+    assert reclaimed(bench) == [(3, 0)]
+    bench.now += 700
+    bench.settle()
+    bench.run("f-a-0")
+    bench.end("f-a-0", code=1)
+    bench.settle()
+    assert bench.states() == ["Completed", "Running", "Running"]
+    assert reclaimable(bench) == {"a": 1}
+
+
+def test_a_retry_of_the_rest_finds_its_quota() -> None:
+    bench = running(role("a", 3, succeeded=-1, retryPolicy={"maxRetryCount": 1}))
+    bench.end("f-a-0")
+    bench.settle()
+    assert reclaimable(bench) == {"a": 1}
+    bench.end("f-a-1", code=1)
+    bench.settle()
+    assert bench.states() == ["Completed", "Preparing", "Running"]
+
+
+def test_the_next_attempt_is_admitted_anew_after_quota_went_back() -> None:
+    """It needs all of it, and keeps its place in the queue, the time that it has used, and no check of before."""
+    bench = running(role("a", 2, failed=1, succeeded=-1), retryPolicy={"maxRetryCount": 1})
+    check = {"name": "prov", "state": "Ready", "message": "ok", "podSetUpdates": [{"name": "a"}]}
+    bench.say(admissionChecks=[{**check, "lastTransitionTime": "2020-01-01T00:00:00Z"}])
+    bench.end("f-a-0")
+    bench.settle()
+    assert reclaimable(bench) == {"a": 1}
+    bench.now += 100
+    bench.end("f-a-1", code=1)
+    bench.settle()
+    assert bench.status.admission is None
+    assert bench.status.attempt.id == 1
+    assert bench.states() == ["CreationPending", "CreationPending"]
+    status = live(bench)["status"]
+    assert not has_quota(live(bench))
+    assert ("admission" in status, "reclaimablePods" in status) == (False, False)
+    assert status["accumulatedPastExecutionTimeSeconds"] >= 100
+    assert [(one["state"], "podSetUpdates" in one) for one in status["admissionChecks"]] == [("Pending", False)]
+    assert of_workload(live(bench), "Requeued") is None
+    assert live(bench)["metadata"]["uid"] == "workload-1"
+    bench.admit()
+    bench.settle()
+    assert bench.states() == ["Preparing", "Preparing"]
+    assert reclaimed(bench) == [(2, 0)]
+
+
+def test_an_admission_with_quota_of_before_is_never_taken() -> None:
+    """Kueue admits fewer Pods by the numbers of before, as after a reservation that others have cleared."""
+    bench = QueuedBench(role("a", 2))
+    bench.enter()
+    bench.say(reclaimablePods=[{"name": "a", "count": 1}], see=False)
+    bench.admit(see=False)
+    bench.see()
+    bench.settle()
+    assert bench.status.admission is None
+    assert not has_quota(live(bench))
+    assert reclaimable(bench) == {}
+    bench.admit()
+    bench.settle()
+    assert bench.states() == ["Preparing", "Preparing"]
+
+
+def test_an_eviction_ends_what_was_given_back() -> None:
+    bench = running(role("a", 2, succeeded=-1))
+    bench.end("f-a-0")
+    bench.settle()
+    assert reclaimable(bench) == {"a": 1}
+    bench.evict()
+    bench.settle()
+    assert not has_quota(live(bench))
+    assert reclaimable(bench) == {}
+    requeued = of_workload(live(bench), "Requeued")
+    assert requeued is not None
+    assert (requeued["status"], requeued["reason"]) == ("True", "Preempted")
+
+
+def test_tasks_that_are_added_after_quota_went_back_wait_for_other_tasks() -> None:
+    bench = running(role("a", 3, succeeded=-1))
+    bench.end("f-a-0")
+    bench.now += 20
+    bench.end("f-a-1")
+    assert reclaimed(bench) == [(3, 2)]
+    bench.edit(role("a", 5, succeeded=-1))
+    bench.settle()
+    assert bench.states() == ["Completed", "Completed", "Running", "CreationPending", "CreationPending"]
+    message = (told(bench, "Admitted") or ("", "", ""))[2]
+    assert "only 1 of the 3 Tasks of TaskRole a until the next FrameworkAttempt" in message
+    bench.end("f-a-2")
+    bench.settle()
+    assert bench.states() == ["Completed", "Completed", "Completed", "Preparing", "CreationPending"]
+    assert reclaimable(bench) == {"a": 2}
+
+
+def test_tasks_that_are_added_to_a_role_without_quota_end_the_attempt_with_the_last_others() -> None:
+    bench = running(role("a", 1, succeeded=-1), role("b", 1, succeeded=-1))
+    bench.end("f-a-0")
+    bench.settle()
+    bench.edit(role("a", 2, succeeded=-1), role("b", 1, succeeded=-1))
+    bench.settle()
+    assert [*bench.states(), *bench.states("b")] == ["Completed", "CreationPending", "Running"]
+    ready = of_workload(live(bench), "PodsReady")
+    assert ready is not None
+    assert ready["status"] == "True"
+    bench.end("f-b-0")
+    bench.settle()
+    assert bench.status.attempt.id == 1
+    assert [one["count"] for one in live(bench)["spec"]["podSets"]] == [2, 1]
+
+
+def test_a_role_that_waits_for_others_keeps_its_quota() -> None:
+    waits = [{"name": "a", "status": "Complete"}]
+    bench = running(role("a", 2, succeeded=-1), {**role("b", 2), "dependsOn": waits})
+    bench.end("f-a-0")
+    bench.settle()
+    assert reclaimed(bench) == [(2, 1), (2, 0)]
+    bench.now += 20
+    bench.end("f-a-1")
+    assert reclaimed(bench) == [(2, 2), (2, 0)]
+    assert bench.states("b") == ["Preparing", "Preparing"]
 
 
 def test_more_tasks_are_queued_anew_with_the_next_attempt() -> None:

@@ -234,7 +234,7 @@ NO_CLAIMS = "Cannot list PersistentVolumeClaims, which volumeClaimTemplates need
 FORBIDDEN = "Cannot create Service f: 403: may not create services"
 
 QUEUE = "the Framework waits in Kueue's LocalQueue team-a"
-COUNT = "Kueue has admitted 1 of the 2 Tasks of TaskRole a"
+COUNT = "TaskRole a has quota for 1 of its Tasks at once"
 
 NOT_AT_ONCE = (Reason.WAITING, Reason.RELISTING, Reason.SERVICE_PENDING, Reason.HISTORY_PENDING)
 """Another process has to find out first."""

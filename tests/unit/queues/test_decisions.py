@@ -377,6 +377,24 @@ def test_a_set_that_becomes_smaller_gives_quota_back() -> None:
     assert outcomes(view([smaller, workload("b", 4)])) == {"b": "admitted"}
 
 
+def test_quota_of_pods_that_need_none_again_goes_to_others() -> None:
+    partly_done = admitted(workload("a", 2, count=4))
+    partly_done["status"]["reclaimablePods"] = [{"name": "worker", "count": 3}]
+    assert outcomes(view([partly_done, workload("b", 6)])) == {"b": "admitted"}
+    assert outcomes(view([partly_done, workload("b", 7)])) == {"b": SHORT.format(1)}
+    partly_done["spec"]["podSets"][0]["count"] = 2
+    assert outcomes(view([partly_done, workload("b", 8)])) == {"b": "admitted"}
+    ((_, status),) = cluster_queue_statuses(view([partly_done]), NOW)
+    assert status["flavorsUsage"][0]["resources"] == [{"name": "cpu", "total": "0"}]
+
+
+def test_a_workload_that_waits_asks_for_what_it_still_needs() -> None:
+    waiting = {**workload("a", 2, count=5), "status": {"reclaimablePods": [{"name": "worker", "count": 4}]}}
+    write = the_write(view([waiting]))
+    (assignment,) = write.patch["status"]["admission"]["podSetAssignments"]
+    assert (assignment["count"], assignment["resourceUsage"]) == (1, {"cpu": "2"})
+
+
 def test_a_deleted_one_holds_its_quota_until_it_is_gone() -> None:
     leaving = admitted(workload("a", 8))
     leaving["metadata"]["deletionTimestamp"] = format_time(NOW)
