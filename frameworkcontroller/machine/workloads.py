@@ -60,6 +60,8 @@ _DIGEST_VERSION: Final = "1"
 TOPOLOGY_GATE: Final = "kueue.x-k8s.io/topology"
 _POD_SET: Final = "kueue.x-k8s.io/podset"
 _WORKLOAD: Final = "kueue.x-k8s.io/workload"
+_LOCAL_QUEUE: Final = "kueue.x-k8s.io/local-queue-name"
+_CLUSTER_QUEUE: Final = "kueue.x-k8s.io/cluster-queue-name"
 _UNCONSTRAINED: Final = "kueue.x-k8s.io/podset-unconstrained-topology"
 
 _TOPOLOGY_TEXTS: Final = {
@@ -93,6 +95,9 @@ _DEACTIVATED: Final = "Deactivated"
 """Reason of the eviction of a deactivated Workload, and the beginning of it if Kueue has deactivated it."""
 
 _MAX_MESSAGE: Final = 32768
+
+_LABEL_PATTERN: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+"""Names of ClusterQueues that Kueue puts into a label of Pods."""
 
 _SECONDS_PATTERN: Final = re.compile(r"[1-9][0-9]{0,8}")
 _SIZE_PATTERN: Final = re.compile(r"[0-9]{1,9}")
@@ -394,7 +399,9 @@ class ReadAdmission(QueueAction):
         name = str(wanted["name"])
         template = wanted["template"]
         used = dict.fromkeys((assigned.get("flavors") or {}).values())
-        labels: dict[str, str] = {_POD_SET: name}
+        labels: dict[str, str] = {_POD_SET: name, _LOCAL_QUEUE: self.queue_name}
+        if _LABEL_PATTERN.fullmatch(cluster_queue := str(_admission(body).get("clusterQueue") or "")):
+            labels[_CLUSTER_QUEUE] = cluster_queue
         annotations: dict[str, str] = {_WORKLOAD: self.target.name}
         selector: dict[str, str] = {}
         tolerations: list[dict[str, Any]] = []

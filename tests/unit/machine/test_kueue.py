@@ -370,6 +370,20 @@ def test_pods_get_what_kueue_has_assigned() -> None:
     assert annotations["kueue.x-k8s.io/podset-unconstrained-topology"] == "true"
 
 
+@pytest.mark.parametrize(("cluster_queue", "shown"), [("cq-1", "cq-1"), ("research.gpu", None), ("q" * 64, None)])
+def test_pods_have_the_names_of_their_queues(cluster_queue: str, shown: str | None) -> None:
+    """As those of Kueue's own jobs: of a ClusterQueue only if its name is one label of a domain name."""
+    bench = QueuedBench()
+    bench.enter()
+    bench.admit(see=False)
+    live(bench)["status"]["admission"]["clusterQueue"] = cluster_queue
+    bench.see()
+    bench.settle()
+    labels = pod_of(bench)["metadata"]["labels"]
+    assert labels["kueue.x-k8s.io/local-queue-name"] == "team-a"
+    assert labels.get("kueue.x-k8s.io/cluster-queue-name") == shown
+
+
 def test_the_bodies_of_pods_follow_from_what_is_persisted() -> None:
     """Another process, and a flavor that has changed since, make no difference."""
     bench = running(role("a", 2))
