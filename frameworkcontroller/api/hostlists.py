@@ -48,12 +48,16 @@ class HostList:
         return list_text(self, framework, subdomain, task_number)
 
     def size(self, framework: str, subdomain: str, task_number: int) -> int:
-        """Return the length of the list, in constant time."""
+        """Return the length of the list without escapes, in constant time."""
         digits = sum(max(0, task_number - first) for first in (0, 10, 100, 1000))
         port = len(self.port) + 1 if self.port else 0
         each = len(f"{names.pod_name(framework, self.role, 0)}.{subdomain}") - 1 + port
         quotes = 2 if self.is_json else 0
         return quotes + digits + task_number * (each + quotes) + max(0, task_number - 1)
+
+    def escaped_size(self, framework: str, subdomain: str, task_number: int) -> int:
+        """Return the length of ``text``, in constant time."""
+        return self.size(framework, subdomain, task_number) + (2 * task_number if self.is_json else 0)
 
 
 @lru_cache(maxsize=64)
@@ -111,16 +115,24 @@ class Words:
     lists: Mapping[bytes, HostList]
     pattern: re.Pattern[bytes]
     text_of: Callable[[HostList], bytes]
+    size_of: Callable[[HostList], int]
+
+    def growth(self, body: bytes) -> int:
+        """Return the bytes by which ``filled`` extends the body, without making the lists."""
+        found = (one[0] for one in self.pattern.finditer(body))
+        return sum(self.size_of(self.lists[word]) - len(word) for word in found)
 
     def filled(self, body: bytes) -> bytes:
         """Replace the words by the lists."""
         return self.pattern.sub(lambda found: self.text_of(self.lists[found[0]]), body)
 
 
-def mark(template: bytes, marker: bytes, text_of: Callable[[HostList], bytes]) -> tuple[bytes, Words | None]:
+def mark(
+    template: bytes, marker: bytes, text_of: Callable[[HostList], bytes], size_of: Callable[[HostList], int]
+) -> tuple[bytes, Words | None]:
     """Replace the placeholders in a JSON document by words that begin with ``marker``, which it does not contain.
 
-    ``text_of``: returns the list as a part of a JSON string.
+    ``text_of``: returns the list as a part of a JSON string. ``size_of``: returns the length of that.
     """
     words: dict[HostList, bytes] = {}
 
@@ -132,4 +144,4 @@ def mark(template: bytes, marker: bytes, text_of: Callable[[HostList], bytes]) -
     if not words:
         return template, None
     pattern = re.compile(re.escape(marker) + rb"hosts[0-9]+\.")
-    return template, Words({name: wanted for wanted, name in words.items()}, pattern, text_of)
+    return template, Words({name: wanted for wanted, name in words.items()}, pattern, text_of, size_of)

@@ -519,6 +519,10 @@ class FrameworkSpec(_SpecModel):
         """The value of a placeholder of a host list, for a Framework of that name, as a part of a JSON string."""
         return wanted.text(framework, self.subdomain(framework), self._task_number(wanted.role))
 
+    def host_list_size(self, framework: str, wanted: hostlists.HostList) -> int:
+        """The length of ``host_list``."""
+        return wanted.escaped_size(framework, self.subdomain(framework), self._task_number(wanted.role))
+
     def host_list_sizes(self, framework: str) -> Iterator[tuple[int, KeyPath, hostlists.Place, int]]:
         """Yield the host lists: the role's position, the list's path and place, and the bytes of the role's so far."""
         sizes: dict[int, int] = {}

@@ -58,6 +58,9 @@ MAX_IN_FLIGHT: Final = 50
 """Requests in flight over all Frameworks: more did not raise the rate (docs/performance.md). Slow ones do not count
 (see ``FairSemaphore``)."""
 
+LARGE_IN_FLIGHT: Final = 5
+"""Of these, requests with bodies or answers above 256 KiB: 50 of three megabytes would take a fifth of the memory."""
+
 _MAX_CAUSES: Final = 4096
 """Frameworks whose last cause of quarantine is remembered, to log each cause once."""
 
@@ -107,6 +110,8 @@ class Driver:
 
     def __post_init__(self, max_in_flight: int) -> None:
         self.slots = FairSemaphore(max_in_flight)
+        self.large_slots = FairSemaphore(LARGE_IN_FLIGHT)
+        """Taken before those of all requests, which large requests must not hold while they wait."""
         self.answer_times = AnswerTimes()
         self.orphans_released = 0
         """Workloads released whose Framework was gone."""
@@ -394,6 +399,14 @@ class _Run:
             raise self._error
 
     async def _perform(self, call: Call) -> None:
+        driver, machine = self._driver, self._machine
+        if machine.is_large(call, self._view):
+            async with driver.large_slots.taken(machine.key, driver.remaining(machine.key)):
+                await self._send(call)
+        else:
+            await self._send(call)
+
+    async def _send(self, call: Call) -> None:
         driver, machine = self._driver, self._machine
         async with driver.slots.taken(machine.key, driver.remaining(machine.key)):
             request = machine.begin(call, self._view)

@@ -6,23 +6,24 @@ The rules that ask for actions are in framework.py and task.py; owned.py folds t
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
 import orjson
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.hostlists import Words
 from frameworkcontroller.api.objects import Identity, ObjectError, identity_of, is_claim_of
 from frameworkcontroller.api.status import AdmissionStatus
 from frameworkcontroller.api.workloads import WorkloadRecord
 from frameworkcontroller.machine.failure import classify_creation_refusal
 from frameworkcontroller.machine.requests import (
     COMPANIONS,
+    MAX_BODY_BYTES,
     PODGROUPS,
     Answer,
     Answered,
+    BodyTooLargeError,
     Get,
     Kind,
     MergePatch,
@@ -223,30 +224,43 @@ class NotDoneError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Renderer:
+    """Renders a body, later. Unlike functions, those that render the same are equal."""
+
+    render: Callable[..., bytes]
+    arguments: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Create:
     """Create the object. ``controller_uid``: of its controller, which identifies an existing object as ours.
 
-    ``words`` are replaced in ``template``, which all Tasks of a role share: hundreds of Pods, of up to ten megabytes
-    each, may wait for a slot. ``hosts`` replaces its words last, as lists are long. ``field``: the path of a field that
-    an API server may drop; the result says whether it did.
+    ``source``: the object's JSON, or its renderer: hundreds of Pods and volume claims, of up to three
+    megabytes each, may wait for a slot. ``field``: the path of a field that an API server may drop; the result says
+    whether it did. ``is_large``: the body may have more than ``LARGE_BYTES``.
     """
 
     target: Target
-    template: bytes
+    source: bytes | Renderer
     controller_uid: str
-    words: tuple[tuple[bytes, bytes], ...] = ()
     field: tuple[str, ...] = ()
-    hosts: Words | None = None
+    is_large: bool = False
 
     @property
     def body(self) -> bytes:
-        """The object's JSON, rendered at each call."""
-        body = filled(self.template, self.words)
-        return body if self.hosts is None else self.hosts.filled(body)
+        """The object's JSON, rendered at each call. Raises BodyTooLargeError."""
+        source = self.source
+        return source if isinstance(source, bytes) else source.render(*source.arguments)
 
     def exchange(self) -> Exchange:
         target = self.target
-        answer = yield Post(target.kind, target.name, self.body, whole=bool(self.field))
+        try:
+            body = self.body
+            if len(body) > MAX_BODY_BYTES:
+                raise BodyTooLargeError(f"the {target.kind}", len(body))
+        except BodyTooLargeError as error:
+            return _too_large(str(error))
+        answer = yield Post(target.kind, target.name, body, whole=bool(self.field))
         match answer:
             case Answered(body=body):
                 return Created(_metadata(body, "uid")["uid"], not self.field or _has(body, self.field))
@@ -519,6 +533,11 @@ class QueueAction:
     is_release: ClassVar[bool] = False
     """Whether it gives quota back, so that a live read must confirm the status first."""
 
+    @property
+    def is_large(self) -> bool:
+        """Whether a body may have more than ``LARGE_BYTES``."""
+        return False
+
     def exchange(self) -> Exchange:
         """The requests of the action."""
         raise NotImplementedError
@@ -561,13 +580,6 @@ def carry_out(action: Action) -> Exchange:
         # A gateway's refusal must not complete a Task.
         return Unanswered(answer.message)
     return answer
-
-
-def filled(template: bytes, words: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Replace each word in the template by its value, in order."""
-    for word, value in words:
-        template = template.replace(word, value)
-    return template
 
 
 # --- parts of exchanges -----------------------------------------------------------------------------------------
@@ -678,6 +690,13 @@ def _has_taint_of_lost_node(body: bytes) -> bool:
     taints = _spec(body).get("taints")
     found = taints if isinstance(taints, list) else ()
     return any(isinstance(taint, dict) and taint.get("key") in LOST_NODE_TAINTS for taint in found)
+
+
+def _too_large(message: str) -> Refused:
+    """The refusal of a body, as API servers word it."""
+    code, reason = 413, "RequestEntityTooLarge"
+    status = {"status": "Failure", "message": message, "reason": reason, "code": code}
+    return Refused(code, message, orjson.dumps(status), reason=reason, kind=Refusal.TOO_LARGE)
 
 
 def _is_final(refused: Refused) -> bool:

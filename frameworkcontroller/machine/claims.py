@@ -19,7 +19,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import ClaimRecord, Identity, is_claim_of
 from frameworkcontroller.api.spec import ClaimRetention, ClaimTemplate, TaskRoleSpec, TaskSpec
 from frameworkcontroller.api.status import State, TaskStatus
-from frameworkcontroller.machine.actions import Create, Delete, MarkClaim, Target
+from frameworkcontroller.machine.actions import Create, Delete, MarkClaim, Renderer, Target
 from frameworkcontroller.machine.companions import Presence, look, watch_end
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.holds import CLAIMS, Stall, Wait
@@ -29,6 +29,7 @@ from frameworkcontroller.machine.manifests import (
     claim_body,
     claim_has_owner,
     framework_reference,
+    is_large,
 )
 from frameworkcontroller.machine.model import NotListed
 from frameworkcontroller.machine.reasons import Reason
@@ -120,7 +121,8 @@ def pace_key(target: Target) -> str:
 
 def _creation(ctx: Context, target: Target, role: TaskRoleSpec, template: ClaimTemplate) -> Create:
     ctx.tracker.companion_wanted(target, ctx.env.clock)
-    return Create(target, claim_body(ctx.framework, role, template, target.index), ctx.framework.uid)
+    source = Renderer(claim_body, (ctx.framework, role, template, target.index))
+    return Create(target, source, ctx.framework.uid, is_large=is_large(template))
 
 
 def _is_ours(ctx: Context, target: Target, found: Identity) -> bool:

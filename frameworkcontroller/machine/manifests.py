@@ -12,7 +12,7 @@ import re
 import string
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -20,9 +20,12 @@ from frameworkcontroller.api import hostlists, names
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.spec import ClaimRetention, ClaimTemplate, TaskRoleSpec
 from frameworkcontroller.api.status import AdmissionStatus, AdmittedPodSet, FrameworkAttemptStatus, TaskStatus
-from frameworkcontroller.machine.actions import filled
 from frameworkcontroller.machine.model import require
 from frameworkcontroller.machine.podgroups import Member
+from frameworkcontroller.machine.requests import LARGE_BYTES, MAX_BODY_BYTES, BodyTooLargeError
+
+_MAX_RAW_BYTES: Final = 4 * MAX_BODY_BYTES
+"""Size from which a template in progress is given up: its words are longer than their values, but fewer than this."""
 
 
 def configmap_body(framework: Framework, attempt_id: int, admission: AdmissionStatus | None = None) -> bytes:
@@ -82,8 +85,19 @@ def service_body(framework: Framework) -> bytes:
     )
 
 
+def is_large(template: ClaimTemplate) -> bool:
+    """Whether a body of the claim may have more than ``LARGE_BYTES``."""
+    metadata = template.metadata
+    size = sum(len(part.text) for part in (metadata.labels, metadata.annotations, template.spec))
+    # A placeholder is replaced by the seventeen-fold, at most.
+    return 17 * size > LARGE_BYTES
+
+
 def claim_body(framework: Framework, role: TaskRoleSpec, template: ClaimTemplate, index: int) -> bytes:
-    """A volume claim of a Task. It outlives attempts, and so has no placeholder that depends on one."""
+    """A volume claim of a Task. It outlives attempts, and so has no placeholder that depends on one.
+
+    Raises BodyTooLargeError.
+    """
     marks = claim_annotations(framework, role, index)
     values = {
         names.FRAMEWORK_NAMESPACE: framework.namespace,
@@ -93,9 +107,10 @@ def claim_body(framework: Framework, role: TaskRoleSpec, template: ClaimTemplate
     }
     metadata = template.metadata
     raw = b"[%s]" % b",".join(part.text for part in (metadata.labels, metadata.annotations, template.spec))
-    for name, value in values.items():
-        raw = raw.replace(names.placeholder(name).encode(), value.encode())
-    labels, annotations, spec = orjson.loads(raw)
+    words = {names.placeholder(name).encode(): value.encode() for name, value in values.items()}
+    if (size := filled_size(raw, words)) > MAX_BODY_BYTES:
+        raise BodyTooLargeError(f"volumeClaimTemplate {metadata.name} of TaskRole {role.name}", size)
+    labels, annotations, spec = orjson.loads(filled(raw, words))
     body = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -166,6 +181,18 @@ def pod_annotations(
     return {name: value for name, value in annotations.items() if value is not None}
 
 
+def filled(template: bytes, words: Mapping[bytes, bytes]) -> bytes:
+    """Replace each word in the template by its value, in order."""
+    for word, value in words.items():
+        template = template.replace(word, value)
+    return template
+
+
+def filled_size(template: bytes, words: Mapping[bytes, bytes]) -> int:
+    """The number of bytes after the replacement, if no word is part of another, or of a value."""
+    return len(template) + sum(template.count(word) * (len(value) - len(word)) for word, value in words.items())
+
+
 POD_LABELS = (names.FRAMEWORK_NAME, names.TASKROLE_NAME, names.TASK_INDEX)
 """The annotations that are labels, too."""
 
@@ -182,10 +209,32 @@ def _unused_marker(text: bytes) -> bytes:
     return b"@%s-" % next(salt for salt in salts if salt not in used)
 
 
-class PodTemplate:
-    """The Pod template of a role, for one attempt and generation of the Framework."""
+_FIELDS = (b"index", b"pod_name", b"task_uid", b"task_attempt_id", b"rank")
+"""Ends of the words of a template that differ between Tasks."""
 
-    __slots__ = ("_first_rank", "_framework", "_marker", "_role", "hosts", "raw")
+_LONGEST_VALUE = 253
+"""Characters of a name."""
+
+
+class PodTemplate:
+    """The Pod template of a role, for one attempt and generation of the Framework.
+
+    The size of each Pod is known before it is rendered: placeholders, and the variables of each container, may multiply
+    that of the template.
+    """
+
+    __slots__ = (
+        "_counts",
+        "_first_rank",
+        "_framework",
+        "_growth",
+        "_hosts",
+        "_least",
+        "_marker",
+        "_role",
+        "is_large",
+        "raw",
+    )
 
     def __init__(
         self,
@@ -201,45 +250,73 @@ class PodTemplate:
         marker = self._marker = _unused_marker(template + orjson.dumps(admitted))
         per_task = {field: marker.decode() + field for field in ("index", "pod_name", "task_uid", "task_attempt_id")}
         annotations = pod_annotations(framework, attempt, role.name, role_uid, **per_task)
-        for name in _PLACEHOLDERS:
-            template = template.replace(names.placeholder(name).encode(), annotations[name].encode())
-        self.hosts: hostlists.Words | None = None
+        values = {name: annotations[name] for name in _PLACEHOLDERS}
+        self._hosts: hostlists.Words | None = None
         self._first_rank: int | None = None
         if framework.spec.has_network_placeholders:
-            template, self.hosts = hostlists.mark(template, marker, partial(framework.spec.host_list, framework.name))
+            spec, name = framework.spec, framework.name
+            text_of, size_of = partial(spec.host_list, name), partial(spec.host_list_size, name)
+            template, self._hosts = hostlists.mark(template, marker, text_of, size_of)
             self._first_rank = framework.spec.first_ranks[role.name]
-            values = _network_values(framework, role) | {names.FRAMEWORK_ATTEMPT_ID: str(attempt.id)}
+            values |= _network_values(framework, role) | {names.FRAMEWORK_ATTEMPT_ID: str(attempt.id)}
             values[names.TASK_RANK] = marker.decode() + "rank"
-            for name, value in values.items():
-                template = template.replace(names.placeholder(name).encode(), value.encode())
         self._framework = framework.name
         self._role = role.name
+        self.raw = b""
+        self._counts: dict[bytes, int] = {}
+        self.is_large = True
+        """Whether a body may have more than ``LARGE_BYTES``."""
+        words = {names.placeholder(name).encode(): value.encode() for name, value in values.items()}
+        self._least = filled_size(template, words)
+        """Bytes at least, if they are too many for a Pod to be rendered, else unused."""
+        if self._least > _MAX_RAW_BYTES:
+            return
         subdomain = framework.spec.subdomain(framework.name) if framework.spec.has_hostnames else None
         claims = [one.metadata.name for one in role.volume_claim_templates]
-        rendered = orjson.loads(template)
+        decoded = orjson.loads(filled(template, words))
         if admitted is not None:
-            rendered = with_admission(rendered, admitted)
-        pod = _pod(rendered, annotations, subdomain, claims)
+            decoded = with_admission(decoded, admitted)
+        env = _env(annotations)
+        self._least += _containers(decoded) * len(orjson.dumps(env))
+        if self._least > _MAX_RAW_BYTES:
+            return
+        pod = _pod(decoded, annotations, subdomain, claims, env)
         if member is not None and isinstance(pod["metadata"], dict) and isinstance(pod["spec"], dict):
             member.join(pod["metadata"], pod["spec"])
         self.raw = orjson.dumps(pod)
+        self._counts = {self._marker + field: self.raw.count(self._marker + field) for field in _FIELDS}
+        longest = {self._marker + field: b"." * _LONGEST_VALUE for field in _FIELDS}
+        self._growth = 0 if self._hosts is None else self._hosts.growth(self.raw)
+        self.is_large = self._size(longest) > LARGE_BYTES
 
     def render(self, task: TaskStatus) -> bytes:
-        """The body of the Pod of the Task's current attempt."""
-        body = filled(self.raw, self.words(task))
-        return body if self.hosts is None else self.hosts.filled(body)
+        """The body of the Pod of the Task's current attempt. Raises BodyTooLargeError."""
+        return self.fill(self.words(task))
 
-    def words(self, task: TaskStatus) -> tuple[tuple[bytes, bytes], ...]:
-        """The replacements in ``raw``, in order, that make this body, without the host lists."""
-        words = (
-            (self._marker + b"index", b"%d" % task.index),
-            (self._marker + b"pod_name", names.pod_name(self._framework, self._role, task.index).encode()),
-            (self._marker + b"task_uid", task.instance_uid.encode()),
-            (self._marker + b"task_attempt_id", b"%d" % task.attempt.id),
-        )
+    def words(self, task: TaskStatus) -> Mapping[bytes, bytes]:
+        """The replacements, in order, that make this body, without the host lists."""
+        words = {
+            self._marker + b"index": b"%d" % task.index,
+            self._marker + b"pod_name": names.pod_name(self._framework, self._role, task.index).encode(),
+            self._marker + b"task_uid": task.instance_uid.encode(),
+            self._marker + b"task_attempt_id": b"%d" % task.attempt.id,
+        }
         if self._first_rank is None:
             return words
-        return (*words, (self._marker + b"rank", b"%d" % (self._first_rank + task.index)))
+        return {**words, self._marker + b"rank": b"%d" % (self._first_rank + task.index)}
+
+    def fill(self, words: Mapping[bytes, bytes]) -> bytes:
+        """The body with these words. Raises BodyTooLargeError."""
+        size = self._size(words) if self.raw else self._least
+        if size > MAX_BODY_BYTES:
+            what = "with placeholders replaced and the variables of each container, task.pod"
+            raise BodyTooLargeError(f"TaskRole {self._role}: {what}", size)
+        body = filled(self.raw, words)
+        return body if self._hosts is None else self._hosts.filled(body)
+
+    def _size(self, words: Mapping[bytes, bytes]) -> int:
+        replaced = sum(self._counts[word] * (len(value) - len(word)) for word, value in words.items())
+        return len(self.raw) + self._growth + replaced
 
 
 def with_admission(template: Mapping[str, Any], admitted: AdmittedPodSet) -> dict[str, Any]:
@@ -295,7 +372,11 @@ def _controller_reference(api_version: str, kind: str, name: str, uid: str) -> d
 
 
 def _pod(
-    template: Mapping[str, Any], annotations: dict[str, str], subdomain: str | None, claims: Sequence[str]
+    template: Mapping[str, Any],
+    annotations: dict[str, str],
+    subdomain: str | None,
+    claims: Sequence[str],
+    env: list[dict[str, Any]],
 ) -> dict[str, Any]:
     metadata = template.get("metadata")
     if metadata is None or isinstance(metadata, dict):
@@ -309,20 +390,38 @@ def _pod(
         metadata["ownerReferences"] = [_controller_reference("v1", "ConfigMap", *configmap)]
     spec = template.get("spec")
     if isinstance(spec, dict):
-        env: list[dict[str, Any]] = [{"name": key, "value": value} for key, value in annotations.items()]
-        env.append({"name": names.POD_UID, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}})
-        instance_uid = f"{annotations[names.TASK_ATTEMPT_ID]}_$({names.POD_UID})"
-        env.append({"name": names.TASK_ATTEMPT_INSTANCE_UID, "value": instance_uid})
         spec = dict(spec)
         if subdomain is not None and not (spec.get("hostname") or spec.get("subdomain")):
             spec |= {"hostname": annotations[names.POD_NAME], "subdomain": subdomain}
         volumes = spec.get("volumes")
         if claims and (volumes is None or isinstance(volumes, list)):
             spec["volumes"] = _volumes(claims, annotations[names.POD_NAME], volumes or [])
-        for listed in ("initContainers", "containers"):
+        for listed in _CONTAINERS:
             if isinstance(spec.get(listed), list):
                 spec[listed] = [_container(container, env) for container in spec[listed]]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+_CONTAINERS = ("initContainers", "containers")
+
+
+def _containers(template: Mapping[str, Any]) -> int:
+    """The number of containers in a template."""
+    spec = template.get("spec")
+    lists = [spec.get(listed) for listed in _CONTAINERS] if isinstance(spec, dict) else []
+    return sum(len(one) for one in lists if isinstance(one, list))
+
+
+def _env(annotations: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The variables of each container."""
+    return [
+        *({"name": key, "value": value} for key, value in annotations.items()),
+        {"name": names.POD_UID, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
+        {
+            "name": names.TASK_ATTEMPT_INSTANCE_UID,
+            "value": f"{annotations[names.TASK_ATTEMPT_ID]}_$({names.POD_UID})",
+        },
+    ]
 
 
 def _volumes(claims: Sequence[str], pod: str, others: Sequence[Any]) -> list[Any]:

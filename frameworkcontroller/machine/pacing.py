@@ -89,8 +89,8 @@ class Pacing:
     write_sec: float = 0.0
     """Duration of the last write."""
     next_write: float = 0.0
-    is_large: bool = False
-    """Whether the last written status was."""
+    size: int = 0
+    """Bytes of the last written status."""
     changed: int = 0
     """Number of changed Tasks when it was asked for last."""
     changed_at: float = 0.0
@@ -101,6 +101,11 @@ class Pacing:
     """Since when there have been changes of this urgency."""
     created_at: float = -math.inf
     """When the last batch of creations ended."""
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the last written status was large."""
+        return self.size >= LARGE_STATUS_BYTES
 
     def due(self, tracker: Tracker, clock: float, answer_sec: float = 0.0) -> float:
         """The time to write the tracked status. ``answer_sec``: see ``Env``."""
@@ -135,7 +140,7 @@ class Pacing:
 
     def wrote(self, began: float, clock: float, size: int) -> None:
         """Note an accepted write of this number of bytes that began at ``began``."""
-        self.write_sec, self.is_large = clock - began, size >= LARGE_STATUS_BYTES
+        self.write_sec, self.size = clock - began, size
         self.next_write = clock + min(BREATH_MAX_SEC, BREATH_FACTOR * self.write_sec)
 
 

@@ -37,7 +37,17 @@ from frameworkcontroller.machine.protocol import (
     read_live,
 )
 from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Answer, Get, Kind, PatchStatus, Refusal, Refused, Request, Unanswered
+from frameworkcontroller.machine.requests import (
+    LARGE_BYTES,
+    Answer,
+    Get,
+    Kind,
+    PatchStatus,
+    Refusal,
+    Refused,
+    Request,
+    Unanswered,
+)
 from frameworkcontroller.machine.tracker import Tracker
 
 RETRY_SEC: Final = 600.0
@@ -141,6 +151,10 @@ class Quarantine:
         """Take the effects that are due before the next request."""
         effects, self._effects = self._effects, []
         return effects
+
+    def is_large(self, call: Call, view: View) -> bool:  # noqa: ARG002 - as a reconciler has
+        """Whether the call sends or receives more than ``LARGE_BYTES``."""
+        return view.record is not None and len(view.record.spec_json) > LARGE_BYTES
 
     def describe(self, clock: float) -> dict[str, Any]:  # noqa: ARG002 - as a reconciler has
         """The state for debugging."""

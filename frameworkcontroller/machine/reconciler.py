@@ -48,6 +48,7 @@ from frameworkcontroller.machine.actions import (
     NotAttempted,
     Outcome,
     Outdated,
+    QueueAction,
     Target,
     carry_out,
     needs_live_status,
@@ -84,6 +85,7 @@ from frameworkcontroller.machine.protocol import (
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import (
     COMPANIONS,
+    LARGE_BYTES,
     PODGROUPS,
     Answer,
     Answered,
@@ -119,6 +121,9 @@ TOO_LARGE_RETRY_SEC: Final = 300.0
 
 PRUNED_RETRY_SEC: Final = 30.0
 """Interval of attempts to write a status of which the API server dropped fields: its CRD may have been updated."""
+
+_TASK_BYTES: Final = 500
+"""Size of a Task in a status, at least."""
 
 _TIMER_SLACK_SEC: Final = 0.001
 _FAILED_PRECONDITIONS_AT_ONCE: Final = 3
@@ -319,6 +324,14 @@ class Reconciler:
         """Whether nothing is to be done by a status that only the cache has shown: a later one in the cache counts."""
         tracker = self.tracker
         return not self.stored.confirmed and tracker.status is not None and tracker.urgency is Urgency.NONE
+
+    def is_large(self, call: Call, view: View) -> bool:
+        """Whether the call sends or receives more than ``LARGE_BYTES``."""
+        if isinstance(call, Act):
+            return isinstance(call.action, Create | QueueAction) and call.action.is_large
+        record, tracker = view.record, self.tracker
+        status = max(self._pacing.size, _TASK_BYTES * tracker.task_count)
+        return status + (0 if record is None else len(record.spec_json)) > LARGE_BYTES
 
     def effects(self) -> list[Effect]:
         """Take the effects that are due before the next request."""
@@ -653,8 +666,8 @@ class Reconciler:
                 self.stored.confirmed = False
             is_recorded = action.target.kind not in COMPANIONS
             if is_recorded and isinstance(action, Create) and isinstance(outcome.result, Created | Exists):
-                # Without the template, which may be large.
-                self._creation_outcomes.append(replace(outcome, action=replace(action, template=b"")))
+                # Without the body, which may be large.
+                self._creation_outcomes.append(replace(outcome, action=replace(action, source=b"")))
         env = view.env
         folded = fold(current.framework, self.tracker, outcomes, env)
         self._records.extend(folded.records)

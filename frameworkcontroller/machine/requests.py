@@ -37,6 +37,20 @@ COMPANIONS: Final = PODGROUPS | {Kind.SERVICE, Kind.VOLUME_CLAIM, Kind.WORKLOAD}
 """Kinds of companions (companions.py)."""
 
 
+MAX_BODY_BYTES: Final = 3 << 20
+"""API servers refuse larger requests."""
+
+LARGE_BYTES: Final = 256 << 10
+"""Size of a body from which few requests are in flight at once."""
+
+
+class BodyTooLargeError(Exception):
+    """A body would have more than ``MAX_BODY_BYTES``, and was not made."""
+
+    def __init__(self, what: str, size: int) -> None:
+        super().__init__(f"{what} would have {size:,} bytes, where API servers accept {MAX_BODY_BYTES:,}")
+
+
 # --- requests ---------------------------------------------------------------------------------------------------
 
 

@@ -21,7 +21,7 @@ from frameworkcontroller.api.spec import PodForceDeletionPolicy
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine import claims, gangs, history, kueue
-from frameworkcontroller.machine.actions import Cleanup, Confirm, Create, Delete, Target
+from frameworkcontroller.machine.actions import Cleanup, Confirm, Create, Delete, Renderer, Target
 from frameworkcontroller.machine.agenda import TaskKey
 from frameworkcontroller.machine.context import Context, describe_row, is_of_framework, replace_orphan, summarize
 from frameworkcontroller.machine.failure import disrupted
@@ -157,7 +157,8 @@ def _create(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> None:
 def _creation(ctx: Context, task: TaskStatus, target: Target, template: PodTemplate) -> Create:
     configmap_uid = require(ctx.attempt.configmap_uid, "configMapUID")
     shown = () if ctx.framework.spec.scheduling is None else gangs.look_at(ctx, task)
-    return Create(target, template.raw, configmap_uid, template.words(task), shown, template.hosts)
+    source = Renderer(template.fill, (template.words(task),))
+    return Create(target, source, configmap_uid, shown, template.is_large)
 
 
 def _delete_orphan(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> bool:

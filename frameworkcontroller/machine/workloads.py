@@ -46,8 +46,19 @@ from frameworkcontroller.machine.actions import (
     WasAdmitted,
     patched,
 )
-from frameworkcontroller.machine.manifests import framework_reference
-from frameworkcontroller.machine.requests import Answer, Answered, Get, Kind, Refusal, Refused, Request, Unanswered
+from frameworkcontroller.machine.manifests import filled, filled_size, framework_reference
+from frameworkcontroller.machine.requests import (
+    LARGE_BYTES,
+    MAX_BODY_BYTES,
+    Answer,
+    Answered,
+    Get,
+    Kind,
+    Refusal,
+    Refused,
+    Request,
+    Unanswered,
+)
 
 API_VERSION: Final = "kueue.x-k8s.io/v1beta2"
 
@@ -225,9 +236,9 @@ def _rendered(framework: Framework, role: TaskRoleSpec) -> dict[str, Any]:
     }
     if framework.spec.has_network_placeholders:
         values |= dict.fromkeys(names.NETWORK_PLACEHOLDERS, "0")
-    for name, value in values.items():
-        raw = raw.replace(names.placeholder(name).encode(), value.encode())
-    rendered: dict[str, Any] = orjson.loads(raw)
+    words = {names.placeholder(name).encode(): value.encode() for name, value in values.items()}
+    # If it becomes too large for a Workload, it stays as it is: an API server refuses placeholders in labels, too.
+    rendered: dict[str, Any] = orjson.loads(filled(raw, words) if filled_size(raw, words) <= MAX_BODY_BYTES else raw)
     return rendered
 
 
@@ -263,6 +274,10 @@ class EnterQueue(QueueAction):
     framework: Framework
     spec: WorkloadSpec
 
+    @property
+    def is_large(self) -> bool:
+        return len(self.spec.pod_sets_json) > LARGE_BYTES
+
     def exchange(self) -> Exchange:
         priority = yield from _priority(self.spec)
         if isinstance(priority, Unmet):
@@ -295,6 +310,10 @@ class ChangeRequest(QueueAction):
     uid: str
     resource_version: str
     priority_only: bool = False
+
+    @property
+    def is_large(self) -> bool:
+        return len(self.spec.pod_sets_json) > LARGE_BYTES
 
     def exchange(self) -> Exchange:
         priority = yield from _priority(self.spec)

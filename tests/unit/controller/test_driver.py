@@ -14,7 +14,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import EncodedStatus
 from frameworkcontroller.api.objects import FrameworkRecord, framework_record
 from frameworkcontroller.api.resources import FRAMEWORKS
-from frameworkcontroller.controller.driver import Driver
+from frameworkcontroller.controller.driver import LARGE_IN_FLIGHT, Driver
 from frameworkcontroller.controller.reconcilers import Reconcilers
 from frameworkcontroller.controller.recorder import EventRecorder
 from frameworkcontroller.controller.snapshots import SnapshotLogger
@@ -104,6 +104,35 @@ async def test_a_failed_pass_leaves_no_reference_cycle() -> None:
         assert left_over() == before
     finally:
         gc.enable()
+
+
+class SlowClient(LostClient):
+    """Counts the writes in flight."""
+
+    def __init__(self) -> None:
+        self.now = self.most = self.small = 0
+
+    async def patch(self, _resource: Resource, name: str, *_: Any, **__: Any) -> bytes:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        if name == "small":
+            self.small = self.now
+        await asyncio.sleep(0.001)
+        self.now -= 1
+        return await super().patch()
+
+
+async def test_few_large_requests_are_in_flight_and_small_ones_do_not_wait_for_them() -> None:
+    large = orjson.dumps({"suspend": True, "description": "x" * (300 << 10)})
+    record = FrameworkRecord("ns/f", "ns", "f", "u", "1", 1, None, b"{}", b"{}", None)
+    records = [replace(record, key=f"n{n}/f", namespace=f"n{n}", spec_json=large) for n in range(40)]
+    records.append(replace(record, key="ns/small", name="small"))
+    client = SlowClient()
+    driver = driver_of(client, record)
+    driver.frameworks = cast(Any, {one.key: one for one in records})
+    await asyncio.gather(*(driver.reconcile(one.key) for one in records), return_exceptions=True)
+    assert client.most == LARGE_IN_FLIGHT + 1
+    assert client.small
 
 
 def left_over() -> int:
