@@ -193,7 +193,9 @@ def _record_wait(ctx: Context, before: Condition | None, wait: Wait | None, mess
 def _stalled(ctx: Context) -> tuple[Reason, str] | None:
     stalls = list(ctx.tracker.holds.stalls.values())
     if ctx.framework.invalid:
-        stalls.insert(0, Stall(Reason.INVALID_SPEC, ctx.framework.invalid))
+        # It is no reason for the wait of a Framework that is being deleted.
+        position = len(stalls) if ctx.framework.deleting else 0
+        stalls.insert(position, Stall(Reason.INVALID_SPEC, ctx.framework.invalid))
     if not stalls:
         return None
     quoted = "; ".join(stall.message for stall in stalls[:_STALLS_QUOTED])

@@ -282,6 +282,49 @@ async def test_a_bad_spec_stops_nothing_and_runs_once_it_is_mended(
         assert condition(after, "Stalled")["status"] == "False"
 
 
+@pytest.mark.parametrize("restart", [False, True])
+async def test_what_an_invalid_spec_asks_to_end_ends(
+    cluster: Cluster, frameworks: Frameworks, *, restart: bool
+) -> None:
+    """A coordinator that is no Task passes each schema."""
+    ends: dict[str, Json] = {
+        "stopped": {"executionType": "Stop"},
+        "suspended": {"suspend": True},
+        "late": {"activeDeadlineSeconds": 1},
+    }
+    async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
+        for name in ends:
+            await frameworks.create(name, role("a", 2))
+        for name in ends:
+            await frameworks.until_running(name, 2)
+            await frameworks.set(name, coordinator={"taskRole": "nobody"})
+            await told(frameworks, name, "InvalidSpec")
+        if not restart:
+            await _end_all(frameworks, ends)
+    if restart:
+        for name, wanted in ends.items():
+            await frameworks.set(name, **wanted)
+        async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
+            await _end_all(frameworks, ends)
+
+
+async def _end_all(frameworks: Frameworks, ends: dict[str, Json]) -> None:
+    for name, wanted in ends.items():
+        await frameworks.set(name, **wanted)
+    codes = {}
+    for name in ("stopped", "late"):
+        done = await frameworks.until_state(name, "Completed")
+        assert (await stalled(frameworks, name))["reason"] == "InvalidSpec"
+        codes[name] = done["attemptStatus"]["completionStatus"]["code"]
+    assert codes == {"stopped": -210, "late": -250}
+    await frameworks.until("suspended", lambda status: condition(status, "Suspended").get("status") == "True")
+    assert await frameworks.pods() == {}
+    await frameworks.set("suspended", coordinator=None, suspend=False)
+    again = await frameworks.until_running("suspended", 2)
+    assert again["attemptStatus"]["id"] == 1
+    assert condition(again, "Stalled")["status"] == "False"
+
+
 async def test_a_completed_framework_goes_after_its_retention_though_its_spec_is_bad(
     cluster: Cluster, loose: Api
 ) -> None:

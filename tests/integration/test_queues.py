@@ -167,6 +167,29 @@ async def test_an_eviction_outlives_controllers(
             assert status["attemptStatus"]["id"] == 1
 
 
+@pytest.mark.parametrize("restart", [False, True])
+async def test_a_framework_with_an_invalid_spec_is_preempted(
+    cluster: Cluster, frameworks: Frameworks, *, restart: bool
+) -> None:
+    """So nobody keeps quota by it."""
+    async with queue_on(cluster, {"cpu": "4"}):
+        async with Controller(QUEUED, await cluster.connection(), wall=cluster.wall):
+            await frameworks.create("low", needs(2, 2), metadata=labels("low"))
+            await running(frameworks, "low", 2)
+            await frameworks.set("low", coordinator={"taskRole": "nobody"})
+            await frameworks.until("low", lambda status: stalled(status) == "InvalidSpec")
+            await frameworks.create("high", needs(3), metadata=labels("high"))
+            if not restart:
+                await running(frameworks, "high", 1)
+        if restart:
+            async with Controller(QUEUED, await cluster.connection(), wall=cluster.wall):
+                await running(frameworks, "high", 1)
+        status = await frameworks.status("low")
+        assert "admission" not in status
+        assert status["attemptStatus"]["completionStatus"]["code"] == -241
+        assert "low" not in await in_use(frameworks)
+
+
 @pytest.mark.parametrize("code", [403, 404])
 async def test_without_workloads_nothing_starts_until_they_are_served(
     cluster: Cluster, frameworks: Frameworks, door: FrontDoor, code: int
