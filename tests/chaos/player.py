@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -46,6 +47,7 @@ from frameworkcontroller.local.kubelet.agent import DEFAULT_NODE_NAME
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.queues.setup import provide_queue
 from tests.chaos.history import is_held
+from tests.chaos.oddities import KEEPER, KEEPER_UID, MAX_EXEC_LABEL, break_roles, mended_fields
 from tests.chaos.oracle import why_claims_differ, why_not_at_end, why_not_served
 from tests.chaos.proxy import Fault, FaultProxy, Kind
 from tests.chaos.record import Circumstances, Replay, Write
@@ -74,7 +76,10 @@ _PLENTY: Final = 1000
 
 def config_of(story: Story, sink: ArchiveStandIn | None) -> Config:
     """What the story's controllers are configured with. ``sink``: where their history goes."""
-    update: dict[str, object] = {"framework_completed_retain_sec": story.retain_sec}
+    update: dict[str, object] = {
+        "framework_completed_retain_sec": story.retain_sec,
+        "large_framework_compression": story.compress,
+    }
     if sink is not None:
         update["history"] = history_of(story, sink.records_url)
     if story.quota is not None:
@@ -189,7 +194,12 @@ class Player:
         await self.b.kill()
         await self.serve()
         self._runtime.restore_node()
+        for name in await self._all():
+            await self._mend_spec(name)
         if self.story.quota is not None:
+            for name in await self._all():
+                with suppress(NotFound):
+                    await self.set_label(name, MAX_EXEC_LABEL, None)
             await self._open_queue()
         await self.a.proxy.calm(mend_watches=self.mends_watches)
         if self.sink is not None:
@@ -211,6 +221,8 @@ class Player:
         for name in await self._all():
             # The end of its retention may be now.
             with suppress(NotFound):
+                if self.story.broken_end:
+                    await self._break_spec(name, 0.0)
                 await self._frameworks.set(name, executionType="Stop")
         await self._until(lambda: self._who_is_not_at_end({}))
         await self._until(self._what_is_left)
@@ -282,6 +294,9 @@ class Player:
         return int(orjson.loads(await self._client.list(PODS, self._namespace))["metadata"]["resourceVersion"])
 
     async def _who_is_not_at_end(self, before: dict[str, Json | None]) -> str:
+        if self.story.quota is not None:
+            # The queue may have deactivated a Workload by its old bound of execution.
+            await self._activate_all()
         pods = {pod["metadata"]["uid"]: pod for pod in (await self._frameworks.pods()).values()}
         services, claims = await self._list(SERVICES), await self._list(PERSISTENTVOLUMECLAIMS)
         for name, body in (await self._all()).items():
@@ -343,6 +358,7 @@ class Player:
     async def create(self, name: str, roles: list[Json], spec: Json) -> None:
         while True:
             try:
+                roles = [await self._with_keeper(item) for item in roles]
                 await self._frameworks.create(name, *roles, **spec)
             except (TransportError, ServerError, TooManyRequests, Forbidden, NotFound):
                 # The API server is down, or only just up: it knows neither rules nor definitions for a while. Without
@@ -370,6 +386,42 @@ class Player:
             fields["coordinator"] = None
         await self._frameworks.set(name, **fields)
 
+    async def _with_keeper(self, item: Json) -> Json:
+        """The role with the UID of the ConfigMap that its template names as an owner."""
+        text = orjson.dumps(item).decode()
+        if KEEPER_UID not in text:
+            return item
+        with suppress(AlreadyExists):
+            await self._client.create(CONFIGMAPS, orjson.dumps({"metadata": {"name": KEEPER}}), self._namespace)
+        found = orjson.loads(await self._client.get(CONFIGMAPS, KEEPER, self._namespace))
+        replaced: Json = orjson.loads(text.replace(KEEPER_UID, uid_of(found)))
+        return replaced
+
+    async def break_spec(self, name: str, which: float, seconds: float) -> None:
+        """Somebody makes the spec invalid for so long."""
+        await self._break_spec(name, which)
+        self.spawn(seconds, partial(self._mend_spec, name))
+
+    async def _break_spec(self, name: str, which: float) -> None:
+        spec = (await self._frameworks.get(name))["spec"]
+        queued = self.story.quota is not None
+        await self._frameworks.set(name, **break_roles(random.Random(which), spec["taskRoles"], queued=queued))
+        self.injected["invalid_spec"] += 1
+
+    async def _mend_spec(self, name: str) -> None:
+        """Until it is done: nobody else would."""
+        while True:
+            try:
+                fields = mended_fields((await self._frameworks.get(name))["spec"])
+                if fields:
+                    await self._frameworks.set(name, **fields)
+            except NotFound:
+                return
+            except KubeError:
+                await asyncio.sleep(0.5)
+            else:
+                return
+
     async def rescale(self, name: str, role_name: str, number: int) -> None:
         await self._change_roles(
             name,
@@ -387,6 +439,7 @@ class Player:
             others = [item for item in roles if item["name"] != added["name"]]
             return [*others, added | {"task": added["task"] | kept}]
 
+        added = await self._with_keeper(added)
         await self._change_roles(name, change)
 
     async def set_completion(self, name: str, role_name: str, ends: Json) -> None:
@@ -703,6 +756,9 @@ class Player:
     async def _open_queue(self) -> None:
         """Everything that waits is admitted from now on."""
         await self.set_quota(_PLENTY)
+        await self._activate_all()
+
+    async def _activate_all(self) -> None:
         for found in (await self._list(WORKLOADS)).values():
             if not found["spec"].get("active", True):
                 with suppress(NotFound):

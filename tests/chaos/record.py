@@ -7,6 +7,7 @@ held against the record of what there was.
 """
 
 import math
+import re
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -41,6 +42,7 @@ _QUEUED: Final = (Kind.WORKLOAD, Kind.PODGROUP)
 _TOLD: Final = 60
 """Lines of a story that are worth reading."""
 _TERMINAL: Final = ("Succeeded", "Failed")
+_PLACEHOLDER: Final = re.compile(rb"\{\{FC_[A-Z_]+\}\}")
 
 
 @dataclass(frozen=True)
@@ -260,7 +262,7 @@ class Replay(World):
         found = pod["spec"].get("hostname"), pod["spec"].get("subdomain")
         if found != (name, subdomain):
             raise self.violation(f"Pod {name} has the host name {found}")
-        if "{{FC_" in orjson.dumps(pod).decode():
+        if _PLACEHOLDER.search(orjson.dumps(pod)) is not None:
             raise self.violation(f"Pod {name} has a placeholder that was not replaced")
         if (Kind.SERVICE, subdomain, uid) not in self._had:
             raise self.violation(f"Pod {name} is there, and there was never a Service {subdomain} of its Framework")

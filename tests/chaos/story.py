@@ -12,6 +12,7 @@ from typing import Any, Final
 from frameworkcontroller.api import names
 from frameworkcontroller.controller.driver import MAX_IN_FLIGHT
 from frameworkcontroller.local.queues.setup import LOCAL_QUEUE, PRIORITIES
+from tests.chaos.oddities import MAX_EXEC_LABEL, odd_template
 from tests.chaos.proxy import Fault, Kind
 from tests.support.frameworks import Json, policy, role
 from tests.support.historysink import SinkFault, Trouble
@@ -40,6 +41,8 @@ _GANGED: Final = 0.2
 """The share of those with gangs."""
 _ARCHIVED: Final = 0.35
 """The share of the stories with an archive of the history."""
+_ODD: Final = 0.4
+"""The share of the stories in which users write odd content."""
 _RIVALS: Final = 0.15
 """The share of the other stories in which a slow controller works beside a second one."""
 
@@ -82,6 +85,10 @@ class Story:
     """Whether PodGroups are served, and scheduled as such."""
     history: str | None = None
     """The controllers' ``history.onUnavailable``; None: they send their history nowhere."""
+    compress: bool = False
+    """The controllers' ``largeFrameworkCompression``."""
+    broken_end: bool = False
+    """Whether each Framework gets an invalid spec before it is told to stop in the end."""
 
     @property
     def has_network(self) -> bool:
@@ -106,14 +113,25 @@ class Story:
         return "\n".join([f"seed {self.seed}:", *map(str, self.steps)])
 
 
-def make_story(seed: int, *, length: float = LENGTH, virtual: bool = True) -> Story:
-    """The story of that seed. ``virtual`` False leaves out what only a controller in this process can meet."""
+def make_story(seed: int, *, length: float = LENGTH, virtual: bool = True, odd: bool = True) -> Story:
+    """The story of that seed.
+
+    ``virtual`` False leaves out the steps that need a controller in this process. ``odd`` False leaves out odd content.
+    """
+    story = _make_story(seed, length, virtual=virtual)
+    return (
+        _about_oddities(story, _CROWD_LENGTH if seed % _CROWDS == _CROWDS - 1 else length) if virtual and odd else story
+    )
+
+
+def _make_story(seed: int, length: float, *, virtual: bool) -> Story:
     if virtual and seed % _CROWDS == _CROWDS - 1:
         crowd = make_crowd(seed)
         edits = [_life_edit(random.Random(f"{seed} life"), _CROWD_LENGTH, NAMES[:1])]
         steps = _about_network(random.Random(f"{seed} network"), [*crowd.steps, *edits], _CROWD_LENGTH)
         steps = _about_claims(random.Random(f"{seed} claims"), steps, _CROWD_LENGTH)
-        return _about_history(replace(crowd, steps=tuple(sorted(steps, key=lambda step: step.at))), _CROWD_LENGTH)
+        crowd = replace(crowd, steps=tuple(sorted(steps, key=lambda step: step.at)))
+        return _about_history(crowd, _CROWD_LENGTH)
     rng = random.Random(seed)
     steps = [_create(rng, name, length) for name in NAMES[: rng.choice([1, 1, 2, 3])]]
     steps += [_users(rng, length) for _ in range(rng.randint(0, 6))]
@@ -457,6 +475,63 @@ def _about_history(story: Story, length: float) -> Story:
         if rng.random() < 0.7:
             steps.append(Step(max(0.0, at - 5), "stop_sink", (round(rng.choice([10, 100]) * length / LENGTH, 1),)))
     return replace(story, steps=tuple(sorted(steps, key=lambda step: step.at)), history="Block" if blocks else "Drop")
+
+
+def _about_oddities(story: Story, length: float) -> Story:
+    """In some stories users write templates of odd shape, invalid specs, Frameworks without roles, and more."""
+    rng = random.Random(f"{story.seed} oddities")
+    if rng.random() >= _ODD:
+        return story
+    steps: list[Step] = []
+    for step in story.steps:
+        steps += _odd(rng, step, length, story)
+    created = [step.args[0] for step in steps if step.act == "create"]
+    for _ in range(rng.randint(0, 4)):
+        steps.append(Step(_at(rng, length), "break_spec", (rng.choice(created), rng.random(), _seconds(rng, length))))
+    if story.quota is not None and rng.random() < 0.4:
+        labels = rng.choice(["5", "40", "1000000", "abc", None])
+        steps.append(Step(_at(rng, length), "set_label", (rng.choice(created), MAX_EXEC_LABEL, labels)))
+    steps.sort(key=lambda step: step.at)
+    return replace(story, steps=tuple(steps), compress=rng.random() < 0.3, broken_end=rng.random() < 0.3)
+
+
+def _odd(rng: random.Random, step: Step, length: float, story: Story) -> list[Step]:
+    """The step, with odd content in some of its templates. Some roles come later than their Framework."""
+    match step:
+        case Step(act="add_role", args=(name, item)):
+            return [replace(step, args=(name, _odd_role(rng, item, endless=True)))]
+        case Step(act="create", args=(name, roles, spec)):
+            roles = [_odd_role(rng, item, endless=_is_endless(spec)) for item in roles]
+            spec = _odd_scheduling(rng, spec) if story.gangs else spec
+            if rng.random() >= 0.15:
+                return [replace(step, args=(name, roles, spec))]
+            late = [Step(step.at + _seconds(rng, length), "add_role", (name, item)) for item in roles]
+            spec = {field: value for field, value in spec.items() if field != "coordinator"}
+            return [replace(step, args=(name, [], spec)), *late]
+    return [step]
+
+
+def _odd_role(rng: random.Random, item: Json, *, endless: bool) -> Json:
+    if rng.random() < 0.5:
+        return item
+    task = item["task"]
+    # Without end, refused Pods would be retried without a pause.
+    fails = not endless and not _is_endless(task) and "Ignore" not in str(task.get("podFailurePolicy"))
+    return item | {"task": task | {"pod": odd_template(rng, task["pod"], fails=fails)}}
+
+
+def _odd_scheduling(rng: random.Random, spec: Json) -> Json:
+    scheduling = spec.get("scheduling")
+    if scheduling is None:
+        return spec
+    more: Json = {"disruptionMode": rng.choice([{"single": {}}, {"all": {}}])} if rng.random() < 0.5 else {}
+    if rng.random() < 0.5:
+        more["schedulingConstraints"] = {"topology": [{"key": "topology.kubernetes.io/zone"}]}
+    return spec | {"scheduling": scheduling | more}
+
+
+def _seconds(rng: random.Random, length: float) -> float:
+    return round(rng.choice([1, 10, 60]) * length / LENGTH, 1)
 
 
 def _orphaning(rng: random.Random, step: Step) -> Step:
