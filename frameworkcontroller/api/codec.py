@@ -48,7 +48,8 @@ MAX_DECOMPRESSED_VALUES = 2_000_000
 _FAST_BYTES = 16 << 20
 """Up to this size orjson parses, which takes fourteen times the size in memory."""
 
-_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+"""Matches a string without an end, too: to search the end again from each quote within takes quadratic time."""
 
 
 class StatusError(ValueError):

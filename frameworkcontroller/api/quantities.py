@@ -96,6 +96,14 @@ class Amounts:
         for name, amount in other._amounts.items():
             self._set(name, max(self._amounts.get(name, amount), amount), other)
 
+    def only(self, other: Amounts) -> Amounts:
+        """Return those of the resources of ``other``."""
+        found = Amounts()
+        for name in other._amounts:
+            if name in self._amounts:
+                found._set(name, self._amounts[name], self)
+        return found
+
     def replace(self, other: Amounts) -> None:
         """Replace the amounts by those that ``other`` has."""
         for name, amount in other._amounts.items():
@@ -135,13 +143,15 @@ def pod_requests(spec: Any) -> Amounts:
     for container in _mappings(spec.get("containers")):
         total.add(_requests(container))
     for container in _mappings(spec.get("initContainers")):
-        while_it_runs = _requests(container)
+        requests = _requests(container)
         if container.get("restartPolicy") == "Always":
-            total.add(while_it_runs)
-            sidecars.add(while_it_runs)
-            while_it_runs = Amounts()
-        while_it_runs.add(sidecars)
-        most.raise_to(while_it_runs)
+            total.add(requests)
+            sidecars.add(requests)
+            most.raise_to(sidecars.only(requests))
+        else:
+            # The amounts of other resources, which the sidecars have, count already.
+            requests.add(sidecars.only(requests))
+            most.raise_to(requests)
     total.raise_to(most)
     total.replace(_requests(spec))
     total.add(Amounts.of(spec.get("overhead")))

@@ -170,10 +170,15 @@ class AdmissionStatus:
     workload_uid: str
     cluster_queue: str = ""
     pod_sets: list[AdmittedPodSet] = field(default_factory=list)
+    _by_name: dict[str, AdmittedPodSet] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Index the pod sets."""
+        object.__setattr__(self, "_by_name", {one.name: one for one in reversed(self.pod_sets)})
 
     def pod_set(self, role: str) -> AdmittedPodSet | None:
         """What is admitted for the role, None if nothing is."""
-        return next((one for one in self.pod_sets if one.name == role), None)
+        return self._by_name.get(role)
 
     def available(self, role: str) -> int:
         """Number of Pods of the role that may exist at once."""

@@ -9,6 +9,8 @@ FIRST_TIME = -62_135_596_800
 LAST_TIME = 253_402_300_799
 """The first second of the year 1 and the last of the year 9999: other times have no such format."""
 
+_MAX_CHARS = 64
+
 
 @lru_cache(maxsize=4096)
 def format_time(seconds: int) -> str:
@@ -28,6 +30,9 @@ def parse_time(text: str) -> int:
     Raises:
         ValueError: ``text`` is not a time with a zone, or out of range.
     """
+    if len(text) > _MAX_CHARS:
+        # The cache would keep it.
+        raise ValueError("time of too many digits")
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"time without a zone: {text!r}")

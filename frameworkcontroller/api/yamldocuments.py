@@ -24,14 +24,24 @@ class Loader(yaml.SafeLoader):
         return cls("").construct_document(root)
 
 
+_REPLACED: Final = {f"tag:yaml.org,2002:{kind}" for kind in ("timestamp", "float", "int")}
 Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _REPLACED]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+# Without 1:30:00, a number in base 60 to PyYAML, which takes quadratic time for many digits.
 Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
-    re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+\Z"),
+    re.compile(
+        r"([-+]?[0-9][0-9_]*\.[0-9_]*([eE][-+][0-9]+)?|\.[0-9][0-9_]*([eE][-+][0-9]+)?|[-+]?\.(inf|Inf|INF)"
+        r"|\.(nan|NaN|NAN)|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+)\Z"
+    ),
     list("-+.0123456789"),
+)
+Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:int",
+    re.compile(r"[-+]?(0b[01_]+|0[0-7_]*|[1-9][0-9_]*|0x[0-9a-fA-F_]+)\Z"),
+    list("-+0123456789"),
 )
 
 
@@ -83,27 +93,34 @@ def place(file: object, line: int) -> str:
     return f"{file}:{line}" if line else str(file)
 
 
-def line_of(root: yaml.Node | None, path: KeyPath) -> int:
-    """The line of the key at ``path``, or else of the innermost existing key around it; 0 without any."""
-    node, line = root, 0
-    for part in path:
-        found = _child(node, part)
-        if found is None:
-            break
-        key, node = found
-        line = key.start_mark.line + 1
-    return line
+class Lines:
+    """The lines of the keys of a document. Costs the document once, not for each key."""
 
+    def __init__(self, root: yaml.Node | None) -> None:
+        self._root = root
+        self._children: dict[yaml.Node, dict[str, tuple[yaml.Node, yaml.Node]]] = {}
 
-def _child(node: yaml.Node | None, part: str | int) -> tuple[yaml.Node, yaml.Node] | None:
-    """The node at which that part of a path begins (its key or item), and the node of its value."""
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value == str(part):
-                return key, value
-    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-        return node.value[part], node.value[part]
-    return None
+    def line_of(self, path: KeyPath) -> int:
+        """The line of the key at ``path``, or else of the innermost existing key around it; 0 without any."""
+        node, line = self._root, 0
+        for part in path:
+            found = self._child(node, part)
+            if found is None:
+                break
+            key, node = found
+            line = key.start_mark.line + 1
+        return line
+
+    def _child(self, node: yaml.Node | None, part: str | int) -> tuple[yaml.Node, yaml.Node] | None:
+        """The node at which that part of a path begins (its key or item), and the node of its value."""
+        if isinstance(node, yaml.MappingNode):
+            if node not in self._children:
+                keys = ((key.value, (key, value)) for key, value in reversed(node.value))
+                self._children[node] = {name: found for name, found in keys if isinstance(found[0], yaml.ScalarNode)}
+            return self._children[node].get(str(part))
+        if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+            return node.value[part], node.value[part]
+        return None
 
 
 def repeated_keys(node: yaml.Node, path: KeyPath = ()) -> Iterator[Problem]:

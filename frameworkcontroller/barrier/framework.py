@@ -119,9 +119,10 @@ def _holds_too_much(raw: bytes) -> bool:
     """True if the JSON text has more values than any status: parsed, a value takes much more memory than its text."""
     if _marks(raw) <= _MOST_VALUES:
         return False
-    # The marks may be inside strings, such as the messages of containers.
+    # The marks may be inside strings, such as the messages of containers. A string without an end is matched, too: to
+    # search the end again from each quote within takes quadratic time.
     texts = (raw.count(b'"') - raw.count(b'\\"')) // 2
-    return texts > _MOST_VALUES or _marks(re.sub(rb'"(?:[^"\\]|\\.)*"', b"", raw, flags=re.DOTALL)) > _MOST_VALUES
+    return texts > _MOST_VALUES or _marks(re.sub(rb'"(?:[^"\\]|\\.)*"?', b"", raw, flags=re.DOTALL)) > _MOST_VALUES
 
 
 def _marks(raw: bytes) -> int:

@@ -70,7 +70,8 @@ def phase_before_end(state: State, retry_delay_sec: int | None) -> Phase:
 class View:
     """A Framework to show. ``problem``: why it cannot be read; ``pods``: diagnoses of its Pods, by name.
 
-    ``queue``: that of Kueue in which it is, "" for none. ``next_queue``: that of its label, "" for none.
+    ``queue``: that of Kueue in which it is, "" for none. ``next_queue``: that of its label, "" for none. ``started``:
+    the roles that have started, if they waited for others.
     """
 
     namespace: str
@@ -82,6 +83,7 @@ class View:
     pods: Mapping[str, str]
     queue: str = ""
     next_queue: str = ""
+    started: frozenset[str] = frozenset()
 
 
 def read_view(framework: Mapping[str, Any], pods: Mapping[str, str]) -> View:
@@ -98,7 +100,8 @@ def read_view(framework: Mapping[str, Any], pods: Mapping[str, str]) -> View:
         problem = str(error)
     deleting = bool(metadata.get("deletionTimestamp"))
     queues = queue_of(framework), queue_label_of(framework)
-    return View(metadata["namespace"], metadata["name"], status, spec, deleting, problem, pods, *queues)
+    started = frozenset(one.name for one in status.attempt.roles if one.started) if status else frozenset()
+    return View(metadata["namespace"], metadata["name"], status, spec, deleting, problem, pods, *queues, started)
 
 
 def stalled(status: FrameworkStatus) -> Condition | None:
@@ -197,7 +200,7 @@ def _awaited_roles(view: View, role: str, task: TaskStatus) -> str:
     spec, status = view.spec.role(role), view.status
     if task.state is not State.CREATION_PENDING or spec is None or not spec.depends_on or status is None:
         return ""
-    if any(one.started for one in status.attempt.roles if one.name == role):
+    if role in view.started:
         return ""
     return f"waits until {' and '.join(f'{one.name} is {one.status}' for one in spec.depends_on)}"
 

@@ -21,6 +21,7 @@ DEFAULT_NAMESPACE: Final = "default"
 _BAR_CELLS: Final = 20
 _BAR_ORDER: Final = (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED, Phase.ENDING, Phase.RUNNING, Phase.WAITING)
 _LEAST_LINES: Final = 3
+_MAX_NAME: Final = 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ def framework_tree(view: View, now: float, lines: float = math.inf) -> Tree:
     for text in about:
         tree.add(Text(text, end.color if end else "yellow"))
     roles = status.attempt.roles if status else []
-    name_width = max((len(role.name) for role in roles), default=0)
+    name_width = min(max((len(role.name) for role in roles), default=0), _MAX_NAME)
     left = lines - 1 - len(about) - len(roles)
     for position, role in enumerate(roles):
         node = tree.add(_role_head(role, name_width))

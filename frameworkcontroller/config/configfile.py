@@ -13,7 +13,7 @@ from pydantic.alias_generators import to_camel
 
 from frameworkcontroller.api.inputmodel import InputModel
 from frameworkcontroller.api.problems import Problem, shown
-from frameworkcontroller.api.yamldocuments import ERRORS, Loader, compose, error_text, line_of, place, repeated_keys
+from frameworkcontroller.api.yamldocuments import ERRORS, Lines, Loader, compose, error_text, place, repeated_keys
 
 
 class ConfigError(Exception):
@@ -32,7 +32,8 @@ class ConfigFile:
 
     def describe(self, problems: Sequence[Problem]) -> str:
         """One line of text for each problem, in the order of the file."""
-        lines = [(line_of(self.root, problem.path), problem) for problem in problems]
+        line_of = Lines(self.root).line_of
+        lines = [(line_of(problem.path), problem) for problem in problems]
         lines.sort(key=lambda found: found[0])
         return "\n".join(f"{place(self.path, line)}: {problem}" for line, problem in lines)
 

@@ -64,6 +64,7 @@ from frameworkcontroller.machine.actions import (
     Delete,
     Target,
 )
+from frameworkcontroller.machine.agenda import TaskKey
 from frameworkcontroller.machine.companions import watch_end
 from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.holds import Stall, Wait
@@ -291,10 +292,12 @@ def _running(ctx: Context, record: _Cached) -> None:
     if problem_with(record, admission) is not None and not _was_disproved(ctx, record):
         _act(ctx, Inspect(_target(ctx), _version(record)), record)
         return
-    if Reason.QUOTA_COUNT in tracker.holds.waits():
-        for role in admission.pod_sets:
-            if role.name in tracker.roles:
-                _wake_waiters(ctx, role.name, role.available)
+    waiting: dict[str, list[TaskKey]] = {}
+    for key in tracker.holds.waiters(Reason.QUOTA_COUNT):
+        waiting.setdefault(key[0], []).append(key)
+    for role in admission.pod_sets:
+        if role.name in waiting and role.name in tracker.roles:
+            _wake_waiters(ctx, role.name, role.available, waiting[role.name])
 
 
 def follow(ctx: Context) -> None:
@@ -444,12 +447,11 @@ def _is_ready(ctx: Context, admission: AdmissionStatus) -> bool:
     return missing <= sum(states[state] for state in _BETWEEN_PODS)
 
 
-def _wake_waiters(ctx: Context, role: str, count: int) -> None:
+def _wake_waiters(ctx: Context, role: str, count: int, waiters: list[TaskKey]) -> None:
     """Plan as many Tasks that wait for quota as may have a Pod now."""
     free = count - len(_granted(ctx, role))
     if free > 0:
-        waiters = sorted(key for key in ctx.tracker.holds.waiters(Reason.QUOTA_COUNT) if key[0] == role)
-        ctx.tracker.agenda.update(waiters[:free])
+        ctx.tracker.agenda.update(sorted(waiters)[:free])
 
 
 # --- no attempt runs --------------------------------------------------------------------------------------------

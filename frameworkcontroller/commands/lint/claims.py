@@ -28,6 +28,10 @@ def check_claims(role: Mapping[Any, Any], path: KeyPath) -> Iterator[Finding]:
         for field in ("volumeMounts", "volumeDevices")
         for _, mount in mappings_in(container.get(field))
     }
+    volumes: dict[Any, list[int]] = {}
+    for number, volume in mappings_in(pod.get("volumes")):
+        if isinstance(volume.get("name"), str):
+            volumes.setdefault(volume["name"], []).append(number)
     for position, template in templates:
         place = (*path, "volumeClaimTemplates", position)
         name = _mapping(template.get("metadata")).get("name")
@@ -35,10 +39,9 @@ def check_claims(role: Mapping[Any, Any], path: KeyPath) -> Iterator[Finding]:
         yield from check_placeholders(template, place, PLACEHOLDERS, "a claim outlives attempts, and has none of them")
         if isinstance(name, str) and name not in mounted:
             yield warning(place, f"no container mounts the volume {name}", value=name)
-        for number, volume in mappings_in(pod.get("volumes")):
-            if name is not None and volume.get("name") == name:
-                of_pod = (*path, "task", "pod", "spec", "volumes", number)
-                yield warning(of_pod, "is replaced by the claim of this name in volumeClaimTemplates", value=name)
+        for number in volumes.get(name, ()) if isinstance(name, str) else ():
+            of_pod = (*path, "task", "pod", "spec", "volumes", number)
+            yield warning(of_pod, "is replaced by the claim of this name in volumeClaimTemplates", value=name)
 
 
 def _claim_spec(spec: Any, path: KeyPath) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.yamldocuments import ERRORS, documents, error_text, line_of, place, repeated_keys
+from frameworkcontroller.api.yamldocuments import ERRORS, Lines, documents, error_text, place, repeated_keys
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.lint.findings import Finding, error, warning
 from frameworkcontroller.commands.lint.framework import check_framework
@@ -51,9 +51,9 @@ def lint_text(content: str) -> list[tuple[int, Finding]]:
         found.append(_unreadable(refused))
     services = [body for body, _ in objects if isinstance(body, dict) and body.get("kind") == "Service"]
     for body, node in objects:
-        first = node.start_mark.line + 1
+        first, line_of = node.start_mark.line + 1, Lines(node).line_of
         try:
-            found += [(line_of(node, each.problem.path) or first, each) for each in _check(body, node, services)]
+            found += [(line_of(each.problem.path) or first, each) for each in _check(body, node, services)]
         except ERRORS as refused:
             found.append(_unreadable(refused))
     if not found and not any(_is_framework(body) for body, _ in objects):

@@ -138,3 +138,25 @@ def test_the_requests_of_a_pod(spec: Any, requests: dict[str, str]) -> None:
 
 def test_an_amount_is_a_decimal() -> None:
     assert parse_quantity(1.5) == Decimal("1.5")
+
+
+requests = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["1", "-2", "3k", "4Mi", "1500m"]), max_size=3)
+init_containers = st.lists(
+    st.builds(lambda needs, kind: container(needs, restartPolicy=kind), requests, st.sampled_from(["Always", None]))
+)
+
+
+@given(init_containers)
+def test_an_init_container_runs_beside_the_sidecars_before_it(containers: list[dict[str, Any]]) -> None:
+    sidecars, most = Amounts(), Amounts()
+    for one in containers:
+        beside = Amounts.of(one["resources"]["requests"])
+        if one["restartPolicy"] == "Always":
+            sidecars.add(beside)
+            beside = Amounts()
+        beside.add(sidecars)
+        most.raise_to(beside)
+    total = Amounts()
+    total.add(sidecars)
+    total.raise_to(most)
+    assert pod_requests({"initContainers": containers}).formatted() == total.formatted()

@@ -49,3 +49,9 @@ def test_round_trip(seconds: int) -> None:
     text = format_time(seconds)
     assert parse_time(text) == seconds
     assert len(text) == 20
+
+
+def test_a_long_text_is_no_time() -> None:
+    """It would stay in the cache of times."""
+    with pytest.raises(ValueError, match="too many digits"):
+        parse_time(f"2023-11-14T22:13:20.{'0' * 1_000_000}Z")

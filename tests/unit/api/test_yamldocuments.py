@@ -72,3 +72,23 @@ def test_nesting_does_not_overflow_the_stack(text: str) -> None:
 def test_the_parser_in_c_reads_the_shipped_configuration() -> None:
     text = (ROOT / "frameworkcontroller/config/default-config.yaml").read_text()
     assert yamldocuments._levels(text) < yamldocuments._MOST_LEVELS
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1:30", "1:30"),
+        ("1:30.5", "1:30.5"),
+        ("017", 15),
+        ("0x1f", 31),
+        ("0b11", 3),
+        ("-12", -12),
+        ("0", 0),
+        ("1_0", 10),
+    ],
+)
+def test_numbers_are_those_of_kubernetes(text: str, value: object) -> None:
+    node = compose(text)
+    assert node is not None
+    assert Loader.content(node) == value
+    assert type(Loader.content(node)) is type(value)
