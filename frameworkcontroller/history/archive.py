@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -90,9 +91,10 @@ class Archive:
     All methods raise ArchiveError while the database cannot be used; methods with a query raise QueryError.
     """
 
-    def __init__(self, database: Database) -> None:
-        """``database``: an open one."""
+    def __init__(self, database: Database, wall: Callable[[], float] = time.time) -> None:
+        """``database``: an open one. ``wall``: seconds since the epoch."""
         self._database = database
+        self._wall = wall
         self._writer = Writer(database)
         # More callers wait with their lines, which take less memory than rows.
         self._places = asyncio.Semaphore(_CALLS)
@@ -139,7 +141,7 @@ class Archive:
         if not lines:
             return Stored(0)
         async with self._places:
-            batch = await asyncio.to_thread(parse, lines)
+            batch = await asyncio.to_thread(parse, lines, self._wall())
             await self._writer.write(batch)
         return Stored(batch.records)
 

@@ -7,6 +7,7 @@ SQLite and PostgreSQL have the same tables and the same statements. SQLite commi
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import re
@@ -38,6 +39,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from frameworkcontroller.history.errors import ArchiveError
+from frameworkcontroller.history.reserve import Reserve
 
 _log: Final = logging.getLogger(__name__)
 
@@ -266,6 +268,9 @@ class Database:
             self.path = Path(parsed.database).absolute()
         elif parsed.drivername not in {"postgresql", "postgres"}:
             raise ArchiveError(f"{self.name}: must begin with sqlite:/// or postgresql://")
+        self._reserve = None if self.path is None else Reserve(self.path)
+        self._damage: tuple[tuple[Any, ...], str] | None = None
+        """The file that SQLite has found to be corrupt, and its words."""
         self._url = url
         self._migrations = migrations
         self._connections: _Connections | None = None
@@ -352,12 +357,31 @@ class Database:
             if connections.anchor is not None:
                 await asyncio.to_thread(connections.anchor.executescript, script)
 
+    def require_room(self) -> None:
+        """Raise ArchiveError if the disk is so full that only what removes may write."""
+        if self._reserve is not None and not self._reserve.hold():
+            raise ArchiveError(f"{self.name}: the disk is full")
+
+    def make_room(self, error: ArchiveError) -> bool:
+        """Free the reserve of disk space if ``error`` came from a full disk. Return whether there is more room now."""
+        return self._reserve is not None and is_full(error.__cause__) and self._reserve.release()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the reserve of disk space is there."""
+        return self._reserve is None or self._reserve.held
+
     async def check(self) -> None:
-        """Return if the database answers, and has the schema of this version.
+        """Return if the database answers, has the schema of this version, and was not found to be corrupt.
 
         Raises:
             ArchiveError: it does not.
         """
+        if self._damage is not None:
+            identity, words = self._damage
+            if identity == self._identity()[:1]:
+                raise ArchiveError(f"{self.name}: {words}")
+            self._damage = None
         async with self._using() as connections, connections.readers.connect() as connection:
             await self._check_version(connections, connection)
 
@@ -377,8 +401,10 @@ class Database:
         except (exc.DataError, exc.IntegrityError):
             raise
         except _DATABASE_ERRORS as error:
-            # Others may continue to read while a lock is held.
-            if not is_locked(error):
+            if _code(error) in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+                self._damage = connections.identity[:1], _words(error)
+            # Others may continue to read while a lock is held, or the disk is full.
+            if not is_locked(error) and not is_full(error):
                 await self._retire(connections)
             raise ArchiveError(f"{self.name}: {_words(error)}") from error
         finally:
@@ -402,7 +428,16 @@ class Database:
                     _log.warning("%s: %s; opening it again", self.name, error)
                     await self._retire(self._connections)
             if self._connections is None:
-                self._connections = await self._connect()
+                try:
+                    self._connections = await self._connect()
+                except _DATABASE_ERRORS as error:
+                    if self._reserve is None or not is_full(error) or not self._reserve.release():
+                        raise
+                    _log.warning("%s: the disk is full; records are refused", self.name)
+                    self._connections = await self._connect()
+                else:
+                    if self._reserve is not None:
+                        self._reserve.hold()
             return self._connections
 
     async def _connect(self) -> _Connections:
@@ -487,9 +522,27 @@ def _make_private(path: Path) -> None:
 
 def is_locked(error: BaseException | None) -> bool:
     """Whether another process has held a lock of SQLite for too long."""
+    return _code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Whether the file system of SQLite has no room."""
+    extended = {sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMOPEN}
+    if getattr(error, "errno", None) == errno.ENOSPC or _extended_code(error) in extended:
+        return True
+    return _code(error) == sqlite3.SQLITE_FULL
+
+
+def _code(error: BaseException | None) -> int:
+    return _extended_code(error) & 0xFF
+
+
+def _extended_code(error: BaseException | None) -> int:
+    """The code of an error of SQLite, 0 for other errors."""
     if isinstance(error, exc.DBAPIError) and error.orig is not None:
         error = error.orig
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return code
 
 
 def _sqlite(path: Path, *, write: bool) -> AsyncEngine:

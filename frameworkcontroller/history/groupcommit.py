@@ -9,7 +9,7 @@ from typing import Final
 
 from sqlalchemy import exc
 
-from frameworkcontroller.history.database import Database, is_locked
+from frameworkcontroller.history.database import Database, is_full, is_locked
 from frameworkcontroller.history.errors import ArchiveError, RecordError
 from frameworkcontroller.history.ingest import Batch, ForeignRecordError, write
 
@@ -102,13 +102,14 @@ class Writer:
         try:
             await self._write(batch)
         except ArchiveError as error:
-            if is_locked(error.__cause__):
+            if is_locked(error.__cause__) or is_full(error.__cause__):
                 raise
             # Connections break when the database is started again, and files may be replaced. What is written again
             # is the same, so it does not matter whether it was committed.
             await self._write(batch)
 
     async def _write(self, batch: Batch) -> None:
+        self._database.require_room()
         async with self._database.writing() as connection:
             await write(connection, batch)
 

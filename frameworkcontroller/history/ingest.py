@@ -64,6 +64,11 @@ _MAX_REASON: Final = 512
 
 _MAX_ID_BYTES: Final = 1024
 
+MAX_AHEAD_SEC: Final = 86400
+"""Clocks of controllers may be ahead of that of the archive, but not more."""
+
+_TIMES: Final = ("created", "started", "ran", "completed", "ended", "failed_at")
+
 _COMPLETED: Final = "Completed"
 RUNNING: Final = "running"
 """The phase of a Framework that has not ended, as far as its records say; those of others are outcomes."""
@@ -170,28 +175,42 @@ def _put(rows: dict[Any, Row], key: Any, row: Row, rank: Callable[[Row], tuple[i
 # --- records to rows --------------------------------------------------------------------------------------------
 
 
-def parse(lines: Sequence[bytes]) -> Batch:
-    """The rows of records, one a line.
+def parse(lines: Sequence[bytes], now: float) -> Batch:
+    """The rows of records, one a line. ``now``: seconds since the epoch.
+
+    Times in objects that are too far ahead of ``now`` give no value in a column.
 
     Raises:
         RecordError: a record is invalid.
     """
     batch = Batch()
+    latest = int(now) + MAX_AHEAD_SEC
     for number, line in enumerate(lines, 1):
         text = line.strip()
         if len(text) > MAX_RECORD_BYTES:
             raise RecordError(number, f"has {len(text)} bytes, at most {MAX_RECORD_BYTES} are allowed")
         try:
             record = decode_record(text)
-            _check(record)
+            _check(record, latest)
             batch.lines.setdefault(record.id.framework_uid, number)
             _add(batch, record, text)
         except ValueError as error:
             raise RecordError(number, str(error)) from None
+    _forget_future(batch, latest)
     return batch
 
 
-def _check(record: HistoryRecord) -> None:
+def _forget_future(batch: Batch, latest: int) -> None:
+    """Remove times that would keep a Framework at the top of every list."""
+    for row in (*batch.summaries.values(), *batch.attempts.values(), *batch.tasks.values()):
+        for name in _TIMES:
+            if (row.get(name) or 0) > latest:
+                row[name] = batch.touched[row["uid"]]["created"] if name == "created" else None
+
+
+def _check(record: HistoryRecord, latest: int) -> None:
+    if _microseconds(record.time) > latest * 1_000_000:
+        raise HistoryRecordError(f"time: {record.time} is more than a day ahead of the archive's clock")
     for name in ("cluster", "namespace", "name"):
         text = getattr(record, name)
         if len(text) > _MAX_NAME:

@@ -8,6 +8,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, Table, delete, func, insert, select, text
 
 from frameworkcontroller.history.database import CHILDREN, Database, doomed, frameworks
+from frameworkcontroller.history.errors import ArchiveError
 
 _FRAMEWORKS: Final = 100
 """Frameworks that become invisible in a step."""
@@ -15,6 +16,10 @@ _ROWS: Final = 500
 """Rows that a step removes: some 20 ms."""
 _PAGES: Final = 1000
 """Pages that a step gives back to the file system, 4 MB."""
+_FEW_PAGES: Final = 100
+"""On a full disk: the WAL needs as much room."""
+_CHECKPOINT: Final = "PRAGMA wal_checkpoint(PASSIVE)"
+"""The file gets smaller as the WAL is copied into it; what is being read stays."""
 
 _ROW_BYTES: Final = 400
 """Of a row and its entries in indexes, without its record."""
@@ -23,8 +28,21 @@ _ROW_BYTES: Final = 400
 async def prune(database: Database, before: int | None, max_bytes: int | None) -> tuple[int, int]:
     """Remove what is too old or too much, and return how many Frameworks and rows of them.
 
-    What a process that was killed has not finished is finished.
+    What a process that was killed has not finished is finished. On a full disk, the reserve makes room for it.
+
+    Raises:
+        ArchiveError: the database cannot be used.
     """
+    try:
+        return await _prune(database, before, max_bytes)
+    except ArchiveError as error:
+        if not database.make_room(error):
+            raise
+        await database.run_script(_CHECKPOINT)
+        return await _prune(database, before, max_bytes)
+
+
+async def _prune(database: Database, before: int | None, max_bytes: int | None) -> tuple[int, int]:
     gone, rows = 0, await _clear(database)
     while before is not None:
         fids = await _doom(database, _FRAMEWORKS, before=before)
@@ -132,6 +150,7 @@ async def _shrink(database: Database) -> None:
             if not await connection.scalar(text("PRAGMA freelist_count")):
                 break
         # As a statement, the driver would stop it after one page.
-        await database.run_script(f"PRAGMA incremental_vacuum({_PAGES})")
-    # The file gets smaller as the WAL is copied into it; what is being read stays.
-    await database.run_script("PRAGMA wal_checkpoint(PASSIVE)")
+        await database.run_script(f"PRAGMA incremental_vacuum({_PAGES if database.has_room else _FEW_PAGES})")
+        if not database.has_room:
+            await database.run_script(_CHECKPOINT)
+    await database.run_script(_CHECKPOINT)

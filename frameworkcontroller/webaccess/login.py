@@ -63,13 +63,13 @@ class Login:
 
     async def _follow_link(self, request: web.Request, token: str, target: str) -> web.Response:
         try:
-            await self._access.identify(request, token)
+            viewer = await self._access.identify(request, token)
         except AccessError as error:
             return self._form(target, str(error), error.status)
         response = _page("Logged in", _CONTINUE.substitute(target=_attribute(target)))
         # After a redirect, browsers would not send the cookie if a page of another origin has the link.
         response.headers.update({"Refresh": f"0; url=./{target}", "Referrer-Policy": "no-referrer"})
-        self._sessions.begin(request, response, token)
+        self._sessions.begin(request, response, token, viewer.owner)
         return response
 
     async def _log_in(self, request: web.Request) -> web.Response:
@@ -77,11 +77,11 @@ class Login:
         form = await _read_form(request)
         target, token = _checked(form.get("next", "")), form.get("token", "").strip()
         try:
-            await self._access.identify(request, token or None)
+            viewer = await self._access.identify(request, token or None)
         except AccessError as error:
             return self._form(target, str(error), error.status)
         response = _redirect(f"./{target}")
-        self._sessions.begin(request, response, token)
+        self._sessions.begin(request, response, token, viewer.owner)
         return response
 
     async def _log_out(self, request: web.Request) -> web.Response:

@@ -15,6 +15,8 @@ from frameworkcontroller.webaccess.origins import is_https
 LIFETIME_SECONDS: Final = 12 * 3600.0
 """Tokens mostly expire sooner."""
 _SESSIONS: Final = 1_000
+_SESSIONS_OF_ONE: Final = 50
+"""Of one viewer, who must not log the others out."""
 
 
 class Sessions:
@@ -28,22 +30,25 @@ class Sessions:
         """``clock``: seconds."""
         self._clock = clock
         self._cookie = f"frameworkcontroller-{secrets.token_hex(8)}"
-        self._tokens: LRUCache[str, tuple[float, str]] = LRUCache(_SESSIONS)
+        self._tokens: LRUCache[str, tuple[float, str, str]] = LRUCache(_SESSIONS)
 
     def token(self, request: web.BaseRequest) -> str | None:
         """Return the token of the browser that sent ``request``; None if it is not logged in."""
         key = request.cookies.get(self._cookie, "")
-        expires, token = self._tokens.get(key) or (0.0, None)
+        expires, token, _ = self._tokens.get(key) or (0.0, None, "")
         if token is not None and self._clock() >= expires:
             self._tokens.pop(key)
             return None
         return token
 
-    def begin(self, request: web.BaseRequest, response: web.Response, token: str) -> None:
-        """Log the browser in by the response."""
+    def begin(self, request: web.BaseRequest, response: web.Response, token: str, owner: str) -> None:
+        """Log the browser in by the response. ``owner``: of the viewer."""
         self._tokens.pop(request.cookies.get(self._cookie, ""))
+        own = [key for key, (_, _, name) in self._tokens.items() if name == owner]
+        for oldest in own[: max(len(own) - _SESSIONS_OF_ONE + 1, 0)]:
+            self._tokens.pop(oldest)
         key = secrets.token_urlsafe(32)
-        self._tokens.put(key, (self._clock() + LIFETIME_SECONDS, token))
+        self._tokens.put(key, (self._clock() + LIFETIME_SECONDS, token, owner))
         self._set(request, response, key)
 
     def end(self, request: web.BaseRequest, response: web.Response) -> None:

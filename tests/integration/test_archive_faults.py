@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -270,6 +271,110 @@ asyncio.run(main())
             await _run("umount", str(folder))
     assert code == 0, errors
     assert "full" in output or "disk I/O error" in output
+
+
+@pytest.fixture
+async def disk(tmp_path: Path) -> AsyncIterator[Path]:
+    """A file system of 96 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=96m", "tmpfs", str(folder)]
+    if os.getuid() != 0 or (await _run(*mount))[0] != 0:
+        pytest.skip("no file system can be mounted here")
+    yield folder
+    await _run("umount", str(folder))
+
+
+def fill(folder: Path, left: int = 0) -> None:
+    """Leave so many bytes on the disk."""
+    found = os.statvfs(folder)
+    with (folder / "others").open("ab") as file:
+        size = found.f_bavail * found.f_frsize - left
+        if size:
+            os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), size)
+    found = os.statvfs(folder)
+    assert found.f_bavail * found.f_frsize == left
+
+
+async def store_until_full(archive: Archive) -> list[str]:
+    """Return the UIDs of the stored Frameworks, the oldest first."""
+    stored: list[str] = []
+    while True:
+        uid = f"u-{len(stored):03}"
+        record = task_record(uid, 0, time=len(stored) * 1_000_000)
+        # Content that compression makes hardly smaller.
+        noise = b'"padding":"' + os.urandom(60_000).hex().encode() + b'"'
+        try:
+            await archive.store([record.replace(b'"padding":""', noise)])
+        except ArchiveError:
+            return stored
+        stored.append(uid)
+
+
+@pytest.mark.parametrize("restarted", ["no", "stopped", "killed"])
+async def test_on_a_full_disk_reads_and_retention_go_on(disk: Path, tmp_path: Path, restarted: str) -> None:
+    """Also after a restart, which finds no byte for the files that SQLite needs to open a database."""
+    url = f"sqlite:///{disk}/history.db"
+    archive = await Archive.open(url)
+    fill(disk, left=36 << 20)
+    stored = await store_until_full(archive)
+    assert len(stored) > 100
+    fill(disk)
+    if restarted == "stopped":
+        await archive.close()
+    elif restarted == "killed":
+        # As a kill leaves the files.
+        for file in disk.glob("history.db*"):
+            shutil.copy2(file, tmp_path)
+        await archive.close()
+        for file in tmp_path.glob("history.db*"):
+            (disk / file.name).unlink(missing_ok=True)
+        (disk / "others").unlink()
+        for file in tmp_path.glob("history.db*"):
+            shutil.copy2(file, disk)
+    if restarted != "no":
+        fill(disk)
+        archive = await Archive.open(url)
+    async with archive:
+        assert set(await counts(archive)) == set(stored)
+        with pytest.raises(ArchiveError, match="full"):
+            await archive.store([task_record("refused", 0)])
+        await archive.check()
+        assert set(await counts(archive)) == set(stored)
+        # Retention gives space back, and then there is room for records.
+        removed = await archive.prune(max_bytes=(await archive.usage()).bytes // 2)
+        assert removed.frameworks > len(stored) // 3
+        kept = set(stored[removed.frameworks :])
+        assert set(await counts(archive)) == kept
+        await archive.store([task_record("after", 0)])
+        assert set(await counts(archive)) == {*kept, "after"}
+
+
+async def test_a_corrupt_database_is_not_ready_until_it_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    async with await Archive.open(f"sqlite:///{path}") as archive:
+        for number in range(200):
+            await archive.store([task_record(f"u-{number}", index, padding=3000) for index in range(5)])
+    good = path.read_bytes()
+    async with await Archive.open(f"sqlite:///{path}") as archive:
+        await archive.check()
+        with path.open("r+b") as file:
+            # Not the first pages, which have the schema.
+            file.seek(16 * 4096)
+            file.write(os.urandom(len(good) - 16 * 4096))
+        answers = await asyncio.gather(
+            *(archive.tasks(f"u-{number}", 0, TaskQuery()) for number in range(200)), return_exceptions=True
+        )
+        assert any(isinstance(one, ArchiveError) and "malformed" in str(one) for one in answers)
+        for _ in range(3):
+            with pytest.raises(ArchiveError, match="malformed"):
+                await archive.check()
+        for each in tmp_path.glob("history.db-*"):
+            each.unlink()
+        (tmp_path / "copy").write_bytes(good)
+        (tmp_path / "copy").rename(path)
+        await archive.check()
+        assert await archive.tasks("u-199", 0, TaskQuery()) is not None
 
 
 async def _run(*command: str) -> tuple[int, str, str]:

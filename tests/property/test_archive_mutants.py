@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -141,7 +142,7 @@ def _stores_what_comes_before_the_bad_line() -> AbstractContextManager[object]:
 
     async def partly(self: Archive, lines: Any) -> Any:
         try:
-            parse(lines)
+            parse(lines, time.time())
         except RecordError as error:
             await store(self, lines[: error.line - 1])
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import gzip
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -378,6 +379,33 @@ async def test_clocks_of_controllers_may_differ(archive: Archive, *, together: b
     history = await archive.task_history("u", "worker", 1)
     assert history is not None
     assert [(task["code"], task["trigger"]) for task in history] == [(5, "OnTaskDeletion")]
+
+
+async def test_a_record_from_the_future_is_refused(archive: Archive) -> None:
+    """A clock may be ahead, but not by years: retention would keep such a Framework for ever."""
+    now = time.time()
+    archive._wall = lambda: now
+    ahead = int(now) - EPOCH + ingest.MAX_AHEAD_SEC
+    for seconds in (ahead + 2, 251_635_000_000):
+        with pytest.raises(RecordError, match="more than a day ahead of the archive's clock"):
+            await archive.store([task_record("v", 0), task_record("u", 0, time=seconds * SECOND)])
+    assert await names(archive, limit=10) == []
+    await archive.store([task_record("u", 0, time=(ahead - 1) * SECOND)])
+    assert len(await names(archive, limit=10)) == 1
+
+
+async def test_a_time_of_an_object_in_the_future_is_no_value(archive: Archive) -> None:
+    """It would be the first of every list for ever."""
+    roles = {"worker": [task_status(0, code=7)]}
+    line = framework_record("u", code=7, roles=roles).replace(at(0).encode(), b"9999-12-31T23:59:59Z")
+    assert b"9999" in line
+    await archive.store([line])
+    found = await archive.framework("u")
+    assert found is not None
+    assert "9999" not in str(found)
+    page = await archive.tasks("u", 0, TaskQuery())
+    assert page is not None
+    assert "9999" not in str(page.items)
 
 
 async def test_a_record_from_before_1970_is_stored(archive: Archive) -> None:

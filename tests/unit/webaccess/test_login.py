@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from frameworkcontroller.webaccess import sessions
-from frameworkcontroller.webaccess.access import VIEWER, Access
+from frameworkcontroller.webaccess.access import VIEWER, Access, Viewer
 from frameworkcontroller.webaccess.loopback_access import LoopbackAccess
 from frameworkcontroller.webaccess.middleware import SECURITY_HEADERS, protect
 
@@ -252,3 +252,32 @@ async def test_the_style_is_a_file_and_nothing_is_inline(session: aiohttp.Client
         assert not re.search(r"\son[a-z]+=", text)
         status, text, headers = await ask(session, url, "login.css")
         assert (status, headers["Content-Type"]) == (200, "text/css; charset=utf-8")
+
+
+class Anyone(LoopbackAccess):
+    """The token is the name of the user."""
+
+    async def identify(self, request: web.BaseRequest, token: str | None) -> Viewer:
+        viewer = await super().identify(request, token and self.token)
+        viewer.name = token or ""
+        return viewer
+
+
+@pytest.mark.parametrize("greedy", [["bob"] * 3, [f"system:serviceaccount:bobs:{number}" for number in range(3)]])
+async def test_who_logs_in_a_thousand_times_logs_no_one_else_out(
+    session: aiohttp.ClientSession, greedy: list[str]
+) -> None:
+    async with serving(Anyone()) as url:
+
+        async def begin(name: str) -> dict[str, str]:
+            _, _, headers = await log_in(session, url, name)
+            return {"Cookie": headers["Set-Cookie"].partition(";")[0]}
+
+        ann, first = await begin("ann"), await begin(greedy[0])
+        last = first
+        for number in range(999):
+            last = await begin(greedy[number % 3])
+        assert (await ask(session, url, headers=ann))[:2] == (200, "secret of ann")
+        assert (await ask(session, url, headers=last))[0] == 200
+        # Of its own logins, the oldest end.
+        assert (await ask(session, url, headers=first))[0] == 401
