@@ -57,6 +57,15 @@ _NO_CONDITION: Final = WorkloadCondition()
 
 
 @dataclass(slots=True, frozen=True)
+class AdmissionCheck:
+    """An admission check of a Workload that is not ready: its name, its state, and its message."""
+
+    name: str
+    state: str
+    message: str
+
+
+@dataclass(slots=True, frozen=True)
 class WorkloadRecord(CompanionRecord):
     """A Workload. ``in_use``: whether it has the finalizer. ``queued_inputs``: its annotation, "" if none.
 
@@ -77,6 +86,8 @@ class WorkloadRecord(CompanionRecord):
     """The names of its podSets, and the numbers of their Pods."""
     reclaimed: tuple[tuple[str, int], ...] = ()
     """The names of podSets, and the numbers of their Pods whose quota was given back."""
+    checks: tuple[AdmissionCheck, ...] = ()
+    """Admission checks that are not ready."""
     active: bool = True
     reserves: bool = False
     quota_reserved: WorkloadCondition = _NO_CONDITION
@@ -98,6 +109,7 @@ class WorkloadRecord(CompanionRecord):
             self.max_execution_seconds,
             self.counts,
             self.reclaimed,
+            self.checks,
             self.active,
             self.reserves,
             self.quota_reserved,
@@ -137,6 +149,11 @@ def workload_record(body: Mapping[str, Any]) -> WorkloadRecord:
             (fields.text(one, "name"), count)
             for one in status.get("reclaimablePods") or ()
             if (count := fields.number(one, "count"))
+        ),
+        checks=tuple(
+            AdmissionCheck(fields.text(one, "name"), state, fields.text(one, "message"))
+            for one in status.get("admissionChecks") or ()
+            if (state := fields.text(one, "state")) != "Ready"
         ),
         active=spec.get("active") is not False,
         reserves=bool(quota_reserved) or status.get("admission") is not None,

@@ -13,6 +13,8 @@ may start, is not admitted  none                         EnterQueue
 (the same)                  quota for another request    *release*: Delete
 (the same)                  waits                        wait; its conditions are shown
 (the same)                  admitted                     ReadAdmission, persist ``status.admission``, begin
+(the same)                  admitted, but contradicts    *release*: Delete; EnterQueue after a back-off, or once
+                            the Pods                     something else is asked for
 runs, is admitted           evicted, deleted, finished,  Inspect; end the attempt with -241, which is persisted before
                             gone, or another one         anything is deleted
 (the same)                  for another template         the same, as WorkloadOutOfSync
@@ -59,6 +61,7 @@ from frameworkcontroller.api.workloads import (
     WorkloadRecord,
     workload_name,
 )
+from frameworkcontroller.backoff import exponential
 from frameworkcontroller.machine.actions import (
     Action,
     Delete,
@@ -98,6 +101,12 @@ _READY_SEC: Final = 10.0
 
 _RECLAIM_SEC: Final = 10.0
 """Least time between two steps in which quota of completed Tasks is given back."""
+
+_CONFLICT_SEC: Final = 60.0
+_MAX_CONFLICT_SEC: Final = 3600.0
+"""First and longest time until a Framework is queued again whose admission contradicted its Pods."""
+
+_NO_RESERVATION: Final = "NoReservation"
 
 _BETWEEN_PODS: Final = (State.DELETION_PENDING, State.DELETION_REQUESTED, State.DELETING, State.ATTEMPT_COMPLETED)
 
@@ -469,6 +478,8 @@ def _between_attempts(ctx: Context, record: _Cached) -> None:
         # It completes.
         return
     queue = _queue(ctx) if starts else None
+    if queue is None:
+        ctx.tracker.holds.end_stall(_target(ctx).key, Reason.ADMISSION_CONFLICT)
     if admission is not None:
         if (why := _why_not_kept(ctx, admission, queue, record)) is not None:
             _wait(ctx, why)
@@ -551,8 +562,10 @@ def _queue_up(ctx: Context, queue: QueueLabels, record: _Cached) -> None:
     if not holds.has_failed(target.key):
         for reason in (Reason.TOO_MANY_ROLES_FOR_QUEUE, Reason.QUEUE_INVALID):
             holds.end_stall(target.key, reason)
-    if record is None or not is_admitted(record):
-        _end_contradiction(ctx)
+    if _conflicts(ctx, queue, record):
+        if record is not None:
+            _leave(ctx, record)
+        return
     if record is not None and (record.identity.deleting or record.finished):
         _wait(ctx, f"Workload {record.name} of before is being deleted")
         _watch_end(ctx, record)
@@ -610,11 +623,28 @@ def _problem_of_evicted(record: WorkloadRecord) -> str:
     return f"Kueue has evicted the Framework ({record.evicted.reason}): {record.evicted.message}"
 
 
-def _end_contradiction(ctx: Context) -> None:
-    """The admission that could not be taken is over."""
-    stall = ctx.tracker.holds.stalls.get(_target(ctx).key)
-    if stall is not None and stall.reason is Reason.ADMISSION_CONFLICT:
-        ctx.tracker.holds.release(_target(ctx).key)
+def refuse(ctx: Context, action: ReadAdmission, why: str) -> None:
+    """The Pods cannot be what Kueue has admitted. Others may have the quota until that is tried again."""
+    queueing = ctx.tracker.queueing
+    queueing.conflicts = queueing.conflicts + 1 if queueing.conflict_spec is action.spec else 1
+    queueing.conflict, queueing.conflict_spec = why, action.spec
+    queueing.conflict_until = ctx.env.clock + exponential(_CONFLICT_SEC, _MAX_CONFLICT_SEC, queueing.conflicts)
+
+
+def _conflicts(ctx: Context, queue: QueueLabels, record: WorkloadRecord | None) -> bool:
+    """Whether the Framework stays out of the queue, as it could not use its last admission."""
+    queueing, holds, key = ctx.tracker.queueing, ctx.tracker.holds, _target(ctx).key
+    if not queueing.conflict:
+        return False
+    is_over = queueing.conflict_until <= ctx.env.clock or (record is not None and not record.reserves)
+    if is_over or _wanted(ctx, queue) is not queueing.conflict_spec:
+        queueing.conflict = ""
+        holds.end_stall(key, Reason.ADMISSION_CONFLICT)
+        return False
+    holds.stalls[key] = Stall(Reason.ADMISSION_CONFLICT, queueing.conflict)
+    _wait(ctx, "the Framework could not use its admission: it gives the quota back, and is queued again later")
+    ctx.requeue_at(queueing.conflict_until)
+    return True
 
 
 def _problem_of(ctx: Context, queue: QueueLabels) -> Stall | None:
@@ -716,10 +746,21 @@ def _conditions(ctx: Context, record: _Cached) -> tuple[ShownCondition, ShownCon
         return (False, "NotQueued", text), (False, "NotQueued", text)
     if isinstance(record, WorkloadRecord) and record.quota_reserved and not record.evicted:
         said = record.quota_reserved
-        text = record.admitted.message or "admission checks are not ready"
-        return (True, said.reason, said.message), (False, record.admitted.reason or "Pending", text)
+        return (True, said.reason, said.message), (False, *_awaited(record))
     said = _said(record)
-    return (False, said.reason, said.message), (False, "NoReservation", "the Framework has no quota yet")
+    return (False, said.reason, said.message), (False, _NO_RESERVATION, "the Framework has no quota yet")
+
+
+def _awaited(record: WorkloadRecord) -> tuple[str, str]:
+    """Reason and message why a Workload with quota is not admitted. After an eviction, Kueue leaves those of before."""
+    said = record.admitted
+    is_old = not said.reason or said.reason.startswith(_NO_RESERVATION)
+    checks = "; ".join(
+        f"admission check {one.name} is {one.state}{f': {one.message}' if one.message else ''}" for one in record.checks
+    )
+    if checks:
+        return "UnsatisfiedChecks" if is_old else said.reason, checks
+    return ("Pending", "Kueue has not admitted the Workload yet") if is_old else (said.reason, said.message)
 
 
 def _admitted_text(ctx: Context, admission: AdmissionStatus) -> str:
@@ -734,7 +775,9 @@ def _admitted_text(ctx: Context, admission: AdmissionStatus) -> str:
 
 
 def _inactive_text(record: WorkloadRecord) -> str:
-    why = f" by Kueue ({record.evicted.reason}): {record.evicted.message}" if record.evicted else ""
+    # Kueue adds its cause. Without one, or after another eviction, a person has set spec.active.
+    by_kueue = record.evicted and record.evicted.reason.startswith("DeactivatedDueTo")
+    why = f" by Kueue ({record.evicted.reason}): {record.evicted.message}" if by_kueue else ""
     return f"Workload {record.name} was deactivated{why}; it is queued again once its spec.active is true"
 
 

@@ -52,6 +52,14 @@ class Queueing:
     """Whether the cache has dropped the Workload, which is gone or has lost its label."""
     disproved: str | None = None
     """The resourceVersion of the Workload in the cache, "" for none, that a live read has shown to be behind."""
+    conflict: str = ""
+    """Why the last admission could not be taken, "" if it was, or has not been tried again yet."""
+    conflict_spec: WorkloadSpec | None = None
+    """What was admitted then."""
+    conflict_until: float = 0.0
+    """Until when (monotonic seconds) it is not tried again, unless something else is asked for."""
+    conflicts: int = 0
+    """The number of such admissions in a row."""
     labels: QueueLabels | None = None
     """The labels that ``spec`` is for."""
     spec: WorkloadSpec | None = None

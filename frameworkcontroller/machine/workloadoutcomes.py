@@ -77,11 +77,13 @@ def take(ctx: Context, outcome: Outcome) -> None:
         case Refused(by_api=True, code=code) if isinstance(action, Reclaim) and code in _REFUSED_FOR_GOOD:
             # Kueue keeps more quota than is needed. It is not asked again until the Workload changes.
             ctx.record(Reason.WAITING, f"Kueue keeps the quota of completed Tasks: {result.message}")
+        case Unmet(message=message) if isinstance(action, ReadAdmission):
+            tracker.holds.release(action.target.key)
+            kueue.refuse(ctx, action, message)
         case Unmet(message=message):
             tracker.queueing.acted.pop(type(action).__name__, None)
             look_later(ctx, action.target, message)
-            reason = Reason.ADMISSION_CONFLICT if isinstance(action, ReadAdmission) else Reason.QUEUE_INVALID
-            tracker.holds.stalls[action.target.key] = Stall(reason, message)
+            tracker.holds.stalls[action.target.key] = Stall(Reason.QUEUE_INVALID, message)
         case _:
             tracker.queueing.acted.pop(type(action).__name__, None)
             hold(ctx, action.target, result, "create" if isinstance(action, EnterQueue) else "change")
@@ -142,6 +144,7 @@ def _take_admission(ctx: Context, action: Action, admission: AdmissionStatus, wa
         tracker.queueing.acted.pop(type(action).__name__, None)
         return
     tracker.set_admission(admission)
+    tracker.queueing.conflicts = 0
     if waited_sec is not None:
         tracker.count_admission(waited_sec)
     text = f"Kueue has admitted the Framework in ClusterQueue {admission.cluster_queue}"

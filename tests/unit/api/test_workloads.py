@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from frameworkcontroller.api.objects import ObjectError
-from frameworkcontroller.api.workloads import WorkloadCondition, workload_name, workload_record
+from frameworkcontroller.api.workloads import AdmissionCheck, WorkloadCondition, workload_name, workload_record
 
 OWNER = {"apiVersion": "x/v1", "kind": "Framework", "name": "train", "uid": "uid-1", "controller": True}
 
@@ -43,6 +43,20 @@ def test_conditions_and_what_kueue_says() -> None:
     assert not found.quota_reserved
     again = workload_record(body(conditions=[condition("QuotaReserved", "False", "Pending", f"{message}: more")]))
     assert again.inputs != found.inputs
+
+
+def test_admission_checks_that_are_not_ready_are_an_event() -> None:
+    check = {"name": "prov", "state": "Pending", "message": "3 nodes"}
+    ready = {"name": "budget", "state": "Ready", "message": ""}
+    found = workload_record(body(admissionChecks=[ready, check]))
+    assert found.checks == (AdmissionCheck("prov", "Pending", "3 nodes"),)
+    assert workload_record(body(admissionChecks=[ready])).inputs != found.inputs
+
+
+def test_the_numbers_of_reclaimable_pods_are_an_event() -> None:
+    found = workload_record(body(reclaimablePods=[{"name": "a", "count": 2}, {"name": "b", "count": 0}]))
+    assert found.reclaimed == (("a", 2),)
+    assert workload_record(body()).inputs != found.inputs
 
 
 @pytest.mark.parametrize(

@@ -412,12 +412,18 @@ def test_a_contradiction_is_a_stall_and_overrides_nothing(flavor: Body | None, t
         bench.flavors["gold"] = flavor
     bench.enter()
     bench.admit()
-    bench.act()
-    bench.plan()
+    bench.settle()
     assert stall(bench) == (Reason.ADMISSION_CONFLICT, text)
     assert "admission" not in orjson.loads(encode_status("f", bench.status))
+    # Others may have the quota.
+    assert bench.live is None
     bench.flavors["gold"] = {"nodeLabels": {"disk": "ssd"}}
-    bench.now += 60
+    bench.now += 59
+    bench.settle()
+    assert bench.live is None
+    bench.now += 2
+    bench.enter()
+    bench.admit()
     bench.settle()
     assert bench.status.admission is not None
     assert told(bench, "Stalled") == ("False", "Progressing", "")
@@ -431,6 +437,64 @@ def test_an_odd_size_of_slices_is_not_asked_for(size: Any) -> None:
     bench.enter()
     request = live(bench)["spec"]["podSets"][0]["topologyRequest"]
     assert request == {"required": "rack", "podIndexLabel": "FC_TASK_INDEX"}
+
+
+def test_an_admission_that_contradicts_the_pods_is_asked_for_less_and_less_often() -> None:
+    bench = QueuedBench(role(pod=template(nodeSelector={"flavor": "lead"})))
+    delays = []
+    for _ in range(8):
+        bench.enter()
+        bench.admit()
+        bench.settle()
+        assert stall(bench)[0] == Reason.ADMISSION_CONFLICT
+        since = bench.now
+        while bench.live is None:
+            bench.wait(9000)
+            bench.act()
+        delays.append(round(bench.now - since))
+    assert delays == [60, 120, 240, 480, 960, 1920, 3600, 3600]
+    bench.admit()
+    bench.settle()
+    assert bench.live is None
+    bench.edit(role(pod=template(nodeSelector={"flavor": "gold"})))
+    bench.enter()
+    bench.admit()
+    bench.settle()
+    assert bench.status.admission is not None
+
+
+def test_a_suspended_framework_is_not_stalled_by_its_last_admission() -> None:
+    bench = QueuedBench(role(pod=template(nodeSelector={"flavor": "lead"})))
+    bench.enter()
+    bench.admit()
+    bench.settle()
+    assert stall(bench)[0] == Reason.ADMISSION_CONFLICT
+    bench.edit(suspend=True)
+    bench.settle()
+    assert told(bench, "Stalled") == ("False", "Progressing", "")
+
+
+def test_a_check_that_is_not_ready_is_told() -> None:
+    """Kueue leaves the reason of before in the condition Admitted."""
+    bench = QueuedBench()
+    bench.enter()
+    old = ("Admitted", False, "NoReservation", "The workload has no reservation")
+    bench.say(old, ("QuotaReserved", True, "QuotaReserved", "Quota reserved"), admission={"clusterQueue": "cq"})
+    bench.plan()
+    assert told(bench, "QuotaReserved") == ("True", "QuotaReserved", "Quota reserved")
+    assert told(bench, "Admitted") == ("False", "Pending", "Kueue has not admitted the Workload yet")
+    checks = [
+        {"name": "budget", "state": "Ready", "message": "enough"},
+        {"name": "prov", "state": "Pending", "message": "waiting for 3 nodes"},
+        {"name": "multi", "state": "Retry", "message": ""},
+    ]
+    bench.say(admissionChecks=checks)
+    bench.plan()
+    text = "admission check prov is Pending: waiting for 3 nodes; admission check multi is Retry"
+    assert told(bench, "Admitted") == ("False", "UnsatisfiedChecks", text)
+    bench.say(("Admitted", False, "UnsatisfiedAdmissionChecks", "The workload has not all checks ready"))
+    bench.plan()
+    assert told(bench, "Admitted") == ("False", "UnsatisfiedAdmissionChecks", text)
 
 
 def test_a_topology_of_the_template_is_asked_for() -> None:

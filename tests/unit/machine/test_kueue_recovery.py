@@ -317,9 +317,19 @@ def test_a_framework_that_is_deleted_as_its_attempt_ends_unbegun_lets_its_worklo
 # --- what is told -----------------------------------------------------------------------------------------------------
 
 
-def test_why_a_workload_is_not_active_is_told() -> None:
+@pytest.mark.parametrize(
+    ("reason_of_eviction", "by_kueue"),
+    [
+        ("DeactivatedDueToMaximumExecutionTimeExceeded", True),
+        ("DeactivatedDueToRequeuingLimitExceeded", True),
+        ("Deactivated", False),
+        ("Preempted", False),
+    ],
+)
+def test_why_a_workload_is_not_active_is_told(reason_of_eviction: str, by_kueue: bool) -> None:
+    """Kueue says its cause. Otherwise a person has set ``spec.active``, perhaps long after another eviction."""
     bench = running()
-    bench.evict("MaximumExecutionTimeExceeded")
+    bench.evict(reason_of_eviction)
     live(bench)["spec"]["active"] = False
     bench.changed()
     bench.see()
@@ -331,7 +341,8 @@ def test_why_a_workload_is_not_active_is_told() -> None:
     assert not has_quota(live(bench))
     _, reason, message = told(bench, "QuotaReserved") or ("", "", "")
     assert reason == "Inactive"
-    assert "MaximumExecutionTimeExceeded" in message
+    assert (f"by Kueue ({reason_of_eviction})" in message) is by_kueue
+    assert ("Kueue" in message) is by_kueue
     assert "spec.active" in message
     assert "spec.active" in (told(bench, "Running") or ("", "", ""))[2]
 
