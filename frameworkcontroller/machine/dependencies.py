@@ -6,6 +6,7 @@ for the attempt. Costs the number of roles with dependencies, not of Tasks.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 
@@ -72,6 +73,32 @@ def unmet_dependency(ctx: Context) -> CompletionStatus | None:
                 if (completion := task.attempt.completion_status) is not None:
                     return replace(completion, trigger=trigger, pod=None, policy=None)
     return None
+
+
+def awaited(ctx: Context, status: DependencyStatus) -> Iterator[tuple[str, str]]:
+    """Yield the roles that have not started, and one with Tasks that has not the status each waits for."""
+    for role in _waiting(ctx):
+        if role.task_number and role.name not in ctx.tracker.begun:
+            for dependency in role.depends_on:
+                known = dependency.name in ctx.tracker.role_counts
+                if dependency.status is status and known and not _holds(ctx, dependency):
+                    yield role.name, dependency.name
+
+
+def waiting_for(ctx: Context, roles: Iterable[str]) -> set[str]:
+    """The roles that wait for these, or for a role that does. Costs the number of dependencies."""
+    waiters: dict[str, list[str]] = {}
+    for status in DependencyStatus:
+        for role, other in awaited(ctx, status):
+            waiters.setdefault(other, []).append(role)
+    found: set[str] = set()
+    left = list(roles)
+    while left:
+        for role in waiters.pop(left.pop(), ()):
+            if role not in found:
+                found.add(role)
+                left.append(role)
+    return found
 
 
 def _waiting(ctx: Context) -> list[TaskRoleSpec]:

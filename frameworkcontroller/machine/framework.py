@@ -39,7 +39,7 @@ from frameworkcontroller.machine.gates import (
     must_not_begin,
     retry_waits,
 )
-from frameworkcontroller.machine.holds import Stall, Wait
+from frameworkcontroller.machine.holds import DEPENDENCIES, Stall, Wait
 from frameworkcontroller.machine.manifests import configmap_body
 from frameworkcontroller.machine.model import Env, SnapshotTrigger, Urgency, require
 from frameworkcontroller.machine.policy import (
@@ -74,6 +74,8 @@ def new_attempt(framework: Framework, attempt_id: int, env: Env) -> FrameworkAtt
 
 def step(ctx: Context) -> None:
     """Move the Framework and the Tasks on the agenda as far as the observed objects allow."""
+    ctx.tracker.holds.stalls.pop(DEPENDENCIES, None)
+    ctx.tracker.holds.end_stall(None, Reason.PODS_NOT_DELETED)
     if ctx.env.limits.history_blocks or ctx.framework.held:
         history.maintain(ctx)
     if not ctx.framework.invalid:
@@ -294,6 +296,7 @@ def _watch_orphan(ctx: Context, configmap: ConfigMapRecord | None) -> None:
 def _watch_end(ctx: Context, configmap: ConfigMapRecord) -> None:
     """Stall the Framework if a terminating ConfigMap stays without Pods."""
     tracker = ctx.tracker
+    _watch_collector(ctx, configmap)
     if tracker.may_have_pods:
         tracker.alone_since = None
         return
@@ -308,6 +311,20 @@ def _watch_end(ctx: Context, configmap: ConfigMapRecord) -> None:
             Reason.CONFIGMAP_NOT_GONE,
             f"ConfigMap {configmap.name} was to be deleted by {when} and still exists, without any Pod: "
             "a finalizer holds it",
+        )
+
+
+def _watch_collector(ctx: Context, configmap: ConfigMapRecord) -> None:
+    """Stall the Framework if its ConfigMap was deleted, and none of the Pods is: the garbage collector has to do it."""
+    deleted = configmap.identity.deletion_time
+    if deleted is None or not ctx.is_over(None, deleted, ctx.env.limits.pod_stuck_deleting_sec):
+        return
+    pods = [pod for pod in ctx.observed.list_pods() if pod.identity.controller_uid == configmap.uid]
+    if pods and not any(pod.identity.deleting for pod in pods):
+        ctx.tracker.holds.stalls[None] = Stall(
+            Reason.PODS_NOT_DELETED,
+            f"ConfigMap {configmap.name} was deleted at {format_time(deleted)}, and none of its {len(pods)} Pods is "
+            f"being deleted, such as {pods[0].name}: does the garbage collector of Kubernetes work?",
         )
 
 
@@ -464,6 +481,7 @@ def _step_alive(ctx: Context) -> None:
         return
     if ctx.framework.spec.dependents:
         dependencies.start_roles(ctx)
+        kueue.stall_dependents(ctx)
     if ctx.framework.spec.has_hostnames and not ctx.framework.deleting:
         # It rests on the spec alone, so nothing is to be persisted before.
         companions.keep(ctx)

@@ -14,11 +14,13 @@ from frameworkcontroller.machine.reasons import Reason
 CREATIONS: Final = "creations"
 CLAIMS: Final = "PersistentVolumeClaims"
 GANGS: Final = "PodGroups"
+DEPENDENCIES: Final = "dependsOn"
 HISTORY: Final = "history"
 FINALIZER: Final = "finalizer"
 ObjectKey = TaskKey | str | None
-"""One Task, a companion (``Target.key``), existing volume claims (``CLAIMS``), all gangs (``GANGS``), the records for
-the history (``HISTORY``), its finalizer (``FINALIZER``), or (None) ConfigMap and Framework."""
+"""One Task, a companion (``Target.key``), existing volume claims (``CLAIMS``), all gangs (``GANGS``), the order of
+roles (``DEPENDENCIES``), the records for the history (``HISTORY``), its finalizer (``FINALIZER``), or (None) ConfigMap
+and Framework."""
 HoldKey = ObjectKey
 """The actions on one object, or all creations of Pods and volume claims (``CREATIONS``)."""
 

@@ -52,7 +52,7 @@ from typing import Final
 from frameworkcontroller.api import names
 from frameworkcontroller.api.completion import FRAMEWORK_EVICTED, CompletionStatus
 from frameworkcontroller.api.objects import PodRecord, QueueLabels
-from frameworkcontroller.api.spec import ExecutionType
+from frameworkcontroller.api.spec import DependencyStatus, ExecutionType
 from frameworkcontroller.api.status import AdmissionStatus, AdmittedPodSet, State, TaskStatus
 from frameworkcontroller.api.workloads import (
     FINISHED,
@@ -62,6 +62,7 @@ from frameworkcontroller.api.workloads import (
     workload_name,
 )
 from frameworkcontroller.backoff import exponential
+from frameworkcontroller.machine import dependencies
 from frameworkcontroller.machine.actions import (
     Action,
     Delete,
@@ -70,7 +71,7 @@ from frameworkcontroller.machine.actions import (
 from frameworkcontroller.machine.agenda import TaskKey
 from frameworkcontroller.machine.companions import watch_end
 from frameworkcontroller.machine.context import Context
-from frameworkcontroller.machine.holds import Stall, Wait
+from frameworkcontroller.machine.holds import DEPENDENCIES, Stall, Wait
 from frameworkcontroller.machine.model import NotListed
 from frameworkcontroller.machine.queueing import NOT_LOOKED_AT, ShownCondition
 from frameworkcontroller.machine.reasons import Reason
@@ -220,22 +221,44 @@ def must_evict(ctx: Context) -> CompletionStatus | None:
 
 
 def only_unadmitted(ctx: Context) -> CompletionStatus | None:
-    """Why an attempt ends whose last Tasks are of roles that were added since its admission: they would never begin."""
+    """Why an attempt ends whose last Tasks are of roles that were added since its admission: they would never begin.
+
+    Nor would those of roles that wait for them.
+    """
     admission = ctx.status.admission
     if admission is None:
         return None
-    waiters = ctx.tracker.holds.waiters(Reason.QUOTA_COUNT)
-    if not waiters:
+    counts = ctx.tracker.role_counts
+    left = {name: one.total - one.succeeded - one.failed for name, one in counts.items()}
+    roles = sorted(name for name, number in left.items() if number and not admission.available(name))
+    if not roles:
         return None
-    roles = sorted({role for role, _ in waiters})
-    if any(admission.available(role) for role in roles):
-        return None
-    counts = ctx.tracker.role_counts.values()
-    left = sum(one.total - one.succeeded - one.failed for one in counts)
-    if left > len(waiters):
+    never = {*roles, *dependencies.waiting_for(ctx, roles)}
+    if any(number for name, number in left.items() if name not in never):
         return None
     text = f"only Tasks of TaskRole {', '.join(roles)} are left, which have no quota"
+    if waiting := sorted(never.difference(roles)):
+        text += f", and of {', '.join(waiting)}, which wait for them"
     return evicted(f"WorkloadOutOfSync: {text}")
+
+
+def stall_dependents(ctx: Context) -> None:
+    """Stall while a role waits for another one to be Ready that has more Tasks than Kueue has admitted.
+
+    That comes about only if Tasks complete, which those that others wait for mostly do not.
+    """
+    admission = ctx.status.admission
+    if admission is None:
+        return
+    for role, other in dependencies.awaited(ctx, DependencyStatus.READY):
+        count, needed = admission.available(other), _needed(ctx, other)
+        if count < needed:
+            ctx.tracker.holds.stalls[DEPENDENCIES] = Stall(
+                Reason.DEPENDENCY_NOT_ADMITTED,
+                f"TaskRole {role} waits until TaskRole {other} is Ready, and Kueue has admitted {count} of its {needed} "
+                "Tasks for this FrameworkAttempt: set spec.suspend to true and back, and the next one asks for all",
+            )
+            return
 
 
 def count_wait(ctx: Context, task: TaskStatus) -> Wait | None:

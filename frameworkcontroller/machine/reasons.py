@@ -170,6 +170,11 @@ class Reason(StrEnum):
     CONFIGMAP_NOT_GONE = _stall(
         "ConfigMapNotGone", "an attempt's ConfigMap still exists long after its deletion was due, but none of its Pods"
     )
+    PODS_NOT_DELETED = _stall(
+        "PodsNotDeleted",
+        "an attempt's ConfigMap was deleted long ago, and none of its Pods is being deleted, as the garbage collector "
+        "has to do",
+    )
     SERVICE_NOT_GONE = _stall(
         "ServiceNotGone", "the Service of spec.network was deleted, and still exists long after its deletion was due"
     )
@@ -213,6 +218,10 @@ class Reason(StrEnum):
     POD_QUEUED_TWICE = _stall(
         "PodQueuedTwice",
         "Kueue queues a Pod by itself, though it has admitted its Framework, so the Pod never starts",
+    )
+    DEPENDENCY_NOT_ADMITTED = _stall(
+        "DependencyNotAdmitted",
+        "a TaskRole waits for one to be Ready that has more Tasks than Kueue has admitted for the attempt",
     )
     WORKLOAD_NOT_GONE = _stall(
         "WorkloadNotGone", "the Workload in Kueue's queue was deleted, and still exists long after its deletion was due"

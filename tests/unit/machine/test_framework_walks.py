@@ -444,6 +444,47 @@ def test_a_pod_that_holds_an_orphaned_configmap_is_told_and_deleted_by_force(exe
     assert stalls(bench) == [("False", "Progressing")]
 
 
+def deleted_by_nobody() -> Bench:
+    """The ConfigMap of an attempt is deleted, and the garbage collector does nothing about its two Pods."""
+    bench = Bench(role(number=2))
+    bench.all_pods()
+    bench.edit(executionType="Stop")
+    bench.plan()
+    bench.fold(bench.only(bench.plan()), Accepted())
+    dying(bench, at=bench.now)
+    return bench
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_garbage_collector_that_does_nothing_is_told_after_two_minutes(restarts: bool) -> None:
+    """Also if no process has waited for so long."""
+    bench = deleted_by_nobody()
+    assert bench.plan().requeue_after == 120
+    bench.now += 119
+    bench.plan()
+    assert not stalls(bench)
+    if restarts:
+        bench.restart()
+        bench.listed = bench.now
+    bench.now += 1
+    bench.plan()
+    assert stalls(bench) == [("True", "PodsNotDeleted")]
+    message = next(item.message for item in bench.status.conditions if item.type == "Stalled")
+    for words in ("ConfigMap f-attempt was deleted at ", "none of its 2 Pods is being deleted", "f-a-0", "collector"):
+        assert words in message
+    bench.show("f-a-1", deleting=bench.now + 30)
+    bench.plan()
+    assert stalls(bench) == [("False", "Progressing")]
+
+
+def test_a_garbage_collector_that_is_slow_is_not_told() -> None:
+    bench = deleted_by_nobody()
+    bench.show("f-a-1", deleting=bench.now + 1000, grace=1000)
+    bench.now += 600
+    bench.plan()
+    assert not stalls(bench)
+
+
 def test_a_configmap_that_stays_without_any_pod_is_told_and_one_with_pods_is_not() -> None:
     bench = Bench(role())
     bench.all_pods()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from frameworkcontroller.api.completion import FRAMEWORK_EVICTED
 from tests.support.bench import role
-from tests.support.queuedbench import QueuedBench
+from tests.support.queuedbench import QueuedBench, told
 
 
 def with_an_added_role() -> QueuedBench:
@@ -35,3 +35,84 @@ def test_an_attempt_with_nothing_left_but_an_added_role_ends_uncounted() -> None
     assert completion.code == FRAMEWORK_EVICTED.code
     assert "WorkloadOutOfSync" in completion.diagnostics
     assert "TaskRole b" in completion.diagnostics
+
+
+def test_nor_does_one_wait_for_ever_whose_other_roles_wait_for_the_added_one() -> None:
+    waiting = {**role("c", 1), "dependsOn": [{"name": "b", "status": "Complete"}]}
+    last = {**role("d", 1), "dependsOn": [{"name": "c", "status": "Ready"}]}
+    bench = QueuedBench(role("a", 1), {**role("d", 1), "dependsOn": [{"name": "a", "status": "Ready"}]})
+    bench.begin()
+    bench.settle()
+    bench.edit(role("a", 1), role("b", 1), waiting, last)
+    bench.settle()
+    assert list(bench.pods) == ["f-a-0"]
+    bench.end("f-a-0")
+    assert bench.status.retry.total_retried_count == 1
+    assert bench.status.retry.accountable_retried_count == 0
+
+
+def test_an_added_role_of_a_gang_does_not_wait_for_ever() -> None:
+    """It waits for its PodGroup before it waits for quota."""
+    bench = QueuedBench(role("a", 0), scheduling={"schedulingPolicy": {"gang": {}}})
+    bench.begin()
+    bench.settle()
+    bench.edit(role("a", 0), role("b", 1))
+    bench.settle()
+    assert bench.status.retry.total_retried_count == 1
+
+
+# --- a role that waits for one that was scaled up ---------------------------------------------------------------------
+
+READY = [{"type": "Ready", "status": "True"}]
+
+
+def scaled_up() -> QueuedBench:
+    """Role b waits for a, of which one Task is ready, and another one waits for quota."""
+    waiting = {**role("b", 1), "dependsOn": [{"name": "a", "status": "Ready"}]}
+    bench = QueuedBench(role("a", 1), waiting)
+    bench.begin()
+    bench.settle()
+    bench.edit(role("a", 2), waiting)
+    bench.settle()
+    bench.show("f-a-0", phase="Running", podIP="10.0.0.1", nodeName="node-1", conditions=READY)
+    bench.settle()
+    assert list(bench.pods) == ["f-a-0"]
+    return bench
+
+
+def test_a_role_that_waits_for_more_than_was_admitted_stalls_the_framework() -> None:
+    bench = scaled_up()
+    found = told(bench, "Stalled")
+    assert found is not None
+    assert found[:2] == ("True", "DependencyNotAdmitted")
+    for words in ("TaskRole b waits until TaskRole a is Ready", "1 of its 2 Tasks", "spec.suspend"):
+        assert words in found[2]
+
+
+def test_that_stall_ends_when_the_role_is_scaled_back() -> None:
+    bench = scaled_up()
+    waiting = bench.spec["taskRoles"][1]
+    bench.edit(role("a", 1), waiting)
+    bench.settle()
+    assert told(bench, "Stalled") == ("False", "Progressing", "")
+    assert list(bench.pods) == ["f-a-0", "f-b-0"]
+
+
+def test_that_stall_ends_when_a_task_ends() -> None:
+    bench = scaled_up()
+    bench.end("f-a-0")
+    bench.show("f-a-1", phase="Running", podIP="10.0.0.1", nodeName="node-1", conditions=READY)
+    bench.settle()
+    assert told(bench, "Stalled") == ("False", "Progressing", "")
+    assert "f-b-0" in bench.pods
+
+
+def test_its_advice_helps() -> None:
+    bench = scaled_up()
+    bench.edit(suspend=True)
+    bench.settle()
+    assert told(bench, "Stalled") == ("False", "Progressing", "")
+    bench.edit(suspend=False)
+    bench.begin()
+    bench.settle()
+    assert list(bench.pods) == ["f-a-0", "f-a-1"]
