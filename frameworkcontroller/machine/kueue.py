@@ -9,6 +9,7 @@ the Framework               its Workload                 what is done
 ==========================  ===========================  ==============================================================
 may start, is not admitted  none                         EnterQueue
 (the same)                  not ours                     stall NamingConflict
+(cannot be counted)         any                          stall; *release*: Delete
 (the same)                  no quota, another request    ChangeRequest
 (the same)                  quota for another request    *release*: Delete
 (the same)                  waits                        wait; its conditions are shown
@@ -157,8 +158,8 @@ def _target(ctx: Context) -> Target:
 
 
 def _queue(ctx: Context) -> QueueLabels | None:
-    """What the labels ask for. A Framework without roles has nothing to be admitted."""
-    return ctx.framework.queue if ctx.framework.spec.task_roles else None
+    """What the labels ask for."""
+    return ctx.framework.queue
 
 
 def _find(ctx: Context) -> _Cached:
@@ -255,8 +256,9 @@ def stall_dependents(ctx: Context) -> None:
         if count < needed:
             ctx.tracker.holds.stalls[DEPENDENCIES] = Stall(
                 Reason.DEPENDENCY_NOT_ADMITTED,
-                f"TaskRole {role} waits until TaskRole {other} is Ready, and Kueue has admitted {count} of its {needed} "
-                "Tasks for this FrameworkAttempt: set spec.suspend to true and back, and the next one asks for all",
+                f"TaskRole {role} waits until TaskRole {other} is Ready, and Kueue has admitted {count} of its "
+                f"{needed} Tasks for this FrameworkAttempt: set spec.suspend to true and back, and the next one asks for "
+                "all",
             )
             return
 
@@ -581,6 +583,9 @@ def _queue_up(ctx: Context, queue: QueueLabels, record: _Cached) -> None:
     _available(ctx)
     if (stall := _problem_of(ctx, queue)) is not None:
         holds.stalls[target.key] = stall
+        if record is not None:
+            # It asks for something else, and may have quota.
+            _leave(ctx, record)
         return
     if not holds.has_failed(target.key):
         for reason in (Reason.TOO_MANY_ROLES_FOR_QUEUE, Reason.QUEUE_INVALID):
@@ -676,6 +681,11 @@ def _problem_of(ctx: Context, queue: QueueLabels) -> Stall | None:
     if roles > MAX_POD_SETS:
         text = f"A Framework in a queue has at most {MAX_POD_SETS} TaskRoles, and this one has {roles}"
         return Stall(Reason.TOO_MANY_ROLES_FOR_QUEUE, f"{text}: remove the label {names.QUEUE_NAME}, or join roles")
+    if not roles:
+        text = "A Framework in a queue has a TaskRole, and this one has none: Kueue cannot admit it"
+        return Stall(Reason.QUEUE_INVALID, f"{text}; remove the label {names.QUEUE_NAME}, or add a role")
+    if (problem := _wanted(ctx, queue).problem) is not None:
+        return Stall(Reason.QUEUE_INVALID, f"{problem}; write a value, or remove the label {names.QUEUE_NAME}")
     for label, value in ((names.QUEUE_NAME, queue.queue_name), (names.PRIORITY_CLASS, queue.priority_class)):
         if value and not _QUEUE_PATTERN.fullmatch(value):
             text = f"label {label}: {value!r} must be lower case letters, digits, '-' and '.'"

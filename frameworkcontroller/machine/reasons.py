@@ -209,7 +209,9 @@ class Reason(StrEnum):
     )
     QUEUE_UNAVAILABLE = _stall("QueueUnavailable", "the Framework has a queue, and Kueue's Workloads cannot be used")
     QUEUE_INVALID = _stall(
-        "QueueInvalid", "a queue label of the Framework is invalid, or its priority class does not exist"
+        "QueueInvalid",
+        "a queue label of the Framework is invalid, its priority class does not exist, it has no TaskRole, or a "
+        "placeholder where Kueue needs a value",
     )
     TOO_MANY_ROLES_FOR_QUEUE = _stall("TooManyRolesForQueue", "the Framework has a queue, and more than 18 TaskRoles")
     ADMISSION_CONFLICT = _stall(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Generator, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Final
 
@@ -18,6 +18,7 @@ import orjson
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import dumps_to_keep
 from frameworkcontroller.api.objects import Framework, ObjectError, QueueLabels
+from frameworkcontroller.api.problems import KeyPath, Problem
 from frameworkcontroller.api.spec import TaskRoleSpec
 from frameworkcontroller.api.status import AdmissionStatus, AdmittedPodSet
 from frameworkcontroller.api.timestamps import format_time, parse_time
@@ -98,6 +99,18 @@ _KEPT_OF_POD: Final = (
 )
 """Fields of Pods that scheduling and quota depend on."""
 _KEPT_OF_CONTAINER: Final = ("name", "image", "resources", "restartPolicy")
+_AMOUNTS: Final = ("resources", "overhead")
+"""Fields of Pods and containers that are sums of quota."""
+
+
+def _pattern(*placeholders: str) -> re.Pattern[str]:
+    return re.compile("|".join(re.escape(one) for one in placeholders))
+
+
+_OF_TASKS: Final = _pattern(*map(names.placeholder, (names.TASK_INDEX, names.POD_NAME)))
+_OF_TASKS_IN_NETWORKS: Final = _pattern(
+    *map(names.placeholder, (names.TASK_INDEX, names.POD_NAME, *names.NETWORK_PLACEHOLDERS)), "{{FC_HOSTS"
+)
 
 _REQUEUED_AT_ONCE: Final = frozenset({"Preempted", "NodeFailures"})
 """Reasons of evictions after which the owner says that the Workload may be queued again. After others, Kueue does."""
@@ -134,6 +147,8 @@ class WorkloadSpec:
     pod_priority_class: str
     """The priority class of the Pods of the first role, "" for none."""
     max_execution_seconds: int | None
+    problem: Problem | None = None
+    """A placeholder in a field that counts: the Pods could need something else than Kueue admits."""
 
     @property
     def pod_sets(self) -> list[dict[str, Any]]:
@@ -161,11 +176,14 @@ class WorkloadSpec:
 def workload_spec(framework: Framework, queue: QueueLabels) -> WorkloadSpec:
     """The spec of the Workload of a Framework with these labels. One that is not valid counts as absent."""
     roles = framework.spec.task_roles
-    pod_sets, digests = [], {}
-    for role in roles:
-        pod_set = _pod_set(framework, role)
+    pod_sets, digests, found = [], {}, None
+    for position, role in enumerate(roles):
+        pod_set, counted = _pod_set(framework, role), []
+        if problem := _uncountable(framework, role):
+            counted.append(str(problem))
+            found = found or replace(problem, path=("spec", "taskRoles", position, "task", "pod", *problem.path))
         pod_sets.append(pod_set)
-        digests[role.name] = _digest(_counting(pod_set))
+        digests[role.name] = _digest(_counting(pod_set) + counted)
     first = next((one["template"]["spec"].get("priorityClassName") for one in pod_sets), None)
     return WorkloadSpec(
         queue.queue_name,
@@ -175,6 +193,7 @@ def workload_spec(framework: Framework, queue: QueueLabels) -> WorkloadSpec:
         queue.priority_class,
         first if isinstance(first, str) else "",
         seconds_in(queue.max_execution_seconds),
+        found,
     )
 
 
@@ -223,23 +242,82 @@ def _pod_set(framework: Framework, role: TaskRoleSpec) -> dict[str, Any]:
     return body
 
 
+def _names_of(framework: Framework, role: TaskRoleSpec) -> dict[str, str]:
+    """The values of placeholders that are the same in all Pods of a role, in every attempt."""
+    return {
+        names.FRAMEWORK_NAMESPACE: framework.namespace,
+        names.CONFIGMAP_NAME: names.configmap_name(framework.name),
+        names.FRAMEWORK_NAME: framework.name,
+        names.TASKROLE_NAME: role.name,
+    }
+
+
 def _rendered(framework: Framework, role: TaskRoleSpec) -> dict[str, Any]:
     """The Pod template of the role with the values of its first Task: an API server refuses placeholders in labels."""
     raw = role.task.pod.text
-    values = {
-        names.FRAMEWORK_NAMESPACE: framework.namespace,
-        names.CONFIGMAP_NAME: names.configmap_name(framework.name),
-        names.POD_NAME: names.pod_name(framework.name, role.name, 0),
-        names.FRAMEWORK_NAME: framework.name,
-        names.TASKROLE_NAME: role.name,
-        names.TASK_INDEX: "0",
-    }
+    values = _names_of(framework, role)
+    values |= {names.POD_NAME: names.pod_name(framework.name, role.name, 0), names.TASK_INDEX: "0"}
     if framework.spec.has_network_placeholders:
         values |= dict.fromkeys(names.NETWORK_PLACEHOLDERS, "0")
     words = {names.placeholder(name).encode(): value.encode() for name, value in values.items()}
     # If it becomes too large for a Workload, it stays as it is: an API server refuses placeholders in labels, too.
     rendered: dict[str, Any] = orjson.loads(filled(raw, words) if filled_size(raw, words) <= MAX_BODY_BYTES else raw)
     return rendered
+
+
+def _uncountable(framework: Framework, role: TaskRoleSpec) -> Problem | None:
+    """A placeholder in the role's template where all Tasks need the same value, which Kueue has to know."""
+    raw = role.task.pod.text
+    if b"{{FC_" not in raw:
+        return None
+    words = {names.placeholder(name).encode(): value.encode() for name, value in _names_of(framework, role).items()}
+    if filled_size(raw, words) > MAX_BODY_BYTES:
+        # No Pod of it is created.
+        return None
+    pattern = _OF_TASKS_IN_NETWORKS if framework.spec.has_network_placeholders else _OF_TASKS
+    for path, text in _counting_texts(orjson.loads(filled(raw, words))):
+        if pattern.search(text):
+            return Problem(path, "a placeholder has another value in each Pod, and Kueue admits all by one", text)
+    for path, text in _counting_texts(role.task.pod.decoded()):
+        if "{{FC_" in text and any(field in path for field in _AMOUNTS):
+            return Problem(path, "an amount that counts for Kueue's quota must not have a placeholder", text)
+    return None
+
+
+def _counting_texts(template: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    """Yield each string that counts for an admission, and the keys of the mappings that have the fields that do."""
+    metadata, spec = _object(template.get("metadata")), _object(template.get("spec"))
+    yield from _keys((), template)
+    yield from _keys(("metadata",), metadata)
+    yield from _keys(("spec",), spec)
+    for name in _KEPT_OF_POD:
+        yield from _texts(("spec", name), spec.get(name))
+    for listed in ("initContainers", "containers"):
+        containers = spec.get(listed)
+        for position, container in enumerate(containers if isinstance(containers, list) else ()):
+            path = ("spec", listed, position)
+            yield from _keys(path, _object(container))
+            for name in ("resources", "restartPolicy"):
+                yield from _texts((*path, name), _object(container).get(name))
+    annotations = _object(metadata.get("annotations"))
+    for name in (*_TOPOLOGY_TEXTS, _UNCONSTRAINED, _SLICE_SIZE):
+        yield from _texts(("metadata", "annotations", name), annotations.get(name))
+
+
+def _keys(path: KeyPath, found: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    return ((path, key) for key in found)
+
+
+def _texts(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        yield from _keys(path, value)
+        for key, inner in value.items():
+            yield from _texts((*path, key), inner)
+    elif isinstance(value, list):
+        for position, inner in enumerate(value):
+            yield from _texts((*path, position), inner)
 
 
 def _object(value: Any) -> dict[str, Any]:

@@ -510,7 +510,7 @@ def test_a_topology_of_the_template_is_asked_for() -> None:
 
 
 def test_the_workload_has_no_more_of_a_template_than_quota_needs() -> None:
-    pod = template(volumes=[{"name": "v", "secret": {"secretName": "s"}}], nodeSelector={"x": "{{FC_TASK_INDEX}}"})
+    pod = template(volumes=[{"name": "v", "secret": {"secretName": "s"}}], nodeSelector={"x": "{{FC_TASKROLE_NAME}}"})
     container = pod["spec"]["containers"][0]
     container |= {
         "env": [{"name": "TOKEN", "value": "secret"}],
@@ -523,7 +523,7 @@ def test_the_workload_has_no_more_of_a_template_than_quota_needs() -> None:
     made = live(bench)["spec"]["podSets"][0]["template"]
     assert "secret" not in str(made)
     assert made["metadata"]["labels"] == {"of": "f"}
-    assert made["spec"]["nodeSelector"] == {"x": "0"}
+    assert made["spec"]["nodeSelector"] == {"x": "a"}
     assert made["spec"]["containers"] == [{"name": "main", "image": "none", "resources": {"limits": {"cpu": "1"}}}]
 
 
