@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, model_validator
@@ -32,5 +33,10 @@ class InputModel(BaseModel):
     def _is_normal(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        known = {info.alias for info in cls.model_fields.values()}
+        known = _aliases(cls)
         return {key: whole(item) for key, item in value.items() if item is not None or key not in known}
+
+
+@cache
+def _aliases(model: type[InputModel]) -> frozenset[str | None]:
+    return frozenset(info.alias for info in model.model_fields.values())

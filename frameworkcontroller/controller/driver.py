@@ -48,6 +48,7 @@ from frameworkcontroller.machine.protocol import (
     WriteResult,
 )
 from frameworkcontroller.machine.quarantine import Quarantine
+from frameworkcontroller.machine.reconciler import Reconciler, read_spec
 from frameworkcontroller.machine.requests import Answer, Kind, PatchStatus, Refusal, Refused, Request, Unanswered
 
 R = TypeVar("R")
@@ -112,6 +113,8 @@ class Driver:
         self.slots = FairSemaphore(max_in_flight)
         self.large_slots = FairSemaphore(LARGE_IN_FLIGHT)
         """Taken before those of all requests, which large requests must not hold while they wait."""
+        self.parse_slot = FairSemaphore(1)
+        """Of large specs."""
         self.answer_times = AnswerTimes()
         self.orphans_released = 0
         """Workloads released whose Framework was gone."""
@@ -152,6 +155,7 @@ class Driver:
             return orphan_after
         try:
             machine = self.reconcilers.find(record) or self.reconcilers.open(record)
+            await self._read_large_spec(machine)
             done = await self._run(machine)
             if isinstance(machine, Quarantine) and machine.released is not None:
                 done = await self._run(self.reconcilers.open(machine.released))
@@ -240,6 +244,15 @@ class Driver:
             except StopIteration as end:
                 result: R = end.value
                 return result
+
+    async def _read_large_spec(self, machine: Machine) -> None:
+        """Parse a large spec in a thread, one at a time: it would delay all other Frameworks."""
+        while isinstance(machine, Reconciler) and not self._stopping:
+            record = self.frameworks.get(machine.key)
+            if record is None or record.uid != machine.uid or not machine.must_read(record):
+                return
+            async with self.parse_slot.taken(machine.key, self.remaining(machine.key)):
+                machine.on_read(await asyncio.to_thread(read_spec, record))
 
     async def _run(self, machine: Machine) -> Done:
         if self._stopping:

@@ -257,8 +257,8 @@ def stall_dependents(ctx: Context) -> None:
             ctx.tracker.holds.stalls[DEPENDENCIES] = Stall(
                 Reason.DEPENDENCY_NOT_ADMITTED,
                 f"TaskRole {role} waits until TaskRole {other} is Ready, and Kueue has admitted {count} of its "
-                f"{needed} Tasks for this FrameworkAttempt: set spec.suspend to true and back, and the next one asks for "
-                "all",
+                f"{needed} Tasks for this FrameworkAttempt: set spec.suspend to true and back, and the next one asks "
+                "for all",
             )
             return
 

@@ -10,6 +10,7 @@ Source: docs/lifecycle.md, "In order", and docs/guarantees.md.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,7 +35,7 @@ from frameworkcontroller.api.objects import (
     PodRecord,
     QueueLabels,
 )
-from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
+from frameworkcontroller.api.spec import ENDING_FIELDS, FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.api.status import FrameworkStatus, State
 from frameworkcontroller.api.workloads import WorkloadRecord
 from frameworkcontroller.machine import history
@@ -102,6 +103,9 @@ from frameworkcontroller.machine.stored import Stored, digest_of
 from frameworkcontroller.machine.tracker import Tracker
 
 # --- times ---------------------------------------------------------------------------------------------------------
+
+LARGE_SPEC_BYTES: Final = 64 << 10
+"""Size from which a spec is to be parsed in a thread."""
 
 TICK_SEC: Final = 1.0
 """Interval of plans while actions are in flight."""
@@ -171,6 +175,38 @@ class _Pass:
 _Exchange = Generator[Request, Answer, None]
 
 
+@dataclass(frozen=True, slots=True)
+class ReadSpec:
+    """The spec of a record, None if it is invalid. ``digest``: of the text, b"" unless that is large.
+
+    ``error``, ``ends``: of an invalid spec, the reason and the values of ``ENDING_FIELDS``.
+    """
+
+    spec: FrameworkSpec | None
+    digest: bytes
+    error: str = ""
+    ends: Any = None
+
+    def is_of(self, record: FrameworkRecord) -> bool:
+        """Whether it is large, and the spec of this record."""
+        return bool(self.digest) and self.digest == _digest_of(record)
+
+
+def read_spec(record: FrameworkRecord) -> ReadSpec:
+    """Parse the spec of a record. One of 1.4 MB takes tens of milliseconds, or with many TaskRoles a quarter second."""
+    digest, given = _digest_of(record), orjson.loads(record.spec_json)
+    try:
+        return ReadSpec(parse_spec(given, framework=record.name), digest)
+    except SpecError as error:
+        ends = {field: given.get(field) for field in ENDING_FIELDS} if isinstance(given, dict) else None
+        return ReadSpec(None, digest, str(error), ends)
+
+
+def _digest_of(record: FrameworkRecord) -> bytes:
+    is_large = len(record.spec_json) > LARGE_SPEC_BYTES
+    return hashlib.blake2b(record.spec_json, digest_size=16).digest() if is_large else b""
+
+
 class Reconciler:
     """The reconciler of one Framework; ``tracker`` holds the status to be stored."""
 
@@ -205,6 +241,8 @@ class Reconciler:
         """Triggers of which the history may store something, and nothing waits for it."""
         self._framework: Framework | None = None
         """At the newest known generation."""
+        self._large_spec: ReadSpec | None = None
+        """The last spec that was parsed, if it is large."""
         self._creation_outcomes: list[Outcome] = []
         """Outcomes of creations since the last accepted write, to be folded into another status after a take-over."""
         self._records: list[Record] = []
@@ -354,6 +392,25 @@ class Reconciler:
             "specError": self.spec_error or None,
             "quarantine": None,
         }
+
+    # --- large specs ---
+
+    def must_read(self, record: FrameworkRecord) -> bool:
+        """Whether the next pass needs the spec of this record, which is large: give it to ``on_read`` before."""
+        known, large = self._framework, self._large_spec
+        is_new = known is None or record.generation > known.generation
+        return is_new and len(record.spec_json) > LARGE_SPEC_BYTES and not (large is not None and large.is_of(record))
+
+    def on_read(self, read: ReadSpec) -> None:
+        """Keep a large spec for the next pass."""
+        self._large_spec = read
+
+    def _read_spec(self, record: FrameworkRecord) -> ReadSpec:
+        read = self._large_spec
+        if read is None or not read.is_of(record):
+            read = read_spec(record)
+            self._large_spec = read if read.digest else None
+        return read
 
     # --- the protocol ---
 
@@ -568,7 +625,7 @@ class Reconciler:
             return Done(0.0)
         if tracker.status is not None and tracker.status.state is State.COMPLETED and tracker.is_clean:
             # Save memory: most Frameworks of a big cluster are completed.
-            self._framework = None
+            self._framework = self._large_spec = None
             tracker.drop_encoded()
         return Done(None if current.requeue_at is None else max(0.0, current.requeue_at - view.env.clock))
 
@@ -612,23 +669,21 @@ class Reconciler:
             spec, generation = before.spec, before.generation
         else:
             generation = record.generation
-            spec = self._parse(record)
+            spec = self._spec_of(self._read_spec(record))
         ignored = "" if self._has_queues or record.queue is None else record.queue.queue_name
         self._framework = Framework(
             record.namespace, record.name, record.uid, generation, deleting, spec, queue, ignored, held, self.spec_error
         )
         return self._framework
 
-    def _parse(self, record: FrameworkRecord) -> FrameworkSpec:
-        given = orjson.loads(record.spec_json)
-        try:
-            spec, self.spec_error = parse_spec(given, framework=record.name), ""
-        except SpecError as error:
-            self.spec_error = str(error)
-            self._ends = ends_in(given, self._ends)
+    def _spec_of(self, read: ReadSpec) -> FrameworkSpec:
+        """The spec to go by."""
+        self.spec_error = read.error
+        if read.spec is None:
+            self._ends = ends_in(read.ends, self._ends)
             return spec_to_end(self._ends, self.tracker.status)
-        self._ends = ends_of(spec)
-        return spec
+        self._ends = ends_of(read.spec)
+        return read.spec
 
     def _read_finalizer(self, record: FrameworkRecord) -> bool:
         """Whether the Framework has the finalizer of the history. A change by others that the cache shows is read live.
@@ -755,7 +810,7 @@ class Reconciler:
     def _catch_up(self, current: _Pass, view: View) -> None:
         """Plan the events since the write was decided: the busier the API server, the more each write contains."""
         record = view.record
-        if not self.tracker.agenda or record is None or record.uid != self.uid:
+        if not self.tracker.agenda or record is None or record.uid != self.uid or self.must_read(record):
             return
         current.done = Done(0.0)
         framework = self._read(record)

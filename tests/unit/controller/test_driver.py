@@ -23,6 +23,7 @@ from frameworkcontroller.kube.errors import ObjectNotFound, TransportError
 from frameworkcontroller.kube.resources import Resource
 from frameworkcontroller.machine.model import Snapshot, SnapshotTrigger
 from frameworkcontroller.machine.protocol import Archive, Offer, RequeueError
+from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.machine.requests import Answer, Answered, Unanswered
 from tests.support.bench import limits
 
@@ -106,33 +107,57 @@ async def test_a_failed_pass_leaves_no_reference_cycle() -> None:
         gc.enable()
 
 
-class SlowClient(LostClient):
-    """Counts the writes in flight."""
+class SilentClient(LostClient):
+    """Counts the writes in flight, which it answers when the test wants."""
 
     def __init__(self) -> None:
-        self.now = self.most = self.small = 0
+        self.writing: set[str] = set()
+        self.may_answer = asyncio.Event()
 
     async def patch(self, _resource: Resource, name: str, *_: Any, **__: Any) -> bytes:
-        self.now += 1
-        self.most = max(self.most, self.now)
-        if name == "small":
-            self.small = self.now
-        await asyncio.sleep(0.001)
-        self.now -= 1
+        self.writing.add(name)
+        await self.may_answer.wait()
         return await super().patch()
 
 
 async def test_few_large_requests_are_in_flight_and_small_ones_do_not_wait_for_them() -> None:
     large = orjson.dumps({"suspend": True, "description": "x" * (300 << 10)})
     record = FrameworkRecord("ns/f", "ns", "f", "u", "1", 1, None, b"{}", b"{}", None)
-    records = [replace(record, key=f"n{n}/f", namespace=f"n{n}", spec_json=large) for n in range(40)]
+    records = [replace(record, key=f"n{n}/f{n}", namespace=f"n{n}", name=f"f{n}", spec_json=large) for n in range(20)]
     records.append(replace(record, key="ns/small", name="small"))
-    client = SlowClient()
+    client = SilentClient()
     driver = driver_of(client, record)
     driver.frameworks = cast(Any, {one.key: one for one in records})
-    await asyncio.gather(*(driver.reconcile(one.key) for one in records), return_exceptions=True)
-    assert client.most == LARGE_IN_FLIGHT + 1
-    assert client.small
+    reconciling = [asyncio.create_task(driver.reconcile(one.key)) for one in records]
+    machines: list[Reconciler] = []
+    while len(machines) < len(records) or any(map(Reconciler.must_read, machines, records)):
+        await asyncio.sleep(0.001)
+        machines = [one for one in driver.reconcilers if isinstance(one, Reconciler)]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert "small" in client.writing
+    assert len(client.writing) == LARGE_IN_FLIGHT + 1
+    client.may_answer.set()
+    assert all(isinstance(one, RequeueError) for one in await asyncio.gather(*reconciling, return_exceptions=True))
+    assert len(client.writing) == len(records)
+
+
+async def test_others_go_on_while_a_large_spec_is_parsed() -> None:
+    # It is invalid, so that its status is small.
+    roles = [{"name": f"r{number}", "taskNumber": 10_000} for number in range(20_000)]
+    record = FrameworkRecord("ns/f", "ns", "f", "u", "1", 1, None, b"{}", orjson.dumps({"taskRoles": roles}), None)
+    driver, steps = driver_of(LostClient(), record), 0
+    reconciling = asyncio.create_task(driver.reconcile(record.key))
+    while not reconciling.done():
+        steps += 1
+        await asyncio.sleep(0)
+    assert isinstance(reconciling.exception(), RequeueError)
+    assert steps > 50
+    # Neither a status nor a resync makes it parse the same text again.
+    machine = driver.reconcilers.get(record.key)
+    assert isinstance(machine, Reconciler)
+    assert not machine.must_read(replace(record, resource_version="2"))
+    assert machine.must_read(replace(record, generation=2, spec_json=orjson.dumps({"taskRoles": roles[1:]})))
 
 
 def left_over() -> int:
