@@ -351,6 +351,21 @@ def test_a_deleted_framework_ends_and_goes_once_the_sink_has_it(
     assert not story.world.objects[Kind.FRAMEWORK]
 
 
+@pytest.mark.parametrize("foreground", [False, True])
+def test_a_deleted_framework_is_completed_before_it_goes(foreground: bool) -> None:
+    """OpenPAI creates a Framework again that disappears, unless it was Completed."""
+    story = begun()
+    story.set_sink("fails")
+    story.delete(foreground=foreground)
+    for _ in range(3):
+        story.wait(30)
+    assert story.status is not None
+    assert story.status.state is State.COMPLETED
+    completion = story.status.attempt.completion_status
+    assert completion is not None
+    assert completion.code == -210
+
+
 def test_a_framework_that_never_began_goes_at_once() -> None:
     story = ArchivedHistory(3)
     story.set_sink("fails")
