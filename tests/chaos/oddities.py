@@ -36,12 +36,11 @@ _TOKENS: Final = (
     '"managedFields":[{',
     "\\",
     '"',
-    "}}",
     "ä€𝄞",
     "\u2028",
     "$(FC_POD_NAME)",
 )
-"""Texts that mean something to a parser or renderer."""
+"""Texts that mean something to a parser or renderer. A host list with an end would be invalid."""
 
 
 def odd_template(rng: random.Random, template: Json, *, fails: bool) -> Json:
