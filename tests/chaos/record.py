@@ -26,6 +26,7 @@ from tests.chaos.proxy import Change, Deletion
 from tests.support.guarantees import Guarantees, summary
 from tests.support.historysink import ArchiveStandIn
 from tests.support.kueue import FINALIZER, admission_of, reclaimed_of
+from tests.support.queueguarantees import owner_of
 from tests.support.world import Body, Event, Violation, World, controller_of, is_deleting, mark_of, name_of, uid_of
 
 KINDS: Final = {
@@ -210,7 +211,7 @@ class Replay(World):
         )
         given_back = admission_of(known) is not None and admission_of(after) is None
         if let_go or given_back or reclaimed_of(known) != reclaimed_of(after):
-            self.guarantees.queues.patching_workload(controller_of(known) or "", known, after, loose=False)
+            self.guarantees.queues.patching_workload(owner_of(known) or "", known, after, loose=False)
 
     def _was_lost(self, begin: float, end: float) -> bool:
         """Whether the Node was lost at some moment of that time."""

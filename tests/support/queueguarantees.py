@@ -19,6 +19,7 @@ from typing import Any, Final
 import orjson
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.workloads import JOB_UID
 from frameworkcontroller.machine.requests import Kind
 from tests.support.gangscheduler import minimum_of
 from tests.support.kueue import FINALIZER, PODSET, WORKLOAD, admission_of, condition, is_true, reclaimed_of
@@ -37,6 +38,12 @@ from tests.support.world import (
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 _QUEUED_AGAIN: Final = ("Preempted", "NodeFailures")
 """Reasons of evictions after which the owner has the Workload queued again."""
+
+
+def owner_of(workload: Body) -> str | None:
+    """The UID of the Framework of a Workload. One that ends may have lost its owner: the Framework was orphaned."""
+    job = (workload["metadata"].get("labels") or {}).get(JOB_UID) if is_deleting(workload) else None
+    return controller_of(workload) or job
 
 
 class QueueGuarantees:
@@ -127,7 +134,7 @@ class QueueGuarantees:
 
     def patching_workload(self, framework_uid: str, before: Body, after: Body, *, loose: bool) -> None:
         """K2: a controller's patch is about to change a Workload."""
-        name, owner = name_of(before), controller_of(before)
+        name, owner = name_of(before), owner_of(before)
         if owner != framework_uid:
             raise self.world.violation(f"change of {name}: it is controlled by {owner}, not by {framework_uid}")
         given_back = admission_of(before) is not None and admission_of(after) is None
