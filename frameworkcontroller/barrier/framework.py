@@ -194,12 +194,15 @@ def _check_needs(framework: dict[str, Any], settings: Settings) -> None:
 
 def _dependents(awaited: dict[str, set[str]], role: str | None) -> set[str]:
     """The roles that depend on ``role``, directly or through others."""
+    waiting: dict[str | None, list[str]] = {}
+    for name, others in awaited.items():
+        for other in others:
+            waiting.setdefault(other, []).append(name)
     found: set[str] = set()
     todo = [role]
     while todo:
-        awaited_name = todo.pop()
-        for name, others in awaited.items():
-            if awaited_name in others and name not in found:
+        for name in waiting.get(todo.pop(), ()):
+            if name not in found:
                 found.add(name)
                 todo.append(name)
     return found

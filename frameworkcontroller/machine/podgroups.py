@@ -124,8 +124,9 @@ def gangs_of(framework: Framework, configured: GangScheduler, scheduler_name: st
     """Who places the gangs of a Framework with spec.scheduling. ``scheduler_name``: the one of the configuration."""
     scheduler = configured
     if configured is GangScheduler.AUTO:
-        schedulers = {role.task.in_spec("schedulerName") for role in framework.spec.task_roles}
-        named = schedulers == {_SCHEDULERS[GangScheduler.VOLCANO]}
+        # A template may have a value of any type there.
+        schedulers = [role.task.in_spec("schedulerName") for role in framework.spec.task_roles]
+        named = bool(schedulers) and all(one == _SCHEDULERS[GangScheduler.VOLCANO] for one in schedulers)
         scheduler = GangScheduler.VOLCANO if named else GangScheduler.KUBERNETES
     default = _SCHEDULERS.get(scheduler, "")
     filled_in = scheduler_name or default if default else ""

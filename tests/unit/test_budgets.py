@@ -128,7 +128,7 @@ def read_framework(body: Body) -> dict[str, float]:
         for task in one.tasks:
             diagnose_task(view, one.name, task)
     framework_tree(view, NOW, lines=40)
-    with suppress(TypeError):
+    with suppress(TypeError, ValueError):
         summarize(body)
     watch.lap("diagnose")
     with suppress(CheckFailed):
@@ -514,7 +514,7 @@ def test_a_field_of_the_metadata_or_the_status(path: Path_, value: Any) -> None:
     """Whoever may write the status writes anything."""
     if isinstance(value, str):
         make: Make = TEXTS["f-a-0"]
-    elif path[-1] == "taskStatuses":
+    elif value and path[-1] == "taskStatuses":
         make = listed(lambda number: {**value[0], "index": number})
     elif value and isinstance(value[0], dict):
         make = listed(
