@@ -248,7 +248,10 @@ BAD_INPUT: Final[tuple[tuple[str, str], ...]] = (
         "server older than 1.30 accepts no status for such a Framework: there, an Event and the log report it, and "
         "nothing is done",
     ),
-    ("a spec nested more than 254 levels deep", "only a line in the log; nothing is done for that Framework"),
+    (
+        "a spec nested more than 254 levels deep",
+        "`Stalled`, `InvalidSpec`; nothing begins, and it can be stopped, suspended and deleted",
+    ),
     ("a status that does not fit into the API server", "`Stalled`, `StatusTooLarge`"),
     ("an invalid configuration", "the controller does not start, and names file, line, key and value"),
 )

@@ -18,12 +18,13 @@ import orjson
 from frameworkcontroller.api import fields, names
 from frameworkcontroller.api.codec import dumps_to_keep
 from frameworkcontroller.api.completion import DISRUPTIONS, ContainerCompletion, PodCompletion
-from frameworkcontroller.api.spec import FrameworkSpec
+from frameworkcontroller.api.spec import ENDING_FIELDS, FrameworkSpec
 
 ENDED_PHASES: Final = frozenset({"Succeeded", "Failed"})
 """Phases of Pods that have ended. Since kubelet 1.22.9 their containers have ended too."""
 
 _DEFAULT_GRACE_SEC: Final = 30
+_TOO_DEEP: Final = "spec: must not be nested more than 254 levels deep"
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 
 P = ParamSpec("P")
@@ -218,6 +219,8 @@ class FrameworkRecord:
     """In the status when it was read."""
     queue: QueueLabels | None = None
     finalizers: tuple[str, ...] = ()
+    spec_problem: str = ""
+    """Why of the spec only what ends the Framework is kept, "" if it is whole."""
 
     @property
     def status(self) -> Any:
@@ -347,6 +350,10 @@ def claim_record(body: Mapping[str, Any]) -> ClaimRecord:
 def framework_record(body: Mapping[str, Any]) -> FrameworkRecord:
     """The record of a Framework, whose spec and status are not decoded. Raises ObjectError if it is invalid."""
     metadata, status = body["metadata"], body.get("status")
+    if "managedFields" in metadata:
+        # They are as deep as the spec.
+        metadata = {key: value for key, value in metadata.items() if key != "managedFields"}
+    spec_json, problem = _kept_spec(body.get("spec"))
     return FrameworkRecord(
         key=f"{metadata['namespace']}/{metadata['name']}",
         namespace=sys.intern(metadata["namespace"]),
@@ -356,12 +363,23 @@ def framework_record(body: Mapping[str, Any]) -> FrameworkRecord:
         generation=fields.number(metadata, "generation"),
         deletion_time=fields.maybe_time(metadata, "deletionTimestamp"),
         metadata_json=dumps_to_keep(metadata),
-        spec_json=dumps_to_keep(body.get("spec")),
+        spec_json=spec_json,
         status_json=Parsed(status),
         state=_state(status),
         queue=_queue_labels(metadata.get("labels")),
         finalizers=tuple(map(sys.intern, metadata.get("finalizers") or ())),
+        spec_problem=problem,
     )
+
+
+def _kept_spec(spec: Any) -> tuple[bytes, str]:
+    """The spec as text; if it is too deep for that, what ends the Framework, and the problem."""
+    try:
+        return dumps_to_keep(spec), ""
+    except TypeError:
+        found = {name: spec[name] for name in ENDING_FIELDS if name in spec} if isinstance(spec, dict) else {}
+        kept = {name: [] if isinstance(value, dict | list) else value for name, value in found.items()}
+        return dumps_to_keep(kept if isinstance(spec, dict) else []), _TOO_DEEP
 
 
 def encoded_json(value: Any) -> bytes | Parsed:

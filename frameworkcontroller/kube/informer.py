@@ -11,11 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
+from frameworkcontroller.depths import was_cut
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.deltaprocessor import DeltaProcessor, Identity, identify
 from frameworkcontroller.kube.errors import AnswerTooLargeError, ApiError, KubeError, error_from_status
 from frameworkcontroller.kube.indexer import Indexer, Item, Lister
-from frameworkcontroller.kube.parsing import NestedTooDeeply, gc_paused, parse, was_cut
+from frameworkcontroller.kube.parsing import NestedTooDeeply, gc_paused, parse
 from frameworkcontroller.kube.reflector import Failure, Listing, Reflector, Waiting, Watching, classify, is_older
 from frameworkcontroller.kube.resources import Resource
 
@@ -87,11 +88,13 @@ class Informer(Generic[T]):
         compare_seconds: Callable[[int], float] | None = None,
         on_deleted_object: Callable[[dict[str, Any]], None] | None = None,
         on_problem: Callable[[], None] | None = None,
+        takes_cut: bool = False,
     ) -> None:
         """``index`` is that of the lister. ``page_size`` is the maximum number of objects per page. ``compare_seconds``
         returns, for a number of objects, the interval of comparisons, a guard against servers whose watches lose events
         (None: only those asked for). ``on_deleted_object`` gets the final state of each object whose deletion the watch
-        reports, before the handlers. ``on_problem`` is called when ``problem`` gets another text.
+        reports, before the handlers. ``on_problem`` is called when ``problem`` gets another text. ``takes_cut``:
+        whether ``decode`` takes objects of which too deep values were cut off (depths.py).
         """
         self.resource = resource
         self._client = client
@@ -105,6 +108,7 @@ class Informer(Generic[T]):
         self._page_size = page_size
         self._rng = rng if rng is not None else random.Random()
         self._compare_seconds = compare_seconds
+        self._takes_cut = takes_cut
         indexer = Indexer(index)
         self.lister: Lister[T] = indexer
         """The read-only cache."""
@@ -473,7 +477,7 @@ class Informer(Generic[T]):
         return None
 
     def _upsert(self, identity: Identity, obj: dict[str, Any], *, whole: bool) -> None:
-        if not whole and was_cut(obj):
+        if not whole and not self._takes_cut and was_cut(obj):
             self._processor.reject(identity, NestedTooDeeply(), obj)
         else:
             self._processor.upsert(identity, obj)

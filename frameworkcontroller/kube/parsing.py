@@ -10,17 +10,13 @@ levels; orjson parses 1,024. Without this, one such object would make every list
 from __future__ import annotations
 
 import gc
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import orjson
 
-DEEPEST: Final = 1000
-_CUT_OFF: Final = "\ufdd0 nested too deeply"  # begins with a Unicode noncharacter, which no text contains
-_CUT_OFF_JSON: Final = orjson.dumps(_CUT_OFF)
-_BRACKET_OR_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
+from frameworkcontroller.depths import DEEPEST, without_depths
 
 _MANAGED_FIELDS: Final = b'"managedFields":[{'
 _METADATA: Final = b'"metadata":{'
@@ -124,35 +120,3 @@ def _end_of_list(data: bytes, inside: int) -> int:
             return bracket + 2
         bracket = data.find(b"}]", bracket + 1)
     return -1
-
-
-def without_depths(data: bytes) -> bytes:
-    """Return the text with a mark in place of values below `DEEPEST` levels; the same object if there are none."""
-    kept: list[bytes] = []
-    done = depth = cut_from = 0
-    for token in _BRACKET_OR_STRING.finditer(data):
-        first = data[token.start()]
-        if first in b"[{":
-            depth += 1
-            if depth == DEEPEST + 1:
-                cut_from = token.start()
-        elif first in b"]}":
-            if depth == DEEPEST + 1:
-                kept += (data[done:cut_from], _CUT_OFF_JSON)
-                done = token.end()
-            depth -= 1
-    return b"".join((*kept, data[done:])) if kept else data
-
-
-def was_cut(value: Any) -> bool:
-    """Return whether a parsed value has a mark in it."""
-    pending = [value]
-    while pending:
-        one = pending.pop()
-        if isinstance(one, dict):
-            pending.extend(one.values())
-        elif isinstance(one, list):
-            pending.extend(one)
-        elif one == _CUT_OFF:
-            return True
-    return False

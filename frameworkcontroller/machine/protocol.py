@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
-import orjson
-
+from frameworkcontroller import depths
 from frameworkcontroller.api.objects import FrameworkRecord, ObjectError, framework_record
 from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.machine.actions import Action
@@ -180,8 +179,8 @@ def read_live(answer: Answer, uid: str) -> FrameworkRecord:
     match answer:
         case Answered(body=body):
             try:
-                live = framework_record(orjson.loads(body))
-            except (orjson.JSONDecodeError, ObjectError) as error:
+                live = framework_record(depths.loads(body))
+            except (ValueError, ObjectError) as error:
                 raise RequeueError(f"cannot read the Framework: {error}") from error
             if live.uid != uid:
                 raise RequeueError("the Framework was deleted, and another one with its name was created")

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import orjson
 
+from frameworkcontroller import depths
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import (
     AddedFields,
@@ -196,6 +197,8 @@ def read_spec(record: FrameworkRecord) -> ReadSpec:
     """Parse the spec of a record. One of 1.4 MB takes tens of milliseconds, or with many TaskRoles a quarter second."""
     digest, given = _digest_of(record), orjson.loads(record.spec_json)
     try:
+        if record.spec_problem:
+            raise SpecError(record.spec_problem)
         return ReadSpec(parse_spec(given, framework=record.name), digest)
     except SpecError as error:
         ends = {field: given.get(field) for field in ENDING_FIELDS} if isinstance(given, dict) else None
@@ -203,8 +206,11 @@ def read_spec(record: FrameworkRecord) -> ReadSpec:
 
 
 def _digest_of(record: FrameworkRecord) -> bytes:
-    is_large = len(record.spec_json) > LARGE_SPEC_BYTES
-    return hashlib.blake2b(record.spec_json, digest_size=16).digest() if is_large else b""
+    if len(record.spec_json) <= LARGE_SPEC_BYTES:
+        return b""
+    digest = hashlib.blake2b(record.spec_json, digest_size=16)
+    digest.update(record.spec_problem.encode())
+    return digest.digest()
 
 
 class Reconciler:
@@ -1015,7 +1021,7 @@ class Reconciler:
 
 
 def _status_in(answer: Answer) -> Any:
-    return orjson.loads(answer.body).get("status") if isinstance(answer, Answered) else None
+    return depths.loads(answer.body).get("status") if isinstance(answer, Answered) else None
 
 
 def _dropped_from(answer: Answer, added: AddedFields) -> list[str]:

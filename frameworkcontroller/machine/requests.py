@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import orjson
 
+from frameworkcontroller import depths
 from frameworkcontroller.api.codec import EncodedStatus
 
 
@@ -207,7 +208,7 @@ Answer = Answered | Refused | Unanswered
 def metadata_in(body: bytes, field: str | None = None) -> dict[str, Any] | Unanswered:
     """The metadata in an answer, which has the text ``field``; Unanswered if it is no such object."""
     with suppress(ValueError, KeyError, TypeError):
-        metadata = orjson.loads(body)["metadata"]
+        metadata = depths.loads(body)["metadata"]
         if isinstance(metadata, dict) and (field is None or isinstance(metadata.get(field), str)):
             return metadata
     return Unanswered(f"the API server's answer is not an object: {body[:100]!r}")

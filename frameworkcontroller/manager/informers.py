@@ -253,7 +253,7 @@ class Informers:
 
         informer = partial(Informer, client, namespace=namespace, rng=rng, compare_seconds=comparison_sec)
         self.frameworks: Informer[FrameworkRecord] = informer(
-            FRAMEWORKS, framework_record, on_undecodable=when_acting(on_undecodable)
+            FRAMEWORKS, framework_record, on_undecodable=when_acting(on_undecodable), takes_cut=True
         )
         self.configmaps: Informer[ConfigMapRecord] = informer(
             CONFIGMAPS, configmap_record, label_selector=names.FRAMEWORK_NAME

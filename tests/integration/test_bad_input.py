@@ -308,6 +308,24 @@ async def test_what_an_invalid_spec_asks_to_end_ends(
             await _end_all(frameworks, ends)
 
 
+@pytest.mark.parametrize("levels", [300, 2000])
+async def test_a_spec_that_is_too_deep_can_be_ended(cluster: Cluster, frameworks: Frameworks, levels: int) -> None:
+    async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
+        for name in ("stopped", "suspended", "deleted"):
+            await frameworks.create(name, role("a", 2))
+            await frameworks.until_running(name, 2)
+            await frameworks.nest(name, levels)
+            assert "nested more than 254 levels" in await told(frameworks, name, "InvalidSpec")
+        await frameworks.set("stopped", executionType="Stop")
+        await frameworks.until_state("stopped", "Completed")
+    await frameworks.set("suspended", suspend=True)
+    async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
+        await frameworks.until("suspended", lambda status: condition(status, "Suspended").get("status") == "True")
+        await frameworks.delete("deleted")
+        await frameworks.until_gone("deleted")
+        assert await frameworks.pods() == {}
+
+
 async def _end_all(frameworks: Frameworks, ends: dict[str, Json]) -> None:
     for name, wanted in ends.items():
         await frameworks.set(name, **wanted)

@@ -211,6 +211,11 @@ async def break_spec(frameworks: Frameworks, _: FrontDoor) -> str:
     return "InvalidSpec"
 
 
+async def nest_spec(frameworks: Frameworks, _: FrontDoor) -> str:
+    await frameworks.nest("f", 300)
+    return "InvalidSpec"
+
+
 async def break_status(frameworks: Frameworks, _: FrontDoor) -> str:
     patch = orjson.dumps([{"op": "remove", "path": f"/status/{one}"} for one in ("attemptStatus", "retryPolicyStatus")])
     await frameworks.client.patch(
@@ -232,7 +237,7 @@ async def refuse_statuses(_: Frameworks, door: FrontDoor) -> str:
 
 
 @pytest.mark.parametrize("propagation", ["Background", "Foreground"])
-@pytest.mark.parametrize("breaks", [break_spec, break_status, refuse_statuses])
+@pytest.mark.parametrize("breaks", [break_spec, nest_spec, break_status, refuse_statuses])
 async def test_a_framework_that_is_left_alone_goes_once_the_sink_has_it(
     cluster: Cluster,
     frameworks: Frameworks,

@@ -1,11 +1,13 @@
 """Frameworks in tests: made, changed and looked at as users do, through the API."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import orjson
+import pytest
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
@@ -69,6 +71,15 @@ class Frameworks:
         return await _served(
             lambda: self.client.patch(FRAMEWORKS, name, orjson.dumps(ops), self.namespace, content_type=JSON_PATCH)
         )
+
+    async def nest(self, name: str, levels: int) -> None:
+        """Make the Pod of its first role so many levels deep; skip the test where the API server refuses that."""
+        deep = json.dumps([{"op": "add", "path": "/spec/taskRoles/0/task/pod", "value": {"spec": 7}}])
+        deep = deep.replace("7", '{"a":' * levels + "1" + "}" * levels)
+        try:
+            await self.client.patch(FRAMEWORKS, name, deep.encode(), self.namespace, content_type=JSON_PATCH)
+        except ApiError as refused:
+            pytest.skip(f"the API server keeps no such object: {refused}")
 
     async def delete(self, name: str, propagation: str | None = "Foreground") -> None:
         """Ask for its deletion."""

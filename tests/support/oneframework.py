@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from typing import Any, Final, TypeVar
@@ -139,7 +140,8 @@ class OneFramework:
         """Do what is asked for, and answer."""
         match request:
             case Get(Kind.FRAMEWORK, _):
-                return Answered(orjson.dumps(self.body))
+                # Not by the encoder of the product: an API server keeps deeper objects.
+                return Answered(json.dumps(self.body).encode())
             case Get(_, name):
                 found = self.objects.get(name)
                 return refused(Refusal.OBJECT_NOT_FOUND) if found is None else Answered(orjson.dumps(found))

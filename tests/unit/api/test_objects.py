@@ -242,3 +242,33 @@ def test_what_is_not_an_object(decode: Any, body: Any) -> None:
 def test_a_pod_that_cannot_be_used(body: Body) -> None:
     with pytest.raises(ObjectError):
         pod_record(body)
+
+
+META = {"namespace": "ns", "name": "f", "uid": "u", "resourceVersion": "1", "generation": 2}
+
+
+def nested(levels: int) -> Any:
+    """A value of so many levels."""
+    value: Any = 1
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+@pytest.mark.parametrize("levels", [255, 900])
+def test_a_spec_that_is_too_deep_keeps_what_ends_its_framework(levels: int) -> None:
+    metadata = {**META, "generation": 2, "managedFields": [nested(levels)], "finalizers": ["a/b"]}
+    spec = {"suspend": True, "executionType": nested(levels), "taskRoles": [nested(levels)], "activeDeadlineSeconds": 5}
+    record = framework_record({"metadata": metadata, "spec": spec, "status": {"state": "Completed"}})
+    assert "254 levels" in record.spec_problem
+    assert orjson.loads(record.spec_json) == {"suspend": True, "executionType": [], "activeDeadlineSeconds": 5}
+    assert (record.state, record.finalizers) == ("Completed", ("a/b",))
+    assert orjson.loads(record.metadata_json)["generation"] == 2
+    record = framework_record({"metadata": metadata, "spec": [nested(levels)], "status": None})
+    assert (record.spec_json, bool(record.spec_problem)) == (b"[]", True)
+
+
+def test_a_spec_of_as_many_levels_as_there_may_be_is_whole() -> None:
+    spec = {"a": nested(200)}
+    record = framework_record({"metadata": META, "spec": spec})
+    assert (orjson.loads(record.spec_json), record.spec_problem) == (spec, "")

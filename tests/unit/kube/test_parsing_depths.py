@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frameworkcontroller.kube.parsing import DEEPEST, was_cut, without_depths
+from frameworkcontroller.depths import DEEPEST, was_cut, without_depths
 
 
 def nested(levels: int, inside: bytes = b"1") -> bytes:

@@ -1,5 +1,6 @@
 """The reconciler, asked and answered: its instructions, its requests, and what it learns from the answers."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -28,6 +29,7 @@ from frameworkcontroller.machine.protocol import (
     Wait,
     Warn,
     WriteStatus,
+    read_live,
 )
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.reconciler import (
@@ -50,7 +52,7 @@ from frameworkcontroller.machine.requests import (
     Unanswered,
 )
 from frameworkcontroller.machine.tracker import Tracker
-from tests.support.bench import role
+from tests.support.bench import Body, role
 from tests.support.oneframework import Driver, OneFramework, acts, refused, written
 
 LOST: Final = Unanswered("the connection was cut")
@@ -1494,3 +1496,50 @@ def test_a_pass_is_due_for_its_write_or_a_back_off_whichever_is_first(retry_afte
     driver.on_answer(second, refused(Refusal.TOO_MANY_REQUESTS, retry_after_sec=retry_after_sec))
     driver.finish()
     assert driver.finish() == Done(due)
+
+
+# --- a spec that is too deep -----------------------------------------------------------------------------------------
+
+
+def too_deep(levels: int = 300) -> Body:
+    """A role whose Pod nobody can encode."""
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return role(pod={"spec": value})
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("wanted", [{"executionType": "Stop"}, {"suspend": True}])
+def test_a_spec_that_is_too_deep_ends_as_it_says(wanted: Body, *, restart: bool) -> None:
+    world, driver = running(2)
+    world.edit(too_deep())
+    world.show()
+    driver.settle()
+    (told,) = [one for one in world.status["conditions"] if one["type"] == "Stalled"]
+    assert (told["status"], told["reason"]) == ("True", "InvalidSpec")
+    assert "nested more than 254 levels" in told["message"]
+    assert len(world.pods) == 2
+    world.edit(**wanted)
+    world.show()
+    if restart:
+        driver = Driver(world)
+    for _ in range(10):
+        driver.settle()
+        gone = [name for name in world.pods if name not in world.objects or "f-attempt" not in world.objects]
+        for name in gone:
+            world.pods.pop(name)
+            driver.reconciler.on_pod_event(name)
+        if "f-attempt" not in world.objects:
+            world.configmap = None
+    completion = world.status["attemptStatus"]["completionStatus"]
+    assert completion["code"] == (-210 if "executionType" in wanted else -240)
+    assert world.status["state"] == ("Completed" if "executionType" in wanted else "AttemptCompleted")
+
+
+def test_a_live_read_of_a_spec_that_no_parser_takes_is_cut() -> None:
+    world = OneFramework()
+    text = json.dumps({**world.body, "spec": {"suspend": True, "a": 7}}).replace("7", "[" * 5000 + "]" * 5000)
+    live = read_live(Answered(text.encode()), "uid-1")
+    assert live.spec_problem
+    assert orjson.loads(live.spec_json) == {"suspend": True}
