@@ -169,6 +169,8 @@ class Driver:
                 orphan_after = farewell_after
         else:
             self._farewells.pop(key, None)
+        if record.deletion_time is None and isinstance(self.reconcilers.find(record), Quarantine):
+            orphan_after = await self._end_quarantined(record)
         if done.error is not None:
             # A copy: the traceback of the error itself would lead back to it.
             raise RequeueError(str(done.error), done.error.retry_after_sec)
@@ -202,6 +204,13 @@ class Driver:
         if result.after is None:
             self._farewells.pop(key, None)
         return result.after
+
+    async def _end_quarantined(self, record: FrameworkRecord) -> float | None:
+        """End a Framework in quarantine that is to end. Returns the seconds until it is due again."""
+        key = record.key
+        workloads = self.list_workloads(key) if self.limits.kueue else ()
+        exchange = farewell.end_quarantined(record, workloads, lambda: self.pods.by_index(key).values(), self._env())
+        return await self._exchange(exchange, record.namespace, key)
 
     async def _store_last(self, ending: Farewell, last: StoreLast) -> None:
         record = last.framework

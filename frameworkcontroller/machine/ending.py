@@ -31,6 +31,11 @@ class Ends(NamedTuple):
     active_deadline_seconds: int | None = None
     ttl_seconds_after_finished: int | None = None
 
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether nothing is to run."""
+        return self.suspend or self.execution_type is ExecutionType.STOP
+
 
 def ends_of(spec: FrameworkSpec) -> Ends:
     """What ends a Framework with this spec."""

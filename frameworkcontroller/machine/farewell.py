@@ -1,5 +1,9 @@
-"""The end of a deleted Framework that is left alone, and that the finalizer of the history holds.
+"""The end of a Framework that is left alone: of one in quarantine that is asked to end, and of a deleted one.
 
+``end_quarantined`` deletes what runs of a Framework in quarantine after Stop, a suspension, its deadline or an
+eviction. Nothing of that is persisted, as the status may be unreadable.
+
+``Farewell`` is for a deleted one that the finalizer of the history holds.
 It is quarantined, or its status cannot be stored. Nothing can be decided for it, and its deletion
 cannot be taken back: what runs of it is deleted, its stored status goes to the history as it is, and then the finalizer
 is removed.
@@ -17,6 +21,8 @@ import orjson
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import with_plain_roles
 from frameworkcontroller.api.objects import FrameworkRecord, PodRecord
+from frameworkcontroller.api.timestamps import parse_time
+from frameworkcontroller.api.workloads import WorkloadRecord
 from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.machine import history
 from frameworkcontroller.machine.actions import (
@@ -31,10 +37,12 @@ from frameworkcontroller.machine.actions import (
     carry_out,
 )
 from frameworkcontroller.machine.context import is_of_framework
+from frameworkcontroller.machine.ending import Ends, ends_in
 from frameworkcontroller.machine.model import Env, Record, Snapshot, SnapshotTrigger, require
 from frameworkcontroller.machine.protocol import RequeueError, read_live
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Answer, Answered, Get, Kind, Request
+from frameworkcontroller.machine.workloads import GiveBack
 
 LOOK_SEC: Final = 5.0
 """Time until the Framework is looked at again while something of it may run. Mostly an event comes before."""
@@ -135,6 +143,48 @@ class Farewell:
         self._not_before = env.clock + delay
         told = [Record(reason, text, warning=True)] if self._failures == _FAILURES_TO_TELL else []
         return Look(delay, told)
+
+
+def end_quarantined(
+    record: FrameworkRecord,
+    workloads: Iterable[WorkloadRecord],
+    list_pods: Callable[[], Iterable[PodRecord]],
+    env: Env,
+) -> Generator[Request, Answer, float | None]:
+    """End what runs of a Framework in quarantine, if it is to end. Return the seconds until the next look.
+
+    ``workloads``: the cached ones with its name. ``list_pods``: likewise.
+    """
+    evicted = [one for one in workloads if one.identity.controller_uid == record.uid and one.evicted and one.reserves]
+    ends = ends_in(orjson.loads(record.spec_json), Ends())
+    if not evicted and not ends.is_asked_for and ends.active_deadline_seconds is None:
+        return None
+    try:
+        live = read_live((yield Get(Kind.FRAMEWORK, record.name)), record.uid)
+    except RequeueError:
+        return LOOK_SEC
+    ends = ends_in(orjson.loads(live.spec_json), Ends())
+    if not evicted and not ends.is_asked_for:
+        left = _active_seconds_left(ends.active_deadline_seconds, live.status, env.now)
+        if left is None or left > 0:
+            return left
+    if not (yield from _nothing_runs(live, list_pods)):
+        return LOOK_SEC
+    for one in evicted:
+        yield from carry_out(GiveBack(Target(Kind.WORKLOAD, one.name), one.uid, env.second))
+    return None
+
+
+def _active_seconds_left(deadline: int | None, status: Any, now: float) -> float | None:
+    """The time until the deadline; None if there is none, or the status does not say when the attempt began."""
+    if deadline is None:
+        return None
+    try:
+        started = parse_time(status["attemptStatus"]["executionStartTime"])
+        before = status.get("accumulatedPastExecutionTimeSeconds") or 0
+        return max(0.0, started + deadline - before - now)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
 
 
 def _nothing_runs(

@@ -1,8 +1,8 @@
 """The quarantine of a Framework that the controller cannot handle.
 
 Causes: an invalid stored status, a violated invariant, an unexpected error. All knowledge of the Framework is dropped,
-as after a crash, and no action is taken. Its Pods continue to run. The controller retries from the stored status
-when the spec changes, every ten minutes, and when it starts.
+as after a crash, and no action is taken. Its Pods continue to run, unless it is to end (farewell.py). The controller
+retries from the stored status when the spec changes, every ten minutes, and when it starts.
 
 Only the condition Stalled (reason Quarantined) is written, at its own path: this works for an unreadable status, too.
 """
@@ -246,5 +246,6 @@ class Quarantine:
     def _message(self) -> str:
         return (
             f"The controller cannot handle this Framework and leaves it alone: {self.cause}. "
-            f"It retries when the spec changes, and every {RETRY_SEC / 60:g} min"
+            f"It retries when the spec changes, and every {RETRY_SEC / 60:g} min. Until then, its Pods only "
+            "end: by Stop, a suspension, the deadline, an eviction or a deletion"
         )

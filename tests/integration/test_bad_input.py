@@ -321,9 +321,9 @@ async def test_a_spec_that_is_too_deep_can_be_ended(cluster: Cluster, frameworks
     await frameworks.set("suspended", suspend=True)
     async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
         await frameworks.until("suspended", lambda status: condition(status, "Suspended").get("status") == "True")
-        await frameworks.delete("deleted")
-        await frameworks.until_gone("deleted")
-        assert await frameworks.pods() == {}
+        for name in ("deleted", "suspended", "stopped"):
+            await frameworks.delete(name)
+            await frameworks.until_gone(name)
 
 
 async def _end_all(frameworks: Frameworks, ends: dict[str, Json]) -> None:

@@ -130,6 +130,37 @@ async def test_it_is_told_everywhere_and_harms_nobody(
     await until_quarantined(controller, 0)
 
 
+@pytest.mark.parametrize(
+    ("wanted", "state"),
+    [
+        ({"executionType": "Stop"}, "Completed"),
+        ({"suspend": True}, "AttemptCreationPending"),
+        ({"activeDeadlineSeconds": 3}, "Completed"),
+    ],
+)
+async def test_what_is_to_end_ends_in_quarantine(frameworks: Frameworks, trap: Trap, wanted: Json, state: str) -> None:
+    for name in "fg":
+        await frameworks.create(name, role("a", 2), activeDeadlineSeconds=1000)
+        await frameworks.until_running(name, 2)
+        trap.errors[name] = ZeroDivisionError("division by zero")
+        await frameworks.set(name, description="x")
+        await frameworks.until(name, is_quarantined)
+    await frameworks.set("f", **wanted)
+
+    async def is_over() -> None:
+        await frameworks.assert_nothing_left("f")
+
+    await eventually(is_over, within=60)
+    assert is_quarantined(await frameworks.status("f"))
+    assert set(await frameworks.pods()) == {"g-a-0", "g-a-1"}
+    trap.errors.clear()
+    await frameworks.set("f", description="y")
+    status = await frameworks.until_state("f", state)
+    if state == "AttemptCreationPending":
+        await frameworks.until("f", lambda status: condition(status, "Suspended").get("status") == "True")
+        assert status["retryPolicyStatus"]["accountableRetriedCount"] == 0
+
+
 async def test_it_is_tried_again_by_and_by_and_told_once(
     cluster: Cluster, frameworks: Frameworks, trap: Trap, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -16,7 +16,8 @@ from frameworkcontroller.kube.resources import CONFIGMAPS, EVENTS, PODS, WORKLOA
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
 from frameworkcontroller.machine import reconciler
-from frameworkcontroller.machine.model import InvariantError
+from frameworkcontroller.machine.model import InvariantError, Plan
+from frameworkcontroller.machine.plan import plan
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
@@ -188,6 +189,26 @@ async def test_a_framework_with_an_invalid_spec_is_preempted(
         assert "admission" not in status
         assert status["attemptStatus"]["completionStatus"]["code"] == -241
         assert "low" not in await in_use(frameworks)
+
+
+async def test_a_framework_in_quarantine_is_preempted(
+    cluster: Cluster, frameworks: Frameworks, queued: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(subject: Any, *args: Any) -> Plan:
+        if subject.name == "low":
+            raise InvariantError("it is odd")
+        return plan(subject, *args)
+
+    async with queue_on(cluster, {"cpu": "4"}):
+        await frameworks.create("low", needs(2, 2), metadata=labels("low"))
+        await running(frameworks, "low", 2)
+        monkeypatch.setattr(reconciler, "plan", fail)
+        await frameworks.set("low", description="x")
+        await frameworks.until("low", lambda status: stalled(status) == "Quarantined")
+        await frameworks.create("high", needs(3), metadata=labels("high"))
+        await running(frameworks, "high", 1)
+        assert set(await frameworks.pods()) == {"high-a-0"}
+        assert stalled(await frameworks.status("low")) == "Quarantined"
 
 
 @pytest.mark.parametrize("code", [403, 404])

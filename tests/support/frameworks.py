@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
+from frameworkcontroller import depths
 from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
@@ -218,5 +219,5 @@ async def _served(request: Callable[[], Awaitable[bytes]]) -> Json:
 
 
 def _parse(answer: bytes) -> Json:
-    body: Json = orjson.loads(answer)
+    body: Json = depths.loads(answer)
     return body

@@ -5,12 +5,16 @@ from typing import Any, Final
 
 import pytest
 
+from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import StatusError
+from frameworkcontroller.api.timestamps import format_time
+from frameworkcontroller.api.workloads import WorkloadRecord
+from frameworkcontroller.machine.farewell import LOOK_SEC, end_quarantined
 from frameworkcontroller.machine.protocol import Done, Emit, ReadLive, RequeueError, Wait, Warn, WriteStatus
 from frameworkcontroller.machine.quarantine import RETRY_SEC, Quarantine
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Answer, Answered, Get, PatchStatus, Refusal, Unanswered
-from tests.support.oneframework import Driver, OneFramework, refused
+from tests.support.oneframework import NOW, Driver, OneFramework, refused
 
 CAUSE: Final = ValueError("nobody foresaw it")
 LOST: Final = Unanswered("the connection was cut")
@@ -273,3 +277,66 @@ def test_events_change_nothing() -> None:
     assert not driver.machine.resync()
     assert driver.machine.describe(0.0) == {"quarantine": "ValueError: nobody foresaw it"}
     assert isinstance(driver.next(), Done)
+
+
+# --- an end that is asked for ---------------------------------------------------------------------------------------
+
+
+def ended(world: OneFramework, *workloads: WorkloadRecord) -> float | None:
+    """One look at a Framework in quarantine; the seconds until the next one."""
+    world.show()
+    assert world.record is not None
+    exchange = end_quarantined(world.record, workloads, world.pods.values, world.env)
+    try:
+        request = next(exchange)
+        while True:
+            request = exchange.send(world.answer(request))
+    except StopIteration as end:
+        after: float | None = end.value
+        return after
+
+
+def odd(**spec: Any) -> OneFramework:
+    """A Framework with a status that cannot be read, a ConfigMap and a Pod."""
+    attempt = {"executionStartTime": format_time(NOW), "configMapUID": "uid-of-f-attempt"}
+    world = OneFramework(status={"attemptStatus": attempt, "accumulatedPastExecutionTimeSeconds": 40}, **spec)
+    for name, owner in (("f-attempt", "uid-1"), ("f-a-0", "uid-of-f-attempt")):
+        annotations = dict.fromkeys(names.POD_IDENTITY, "1") | {names.FRAMEWORK_UID: "uid-1"}
+        metadata = {"name": name, "namespace": "ns", "uid": f"uid-of-{name}", "resourceVersion": "1"}
+        references = [{"controller": True, "uid": owner}]
+        world.objects[name] = {"metadata": {**metadata, "ownerReferences": references, "annotations": annotations}}
+    world.run("f-a-0")
+    return world
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [{"executionType": "Stop"}, {"suspend": True}, {"activeDeadlineSeconds": 40}, {"suspend": True, "x": [[]]}],
+)
+def test_what_is_to_end_is_deleted(wanted: Any) -> None:
+    world = odd(**wanted)
+    assert ended(world) == LOOK_SEC
+    assert "f-attempt" not in world.objects
+    assert ended(world) == LOOK_SEC
+    assert "f-a-0" not in world.objects
+    world.pods.clear()
+    assert ended(world) is None
+
+
+def test_a_deadline_is_waited_for() -> None:
+    world = odd(activeDeadlineSeconds=100)
+    assert ended(world) == 60
+    world.body["status"] = {"attemptStatus": 7}
+    assert ended(world) is None
+    world.body["status"] = "x"
+    assert ended(world) is None
+    assert len(world.objects) == 2
+
+
+@pytest.mark.parametrize("wanted", [{}, {"executionType": "Create"}, {"suspend": "x"}, {"executionType": "stop"}])
+def test_what_is_not_to_end_is_not_even_read(wanted: Any) -> None:
+    world = odd(**wanted)
+    world.show()
+    assert world.record is not None
+    with pytest.raises(StopIteration):
+        next(end_quarantined(world.record, (), world.pods.values, world.env))
