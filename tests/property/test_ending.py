@@ -7,11 +7,17 @@ By the rules of tests/support/guarantees.py; random histories are in ``test_mach
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from contextlib import AbstractContextManager
+from typing import Any, Final
+from unittest.mock import patch
 
 import pytest
 
+from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.status import State
+from frameworkcontroller.machine import gates, kueue, reconciler
+from frameworkcontroller.machine.context import Context
+from frameworkcontroller.machine.ending import Ends
 from tests.property.test_suspension import begin, follow
 from tests.support.history import History
 from tests.support.kueue import QUEUES
@@ -44,10 +50,8 @@ def code(history: History) -> int | None:
     return None if completion is None else completion.code
 
 
-@pytest.mark.parametrize("crash", [False, True])
-@pytest.mark.parametrize("ask", [stop, suspend, exceed])
-@pytest.mark.parametrize("steps", STEPS)
-def test_an_end_comes_at_any_moment(steps: int, ask: Callable[[History], None], *, crash: bool) -> None:
+def end_at(steps: int, ask: Callable[[History], None], *, crash: bool) -> None:
+    """A Framework whose spec becomes invalid after so many steps, and that is asked to end then."""
     history = begin()
     follow(history, steps)
     history.break_spec(broken=True)
@@ -72,10 +76,8 @@ def test_an_end_comes_at_any_moment(steps: int, ask: Callable[[History], None], 
     history.finish()
 
 
-@pytest.mark.parametrize("crash", [False, True])
-@pytest.mark.parametrize("evict", ["Preempted", "MaximumExecutionTimeExceeded", "deactivate", "delete"])
-@pytest.mark.parametrize("steps", [*STEPS, 30])
-def test_what_is_evicted_gives_its_quota_back_at_any_moment(steps: int, evict: str, *, crash: bool) -> None:
+def evict_at(steps: int, evict: str, *, crash: bool) -> None:
+    """A queued Framework whose spec becomes invalid after so many steps, and that is evicted then."""
     history = QueuedHistory(quota={"a100": 4})
     pod = {"spec": {"containers": [{"name": "main", "image": "work"}]}}
     history.create_in(QUEUES[0], {"taskRoles": [{"name": "a", "taskNumber": 2, "task": {"pod": pod}}]})
@@ -91,3 +93,55 @@ def test_what_is_evicted_gives_its_quota_back_at_any_moment(steps: int, evict: s
     history.settle()
     # The end checks that nothing asked back keeps its quota (`_quota_is_given_back`).
     history.finish()
+
+
+@pytest.mark.parametrize("crash", [False, True])
+@pytest.mark.parametrize("ask", [stop, suspend, exceed])
+@pytest.mark.parametrize("steps", STEPS)
+def test_an_end_comes_at_any_moment(steps: int, ask: Callable[[History], None], *, crash: bool) -> None:
+    end_at(steps, ask, crash=crash)
+
+
+@pytest.mark.parametrize("crash", [False, True])
+@pytest.mark.parametrize("evict", ["Preempted", "MaximumExecutionTimeExceeded", "deactivate", "delete"])
+@pytest.mark.parametrize("steps", range(0, 100, 9))
+def test_what_is_evicted_gives_its_quota_back_at_any_moment(steps: int, evict: str, *, crash: bool) -> None:
+    evict_at(steps, evict, crash=crash)
+
+
+# --- controllers broken on purpose -----------------------------------------------------------------------------------
+
+
+def _stays(ctx: Context) -> CompletionStatus | None:
+    return None if ctx.framework.invalid else kueue.must_evict(ctx)
+
+
+MUTANTS: Final[dict[str, tuple[Callable[[], AbstractContextManager[object]], Callable[..., None], Any]]] = {
+    "nothing of an invalid spec counts": (
+        lambda: patch.object(reconciler, "ends_in", lambda *_: Ends()),
+        end_at,
+        suspend,
+    ),
+    "an invalid spec begins": (
+        lambda: patch.object(gates, "_START", (gates._is_deleted, gates._is_not_started, gates._is_suspended)),
+        end_at,
+        exceed,
+    ),
+    "an invalid spec cannot be evicted": (
+        lambda: patch.object(gates, "_END_LAST", (gates._exceeds_deadline, gates._must_suspend, _stays)),
+        evict_at,
+        "Preempted",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_controller_that_lacks_a_rule_is_caught(name: str) -> None:
+    broken, story, what = MUTANTS[name]
+    with broken():
+        for steps in (3, 10, 99):
+            try:
+                story(steps, what, crash=False)
+            except AssertionError:
+                return
+    raise AssertionError(f"no story finds that {name}")

@@ -38,7 +38,7 @@ from frameworkcontroller.api.podgroups import (
 )
 from frameworkcontroller.api.workloads import WorkloadRecord, workload_record
 from frameworkcontroller.backoff import Backoff
-from frameworkcontroller.machine.actions import Action, Delete
+from frameworkcontroller.machine.actions import Action, Create, Delete
 from frameworkcontroller.machine.farewell import Farewell, Look, StoreLast, is_due
 from frameworkcontroller.machine.model import Env, Limits, Observed, Urgency
 from frameworkcontroller.machine.orphans import orphans, release
@@ -499,6 +499,8 @@ class Controller:
             self._requests[call] = request
         if answer is None and request is not None and isinstance(call, Act):
             self._started += 1
+            if isinstance(call.action, Create) and reconciler.spec_error:
+                raise self.world.violation(f"{_name_action(call.action)}: the spec is invalid")
             if isinstance(call.action, Delete) and not call.action.force:
                 self._check_grace(call.action)
             if self._started >= self.limit and reconciler._pass is not None:
