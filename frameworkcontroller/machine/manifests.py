@@ -307,8 +307,7 @@ class PodTemplate:
 
     def fill(self, words: Mapping[bytes, bytes]) -> bytes:
         """The body with these words. Raises BodyTooLargeError."""
-        size = self._size(words) if self.raw else self._least
-        if size > MAX_BODY_BYTES:
+        if self.is_large and (size := self._size(words) if self.raw else self._least) > MAX_BODY_BYTES:
             what = "with placeholders replaced and the variables of each container, task.pod"
             raise BodyTooLargeError(f"TaskRole {self._role}: {what}", size)
         body = filled(self.raw, words)

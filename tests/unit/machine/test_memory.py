@@ -157,7 +157,8 @@ def test_the_size_of_a_pod_is_known(words: list[str], index: int, containers: in
     made = {"taskRoles": [{"name": "a", "taskNumber": 200, "task": {"pod": template}}], "network": {}}
     subject = Framework("ns", "f", "uid", 1, deleting=False, spec=parse_spec(made))
     attempt = FrameworkAttemptStatus(id=0, start_time=0, configmap_uid="configmap-uid")
-    pod = PodTemplate(subject, attempt, subject.spec.task_roles[0], "role-uid")
+    with patch.object(manifests, "LARGE_BYTES", 0):
+        pod = PodTemplate(subject, attempt, subject.spec.task_roles[0], "role-uid")
     task = TaskStatus(index, "task-uid", 0, 0, TaskAttemptStatus(11, 0))
     size = len(pod.render(task))
     with patch.object(manifests, "MAX_BODY_BYTES", size):
