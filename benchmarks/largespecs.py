@@ -39,7 +39,7 @@ _NAMESPACE: Final = "default"
 _AT_REST_SEC: Final = 2.0
 _IDLE_CPU_SEC: Final = 0.4
 """The answers to the health checks take some."""
-_ROUND_SEC: Final = 300.0
+_ROUND_SEC: Final = 1800.0
 
 SHAPES: Final[Mapping[str, bytes]] = {"lists": b"[[]]", "objects": b'{"":{}}', "numbers": b"1000", "text": b'"text"'}
 """Values that a template repeats. The first takes the most memory for its text."""
@@ -115,7 +115,7 @@ async def measure(checkout: Path, options: argparse.Namespace) -> dict[str, floa
                         text = body(f"f{number}", options.bytes, options.shape)
                         await client.create(FRAMEWORKS, text, _NAMESPACE)
                         while not await _is_suspended(client, f"f{number}"):  # noqa: ASYNC110 - as above
-                            await asyncio.sleep(0.05)
+                            await asyncio.sleep(0.25)
                     await until_at_rest(usage)
                     figures["created: MiB at rest"] = usage.memory_bytes / 2**20
                     figures["created: peak MiB"] = usage.peak_memory_bytes / 2**20
