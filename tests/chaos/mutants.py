@@ -65,7 +65,7 @@ from tests.chaos.embedded import EmbeddedPlayer, play
 from tests.chaos.player import Outcome
 from tests.chaos.proxy import Fault
 from tests.chaos.proxy import Kind as Faults
-from tests.chaos.story import CLAIM_SPEC, RETAIN_SEC, Step, Story
+from tests.chaos.story import CLAIM_SPEC, RETAIN_SEC, Step, Story, with_owner
 from tests.support.frameworks import Json, policy, role
 from tests.support.historysink import SinkFault, Trouble
 from tests.support.queueguarantees import QUEUE_LABEL
@@ -356,6 +356,12 @@ async def _watching_at_once(subject: CompanionInformer[Any]) -> None:
 
 def _without_host_names(template: Any, annotations: Any, _: Any, *rest: Any) -> Any:
     return _POD(template, annotations, None, *rest)
+
+
+def _with_owners_of_the_template(template: Any, *args: Any) -> Any:
+    pod = _POD(template, *args)
+    pod["metadata"]["ownerReferences"][:0] = template["metadata"].get("ownerReferences") or ()
+    return pod
 
 
 def _not_waiting_for_claims(ctx: Context, of_task: TaskStatus) -> bool:
@@ -1228,6 +1234,12 @@ MUTANTS: Final = {
         lambda: patch.object(manifests, "_pod", _without_host_names),
         _story(_networked()),
         "has the host name",
+    ),
+    "owners-of-the-template": Mutant(
+        "keeps the owners in a template",
+        lambda: patch.object(manifests, "_pod", _with_owners_of_the_template),
+        _story(_create(with_owner(_role(2, **_FOREVER))), Step(8.0, "delete", ("f0", "Foreground"))),
+        "C2/C4: ",
     ),
     "no-wait-before-quota-goes-back": Mutant(
         "gives quota back at once",

@@ -12,10 +12,6 @@ from typing import Any, Final
 from frameworkcontroller.api import names
 from tests.support.frameworks import Json
 
-KEEPER: Final = "keeper"
-"""A ConfigMap that templates name as the owner of their Pods."""
-KEEPER_UID: Final = "{keeper}"
-"""Its UID in a story, before the ConfigMap exists."""
 NOBODY: Final = "nobody"
 """The name of no role."""
 MAX_EXEC_LABEL: Final = names.MAX_EXEC_TIME_SECONDS
@@ -56,11 +52,7 @@ def odd_template(rng: random.Random, template: Json, *, fails: bool) -> Json:
 def _make_odd(rng: random.Random, template: Json) -> None:
     metadata, spec = template["metadata"], template["spec"]
     main: Json = spec["containers"][0]
-    match rng.choice(["owner", "owner", "identity", "placeholder", "placeholder", "tokens", "large", "empty"]):
-        case "owner":
-            metadata["ownerReferences"] = rng.choice(
-                [[_keeper()], [_keeper() | {"blockOwnerDeletion": True}], [], None]
-            )
+    match rng.choice(["identity", "placeholder", "placeholder", "tokens", "large", "empty"]):
         case "identity":
             field = rng.choice(["labels", "annotations"])
             name = rng.choice([names.FRAMEWORK_NAME, names.TASK_INDEX, names.FRAMEWORK_UID, names.CONFIGMAP_UID])
@@ -76,10 +68,6 @@ def _make_odd(rng: random.Random, template: Json) -> None:
             }
         case _:
             spec |= rng.choice([{"volumes": None}, {"volumes": []}, {"initContainers": []}, {"nodeSelector": None}])
-
-
-def _keeper() -> Json:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "name": KEEPER, "uid": KEEPER_UID}
 
 
 def _place(rng: random.Random, metadata: Json, spec: Json, text: str) -> None:

@@ -47,12 +47,12 @@ from frameworkcontroller.local.kubelet.agent import DEFAULT_NODE_NAME
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.queues.setup import provide_queue
 from tests.chaos.history import is_held
-from tests.chaos.oddities import KEEPER, KEEPER_UID, MAX_EXEC_LABEL, break_roles, mended_fields
+from tests.chaos.oddities import MAX_EXEC_LABEL, break_roles, mended_fields
 from tests.chaos.oracle import why_claims_differ, why_not_at_end, why_not_served
 from tests.chaos.proxy import Fault, FaultProxy, Kind
 from tests.chaos.record import Circumstances, Replay, Write
 from tests.chaos.snapshots import Snapshots
-from tests.chaos.story import CLAIM_SPEC, Story, with_life
+from tests.chaos.story import CLAIM_SPEC, OWNER, Story, with_life
 from tests.support.frameworks import Frameworks, Json
 from tests.support.historysink import ArchiveStandIn, Trouble
 from tests.support.original import crd_spec
@@ -358,7 +358,7 @@ class Player:
     async def create(self, name: str, roles: list[Json], spec: Json) -> None:
         while True:
             try:
-                roles = [await self._with_keeper(item) for item in roles]
+                await self._set_owners(roles)
                 await self._frameworks.create(name, *roles, **spec)
             except (TransportError, ServerError, TooManyRequests, Forbidden, NotFound):
                 # The API server is down, or only just up: it knows neither rules nor definitions for a while. Without
@@ -369,6 +369,18 @@ class Player:
                 return
             else:
                 return
+
+    async def _set_owners(self, roles: list[Json]) -> None:
+        """Set the UID of the owner in templates, which is created with the first of them."""
+        found = (item["task"]["pod"]["metadata"].get("ownerReferences") or () for item in roles)
+        if owners := [one for references in found for one in references]:
+            client, namespace = self._frameworks.client, self._frameworks.namespace
+            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": OWNER}}
+            with suppress(AlreadyExists):
+                await client.create(CONFIGMAPS, orjson.dumps(body), namespace)
+            uid = orjson.loads(await client.get(CONFIGMAPS, OWNER, namespace))["metadata"]["uid"]
+            for owner in owners:
+                owner["uid"] = uid
 
     async def _change_roles(self, name: str, change: Any) -> None:
         spec = (await self._frameworks.get(name))["spec"]
@@ -385,17 +397,6 @@ class Player:
             # A coordinator that is no Task is an invalid spec.
             fields["coordinator"] = None
         await self._frameworks.set(name, **fields)
-
-    async def _with_keeper(self, item: Json) -> Json:
-        """The role with the UID of the ConfigMap that its template names as an owner."""
-        text = orjson.dumps(item).decode()
-        if KEEPER_UID not in text:
-            return item
-        with suppress(AlreadyExists):
-            await self._client.create(CONFIGMAPS, orjson.dumps({"metadata": {"name": KEEPER}}), self._namespace)
-        found = orjson.loads(await self._client.get(CONFIGMAPS, KEEPER, self._namespace))
-        replaced: Json = orjson.loads(text.replace(KEEPER_UID, uid_of(found)))
-        return replaced
 
     async def break_spec(self, name: str, which: float, seconds: float) -> None:
         """Somebody makes the spec invalid for so long."""
@@ -439,7 +440,7 @@ class Player:
             others = [item for item in roles if item["name"] != added["name"]]
             return [*others, added | {"task": added["task"] | kept}]
 
-        added = await self._with_keeper(added)
+        await self._set_owners([added])
         await self._change_roles(name, change)
 
     async def set_completion(self, name: str, role_name: str, ends: Json) -> None:

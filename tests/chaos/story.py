@@ -19,6 +19,8 @@ from tests.support.historysink import SinkFault, Trouble
 from tests.support.queueguarantees import QUEUE_LABEL
 
 PRIORITY_LABEL: Final = "kueue.x-k8s.io/priority-class"
+OWNER: Final = "stays"
+"""The name of a ConfigMap that is there from the beginning to the end."""
 NAMES: Final = ("f0", "f1", "f2")
 ROLES: Final = ("a", "b", "c")
 LENGTH: Final = 120.0
@@ -146,8 +148,30 @@ def _make_story(seed: int, length: float, *, virtual: bool) -> Story:
         steps = _about_life(random.Random(f"{seed} life"), steps, length)
         steps = _about_network(random.Random(f"{seed} network"), steps, length)
         steps = _about_claims(random.Random(f"{seed} claims"), steps, length)
+        steps = _about_owners(random.Random(f"{seed} owners"), steps)
     story = Story(seed, tuple(sorted(steps, key=lambda step: step.at)), retain_sec=retain_sec)
     return _about_history(_about_gangs(_about_queues(story, length)) if virtual else story, length)
+
+
+def _about_owners(rng: random.Random, steps: list[Step]) -> list[Step]:
+    """The templates of some roles name an owner that outlives every attempt."""
+    return [
+        replace(step, args=(step.args[0], [_perhaps_owned(rng, one) for one in step.args[1]], *step.args[2:]))
+        if step.act == "create"
+        else step
+        for step in steps
+    ]
+
+
+def _perhaps_owned(rng: random.Random, item: Json) -> Json:
+    return with_owner(item) if rng.random() < 0.2 else item
+
+
+def with_owner(item: Json) -> Json:
+    """The role with an owner in its template, whose UID the player sets."""
+    pod = item["task"]["pod"]
+    metadata = {**pod["metadata"], "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": OWNER}]}
+    return item | {"task": {**item["task"], "pod": {**pod, "metadata": metadata}}}
 
 
 def _about_nodes(rng: random.Random, step: Step, virtual: bool) -> Step:

@@ -124,6 +124,26 @@ async def test_frameworks_run_one_after_the_other(
         await until_collected(frameworks, "two")
 
 
+async def test_what_kueue_cannot_count_does_not_start(
+    cluster: Cluster, frameworks: Frameworks, queued: Controller
+) -> None:
+    """Placeholders in requests, and a Framework without roles, to which some are added."""
+    async with queue_on(cluster, {"cpu": "4"}):
+        await frameworks.create("index", needs("{{FC_TASK_INDEX}}", 9), metadata=labels())
+        await frameworks.create("empty", metadata=labels())
+        status = await frameworks.until("index", lambda status: stalled(status) == "QueueInvalid")
+        found = condition(status, "Stalled")
+        for words in ("spec.taskRoles[0].task.pod.spec.containers[0].resources.requests.cpu", "'{{FC_TASK_INDEX}}'"):
+            assert words in found["message"]
+        await frameworks.until("empty", lambda status: stalled(status) == "QueueInvalid")
+        assert await workloads(frameworks) == {}
+        await frameworks.set("empty", taskRoles=[needs(2, 2)])
+        status = await running(frameworks, "empty", 2)
+        assert status["admission"]["podSets"][0]["count"] == 2
+        assert condition(status, "Stalled")["status"] == "False"
+        assert sorted(await frameworks.pods()) == ["empty-a-0", "empty-a-1"]
+
+
 async def test_quota_moves_on_only_when_the_last_container_has_ended(
     cluster: Cluster, frameworks: Frameworks, queued: Controller, pods: SimulatedRuntime
 ) -> None:

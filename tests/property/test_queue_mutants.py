@@ -34,7 +34,7 @@ from tests.property.test_queue_histories import HISTORIES, error_of
 from tests.support import driver
 from tests.support.gangscheduler import Backend
 from tests.support.kueue import DEACTIVATIONS, QUEUES
-from tests.support.queuedhistory import OWNED, Step, Story, make_story
+from tests.support.queuedhistory import GREEDY, OWNED, Step, Story, make_story
 
 _EVICTED: Final = -241
 _ORDERS: Final = 6
@@ -397,6 +397,20 @@ MUTANTS: Final = {
         lambda: patch.object(manifests, "_pod", _with_owners_of_the_template),
         ("K2: ", "C2/C4: ", "quota: ", "G3: "),
         _OWNED,
+    ),
+    "placeholders-count-as-0": Mutant(
+        "takes placeholders in requests for 0",
+        lambda: patch.object(workloads, "_uncountable", _none),
+        ("K2: ",),
+        (Step("alter", ("a", "spec", GREEDY)), Step("settle")),
+    ),
+    "nothing-needs-no-quota": Mutant(
+        "starts a Framework without roles without an admission",
+        lambda: patch.object(
+            kueue, "_queue", lambda ctx: ctx.framework.queue if ctx.framework.spec.task_roles else None
+        ),
+        ("K1: ",),
+        (Step("drop", ("a",)), Step("settle"), Step("rescale", ("a", 2)), Step("settle")),
     ),
     "silence": Mutant(
         "never says that its Pods are ready",

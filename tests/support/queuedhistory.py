@@ -27,6 +27,10 @@ from tests.support.world import Body, Fate, is_deleting, name_of, uid_of
 PRIORITY_LABEL: Final = "kueue.x-k8s.io/priority-class"
 OWNED: Final = {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "stays", "uid": "stays"}]}
 """Metadata of a template with an owner that outlives every attempt."""
+_CONTAINER: Final = {"name": "main", "image": "work"}
+GREEDY: Final = {"containers": [{**_CONTAINER, "resources": {"requests": {"gpu": "{{FC_TASK_INDEX}}2"}}}]}
+"""Fields of a template that Kueue cannot count."""
+MODEST: Final = {"containers": [_CONTAINER]}
 _ENOUGH: Final = 100
 _SCHEDULERS: Final = {
     Backend.NATIVE_1_36: Scheduler.KUBERNETES,
@@ -281,6 +285,11 @@ class QueuedHistory(History):
             for flavor in self.kueue.quota:
                 self.kueue.serve(flavor)
             self.kueue.activates = True
+        if self.framework is not None and not self.framework["spec"]["taskRoles"]:
+            self.rescale("a", 1)
+        for role in () if self.framework is None else list(self.framework["spec"]["taskRoles"]):
+            if role["task"]["pod"]["spec"]["containers"] == GREEDY["containers"]:
+                self.alter(role["name"], "spec", MODEST)
         labels = {} if self.framework is None else self.framework["metadata"].get("labels") or {}
         if labels.get(QUEUE_LABEL, QUEUES[0]) not in QUEUES:
             self.label(QUEUE_LABEL, QUEUES[0])
@@ -413,7 +422,7 @@ def make_story(seed: int, *, gang: bool = False) -> Story:
 
 def _spec(rng: random.Random, gang: bool) -> Body:
     roles: list[Body] = []
-    for name in "ab"[: rng.choice([1, 1, 2])]:
+    for name in "ab"[: rng.choice([1, 1, 1, 2, 2, 0])]:
         retry: Body = {"maxRetryCount": rng.choice([0, 1, 3, -1]), "fancyRetryPolicy": rng.random() < 0.3}
         if rng.random() < 0.2:
             retry["backoff"] = {"baseSeconds": 5, "maxSeconds": 20}
@@ -439,7 +448,7 @@ def _spec(rng: random.Random, gang: bool) -> Body:
 
 
 def _pod(metadata: Body | None = None) -> Body:
-    pod: Body = {"spec": {"containers": [{"name": "main", "image": "work"}]}}
+    pod: Body = {"spec": copy.deepcopy(MODEST)}
     return pod if metadata is None else {"metadata": metadata, **pod}
 
 
@@ -458,6 +467,7 @@ def _steps(rng: random.Random, gang: bool) -> list[Step]:
         (1, lambda: [Step("end_rivals")]),
         (3, lambda: [Step("rescale", (role, rng.randint(0, 4)))]),
         (2, lambda: [Step("select", (role, rng.choice(["x", "y", None])))]),
+        (2, lambda: [Step("alter", (role, "spec", rng.choice([GREEDY, MODEST])))]),
         (2, lambda: [Step("label", (QUEUE_LABEL, rng.choice([*QUEUES, "nobody", None])))]),
         (1, lambda: [Step("label", (PRIORITY_LABEL, rng.choice(["low", "high", "absent", None])))]),
         (3, lambda: [Step("suspend", (), {"wanted": True}), Step("follow", (which, rng.randint(0, 12)))]),

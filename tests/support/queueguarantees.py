@@ -81,8 +81,7 @@ class QueueGuarantees:
     def starting(self, framework_uid: str, spec: Body | None) -> None:
         """K1: the ConfigMap of an attempt is being created, by a status that observed this spec."""
         admission = self.admission(framework_uid)
-        if not self.is_always_queued(framework_uid) or (spec is not None and not spec["taskRoles"]):
-            # A Framework without Tasks needs no quota.
+        if not self.is_always_queued(framework_uid):
             return
         if admission is None:
             raise self.world.violation("K1: an attempt starts, and no admission is stored")
@@ -107,6 +106,8 @@ class QueueGuarantees:
         """K1: a Pod is about to be created. G1: its group exists."""
         name, owner = name_of(pod), controller_of(pod) or ""
         started = self._started.get(owner)
+        if started is None and self.is_always_queued(framework_uid):
+            raise self.world.violation(f"K1: {name} is created in an attempt that has no admission")
         if started is not None:
             stored = self.admission(framework_uid)
             if stored is None:
@@ -118,7 +119,17 @@ class QueueGuarantees:
             role = mark_of(pod, names.TASKROLE_NAME)
             if (pod["metadata"].get("labels") or {}).get(PODSET) != role:
                 raise self.world.violation(f"K1: {name} is created for another podset than {role}")
+            counted = [
+                _resources(one["template"]) for one in self._pod_sets(stored["workloadUID"]) if one["name"] == role
+            ]
+            if _resources(pod) not in counted:
+                raise self.world.violation(f"K2: {name} asks for {_resources(pod)}, and Kueue counts {counted}")
         self._check_group_of(framework_uid, pod)
+
+    def _pod_sets(self, workload_uid: str) -> Iterable[Body]:
+        """All that a Workload has ever asked for."""
+        events = (orjson.loads(event.raw) for event in self.world.events[Kind.WORKLOAD])
+        return (one for body in events if uid_of(body) == workload_uid for one in body["spec"]["podSets"])
 
     def look_at_pods(self, pods: Iterable[Body]) -> None:
         """K3, of the Pods that a controller has created."""
@@ -273,6 +284,10 @@ def _available(podset: Body) -> int:
 def _never_ran(task: Body) -> bool:
     """Whether the Task may have been added after quota went back, and waits for it."""
     return bool(task["state"] == "AttemptCreationPending" and task["attemptStatus"]["id"] == 0)
+
+
+def _resources(pod: Body) -> list[Any]:
+    return [one.get("resources") for one in pod["spec"]["containers"]]
 
 
 def _finalizers(body: Body) -> list[str]:
