@@ -154,7 +154,14 @@ class Context:
     def is_of_attempt(self, pod: PodRecord) -> bool:
         """Whether the attempt controls the Pod, or nothing does, and it is of any attempt of the Framework."""
         owner = pod.identity.controller_uid
-        return is_of_framework(self.framework.uid, pod) if owner is None else owner == self.attempt.configmap_uid
+        if owner is not None:
+            return owner == self.attempt.configmap_uid
+        return is_of_framework(self.framework.uid, pod) and not self.is_later(pod.identity)
+
+    def is_later(self, pod: Identity) -> bool:
+        """Whether the Pod is of a later attempt than the status, which is outdated. Such a Pod is not touched."""
+        marks = pod.annotations
+        return marks is not None and is_newer((marks[0], marks[1].partition("_")[0]), self.configmap_identity())
 
     def must_list_pods(self) -> bool:
         """Whether the cache may lack Pods that another controller has created. If so, have them listed.

@@ -552,7 +552,7 @@ class _Pod:
     def has_lost(self, found: Identity) -> bool:
         """Whether it is a Pod of the Framework that has lost its owner."""
         is_marked = found.annotations is not None and found.annotations[0] == self.ctx.framework.uid
-        return found.controller_uid is None and is_marked
+        return found.controller_uid is None and is_marked and not self.ctx.is_later(found)
 
     def created(self, uid: str) -> None:
         task_machine.created(self.ctx, self.task, uid)

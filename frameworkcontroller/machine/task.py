@@ -212,7 +212,8 @@ def delete_leftovers(ctx: Context) -> None:
     """
     for pod in ctx.observed.list_pods():
         parts = split_pod_name(pod.name)
-        if parts is None or not is_of_framework(ctx.framework.uid, pod) or is_known_to_be_gone(ctx, pod):
+        is_ours = is_of_framework(ctx.framework.uid, pod) and not ctx.is_later(pod.identity)
+        if parts is None or not is_ours or is_known_to_be_gone(ctx, pod):
             continue
         if pod.identity.deleting:
             _watch_end(ctx, pod, orphan=True)

@@ -164,6 +164,26 @@ def test_those_of_others_are_left_alone(other: Identity) -> None:
     assert bench.tracker.holds.stalls["a", 0].reason is Reason.NAMING_CONFLICT
 
 
+@pytest.mark.parametrize("owner", [None, "later-configmap"])
+@pytest.mark.parametrize("stop", [{"suspend": True}, {"executionType": "Stop"}, {"executionType": "Create"}])
+def test_those_of_a_later_attempt_than_the_status_are_left_alone(stop: dict[str, object], owner: str | None) -> None:
+    """The status was restored from a backup."""
+    bench = Bench(role(), retryPolicy={"maxRetryCount": -2})
+    bench.all_pods()
+    body = copy.deepcopy(bench.bodies["f-a-0"])
+    bench.edit(suspend=True)
+    bench.settle()
+    bench.edit(**stop)
+    body["metadata"]["annotations"]["FC_FRAMEWORK_ATTEMPT_INSTANCE_UID"] = "7_later-configmap"
+    body["metadata"]["ownerReferences"] = [] if owner is None else [{"uid": owner, "controller": True}]
+    bench.bodies["f-a-0"] = body
+    bench.show("f-a-0")
+    for _ in range(9):
+        for action in bench.wait(30).actions:
+            assert not isinstance(action, Delete)
+            bench.fold(action, Gone())
+
+
 def named(name: str) -> Callable[[Identity], bool]:
     """Whether a Pod of that name, and with that identity, is of the Framework."""
     record = pod_record({"metadata": {"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "1"}})
