@@ -422,14 +422,14 @@ def make_story(seed: int, *, gang: bool = False) -> Story:
 
 def _spec(rng: random.Random, gang: bool) -> Body:
     roles: list[Body] = []
-    for name in "ab"[: rng.choice([1, 1, 1, 2, 2, 0])]:
+    for name in "ab"[: rng.choice([1, 1, 2] if gang else [1, 1, 1, 2, 2, 0])]:
         retry: Body = {"maxRetryCount": rng.choice([0, 1, 3, -1]), "fancyRetryPolicy": rng.random() < 0.3}
         if rng.random() < 0.2:
             retry["backoff"] = {"baseSeconds": 5, "maxSeconds": 20}
         item: Body = {
             "name": name,
             "taskNumber": rng.randint(1, 3),
-            "task": {"retryPolicy": retry, "pod": _pod(OWNED if rng.random() < 0.2 else None)},
+            "task": {"retryPolicy": retry, "pod": _pod(OWNED if not gang and rng.random() < 0.2 else None)},
         }
         if roles and rng.random() < 0.5:
             item["dependsOn"] = [{"name": "a", "status": rng.choice(["Ready", "Complete"])}]
@@ -467,7 +467,7 @@ def _steps(rng: random.Random, gang: bool) -> list[Step]:
         (1, lambda: [Step("end_rivals")]),
         (3, lambda: [Step("rescale", (role, rng.randint(0, 4)))]),
         (2, lambda: [Step("select", (role, rng.choice(["x", "y", None])))]),
-        (2, lambda: [Step("alter", (role, "spec", rng.choice([GREEDY, MODEST])))]),
+        (2 * (not gang), lambda: [Step("alter", (role, "spec", rng.choice([GREEDY, MODEST])))]),
         (2, lambda: [Step("label", (QUEUE_LABEL, rng.choice([*QUEUES, "nobody", None])))]),
         (1, lambda: [Step("label", (PRIORITY_LABEL, rng.choice(["low", "high", "absent", None])))]),
         (3, lambda: [Step("suspend", (), {"wanted": True}), Step("follow", (which, rng.randint(0, 12)))]),
