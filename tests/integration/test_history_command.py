@@ -15,13 +15,16 @@ from frameworkcontroller.commands.history import show
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.output import console
 from frameworkcontroller.commands.parsers import build_plugin_parser
+from frameworkcontroller.commands.program import CommandError, UsageError
 from frameworkcontroller.history.archive import Archive
 from frameworkcontroller.history.server import application
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
+from frameworkcontroller.webaccess.access import Access
 from frameworkcontroller.webaccess.boundedserver import BoundedServer
+from frameworkcontroller.webaccess.loopback_access import LoopbackAccess, token_in
 from tests.support.access import Everyone
 from tests.support.archives import framework_record, pod_record, task_record, task_status
 from tests.support.cli import Cli
@@ -72,12 +75,12 @@ async def past(cluster: Cluster, frameworks: Frameworks, tmp_path: Path) -> tupl
 
 
 @asynccontextmanager
-async def archive_of(folder: Path) -> AsyncIterator[str]:
-    """The URL of an archive that has the records of the folder."""
+async def archive_of(folder: Path, access: Access | None = None) -> AsyncIterator[str]:
+    """The URL of an archive that has the records of the folder. ``access``: usually everyone's."""
     async with await Archive.open(f"sqlite:///{folder}/archive.db") as archive:
         for path in folder.glob("*.ndjson"):
             await archive.store(path.read_bytes().splitlines())
-        app = application(archive, Everyone())
+        app = application(archive, access or Everyone())
         async with BoundedServer(app, "127.0.0.1", 0) as server:
             yield server.url
 
@@ -157,6 +160,21 @@ async def test_stopped_tasks_of_the_cluster_have_not_failed(past: tuple[Cli, Pat
     ended = await cli("history", "train", "--uid", now["metadata"]["uid"], "-o", "json", "--dir", str(folder))
     attempts = orjson.loads(ended.out)["attempts"]
     assert {one["id"]: one["failedTasks"] for one in attempts}[1] == sum(code not in (0, -220) for code in codes)
+
+
+async def test_an_archive_on_loopback_gets_its_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "2026-01-01.ndjson").write_bytes(framework_record("u1", code=0) + b"\n")
+    path = tmp_path / "history.db.token"
+    async with archive_of(tmp_path, LoopbackAccess(token_in(path))) as url:
+        monkeypatch.delenv(show.TOKEN_FILE_VARIABLE, raising=False)
+        with pytest.raises(CommandError, match="this server needs its token"):
+            await offline("-A", "--archive", url)
+        assert len((await offline("-A", "--archive", url, "--token-file", str(path)))[0].splitlines()) == 2
+        monkeypatch.setenv(show.TOKEN_FILE_VARIABLE, str(path))
+        assert len((await offline("-A", "--archive", url))[0].splitlines()) == 2
+        path.write_text("")
+        with pytest.raises(UsageError, match=r"\$FRAMEWORK_HISTORY_TOKEN_FILE .*: has no token"):
+            await offline("-A", "--archive", url)
 
 
 async def test_the_current_attempt_is_marked(past: tuple[Cli, Path], cluster: Cluster) -> None:
