@@ -58,7 +58,7 @@ async def _serve(options: argparse.Namespace) -> int:
     async with AsyncExitStack() as stack:
         client = None if alone and not options.live else await _client(options, stack)
         try:
-            archive = await stack.enter_async_context(await Archive.open(options.database))
+            archive = await stack.enter_async_context(await Archive.open(options.database, reserve=True))
         except ArchiveError as error:
             raise UsageError(f"--database: {error}") from None
         access: Access

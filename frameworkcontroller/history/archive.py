@@ -105,17 +105,18 @@ class Archive:
         return self._database.path
 
     @classmethod
-    async def open(cls, url: str) -> Archive:
+    async def open(cls, url: str, *, reserve: bool = False) -> Archive:
         """Open the database, create it if needed, and migrate it to this version.
 
         Args:
             url: ``sqlite:///relative/path``, ``sqlite:////absolute/path`` or
                 ``postgresql://user:password@host:port/database?sslmode=…``.
+            reserve: set disk space aside beside SQLite, for retention on a full disk.
 
         Raises:
             ArchiveError: it cannot be opened, or is of a newer version.
         """
-        database = Database(url)
+        database = Database(url, reserve=reserve)
         await database.open()
         return cls(database)
 

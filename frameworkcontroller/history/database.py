@@ -246,8 +246,8 @@ class _Connections:
 class Database:
     """Connections to one database. Opens it again after an error."""
 
-    def __init__(self, url: str, migrations: Path = MIGRATIONS) -> None:
-        """``migrations``: the folder with the versions of the schema.
+    def __init__(self, url: str, migrations: Path = MIGRATIONS, *, reserve: bool = False) -> None:
+        """``migrations``: the folder with the versions of the schema. ``reserve``: set disk space aside; see `Reserve`.
 
         Raises:
             ArchiveError: the URL is invalid.
@@ -268,7 +268,7 @@ class Database:
             self.path = Path(parsed.database).absolute()
         elif parsed.drivername not in {"postgresql", "postgres"}:
             raise ArchiveError(f"{self.name}: must begin with sqlite:/// or postgresql://")
-        self._reserve = None if self.path is None else Reserve(self.path)
+        self._reserve = Reserve(self.path) if reserve and self.path is not None else None
         self._damage: tuple[tuple[Any, ...], str] | None = None
         """The file that SQLite has found to be corrupt, and its words."""
         self._url = url

@@ -5,12 +5,14 @@ SQLite needs room in its WAL even to delete, and room for its shared memory to o
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Final
 
 _BYTES: Final = 64 * 2**20
 """Several times the WAL, which must be copied into the database before it can be used again."""
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _SHARE: Final = 8
 """Of a small disk, this part."""
 
@@ -28,15 +30,18 @@ class Reserve:
             return True
         try:
             file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError:
-            return False
+        except OSError as error:
+            self.held = error.errno not in _FULL
+            return self.held
         try:
             found = os.fstatvfs(file)
             size = min(_BYTES, found.f_blocks * found.f_frsize // _SHARE)
             os.posix_fallocate(file, 0, size)
             self.held = True
-        except OSError:
+        except OSError as error:
             self.release()
+            # Without support for it, or below a limit on the size of files, there is no reserve.
+            self.held = error.errno not in _FULL
         finally:
             os.close(file)
         return self.held

@@ -315,7 +315,7 @@ async def store_until_full(archive: Archive) -> list[str]:
 async def test_on_a_full_disk_reads_and_retention_go_on(disk: Path, tmp_path: Path, restarted: str) -> None:
     """Also after a restart, which finds no byte for the files that SQLite needs to open a database."""
     url = f"sqlite:///{disk}/history.db"
-    archive = await Archive.open(url)
+    archive = await Archive.open(url, reserve=True)
     fill(disk, left=36 << 20)
     stored = await store_until_full(archive)
     assert len(stored) > 100
@@ -334,7 +334,7 @@ async def test_on_a_full_disk_reads_and_retention_go_on(disk: Path, tmp_path: Pa
             shutil.copy2(file, disk)
     if restarted != "no":
         fill(disk)
-        archive = await Archive.open(url)
+        archive = await Archive.open(url, reserve=True)
     async with archive:
         assert set(await counts(archive)) == set(stored)
         with pytest.raises(ArchiveError, match="full"):
