@@ -486,7 +486,11 @@ async def test_the_token_beside_the_database_and_the_printed_address_admit(tmp_p
         (["--retention-days", "x"], "argument --retention-days: not a number: 'x'"),
         (["--tls-cert", "x"], "--tls-cert and --tls-key belong together"),
         (["--tls-cert", "x", "--tls-key", "y"], "--tls-cert x: cannot be read: No such file or directory"),
-        (["--token-file", "/none"], "--token-file /none: cannot be read: No such file or directory"),
+        (["--token-file", "/none/token"], "--token-file /none/token: cannot be used: No such file or directory"),
+        (
+            ["--address", ":0", "--token-file", "/none/token"],
+            "--token-file /none/token: cannot be read: No such file or directory",
+        ),
         (["--address", ":0", "--kubeconfig", "/none"], "kubeconfig /none: no such file"),
     ],
 )
