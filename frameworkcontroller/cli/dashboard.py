@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from html import escape
 from pathlib import Path
 
+from frameworkcontroller.cli.certificates import certificate_of
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.program import CommandError, UsageError
 from frameworkcontroller.config.bindaddress import BindAddress, parse_bind_address
@@ -30,6 +31,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _run(options: argparse.Namespace) -> int:
     address = listening_address(options.address)
+    certificate = certificate_of(options.tls_cert, options.tls_key)
     if options.namespace is not None and options.all_namespaces:
         raise UsageError("-n and -A exclude each other")
     kubeconfig = options.kubeconfig
@@ -38,18 +40,24 @@ async def _run(options: argparse.Namespace) -> int:
         client = await stack.enter_async_context(KubeClient(connection))
         past: PastSource | None = None
         if options.history is not None:
-            past = RemoteArchive(await stack.enter_async_context(_archive(options.history)), options.history_token_file)
+            past = RemoteArchive(
+                await stack.enter_async_context(_archive(options.history, options.history_ca_file)),
+                options.history_token_file,
+            )
         live = LiveFrameworks(client, options.namespace)
         alone = LoopbackAccess() if is_loopback_address(address.host) else None
         access = alone or ClusterAccess(client, audiences=options.audience)
         try:
-            url, watch = await stack.enter_async_context(serve_pages(live, past, access, address.host, address.port))
+            tls = None if certificate is None else certificate.context
+            pages = serve_pages(live, past, access, address.host, address.port, tls=tls)
+            url, watch = await stack.enter_async_context(pages)
         except ServerError as error:
             raise UsageError(f"--address {error}") from None
         print(f"The pages: {f'{url}/' if alone is None else alone.link(url)}", flush=True)  # noqa: T201 - a command line speaks to its user
         if watch is None:
             raise RuntimeError("the pages have no watch")
-        await watch
+        async with program.background(*([] if certificate is None else [certificate.watch()])):
+            await watch
     raise CommandError("the watch of Frameworks ended too early")
 
 
@@ -64,10 +72,10 @@ def listening_address(text: str) -> BindAddress:
     return address
 
 
-def _archive(url: str) -> ArchiveClient:
+def _archive(url: str, ca_file: Path | None) -> ArchiveClient:
     """Return a client of the archive. Raise UsageError if the URL is invalid."""
     try:
-        return ArchiveClient(url)
+        return ArchiveClient(url, ca_file=ca_file)
     except ArchiveURLError as error:
         raise UsageError(f"--history {url!r}: {error}") from None
 

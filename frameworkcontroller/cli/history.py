@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-import ssl
+import os
+import shutil
 import time
 from collections.abc import Coroutine
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
 
 from frameworkcontroller.api.quantities import parse_quantity
+from frameworkcontroller.cli.certificates import certificate_of
 from frameworkcontroller.cli.dashboard import listening_address
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.program import UsageError
@@ -33,6 +35,10 @@ from frameworkcontroller.webaccess.loopback_access import LoopbackAccess, TokenF
 
 _log: Final = logging.getLogger(__name__)
 
+DATABASE: Final = "sqlite:///frameworkcontroller-history.db"
+DATABASE_VARIABLE: Final = "FRAMEWORK_HISTORY_DATABASE"
+"""Its URL may have a password, which arguments would show to all users of the machine."""
+
 SAMPLE_SEC: Final = 60.0
 PRUNE_SEC: Final = 600.0
 _DAY_SEC: Final = 86400
@@ -49,7 +55,12 @@ async def _serve(options: argparse.Namespace) -> int:
     retention_bytes = _size("--retention-bytes", options.retention_bytes)
     if options.retention_days == 0:
         raise UsageError("--retention-days 0: must be at least 1")
-    tls = _tls(options.tls_cert, options.tls_key)
+    database, named = options.database, "--database"
+    if database is None and (database := os.environ.get(DATABASE_VARIABLE)):
+        named = f"${DATABASE_VARIABLE}"
+    database = database or DATABASE
+    certificate = certificate_of(options.tls_cert, options.tls_key)
+    tls = None if certificate is None else certificate.context
     alone = is_loopback_address(address.host)
     if options.token_file is not None and not alone:
         _check_token_file(options.token_file)
@@ -58,9 +69,9 @@ async def _serve(options: argparse.Namespace) -> int:
     async with AsyncExitStack() as stack:
         client = None if alone and not options.live else await _client(options, stack)
         try:
-            archive = await stack.enter_async_context(await Archive.open(options.database, reserve=True))
+            archive = await stack.enter_async_context(await Archive.open(database, reserve=True))
         except ArchiveError as error:
-            raise UsageError(f"--database: {error}") from None
+            raise UsageError(f"{named}: {error}") from None
         access: Access
         if client is None or alone:
             access = LoopbackAccess(_token(options.token_file, archive))
@@ -77,6 +88,8 @@ async def _serve(options: argparse.Namespace) -> int:
         app = application(archive, access, metrics=metrics, mounts=mounts)
         server = BoundedServer(app, address.host, address.port, tls=tls, connected=metrics.connected)
         work: list[Coroutine[Any, Any, Any]] = [_sample(archive, metrics), *(one.run() for one in followers)]
+        if certificate is not None:
+            work.append(certificate.watch())
         if live is not None:
             work.append(live.run())
         if options.retention_days is not None or retention_bytes is not None:
@@ -116,6 +129,10 @@ async def _sample(archive: Archive, metrics: Metrics) -> None:
             metrics.sampled(None)
         else:
             metrics.sampled((usage.bytes, usage.frameworks))
+        if archive.path is not None:
+            with suppress(OSError):
+                volume = shutil.disk_usage(archive.path.parent)
+                metrics.volume(volume.total, volume.free)
         await asyncio.sleep(SAMPLE_SEC)
 
 
@@ -147,24 +164,6 @@ def _size(option: str, text: str | None) -> int | None:
     if size < _MIN_BYTES:
         raise UsageError(f'{option} "{text}": must be at least 1Mi')
     return size
-
-
-def _tls(cert: Path | None, key: Path | None) -> ssl.SSLContext | None:
-    if cert is None and key is None:
-        return None
-    if cert is None or key is None:
-        raise UsageError("--tls-cert and --tls-key belong together")
-    for option, path in (("--tls-cert", cert), ("--tls-key", key)):
-        try:
-            path.open("rb").close()
-        except OSError as error:
-            raise UsageError(f"{option} {path}: cannot be read: {error.strerror}") from None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        context.load_cert_chain(cert, key, password=lambda: "")
-    except (OSError, ssl.SSLError) as error:
-        raise UsageError(f"--tls-cert {cert}, --tls-key {key}: {error}") from None
-    return context
 
 
 def _token(path: Path | None, archive: Archive) -> str | None:

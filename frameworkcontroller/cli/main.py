@@ -201,6 +201,11 @@ def _add_dashboard(commands: Any) -> None:
         "--history-token-file", metavar="FILE", type=Path, help="token for the archive, if this server is on loopback"
     )
     dashboard.add_argument(
+        "--history-ca-file", metavar="FILE", type=Path, help="the certificates that sign the archive's, in PEM"
+    )
+    dashboard.add_argument("--tls-cert", metavar="FILE", type=Path, help="certificate chain, PEM: serve https")
+    dashboard.add_argument("--tls-key", metavar="FILE", type=Path, help="private key of --tls-cert, PEM")
+    dashboard.add_argument(
         "--audience", metavar="NAME", action="append", default=[], help="audience that tokens must have; repeatable"
     )
     dashboard.set_defaults(command=_run_dashboard, usual_log_level="warning")
@@ -226,8 +231,8 @@ def _add_history_serve(commands: Any) -> None:
     serve.add_argument(
         "--database",
         metavar="URL",
-        default="sqlite:///frameworkcontroller-history.db",
-        help="sqlite:///PATH or postgresql://USER@HOST/NAME (default: sqlite:///frameworkcontroller-history.db)",
+        help="sqlite:///PATH or postgresql://USER@HOST/NAME (default: $FRAMEWORK_HISTORY_DATABASE, else "
+        "sqlite:///frameworkcontroller-history.db); a URL with a password belongs into the variable",
     )
     serve.add_argument(
         "--address", metavar="HOST:PORT", default="127.0.0.1:10281", help="to listen on (default: 127.0.0.1:10281)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -19,7 +20,13 @@ _DRAIN_SEC: Final = 1.0
 
 @asynccontextmanager
 async def serve_pages(
-    live: LiveFrameworks | None, past: PastSource | None, access: Access, host: str, port: int
+    live: LiveFrameworks | None,
+    past: PastSource | None,
+    access: Access,
+    host: str,
+    port: int,
+    *,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[tuple[str, asyncio.Task[None] | None]]:
     """Serve the pages, and watch Frameworks, while inside. Yield the URL without a path, and
     the watch, which does not end by itself.
@@ -31,7 +38,7 @@ async def serve_pages(
     protect(app, access)
     watch = None if live is None else asyncio.create_task(live.run(), name="pages")
     try:
-        async with BoundedServer(app, host, port, drain_sec=_DRAIN_SEC) as server:
+        async with BoundedServer(app, host, port, tls=tls, drain_sec=_DRAIN_SEC) as server:
             yield server.url, watch
     finally:
         if watch is not None:

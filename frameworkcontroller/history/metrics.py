@@ -76,6 +76,16 @@ class Metrics:
             "1 if the database could be used when it was last sampled, else 0.",
             registry=self.registry,
         )
+        self._volume_bytes = Gauge(
+            "frameworkcontroller_archive_volume_bytes",
+            "Size of the volume with the database, sampled once a minute; 0: not SQLite.",
+            registry=self.registry,
+        )
+        self._volume_free_bytes = Gauge(
+            "frameworkcontroller_archive_volume_free_bytes",
+            "Free space of the volume with the database, sampled once a minute; 0: not SQLite.",
+            registry=self.registry,
+        )
         self._removed = Counter(
             "frameworkcontroller_archive_removed",
             "What retention has removed, by kind: framework; attempt, those of Frameworks and Tasks, and Pods.",
@@ -134,6 +144,11 @@ class Metrics:
         if usage is not None:
             self._bytes.set(usage[0])
             self._frameworks.set(usage[1])
+
+    def volume(self, size: int, free: int) -> None:
+        """Take the size and the free space of the volume of SQLite."""
+        self._volume_bytes.set(size)
+        self._volume_free_bytes.set(free)
 
     def connected(self, number: int) -> None:
         """Take the number of open connections."""

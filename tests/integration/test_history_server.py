@@ -497,3 +497,28 @@ async def test_the_token_beside_the_database_and_the_printed_address_admit(tmp_p
 def test_a_bad_option_is_named_with_its_value(options: list[str], text: str, tmp_path: Path) -> None:
     ended = subprocess.run([*PROGRAM, *options], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (ended.returncode, text in ended.stderr) == (2, True), ended.stderr
+
+
+def test_the_environment_names_the_database_without_an_argument(tmp_path: Path) -> None:
+    """Arguments are seen by all users of the machine, and so by whoever may list processes."""
+    given = {"FRAMEWORK_HISTORY_DATABASE": "mysql://archive:topsecret@x", "PATH": os.environ["PATH"]}
+    ended = subprocess.run(PROGRAM, cwd=tmp_path, env=given, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert "$FRAMEWORK_HISTORY_DATABASE: mysql://archive:***@x: must begin with sqlite:///" in ended.stderr
+    # An option is stronger.
+    options = ["--database", "sqlite:////none/x.db"]
+    ended = subprocess.run([*PROGRAM, *options], cwd=tmp_path, env=given, capture_output=True, text=True, check=False)
+    assert "--database: sqlite:////none/x.db: there is no directory /none" in ended.stderr
+
+
+async def test_the_volume_of_sqlite_is_measured(tmp_path: Path, client: aiohttp.ClientSession) -> None:
+    async with answering(tmp_path) as url:
+
+        async def measured() -> None:
+            async with client.get(f"{url}/metrics") as answer:
+                found = dict(
+                    re.findall(r"^frameworkcontroller_archive_volume_(\w+) (\S+)$", await answer.text(), re.MULTILINE)
+                )
+            assert float(found["bytes"]) > float(found["free_bytes"]) > 0
+
+        await eventually(measured)

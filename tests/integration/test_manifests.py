@@ -1,12 +1,14 @@
 """What is deployed: the manifests, applied by kubectl on real API servers, and the controller as they start it."""
 
 import asyncio
+import base64
 import json
 import os
 import signal
+import ssl
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import pytest
 import yaml
 
 from frameworkcontroller.api.resources import FRAMEWORKS
+from frameworkcontroller.cli.certificates import Certificate
 from frameworkcontroller.cli.main import build_parser
 from frameworkcontroller.config.config import load_config
 from frameworkcontroller.kube.resources import CONFIGMAPS
@@ -31,6 +34,9 @@ BUILT = sorted(
     for file in MANIFESTS.rglob("kustomization.yaml")
     if yaml.safe_load(file.read_text())["kind"] == "Kustomization"
 )
+
+CERTIFICATES = ("archive-tls", "dashboard-tls")
+"""Secrets that components/archive-cert-manager or scripts/archive-certificates makes."""
 
 OLD_SERVER = 'no matches for kind "PodDisruptionBudget" in version "policy/v1"'
 """Before Kubernetes 1.21."""
@@ -94,6 +100,8 @@ def check_names(made: list[dict[str, Any]]) -> None:
         for volume in volumes.values():
             if "configMap" in volume:
                 assert ("ConfigMap", volume["configMap"]["name"]) in named
+            if "secret" in volume:
+                assert volume["secret"]["secretName"] in CERTIFICATES
         claims = {claim["metadata"]["name"] for claim in one["spec"].get("volumeClaimTemplates", [])}
         (container,) = spec["containers"]
         assert {mount["name"] for mount in container.get("volumeMounts", [])} == set(volumes) | claims
@@ -171,8 +179,11 @@ async def test_the_history_has_a_token_of_its_own(kubectl: Kubectl, tmp_path: Pa
     pod = only(made, "StatefulSet")["spec"]["template"]["spec"]
     (mount,) = (one for one in pod["containers"][0]["volumeMounts"] if one["name"] == "history-token")
     (volume,) = (one for one in pod["volumes"] if one["name"] == mount["name"])
-    (source,) = volume["projected"]["sources"]
+    source, authority = volume["projected"]["sources"]
     assert source["serviceAccountToken"]["audience"] == "frameworkcontroller-history"
+    assert f"caFile: {mount['mountPath']}/{authority['secret']['items'][0]['path']}\n" in (
+        (MANIFESTS / "components" / f"history{scope}" / "kustomization.yaml").read_text()
+    )
     file = f"{mount['mountPath']}/{source['serviceAccountToken']['path']}"
     # What the component says is what one has to configure.
     said = (MANIFESTS / "components" / f"history{scope}" / "kustomization.yaml").read_text()
@@ -233,7 +244,7 @@ async def test_the_overlay_joins_controller_archive_and_pages(kubectl: Kubectl) 
     (config,) = (one for one in made if one["kind"] == "ConfigMap")
     history = yaml.safe_load(config["data"]["frameworkcontroller.yaml"])["history"]
     services = {one["metadata"]["name"]: one for one in made if one["kind"] == "Service"}
-    assert history["url"] == f"http://archive.{services['archive']['metadata']['namespace']}.svc/v1/records"
+    assert history["url"] == f"https://archive.{services['archive']['metadata']['namespace']}.svc/v1/records"
     pods = {
         one["metadata"]["name"]: one["spec"]["template"]["spec"] for one in made if "template" in one.get("spec", {})
     }
@@ -241,14 +252,83 @@ async def test_the_overlay_joins_controller_archive_and_pages(kubectl: Kubectl) 
     controller = pods["frameworkcontroller"]
     (mount,) = (one for one in controller["containers"][0]["volumeMounts"] if one["name"] == "history-token")
     (volume,) = (one for one in controller["volumes"] if one["name"] == "history-token")
-    (source,) = volume["projected"]["sources"]
+    source, authority = volume["projected"]["sources"]
+    assert history["caFile"] == f"{mount['mountPath']}/{authority['secret']['items'][0]['path']}"
     assert history["tokenFile"] == f"{mount['mountPath']}/{source['serviceAccountToken']['path']}"
     archive = pods["frameworkcontroller-archive"]["containers"][0]
     assert f"--audience={source['serviceAccountToken']['audience']}" in archive["args"]
     assert (
-        f"--history=http://{services['archive']['metadata']['name']}"
+        f"--history=https://{services['archive']['metadata']['name']}"
         in (pods["frameworkcontroller-dashboard"]["containers"][0]["args"])
     )
+
+
+async def test_archive_and_pages_are_served_with_the_certificates_that_are_made(
+    kubectl: Kubectl, tmp_path: Path
+) -> None:
+    """By cert-manager, or by the script: for the names by which clients connect, and with the authority they trust."""
+    names = ["history", "archive", "dashboard", "archive-cert-manager", "archive-monitoring"]
+    overlay = {
+        "resources": [os.path.relpath(MANIFESTS / "base", tmp_path)],
+        "components": [os.path.relpath(MANIFESTS / "components" / name, tmp_path) for name in names],
+    }
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
+    made = list(yaml.safe_load_all(await kubectl.ok("kustomize", str(tmp_path))))
+    wanted = {"archive-tls": {"archive", "archive.frameworkcontroller.svc"}, "dashboard-tls": {"dashboard"}}
+    signed = {one["spec"]["secretName"]: one["spec"] for one in made if one["kind"] == "Certificate"}
+    for name, hosts in wanted.items():
+        assert hosts <= set(signed[name]["dnsNames"])
+    script = str(ROOT / "scripts" / "archive-certificates")
+    run = await asyncio.create_subprocess_exec(script, "frameworkcontroller", stdout=asyncio.subprocess.PIPE)
+    printed, _ = await run.communicate()
+    assert run.returncode == 0
+    secrets = {one["metadata"]["name"]: one["data"] for one in yaml.safe_load_all(printed)}
+    assert set(secrets) == set(wanted) == set(CERTIFICATES)
+    files = {}
+    for name, data in secrets.items():
+        for key, content in data.items():
+            files[key] = tmp_path / key
+            files[key].write_bytes(base64.b64decode(content))
+        server, client = (
+            Certificate(files["tls.crt"], files["tls.key"]),
+            ssl.create_default_context(cafile=files["ca.crt"]),
+        )
+        for host in (*wanted[name], "localhost"):
+            shake_hands(server.context, client, host)
+    # Every argument of the archive and the pages that names a file names one that is mounted.
+    for one in (
+        one
+        for one in made
+        if one["metadata"]["name"] in ("frameworkcontroller-archive", "frameworkcontroller-dashboard")
+    ):
+        if one["kind"] not in ("StatefulSet", "Deployment"):
+            continue
+        (container,) = one["spec"]["template"]["spec"]["containers"]
+        mounts = tuple(mount["mountPath"] for mount in container["volumeMounts"])
+        paths = [text.partition("=")[2] for text in container["args"] if "=/" in text]
+        assert paths
+        assert all(path.startswith(mounts) for path in paths)
+        # No list of processes shows what has a password.
+        assert not [text for text in container["args"] if "DATABASE" in text or "postgresql" in text]
+        assert container["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
+    (policy,) = (one for one in made if one["kind"] == "NetworkPolicy" and "archive" in one["metadata"]["name"])
+    (scraped,) = (one for one in made if one["kind"] == "PodMonitor")
+    assert len(policy["spec"]["ingress"]) == 2
+    account = scraped["spec"]["podMetricsEndpoints"][0]["authorization"]["credentials"]["name"]
+    (token,) = (one for one in made if one["kind"] == "Secret")
+    assert (
+        token["metadata"]["name"] == token["metadata"]["annotations"]["kubernetes.io/service-account.name"] == account
+    )
+
+
+def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, host: str) -> None:
+    """Connect in memory. Raise SSLError if the client does not trust the server."""
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [client.wrap_bio(back, there, server_hostname=host), server.wrap_bio(there, back, server_side=True)]
+    for end in ends * 3:
+        with suppress(ssl.SSLWantReadError):
+            end.do_handshake()
+    assert ends[0].getpeercert()
 
 
 @asynccontextmanager

@@ -270,6 +270,34 @@ CASES: list[tuple[str, str, Mapping[str, str], Mapping[str, str]]] = [
         {history("dropped"): "5x180", history("failed"): "0+5x180"},
     ),
     (
+        "FrameworkArchiveDatabaseUnavailable",
+        "10m",
+        {f"frameworkcontroller_archive_database_up{{{TARGET}}}": "1 0x180"},
+        {f"frameworkcontroller_archive_database_up{{{TARGET}}}": "0x3 1x180"},
+    ),
+    (
+        "FrameworkArchiveVolumeFilling",
+        "30m",
+        {
+            f"frameworkcontroller_archive_volume_free_bytes{{{TARGET}}}": "14x180",
+            f"frameworkcontroller_archive_volume_bytes{{{TARGET}}}": "100x180",
+        },
+        # PostgreSQL has no volume of the archive's.
+        {
+            f"frameworkcontroller_archive_volume_free_bytes{{{TARGET}}}": "0x180",
+            f"frameworkcontroller_archive_volume_bytes{{{TARGET}}}": "0x180",
+        },
+    ),
+    (
+        "FrameworkArchiveRefusesRecords",
+        "10m",
+        {f'frameworkcontroller_archive_refused_total{{code="403", source="http", {TARGET}}}': "0 0 5x180"},
+        {
+            f'frameworkcontroller_archive_refused_total{{code="403", source="http", {TARGET}}}': "5x180",
+            f'frameworkcontroller_archive_refused_total{{code="503", source="http", {TARGET}}}': "0+5x180",
+        },
+    ),
+    (
         "FrameworkTasksNotStarting",
         "40m",
         {

@@ -21,7 +21,7 @@ def served() -> dict[str, list[str]]:
     """The names that one asks Prometheus for, and their labels."""
     script = generator("metrics")
     found = {}
-    for family in script.families():
+    for family in [*script.families(), *script.archive_families()]:
         suffixes = ("_bucket", "_sum", "_count") if family.type == "histogram" else ("",)
         for suffix in suffixes:
             found[script.name_of(family) + suffix] = script.labels_of(family)
