@@ -16,6 +16,7 @@ import pytest
 from sqlalchemy import true, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from frameworkcontroller.api.completion import Outcome
 from frameworkcontroller.history import archive, follower, groupcommit, ingest, queries, retention, server, upload
 from frameworkcontroller.history.archive import Archive, RecordError
 from frameworkcontroller.history.database import Database, frameworks
@@ -281,6 +282,22 @@ MUTANTS: Final = {
         "reads a line that is still written",
         _reads_a_torn_line,
         _of_follower(test_follower.test_a_torn_last_line_waits),
+    ),
+    "stopped-failed": Mutant(
+        "counts stopped Tasks as failed",
+        lambda: patch.object(ingest, "outcome_of", lambda code, _: Outcome.FAILED if code else Outcome.SUCCEEDED),
+        _of_archive(test_archive.test_stopped_tasks_have_not_failed),
+    ),
+    "young-failed": Mutant(
+        "takes what has not ended for ended",
+        lambda: patch.object(ingest, "RUNNING", Outcome.FAILED),
+        _of_archive(
+            test_archive.test_the_phase_of_a_framework,
+            code=1,
+            state="AttemptCompleted",
+            trigger="OnFrameworkRetry",
+            phase="running",
+        ),
     ),
     "retention": Mutant(
         "removes what is not old yet",
