@@ -15,6 +15,7 @@ import string
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -39,12 +40,12 @@ from frameworkcontroller.commands.tree import framework_tree
 from frameworkcontroller.config.config import shipped_config
 from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.kube.parsing import parse
-from frameworkcontroller.machine.actions import Create, Target
+from frameworkcontroller.machine.ending import Ends, ends_in, spec_to_end
 from frameworkcontroller.machine.manifests import PodTemplate, claim_body
 from frameworkcontroller.machine.model import Env, InvariantError, Observed
-from frameworkcontroller.machine.plan import plan, reject
+from frameworkcontroller.machine.plan import plan
 from frameworkcontroller.machine.podgroups import gangs_of, podgroup_body, refusal
-from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.requests import BodyTooLargeError
 from frameworkcontroller.machine.rules import with_rule
 from frameworkcontroller.machine.tracker import Tracker
 from frameworkcontroller.machine.workloads import workload_spec
@@ -118,8 +119,10 @@ def read_framework(body: Body) -> dict[str, float]:
         status = decode_status(body.get("status"))
     watch.lap("decode")
     if refused:
-        reject(subject, Tracker(status), refused, environment())
-        watch.lap("reject")
+        spec = spec_to_end(ends_in(body["spec"], Ends()), status)
+        subject = replace(subject, spec=spec, invalid=refused)
+        decide(subject, Tracker(status))
+        watch.lap("end")
     else:
         act(subject, status, watch)
     view = read_view(body, {"f-a-0": "pod=f-a-0 waits" * 10})
@@ -139,14 +142,19 @@ def read_framework(body: Body) -> dict[str, float]:
     return watch.seconds
 
 
-def act(subject: Framework, status: Any, watch: Watch) -> None:
-    """Plan, and make the bodies of all objects."""
-    tracker, spec = Tracker(status), subject.spec
+def decide(subject: Framework, tracker: Tracker) -> None:
+    """Plan, and encode the status."""
     with suppress(InvariantError):
         for _ in range(3):
             plan(subject, tracker, Observed(None, lambda _: None), environment())
         assert tracker.status is not None
         EncodedStatus("f", tracker.status).complete()
+
+
+def act(subject: Framework, status: Any, watch: Watch) -> None:
+    """Plan, and make the bodies of all objects."""
+    spec = subject.spec
+    decide(subject, Tracker(status))
     watch.lap("plan")
     attempt, task = PREPARED.status.attempt, PREPARED.task()
     admission = None if status is None else status.admission
@@ -154,7 +162,9 @@ def act(subject: Framework, status: Any, watch: Watch) -> None:
         admitted = None if admission is None else admission.pod_set(one.name)
         made = PodTemplate(subject, attempt, one, "role-uid", admitted)
         if position < IN_FLIGHT:
-            assert Create(Target(Kind.POD, "f-a-0"), made.raw, "uid", made.words(task), (), made.hosts).body
+            # One that is too large is refused before it is rendered.
+            with suppress(BodyTooLargeError):
+                assert made.render(task)
         for claim in one.volume_claim_templates:
             claim_body(subject, one, claim, 0)
     watch.lap("render")
