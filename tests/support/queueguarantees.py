@@ -287,7 +287,7 @@ def _never_ran(task: Body) -> bool:
 
 
 def _resources(pod: Body) -> list[Any]:
-    return [one.get("resources") for one in pod["spec"]["containers"]]
+    return [one.get("resources") or {} for one in pod["spec"]["containers"]]
 
 
 def _finalizers(body: Body) -> list[str]:
