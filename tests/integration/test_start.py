@@ -33,8 +33,8 @@ UNWANTED = (
 )  # fmt: skip
 
 ROOMS = {
-    "api", "backoff", "cli", "commands", "config", "controller", "deadlines", "kube", "kubeconfig", "logs", "lru",
-    "machine", "manager",
+    "api", "backoff", "cli", "commands", "config", "controller", "deadlines", "depths", "kube", "kubeconfig", "logs",
+    "lru", "machine", "manager",
 }  # fmt: skip
 COMMANDS = {"completion", "parsers", "program"}
 

@@ -285,7 +285,7 @@ MUTANTS: Final = {
     ),
     "stopped-failed": Mutant(
         "counts stopped Tasks as failed",
-        lambda: patch.object(ingest, "outcome_of", lambda code, _: Outcome.FAILED if code else Outcome.SUCCEEDED),
+        lambda: patch.object(ingest, "outcome_of", lambda code, *_: Outcome.FAILED if code else Outcome.SUCCEEDED),
         _of_archive(test_archive.test_stopped_tasks_have_not_failed),
     ),
     "young-failed": Mutant(

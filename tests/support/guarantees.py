@@ -566,7 +566,7 @@ class Guarantees:
         else:
             due, accountable = limit == -2 or (failed and (limit == -1 or used < limit)), True
         self._require(retried == due, f"{what}: retried: {retried}, but {policy} of {completion} says {due}")
-        if retried:
+        if after.attempt.id != before.attempt.id:
             counted = after.retry.accountable_retried_count - used
             self._require(counted == accountable, f"{what}: accountable retries went up by {counted}")
 
@@ -725,9 +725,12 @@ class Guarantees:
             self._require(before.state is State.ATTEMPT_COMPLETED, f"{where}: retried when {before.state} was stored")
             self._require(after.state is State.CREATION_PENDING, f"{where}: retried and first seen as {after.state}")
             self._require(not before.deletion_pending, f"{where}: retried, and it is deletionPending")
-            if policy is not None:
+            if policy is not None and before.retry.retry_delay_sec is None:
                 self._check_retry(where, policy, before, after, retried=True)
             return
+        if policy is not None and before.retry.retry_delay_sec is None and after.retry.retry_delay_sec is not None:
+            # This is the decision: the policy may change while the delay passes.
+            self._check_retry(where, policy, after, after, retried=True)
         if after.state is State.DELETION_REQUESTED:
             asked = before.state in (State.DELETION_PENDING, State.DELETION_REQUESTED)
             self._require(asked, f"{where}: deletion requested when {before.state} was stored")
