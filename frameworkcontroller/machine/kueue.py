@@ -101,6 +101,9 @@ from frameworkcontroller.machine.workloads import (
 _READY_SEC: Final = 10.0
 """Least time between two changes of the condition PodsReady."""
 
+_PRIORITY_SEC: Final = 5.0
+"""Least time between two changes of the priority. Another controller with an older cache may undo each of them."""
+
 _RECLAIM_SEC: Final = 10.0
 """Least time between two steps in which quota of completed Tasks is given back."""
 
@@ -404,6 +407,10 @@ def _keep_priority(ctx: Context, record: WorkloadRecord, queue: QueueLabels) -> 
         ctx.record(Reason.PRIORITY_KEPT, f"{text}: Kueue lets no Workload with quota get or lose one")
     queueing.priority_kept = label if is_fixed else None
     if has_class and label and record.priority_class != label:
+        if queueing.priority_until > ctx.env.clock:
+            ctx.requeue_at(queueing.priority_until)
+            return
+        queueing.priority_until = ctx.env.clock + _PRIORITY_SEC
         wanted = _wanted(ctx, queue)
         _act(ctx, ChangeRequest(_target(ctx), wanted, record.uid, record.resource_version, True), record)
 

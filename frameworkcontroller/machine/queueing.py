@@ -72,6 +72,8 @@ class Queueing:
     """Whether a plan has found them."""
     message_until: float = 0.0
     """Until when (monotonic seconds) no status is written for the messages of these conditions alone."""
+    priority_until: float = 0.0
+    """Until when (monotonic seconds) the priority of the Workload is not changed."""
     reclaimed_until: float = 0.0
     """Until when (monotonic seconds) no more quota of completed Tasks is given back."""
     ready_until: float = 0.0

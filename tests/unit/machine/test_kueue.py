@@ -1211,6 +1211,24 @@ def test_another_priority_class_counts_at_once() -> None:
     assert code(bench) is None
 
 
+def test_a_priority_that_another_controller_undoes_is_not_changed_without_a_pause() -> None:
+    bench = QueuedBench()
+    bench.queue = QueueLabels("team-a", "low")
+    bench.classes |= {"low": 1, "high": 9}
+    bench.begin()
+    bench.all_pods_run()
+    for _ in range(3):
+        for name, priority in (("high", 9), ("low", 1)):
+            bench.queue = QueueLabels("team-a", name)
+            bench.settle()
+            changed = live(bench)["spec"]["priority"] == priority
+            assert changed == (name == "high")
+        bench.now += 5
+        bench.settle()
+        assert live(bench)["spec"]["priority"] == 1
+        bench.now += 5
+
+
 @pytest.mark.parametrize(("before", "after"), [("", "high"), ("low", "")])
 def test_a_priority_class_that_is_added_or_removed_is_told_to_count_later(before: str, after: str) -> None:
     """Kueue's schema lets no Workload with quota get or lose one."""
