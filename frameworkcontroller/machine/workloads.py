@@ -277,7 +277,11 @@ def _uncountable(framework: Framework, role: TaskRoleSpec) -> Problem | None:
     pattern = _OF_TASKS_IN_NETWORKS if framework.spec.has_network_placeholders else _OF_TASKS
     for path, text in _counting_texts(orjson.loads(filled(raw, words))):
         if pattern.search(text):
-            return Problem(path, "a placeholder has another value in each Pod, and Kueue admits all by one", text)
+            return Problem(
+                path,
+                "a placeholder has another value in each Pod, and Kueue admits all Pods of a role by one template",
+                text,
+            )
     for path, text in _counting_texts(role.task.pod.decoded()):
         if "{{FC_" in text and any(field in path for field in _AMOUNTS):
             return Problem(path, "an amount that counts for Kueue's quota must not have a placeholder", text)
