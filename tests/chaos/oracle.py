@@ -10,6 +10,7 @@ from typing import Final
 from frameworkcontroller.api import names
 from frameworkcontroller.local.kubelet.simulation import PREFIX
 from tests.support.frameworks import Json
+from tests.support.queueguarantees import QUEUE_LABEL
 
 _NEVER_RETRIED: Final = (-210, -220, -230, -250)
 _ALWAYS_RETRIED: Final = (-240, -241)
@@ -49,11 +50,18 @@ def why_not_at_end(framework: Json, pods: Mapping[str, Json], before: Json | Non
         return None if suspended else f"it was to be suspended, and is {state}"
     if _moves_for_ever(spec) and _progress(status) > (_progress(before) if before else (0, 0)):
         return None
+    if state == "AttemptCreationPending" and not spec["taskRoles"] and _is_queued(framework):
+        # Kueue cannot admit it (docs/manual.md, "Queues").
+        return None
     if spec.get("activeDeadlineSeconds") is not None:
         return f"it was to end by its deadline, and is {state}"
     if state not in ("AttemptPreparing", "AttemptRunning"):
         return f"it is {state}"
     return _why_attempt_not_at_end(spec, status, pods)
+
+
+def _is_queued(framework: Json) -> bool:
+    return QUEUE_LABEL in (framework["metadata"].get("labels") or {})
 
 
 def why_not_served(framework: Json, services: Mapping[str, Json]) -> str | None:
