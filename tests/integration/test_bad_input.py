@@ -283,10 +283,10 @@ async def test_a_bad_spec_stops_nothing_and_runs_once_it_is_mended(
 
 
 @pytest.mark.parametrize("restart", [False, True])
-async def test_what_an_invalid_spec_asks_to_end_ends(
-    cluster: Cluster, frameworks: Frameworks, *, restart: bool
-) -> None:
+@pytest.mark.usefixtures("pods")
+async def test_what_an_invalid_spec_asks_to_end_ends(cluster: Cluster, *, restart: bool) -> None:
     """A coordinator that is no Task passes each schema."""
+    frameworks = Frameworks(await cluster.client(), cluster.namespace)
     ends: dict[str, Json] = {
         "stopped": {"executionType": "Stop"},
         "suspended": {"suspend": True},
@@ -309,7 +309,9 @@ async def test_what_an_invalid_spec_asks_to_end_ends(
 
 
 @pytest.mark.parametrize("levels", [300, 2000])
-async def test_a_spec_that_is_too_deep_can_be_ended(cluster: Cluster, frameworks: Frameworks, levels: int) -> None:
+@pytest.mark.usefixtures("pods")
+async def test_a_spec_that_is_too_deep_can_be_ended(cluster: Cluster, levels: int) -> None:
+    frameworks = Frameworks(await cluster.client(), cluster.namespace)
     async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
         for name in ("stopped", "suspended", "deleted"):
             await frameworks.create(name, role("a", 2))
