@@ -24,14 +24,23 @@ print(urllib.request.urlopen(request, timeout=60).read().decode())
 
 
 async def start_archive(play: Play) -> str:
-    """The shipped archive, in a Pod without the claim that no storage here would bind; its address."""
+    """The shipped archive, in a Pod without the claim that no storage here would bind; its address.
+
+    It serves plain HTTP, as it is asked by its Pod's address, which no certificate has. test_manifests.py has TLS.
+    """
     folder = MANIFESTS / "components" / "archive"
     for file in ("serviceaccount.yaml", "rbac.yaml"):
         await play.stage.kubectl(CONTROLLER).ok("apply", "-f", str(folder / file))
     template = yaml.safe_load((folder / "statefulset.yaml").read_text())["spec"]["template"]
     spec = template["spec"]
-    spec["volumes"].append({"name": "data", "emptyDir": {}})
-    spec["containers"][0]["image"] = f"frameworkcontroller:{__version__}"
+    spec["volumes"] = [one for one in spec["volumes"] if one["name"] != "tls"] + [{"name": "data", "emptyDir": {}}]
+    (container,) = spec["containers"]
+    container["image"] = f"frameworkcontroller:{__version__}"
+    container["args"] = [one for one in container["args"] if not one.startswith("--tls-")]
+    container["volumeMounts"] = [one for one in container["volumeMounts"] if one["name"] != "tls"]
+    for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
+        if probe in container:
+            container[probe]["httpGet"].pop("scheme")
     body = {"metadata": {"name": ARCHIVE, "labels": template["metadata"]["labels"]}, "spec": spec}
     await play.client.create(PODS, orjson.dumps(body), CONTROLLER)
 
