@@ -565,7 +565,8 @@ class Guarantees:
             due, accountable = False, False
         else:
             due, accountable = limit == -2 or (failed and (limit == -1 or used < limit)), True
-        self._require(retried == due, f"{what}: retried: {retried}, but {policy} of {completion} says {due}")
+        if before.retry.retry_delay_sec is None or after.attempt.id == before.attempt.id:
+            self._require(retried == due, f"{what}: retried: {retried}, but {policy} of {completion} says {due}")
         if after.attempt.id != before.attempt.id:
             counted = after.retry.accountable_retried_count - used
             self._require(counted == accountable, f"{what}: accountable retries went up by {counted}")
@@ -725,7 +726,9 @@ class Guarantees:
             self._require(before.state is State.ATTEMPT_COMPLETED, f"{where}: retried when {before.state} was stored")
             self._require(after.state is State.CREATION_PENDING, f"{where}: retried and first seen as {after.state}")
             self._require(not before.deletion_pending, f"{where}: retried, and it is deletionPending")
-            if policy is not None and before.retry.retry_delay_sec is None:
+            ended = old.completion_status
+            is_decided = before.retry.retry_delay_sec is not None and (ended is None or ended.policy is None)
+            if policy is not None and not is_decided:
                 self._check_retry(where, policy, before, after, retried=True)
             return
         if policy is not None and before.retry.retry_delay_sec is None and after.retry.retry_delay_sec is not None:
