@@ -80,7 +80,8 @@ class HttpConnection(asyncio.Protocol):
         Raises the error if the connection is closed meanwhile. Ends early if the answer comes first.
         """
         self._busy = True
-        parser = self._parser = AnswerParser(has_body=not head.startswith(b"HEAD "))
+        parser = self._parser
+        parser.expect()
         self._parts = []
         self._unread = self.received = 0
         self._at_most = at_most
@@ -164,6 +165,7 @@ class HttpConnection(asyncio.Protocol):
     async def start_tls(self, context: ssl.SSLContext, server_name: str | None) -> None:
         """Speak TLS from now on, after a proxy has answered to CONNECT. Raises OSError."""
         self._busy = False
+        self._parser = AnswerParser()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -18,7 +18,6 @@ from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.kubeconfig import Access
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
-from frameworkcontroller.kube.transport import Request
 from frameworkcontroller.kubeconfig.tls import Tls
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.faulty_server import FaultyServer, answer, drop, event, faulty_server, silence, stream
@@ -182,19 +181,6 @@ async def test_a_request_that_is_cancelled_while_it_is_written_ends_with_its_con
             await request
         assert await client.get(PODS, "a", "n") == b"{}"
         assert await received < body
-
-
-async def test_the_answer_to_head_leaves_the_connection_open() -> None:
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        assert (await head(reader)).startswith("HEAD /version ")
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 200\r\n\r\n")
-        assert (await head(reader)).startswith("GET /api/v1/namespaces/n/pods/a ")
-        writer.write(OK)
-        await reader.read()
-
-    async with talking(talk) as address, client_to(f"http://{address}") as client:
-        assert await client.exchange(Request("get", "", "HEAD", "/version", {})) == b""
-        assert await client.get(PODS, "a", "n") == b"{}"
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])

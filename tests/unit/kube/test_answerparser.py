@@ -163,13 +163,6 @@ def test_what_is_no_answer(data: bytes) -> None:
             parse(data, list(range(len(data))))
 
 
-@pytest.mark.parametrize("framing", [b"Content-Length: 5\r\n", b"Transfer-Encoding: chunked\r\n", b""])
-def test_the_answer_to_head_has_no_body(framing: bytes) -> None:
-    parser = AnswerParser(has_body=False)
-    assert parser.feed(OK + framing + b"Content-Encoding: gzip\r\n\r\n") == []
-    assert (parser.done, parser.reusable) == (True, True)
-
-
 @pytest.mark.parametrize("cut", [None, 1000])
 def test_a_compressed_body_that_expands_without_end(cut: int | None) -> None:
     bomb = gzip.compress(bytes(64 * 2**20))
