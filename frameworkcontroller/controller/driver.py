@@ -11,12 +11,11 @@ import random
 from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import InitVar, dataclass, field
-from typing import Any, Final, TypeVar, assert_never
+from typing import TYPE_CHECKING, Any, Final, TypeVar, assert_never
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import ClaimRecord, CompanionRecord, ConfigMapRecord, FrameworkRecord, PodRecord
 from frameworkcontroller.api.workloads import WorkloadRecord
-from frameworkcontroller.controller.history import History, NoHistory
 from frameworkcontroller.controller.reconcilers import Machine, Reconcilers
 from frameworkcontroller.controller.recorder import EventRecorder
 from frameworkcontroller.controller.requests import RESOURCES, send
@@ -50,6 +49,9 @@ from frameworkcontroller.machine.protocol import (
 from frameworkcontroller.machine.quarantine import Quarantine
 from frameworkcontroller.machine.reconciler import Reconciler, read_spec
 from frameworkcontroller.machine.requests import Answer, Kind, PatchStatus, Refusal, Refused, Request, Unanswered
+
+if TYPE_CHECKING:
+    from frameworkcontroller.controller.historysink import HistorySink
 
 R = TypeVar("R")
 
@@ -102,7 +104,8 @@ class Driver:
     """The resources of the kinds, in the versions that are served."""
     list_workloads: Callable[[str], Iterable[WorkloadRecord]] = lambda _: ()
     """Takes the key of a Framework, and gives the cached Workloads of its name."""
-    history: History = field(default_factory=NoHistory)
+    history: HistorySink | None = None
+    """None: the machine asks for nothing (``Limits.history``)."""
     enqueue: Callable[[str], None] = lambda _: None
     """Takes the key of a Framework of whose records the history has answered."""
     answered: Callable[[Hashable, float, float], None] = lambda _kind, _seconds, _now: None
@@ -289,7 +292,7 @@ class Driver:
                 self._start_archiving(self._archive(machine, effect))
             case Offer(snapshots, resource_version):
                 record = self.frameworks.get(machine.key)
-                if record is not None and record.uid == machine.uid:
+                if self.history is not None and record is not None and record.uid == machine.uid:
                     self.history.offer(record, resource_version, snapshots)
             case Relist(kind):
                 self.relist(kind)
@@ -318,6 +321,8 @@ class Driver:
         self.enqueue(machine.key)
 
     async def _store(self, record: FrameworkRecord, version: str, snapshots: Sequence[Snapshot]) -> Answer:
+        if self.history is None:
+            return Unanswered("the history has no sink")
         try:
             return await self.history.store(record, version, snapshots)
         except Exception as error:  # noqa: BLE001 - there must be an answer

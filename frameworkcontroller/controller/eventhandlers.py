@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.names import framework_of
@@ -19,7 +19,6 @@ from frameworkcontroller.api.objects import (
     PodRecord,
     is_pod_of_framework,
 )
-from frameworkcontroller.controller.history import DeletionHistory, NoHistory
 from frameworkcontroller.controller.reconcilers import Reconcilers
 from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.kube.workqueue import WorkQueue
@@ -28,7 +27,10 @@ from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.machine.requests import Kind
 from frameworkcontroller.machine.tracker import Tracker
 
-_log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from frameworkcontroller.controller.historysink import HistorySink
+
+_log: Final = logging.getLogger(__name__)
 
 _UNWATCHED = "was deleted while unwatched: no snapshot, as its last state is unknown"
 
@@ -41,17 +43,16 @@ class EventHandlers:
         queue: WorkQueue[str],
         reconcilers: Reconcilers,
         snapshots: SnapshotLogger,
-        history: DeletionHistory | None = None,
+        history: HistorySink | None = None,
     ) -> None:
         self._queue = queue
         self._reconcilers = reconcilers
         self._snapshots = snapshots
-        self._history = NoHistory() if history is None else history
+        self._history = history
 
     # --- Frameworks ---
 
     def framework_added(self, new: FrameworkRecord) -> None:
-        """Enqueue a new Framework."""
         self._queue.add(new.key)
 
     def framework_updated(self, old: FrameworkRecord, new: FrameworkRecord) -> None:
@@ -74,9 +75,10 @@ class EventHandlers:
             # Otherwise the next request would log them, but there may be none.
             snapshots = machine.take_snapshots()
             self._snapshots.log(old, machine.stored.resource_version, snapshots)
-            self._history.offer(old, machine.stored.resource_version, snapshots)
+            if self._history is not None:
+                self._history.offer(old, machine.stored.resource_version, snapshots)
         logged = self._snapshots.wants(SnapshotTrigger.FRAMEWORK_DELETION)
-        if logged or self._history.wants(SnapshotTrigger.FRAMEWORK_DELETION):
+        if self._wants(SnapshotTrigger.FRAMEWORK_DELETION):
             self._keep_deleted(old, final, None if machine is None else machine.tracker, logged=logged)
         self._queue.add(old.key)
 
@@ -96,21 +98,20 @@ class EventHandlers:
             return
         if logged:
             self._snapshots.log_deleted_framework(last, remark=remark, status_json=status_json)
-        self._history.offer_deleted_framework(last, status_json=status_json)
+        if self._history is not None:
+            self._history.offer_deleted_framework(last, status_json=status_json)
 
     # --- ConfigMaps ---
 
     def configmap_added(self, new: ConfigMapRecord) -> None:
-        """Enqueue the Framework of a new ConfigMap."""
         self._queue.add(framework_key(new))
 
     def configmap_updated(self, old: ConfigMapRecord, new: ConfigMapRecord) -> None:
-        """Enqueue the Framework of a ConfigMap whose identity changed."""
         if new.identity != old.identity:
             self._queue.add(framework_key(new))
 
     def configmap_deleted(self, old: ConfigMapRecord, _final: ConfigMapRecord | None) -> None:
-        """Enqueue the Framework of a ConfigMap that was deleted, or lost the label that selects it."""
+        """``old`` was deleted, or lost the label that selects it."""
         key = framework_key(old)
         if (machine := self._reconcilers.get(key)) is not None:
             machine.on_configmap_dropped(old.uid)
@@ -127,13 +128,11 @@ class EventHandlers:
             self._queue.add(key)
 
     def companion_updated(self, old: CompanionRecord, new: CompanionRecord) -> None:
-        """Enqueue the Framework of a companion of which an input of the machine changed."""
         if new.inputs != old.inputs:
             self.companion_changed(old)
             self.companion_changed(new)
 
     def companion_deleted(self, old: CompanionRecord, _final: CompanionRecord | None) -> None:
-        """Enqueue the Framework of a companion that was deleted, or lost the label that selects it."""
         if (machine := self._reconcilers.get(f"{old.namespace}/{old.framework}")) is not None:
             machine.on_companion_dropped(old)
         self.companion_changed(old)
@@ -150,14 +149,12 @@ class EventHandlers:
     # --- Pods ---
 
     def pod_changed(self, pod: PodRecord) -> None:
-        """Enqueue the Framework of a Pod."""
         key = framework_key(pod)
         if (machine := self._reconcilers.get(key)) is not None:
             machine.on_pod_event(pod.name)
         self._queue.add(key)
 
     def pod_updated(self, old: PodRecord, new: PodRecord) -> None:
-        """Enqueue the Framework of a Pod of which an input of the machine changed."""
         if new.inputs != old.inputs:
             self.pod_changed(new)
         elif new.ready != old.ready:
@@ -167,7 +164,7 @@ class EventHandlers:
                 self._queue.add(key)
 
     def pod_deleted(self, old: PodRecord, final: PodRecord | None) -> None:
-        """Enqueue the Framework of a Pod that was deleted or lost the label that selects it."""
+        """``old`` was deleted, or lost the label that selects it."""
         removed = final is not None and final.is_removed
         if (machine := self._reconcilers.get(framework_key(old))) is not None:
             machine.on_pod_dropped(final or old, removed=removed)
@@ -186,10 +183,12 @@ class EventHandlers:
             if self._snapshots.wants(SnapshotTrigger.POD_DELETION):
                 key = f"{metadata['namespace']}/{framework_of(metadata['name'])}"
                 self._snapshots.log_deleted_pod(key, pod)
-            self._history.offer_deleted_pod(pod)
+            if self._history is not None:
+                self._history.offer_deleted_pod(pod)
 
     def _wants(self, trigger: SnapshotTrigger) -> bool:
-        return self._snapshots.wants(trigger) or self._history.wants(trigger)
+        history = self._history
+        return self._snapshots.wants(trigger) or (history is not None and history.wants(trigger))
 
 
 def framework_key(record: PodRecord | ConfigMapRecord) -> str:

@@ -17,7 +17,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol, get_args
 
 import orjson
 
@@ -35,13 +35,18 @@ from frameworkcontroller.api.names import framework_of
 from frameworkcontroller.api.objects import FrameworkRecord
 from frameworkcontroller.api.timestamps import format_precise_time
 from frameworkcontroller.backoff import Backoff
-from frameworkcontroller.controller.history import Result
 from frameworkcontroller.controller.snapshots import SnapshotObjects, deleted_framework_object, pod_object
 from frameworkcontroller.lru import LRUCache
 from frameworkcontroller.machine.model import Snapshot
 from frameworkcontroller.machine.requests import Answer, Answered, Refusal, Refused, Unanswered
 
 _log: Final = logging.getLogger(__name__)
+
+Result = Literal["stored", "failed", "refused", "dropped"]
+"""The outcome of a record. ``failed``: the sink was unavailable. ``refused``: it does not accept this one.
+``dropped``: the record is given up, sent or not."""
+
+RESULTS: Final[tuple[Result, ...]] = get_args(Result)
 
 BATCH_BYTES: Final = 2**20
 """Uncompressed size of a batch. Only a single record may be larger."""

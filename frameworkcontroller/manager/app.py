@@ -22,7 +22,6 @@ from frameworkcontroller.config.config import Config
 from frameworkcontroller.controller import recorder
 from frameworkcontroller.controller.driver import Driver
 from frameworkcontroller.controller.eventhandlers import EventHandlers
-from frameworkcontroller.controller.history import NoHistory
 from frameworkcontroller.controller.reconcilers import Reconcilers
 from frameworkcontroller.controller.recorder import EventRecorder
 from frameworkcontroller.controller.snapshots import SnapshotLogger
@@ -157,10 +156,9 @@ class Controller:
 
             self.history_sink = open_sink(config.history, namespace=config.namespace, wall=wall, rng=rng)
             self.metrics.add_history(self.history_sink)
-        history = NoHistory() if self.history_sink is None else self.history_sink
         self.informers = Informers(
             self._reading_client,
-            EventHandlers(self.queue, self.reconcilers, snapshot_logger, history),
+            EventHandlers(self.queue, self.reconcilers, snapshot_logger, self.history_sink),
             namespace=config.namespace,
             rng=rng,
             acting=lambda: self._acting,
@@ -202,7 +200,7 @@ class Controller:
             list_claims=self.informers.list_claims,
             resources=self.informers.resources,
             list_workloads=self.informers.list_workloads,
-            history=history,
+            history=self.history_sink,
             enqueue=self.queue.add,
             limits=limits,
             wall=wall,

@@ -22,7 +22,6 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from frameworkcontroller import __version__
-from frameworkcontroller.controller.history import RESULTS
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.manager.metrics import NO_ANSWER, OTHER_CODE, OTHER_REASON, QUEUE, Distribution, Family
 
@@ -240,6 +239,8 @@ class _ControllerCollector(Collector):
 
 
 def _history(sink: HistorySink) -> Iterator[Metric]:
+    from frameworkcontroller.controller.historysink import RESULTS
+
     triggers = sorted(sink.triggers)
     counts = {(trigger, result): sink.records[trigger, result] for trigger in triggers for result in RESULTS}
     yield _counter("frameworkcontroller_history_records{trigger,result}", counts)

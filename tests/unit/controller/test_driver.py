@@ -198,7 +198,7 @@ async def test_a_sink_that_hangs_holds_up_neither_a_pass_nor_a_request() -> None
     record = FrameworkRecord("ns/f", "ns", "f", "u", "1", 1, None, b"{}", b"{}", None)
     driver = driver_of(LostClient(), record)
     sink, machine, enqueued = Sink(), Machine(), asyncio.Event()
-    driver.history, driver.enqueue = sink, lambda _: enqueued.set()
+    driver.history, driver.enqueue = cast(Any, sink), lambda _: enqueued.set()
     snapshot = Snapshot(SnapshotTrigger.FRAMEWORK_RETRY, b"{}")
     driver.carry_out(cast(Any, machine), Archive([snapshot], "7", [None]))
     driver.carry_out(cast(Any, machine), Offer([snapshot], "7"))
@@ -216,7 +216,7 @@ async def test_a_sink_that_hangs_holds_up_neither_a_pass_nor_a_request() -> None
 async def test_nothing_is_stored_of_a_framework_that_is_gone() -> None:
     driver = driver_of(LostClient(), FrameworkRecord("ns/f", "ns", "f", "other", "1", 1, None, b"{}", b"{}", None))
     sink, machine = Sink(), Machine()
-    driver.history = sink
+    driver.history = cast(Any, sink)
     driver.carry_out(cast(Any, machine), Archive([Snapshot(SnapshotTrigger.FRAMEWORK_RETRY, b"{}")], "7", [None]))
     await asyncio.gather(*driver._archiving)
     assert (sink.asked, machine.answers) == ([], [Unanswered("the Framework is gone")])
@@ -261,7 +261,7 @@ def held() -> tuple[HeldClient, Driver, Sink, list[str]]:
     """A driver of a quarantined Framework that is deleted, with a sink. The list: the keys that it enqueues."""
     client, sink, enqueued = HeldClient(), Sink(), list[str]()
     driver = driver_of(client, framework_record(client.body))
-    driver.pods, driver.history, driver.enqueue = cast(Any, Pods()), sink, enqueued.append
+    driver.pods, driver.history, driver.enqueue = cast(Any, Pods()), cast(Any, sink), enqueued.append
     driver.limits = replace(limits(), history=frozenset(SnapshotTrigger), history_blocks=True)
     return client, driver, sink, enqueued
 
