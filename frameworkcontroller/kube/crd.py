@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import orjson
 
 from frameworkcontroller.backoff import exponential
 from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.discovery import answered, discovered
 from frameworkcontroller.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -19,9 +19,7 @@ from frameworkcontroller.kube.errors import (
     Forbidden,
     KubeError,
     NotFound,
-    ServerError,
     SilenceError,
-    TransportError,
     may_pass,
 )
 from frameworkcontroller.kube.resources import CRDS, Resource
@@ -188,32 +186,6 @@ class _Installation:
             raise CrdError(
                 f"{self._name} cannot be listed: install its CRD, and permit its use: {refused}"
             ) from refused
-
-
-async def answered(asked: Awaitable[bytes], *, of_served: bool = True) -> dict[str, Any]:
-    """Return the object in an answer. Raises ApiError, which is a ServerError for any answer of a gateway.
-
-    ``of_served``: the resource type is known to be served. (Of others, an API server answers 404 in plain text.)
-
-    Raises TransportError if the answer is no object, as the page of a proxy.
-    """
-    try:
-        answer = await asked
-    except ApiError as error:
-        if error.is_of_api or (isinstance(error, NotFound) and not of_served):
-            raise
-        raise ServerError(error.message, code=error.code, retry_after=error.retry_after) from error
-    with suppress(ValueError):
-        body = orjson.loads(answer)
-        if isinstance(body, dict) and (isinstance(body.get("metadata"), dict) or "resources" in body):
-            return body
-    raise TransportError(f"the API server's answer is not an object: {answer[:100]!r}")
-
-
-async def discovered(client: KubeClient, group: str, version: str) -> set[str]:
-    """Return the names of the served resources and subresources. Raises the errors of `answered`."""
-    listing = await answered(client.raw("GET", f"/apis/{group}/{version}"), of_served=False)
-    return {resource.get("name") for resource in listing.get("resources") or ()}
 
 
 def updated(existing: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any] | None:

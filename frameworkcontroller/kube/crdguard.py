@@ -16,7 +16,8 @@ from typing import Any, Final
 import orjson
 
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.crd import answered, discovered, missing_fields, updated
+from frameworkcontroller.kube.crd import missing_fields, updated
+from frameworkcontroller.kube.discovery import answered, discovered
 from frameworkcontroller.kube.errors import ApiError, Conflict, Forbidden, KubeError, NotFound, may_pass
 from frameworkcontroller.kube.resources import CRDS
 
