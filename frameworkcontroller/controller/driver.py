@@ -133,7 +133,7 @@ class Driver:
         for task in self._archiving:
             # The next process asks again.
             task.cancel()
-        for machine in self.reconcilers:
+        for machine in self.reconcilers.values():
             machine.stop()
 
     def remaining(self, key: str) -> int:
@@ -153,7 +153,7 @@ class Driver:
         orphan_after = await self._release_orphans(key, None if record is None else record.uid)
         if record is None:
             # The garbage collector removes its objects.
-            self.reconcilers.forget(key)
+            self.reconcilers.pop(key, None)
             self._farewells.pop(key, None)
             return orphan_after
         try:
@@ -279,7 +279,6 @@ class Driver:
         return machine
 
     def carry_out(self, machine: Machine, effect: Effect) -> None:
-        """Carry an effect out."""
         match effect:
             case Emit(records, log, trace):
                 self.recorder.record(machine.key, machine.uid, records, log=log, trace=trace)
@@ -353,7 +352,7 @@ class _Run:
         if kind is not None:
             if kind is asyncio.CancelledError and self._driver.reconcilers.get(self._machine.key) is self._machine:
                 # The outcomes of its requests are unknown, as after a crash.
-                self._driver.reconcilers.forget(self._machine.key)
+                self._driver.reconcilers.pop(self._machine.key)
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)

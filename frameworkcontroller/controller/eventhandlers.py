@@ -142,7 +142,7 @@ class EventHandlers:
 
         ``listed``: the loop's time at which the list was requested. ``find``: the cached companion of a key.
         """
-        for machine in self._reconcilers:
+        for machine in self._reconcilers.values():
             if machine.on_companions_listed(kind, listed, find):
                 self._queue.add(machine.key)
 

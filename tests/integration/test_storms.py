@@ -67,7 +67,7 @@ async def storm(folder: Path, number: int, *, is_far: bool = False, namespaces: 
             async with asyncio.timeout(600):
                 while len(completed) < number:
                     await asyncio.sleep(0.1)
-                    for machine in controller.reconcilers:
+                    for machine in controller.reconcilers.values():
                         if is_completed(machine):
                             completed.setdefault(machine.key, clock() - began)
         return sorted(completed.values())

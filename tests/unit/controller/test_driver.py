@@ -132,7 +132,7 @@ async def test_few_large_requests_are_in_flight_and_small_ones_do_not_wait_for_t
     machines: list[Reconciler] = []
     while len(machines) < len(records) or any(map(Reconciler.must_read, machines, records)):
         await asyncio.sleep(0.001)
-        machines = [one for one in driver.reconcilers if isinstance(one, Reconciler)]
+        machines = [one for one in driver.reconcilers.values() if isinstance(one, Reconciler)]
     for _ in range(10):
         await asyncio.sleep(0)
     assert "small" in client.writing
