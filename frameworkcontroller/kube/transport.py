@@ -149,20 +149,9 @@ class Transport:
         """Return the body of a 2xx answer. Raises ApiError for any other, TransportError for no whole answer."""
         call = await self._admit(request)
         try:
-            if self._slots.locked():
-                try:
-                    async with asyncio.timeout(_READ_TIMEOUT_SECONDS):
-                        await self._slots.acquire()
-                except TimeoutError as error:
-                    raise self._unconnected(request, error) from error
-            else:
-                await self._slots.acquire()
-            try:
+            async with self._slots:
                 connection, head = await self._answered(call)
                 body = await self._read(request, connection)
-            finally:
-                self._release(call)
-                self._slots.release()
         finally:
             self._end(call)
         if not 200 <= head.status < 300:
@@ -183,7 +172,6 @@ class Transport:
             async with aclosing(self._each_part(request, connection, framer)) as parts:
                 yield parts
         finally:
-            self._release(call)
             self._end(call)
 
     async def _each_part(
@@ -199,7 +187,6 @@ class Transport:
             raise self._failure(request, error) from error
 
     async def _admit(self, request: Request) -> _Call:
-        """Wait until the request may be sent."""
         if self._limiter is not None:
             await self._limiter.acquire(request.flow)
         if self._fence is not None:
@@ -207,6 +194,7 @@ class Transport:
         return _Call(request, asyncio.get_running_loop().time())
 
     def _end(self, call: _Call) -> None:
+        self._release(call)
         if self._observe is not None:
             request, body = call.request, call.request.body
             seconds = asyncio.get_running_loop().time() - call.began
@@ -294,7 +282,6 @@ class Transport:
                 self._idle.append(connection)
 
     def _first_bytes(self, request: Request, credentials: Headers) -> bytes:
-        """Return the request without its body."""
         if self._rendered_for is not credentials or len(self._rendered) > _MAX_RENDERED:
             self._rendered.clear()
             self._rendered_for = credentials
