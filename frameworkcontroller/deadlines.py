@@ -26,7 +26,6 @@ class Deadlines(Generic[K]):
         return len(self._entries)
 
     def get(self, key: K) -> float | None:
-        """Return the deadline of ``key``, None if it has none."""
         entry = self._entries.get(key)
         return None if entry is None else entry[0]
 
@@ -35,7 +34,6 @@ class Deadlines(Generic[K]):
         return [(key, when) for when, _, key in sorted(self._entries.values(), key=lambda entry: entry[:2])]
 
     def set(self, key: K, when: float) -> None:
-        """Set the deadline of ``key``."""
         self._order += 1
         entry = self._entries[key] = (when, self._order, key)
         if len(self._heap) > 2 * len(self._entries) + _STALE_ALLOWANCE:
@@ -45,11 +43,9 @@ class Deadlines(Generic[K]):
             heapq.heappush(self._heap, entry)
 
     def discard(self, key: K) -> None:
-        """Remove the deadline of ``key``, if it has one."""
         self._entries.pop(key, None)
 
     def clear(self) -> None:
-        """Remove all deadlines."""
         self._entries.clear()
         self._heap.clear()
 

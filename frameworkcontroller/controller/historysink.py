@@ -199,7 +199,6 @@ class HistorySink:
     # --- what comes in ---
 
     def wants(self, trigger: Trigger) -> bool:
-        """Whether records of this trigger are taken."""
         return trigger in self.triggers and not self._closed
 
     async def store(self, framework: FrameworkRecord, resource_version: str, snapshots: Sequence[Snapshot]) -> Answer:
@@ -251,7 +250,6 @@ class HistorySink:
             self._add_unawaited(self._record(framework, found, Trigger.FRAMEWORK_DELETION, body))
 
     def offer_deleted_pod(self, pod: Mapping[str, Any]) -> None:
-        """Take a deleted Pod."""
         if not self.wants(Trigger.POD_DELETION):
             return
         namespace, name = pod["metadata"]["namespace"], framework_of(pod["metadata"]["name"])

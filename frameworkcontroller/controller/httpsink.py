@@ -121,7 +121,6 @@ class HttpDestination:
         raise Unavailable(message, response.status, self._retry_after(response.headers.get("Retry-After", "")))
 
     async def close(self) -> None:
-        """Close all connections."""
         if self._session is not None:
             await self._session.close()
 

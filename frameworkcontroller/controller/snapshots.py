@@ -45,7 +45,6 @@ class SnapshotLogger:
         self._triggers = frozenset(triggers)
 
     def wants(self, trigger: SnapshotTrigger) -> bool:
-        """Whether snapshots of this trigger are logged."""
         return trigger in self._triggers
 
     def log(self, framework: FrameworkRecord, resource_version: str, snapshots: Iterable[Snapshot]) -> None:
@@ -65,7 +64,6 @@ class SnapshotLogger:
         _write(f"[{framework.key}]: Framework was deleted{remark}", SnapshotTrigger.FRAMEWORK_DELETION, body)
 
     def log_deleted_pod(self, key: str, pod: Mapping[str, Any]) -> None:
-        """Log a deleted Pod of the Framework ``key``."""
         message = f"[{key}]: Pod {pod['metadata']['name']} was deleted"
         _write(message, SnapshotTrigger.POD_DELETION, pod_object(pod))
 

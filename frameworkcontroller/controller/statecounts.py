@@ -58,7 +58,6 @@ class StateCounts:
         """Since when Frameworks are evicted, oldest first."""
 
     def clear(self) -> None:
-        """Remove all Frameworks."""
         for key in list(self._parts):
             self.update(key, None)
 

@@ -68,7 +68,6 @@ class TaskEventBatcher:
         self._batches: LRUCache[InvolvedObject, _Batch] = LRUCache(CACHE_CAPACITY)
 
     def add(self, involved_object: InvolvedObject, record: Record) -> None:
-        """Add a record of a Task to its Framework's batch."""
         batch = self._batches.get(involved_object) or self._batches.put(involved_object, _Batch())
         now = self._wall()
         if now - batch.last > RESET_SEC:
@@ -83,13 +82,11 @@ class TaskEventBatcher:
             batch.delay = min(MAX_DELAY_SEC, 2 * batch.delay)
 
     def flush(self, involved_object: InvolvedObject) -> None:
-        """Post the Framework's batch now."""
         batch = self._batches.get(involved_object)
         if batch is not None:
             self._flush(involved_object, batch)
 
     def flush_all(self) -> None:
-        """Post all batches now."""
         for involved_object, batch in self._batches.items():
             self._flush(involved_object, batch)
 

@@ -69,7 +69,6 @@ class Workers:
 
     @property
     def busy(self) -> int:
-        """The number of running syncs."""
         return len(self._running)
 
     async def run(self) -> None:

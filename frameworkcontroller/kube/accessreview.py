@@ -105,7 +105,6 @@ async def review_access(client: KubeClient, user: User, permission: Permission) 
 
 
 async def _review(client: KubeClient, resource: Resource, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the status of a review."""
     review = {"apiVersion": resource.api_version, "kind": resource.kind, "spec": spec}
     body = await client.create(resource, orjson.dumps(review))
     try:

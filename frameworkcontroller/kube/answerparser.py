@@ -29,11 +29,6 @@ class Head(NamedTuple):
 class AnswerParser:
     """Parses the answers on one connection, however their bytes are split. Answers 1xx are skipped."""
 
-    __slots__ = (
-        "_decoder", "_encoded_bytes", "_headers", "_is_endless", "_parser", "_parts", "_plain_bytes", "_quiet_bytes",
-        "_reason", "begun", "done", "head", "reusable",
-    )  # fmt: skip
-
     def __init__(self) -> None:
         self._parser = HttpResponseParser(self)
         # Old servers pad sizes, as RFC 9112 asks of recipients to accept.

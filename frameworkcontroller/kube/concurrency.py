@@ -34,8 +34,6 @@ _STEP: Final = 0.5
 class ConcurrencyLimit:
     """Between ``LEAST`` and ``most``. It grows while it holds syncs back although answers are as fast as ever."""
 
-    __slots__ = ("_fastest", "_held_back", "_limit", "_most", "_previous", "_slowness", "_window_ends")
-
     def __init__(self, most: int) -> None:
         self._most = float(most)
         self._limit = float(min(LEAST, most))

@@ -73,7 +73,6 @@ class DeltaProcessor(Generic[T]):
         self._outdated = set(self.indexer)
 
     def upsert(self, identity: Identity, obj: dict[str, Any]) -> None:
-        """Add or update the object."""
         key, uid, version = identity
         known = self.indexer.get(key)
         if self.undecodable and self.undecodable.get(key) == identity:
@@ -130,7 +129,6 @@ class DeltaProcessor(Generic[T]):
             self.undecodable.pop(key, None)
 
     def listed(self) -> None:
-        """Tell that all changes of a complete list were made."""
         for handler in self.on_listed:
             self._call(handler)
 

@@ -173,11 +173,9 @@ class Elector:
         return self.term is not None and now.since(self._renewed_at) < self._timing.renew_deadline
 
     def instruction(self, wall: float) -> Get | AcquireOrRenew | Watch | Wait:
-        """The next thing to do."""
         return self._write(self.identity, self._timing.duration, wall) if self._next is None else self._next
 
     def on_wait_over(self) -> None:
-        """The wait is over."""
         self._next = Get() if self.term is None else None
 
     def on_get(self, found: LeaderElectionRecord | None, now: Instant) -> None:
@@ -288,5 +286,4 @@ class Elector:
 
 
 def _micro_time(wall: float) -> str:
-    """Format a ``MicroTime``."""
     return datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -30,8 +30,6 @@ class FairQueue:
     first, within the bound of `Turns`.
     """
 
-    __slots__ = ("_lines", "_turns")
-
     def __init__(self) -> None:
         self._turns: Turns[str] = Turns()
         # By flow, the waiters with the work of the flow. It has no empty lines.

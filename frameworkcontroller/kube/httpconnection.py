@@ -38,11 +38,6 @@ class HttpConnection(asyncio.Protocol):
     An exception of a method, and cancellation, leave the connection unusable: `release` closes it.
     """
 
-    __slots__ = (
-        "_at_most", "_busy", "_close_at", "_closed", "_error", "_limit", "_loop", "_lost", "_parser", "_parts",
-        "_paused", "_sent", "_timer", "_transport", "_unread", "_waiter", "_whole", "_writable", "received",
-    )  # fmt: skip
-
     def __init__(self, closed: Callable[[HttpConnection], None]) -> None:
         """``closed`` is called once when the connection is closed."""
         self._closed = closed
@@ -175,19 +170,16 @@ class HttpConnection(asyncio.Protocol):
         self._transport = transport
 
     def abort(self) -> None:
-        """Close the connection at once."""
         if not self._lost:
             self._transport.abort()
 
     # --- of asyncio ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """As asyncio has it; also after a tunnel through a proxy has got TLS."""
         # That of uvloop is none by inheritance.
         self._transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """As asyncio has it."""
         parser = self._parser
         if self._timer is not None:
             self._timer.cancel()
@@ -204,7 +196,6 @@ class HttpConnection(asyncio.Protocol):
         self._closed(self)
 
     def data_received(self, data: bytes) -> None:
-        """As asyncio has it."""
         parser = self._parser
         if not self._busy:
             # Not an answer: nothing was asked.
@@ -232,11 +223,9 @@ class HttpConnection(asyncio.Protocol):
             self._wake()
 
     def pause_writing(self) -> None:
-        """As asyncio has it."""
         self._writable = False
 
     def resume_writing(self) -> None:
-        """As asyncio has it."""
         self._writable = True
         self._close_at = self._loop.time() + self._limit
         self._wake()
@@ -255,7 +244,6 @@ class HttpConnection(asyncio.Protocol):
             self._waiter.set_result(None)
 
     def _resume(self) -> None:
-        """Let the server send more."""
         self._unread = 0
         if self._paused:
             self._paused = False

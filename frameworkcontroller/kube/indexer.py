@@ -38,7 +38,6 @@ class Lister(Generic[T]):
         self._filed: dict[str, Hashable] = {}
 
     def get(self, key: str) -> T | None:
-        """Return the object of that key, or None."""
         return self._items.get(key)
 
     def by_index(self, value: Hashable) -> Mapping[str, T]:
@@ -80,7 +79,6 @@ class Indexer(Lister[T]):
         return self._items.pop(key, None)
 
     def clear(self) -> None:
-        """Remove all objects."""
         self._items.clear()
         self._filed.clear()
         self._buckets.clear()

@@ -141,7 +141,6 @@ class Informer(Generic[T]):
 
     @property
     def backing_off(self) -> bool:
-        """True during a back-off."""
         return isinstance(self._reflector.state, Waiting)
 
     @property
@@ -150,7 +149,6 @@ class Informer(Generic[T]):
         return self._failed_since if self.problem else None
 
     async def wait_synced(self) -> None:
-        """Wait until `synced`."""
         await self._synced.wait()
 
     def add_handler(

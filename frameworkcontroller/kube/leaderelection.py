@@ -94,7 +94,6 @@ class Election:
             raise NotLeading
 
     async def wait_leading(self) -> None:
-        """Wait until ``leading``."""
         while not self.leading:
             await self._renewed.wait()
 

@@ -30,7 +30,6 @@ class RateLimiter:
 
     @property
     def waiting(self) -> int:
-        """The number of requests that wait for a token."""
         return len(self._queue)
 
     async def acquire(self, flow: str = "") -> None:

@@ -151,7 +151,6 @@ class Reflector:
         self.last_failure: Failure | None = None
 
     def on_wait_over(self) -> None:
-        """The wait is over."""
         if not isinstance(self.state, Waiting):
             raise AssertionError(f"not waiting in {self.state}")
         self.state = self.state.then

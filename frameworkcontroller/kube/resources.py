@@ -70,7 +70,6 @@ PERSISTENTVOLUMECLAIMS = Resource("", "v1", "persistentvolumeclaims", "Persisten
 SERVICES = Resource("", "v1", "services", "Service")
 SERVICEACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 SECRETS = Resource("", "v1", "secrets", "Secret")
-PERSISTENTVOLUMECLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 RESOURCEQUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload")
 RESOURCEFLAVORS = Resource("kueue.x-k8s.io", "v1beta2", "resourceflavors", "ResourceFlavor", namespaced=False)

@@ -44,8 +44,6 @@ class Turns(Generic[K]):
     ``(n + 1) * AGED_TURN`` turns of the namespace, even if keys with less work keep coming. A turn costs O(log n).
     """
 
-    __slots__ = ("_length", "_lines")
-
     def __init__(self) -> None:
         # In the order of the namespaces' turns. It has no empty lines.
         self._lines: OrderedDict[str, _Line[K]] = OrderedDict()

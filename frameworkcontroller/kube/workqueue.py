@@ -82,7 +82,6 @@ class QueueCore(Generic[K]):
 
     @property
     def delayed(self) -> int:
-        """The number of delayed keys."""
         return len(self._due)
 
     @property
@@ -257,7 +256,6 @@ class WorkQueue(QueueCore[K]):
             self._wake()
 
     def _wake(self) -> None:
-        """Wake the getter that has waited longest."""
         while self._getters:
             getter = self._getters.popleft()
             if not getter.done():

@@ -243,7 +243,6 @@ class Controller:
 
     @property
     def worker_number(self) -> int:
-        """The number of workers."""
         return self._config.worker_number
 
     @property
@@ -252,7 +251,6 @@ class Controller:
         return self._driver.orphans_released
 
     async def wait_ready(self) -> None:
-        """Wait until ``ready``."""
         await self._ready.wait()
 
     async def wait_stopped(self) -> None:

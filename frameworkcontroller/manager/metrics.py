@@ -75,7 +75,6 @@ class Count:
         self.value = 0.0
 
     def inc(self, number: float = 1.0) -> None:
-        """Add the number."""
         self.value += number
 
 
@@ -90,7 +89,6 @@ class Distribution:
         self.total = 0.0
 
     def observe(self, value: float) -> None:
-        """Count the value."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
@@ -170,7 +168,6 @@ class Metrics:
             self._received_bytes(exchange.received_bytes)
 
     def synced(self, result: SyncResult, seconds: float) -> None:
-        """A sync has ended."""
         self._reconciles[result](seconds)
 
     def wrote_status(self, result: WriteResult, size: int) -> None:

@@ -47,7 +47,6 @@ class ProcessLock:
         return prefix == self._prefix and number.isdecimal() and int(number) < self._number
 
     def release(self) -> None:
-        """Release the lock."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)

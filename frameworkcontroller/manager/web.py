@@ -91,7 +91,6 @@ class WebServer:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Stop serving."""
         self._sampling.cancel()
         self._server.close()
 
