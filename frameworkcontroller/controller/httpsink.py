@@ -13,7 +13,6 @@ import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ import orjson
 
 from frameworkcontroller import __version__
 from frameworkcontroller.controller.historysink import RecordsRefused, Unavailable
+from frameworkcontroller.kube.errors import retry_after_seconds
 
 _CONNECT_SEC: Final = 5.0
 _ANSWER_SEC: Final = 30.0
@@ -35,7 +35,6 @@ _LARGE_BODY_BYTES: Final = 2**20
 _GZIP_LEVEL: Final = 1
 _MAX_ANSWER_BYTES: Final = 4096
 _MAX_QUOTED: Final = 300
-_MAX_RETRY_AFTER_SEC: Final = 300.0
 
 _REFUSED_RECORDS: Final = frozenset({400, 413, 422})
 """Answers that mean the records. All others than 2xx mean the server, its address, or the credentials."""
@@ -118,7 +117,8 @@ class HttpDestination:
             return
         if response.status in _REFUSED_RECORDS:
             raise RecordsRefused(message, response.status)
-        raise Unavailable(message, response.status, self._retry_after(response.headers.get("Retry-After", "")))
+        retry_after = retry_after_seconds(response.headers.get("Retry-After", ""), self._wall())
+        raise Unavailable(message, response.status, retry_after or 0.0)
 
     async def close(self) -> None:
         if self._session is not None:
@@ -159,14 +159,6 @@ class HttpDestination:
             tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
             self._tls = tls
         return self._tls
-
-    def _retry_after(self, value: str) -> float:
-        """The seconds of the header, a number or a date; 0 if there is none."""
-        seconds = 0.0
-        with suppress(ValueError, OverflowError):
-            is_number = value.isascii() and value.isdigit()
-            seconds = float(value) if is_number else parsedate_to_datetime(value).timestamp() - self._wall()
-        return min(max(seconds, 0.0), _MAX_RETRY_AFTER_SEC)
 
 
 class _WatchedFile:

@@ -11,8 +11,7 @@ import logging
 import random
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
 import orjson
 
@@ -27,16 +26,8 @@ from frameworkcontroller.controller.eventcorrelator import (
     Priority,
 )
 from frameworkcontroller.controller.taskevents import TaskEventBatcher
+from frameworkcontroller.kube import errors
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
-from frameworkcontroller.kube.errors import (
-    AlreadyExists,
-    ApiError,
-    Forbidden,
-    NotFound,
-    ServerError,
-    TooManyRequests,
-    TransportError,
-)
 from frameworkcontroller.kube.resources import EVENTS
 from frameworkcontroller.lru import LRUCache
 from frameworkcontroller.machine.model import Record
@@ -68,20 +59,9 @@ _RELEASES: Final = (Reason.QUOTA_GIVEN_BACK, Reason.QUEUE_LEFT)
 _FINAL: Final = frozenset({Reason.FRAMEWORK_SUCCEEDED, Reason.FRAMEWORK_FAILED})
 
 
-@dataclass(slots=True)
-class EventCounters:
-    """Counts Events by outcome."""
-
-    created: int = 0
-    patched: int = 0
-    rationed: int = 0
-    """Dropped by the spam filter."""
-    overflowed: int = 0
-    """Dropped because the queue was full."""
-    refused: int = 0
-    """Refused by the API server, or dropped because the namespace refused the one before."""
-    unsent: int = 0
-    """Dropped after ``TRIES`` failures."""
+Outcome = Literal["created", "patched", "rationed", "overflowed", "refused", "unsent"]
+"""Of an Event. ``rationed``: dropped by the spam filter; ``overflowed``: the queue was full; ``refused``: also dropped
+as its namespace refused the one before; ``unsent``: ``TRIES`` failures."""
 
 
 class EventRecorder:
@@ -102,7 +82,7 @@ class EventRecorder:
         self._rng = rng
         self._instance = instance
         self._sends_events = sends_events
-        self.counters = EventCounters()
+        self.counters: dict[Outcome, int] = dict.fromkeys(get_args(Outcome), 0)
         self.releases: dict[Reason, int] = dict.fromkeys(_RELEASES, 0)
         """Quotas given back to Kueue, by reason."""
         self._correlator = EventCorrelator(self._new_name)
@@ -154,15 +134,15 @@ class EventRecorder:
     def _post(self, event: Event, priority: Priority) -> None:
         now = self._wall()
         if (self._muted_until.get(event.involved_object.namespace) or 0.0) > now:
-            self.counters.refused += 1
+            self.counters["refused"] += 1
             return
         correlated = self._correlator.correlate(event, now, priority)
         if correlated is None:
-            self.counters.rationed += 1
+            self.counters["rationed"] += 1
         elif correlated.name in self._pending:
             self._pending[correlated.name] = correlated
         elif len(self._pending) >= MAX_QUEUED:
-            self.counters.overflowed += 1
+            self.counters["overflowed"] += 1
             if not self._overflowing:
                 self._overflowing = True
                 _log.warning("%d Events are queued: dropping new ones until the queue is empty", MAX_QUEUED)
@@ -194,19 +174,19 @@ class EventRecorder:
         for tries in range(1, TRIES + 1):
             try:
                 await self._send(event, exists=exists)
-            except (TransportError, ServerError, TooManyRequests) as error:
+            except (errors.TransportError, errors.ServerError, errors.TooManyRequests) as error:
                 if tries == TRIES:
-                    self.counters.unsent += 1
+                    self.counters["unsent"] += 1
                     self._warn_once(namespace, "Cannot send Events", error)
                     return
-                retry_after = error.retry_after if isinstance(error, ApiError) else None
+                retry_after = error.retry_after if isinstance(error, errors.ApiError) else None
                 await asyncio.sleep(max(retry_after or 0.0, RETRY.delay(tries, self._rng)))
-            except ApiError as error:
-                self.counters.refused += 1
+            except errors.ApiError as error:
+                self.counters["refused"] += 1
                 self._on_refusal(namespace, error)
                 return
             except Exception:  # noqa: BLE001 - one bad Event must not end the sending of all others
-                self.counters.unsent += 1
+                self.counters["unsent"] += 1
                 _log.exception("Cannot send an Event")
                 return
             else:
@@ -222,22 +202,22 @@ class EventRecorder:
                 "lastTimestamp": _time(event.last_timestamp),
             }
             # API servers keep an Event for an hour.
-            with suppress(NotFound):
+            with suppress(errors.NotFound):
                 await self._client.patch(
                     EVENTS, event.name, orjson.dumps(patch), namespace, content_type=MERGE_PATCH, metadata_only=True
                 )
-                self.counters.patched += 1
+                self.counters["patched"] += 1
                 return
         # A try whose response was lost may have created it.
-        with suppress(AlreadyExists):
+        with suppress(errors.AlreadyExists):
             await self._client.create(EVENTS, orjson.dumps(self._manifest(event)), namespace, metadata_only=True)
-        self.counters.created += 1
+        self.counters["created"] += 1
 
-    def _on_refusal(self, namespace: str, error: ApiError) -> None:
+    def _on_refusal(self, namespace: str, error: errors.ApiError) -> None:
         what = "The API server refuses an Event"
-        if isinstance(error, Forbidden | NotFound):
+        if isinstance(error, errors.Forbidden | errors.NotFound):
             self._muted_until.put(namespace, self._wall() + MUTE_SEC)
-            if error.has_cause("NamespaceTerminating") or isinstance(error, NotFound):
+            if error.has_cause("NamespaceTerminating") or isinstance(error, errors.NotFound):
                 what = "Cannot create Events, the namespace is being deleted"
             else:
                 what = "Not permitted to create or patch Events"

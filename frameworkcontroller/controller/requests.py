@@ -10,34 +10,9 @@ import orjson
 
 from frameworkcontroller.api.codec import EncodedStatus
 from frameworkcontroller.api.resources import FRAMEWORKS
+from frameworkcontroller.kube import errors, resources
 from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
-from frameworkcontroller.kube.errors import (
-    AlreadyExists,
-    ApiError,
-    Conflict,
-    Invalid,
-    KubeError,
-    NotFound,
-    ObjectNotFound,
-    ServerError,
-    TooLarge,
-    TooManyRequests,
-)
-from frameworkcontroller.kube.resources import (
-    CONFIGMAPS,
-    COSCHEDULING_PODGROUPS,
-    NODES,
-    PERSISTENTVOLUMECLAIMS,
-    PODGROUPS,
-    PODS,
-    PRIORITYCLASSES,
-    RESOURCEFLAVORS,
-    SERVICES,
-    VOLCANO_PODGROUPS,
-    WORKLOADPRIORITYCLASSES,
-    WORKLOADS,
-    Resource,
-)
+from frameworkcontroller.kube.resources import Resource
 from frameworkcontroller.machine.requests import (
     Answer,
     Answered,
@@ -55,74 +30,63 @@ from frameworkcontroller.machine.requests import (
 )
 
 RESOURCES: Final[Mapping[Kind, Resource]] = {
-    Kind.POD: PODS,
-    Kind.CONFIGMAP: CONFIGMAPS,
+    Kind.POD: resources.PODS,
+    Kind.CONFIGMAP: resources.CONFIGMAPS,
     Kind.FRAMEWORK: FRAMEWORKS,
-    Kind.NODE: NODES,
-    Kind.SERVICE: SERVICES,
-    Kind.VOLUME_CLAIM: PERSISTENTVOLUMECLAIMS,
-    Kind.WORKLOAD: WORKLOADS,
-    Kind.RESOURCE_FLAVOR: RESOURCEFLAVORS,
-    Kind.WORKLOAD_PRIORITY_CLASS: WORKLOADPRIORITYCLASSES,
-    Kind.PRIORITY_CLASS: PRIORITYCLASSES,
-    Kind.PODGROUP: PODGROUPS,
-    Kind.VOLCANO_PODGROUP: VOLCANO_PODGROUPS,
-    Kind.COSCHEDULING_PODGROUP: COSCHEDULING_PODGROUPS,
+    Kind.NODE: resources.NODES,
+    Kind.SERVICE: resources.SERVICES,
+    Kind.VOLUME_CLAIM: resources.PERSISTENTVOLUMECLAIMS,
+    Kind.WORKLOAD: resources.WORKLOADS,
+    Kind.RESOURCE_FLAVOR: resources.RESOURCEFLAVORS,
+    Kind.WORKLOAD_PRIORITY_CLASS: resources.WORKLOADPRIORITYCLASSES,
+    Kind.PRIORITY_CLASS: resources.PRIORITYCLASSES,
+    Kind.PODGROUP: resources.PODGROUPS,
+    Kind.VOLCANO_PODGROUP: resources.VOLCANO_PODGROUPS,
+    Kind.COSCHEDULING_PODGROUP: resources.COSCHEDULING_PODGROUPS,
 }
 """The resource of a kind. An API server may serve another version of it."""
 
-_REFUSALS: Final[tuple[tuple[type[ApiError], Refusal], ...]] = (
-    (AlreadyExists, Refusal.ALREADY_EXISTS),
-    (Conflict, Refusal.CONFLICT),
-    (ObjectNotFound, Refusal.OBJECT_NOT_FOUND),
-    (NotFound, Refusal.NOT_FOUND),
-    (Invalid, Refusal.INVALID),
-    (TooLarge, Refusal.TOO_LARGE),
-    (TooManyRequests, Refusal.TOO_MANY_REQUESTS),
-    (ServerError, Refusal.SERVER_ERROR),
+_REFUSALS: Final[tuple[tuple[type[errors.ApiError], Refusal], ...]] = (
+    (errors.AlreadyExists, Refusal.ALREADY_EXISTS),
+    (errors.Conflict, Refusal.CONFLICT),
+    (errors.ObjectNotFound, Refusal.OBJECT_NOT_FOUND),
+    (errors.NotFound, Refusal.NOT_FOUND),
+    (errors.Invalid, Refusal.INVALID),
+    (errors.TooLarge, Refusal.TOO_LARGE),
+    (errors.TooManyRequests, Refusal.TOO_MANY_REQUESTS),
+    (errors.ServerError, Refusal.SERVER_ERROR),
 )
 """The first matching class decides."""
 
 
 async def send(
-    client: KubeClient, request: Request, namespace: str, flow: str, resources: Mapping[Kind, Resource] = RESOURCES
+    client: KubeClient, request: Request, namespace: str, flow: str, served: Mapping[Kind, Resource] = RESOURCES
 ) -> Answer:
-    """Send a request for a Framework. ``flow`` is its key. ``resources``: of the kinds, as they are served."""
+    """Send a request for a Framework. ``flow`` is its key. ``served``: the resources of the kinds."""
     try:
-        return Answered(await _send(client, request, namespace, flow, resources))
-    except ApiError as error:
+        return Answered(await _send(client, request, namespace, flow, served))
+    except errors.ApiError as error:
         kind = next((kind for cls, kind in _REFUSALS if isinstance(error, cls)), Refusal.OTHER)
-        return Refused(
-            error.code,
-            error.message,
-            orjson.dumps(error.status),
-            error.retry_after or 0.0,
-            error.reason,
-            kind,
-            error.is_of_api,
-        )
-    except KubeError as error:
+        status, retry_after = orjson.dumps(error.status), error.retry_after or 0.0
+        return Refused(error.code, error.message, status, retry_after, error.reason, kind, error.is_of_api)
+    except errors.KubeError as error:
         return Unanswered(str(error))
 
 
 async def _send(
-    client: KubeClient, request: Request, namespace: str, flow: str, resources: Mapping[Kind, Resource]
+    client: KubeClient, request: Request, namespace: str, flow: str, served: Mapping[Kind, Resource]
 ) -> bytes:
     match request:
         case Get(kind, name, whole):
-            resource = resources[kind]
-            return await client.get(
-                resource,
-                name,
-                namespace if resource.namespaced else None,
-                metadata_only=not whole and kind not in (Kind.FRAMEWORK, Kind.NODE),
-                flow=flow,
-            )
+            resource = served[kind]
+            within = namespace if resource.namespaced else None
+            metadata_only = not whole and kind not in (Kind.FRAMEWORK, Kind.NODE)
+            return await client.get(resource, name, within, metadata_only=metadata_only, flow=flow)
         case Post(kind, _, body, whole):
-            return await client.create(resources[kind], body, namespace, metadata_only=not whole, flow=flow)
+            return await client.create(served[kind], body, namespace, metadata_only=not whole, flow=flow)
         case Remove(kind, name, uid, force, propagation, resource_version):
             return await client.delete(
-                resources[kind],
+                served[kind],
                 name,
                 namespace,
                 uid=uid,
@@ -133,7 +97,7 @@ async def _send(
             )
         case MergePatch(kind, name, body, subresource):
             return await client.patch(
-                resources[kind],
+                served[kind],
                 name,
                 body,
                 namespace,
@@ -144,7 +108,7 @@ async def _send(
             )
         case PatchFinalizers(kind, name, body=body):
             return await client.patch(
-                resources[kind], name, body, namespace, content_type=JSON_PATCH, metadata_only=True, flow=flow
+                served[kind], name, body, namespace, content_type=JSON_PATCH, metadata_only=True, flow=flow
             )
         case PatchStatus(name, whole=whole):
             return await client.patch(

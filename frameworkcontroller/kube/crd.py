@@ -10,18 +10,9 @@ from typing import Any, Final
 import orjson
 
 from frameworkcontroller.backoff import exponential
+from frameworkcontroller.kube import errors
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.discovery import answered, discovered
-from frameworkcontroller.kube.errors import (
-    AlreadyExists,
-    ApiError,
-    Conflict,
-    Forbidden,
-    KubeError,
-    NotFound,
-    SilenceError,
-    may_pass,
-)
 from frameworkcontroller.kube.resources import CRDS, Resource
 
 _log: Final = logging.getLogger(__name__)
@@ -29,7 +20,7 @@ _log: Final = logging.getLogger(__name__)
 _FIRST_CHECK_SECONDS: Final = 0.1
 
 
-class CrdError(KubeError):
+class CrdError(errors.KubeError):
     """The resource type cannot be served; the message says why, and what to do."""
 
 
@@ -55,7 +46,7 @@ async def ensure_crd(
     created; the server refuses the manifest. Raises the last KubeError after a timeout.
     """
     installation = _Installation(client, manifest, namespace)
-    last: KubeError = SilenceError(f"{installation.named}: no answer came within {timeout:g} s")
+    last: errors.KubeError = errors.SilenceError(f"{installation.named}: no answer came within {timeout:g} s")
     checks = 0
     failing = False
     try:
@@ -68,14 +59,14 @@ async def ensure_crd(
                 except _NotYet as state:
                     last = CrdError(f"{installation.named} was not established within {timeout:g} s: {state}")
                     failing = False
-                except KubeError as error:
-                    if not may_pass(error):
+                except errors.KubeError as error:
+                    if not errors.may_pass(error):
                         raise
                     if not failing:
                         _log.warning("Cannot install %s; retrying: %s", installation.named, error)
                     last = error
                     failing = True
-                    if isinstance(error, ApiError):
+                    if isinstance(error, errors.ApiError):
                         wait = max(wait, error.retry_after or 0.0)
                 await asyncio.sleep(wait)
     except TimeoutError:
@@ -100,9 +91,9 @@ class _Installation:
         """Send the next requests. Return the CRD if it is established, else raise _NotYet."""
         try:
             crd = await answered(self._client.get(CRDS, self._name))
-        except NotFound:
+        except errors.NotFound:
             crd = await self._create()
-        except Forbidden as refused:
+        except errors.Forbidden as refused:
             return await self._accept_unread(refused)
         if crd["metadata"].get("deletionTimestamp"):
             raise _NotYet("it is being deleted, and cannot be created before that is over")
@@ -124,15 +115,15 @@ class _Installation:
     async def _create(self) -> dict[str, Any]:
         try:
             crd = await answered(self._client.create(CRDS, orjson.dumps(self._manifest)))
-        except AlreadyExists as exists:
+        except errors.AlreadyExists as exists:
             raise _NotYet("it has just been created by another client") from exists
-        except Forbidden as refused:
+        except errors.Forbidden as refused:
             raise CrdError(
                 f"{self.named} is not installed and may not be created from here, so install "
                 f"it, for example with kubectl apply: {refused}"
             ) from refused
-        except ApiError as refused:
-            if may_pass(refused):
+        except errors.ApiError as refused:
+            if errors.may_pass(refused):
                 raise
             raise CrdError(f"{self.named} was refused: {refused}") from refused
         self._may_update = False
@@ -142,13 +133,13 @@ class _Installation:
     async def _update(self, crd: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
         try:
             after = await answered(self._client.replace(CRDS, self._name, orjson.dumps(wanted)))
-        except (Conflict, NotFound) as changed:
+        except (errors.Conflict, errors.NotFound) as changed:
             raise _NotYet("it was changed by another client during its update") from changed
-        except Forbidden as refused:
+        except errors.Forbidden as refused:
             _log.warning("%s differs from this release's and may not be updated from here: %s", self.named, refused)
             after = crd
-        except ApiError as refused:
-            if may_pass(refused):
+        except errors.ApiError as refused:
+            if errors.may_pass(refused):
                 raise
             raise CrdError(f"{self.named} could not be updated: {refused}") from refused
         self._may_update = False
@@ -157,15 +148,15 @@ class _Installation:
             _log.info("Updated %s", self.named)
         return after
 
-    async def _accept_unread(self, refused: Forbidden) -> dict[str, Any]:
+    async def _accept_unread(self, refused: errors.Forbidden) -> dict[str, Any]:
         """Check by discovery, which nearly every user may do, that the resource type is served."""
         spec = self._manifest["spec"]
         for version in spec["versions"]:
             try:
                 served = await discovered(self._client, spec["group"], version["name"])
-            except NotFound:
+            except errors.NotFound:
                 continue
-            except Forbidden:
+            except errors.Forbidden:
                 # Permissions may consist of a Role alone.
                 await self._list(version["name"])
                 return dict(self._manifest)
@@ -182,7 +173,7 @@ class _Installation:
         resource = Resource(spec["group"], version, spec["names"]["plural"], spec["names"]["kind"])
         try:
             await answered(self._client.list(resource, self._namespace, limit=1), of_served=False)
-        except (Forbidden, NotFound) as refused:
+        except (errors.Forbidden, errors.NotFound) as refused:
             raise CrdError(
                 f"{self._name} cannot be listed: install its CRD, and permit its use: {refused}"
             ) from refused

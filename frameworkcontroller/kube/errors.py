@@ -182,7 +182,7 @@ def error_from_answer(code: int, body: bytes, headers: Mapping[str, str], *, req
     The message quotes the beginning of a body that is not a ``metav1.Status`` (of a proxy, for example), and the
     request. ``now``: seconds since the epoch.
     """
-    seconds = _seconds(headers.get("Retry-After", ""), now)
+    seconds = retry_after_seconds(headers.get("Retry-After", ""), now)
     with suppress(ValueError):
         parsed = orjson.loads(body)
         if isinstance(parsed, dict) and parsed.get("kind") == "Status":
@@ -206,9 +206,9 @@ def _by_code(code: int) -> type[ApiError]:
     return _BY_CODE.get(code) or (ServerError if code >= 500 else ApiError)
 
 
-def _seconds(retry_after: str, now: float) -> float | None:
+def retry_after_seconds(value: str, now: float) -> float | None:
     """Return the seconds of a ``Retry-After`` header, a number or (RFC 9110) a date; None if absent or invalid."""
-    value = retry_after.strip()
+    value = value.strip()
     try:
         seconds = (
             float(value) if value.isascii() and value.isdigit() else parsedate_to_datetime(value).timestamp() - now

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import orjson
 
+from frameworkcontroller.kube import errors
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.elector import (
     NOBODY,
@@ -23,14 +24,6 @@ from frameworkcontroller.kube.elector import (
     Wait,
     Watch,
 )
-from frameworkcontroller.kube.errors import (
-    ApiError,
-    Conflict,
-    KubeError,
-    ObjectNotFound,
-    TransportError,
-    error_from_status,
-)
 from frameworkcontroller.kube.resources import LEASES
 
 _log: Final = logging.getLogger(__name__)
@@ -42,7 +35,7 @@ _RELEASE_SECONDS: Final = 3.0
 """Timeout for the release of the lease by a stopping leader; without it others wait for the expiry."""
 
 
-class NotLeading(TransportError):
+class NotLeading(errors.TransportError):
     """The request was not sent, because another process may hold the lease."""
 
     def __init__(self) -> None:
@@ -166,7 +159,7 @@ class Election:
                             return
         except TimeoutError:
             pass
-        except KubeError as error:
+        except errors.KubeError as error:
             problem = error
         lived = clock() - began
         if problem is not None and lived < self._timing.retry_period and not self._logged_unwatched:
@@ -185,12 +178,12 @@ class Election:
             event = orjson.loads(line)
             kind, obj = event["type"], event["object"]
             if kind == "ERROR":
-                raise error_from_status(obj)
+                raise errors.error_from_status(obj)
             if kind == "BOOKMARK" or obj["metadata"]["name"] != self._name:
                 return False
             found = None if kind == "DELETED" else LeaderElectionRecord.of(obj, self._timing)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise TransportError(f"the event is not of a Lease: {line[:100]!r}") from error
+            raise errors.TransportError(f"the event is not of a Lease: {line[:100]!r}") from error
         self._observe(found)
         return True
 
@@ -198,9 +191,9 @@ class Election:
         found: LeaderElectionRecord | None = None
         try:
             found = await self._record(self._client.get(LEASES, self._name, self._namespace))
-        except ObjectNotFound:
+        except errors.ObjectNotFound:
             pass
-        except (KubeError, TimeoutError) as error:
+        except (errors.KubeError, TimeoutError) as error:
             self._failed(error)
             return
         self._failing = False
@@ -218,9 +211,10 @@ class Election:
         sent = self._instant()
         try:
             record = await self._record(self._write(update))
-        except (KubeError, TimeoutError) as error:
+        except (errors.KubeError, TimeoutError) as error:
             # The object that is not found is the Lease, which was deleted, or the namespace of a new one.
-            if isinstance(error, Conflict) or (isinstance(error, ObjectNotFound) and update.lease is not None):
+            is_gone = isinstance(error, errors.ObjectNotFound) and update.lease is not None
+            if is_gone or isinstance(error, errors.Conflict):
                 self._elector.on_conflict()
             else:
                 self._failed(error)
@@ -252,10 +246,10 @@ class Election:
         try:
             return LeaderElectionRecord.of(orjson.loads(answer), self._timing)
         except (ValueError, AttributeError) as error:
-            raise TransportError(f"the API server's answer is not a Lease: {answer[:100]!r}") from error
+            raise errors.TransportError(f"the API server's answer is not a Lease: {answer[:100]!r}") from error
 
     def _failed(self, error: Exception) -> None:
-        self._elector.on_failure((error.retry_after or 0.0) if isinstance(error, ApiError) else 0.0)
+        self._elector.on_failure((error.retry_after or 0.0) if isinstance(error, errors.ApiError) else 0.0)
         text = str(error) or f"no answer within {self._timing.renew_deadline / 2:g} s"
         if not self._failing:
             _log.warning("Cannot read or write the lease %s; retrying: %s", self._lease, text)
@@ -267,12 +261,12 @@ class Election:
 
     async def _release(self) -> None:
         update = self._elector.release(self._instant().wall)
-        with suppress(TimeoutError, KubeError):
+        with suppress(TimeoutError, errors.KubeError):
             async with asyncio.timeout(_RELEASE_SECONDS):
                 while update is not None:
                     try:
                         await self._write(update)
-                    except Conflict:
+                    except errors.Conflict:
                         # A renewal was cancelled that the API server has accepted.
                         found = await self._record(self._client.get(LEASES, self._name, self._namespace))
                         update = self._elector.release(self._instant().wall, found)

@@ -13,16 +13,10 @@ from typing import Final, NamedTuple, Protocol, Self
 from urllib.parse import urlencode, urlsplit
 
 from frameworkcontroller import __version__
+from frameworkcontroller.kube import errors
 from frameworkcontroller.kube.answerparser import BadAnswer, Head
 from frameworkcontroller.kube.connection import Connection, Headers
 from frameworkcontroller.kube.connector import Connector, ProxyRefused, Security
-from frameworkcontroller.kube.errors import (
-    AnswerTooLargeError,
-    ApiError,
-    SilenceError,
-    TransportError,
-    error_from_answer,
-)
 from frameworkcontroller.kube.httpconnection import BrokenOff, HttpConnection, NoAnswer, TooManyBytes
 from frameworkcontroller.kube.lineframer import LineFramer, LineTooLong
 from frameworkcontroller.kube.ratelimiter import RateLimiter
@@ -245,7 +239,7 @@ class Transport:
     async def _connected(self, request: Request) -> tuple[HttpConnection, bool]:
         """Return a connection and whether it is new."""
         if self._all_closed is not None:
-            raise TransportError("the client is closed", maybe_sent=False)
+            raise errors.TransportError("the client is closed", maybe_sent=False)
         security = Security(self._connection.tls, self._connection.access.tls.server_name)
         while self._idle:
             connection = self._idle.pop()
@@ -263,7 +257,7 @@ class Transport:
         if not connection.is_open or self._all_closed is not None:
             self._open.pop(connection)
             connection.abort()
-            raise TransportError(f"{request}: the connection was closed", maybe_sent=False)
+            raise errors.TransportError(f"{request}: the connection was closed", maybe_sent=False)
         return connection, True
 
     def _on_closed(self, connection: HttpConnection) -> None:
@@ -306,12 +300,12 @@ class Transport:
         except _BROKEN as error:
             raise self._failure(request, error) from error
 
-    def _refusal(self, request: Request, head: Head, body: bytes) -> ApiError:
+    def _refusal(self, request: Request, head: Head, body: bytes) -> errors.ApiError:
         named = f"{request.method} {self._connection.server}{request.path}"
         headers = {name.title(): value for name, value in head.headers.items() if name in ("retry-after", "location")}
-        return error_from_answer(head.status, body, headers, request=named, now=self._wall())
+        return errors.error_from_answer(head.status, body, headers, request=named, now=self._wall())
 
-    def _unconnected(self, request: Request, error: Exception) -> TransportError:
+    def _unconnected(self, request: Request, error: Exception) -> errors.TransportError:
         server = f"{self._connection.server} ({self._connection.origin})"
         match error:
             case ProxyRefused():
@@ -320,16 +314,16 @@ class Transport:
                 problem = f"{server} did not accept a connection in time"
             case _:
                 problem = f"cannot connect to {server}: {str(error) or type(error).__name__}"
-        return TransportError(f"{request}: {problem}", maybe_sent=False)
+        return errors.TransportError(f"{request}: {problem}", maybe_sent=False)
 
-    def _failure(self, request: Request, error: Exception) -> TransportError:
+    def _failure(self, request: Request, error: Exception) -> errors.TransportError:
         server = f"{self._connection.server} ({self._connection.origin})"
         reason = f" ({error})" if str(error) else ""
         match error:
             case TimeoutError():
-                return SilenceError(f"{request}: {server} fell silent")
+                return errors.SilenceError(f"{request}: {server} fell silent")
             case TooManyBytes():
-                return AnswerTooLargeError(f"{request}: the answer of {server} has {error}")
+                return errors.AnswerTooLargeError(f"{request}: the answer of {server} has {error}")
             case BrokenOff():
                 problem = f"{server} broke off its answer{reason}"
             case NoAnswer():
@@ -338,7 +332,7 @@ class Transport:
                 problem = f"{server} sent an invalid answer: {error}"
             case _:
                 problem = f"{server}: {type(error).__name__}: {error}"
-        return TransportError(f"{request}: {problem}")
+        return errors.TransportError(f"{request}: {problem}")
 
 
 @dataclass(slots=True)

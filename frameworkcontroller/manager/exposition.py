@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
@@ -228,7 +227,7 @@ class _ControllerCollector(Collector):
         yield _counter("frameworkcontroller_quota_releases{reason}", releases)
         yield _gauge("frameworkcontroller_longest_eviction_seconds", controller.state_counts.longest_eviction())
         yield _gauge("frameworkcontroller_ledger_entries", len(controller.reconcilers))
-        yield _counter("frameworkcontroller_events{result}", asdict(controller.recorder.counters))
+        yield _counter("frameworkcontroller_events{result}", controller.recorder.counters)
         yield _gauge("frameworkcontroller_api_rate_limiter_waiting", controller.limiter.waiting)
         yield _gauge("leader_election_master_status{name}", {"frameworkcontroller": controller.leading})
         yield _gauge("frameworkcontroller_status_subresource_lost", controller.crd_guard.problem is not None)
