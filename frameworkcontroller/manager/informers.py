@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Generic, TypeVar, TypeVarTuple
 
@@ -34,21 +34,12 @@ from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.workloads import WorkloadRecord, workload_record
 from frameworkcontroller.controller.eventhandlers import EventHandlers, framework_key
 from frameworkcontroller.controller.requests import RESOURCES
+from frameworkcontroller.kube import resources
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.discovery import find_served
 from frameworkcontroller.kube.errors import KubeError
 from frameworkcontroller.kube.informer import Informer
-from frameworkcontroller.kube.resources import (
-    CONFIGMAPS,
-    COSCHEDULING_PODGROUPS,
-    PERSISTENTVOLUMECLAIMS,
-    PODGROUPS,
-    PODS,
-    SERVICES,
-    VOLCANO_PODGROUPS,
-    WORKLOADS,
-    Resource,
-)
+from frameworkcontroller.kube.resources import Resource
 from frameworkcontroller.machine.model import NotListed
 from frameworkcontroller.machine.requests import Kind
 
@@ -132,21 +123,18 @@ class CompanionInformer(Generic[C_co]):
             while True:
                 if self._versions is not None:
                     await self._find_version(self._versions)
-                await self._watch(self._versions)
+                name = f"informer of {self.informer.resource.qualified}"
+                async with asyncio.TaskGroup() as group:
+                    watch = group.create_task(self.informer.run(), name=name)
+                    if self._versions is not None:
+                        await self._moved(self._versions)
+                        watch.cancel()
                 self.informer.reset()
         finally:
             self.informer.reset()
             self._problem = NotListed()
             self._wanted.clear()
             self._waiting.clear()
-
-    async def _watch(self, versions: VersionFinder | None) -> None:
-        """Watch until another version is served."""
-        async with asyncio.TaskGroup() as group:
-            watch = group.create_task(self.informer.run(), name=f"informer of {self.informer.resource.qualified}")
-            if versions is not None:
-                await self._moved(versions)
-                watch.cancel()
 
     async def _find_version(self, versions: VersionFinder) -> None:
         while True:
@@ -191,20 +179,22 @@ class CompanionInformer(Generic[C_co]):
             self._enqueue(key)
 
 
+@dataclass(frozen=True, slots=True)
 class VersionFinder:
     """Finds the version of a resource that the API server serves, and notes it for requests."""
 
-    def __init__(
-        self, client: KubeClient, kind: Kind, candidates: Sequence[Resource], resources: dict[Kind, Resource]
-    ) -> None:
-        """``candidates``: the versions, the best first. ``resources``: what requests use."""
-        self._client = client
-        self._kind = kind
-        self._candidates = candidates
-        self._resources = resources
-        versions = ", ".join(one.version for one in candidates)
-        self.problem: Final = f"the API server does not serve {candidates[0].qualified} ({versions})"
+    client: KubeClient
+    kind: Kind
+    candidates: Sequence[Resource]
+    """The versions, the best first."""
+    resources: dict[Kind, Resource]
+    """Those that requests use."""
+
+    @property
+    def problem(self) -> str:
         """That none is served, in words."""
+        versions = ", ".join(one.version for one in self.candidates)
+        return f"the API server does not serve {self.candidates[0].qualified} ({versions})"
 
     async def find(self) -> Resource | None:
         """The best version that is served, None if none is.
@@ -212,9 +202,9 @@ class VersionFinder:
         Raises:
             KubeError: the API server does not tell.
         """
-        found = await find_served(self._client, *self._candidates)
+        found = await find_served(self.client, *self.candidates)
         if found is not None:
-            self._resources[self._kind] = found
+            self.resources[self.kind] = found
         return found
 
 
@@ -256,10 +246,10 @@ class Informers:
             FRAMEWORKS, framework_record, on_undecodable=when_acting(on_undecodable), takes_cut=True
         )
         self.configmaps: Informer[ConfigMapRecord] = informer(
-            CONFIGMAPS, configmap_record, label_selector=names.FRAMEWORK_NAME
+            resources.CONFIGMAPS, configmap_record, label_selector=names.FRAMEWORK_NAME
         )
         self.pods: Informer[PodRecord] = informer(
-            PODS,
+            resources.PODS,
             pod_record,
             label_selector=names.FRAMEWORK_NAME,
             index=framework_key,
@@ -283,7 +273,7 @@ class Informers:
             on_delete=when_acting(handlers.pod_deleted),
         )
 
-        claims = partial(informer, PERSISTENTVOLUMECLAIMS, claim_record, index=_framework_of_companion)
+        claims = partial(informer, resources.PERSISTENTVOLUMECLAIMS, claim_record, index=_framework_of_companion)
         self._claims: CompanionInformer[ClaimRecord] = CompanionInformer(Kind.VOLUME_CLAIM, claims, handlers, enqueue)
         self.resources: dict[Kind, Resource] = dict(RESOURCES)
         """The resources of the kinds, in the versions that are served, as far as known."""
@@ -294,21 +284,23 @@ class Informers:
             finder = VersionFinder(client, kind, versions, self.resources)
             return CompanionInformer(kind, partial(informer, versions[0], decode), handlers, enqueue, finder)
 
-        native = (PODGROUPS, *(replace(PODGROUPS, version=version) for version in ("v1alpha3", IMMUTABLE_VERSION)))
+        older = (replace(resources.PODGROUPS, version=version) for version in ("v1alpha3", IMMUTABLE_VERSION))
         self.companions: dict[Kind, CompanionInformer[CompanionRecord]] = {
-            Kind.PODGROUP: podgroups(Kind.PODGROUP, podgroup_record, *native),
-            Kind.VOLCANO_PODGROUP: podgroups(Kind.VOLCANO_PODGROUP, volcano_podgroup_record, VOLCANO_PODGROUPS),
+            Kind.PODGROUP: podgroups(Kind.PODGROUP, podgroup_record, resources.PODGROUPS, *older),
+            Kind.VOLCANO_PODGROUP: podgroups(
+                Kind.VOLCANO_PODGROUP, volcano_podgroup_record, resources.VOLCANO_PODGROUPS
+            ),
             Kind.COSCHEDULING_PODGROUP: podgroups(
-                Kind.COSCHEDULING_PODGROUP, coscheduling_podgroup_record, COSCHEDULING_PODGROUPS
+                Kind.COSCHEDULING_PODGROUP, coscheduling_podgroup_record, resources.COSCHEDULING_PODGROUPS
             ),
             Kind.SERVICE: CompanionInformer(
-                Kind.SERVICE, partial(informer, SERVICES, service_record), handlers, enqueue
+                Kind.SERVICE, partial(informer, resources.SERVICES, service_record), handlers, enqueue
             ),
             Kind.VOLUME_CLAIM: self._claims,
         }
         self._workloads: CompanionInformer[WorkloadRecord] | None = None
         if kueue:
-            workloads = partial(informer, WORKLOADS, workload_record, index=_framework_of_companion)
+            workloads = partial(informer, resources.WORKLOADS, workload_record, index=_framework_of_companion)
             self._workloads = CompanionInformer(Kind.WORKLOAD, workloads, handlers, enqueue)
             # From the start: Frameworks may be gone whose Workloads still have quota.
             self._workloads.want()
