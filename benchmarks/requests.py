@@ -31,7 +31,7 @@ from benchmarks.wire import Pool
 from frameworkcontroller.api.objects import pod_record
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
-from frameworkcontroller.kube.kubeconfig import Access
+from frameworkcontroller.kube.kubeconfig import ServerAccess
 from frameworkcontroller.kube.lineframer import LineFramer
 from frameworkcontroller.kube.parsing import parse
 from frameworkcontroller.kube.ratelimiter import RateLimiter
@@ -157,7 +157,7 @@ Watch = Callable[[], AsyncIterator[bytes]]
 
 @asynccontextmanager
 async def _kube(port: int, ca: Path) -> AsyncIterator[tuple[Post, Watch | None]]:
-    access = Access(
+    access = ServerAccess(
         server=f"https://127.0.0.1:{port}", authorization="Bearer abcdefghijkl", tls=Tls(ca=ca.read_bytes())
     )
     limiter = RateLimiter(1e9, 10**9)

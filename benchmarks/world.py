@@ -34,7 +34,7 @@ from frameworkcontroller.api.codec import decompress_roles
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
 from frameworkcontroller.kube.connection import connect
-from frameworkcontroller.kube.errors import ServerError
+from frameworkcontroller.kube.errors import ApiServerError
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import CONFIGMAPS, NAMESPACES, PODS
 from tests.support.realcluster import ROOT, ControlPlane
@@ -217,12 +217,12 @@ class World:
     async def clear(self, namespace: str) -> None:
         """Remove everything from a namespace, and wait until it is gone."""
         # An API server gives up on a deletion of thousands after 34 s, and goes on with it all the same.
-        with suppress(ServerError):
+        with suppress(ApiServerError):
             await self.client.raw("DELETE", FRAMEWORKS.path(namespace), query={"propagationPolicy": "Background"})
         # What is left of it would slow down the next round.
         for resource, options in ((PODS, {"gracePeriodSeconds": "0"}), (CONFIGMAPS, {})):
             while True:
-                with suppress(ServerError):
+                with suppress(ApiServerError):
                     await self.client.raw("DELETE", resource.path(namespace), query=options)
                 if not orjson.loads(await self.client.list(resource, namespace, limit=1, metadata_only=True))["items"]:
                     break

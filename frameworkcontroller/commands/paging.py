@@ -9,7 +9,7 @@ import orjson
 
 from frameworkcontroller.commands.objects import Json
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.errors import Gone
+from frameworkcontroller.kube.errors import ResourceExpired
 from frameworkcontroller.kube.resources import Resource
 
 _PAGE_ITEMS: Final = 100
@@ -44,7 +44,7 @@ async def each_object(
                     metadata_only=metadata_only,
                 )
             )
-        except Gone as error:
+        except ResourceExpired as error:
             # The token has expired. The error has one that continues with the current objects.
             token = (error.status.get("metadata") or {}).get("continue")
             if not token:

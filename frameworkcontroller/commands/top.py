@@ -22,7 +22,7 @@ from frameworkcontroller.commands.diagnosis import BEFORE_RUNNING
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.output import counted, duration, table
 from frameworkcontroller.commands.summary import Summary, summarize, tasks_of
-from frameworkcontroller.kube.errors import ApiError, Forbidden, NotFound, ServerError
+from frameworkcontroller.kube.errors import ApiError, ApiServerError, Forbidden, NotFound
 from frameworkcontroller.kube.resources import Resource
 
 _POD_METRICS: Final = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics")
@@ -149,7 +149,7 @@ async def _print_usage(invocation: Invocation, options: argparse.Namespace) -> N
         problem = str(error)
         if isinstance(error, NotFound):
             problem = "this cluster has no metrics API (metrics-server)"
-        elif isinstance(error, Forbidden | ServerError):
+        elif isinstance(error, Forbidden | ApiServerError):
             problem = f"the metrics API does not answer: {error}"
         invocation.print(f"CPU and memory: unknown: {problem}")
         return

@@ -18,7 +18,7 @@ from frameworkcontroller.api.objects import ClaimRecord, CompanionRecord, Config
 from frameworkcontroller.api.workloads import WorkloadRecord
 from frameworkcontroller.controller.reconcilers import Machine, Reconcilers
 from frameworkcontroller.controller.recorder import EventRecorder
-from frameworkcontroller.controller.requests import RESOURCES, send
+from frameworkcontroller.controller.requestsender import RESOURCES, send
 from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.fairness import FairSemaphore

@@ -48,7 +48,7 @@ class InvolvedObject:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class CorrelatedEvent:
     """A Kubernetes Event. Timestamps are in seconds since the epoch; with ``name``, the correlator sets them."""
 
     involved_object: InvolvedObject
@@ -84,11 +84,13 @@ class EventCorrelator:
     def __init__(self, new_name: Callable[[InvolvedObject], str], *, capacity: int = CACHE_CAPACITY) -> None:
         """``new_name`` returns the name of a new Event about an object."""
         self._new_name = new_name
-        self._events: LRUCache[tuple[_Kind, str], Event] = LRUCache(capacity)
+        self._events: LRUCache[tuple[_Kind, str], CorrelatedEvent] = LRUCache(capacity)
         self._similar: LRUCache[_Kind, _Similar] = LRUCache(capacity)
         self._buckets: LRUCache[InvolvedObject, _TokenBucket] = LRUCache(capacity)
 
-    def correlate(self, event: Event, now: float, priority: Priority = Priority.FRAMEWORK) -> Event | None:
+    def correlate(
+        self, event: CorrelatedEvent, now: float, priority: Priority = Priority.FRAMEWORK
+    ) -> CorrelatedEvent | None:
         """Return the Event to create or, with a ``count`` above 1, to update; None if the spam filter drops it.
 
         ``now`` is in seconds since the epoch.

@@ -20,7 +20,7 @@ from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.controller.eventcorrelator import (
     CACHE_CAPACITY,
-    Event,
+    CorrelatedEvent,
     EventCorrelator,
     InvolvedObject,
     Priority,
@@ -89,7 +89,7 @@ class EventRecorder:
         self._batcher = TaskEventBatcher(lambda event: self._post(event, Priority.TASK), wall=wall)
         self._queue: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
         """Names of Events; whether the API server is expected to have an earlier version."""
-        self._pending: dict[str, Event] = {}
+        self._pending: dict[str, CorrelatedEvent] = {}
         """The newest version of each queued Event."""
         self._last_name = 0
         self._overflowing = False
@@ -125,13 +125,13 @@ class EventRecorder:
                 continue
             self._batcher.flush(involved_object)
             priority = Priority.FINAL if record.reason in _FINAL else Priority.FRAMEWORK
-            self._post(Event(involved_object, record.reason, record.message, record.warning), priority)
+            self._post(CorrelatedEvent(involved_object, record.reason, record.message, record.warning), priority)
 
     def record_unreadable(self, key: str, error: Exception, obj: dict[str, Any]) -> None:
         """Record that a Framework cannot be decoded, and so is neither cached nor synced."""
         self.record(key, obj["metadata"].get("uid", ""), [unreadable(error)])
 
-    def _post(self, event: Event, priority: Priority) -> None:
+    def _post(self, event: CorrelatedEvent, priority: Priority) -> None:
         now = self._wall()
         if (self._muted_until.get(event.involved_object.namespace) or 0.0) > now:
             self.counters["refused"] += 1
@@ -169,12 +169,12 @@ class EventRecorder:
         except TimeoutError:
             _log.warning("%d Events were not sent in time", len(self._pending))
 
-    async def _deliver(self, event: Event, *, exists: bool) -> None:
+    async def _deliver(self, event: CorrelatedEvent, *, exists: bool) -> None:
         namespace = event.involved_object.namespace
         for tries in range(1, TRIES + 1):
             try:
                 await self._send(event, exists=exists)
-            except (errors.TransportError, errors.ServerError, errors.TooManyRequests) as error:
+            except (errors.TransportError, errors.ApiServerError, errors.TooManyRequests) as error:
                 if tries == TRIES:
                     self.counters["unsent"] += 1
                     self._warn_once(namespace, "Cannot send Events", error)
@@ -193,7 +193,7 @@ class EventRecorder:
                 self._warned.pop(namespace)
                 return
 
-    async def _send(self, event: Event, *, exists: bool) -> None:
+    async def _send(self, event: CorrelatedEvent, *, exists: bool) -> None:
         namespace = event.involved_object.namespace
         if exists:
             patch = {
@@ -229,7 +229,7 @@ class EventRecorder:
             self._warned.put(namespace, True)
             _log.warning("[%s]: %s: %s", namespace, what, error)
 
-    def _manifest(self, event: Event) -> dict[str, Any]:
+    def _manifest(self, event: CorrelatedEvent) -> dict[str, Any]:
         involved_object = event.involved_object
         return {
             "apiVersion": EVENTS.api_version,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from frameworkcontroller.controller.eventcorrelator import CACHE_CAPACITY, Event, InvolvedObject
+from frameworkcontroller.controller.eventcorrelator import CACHE_CAPACITY, CorrelatedEvent, InvolvedObject
 from frameworkcontroller.lru import LRUCache
 from frameworkcontroller.machine.context import summarize
 from frameworkcontroller.machine.model import Record
@@ -61,7 +61,7 @@ class _Batch:
 class TaskEventBatcher:
     """Holds the batches of all Frameworks."""
 
-    def __init__(self, post: Callable[[Event], None], *, wall: Callable[[], float]) -> None:
+    def __init__(self, post: Callable[[CorrelatedEvent], None], *, wall: Callable[[], float]) -> None:
         """``post`` takes the Events of a batch. ``wall`` returns seconds since the epoch."""
         self._post = post
         self._wall = wall
@@ -97,4 +97,4 @@ class TaskEventBatcher:
         groups, batch.groups = batch.groups, {}
         for (reason, role, completion), group in groups.items():
             message = group.message(reason, role, completion)
-            self._post(Event(involved_object, reason, message, group.first.warning))
+            self._post(CorrelatedEvent(involved_object, reason, message, group.first.warning))

@@ -11,7 +11,7 @@ import orjson
 
 from frameworkcontroller.kube.lineframer import LineFramer
 from frameworkcontroller.kube.resources import PODS, Resource
-from frameworkcontroller.kube.transport import Request, Transport
+from frameworkcontroller.kube.transport import ApiRequest, Transport
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -201,7 +201,7 @@ class KubeClient(Transport):
     ) -> bytes:
         """Send any request. ``path`` starts with ``/`` and is percent-encoded; ``query`` is not encoded."""
         merged = {**_headers(body), **(headers or {})}
-        return await self.exchange(Request(method.lower(), "", method, path, merged, query, body))
+        return await self.exchange(ApiRequest(method.lower(), "", method, path, merged, query, body))
 
 
 def _request(
@@ -217,7 +217,7 @@ def _request(
     metadata_only: bool = False,
     flow: str = "",
     silence: float | None = None,
-) -> Request:
+) -> ApiRequest:
     label = f"{resource.qualified}/{subresource}" if subresource else resource.qualified
     path = resource.path(namespace, name, subresource)
     headers = _headers(body, content_type)
@@ -225,7 +225,7 @@ def _request(
         kind = "PartialObjectMetadataList" if verb == "list" else "PartialObjectMetadata"
         # The fallback to plain JSON is safe: callers read only the metadata.
         headers["Accept"] = f"application/json;as={kind};g=meta.k8s.io;v=v1, application/json"
-    return Request(verb, label, _METHODS[verb], path, headers, query, body, flow, silence)
+    return ApiRequest(verb, label, _METHODS[verb], path, headers, query, body, flow, silence)
 
 
 def _headers(body: bytes | None, content_type: str = _JSON) -> dict[str, str]:

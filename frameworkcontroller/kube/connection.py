@@ -20,7 +20,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from frameworkcontroller.kube.errors import ConnectionConfigError
-from frameworkcontroller.kube.kubeconfig import Access, read_kubeconfig, read_service_account
+from frameworkcontroller.kube.kubeconfig import ServerAccess, read_kubeconfig, read_service_account
 from frameworkcontroller.kube.proxy import proxy_from_environment
 from frameworkcontroller.kubeconfig.reader import KubeconfigError, existing, split_address
 from frameworkcontroller.kubeconfig.tls import TlsError
@@ -44,10 +44,10 @@ class Connection:
 
     def __init__(
         self,
-        access: Access,
+        access: ServerAccess,
         *,
         origin: str,
-        renew: Callable[[], Awaitable[Access]] | None = None,
+        renew: Callable[[], Awaitable[ServerAccess]] | None = None,
         proxy: str | None = None,
     ) -> None:
         """``renew`` reads the access again, and raises ConnectionConfigError; None: it does not expire.
@@ -73,7 +73,7 @@ class Connection:
         """
         server = check_address(address, "the API server's address")
         authorization = None if token is None else f"Bearer {token}"
-        return cls(Access(server=server, authorization=authorization), origin="the address given")
+        return cls(ServerAccess(server=server, authorization=authorization), origin="the address given")
 
     async def headers(self) -> Headers:
         """Return the credentials for a request, renewed if due.
@@ -126,7 +126,7 @@ class Connection:
         finally:
             self._renewal = None
 
-    def _use(self, access: Access) -> None:
+    def _use(self, access: ServerAccess) -> None:
         if access.tls != self.access.tls:
             self.tls = self._tls_context(access)
         self.access = access
@@ -136,7 +136,7 @@ class Connection:
         if access.authorization is not None:
             self._headers.append(("Authorization", access.authorization))
 
-    def _tls_context(self, access: Access) -> ssl.SSLContext | None:
+    def _tls_context(self, access: ServerAccess) -> ssl.SSLContext | None:
         # The proxy of a server without TLS may have TLS.
         if not any(url.startswith("https:") for url in (access.server, self.proxy or "")):
             return None
@@ -179,7 +179,7 @@ async def connect(
             paths = None
         paths = paths or next(iter(existing("~/.kube/config")), None)
 
-    renew: Callable[[], Awaitable[Access]]
+    renew: Callable[[], Awaitable[ServerAccess]]
     if paths:
         renew = partial(read_kubeconfig, paths, context=context, address=server)
         access = await renew()
@@ -187,7 +187,7 @@ async def connect(
         origin = f"{named}, with kubeconfig {paths}" if server else f"kubeconfig {paths}"
         proxy = access.proxy or proxy_from_environment(access.server, environ)
     elif server:
-        return Connection(Access(server=server), origin=named, proxy=proxy_from_environment(server, environ))
+        return Connection(ServerAccess(server=server), origin=named, proxy=proxy_from_environment(server, environ))
     else:
         renew = partial(read_service_account, environ)
         try:

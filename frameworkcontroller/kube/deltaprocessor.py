@@ -15,7 +15,7 @@ Ts = TypeVarTuple("Ts")
 _log: Final = logging.getLogger(__name__)
 
 
-class Identity(NamedTuple):
+class ObjectState(NamedTuple):
     """One state of one object. ``key`` is ``namespace/name``, or ``name`` if cluster-scoped."""
 
     key: str
@@ -23,7 +23,7 @@ class Identity(NamedTuple):
     resource_version: str
 
 
-def identify(obj: Any) -> Identity:
+def identify(obj: Any) -> ObjectState:
     """Return the identity of a parsed object. Raises ValueError if it is not a Kubernetes object."""
     try:
         metadata = obj["metadata"]
@@ -35,7 +35,7 @@ def identify(obj: Any) -> Identity:
         raise ValueError("not an object with metadata.name and metadata.resourceVersion") from None
     if not (isinstance(name, str) and name and isinstance(version, str) and version and isinstance(uid, str)):
         raise ValueError("metadata.name, metadata.resourceVersion or metadata.uid is not text")
-    return Identity(f"{namespace}/{name}" if namespace else name, uid, version)
+    return ObjectState(f"{namespace}/{name}" if namespace else name, uid, version)
 
 
 class DeltaProcessor(Generic[T]):
@@ -64,7 +64,7 @@ class DeltaProcessor(Generic[T]):
         self._decode = decode
         self._on_undecodable = on_undecodable
         self._on_deleted_object = on_deleted_object
-        self.undecodable: dict[str, Identity] = {}
+        self.undecodable: dict[str, ObjectState] = {}
         """The objects whose current state cannot be decoded, by key."""
         self._outdated: set[str] = set()
 
@@ -72,7 +72,7 @@ class DeltaProcessor(Generic[T]):
         """Take the known objects for changed when they come next: their schema on the API server has changed."""
         self._outdated = set(self.indexer)
 
-    def upsert(self, identity: Identity, obj: dict[str, Any]) -> None:
+    def upsert(self, identity: ObjectState, obj: dict[str, Any]) -> None:
         key, uid, version = identity
         known = self.indexer.get(key)
         if self.undecodable and self.undecodable.get(key) == identity:
@@ -100,14 +100,14 @@ class DeltaProcessor(Generic[T]):
             for updated in self.on_update:
                 self._call(updated, known, item)
 
-    def reject(self, identity: Identity, error: Exception, obj: dict[str, Any]) -> None:
+    def reject(self, identity: ObjectState, error: Exception, obj: dict[str, Any]) -> None:
         """Record that the object exists in this state, which cannot be decoded."""
         if self.undecodable.get(identity.key) != identity:
             self._same(identity.key, identity.uid)
             self.undecodable[identity.key] = identity
             self._call(self._on_undecodable, identity.key, error, obj)
 
-    def delete(self, identity: Identity, obj: dict[str, Any]) -> None:
+    def delete(self, identity: ObjectState, obj: dict[str, Any]) -> None:
         """Delete the object; ``obj`` is its final state."""
         if self._on_deleted_object is not None:
             self._call(self._on_deleted_object, obj)

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.errors import ApiError, NotFound, ServerError, TransportError
+from frameworkcontroller.kube.errors import ApiError, ApiServerError, NotFound, TransportError
 from frameworkcontroller.kube.resources import Resource
 
 
@@ -25,7 +25,7 @@ async def answered(asked: Awaitable[bytes], *, of_served: bool = True) -> dict[s
     except ApiError as error:
         if error.is_of_api or (isinstance(error, NotFound) and not of_served):
             raise
-        raise ServerError(error.message, code=error.code, retry_after=error.retry_after) from error
+        raise ApiServerError(error.message, code=error.code, retry_after=error.retry_after) from error
     with suppress(ValueError):
         body = orjson.loads(answer)
         if isinstance(body, dict) and (isinstance(body.get("metadata"), dict) or "resources" in body):

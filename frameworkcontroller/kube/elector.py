@@ -41,7 +41,7 @@ _RELEASED_SEC: Final = 1
 """Duration of a released lease: the API server requires a positive one."""
 
 
-class Instant(NamedTuple):
+class ClockReading(NamedTuple):
     """One moment by several clocks, in seconds."""
 
     monotonic: float
@@ -51,12 +51,12 @@ class Instant(NamedTuple):
     """Since the epoch. May be set, but it alone shows that a virtual machine was paused."""
 
     @classmethod
-    def now(cls) -> Instant:
+    def now(cls) -> ClockReading:
         """The present. Not an event loop's time, which may be as old as the current iteration of the loop."""
         boottime = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
         return cls(time.monotonic(), time.clock_gettime(boottime), time.time())
 
-    def since(self, earlier: Instant) -> float:
+    def since(self, earlier: ClockReading) -> float:
         """Seconds since ``earlier`` by the clock that advanced most."""
         return max(self.monotonic - earlier.monotonic, self.boottime - earlier.boottime, self.wall - earlier.wall)
 
@@ -114,7 +114,7 @@ class LeaderElectionRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Get:
+class ReadLease:
     """Read the Lease."""
 
 
@@ -127,7 +127,7 @@ class AcquireOrRenew:
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class WatchLease:
     """Watch the Lease for changes after ``resource_version``, for ``seconds`` at most."""
 
     resource_version: str
@@ -135,7 +135,7 @@ class Watch:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class Pause:
     """Send nothing for ``seconds``."""
 
     seconds: float
@@ -161,24 +161,24 @@ class Elector:
         self._observed_at = 0.0
         self.term: int | None = None
         """The transition number of this leadership; None for a follower."""
-        self._renewed_at = Instant(0.0, 0.0, 0.0)
+        self._renewed_at = ClockReading(0.0, 0.0, 0.0)
         self._conflicts = 0
         self._polls = 0
         """Reads of the Lease until the next watch."""
-        self._next: Get | Watch | Wait | None = Get()
+        self._next: ReadLease | WatchLease | Pause | None = ReadLease()
         """None: acquire or renew what was observed."""
 
-    def is_leader(self, now: Instant) -> bool:
+    def is_leader(self, now: ClockReading) -> bool:
         """True while no other process can lead."""
         return self.term is not None and now.since(self._renewed_at) < self._timing.renew_deadline
 
-    def instruction(self, wall: float) -> Get | AcquireOrRenew | Watch | Wait:
+    def instruction(self, wall: float) -> ReadLease | AcquireOrRenew | WatchLease | Pause:
         return self._write(self.identity, self._timing.duration, wall) if self._next is None else self._next
 
     def on_wait_over(self) -> None:
-        self._next = Get() if self.term is None else None
+        self._next = ReadLease() if self.term is None else None
 
-    def on_get(self, found: LeaderElectionRecord | None, now: Instant) -> None:
+    def on_get(self, found: LeaderElectionRecord | None, now: ClockReading) -> None:
         """The Lease was read, or a watch has shown it, at ``now``; None: it does not exist."""
         if found is None or not self._is_mine(found) or found.leader_transitions != self.term:
             self.term = None
@@ -189,7 +189,7 @@ class Elector:
             # Also if the Lease was deleted: its holder may not know yet.
             self._conflicts = 0
             if found is not None and self._polls == 0:
-                self._next = Watch(found.resource_version, left)
+                self._next = WatchLease(found.resource_version, left)
             else:
                 self._polls = max(0, self._polls - 1)
                 self._wait(left)
@@ -197,25 +197,25 @@ class Elector:
         self._observed = found
         self._next = None
 
-    def on_watch_over(self, now: Instant, *, lived: float) -> None:
+    def on_watch_over(self, now: ClockReading, *, lived: float) -> None:
         """The watch has ended, after ``lived`` seconds: by the time given, by the server or by an error."""
         if self._time_left(now) <= 0:
             # The write is accepted only if the Lease is as the watch has shown it.
             self._next = None
         elif lived >= self._timing.retry_period:
-            self._next = Get()
+            self._next = ReadLease()
         else:
             # Not permitted, say.
             self._polls = POLLS_WITHOUT_WATCH
             self._wait(self._time_left(now))
 
-    def on_written(self, record: LeaderElectionRecord, sent: Instant) -> None:
+    def on_written(self, record: LeaderElectionRecord, sent: ClockReading) -> None:
         """The write was accepted, and resulted in ``record``. ``sent``: a time before it was sent."""
         self._observed = record
         self.term = record.leader_transitions
         self._renewed_at = sent
         self._conflicts = 0
-        self._next = Wait(self._timing.retry_period)
+        self._next = Pause(self._timing.retry_period)
 
     def on_conflict(self) -> None:
         """The write was refused: the Lease is not as it was observed, was deleted, or was created."""
@@ -224,7 +224,7 @@ class Elector:
             # Another client writes it all the time.
             self._wait(self._timing.retry_period)
         else:
-            self._next = Get()
+            self._next = ReadLease()
 
     def on_failure(self, retry_after: float = 0.0) -> None:
         """The request failed; a write may have been accepted. ``retry_after`` is the server's."""
@@ -268,7 +268,7 @@ class Elector:
     def _is_mine(self, record: LeaderElectionRecord) -> bool:
         return record.holder_identity == self.identity
 
-    def _time_left(self, now: Instant) -> float:
+    def _time_left(self, now: ClockReading) -> float:
         """Seconds until the lease may be acquired; 0 or less if it may be now.
 
         By the monotonic clock, which cannot be set, and which only prolongs the wait if this process is suspended.
@@ -282,7 +282,7 @@ class Elector:
 
     def _wait(self, at_most: float, at_least: float = 0.0) -> None:
         seconds = self._timing.retry_period * self._rng.uniform(1.0, JITTER)
-        self._next = Wait(max(at_least, min(at_most, seconds)))
+        self._next = Pause(max(at_least, min(at_most, seconds)))
 
 
 def _micro_time(wall: float) -> str:

@@ -105,7 +105,7 @@ class AlreadyExists(Conflict):
     """409, reason AlreadyExists: an object of that name exists, possibly created by a request whose answer was lost."""
 
 
-class Gone(ApiError):
+class ResourceExpired(ApiError):
     """410: the resourceVersion or continue token is older than the server's history."""
 
 
@@ -121,7 +121,7 @@ class TooManyRequests(ApiError):
     """429: overload, or API priority and fairness; retry after ``retry_after`` seconds."""
 
 
-class ServerError(ApiError):
+class ApiServerError(ApiError):
     """5xx: the server failed, or timed out (504: a write may have been executed)."""
 
 
@@ -134,18 +134,22 @@ _BY_CODE: Final[dict[int, type[ApiError]]] = {
     403: Forbidden,
     404: NotFound,
     409: Conflict,
-    410: Gone,
+    410: ResourceExpired,
     413: TooLarge,
     422: Invalid,
     429: TooManyRequests,
 }
 # These reasons are more specific than the code, or (in an ERROR event of some servers) contradict it.
-_BY_REASON: Final[dict[str, type[ApiError]]] = {"AlreadyExists": AlreadyExists, "Expired": Gone, "Gone": Gone}
+_BY_REASON: Final[dict[str, type[ApiError]]] = {
+    "AlreadyExists": AlreadyExists,
+    "Expired": ResourceExpired,
+    "Gone": ResourceExpired,
+}
 
 
 def may_pass(error: BaseException) -> bool:
     """Return whether a retry may help: outages, and answers of a gateway in place of the API server."""
-    if isinstance(error, TransportError | ServerError | TooManyRequests):
+    if isinstance(error, TransportError | ApiServerError | TooManyRequests):
         return True
     return isinstance(error, ApiError) and not error.is_of_api
 
@@ -203,7 +207,7 @@ def error_from_answer(code: int, body: bytes, headers: Mapping[str, str], *, req
 
 
 def _by_code(code: int) -> type[ApiError]:
-    return _BY_CODE.get(code) or (ServerError if code >= 500 else ApiError)
+    return _BY_CODE.get(code) or (ApiServerError if code >= 500 else ApiError)
 
 
 def retry_after_seconds(value: str, now: float) -> float | None:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from frameworkcontroller.kube.turns import Turns
+from frameworkcontroller.kube.turns import NamespaceTurns
 
 LATE_SEC: Final = 2.0
 """A request that takes longer is slow for its own reasons, such as an admission webhook of its namespace."""
@@ -27,11 +27,11 @@ class FairQueue:
     """Namespaces take turns, in each namespace its flows do, and the tasks of a flow are served in order of arrival.
 
     A flow with a thousand waiting tasks delays another flow by one task, not by a thousand. Flows with less work go
-    first, within the bound of `Turns`.
+    first, within the bound of `NamespaceTurns`.
     """
 
     def __init__(self) -> None:
-        self._turns: Turns[str] = Turns()
+        self._turns: NamespaceTurns[str] = NamespaceTurns()
         # By flow, the waiters with the work of the flow. It has no empty lines.
         self._lines: dict[str, deque[tuple[asyncio.Future[None], int]]] = {}
 

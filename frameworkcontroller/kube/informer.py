@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from frameworkcontroller.depths import was_cut
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.deltaprocessor import DeltaProcessor, Identity, identify
+from frameworkcontroller.kube.deltaprocessor import DeltaProcessor, ObjectState, identify
 from frameworkcontroller.kube.errors import AnswerTooLargeError, ApiError, KubeError, error_from_status
 from frameworkcontroller.kube.indexer import Indexer, Item, Lister
 from frameworkcontroller.kube.parsing import NestedTooDeeply, gc_paused, parse
@@ -474,7 +474,7 @@ class Informer(Generic[T]):
             self._upsert(identity, obj, whole=whole)
         return None
 
-    def _upsert(self, identity: Identity, obj: dict[str, Any], *, whole: bool) -> None:
+    def _upsert(self, identity: ObjectState, obj: dict[str, Any], *, whole: bool) -> None:
         if not whole and not self._takes_cut and was_cut(obj):
             self._processor.reject(identity, NestedTooDeeply(), obj)
         else:

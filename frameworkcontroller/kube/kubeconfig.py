@@ -26,7 +26,7 @@ _RENEWAL_AT: Final = 0.8  # of a credential's remaining life
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ServerAccess:
     """An API server's address, TLS settings and credentials, as read at one moment."""
 
     server: str
@@ -42,7 +42,7 @@ class Access:
     """Seconds after which to read again, or None if only a refusal is a reason to."""
 
 
-async def read_kubeconfig(paths: str, *, context: str | None = None, address: str | None = None) -> Access:
+async def read_kubeconfig(paths: str, *, context: str | None = None, address: str | None = None) -> ServerAccess:
     """The access by kubeconfig files (one, or several separated by ``:``).
 
     ``address`` replaces the server that they name. Runs credential plugins, afresh at each call.
@@ -58,10 +58,10 @@ async def read_kubeconfig(paths: str, *, context: str | None = None, address: st
         raise ConnectionConfigError(f"kubeconfig {paths}: {error}") from error
 
 
-def _access(config: Kubeconfig, address: str | None = None) -> Access:
+def _access(config: Kubeconfig, address: str | None = None) -> ServerAccess:
     """The access without the credentials of a plugin. Raises KubeconfigError."""
     server = (address or config.server()).rstrip("/")
-    return Access(
+    return ServerAccess(
         server=server,
         authorization=config.authorization(),
         impersonate=tuple(config.impersonation()),
@@ -72,7 +72,7 @@ def _access(config: Kubeconfig, address: str | None = None) -> Access:
     )
 
 
-async def _with_plugin(access: Access, config: Kubeconfig) -> Access:
+async def _with_plugin(access: ServerAccess, config: Kubeconfig) -> ServerAccess:
     """Add the credentials of a plugin or a provider. Raises ConnectionConfigError."""
     from kubernetes_asyncio.client import Configuration
     from kubernetes_asyncio.config import ConfigException, kube_config
@@ -134,7 +134,7 @@ def _pem(file: str | None) -> Pem | None:
     return None if file is None else Pem(Path(file).read_bytes())
 
 
-async def read_service_account(environ: Mapping[str, str]) -> Access:
+async def read_service_account(environ: Mapping[str, str]) -> ServerAccess:
     """The access by a Pod's service account. Raises ConnectionConfigError, naming the missing variable or file."""
     try:
         return _access(Kubeconfig.of_service_account(environ, Path(SERVICE_ACCOUNT)))

@@ -16,13 +16,13 @@ from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.elector import (
     NOBODY,
     AcquireOrRenew,
+    ClockReading,
     Elector,
-    Get,
-    Instant,
     LeaderElectionRecord,
+    Pause,
+    ReadLease,
     Timing,
-    Wait,
-    Watch,
+    WatchLease,
 )
 from frameworkcontroller.kube.resources import LEASES
 
@@ -57,7 +57,7 @@ class Election:
         identity: str,
         timing: Timing,
         rng: random.Random | None = None,
-        instant: Callable[[], Instant] = Instant.now,
+        instant: Callable[[], ClockReading] = ClockReading.now,
         has_ended: Callable[[str], bool] = lambda _: False,
     ) -> None:
         """``has_ended``: whether the process of that identity has certainly ended."""
@@ -122,15 +122,15 @@ class Election:
 
     async def _step(self, leading: asyncio.Task[None] | None, willing: asyncio.Event | None) -> None:
         match self._elector.instruction(self._instant().wall):
-            case Wait(seconds=seconds):
+            case Pause(seconds=seconds):
                 if leading is None:
                     await asyncio.sleep(seconds)
                 else:
                     await asyncio.wait([leading], timeout=seconds)
                 self._elector.on_wait_over()
-            case Watch(resource_version=version, seconds=seconds):
+            case WatchLease(resource_version=version, seconds=seconds):
                 await self._watch(version, seconds)
-            case Get():
+            case ReadLease():
                 await self._get()
             case AcquireOrRenew() if willing is not None and not willing.is_set():
                 # Then with the time of then. If the lease has changed meanwhile, the write is refused.
@@ -153,7 +153,7 @@ class Election:
                     if not self._on_event(line):
                         continue
                     match self._elector.instruction(self._instant().wall):
-                        case Watch(seconds=seconds):
+                        case WatchLease(seconds=seconds):
                             limit.reschedule(clock() + seconds + _TIMER_SLACK_SECONDS)
                         case _:
                             return

@@ -36,7 +36,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from frameworkcontroller.backoff import Backoff
-from frameworkcontroller.kube.errors import ApiError, Gone, KubeError, SilenceError
+from frameworkcontroller.kube.errors import ApiError, KubeError, ResourceExpired, SilenceError
 
 BACKOFF: Final = Backoff(base=0.5, maximum=5.0)
 # A watch that lasted this long ends a sequence of failures. A successful list does not: otherwise a server that closes
@@ -106,7 +106,7 @@ def classify(error: KubeError) -> Failure:
         return Failure.SILENT
     if not isinstance(error, ApiError):
         return Failure.BROKEN
-    if isinstance(error, Gone):
+    if isinstance(error, ResourceExpired):
         return Failure.EXPIRED
     if error.has_cause("ResourceVersionTooLarge"):
         return Failure.AHEAD

@@ -33,7 +33,7 @@ _NOT_IN_PATHS: Final = re.compile(r"[^!-~]")
 _BROKEN: Final = (OSError, BadAnswer)
 
 
-class Request(NamedTuple):
+class ApiRequest(NamedTuple):
     """A request. ``verb`` and ``resource`` are as in `Exchange`, ``flow`` is as in `RateLimiter`."""
 
     verb: str
@@ -139,7 +139,7 @@ class Transport:
         if self._open:
             await self._all_closed.wait()
 
-    async def exchange(self, request: Request) -> bytes:
+    async def exchange(self, request: ApiRequest) -> bytes:
         """Return the body of a 2xx answer. Raises ApiError for any other, TransportError for no whole answer."""
         call = await self._admit(request)
         try:
@@ -153,7 +153,7 @@ class Transport:
         return body
 
     @asynccontextmanager
-    async def stream(self, request: Request, framer: LineFramer | None) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def stream(self, request: ApiRequest, framer: LineFramer | None) -> AsyncIterator[AsyncIterator[bytes]]:
         """Yield the lines, or without a ``framer`` the chunks, of a possibly endless answer.
 
         They end when the server ends it. Raises TransportError if it breaks off.
@@ -169,7 +169,7 @@ class Transport:
             self._end(call)
 
     async def _each_part(
-        self, request: Request, connection: HttpConnection, framer: LineFramer | None
+        self, request: ApiRequest, connection: HttpConnection, framer: LineFramer | None
     ) -> AsyncGenerator[bytes, None]:
         try:
             while chunk := await connection.read():
@@ -180,7 +180,7 @@ class Transport:
         except (*_BROKEN, LineTooLong) as error:
             raise self._failure(request, error) from error
 
-    async def _admit(self, request: Request) -> _Call:
+    async def _admit(self, request: ApiRequest) -> _Call:
         if self._limiter is not None:
             await self._limiter.acquire(request.flow)
         if self._fence is not None:
@@ -236,7 +236,7 @@ class Transport:
                     connection.set_limit(silence)
                 return connection, head
 
-    async def _connected(self, request: Request) -> tuple[HttpConnection, bool]:
+    async def _connected(self, request: ApiRequest) -> tuple[HttpConnection, bool]:
         """Return a connection and whether it is new."""
         if self._all_closed is not None:
             raise errors.TransportError("the client is closed", maybe_sent=False)
@@ -275,7 +275,7 @@ class Transport:
             if connection.release(_KEEPALIVE_SECONDS):
                 self._idle.append(connection)
 
-    def _first_bytes(self, request: Request, credentials: Headers) -> bytes:
+    def _first_bytes(self, request: ApiRequest, credentials: Headers) -> bytes:
         if self._rendered_for is not credentials or len(self._rendered) > _MAX_RENDERED:
             self._rendered.clear()
             self._rendered_for = credentials
@@ -294,18 +294,18 @@ class Transport:
         length = "" if request.body is None else f"Content-Length: {len(request.body)}\r\n"
         return f"{request.method} {path} HTTP/1.1\r\n{headers}{length}\r\n".encode()
 
-    async def _read(self, request: Request, connection: HttpConnection) -> bytes:
+    async def _read(self, request: ApiRequest, connection: HttpConnection) -> bytes:
         try:
             return await connection.read_all()
         except _BROKEN as error:
             raise self._failure(request, error) from error
 
-    def _refusal(self, request: Request, head: Head, body: bytes) -> errors.ApiError:
+    def _refusal(self, request: ApiRequest, head: Head, body: bytes) -> errors.ApiError:
         named = f"{request.method} {self._connection.server}{request.path}"
         headers = {name.title(): value for name, value in head.headers.items() if name in ("retry-after", "location")}
         return errors.error_from_answer(head.status, body, headers, request=named, now=self._wall())
 
-    def _unconnected(self, request: Request, error: Exception) -> errors.TransportError:
+    def _unconnected(self, request: ApiRequest, error: Exception) -> errors.TransportError:
         server = f"{self._connection.server} ({self._connection.origin})"
         match error:
             case ProxyRefused():
@@ -316,7 +316,7 @@ class Transport:
                 problem = f"cannot connect to {server}: {str(error) or type(error).__name__}"
         return errors.TransportError(f"{request}: {problem}", maybe_sent=False)
 
-    def _failure(self, request: Request, error: Exception) -> errors.TransportError:
+    def _failure(self, request: ApiRequest, error: Exception) -> errors.TransportError:
         server = f"{self._connection.server} ({self._connection.origin})"
         reason = f" ({error})" if str(error) else ""
         match error:
@@ -339,7 +339,7 @@ class Transport:
 class _Call:
     """One exchange or stream."""
 
-    request: Request
+    request: ApiRequest
     began: float
     connection: HttpConnection | None = None
     code: int = 0

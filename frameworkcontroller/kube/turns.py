@@ -37,7 +37,7 @@ class _Line(Generic[K]):
         return key
 
 
-class Turns(Generic[K]):
+class NamespaceTurns(Generic[K]):
     """Waiting keys, each once.
 
     Keys of the same work take turns. A key that begins to wait behind ``n`` others of its namespace is served within

@@ -19,7 +19,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.deadlines import Deadlines
-from frameworkcontroller.kube.turns import Turns
+from frameworkcontroller.kube.turns import NamespaceTurns
 
 K = TypeVar("K", bound=Hashable)
 
@@ -58,7 +58,7 @@ class QueueCore(Generic[K]):
         self._rng = random.Random() if rng is None else rng
         self.namespace = namespace
         self._work = work
-        self._ready: Turns[K] = Turns()
+        self._ready: NamespaceTurns[K] = NamespaceTurns()
         self._dirty: dict[K, float] = {}
         self._processing: dict[K, float] = {}
         self._failures: dict[K, int] = {}

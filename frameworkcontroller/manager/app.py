@@ -26,21 +26,21 @@ from frameworkcontroller.controller.reconcilers import Reconcilers
 from frameworkcontroller.controller.recorder import EventRecorder
 from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.controller.statecounts import StateCounts
-from frameworkcontroller.controller.workers import SyncResult, Workers
+from frameworkcontroller.controller.syncworkers import SyncResult, SyncWorkers
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.concurrency import ConcurrencyLimit
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.crd import ensure_crd
 from frameworkcontroller.kube.crdguard import CrdGuard
-from frameworkcontroller.kube.elector import Instant
+from frameworkcontroller.kube.elector import ClockReading
 from frameworkcontroller.kube.errors import may_pass
 from frameworkcontroller.kube.fairness import namespace_of
 from frameworkcontroller.kube.leaderelection import Election
 from frameworkcontroller.kube.ratelimiter import RateLimiter
 from frameworkcontroller.kube.workqueue import WorkQueue
 from frameworkcontroller.machine.quarantine import fields_dropped, status_not_served
+from frameworkcontroller.manager.controllermetrics import ControllerMetrics
 from frameworkcontroller.manager.informers import Informers
-from frameworkcontroller.manager.metrics import Metrics
 from frameworkcontroller.manager.processlock import ProcessLock
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Controller:
         connection: Connection,
         *,
         wall: Callable[[], float] = time.time,
-        instant: Callable[[], Instant] = Instant.now,
+        instant: Callable[[], ClockReading] = ClockReading.now,
         rng: random.Random | None = None,
         drain_sec: float = DRAIN_SEC,
         resync_sec: float = RESYNC_SEC,
@@ -101,7 +101,7 @@ class Controller:
         self._ready = asyncio.Event()
         self._running: asyncio.Task[None]
         loop = asyncio.get_running_loop()
-        self.metrics = Metrics(failure.code for failure in config.pod_failure_spec)
+        self.metrics = ControllerMetrics(failure.code for failure in config.pod_failure_spec)
 
         # Clients and leader election.
         self._clients: list[KubeClient] = []
@@ -152,7 +152,7 @@ class Controller:
         snapshot_logger = SnapshotLogger(config.snapshot_triggers())
         self.history_sink: HistorySink | None = None
         if limits.history:
-            from frameworkcontroller.manager.history import open_sink
+            from frameworkcontroller.manager.historysinks import open_sink
 
             self.history_sink = open_sink(config.history, namespace=config.namespace, wall=wall, rng=rng)
             self.metrics.add_history(self.history_sink)
@@ -215,7 +215,7 @@ class Controller:
             status_not_stored=self.crd_guard.refused,
             answered=limit.answered,
         )
-        self.workers = Workers(
+        self.workers = SyncWorkers(
             self.queue,
             self._driver.reconcile,
             number=config.worker_number,
@@ -354,7 +354,7 @@ class Controller:
                 self.crd_guard.start_with(crd)
 
     async def _name_cluster(self, sink: HistorySink) -> None:
-        from frameworkcontroller.manager.history import cluster_name
+        from frameworkcontroller.manager.historysinks import cluster_name
 
         async for attempt in _retrying():
             with attempt:
@@ -362,7 +362,7 @@ class Controller:
 
     async def _drain_history(self) -> None:
         if self.history_sink is not None:
-            from frameworkcontroller.manager.history import DRAIN_SEC as HISTORY_DRAIN_SEC
+            from frameworkcontroller.manager.historysinks import DRAIN_SEC as HISTORY_DRAIN_SEC
 
             await self.history_sink.drain(HISTORY_DRAIN_SEC)
 

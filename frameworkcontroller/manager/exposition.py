@@ -22,7 +22,14 @@ from prometheus_client.utils import floatToGoString
 
 from frameworkcontroller import __version__
 from frameworkcontroller.kube.informer import Informer
-from frameworkcontroller.manager.metrics import NO_ANSWER, OTHER_CODE, OTHER_REASON, QUEUE, Distribution, Family
+from frameworkcontroller.manager.controllermetrics import (
+    NO_ANSWER,
+    OTHER_CODE,
+    OTHER_REASON,
+    QUEUE,
+    Distribution,
+    Family,
+)
 
 if TYPE_CHECKING:
     from frameworkcontroller.controller.historysink import HistorySink

@@ -32,7 +32,7 @@ _HEADERS: Final = {
 }
 
 
-class Request(NamedTuple):
+class HttpRequest(NamedTuple):
     """What is asked for: the path without its query, and the header Accept."""
 
     path: str
@@ -50,7 +50,7 @@ class Response(NamedTuple):
 class HttpServer:
     """Serves what ``respond`` returns, from ``start`` until ``close``."""
 
-    def __init__(self, respond: Callable[[Request], Response | None]) -> None:
+    def __init__(self, respond: Callable[[HttpRequest], Response | None]) -> None:
         """``respond`` returns None for a path that is not served."""
         self.respond = respond
         self._loop = asyncio.get_running_loop()
@@ -115,7 +115,7 @@ class _Connection(asyncio.Protocol):
             self._head = b""
 
 
-def _answer(head: str, respond: Callable[[Request], Response | None]) -> bytes:
+def _answer(head: str, respond: Callable[[HttpRequest], Response | None]) -> bytes:
     """The whole answer to the request line and the header lines."""
     request_line, *lines = head.split("\r\n")
     parts = _REQUEST_LINE.fullmatch(request_line)
@@ -127,7 +127,7 @@ def _answer(head: str, respond: Callable[[Request], Response | None]) -> bytes:
     fields = [line.partition(":") for line in lines]
     accept = ",".join(value.strip() for name, _, value in fields if name.lower() == "accept")
     try:
-        response = respond(Request(path, accept)) or _error(HTTPStatus.NOT_FOUND)
+        response = respond(HttpRequest(path, accept)) or _error(HTTPStatus.NOT_FOUND)
     except Exception:  # noqa: BLE001 - an error concerns this request only
         _log.exception("Cannot serve %s", path)
         response = _error(HTTPStatus.INTERNAL_SERVER_ERROR)

@@ -33,7 +33,7 @@ from frameworkcontroller.api.podgroups import (
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.workloads import WorkloadRecord, workload_record
 from frameworkcontroller.controller.eventhandlers import EventHandlers, framework_key
-from frameworkcontroller.controller.requests import RESOURCES
+from frameworkcontroller.controller.requestsender import RESOURCES
 from frameworkcontroller.kube import resources
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.discovery import find_served

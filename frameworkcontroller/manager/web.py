@@ -29,7 +29,7 @@ from frameworkcontroller.config.bindaddress import BindAddress
 from frameworkcontroller.controller.reconcilers import Machine
 from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.manager.health import Check, Health
-from frameworkcontroller.manager.httpserver import HttpServer, Request, Response
+from frameworkcontroller.manager.httpserver import HttpRequest, HttpServer, Response
 
 _log: Final = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class WebServer:
             may_act=lambda: controller.leading,
         )
         self._debug = debug
-        self._paths: dict[str, Callable[[Request], Response]] = {
+        self._paths: dict[str, Callable[[HttpRequest], Response]] = {
             "/metrics": self._metrics,
             "/healthz": lambda _: _verdict(health.live()),
             "/readyz": lambda _: _verdict(health.ready()),
@@ -102,7 +102,7 @@ class WebServer:
 
     # --- paths ---
 
-    def _respond(self, request: Request) -> Response | None:
+    def _respond(self, request: HttpRequest) -> Response | None:
         if (serve := self._paths.get(request.path)) is not None:
             return serve(request)
         if self._debug and (found := _FRAMEWORK_PATH.fullmatch(request.path)) is not None:
@@ -116,17 +116,17 @@ class WebServer:
 
         return partial(expose, registry_of(self._controller))
 
-    def _metrics(self, request: Request) -> Response:
+    def _metrics(self, request: HttpRequest) -> Response:
         return Response(*self._expose(request.accept))
 
-    def _tasks(self, _request: Request) -> Response:
+    def _tasks(self, _request: HttpRequest) -> Response:
         text = io.StringIO()
         for task in sorted(asyncio.all_tasks(self._loop), key=lambda task: task.get_name()):
             task.print_stack(file=text)
             text.write("\n")
         return Response(text.getvalue().encode())
 
-    def _queue(self, _request: Request) -> Response:
+    def _queue(self, _request: HttpRequest) -> Response:
         return _json(self._controller.queue.snapshot(_MAX_KEYS))
 
     def _framework(self, key: str) -> Response:

@@ -18,7 +18,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.controller.driver import Driver
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
-from frameworkcontroller.kube.kubeconfig import Access
+from frameworkcontroller.kube.kubeconfig import ServerAccess
 from frameworkcontroller.kube.resources import CRDS, PERSISTENTVOLUMECLAIMS, PODGROUPS, SERVICES, WORKLOADS
 from frameworkcontroller.local import podgroups
 from frameworkcontroller.local.apiserver.records import Change
@@ -158,9 +158,9 @@ class _Replica:
     def start(self) -> None:
         if self._running is None:
             self._lives += 1
-            access = Access(server=self.proxy.url)
+            access = ServerAccess(server=self.proxy.url)
 
-            async def renew() -> Access:
+            async def renew() -> ServerAccess:
                 return access
 
             with patch.object(app, "Driver", partial(Driver, max_in_flight=self._story.in_flight)):

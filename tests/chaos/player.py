@@ -24,11 +24,11 @@ from frameworkcontroller.config.historyconfig import History, HistorySinkKind, O
 from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import (
     AlreadyExists,
+    ApiServerError,
     Conflict,
     Forbidden,
     KubeError,
     NotFound,
-    ServerError,
     TooManyRequests,
     TransportError,
 )
@@ -360,7 +360,7 @@ class Player:
             try:
                 await self._set_owners(roles)
                 await self._frameworks.create(name, *roles, **spec)
-            except (TransportError, ServerError, TooManyRequests, Forbidden, NotFound):
+            except (TransportError, ApiServerError, TooManyRequests, Forbidden, NotFound):
                 # The API server is down, or only just up: it knows neither rules nor definitions for a while. Without
                 # a Framework there is no story.
                 await asyncio.sleep(0.5)

@@ -20,7 +20,7 @@ from frameworkcontroller.api.objects import Framework, QueueLabels
 from frameworkcontroller.api.spec import parse_spec
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.api.workloads import IN_USE_FINALIZER, workload_name
-from frameworkcontroller.controller.requests import send
+from frameworkcontroller.controller.requestsender import send
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import NotFound
 from frameworkcontroller.kube.resources import PODS, WORKLOADS

@@ -24,7 +24,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import PodRecord, configmap_record, framework_record, pod_record
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.config.config import shipped_config
-from frameworkcontroller.controller.requests import send
+from frameworkcontroller.controller.requestsender import send
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import TransportError, error_from_status
 from frameworkcontroller.machine.model import Env, Observed

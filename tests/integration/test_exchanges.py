@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from frameworkcontroller.api.objects import Identity
-from frameworkcontroller.controller.requests import send
+from frameworkcontroller.controller.requestsender import send
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.machine.actions import (

@@ -16,7 +16,7 @@ import uvloop
 from frameworkcontroller.kube import errors
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
-from frameworkcontroller.kube.kubeconfig import Access
+from frameworkcontroller.kube.kubeconfig import ServerAccess
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
 from frameworkcontroller.kubeconfig.tls import Tls
 from tests.support.certificates import Certificates, make_certificates
@@ -334,7 +334,7 @@ async def test_a_large_refusal_is_read_to_its_end(method: str, clock: VirtualClo
     async with talking(talk) as address, client_to(f"http://{address}") as client:
         await client.get(PODS, "warm", "n")
         asked = watch() if method == "watch" else client.create(CONFIGMAPS, refusal, "n")
-        with pytest.raises(errors.ServerError, match="answered 500"):
+        with pytest.raises(errors.ApiServerError, match="answered 500"):
             await asyncio.wait_for(asked, 1000)
 
 
@@ -440,9 +440,9 @@ def relay(seen: list[str], refusal: bytes = b"") -> Talk:
     return talk
 
 
-def access(server: FaultyServer | str, certificates: Certificates, server_name: str | None = None) -> Access:
+def access(server: FaultyServer | str, certificates: Certificates, server_name: str | None = None) -> ServerAccess:
     url = server if isinstance(server, str) else server.url
-    return Access(server=url, tls=Tls(ca=certificates.ca.read_bytes(), server_name=server_name))
+    return ServerAccess(server=url, tls=Tls(ca=certificates.ca.read_bytes(), server_name=server_name))
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
@@ -500,7 +500,7 @@ async def test_a_plain_server_behind_a_proxy() -> None:
             writer.write(OK)
 
     async with talking(talk) as proxy:
-        through = Connection(Access(server="http://api.example:8080"), origin="", proxy=f"http://me:you@{proxy}")
+        through = Connection(ServerAccess(server="http://api.example:8080"), origin="", proxy=f"http://me:you@{proxy}")
         async with KubeClient(through) as client:
             await client.get(PODS, "a", "n")
             await client.get(PODS, "a", "n")

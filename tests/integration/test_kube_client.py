@@ -11,7 +11,7 @@ from frameworkcontroller import __version__
 from frameworkcontroller.kube import errors
 from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.connection import Connection
-from frameworkcontroller.kube.kubeconfig import Access
+from frameworkcontroller.kube.kubeconfig import ServerAccess
 from frameworkcontroller.kube.ratelimiter import RateLimiter
 from frameworkcontroller.kube.resources import CONFIGMAPS, NODES, PODS
 from frameworkcontroller.kube.transport import Exchange
@@ -117,7 +117,7 @@ async def test_a_refusal_says_when_to_come_back(server: FaultyServer, client: Ku
     with pytest.raises(errors.TooManyRequests) as refused:
         await client.create(PODS, b"{}", "ns")
     assert refused.value.retry_after == 7.0
-    with pytest.raises(errors.ServerError, match="busy") as refused_by_a_proxy:
+    with pytest.raises(errors.ApiServerError, match="busy") as refused_by_a_proxy:
         await client.create(PODS, b"{}", "ns")
     assert refused_by_a_proxy.value.retry_after == 9.0
     assert len(server.seen) == 2, "nothing is sent a second time"
@@ -126,7 +126,7 @@ async def test_a_refusal_says_when_to_come_back(server: FaultyServer, client: Ku
 async def test_a_proxys_page_is_no_answer_of_the_api(server: FaultyServer, client: KubeClient) -> None:
     server.then(answer("<html><h1>502 Bad Gateway</h1></html>", 502, Content_Type="text/html"))
     with pytest.raises(
-        errors.ServerError, match=r"GET http://127.*answered 502 with no Kubernetes status.*Bad Gateway"
+        errors.ApiServerError, match=r"GET http://127.*answered 502 with no Kubernetes status.*Bad Gateway"
     ):
         await client.get(PODS, "a", "ns")
 
@@ -204,7 +204,7 @@ async def test_a_proxy_that_hangs_is_given_up(clock: VirtualClockLoop) -> None:
 
     ended = asyncio.Event()
     async with await asyncio.start_server(hang, "127.0.0.1", 0) as proxy:
-        access = Access(server="https://api.example:6443")
+        access = ServerAccess(server="https://api.example:6443")
         through = Connection(access, origin="", proxy=f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
         async with KubeClient(through) as client:
             began = clock.time()
@@ -293,7 +293,7 @@ async def test_a_watch_that_falls_silent_is_noticed(
 
 async def test_a_watch_that_is_refused(server: FaultyServer, client: KubeClient) -> None:
     server.then(status(410, "Expired"), answer("no", 200), status(429, "TooManyRequests", headers={"Retry_After": "3"}))
-    with pytest.raises(errors.Gone):
+    with pytest.raises(errors.ResourceExpired):
         async with client.watch(PODS, resource_version="7"):
             pass
     async with client.watch(PODS, resource_version="7") as lines:

@@ -19,7 +19,7 @@ from frameworkcontroller.kube import errors
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection, connect
 from frameworkcontroller.kube.errors import ConnectionConfigError
-from frameworkcontroller.kube.kubeconfig import Access
+from frameworkcontroller.kube.kubeconfig import ServerAccess
 from frameworkcontroller.kube.resources import PODS
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.faulty_server import FaultyServer, answer, faulty_server, status
@@ -478,13 +478,13 @@ async def test_a_renewal_outlasts_the_request_that_began_it(server: FaultyServer
     # A claim of the lease is given up after five seconds: were the renewal, too, no later claim would fare better.
     began = 0
 
-    async def plugin() -> Access:
+    async def plugin() -> ServerAccess:
         nonlocal began
         began += 1
         await asyncio.sleep(8)
-        return Access(server.url, authorization="Bearer second", renew_after=3600)
+        return ServerAccess(server.url, authorization="Bearer second", renew_after=3600)
 
-    first = Access(server.url, authorization="Bearer first", renew_after=60)
+    first = ServerAccess(server.url, authorization="Bearer first", renew_after=60)
     async with KubeClient(Connection(first, origin="", renew=plugin)) as client:
         await client.get(PODS, "a", "ns")
         await asyncio.sleep(60)
@@ -504,7 +504,7 @@ async def test_a_renewal_outlasts_the_request_that_began_it(server: FaultyServer
 async def test_a_renewal_that_fails_fails_once_for_all(server: FaultyServer, clock: VirtualClockLoop) -> None:
     began = 0
 
-    async def plugin() -> Access:
+    async def plugin() -> ServerAccess:
         nonlocal began
         began += 1
         await asyncio.sleep(60)
@@ -516,7 +516,7 @@ async def test_a_renewal_that_fails_fails_once_for_all(server: FaultyServer, clo
             await client.get(PODS, "a", "ns")
 
     server.otherwise = status(401, "Unauthorized")
-    first = Access(server.url, authorization="Bearer first")
+    first = ServerAccess(server.url, authorization="Bearer first")
     async with KubeClient(Connection(first, origin="", renew=plugin)) as client:
         start = clock.time()
         await asyncio.gather(*(refused(number) for number in range(10)))

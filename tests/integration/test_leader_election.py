@@ -16,7 +16,7 @@ import pytest
 
 from frameworkcontroller.config.bindaddress import BindAddress
 from frameworkcontroller.config.config import Config, LeaderElection
-from frameworkcontroller.kube.elector import Instant
+from frameworkcontroller.kube.elector import ClockReading
 from frameworkcontroller.kube.leaderelection import Election
 from frameworkcontroller.kube.resources import LEASES
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
@@ -92,8 +92,8 @@ async def replica(
     """One that runs, and is ready: it leads or stands by. ``rule``: of its front door."""
     loop = asyncio.get_running_loop()
 
-    def virtual() -> Instant:
-        return Instant(loop.time(), loop.time(), cluster.wall())
+    def virtual() -> ClockReading:
+        return ClockReading(loop.time(), loop.time(), cluster.wall())
 
     async with front_door(await cluster.connection()) as door:
         door.always(rule)
@@ -101,7 +101,7 @@ async def replica(
             config(cluster, duration_sec, **election),
             door.connection,
             wall=cluster.wall,
-            instant=virtual if cluster.embedded else Instant.now,
+            instant=virtual if cluster.embedded else ClockReading.now,
         )
         async with controller:
             yield Replica(controller, door, cluster.namespace)

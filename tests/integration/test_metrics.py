@@ -15,7 +15,7 @@ from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import State
 from frameworkcontroller.config.config import Config, Kueue, KueueMode, LeaderElection
 from frameworkcontroller.kube.connection import Connection
-from frameworkcontroller.kube.elector import Instant
+from frameworkcontroller.kube.elector import ClockReading
 from frameworkcontroller.kube.resources import NAMESPACES, PODS
 from frameworkcontroller.local.apiserver.server import ApiServer
 from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
@@ -332,6 +332,6 @@ async def test_of_two_replicas_the_leader_has_the_figures(clock: VirtualClockLoo
                 await figures(first, 0)
 
 
-def _instant() -> Instant:
+def _instant() -> ClockReading:
     now = asyncio.get_running_loop().time()
-    return Instant(now, now, wall())
+    return ClockReading(now, now, wall())

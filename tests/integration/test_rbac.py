@@ -25,7 +25,7 @@ from frameworkcontroller.dashboard.live import LiveFrameworks
 from frameworkcontroller.dashboard.serving import serve_pages
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.crd import CrdError
-from frameworkcontroller.kube.elector import Instant
+from frameworkcontroller.kube.elector import ClockReading
 from frameworkcontroller.kube.errors import ApiError, NotFound
 from frameworkcontroller.kube.resources import (
     CONFIGMAPS,
@@ -132,8 +132,8 @@ def config(cluster: Cluster, **more: Any) -> Config:
     return Config(framework_completed_retain_sec=1, leader_election=election, **more)
 
 
-def _clock(cluster: Cluster, loop: asyncio.AbstractEventLoop) -> Callable[[], Instant]:
-    return (lambda: Instant(loop.time(), loop.time(), cluster.wall())) if cluster.embedded else Instant.now
+def _clock(cluster: Cluster, loop: asyncio.AbstractEventLoop) -> Callable[[], ClockReading]:
+    return (lambda: ClockReading(loop.time(), loop.time(), cluster.wall())) if cluster.embedded else ClockReading.now
 
 
 @asynccontextmanager

@@ -16,13 +16,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from frameworkcontroller.kube.elector import (
     AcquireOrRenew,
+    ClockReading,
     Elector,
-    Get,
-    Instant,
     LeaderElectionRecord,
+    Pause,
+    ReadLease,
     Timing,
-    Wait,
-    Watch,
+    WatchLease,
 )
 
 TIMING = Timing(duration=15, renew_deadline=10, retry_period=2)
@@ -64,11 +64,11 @@ class Process:
         """By its monotonic clock."""
         self.watched: tuple[int, float] | None = None
         """The last version that its watch has shown, and the monotonic time at which the watch began."""
-        self.request: tuple[Get | AcquireOrRenew, Instant] | None = None
+        self.request: tuple[ReadLease | AcquireOrRenew, ClockReading] | None = None
         self.answer: tuple[str, Mapping[str, Any] | None] | None = None
 
-    def now(self) -> Instant:
-        return Instant(self.monotonic, self.boottime, self.wall)
+    def now(self) -> ClockReading:
+        return ClockReading(self.monotonic, self.boottime, self.wall)
 
     def pass_time(self, seconds: float, *, suspended: bool) -> None:
         self.boottime += seconds
@@ -138,7 +138,7 @@ class Electing(RuleBasedStateMachine):
         if not executed:
             process.answer = ("failed", None)
             return
-        if isinstance(instruction, Get):
+        if isinstance(instruction, ReadLease):
             process.answer = ("found", self.server.document)
         else:
             written = self.server.write(instruction)
@@ -189,7 +189,7 @@ class Electing(RuleBasedStateMachine):
             process.watched = seen + 1, began
             process.elector.on_get(record, process.now())
             instruction = process.elector.instruction(process.wall)
-            if isinstance(instruction, Watch):
+            if isinstance(instruction, WatchLease):
                 process.rests_until = process.monotonic + instruction.seconds
             else:
                 process.watched = process.rests_until = None
@@ -212,14 +212,14 @@ class Electing(RuleBasedStateMachine):
                 elector.on_failure()
             elif kind == "conflict":
                 elector.on_conflict()
-            elif isinstance(sent_instruction, Get):
+            elif isinstance(sent_instruction, ReadLease):
                 elector.on_get(None if document is None else LeaderElectionRecord.of(document, TIMING), process.now())
             else:
                 assert document is not None
                 elector.on_written(LeaderElectionRecord.of(document, TIMING), sent)
             return
         instruction = elector.instruction(process.wall)
-        if isinstance(instruction, Watch):
+        if isinstance(instruction, WatchLease):
             if process.watched is None:
                 process.watched = int(instruction.resource_version), process.monotonic
                 process.rests_until = process.monotonic + instruction.seconds
@@ -228,7 +228,7 @@ class Electing(RuleBasedStateMachine):
                 process.watched = process.rests_until = None
                 elector.on_watch_over(process.now(), lived=process.monotonic - began)
             return
-        if isinstance(instruction, Wait):
+        if isinstance(instruction, Pause):
             if process.rests_until is None:
                 process.rests_until = process.monotonic + instruction.seconds
             if process.monotonic >= process.rests_until - 1e-6:

@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from frameworkcontroller.kube.deltaprocessor import DeltaProcessor, Identity, identify
+from frameworkcontroller.kube.deltaprocessor import DeltaProcessor, ObjectState, identify
 from frameworkcontroller.kube.indexer import Indexer
 from frameworkcontroller.kube.reflector import (
     STALE_LISTS_BELIEVED,
@@ -334,7 +334,7 @@ class ReflectorTest(RuleBasedStateMachine):
         for happened_at, kind, obj in pending[:amount]:
             assert self.reflector.on_event(str(happened_at))
             self.brought_news = True
-            identity: Identity = identify(obj)
+            identity: ObjectState = identify(obj)
             if kind == "DELETED":
                 self.processor.delete(identity, obj)
             else:

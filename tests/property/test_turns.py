@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frameworkcontroller.kube import turns
-from frameworkcontroller.kube.turns import AGED_TURN, Turns
+from frameworkcontroller.kube.turns import AGED_TURN, NamespaceTurns
 
 Step = tuple[str, int, int] | None
 """Namespace, key and work of one that begins to wait; None: a turn."""
@@ -25,7 +25,7 @@ class History:
     """The keys that wait, and what was promised to each."""
 
     def __init__(self) -> None:
-        self.turns: Turns[str] = Turns()
+        self.turns: NamespaceTurns[str] = NamespaceTurns()
         self.work: dict[str, OrderedDict[str, int]] = {}
         self.left: dict[str, int] = {}
         """By key, the turns of its namespace within which it is to be served."""
@@ -105,7 +105,7 @@ def test_large_ones_in_a_steady_stream_of_small_ones() -> None:
 @given(waiting=st.integers(0, 30))
 def test_the_bound_is_reached_and_no_smaller_one_holds(waiting: int) -> None:
     """The last of so many large ones is served in the last turn that is promised to it."""
-    found: Turns[str] = Turns()
+    found: NamespaceTurns[str] = NamespaceTurns()
     for number in range(waiting + 1):
         found.add("x", f"large{number}", 9)
     served: list[str] = []
@@ -118,7 +118,7 @@ def test_the_bound_is_reached_and_no_smaller_one_holds(waiting: int) -> None:
 
 
 def test_keys_of_the_same_work_take_turns() -> None:
-    found: Turns[str] = Turns()
+    found: NamespaceTurns[str] = NamespaceTurns()
     for name in "abc":
         found.add("x", name, 5)
     served: list[str] = []
@@ -131,7 +131,7 @@ def test_keys_of_the_same_work_take_turns() -> None:
 
 
 def test_a_key_that_waits_keeps_its_age_but_not_its_work() -> None:
-    found: Turns[str] = Turns()
+    found: NamespaceTurns[str] = NamespaceTurns()
     found.add("x", "a", 5)
     found.add("x", "b", 4)
     found.add("x", "a", 3)
@@ -160,22 +160,22 @@ def _youngest(line: turns._Line[str]) -> str:
     return _by_work(line) if line.turns % AGED_TURN else _by_age(line, last=True)
 
 
-def _renew(found: Turns[str], namespace: str, key: str, work: int) -> None:
+def _renew(found: NamespaceTurns[str], namespace: str, key: str, work: int) -> None:
     line = found._lines.get(namespace)
     if line is not None and key in line.by_age:
         line.by_age.move_to_end(key)
     _ADD(found, namespace, key, work)
 
 
-def _stay(found: Turns[str], may: Callable[[str], bool] | None = None) -> tuple[str, str] | None:
+def _stay(found: NamespaceTurns[str], may: Callable[[str], bool] | None = None) -> tuple[str, str] | None:
     turn = _POP(found, may)
     if turn is not None and turn[0] in found._lines:
         found._lines.move_to_end(turn[0], last=False)
     return turn
 
 
-_ADD: Final = Turns.add
-_POP: Final = Turns.pop
+_ADD: Final = NamespaceTurns.add
+_POP: Final = NamespaceTurns.pop
 
 MUTANTS: Final[dict[str, tuple[object, str, object]]] = {
     "all are served by work": (turns._Line, "pop", _by_work),
@@ -183,8 +183,8 @@ MUTANTS: Final[dict[str, tuple[object, str, object]]] = {
     "the youngest is served by age": (turns._Line, "pop", _youngest),
     "age counts too seldom": (turns, "AGED_TURN", AGED_TURN + 1),
     "age counts too often": (turns, "AGED_TURN", AGED_TURN - 1),
-    "a namespace has one turn after the other": (Turns, "pop", _stay),
-    "age is lost with each estimate": (Turns, "add", _renew),
+    "a namespace has one turn after the other": (NamespaceTurns, "pop", _stay),
+    "age is lost with each estimate": (NamespaceTurns, "add", _renew),
 }
 
 

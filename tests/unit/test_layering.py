@@ -186,7 +186,7 @@ def test_the_machine_is_pure() -> None:
         ("kube/x.py", "import prometheus_client"),
         ("controller/x.py", "from prometheus_client import Counter"),
         ("history/x.py", "from prometheus_client import Counter"),
-        ("manager/metrics.py", "from prometheus_client import Counter"),
+        ("manager/controllermetrics.py", "from prometheus_client import Counter"),
         ("manager/x.py", "from sqlalchemy import Table"),
         ("history/x.py", "from frameworkcontroller.machine.plan import plan"),
         ("backoff.py", "from frameworkcontroller.api import names"),

@@ -13,7 +13,7 @@ import orjson
 
 from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
-from frameworkcontroller.kube.errors import ApiError, Conflict, Invalid, KubeError, NotFound, ServerError
+from frameworkcontroller.kube.errors import ApiError, ApiServerError, Conflict, Invalid, KubeError, NotFound
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import RESOURCEFLAVORS, WORKLOADS, Resource
 from frameworkcontroller.local.queues import counts
@@ -136,7 +136,7 @@ class QueueController:
             log.warning("queue: the API server refuses a write of workload %s: %s", workload.key, error)
             return False
         except KubeError as error:
-            if not isinstance(error, ApiError) or isinstance(error, ServerError):
+            if not isinstance(error, ApiError) or isinstance(error, ApiServerError):
                 # It may have been executed. A decision on the older version could give the same quota away once more.
                 await self._read_again(workload)
             raise

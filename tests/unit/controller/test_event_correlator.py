@@ -9,7 +9,7 @@ from frameworkcontroller.controller.eventcorrelator import (
     RESERVE,
     SIMILAR,
     SIMILAR_SEC,
-    Event,
+    CorrelatedEvent,
     EventCorrelator,
     InvolvedObject,
     Priority,
@@ -33,13 +33,13 @@ class Bench:
         reason: str = "It",
         involved_object: InvolvedObject = FRAMEWORK,
         priority: Priority = Priority.FRAMEWORK,
-    ) -> Event | None:
-        event = Event(involved_object, reason, message, warning=False)
+    ) -> CorrelatedEvent | None:
+        event = CorrelatedEvent(involved_object, reason, message, warning=False)
         return self.correlator.correlate(event, self.now, priority)
 
     def accept(
         self, message: str = "it happened", reason: str = "It", involved_object: InvolvedObject = FRAMEWORK
-    ) -> Event:
+    ) -> CorrelatedEvent:
         event = self.correlate(message, reason, involved_object)
         assert event is not None
         return event

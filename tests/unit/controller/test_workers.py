@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from frameworkcontroller.backoff import Backoff
-from frameworkcontroller.controller.workers import Workers
+from frameworkcontroller.controller.syncworkers import SyncWorkers
 from frameworkcontroller.kube.concurrency import LEAST
 from frameworkcontroller.kube.fairness import LATE_SEC, namespace_of
 from frameworkcontroller.kube.turns import AGED_TURN
@@ -53,7 +53,7 @@ async def test_each_key_is_synced_and_no_more_than_so_many_at_once(clock: Virtua
 
     queue: WorkQueue[str] = WorkQueue()
     driver = Driver(work)
-    workers = Workers(queue, driver.reconcile, number=3)
+    workers = SyncWorkers(queue, driver.reconcile, number=3)
     running = asyncio.create_task(workers.run())
     for number in range(10):
         queue.add(f"f{number}")
@@ -74,7 +74,7 @@ async def test_others_get_the_loop_between_the_syncs_of_many_ready_keys() -> Non
         synced.append(key)
 
     queue: WorkQueue[str] = WorkQueue()
-    workers = Workers(queue, Driver(work).reconcile, number=200)
+    workers = SyncWorkers(queue, Driver(work).reconcile, number=200)
     for number in range(100):
         queue.add(f"f{number}")
     running = asyncio.create_task(workers.run())
@@ -94,7 +94,7 @@ async def test_those_that_take_long_do_not_keep_another_namespace_waiting(clock:
 
     queue: WorkQueue[str] = WorkQueue(namespace=namespace_of)
     driver = Driver(work)
-    workers = Workers(queue, driver.reconcile, number=3)
+    workers = SyncWorkers(queue, driver.reconcile, number=3)
     running = asyncio.create_task(workers.run())
     start = clock.time()
     slow = [f"slow/f{number}" for number in range(7)]
@@ -130,7 +130,7 @@ async def test_a_namespace_has_as_many_at_once_as_the_limit_allows_and_those_wit
 
     queue: WorkQueue[str] = WorkQueue(namespace=namespace_of, work=lambda key: int(key.partition("/")[2]))
     driver = Driver(work)
-    workers = Workers(queue, driver.reconcile, number=200)
+    workers = SyncWorkers(queue, driver.reconcile, number=200)
     running = asyncio.create_task(workers.run())
     for number in reversed(range(3 * LEAST)):
         queue.add(f"x/{number}")
@@ -154,7 +154,7 @@ async def test_key_added_while_it_is_synced_is_synced_again_afterwards(clock: Vi
 
     queue: WorkQueue[str] = WorkQueue()
     driver = Driver(work)
-    workers = Workers(queue, driver.reconcile, number=3)
+    workers = SyncWorkers(queue, driver.reconcile, number=3)
     running = asyncio.create_task(workers.run())
     queue.add("f")
     await asyncio.sleep(0.5)
@@ -173,7 +173,7 @@ async def test_sync_that_says_when_is_repeated_then(clock: VirtualClockLoop) -> 
 
     queue: WorkQueue[str] = WorkQueue()
     driver = Driver(work)
-    workers = Workers(queue, driver.reconcile, number=1)
+    workers = SyncWorkers(queue, driver.reconcile, number=1)
     running = asyncio.create_task(workers.run())
     queue.add("f")
     await asyncio.sleep(1000)
@@ -197,7 +197,7 @@ async def test_failing_key_backs_off_and_the_others_go_on(
     queue: WorkQueue[str] = WorkQueue(retry=Backoff(1.0, 4.0))
     driver = Driver(work)
     ended: list[tuple[str, str]] = []
-    workers = Workers(
+    workers = SyncWorkers(
         queue, driver.reconcile, number=2, synced=lambda key, result, _seconds: ended.append((key, result))
     )
     running = asyncio.create_task(workers.run())
@@ -235,7 +235,7 @@ async def test_server_that_asks_for_a_pause_gets_it(clock: VirtualClockLoop) -> 
 
     queue: WorkQueue[str] = WorkQueue()
     driver = Driver(work)
-    workers = Workers(queue, driver.reconcile, number=2)
+    workers = SyncWorkers(queue, driver.reconcile, number=2)
     running = asyncio.create_task(workers.run())
     queue.add("f")
     await asyncio.sleep(100)
@@ -255,7 +255,7 @@ async def test_stop_waits_for_what_is_under_way_and_starts_nothing_more(clock: V
 
     queue: WorkQueue[str] = WorkQueue()
     driver = Driver(work)
-    workers = Workers(queue, driver.reconcile, number=2)
+    workers = SyncWorkers(queue, driver.reconcile, number=2)
     running = asyncio.create_task(workers.run())
     for key in "abcd":
         queue.add(key)
@@ -276,7 +276,7 @@ async def test_stop_cancels_what_takes_too_long(clock: VirtualClockLoop, caplog:
         await asyncio.sleep(3600)
 
     queue: WorkQueue[str] = WorkQueue()
-    workers = Workers(
+    workers = SyncWorkers(
         queue, Driver(work).reconcile, number=2, synced=lambda _key, result, _seconds: ended.append(result)
     )
     running = asyncio.create_task(workers.run())
@@ -291,7 +291,7 @@ async def test_stop_cancels_what_takes_too_long(clock: VirtualClockLoop, caplog:
 
 
 async def test_stop_while_idle_is_at_once(clock: VirtualClockLoop) -> None:
-    workers = Workers(WorkQueue(), Driver(nothing).reconcile, number=2)
+    workers = SyncWorkers(WorkQueue(), Driver(nothing).reconcile, number=2)
     running = asyncio.create_task(workers.run())
     await clock.settled()
     start = clock.time()
@@ -305,7 +305,7 @@ async def test_cancelled_pool_cancels_its_syncs(clock: VirtualClockLoop) -> None
         await asyncio.sleep(3600)
 
     queue: WorkQueue[str] = WorkQueue()
-    workers = Workers(queue, Driver(work).reconcile, number=2)
+    workers = SyncWorkers(queue, Driver(work).reconcile, number=2)
     running = asyncio.create_task(workers.run())
     queue.add("a")
     await asyncio.sleep(1)
@@ -327,7 +327,7 @@ async def test_a_sync_that_is_due_within_less_than_the_clock_can_tell_does_not_c
         return left if left > 0 else None
 
     queue: WorkQueue[str] = WorkQueue()
-    workers = Workers(queue, Driver(work).reconcile, number=1)
+    workers = SyncWorkers(queue, Driver(work).reconcile, number=1)
     running = asyncio.create_task(workers.run())
     queue.add("f")
     await asyncio.sleep(2)

@@ -9,21 +9,21 @@ import pytest
 from frameworkcontroller.kube.elector import (
     POLLS_WITHOUT_WATCH,
     AcquireOrRenew,
+    ClockReading,
     Elector,
-    Get,
-    Instant,
     LeaderElectionRecord,
+    Pause,
+    ReadLease,
     Timing,
-    Wait,
-    Watch,
+    WatchLease,
 )
 
 TIMING = Timing()
 
 
-def at(seconds: float, **other: float) -> Instant:
+def at(seconds: float, **other: float) -> ClockReading:
     """A moment at which all clocks agree but those that are given."""
-    return Instant(**{"monotonic": seconds, "boottime": seconds, "wall": seconds, **other})
+    return ClockReading(**{"monotonic": seconds, "boottime": seconds, "wall": seconds, **other})
 
 
 def lease(holder: str, version: int = 1, transitions: int = 0, duration: Any = 15) -> LeaderElectionRecord:
@@ -56,18 +56,18 @@ def updated(one: Elector) -> AcquireOrRenew:
 
 def waits(one: Elector) -> float:
     instruction = one.instruction(0.0)
-    assert isinstance(instruction, Wait)
+    assert isinstance(instruction, Pause)
     return instruction.seconds
 
 
 def watches(one: Elector) -> float:
     instruction = one.instruction(0.0)
-    assert isinstance(instruction, Watch)
+    assert isinstance(instruction, WatchLease)
     return instruction.seconds
 
 
 def test_it_looks_before_it_claims() -> None:
-    assert elector().instruction(0.0) == Get()
+    assert elector().instruction(0.0) == ReadLease()
 
 
 def test_what_nobody_ever_held_is_created() -> None:
@@ -122,7 +122,7 @@ def test_every_sign_of_life_begins_it_anew() -> None:
     one = elector()
     for version, now in enumerate((100, 110, 120, 130)):
         one.on_get(lease("other", version), at(now))
-        assert one.instruction(0.0) == Watch(str(version), 15)
+        assert one.instruction(0.0) == WatchLease(str(version), 15)
 
 
 def test_no_clock_that_is_set_makes_a_follower_claim() -> None:
@@ -145,16 +145,16 @@ def test_a_write_that_a_silent_watch_has_led_to_is_refused_and_the_lease_is_watc
     one.on_watch_over(at(115), lived=15)
     updated(one)
     one.on_conflict()
-    assert one.instruction(0.0) == Get()
+    assert one.instruction(0.0) == ReadLease()
     one.on_get(lease("other", 7), at(115))
-    assert one.instruction(0.0) == Watch("7", 15)
+    assert one.instruction(0.0) == WatchLease("7", 15)
 
 
 def test_a_watch_that_the_server_ends_is_opened_again_at_once() -> None:
     one = elector()
     one.on_get(lease("other"), at(100))
     one.on_watch_over(at(103), lived=3)
-    assert one.instruction(0.0) == Get()
+    assert one.instruction(0.0) == ReadLease()
     one.on_get(lease("other"), at(103))
     assert watches(one) == 12
 
@@ -166,11 +166,11 @@ def test_without_a_watch_the_lease_is_read_until_the_watch_is_tried_again() -> N
     for reads in range(POLLS_WITHOUT_WATCH):
         assert 2 <= waits(one) <= 2.4
         one.on_wait_over()
-        assert one.instruction(0.0) == Get()
+        assert one.instruction(0.0) == ReadLease()
         one.on_get(lease("other", reads + 2), at(102.0 + 2 * reads))
     one.on_wait_over()
     one.on_get(lease("other", 99), at(200))
-    assert one.instruction(0.0) == Watch("99", 15)
+    assert one.instruction(0.0) == WatchLease("99", 15)
 
 
 def test_without_a_watch_it_looks_when_the_lease_would_expire_and_not_later() -> None:
@@ -243,7 +243,7 @@ def test_a_lost_answer_to_a_renewal_costs_a_look() -> None:
     one.on_wait_over()
     assert updated(one).lease == lease("me", 5).lease
     one.on_conflict()
-    assert one.instruction(0.0) == Get()
+    assert one.instruction(0.0) == ReadLease()
     one.on_get(lease("me", 6), at(105))
     assert one.term == 0
     assert updated(one).lease == lease("me", 6).lease
@@ -263,7 +263,7 @@ def test_a_lost_answer_to_the_first_claim_is_found_out() -> None:
     one.on_get(None, at(100))
     one.on_failure()
     one.on_wait_over()
-    assert one.instruction(0.0) == Get()
+    assert one.instruction(0.0) == ReadLease()
     one.on_get(lease("me", 5), at(103))
     assert one.term is None, "when it was accepted is not known"
     one.on_written(lease("me", 6), at(103))
@@ -274,7 +274,7 @@ def test_conflicts_in_a_row_are_not_hot() -> None:
     one = elector()
     one.on_get(lease(""), at(100))
     one.on_conflict()
-    assert one.instruction(0.0) == Get()
+    assert one.instruction(0.0) == ReadLease()
     one.on_get(lease("", 2), at(100))
     one.on_conflict()
     assert waits(one) >= 2
@@ -317,6 +317,6 @@ def test_times_out_of_proportion(times: tuple[int, float, float]) -> None:
 
 
 def test_this_moment() -> None:
-    before = Instant.now()
-    after = Instant.now()
+    before = ClockReading.now()
+    after = ClockReading.now()
     assert 0 <= after.since(before) < 60

@@ -30,15 +30,15 @@ def refused(code: int, body: bytes, **headers: str) -> errors.ApiError:
         (405, "MethodNotAllowed", errors.ApiError),
         (409, "Conflict", errors.Conflict),
         (409, "AlreadyExists", errors.AlreadyExists),
-        (410, "Expired", errors.Gone),
-        (410, "Gone", errors.Gone),
+        (410, "Expired", errors.ResourceExpired),
+        (410, "Gone", errors.ResourceExpired),
         (413, "RequestEntityTooLarge", errors.TooLarge),
         (415, "UnsupportedMediaType", errors.ApiError),
         (422, "Invalid", errors.Invalid),
         (429, "TooManyRequests", errors.TooManyRequests),
-        (500, "InternalError", errors.ServerError),
-        (503, "ServiceUnavailable", errors.ServerError),
-        (504, "Timeout", errors.ServerError),
+        (500, "InternalError", errors.ApiServerError),
+        (503, "ServiceUnavailable", errors.ApiServerError),
+        (504, "Timeout", errors.ApiServerError),
         (418, "Teapot", errors.ApiError),
     ],
 )
@@ -60,11 +60,11 @@ def test_only_a_404_that_names_an_object_says_that_it_is_gone() -> None:
 
 
 def test_an_expired_version_within_a_watch_is_gone_whatever_its_code() -> None:
-    assert isinstance(errors.error_from_status({"reason": "Expired", "code": 500}), errors.Gone)
+    assert isinstance(errors.error_from_status({"reason": "Expired", "code": 500}), errors.ResourceExpired)
 
 
 def test_the_http_code_wins_over_the_bodys() -> None:
-    assert type(refused(503, status(404, "NotFound"))) is errors.ServerError
+    assert type(refused(503, status(404, "NotFound"))) is errors.ApiServerError
 
 
 def test_details_and_causes() -> None:
@@ -81,7 +81,7 @@ def test_details_and_causes() -> None:
 )
 def test_answers_of_proxies_are_quoted_with_the_request(body: bytes) -> None:
     error = refused(502, body)
-    assert type(error) is errors.ServerError
+    assert type(error) is errors.ApiServerError
     assert error.reason == ""
     assert str(error).startswith("GET http://server/api: answered 502 with no Kubernetes status: ")
     assert error.status["kind"] == "Status"

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from frameworkcontroller.kube.errors import ConnectionConfigError
-from frameworkcontroller.kube.kubeconfig import Access, read_kubeconfig, read_service_account
+from frameworkcontroller.kube.kubeconfig import ServerAccess, read_kubeconfig, read_service_account
 from frameworkcontroller.kubeconfig.tls import Pem, Tls
 
 DATA = base64.b64encode(b"-----BEGIN CERTIFICATE-----\n").decode()
@@ -49,7 +49,7 @@ def kubeconfig(
     return str(path)
 
 
-async def by_library(path: str, context: str | None, address: str | None) -> Access:
+async def by_library(path: str, context: str | None, address: str | None) -> ServerAccess:
     """The same access as kubernetes-asyncio reads it."""
     from kubernetes_asyncio.client import Configuration
     from kubernetes_asyncio.config.kube_config import ConfigNode, KubeConfigLoader, KubeConfigMerger
@@ -70,7 +70,7 @@ async def by_library(path: str, context: str | None, address: str | None) -> Acc
     authority, certificate, key = (
         None if file is None else Path(file).read_bytes() for file in (read.ssl_ca_cert, read.cert_file, read.key_file)
     )
-    return Access(
+    return ServerAccess(
         server=read.host or "",
         authorization=read.api_key.get("BearerToken"),
         tls=Tls(authority, pem(certificate), pem(key), bool(read.verify_ssl), read.tls_server_name),
@@ -83,7 +83,7 @@ def pem(content: bytes | None) -> Pem | None:
     return None if content is None else Pem(content)
 
 
-def without_file_names(access: Access) -> Access:
+def without_file_names(access: ServerAccess) -> ServerAccess:
     tls = access.tls
     if not access.server.startswith("https"):
         return replace(access, tls=Tls(verify=tls.verify))
@@ -239,7 +239,7 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def test_a_service_account(account: Path, host: str, server: str) -> None:
     environ = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "443"}
     access = await read_service_account(environ)
-    assert access == Access(server=server, authorization="Bearer secret", tls=Tls(b"PEM"))
+    assert access == ServerAccess(server=server, authorization="Bearer secret", tls=Tls(b"PEM"))
     assert (access.namespace, access.renew_after) == ("here", 60)
     (account / "namespace").unlink()
     assert (await read_service_account(environ)).namespace is None

@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from frameworkcontroller.kube.errors import ServerError, TooManyRequests
+from frameworkcontroller.kube.errors import ApiServerError, TooManyRequests
 from frameworkcontroller.local.kubelet.access import ApiAccess
 from frameworkcontroller.local.kubelet.addresses import AddressPool
 from frameworkcontroller.local.kubelet.node import decode_node
@@ -97,7 +97,7 @@ async def test_workers_retry_a_failed_key_after_a_growing_delay(clock: VirtualCl
     async def work(_key: str) -> None:
         tries.append(clock.time())
         if len(tries) < 5:
-            raise ServerError("busy", code=500)
+            raise ApiServerError("busy", code=500)
         if len(tries) == 5:
             raise TooManyRequests("later", code=429, retry_after=60.0)
         if len(tries) == 6:

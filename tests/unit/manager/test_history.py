@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from frameworkcontroller.config.historyconfig import History, HistorySinkKind
-from frameworkcontroller.manager.history import open_sink
+from frameworkcontroller.manager.historysinks import open_sink
 
 WITHOUT = """
 import asyncio, sys
@@ -26,7 +26,7 @@ async def main():
 
 asyncio.run(main())
 unwanted = ("sqlalchemy", "alembic", "jinja2", "frameworkcontroller.history", "frameworkcontroller.dashboard",
-            "frameworkcontroller.webaccess", "frameworkcontroller.manager.history")
+            "frameworkcontroller.webaccess", "frameworkcontroller.manager.historysinks")
 print([name for name in sys.modules if name.startswith(unwanted) or name.endswith("sink")])
 """
 

@@ -30,7 +30,7 @@ SyncResult = Literal["done", "retry", "failed", "cancelled"]
 """The result of a sync: success, an error that is retried, an unexpected error, or cancellation."""
 
 
-class Workers:
+class SyncWorkers:
     """Run up to ``number`` syncs at once, each in an asyncio task, as far as ``limit`` allows.
 
     A sync that takes longer than ``LATE_SEC`` frees its slot and no longer counts for ``limit``, but a namespace has at

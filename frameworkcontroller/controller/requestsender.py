@@ -54,7 +54,7 @@ _REFUSALS: Final[tuple[tuple[type[errors.ApiError], Refusal], ...]] = (
     (errors.Invalid, Refusal.INVALID),
     (errors.TooLarge, Refusal.TOO_LARGE),
     (errors.TooManyRequests, Refusal.TOO_MANY_REQUESTS),
-    (errors.ServerError, Refusal.SERVER_ERROR),
+    (errors.ApiServerError, Refusal.SERVER_ERROR),
 )
 """The first matching class decides."""
 

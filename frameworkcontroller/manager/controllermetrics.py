@@ -1,8 +1,8 @@
 """What one controller counts and measures, in plain numbers.
 
-The parts of a controller know nothing of metrics. They keep plain figures, or call a plain function of ``Metrics``. At
-each scrape, ``exposition`` reads both. No label holds a name that a user chose, so the number of time series does not
-grow with the workload.
+The parts of a controller know nothing of metrics. They keep plain figures, or call a function of ``ControllerMetrics``.
+At each scrape, ``exposition`` reads both. No label holds a name that a user chose, so the number of time series does
+not grow with the workload.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, get_args
 
 from frameworkcontroller.api.completion import CATEGORIES, DISRUPTIONS, PREDEFINED
-from frameworkcontroller.controller.workers import SyncResult
+from frameworkcontroller.controller.syncworkers import SyncResult
 from frameworkcontroller.kube.transport import Exchange
 from frameworkcontroller.machine.model import AttemptCounters, Level
 from frameworkcontroller.machine.protocol import WriteResult
@@ -109,7 +109,7 @@ class Family(Generic[S]):
         return self.series[values]
 
 
-class Metrics:
+class ControllerMetrics:
     """The functions by which the parts of one controller report what happens.
 
     These run on hot paths, so each binds its time series once.
