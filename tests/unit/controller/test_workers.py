@@ -6,6 +6,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -43,6 +44,16 @@ class Driver:
             self.running[key] -= 1
 
 
+def pool(
+    sync: Callable[[str, int], Awaitable[float | None]], number: int, **options: Any
+) -> tuple[WorkQueue[str], Driver, SyncWorkers, asyncio.Task[None]]:
+    """Run workers. ``options``: of the queue."""
+    queue: WorkQueue[str] = WorkQueue(**options)
+    driver = Driver(sync)
+    workers = SyncWorkers(queue, driver.reconcile, number=number)
+    return queue, driver, workers, asyncio.create_task(workers.run())
+
+
 async def nothing(_key: str, _time: int) -> float | None:
     return None
 
@@ -51,10 +62,7 @@ async def test_each_key_is_synced_and_no_more_than_so_many_at_once(clock: Virtua
     async def work(_key: str, _time: int) -> None:
         await asyncio.sleep(1)
 
-    queue: WorkQueue[str] = WorkQueue()
-    driver = Driver(work)
-    workers = SyncWorkers(queue, driver.reconcile, number=3)
-    running = asyncio.create_task(workers.run())
+    queue, driver, workers, running = pool(work, 3)
     for number in range(10):
         queue.add(f"f{number}")
     start = clock.time()
@@ -73,11 +81,9 @@ async def test_others_get_the_loop_between_the_syncs_of_many_ready_keys() -> Non
     async def work(key: str, _time: int) -> None:
         synced.append(key)
 
-    queue: WorkQueue[str] = WorkQueue()
-    workers = SyncWorkers(queue, Driver(work).reconcile, number=200)
+    queue, _, workers, running = pool(work, 200)
     for number in range(100):
         queue.add(f"f{number}")
-    running = asyncio.create_task(workers.run())
     in_a_turn = []
     while len(synced) < 100:
         before = len(synced)
@@ -92,10 +98,7 @@ async def test_those_that_take_long_do_not_keep_another_namespace_waiting(clock:
     async def work(key: str, _time: int) -> None:
         await asyncio.sleep(100 if key.startswith("slow/") else 1)
 
-    queue: WorkQueue[str] = WorkQueue(namespace=namespace_of)
-    driver = Driver(work)
-    workers = SyncWorkers(queue, driver.reconcile, number=3)
-    running = asyncio.create_task(workers.run())
+    queue, driver, workers, running = pool(work, 3, namespace=namespace_of)
     start = clock.time()
     slow = [f"slow/f{number}" for number in range(7)]
     for key in slow:
@@ -128,10 +131,9 @@ async def test_a_namespace_has_as_many_at_once_as_the_limit_allows_and_those_wit
     async def work(_key: str, _time: int) -> None:
         await asyncio.sleep(1)
 
-    queue: WorkQueue[str] = WorkQueue(namespace=namespace_of, work=lambda key: int(key.partition("/")[2]))
-    driver = Driver(work)
-    workers = SyncWorkers(queue, driver.reconcile, number=200)
-    running = asyncio.create_task(workers.run())
+    queue, driver, workers, running = pool(
+        work, 200, namespace=namespace_of, work=lambda key: int(key.partition("/")[2])
+    )
     for number in reversed(range(3 * LEAST)):
         queue.add(f"x/{number}")
     start = clock.time()
@@ -152,10 +154,7 @@ async def test_key_added_while_it_is_synced_is_synced_again_afterwards(clock: Vi
     async def work(_key: str, _time: int) -> None:
         await asyncio.sleep(1)
 
-    queue: WorkQueue[str] = WorkQueue()
-    driver = Driver(work)
-    workers = SyncWorkers(queue, driver.reconcile, number=3)
-    running = asyncio.create_task(workers.run())
+    queue, driver, workers, running = pool(work, 3)
     queue.add("f")
     await asyncio.sleep(0.5)
     queue.add("f")
@@ -171,10 +170,7 @@ async def test_sync_that_says_when_is_repeated_then(clock: VirtualClockLoop) -> 
     async def work(_key: str, time: int) -> float | None:
         return {1: 30.0, 2: 0.0}.get(time)
 
-    queue: WorkQueue[str] = WorkQueue()
-    driver = Driver(work)
-    workers = SyncWorkers(queue, driver.reconcile, number=1)
-    running = asyncio.create_task(workers.run())
+    queue, driver, workers, running = pool(work, 1)
     queue.add("f")
     await asyncio.sleep(1000)
     start, *later = driver.times["f"]
@@ -233,10 +229,7 @@ async def test_server_that_asks_for_a_pause_gets_it(clock: VirtualClockLoop) -> 
         if time == 1:
             raise RequeueError("cannot write the status", 17.0)
 
-    queue: WorkQueue[str] = WorkQueue()
-    driver = Driver(work)
-    workers = SyncWorkers(queue, driver.reconcile, number=2)
-    running = asyncio.create_task(workers.run())
+    queue, driver, workers, running = pool(work, 2)
     queue.add("f")
     await asyncio.sleep(100)
     first, second = driver.times["f"]
@@ -253,10 +246,7 @@ async def test_stop_waits_for_what_is_under_way_and_starts_nothing_more(clock: V
         finished.append(key)
         return 1.0
 
-    queue: WorkQueue[str] = WorkQueue()
-    driver = Driver(work)
-    workers = SyncWorkers(queue, driver.reconcile, number=2)
-    running = asyncio.create_task(workers.run())
+    queue, driver, workers, running = pool(work, 2)
     for key in "abcd":
         queue.add(key)
     await asyncio.sleep(1)
@@ -291,8 +281,7 @@ async def test_stop_cancels_what_takes_too_long(clock: VirtualClockLoop, caplog:
 
 
 async def test_stop_while_idle_is_at_once(clock: VirtualClockLoop) -> None:
-    workers = SyncWorkers(WorkQueue(), Driver(nothing).reconcile, number=2)
-    running = asyncio.create_task(workers.run())
+    _, _, workers, running = pool(nothing, 2)
     await clock.settled()
     start = clock.time()
     assert await workers.stop(10)
@@ -304,9 +293,7 @@ async def test_cancelled_pool_cancels_its_syncs(clock: VirtualClockLoop) -> None
     async def work(_key: str, _time: int) -> None:
         await asyncio.sleep(3600)
 
-    queue: WorkQueue[str] = WorkQueue()
-    workers = SyncWorkers(queue, Driver(work).reconcile, number=2)
-    running = asyncio.create_task(workers.run())
+    queue, _, workers, running = pool(work, 2)
     queue.add("a")
     await asyncio.sleep(1)
     running.cancel()
@@ -326,9 +313,7 @@ async def test_a_sync_that_is_due_within_less_than_the_clock_can_tell_does_not_c
         left = due - clock.time()
         return left if left > 0 else None
 
-    queue: WorkQueue[str] = WorkQueue()
-    workers = SyncWorkers(queue, Driver(work).reconcile, number=1)
-    running = asyncio.create_task(workers.run())
+    queue, _, workers, running = pool(work, 1)
     queue.add("f")
     await asyncio.sleep(2)
     assert len(queue) == queue.delayed == len(queue._processing) == 0

@@ -1,4 +1,4 @@
-"""The work queue: its core on a clock that the test moves, then the queue on a virtual-time event loop."""
+"""The work queue on a virtual-time event loop, and what a model of its core (tests/property) leaves out."""
 
 import asyncio
 import random
@@ -47,14 +47,6 @@ def backed_off(core: QueueCore[str], hand: Clock, key: str) -> float:
     return waited
 
 
-def test_keys_come_out_in_the_order_they_went_in_and_once_each(core: QueueCore[str]) -> None:
-    for key in "abcab":
-        core.add(key)
-    assert len(core) == 3
-    assert drain(core) == ["a", "b", "c"]
-    assert core.get_nowait() is None
-
-
 def test_keys_of_namespaces_alternate_and_the_least_work_goes_first(hand: Clock) -> None:
     work = {"x/a": 5, "x/b": 1, "x/c": 3, "y/a": 7}
     core: QueueCore[str] = QueueCore(hand, namespace=lambda key: key[0], work=work.__getitem__)
@@ -69,79 +61,10 @@ def test_keys_of_namespaces_alternate_and_the_least_work_goes_first(hand: Clock)
     assert drain(core) == ["x/c", "y/a", "x/a"]
 
 
-def test_a_processing_key_is_not_ready_until_done(core: QueueCore[str]) -> None:
-    core.add("a")
-    assert core.get_nowait() == "a"
-    core.add("a")
-    assert core.get_nowait() is None
-    core.done("a")
-    assert core.get_nowait() == "a"
-    core.done("a")
-    assert core.get_nowait() is None
-
-
 def test_done_without_get_is_an_error(core: QueueCore[str]) -> None:
     core.add("a")
     with pytest.raises(KeyError):
         core.done("a")
-
-
-def test_of_several_delays_the_earliest_counts(core: QueueCore[str], hand: Clock) -> None:
-    for seconds in (10, 5, 20):
-        core.add_after("a", seconds)
-    assert core.next_due == 105
-    hand.now = 104.9
-    core.promote_due()
-    assert drain(core) == []
-    hand.now = 105
-    core.promote_due()
-    assert drain(core) == ["a"]
-    core.done("a")
-    hand.now = 200
-    core.promote_due()
-    assert len(core) == core.delayed == 0
-    assert core.next_due is None
-
-
-def test_stale_entry_does_not_hide_that_the_next_due_time_became_earlier(core: QueueCore[str], hand: Clock) -> None:
-    core.add_after("a", 10)
-    core.add_after("a", 1)
-    core.add_after("b", 50)
-    hand.now = 101
-    core.promote_due()
-    core.add_after("c", 20)
-    assert core.next_due == 121
-
-
-def test_delay_that_is_due_while_processing_makes_the_key_dirty(core: QueueCore[str], hand: Clock) -> None:
-    core.add("a")
-    core.get_nowait()
-    core.add_after("a", 1)
-    hand.now += 1
-    core.promote_due()
-    assert len(core) == 0
-    core.done("a")
-    assert len(core) == 1
-
-
-def test_keys_due_at_once_come_in_order_of_their_times(core: QueueCore[str], hand: Clock) -> None:
-    core.add_after("c", 3)
-    core.add_after("a", 1)
-    core.add_after("b", 2)
-    hand.now += 10
-    core.promote_due()
-    assert drain(core) == ["a", "b", "c"]
-
-
-def test_stale_delays_do_not_pile_up(core: QueueCore[str], hand: Clock) -> None:
-    for _ in range(10_000):
-        core.add_after("a", 1_000_000)
-        core.add_after("a", 1)
-        hand.now += 1
-        core.promote_due()
-        assert core.get_nowait() == "a"
-        core.done("a")
-    assert len(core._due._heap) < 200
 
 
 def test_back_off_doubles_up_to_its_cap_and_restarts_when_forgotten(core: QueueCore[str], hand: Clock) -> None:
@@ -156,22 +79,6 @@ def test_back_off_doubles_up_to_its_cap_and_restarts_when_forgotten(core: QueueC
 
 def test_jitter_tells_keys_apart(core: QueueCore[str], hand: Clock) -> None:
     assert len({backed_off(core, hand, key) for key in "abcdefgh"}) == 8
-
-
-def test_after_shut_down_ready_keys_can_still_be_got(core: QueueCore[str], hand: Clock) -> None:
-    core.add("a")
-    core.get_nowait()
-    core.add("a")
-    core.add("b")
-    core.add_after("c", 1)
-    core.shut_down()
-    core.add("d")
-    core.add_after("e", 1)
-    hand.now += 10
-    core.promote_due()
-    core.done("a")
-    assert drain(core) == ["b", "a"]
-    assert core.is_shut_down
 
 
 def test_figures(core: QueueCore[str], hand: Clock) -> None:
