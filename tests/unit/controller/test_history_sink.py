@@ -39,7 +39,7 @@ class FakeDestination:
 
     name = "the archive"
 
-    def __init__(self, concurrency: int = 4) -> None:
+    def __init__(self, concurrency: int) -> None:
         self.concurrency = concurrency
         self.batches: list[list[str]] = []
         self.times: list[float] = []
@@ -133,13 +133,17 @@ POD_RECORD_ID = "f-1/2/a/t-0/0/p-1"
 
 
 @asynccontextmanager
-async def running(destination: FakeDestination, **options: Any) -> AsyncIterator[HistorySink]:
+async def running(
+    reply: Callable[[list[str]], Any] = lambda _: None, *, concurrency: int = 4, **options: Any
+) -> AsyncIterator[tuple[HistorySink, FakeDestination]]:
+    destination = FakeDestination(concurrency)
+    destination.reply = reply
     given = {"triggers": Trigger, "blocks": True, "max_pending_bytes": MAX_PENDING, **options}
     sink = HistorySink(destination, wall=wall, rng=random.Random(1), **given)
     task = asyncio.create_task(sink.run())
     await asyncio.sleep(0)
     try:
-        yield sink
+        yield sink, destination
     finally:
         task.cancel()
         await asyncio.wait([task])
@@ -155,8 +159,7 @@ async def stored(sink: HistorySink, *snapshots: Snapshot, uid: str = "f-1") -> A
 
 
 async def test_records_of_each_kind() -> None:
-    destination = FakeDestination()
-    async with running(destination) as sink:
+    async with running() as (sink, destination):
         sink.cluster = "east"
         assert isinstance(await stored(sink, FRAMEWORK_SNAPSHOT, task_snapshot(3)), Answered)
         of_framework, of_task = destination.last
@@ -195,8 +198,7 @@ async def test_records_of_each_kind() -> None:
 
 @pytest.mark.parametrize(("uid", "generation"), [("f-1", 3), ("another", 0)])
 async def test_the_record_of_a_pod_has_the_generation_of_its_framework(uid: str, generation: int) -> None:
-    destination = FakeDestination()
-    async with running(destination) as sink:
+    async with running() as (sink, destination):
         sink.find_framework = {"ns/f": framework(uid)}.get
         sink.offer_deleted_pod(POD)
         await sink.drain(1)
@@ -204,16 +206,14 @@ async def test_the_record_of_a_pod_has_the_generation_of_its_framework(uid: str,
 
 
 async def test_ten_thousand_tasks_that_retry_at_once_are_some_twenty_requests() -> None:
-    destination = FakeDestination()
-    async with running(destination) as sink:
+    async with running() as (sink, destination):
         assert isinstance(await stored(sink, *(task_snapshot(n, size=1200) for n in range(10_000))), Answered)
     assert destination.stored == [task_id(n) for n in range(10_000)]
     assert 15 <= len(destination.batches) <= 25
 
 
 async def test_frameworks_share_batches_and_each_waits_for_its_own_records() -> None:
-    destination = FakeDestination(concurrency=1)
-    async with running(destination) as sink:
+    async with running(concurrency=1) as (sink, destination):
         first = asyncio.create_task(stored(sink, task_snapshot(uid="f-0"), uid="f-0"))
         await asyncio.sleep(0.01)
         assert destination.stored == [task_id(uid="f-0")], "after a pause, a record does not wait for others"
@@ -224,8 +224,7 @@ async def test_frameworks_share_batches_and_each_waits_for_its_own_records() -> 
 
 
 async def test_a_full_batch_does_not_wait_and_is_not_larger_than_its_bound() -> None:
-    destination = FakeDestination(concurrency=1)
-    async with running(destination) as sink:
+    async with running(concurrency=1) as (sink, destination):
         began = asyncio.get_running_loop().time()
         sizes = [BATCH_BYTES // 3] * 7
         await asyncio.gather(*(stored(sink, task_snapshot(n, size=size)) for n, size in enumerate(sizes)))
@@ -234,16 +233,14 @@ async def test_a_full_batch_does_not_wait_and_is_not_larger_than_its_bound() -> 
 
 
 async def test_a_record_above_the_bound_of_a_batch_goes_alone() -> None:
-    destination = FakeDestination(concurrency=1)
-    async with running(destination) as sink:
+    async with running(concurrency=1) as (sink, destination):
         large = task_snapshot(1, size=2 * BATCH_BYTES)
         await asyncio.gather(stored(sink, task_snapshot(0)), stored(sink, large), stored(sink, task_snapshot(2)))
     assert destination.batches == [[task_id(0)], [task_id(1)], [task_id(2)]]
 
 
 async def test_triggers_that_are_off_are_not_sent_and_not_waited_for() -> None:
-    destination = FakeDestination()
-    async with running(destination, triggers={Trigger.TASK_RETRY}) as sink:
+    async with running(triggers={Trigger.TASK_RETRY}) as (sink, destination):
         assert isinstance(await stored(sink, FRAMEWORK_SNAPSHOT, task_snapshot()), Answered)
         sink.offer_deleted_pod(POD)
         sink.offer_deleted_framework(framework(), status_json=b"{}")
@@ -252,8 +249,7 @@ async def test_triggers_that_are_off_are_not_sent_and_not_waited_for() -> None:
 
 
 async def test_what_cannot_be_a_record_is_told_and_holds_up_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    destination = FakeDestination()
-    async with running(destination) as sink:
+    async with running() as (sink, destination):
         changed = {**POD["metadata"], "annotations": {**POD["metadata"]["annotations"], "FC_TASK_UID": "a/b"}}  # type: ignore[dict-item]
         sink.offer_deleted_pod({"metadata": changed})
         of_task = task_snapshot()
@@ -277,8 +273,7 @@ async def test_what_cannot_be_a_record_is_told_and_holds_up_nothing(caplog: pyte
     ],
 )
 async def test_the_attempt_of_a_framework_is_that_of_its_status(status_json: bytes) -> None:
-    destination = FakeDestination()
-    async with running(destination) as sink:
+    async with running() as (sink, destination):
         assert isinstance(await stored(sink, Snapshot(Trigger.FRAMEWORK_RETRY, status_json)), Answered)
     assert destination.stored == ["f-1/12"]
 
@@ -292,10 +287,8 @@ async def test_the_large_status_of_a_framework_is_not_parsed() -> None:
 
 
 async def test_nothing_is_acknowledged_before_it_is_stored() -> None:
-    destination = FakeDestination()
     answered = asyncio.Event()
-    destination.reply = lambda _: answered.wait()
-    async with running(destination) as sink:
+    async with running(lambda _: answered.wait()) as (sink, _):
         waiting = asyncio.create_task(stored(sink, task_snapshot()))
         await asyncio.sleep(20)
         assert not waiting.done()
@@ -307,9 +300,7 @@ async def test_nothing_is_acknowledged_before_it_is_stored() -> None:
 
 
 async def test_a_failure_is_answered_at_once_and_the_machine_asks_again() -> None:
-    destination = FakeDestination()
-    destination.reply = raises(Unavailable("the archive: cannot connect"))
-    async with running(destination) as sink:
+    async with running(raises(Unavailable("the archive: cannot connect"))) as (sink, destination):
         answers = await asyncio.gather(*(stored(sink, task_snapshot(n)) for n in range(3)))
         assert answers == [Unanswered("the archive: cannot connect")] * 3
         assert sink.pending.total() == 0
@@ -320,8 +311,6 @@ async def test_a_failure_is_answered_at_once_and_the_machine_asks_again() -> Non
 
 
 async def test_requests_to_a_destination_that_fails_back_off_for_all_frameworks_together() -> None:
-    destination = FakeDestination()
-    destination.reply = raises(Unavailable("the archive: 503 away", 503))
 
     async def insist(sink: HistorySink, n: int) -> None:
         while not isinstance(answer := await stored(sink, task_snapshot(n)), Answered):
@@ -329,7 +318,7 @@ async def test_requests_to_a_destination_that_fails_back_off_for_all_frameworks_
             assert (answer.code, answer.kind) == (503, Refusal.SERVER_ERROR)
             await asyncio.sleep(0.5)
 
-    async with running(destination) as sink:
+    async with running(raises(Unavailable("the archive: 503 away", 503))) as (sink, destination):
         insisting = [asyncio.create_task(insist(sink, n)) for n in range(200)]
         await asyncio.sleep(300)
         pauses = [after - before for before, after in zip(destination.times, destination.times[1:], strict=False)]
@@ -343,9 +332,7 @@ async def test_requests_to_a_destination_that_fails_back_off_for_all_frameworks_
 
 
 async def test_retry_after_is_kept_and_told() -> None:
-    destination = FakeDestination()
-    destination.reply = raises(Unavailable("the archive: 429 slowly", 429, retry_after_sec=100))
-    async with running(destination) as sink:
+    async with running(raises(Unavailable("the archive: 429 slowly", 429, retry_after_sec=100))) as (sink, destination):
         began = asyncio.get_running_loop().time()
         for pause in (0, 30):
             await asyncio.sleep(pause)
@@ -362,9 +349,7 @@ async def test_retry_after_is_kept_and_told() -> None:
 
 
 async def test_a_short_retry_after_is_waited_for() -> None:
-    destination = FakeDestination()
-    destination.reply = raises(Unavailable("the archive: 429 slowly", 429, retry_after_sec=10))
-    async with running(destination) as sink:
+    async with running(raises(Unavailable("the archive: 429 slowly", 429, retry_after_sec=10))) as (sink, destination):
         await stored(sink, task_snapshot())
         destination.reply = lambda _: None
         assert isinstance(await stored(sink, task_snapshot()), Answered)
@@ -373,9 +358,7 @@ async def test_a_short_retry_after_is_waited_for() -> None:
 
 async def test_a_failure_that_concerns_no_record_is_forgotten() -> None:
     """Its Framework was deleted by force: nothing is sent that would show that the destination is back."""
-    destination = FakeDestination()
-    destination.reply = raises(Unavailable("the archive: cannot connect"))
-    async with running(destination) as sink:
+    async with running(raises(Unavailable("the archive: cannot connect"))) as (sink, _):
         await stored(sink, task_snapshot())
         await asyncio.sleep(30)
         assert sink.oldest_seconds == pytest.approx(30)
@@ -384,9 +367,7 @@ async def test_a_failure_that_concerns_no_record_is_forgotten() -> None:
 
 
 async def test_what_nobody_waits_for_stays_until_it_is_stored() -> None:
-    destination = FakeDestination()
-    destination.reply = raises(Unavailable("the archive: cannot connect"))
-    async with running(destination) as sink:
+    async with running(raises(Unavailable("the archive: cannot connect"))) as (sink, destination):
         sink.offer_deleted_pod(POD)
         sink.offer(framework(), "6", [task_snapshot(0), task_snapshot(1)])
         await asyncio.sleep(200)
@@ -399,9 +380,7 @@ async def test_what_nobody_waits_for_stays_until_it_is_stored() -> None:
 
 
 async def test_an_unexpected_error_leaves_nobody_waiting(caplog: pytest.LogCaptureFixture) -> None:
-    destination = FakeDestination()
-    destination.reply = raises(RuntimeError("boom"))
-    async with running(destination) as sink:
+    async with running(raises(RuntimeError("boom"))) as (sink, destination):
         answer = await stored(sink, task_snapshot())
         assert isinstance(answer, Unanswered)
         assert "unexpected error: RuntimeError('boom')" in answer.message
@@ -412,9 +391,7 @@ async def test_an_unexpected_error_leaves_nobody_waiting(caplog: pytest.LogCaptu
 
 async def test_an_outage_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    destination = FakeDestination()
-    destination.reply = raises(Unavailable("the archive: cannot connect"))
-    async with running(destination) as sink:
+    async with running(raises(Unavailable("the archive: cannot connect"))) as (sink, destination):
         for _ in range(5):
             await stored(sink, task_snapshot())
         destination.reply = lambda _: None
@@ -429,9 +406,7 @@ async def test_an_outage_is_logged_once(caplog: pytest.LogCaptureFixture) -> Non
 
 
 async def test_a_refused_record_blocks_only_its_own_framework() -> None:
-    destination = FakeDestination()
-    destination.reply = refuses(task_id(77))
-    async with running(destination) as sink:
+    async with running(refuses(task_id(77))) as (sink, destination):
         await stored(sink, task_snapshot(1000))
         destination.batches.clear()
         answers = await asyncio.gather(*(stored(sink, task_snapshot(n)) for n in range(100)))
@@ -461,18 +436,14 @@ async def test_a_refused_record_blocks_only_its_own_framework() -> None:
 
 
 async def test_a_destination_that_refuses_all_is_not_asked_for_each_record() -> None:
-    destination = FakeDestination()
-    destination.reply = raises(RecordsRefused("the archive: 400 no thanks", 400))
-    async with running(destination) as sink:
+    async with running(raises(RecordsRefused("the archive: 400 no thanks", 400))) as (sink, destination):
         answers = await asyncio.gather(*(stored(sink, task_snapshot(n)) for n in range(1000)))
         assert all(isinstance(answer, Refused) and answer.code == 400 for answer in answers)
     assert len(destination.batches) < 40
 
 
 async def test_a_refused_record_that_nobody_waits_for_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
-    destination = FakeDestination()
-    destination.reply = refuses(POD_RECORD_ID)
-    async with running(destination) as sink:
+    async with running(refuses(POD_RECORD_ID)) as (sink, destination):
         sink.offer_deleted_pod(POD)
         assert isinstance(await stored(sink, task_snapshot()), Answered)
     assert destination.stored == [task_id()]
@@ -481,7 +452,6 @@ async def test_a_refused_record_that_nobody_waits_for_is_dropped(caplog: pytest.
 
 
 async def test_a_destination_that_fails_in_the_search_for_a_refused_record() -> None:
-    destination = FakeDestination()
 
     def reply(ids: list[str]) -> None:
         if len(ids) == 10:
@@ -489,8 +459,7 @@ async def test_a_destination_that_fails_in_the_search_for_a_refused_record() -> 
         if task_id(5) in ids:
             raise Unavailable("the archive: cannot connect")
 
-    destination.reply = reply
-    async with running(destination) as sink:
+    async with running(reply) as (sink, destination):
         destination.concurrency = 1
         await stored(sink, task_snapshot(99))
         answers = await asyncio.gather(*(stored(sink, task_snapshot(n)) for n in range(10)))
@@ -502,10 +471,8 @@ async def test_a_destination_that_fails_in_the_search_for_a_refused_record() -> 
 
 
 async def test_block_refuses_what_is_above_the_bound_and_does_not_grow() -> None:
-    destination = FakeDestination()
     answered = asyncio.Event()
-    destination.reply = lambda _: answered.wait()
-    async with running(destination) as sink:
+    async with running(lambda _: answered.wait()) as (sink, _):
         waiting = [asyncio.create_task(stored(sink, task_snapshot(n, size=2**20))) for n in range(7)]
         await asyncio.sleep(1)
         answer = await stored(sink, task_snapshot(8, size=2**20))
@@ -523,15 +490,12 @@ async def test_block_refuses_what_is_above_the_bound_and_does_not_grow() -> None
 
 
 async def test_block_lets_a_single_record_above_the_bound_through() -> None:
-    destination = FakeDestination()
-    async with running(destination) as sink:
+    async with running() as (sink, _):
         assert isinstance(await stored(sink, task_snapshot(size=2 * MAX_PENDING)), Answered)
 
 
 async def test_records_that_nobody_waits_for_leave_room_for_those_that_block() -> None:
-    destination = FakeDestination()
-    destination.reply = raises(Unavailable("the archive: cannot connect"))
-    async with running(destination) as sink:
+    async with running(raises(Unavailable("the archive: cannot connect"))) as (sink, destination):
         for n in range(20):
             sink.offer(framework(), "6", [task_snapshot(n, size=2**20, trigger=Trigger.TASK_DELETION)])
         assert sink.pending_bytes <= MAX_PENDING // 2
@@ -542,9 +506,7 @@ async def test_records_that_nobody_waits_for_leave_room_for_those_that_block() -
 
 
 async def test_drop_acknowledges_at_once_and_drops_above_the_bound(caplog: pytest.LogCaptureFixture) -> None:
-    destination = FakeDestination()
-    destination.reply = raises(Unavailable("the archive: cannot connect"))
-    async with running(destination, blocks=False) as sink:
+    async with running(raises(Unavailable("the archive: cannot connect")), blocks=False) as (sink, destination):
         answer = await stored(sink, *(task_snapshot(n, size=2**20) for n in range(10)))
         assert isinstance(answer, Answered)
         assert sink.records[Trigger.TASK_RETRY, "dropped"] == 3
@@ -560,9 +522,7 @@ async def test_drop_acknowledges_at_once_and_drops_above_the_bound(caplog: pytes
 
 
 async def test_a_stop_sends_what_is_pending_also_to_one_that_was_unavailable() -> None:
-    destination = FakeDestination()
-    destination.reply = raises(Unavailable("the archive: 429", 429, retry_after_sec=300))
-    async with running(destination) as sink:
+    async with running(raises(Unavailable("the archive: 429", 429, retry_after_sec=300))) as (sink, destination):
         sink.offer_deleted_pod(POD)
         await asyncio.sleep(1)
         destination.reply = lambda _: None
@@ -573,9 +533,7 @@ async def test_a_stop_sends_what_is_pending_also_to_one_that_was_unavailable() -
 
 
 async def test_a_stop_waits_for_a_bounded_time_and_tells_what_is_left(caplog: pytest.LogCaptureFixture) -> None:
-    destination = FakeDestination()
-    destination.reply = lambda _: asyncio.sleep(1000)
-    async with running(destination) as sink:
+    async with running(lambda _: asyncio.sleep(1000)) as (sink, _):
         waiting = asyncio.create_task(stored(sink, task_snapshot()))
         sink.offer_deleted_pod(POD)
         began = asyncio.get_running_loop().time()
@@ -588,9 +546,7 @@ async def test_a_stop_waits_for_a_bounded_time_and_tells_what_is_left(caplog: py
 
 
 async def test_who_no_longer_waits_does_not_stop_the_sink() -> None:
-    destination = FakeDestination()
-    destination.reply = lambda _: asyncio.sleep(10)
-    async with running(destination) as sink:
+    async with running(lambda _: asyncio.sleep(10)) as (sink, destination):
         waiting = asyncio.create_task(stored(sink, task_snapshot()))
         await asyncio.sleep(1)
         waiting.cancel()

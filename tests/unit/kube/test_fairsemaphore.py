@@ -30,11 +30,6 @@ async def turns(flows: Iterable[str]) -> list[str]:
     return order
 
 
-async def test_flows_take_turns() -> None:
-    # The first came before anybody waited.
-    assert "".join(await turns("aaaabbc")) == "aabcaba"
-
-
 async def test_the_flow_with_the_least_work_gets_the_next_slot() -> None:
     slots, order = FairSemaphore(1), list[int]()
 
