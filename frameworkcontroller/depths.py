@@ -1,6 +1,6 @@
 """JSON that is nested too deeply for the parser.
 
-An API server accepts custom resources with ten thousand levels; orjson parses 1,024. What is deeper is cut off.
+An API server accepts custom resources with ten thousand levels; orjson parses 1,024. Deeper values are cut off.
 """
 
 from __future__ import annotations

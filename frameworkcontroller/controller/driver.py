@@ -182,12 +182,12 @@ class Driver:
         return done.requeue_after
 
     def _is_left_alone(self, record: FrameworkRecord) -> bool:
-        """Whether nothing is done for the Framework: see ``farewell``."""
+        """True if the machine ignores the Framework: see ``farewell``."""
         machine = self.reconcilers.find(record)
         return machine is not None and (isinstance(machine, Quarantine) or machine.is_left_alone)
 
     async def _bid_farewell(self, record: FrameworkRecord) -> float | None:
-        """End a deleted Framework that is left alone. Returns the seconds until it is due again."""
+        """Finalize a deleted Framework that its machine ignores. Returns the seconds until it is due again."""
         key = record.key
         ending = self._farewells.get(key)
         if ending is None or ending.uid != record.uid:
@@ -229,7 +229,7 @@ class Driver:
         return Env(self.wall(), self.clock(), self.rng, self.limits)
 
     async def _release_orphans(self, key: str, uid: str | None, *, deleting_uid: str | None = None) -> float | None:
-        """Release the Workloads of Frameworks of that key but that with ``uid``, if they are gone.
+        """Release Workloads whose Framework (this key, another UID than ``uid``) no longer exists.
 
         ``deleting_uid``: of one that is released as soon as nothing of it exists but the Framework itself. Returns the
         seconds until one is due again.
@@ -443,7 +443,7 @@ class _Run:
                 ended = driver.clock()
                 driver.answered((type(request), getattr(request, "kind", Kind.FRAMEWORK)), ended - began, ended)
                 if isinstance(request, PatchStatus):
-                    # In seconds, for pauses between writes. What `answered` is for are multiples of the fastest answer:
+                    # In seconds, for pauses between writes. `answered` serves for multiples of the fastest answer:
                     # where the best takes 100 ms, more requests in flight still help.
                     driver.answer_times.note(began, ended, request.size)
                     if _is_not_found(answer):

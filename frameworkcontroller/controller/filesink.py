@@ -90,12 +90,12 @@ def _append(path: Path, content: bytes) -> None:
 
 
 def _cut_incomplete_line(file: int) -> int:
-    """Remove what a crash has left after the last end of line; it was never acknowledged. Return the size."""
+    """Truncate after the last line end: a crash left an unacknowledged rest. Return the size."""
     size = os.fstat(file).st_size
     end = size
     while end:
         start = max(0, end - _TAIL_BYTES)
-        # All but the first look find a part of the incomplete line.
+        # All blocks except the first one read hold a part of the incomplete line.
         newline = os.pread(file, end - start, start).rfind(b"\n")
         if newline >= 0:
             end = start + newline + 1

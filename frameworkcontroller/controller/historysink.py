@@ -75,7 +75,7 @@ _BEGIN_OF_STATUS: Final = re.compile(rb'\{[^{}]*\{[^{}]*\},"attemptStatus":\{"id
 
 
 class Unavailable(Exception):
-    """The destination takes no records now. The text says why, and names the destination.
+    """The destination accepts no records now. The message names it and the reason.
 
     ``code``: of its answer, 0 if there is none. ``retry_after_sec``: the least wait that it asks for.
     """
@@ -160,7 +160,7 @@ class HistorySink:
         """``wall``: seconds since the epoch. It must be created on the loop that runs it."""
         self._destination = destination
         self.triggers = frozenset(triggers)
-        """Those of the records that are taken."""
+        """Triggers of accepted records."""
         self._blocks = blocks
         self._max_pending_bytes = max_pending_bytes
         self._wall = wall
@@ -196,7 +196,7 @@ class HistorySink:
         self._closing = False
         self._closed = False
 
-    # --- what comes in ---
+    # --- intake ---
 
     def wants(self, trigger: Trigger) -> bool:
         return trigger in self.triggers and not self._closed
@@ -415,7 +415,7 @@ class HistorySink:
                 break
         return batch
 
-    # --- what goes out ---
+    # --- sending ---
 
     async def _send(self, batch: list[_Pending]) -> None:
         """Send a batch. If it is refused, send its halves, until the refused records are found: others continue."""
@@ -471,7 +471,7 @@ class HistorySink:
         self._failing_since = self._problem = None
 
     def _fail(self, batch: list[_Pending], problem: Unavailable) -> None:
-        """The destination is unavailable: tell those who wait, and keep the other records."""
+        """The destination is unavailable: answer the waiting calls, and keep the other records."""
         now = self._clock()
         if self._problem is None or str(self._problem) != str(problem):
             _log.warning("History: %s; retrying", problem)

@@ -198,9 +198,9 @@ def _compress(lines: Sequence[bytes]) -> bytes:
 
 
 def _acknowledges(response: aiohttp.ClientResponse, body: bytes, records: int) -> bool:
-    """Whether a success is the destination's: gateways answer with pages, such as one to log in, and the code 200.
+    """True if the destination itself answered 2xx: gateways answer 200 with pages, such as one to log in.
 
-    An archive says how many records it has stored. Other collectors say nothing, or what they like.
+    An archive returns the number of stored records, other collectors nothing or any text.
     """
     if response.content_type in ("text/html", "application/xhtml+xml") or body.lstrip()[:1] == b"<":
         return False

@@ -28,7 +28,7 @@ _MARK_ESCAPED: Final = "ObjectSnapshot\\u003a "
 """The mark inside a JSON string: parsers decode it, collectors do not match it."""
 
 ALL_TRIGGERS: Final = frozenset(SnapshotTrigger) - {SnapshotTrigger.FRAMEWORK_COMPLETION}
-"""Those of the log lines: a completed Framework is logged when it is deleted."""
+"""Triggers of log lines: a completed Framework is logged when it is deleted."""
 
 _MESSAGES: Final = {
     SnapshotTrigger.FRAMEWORK_RETRY: "Framework will be retried",
@@ -146,7 +146,7 @@ def _framework(framework: FrameworkRecord, resource_version: str, status: Any) -
 
 
 def _with_plain_roles(status: Any) -> Any:
-    """Decompress the roles of a status, which collectors cannot. What cannot be decompressed stays as it is."""
+    """Decompress the roles of a status for log collectors. Invalid data is kept unchanged."""
     try:
         return {**status, "attemptStatus": with_plain_roles(status["attemptStatus"])}
     except (KeyError, TypeError, ValueError):

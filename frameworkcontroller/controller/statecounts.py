@@ -29,7 +29,7 @@ class _Part(NamedTuple):
     quarantined: bool
     waits: tuple[Reason, ...]
     evicted: bool
-    """Whether it was evicted from its queue, and has not given its quota back."""
+    """True from its eviction from the queue to the release of its quota."""
 
 
 def _is_evicted(status: FrameworkStatus) -> bool:
@@ -51,7 +51,7 @@ class StateCounts:
         self.quarantined = 0
         """Frameworks in quarantine."""
         self.waiting: dict[Reason, int] = dict.fromkeys(WAITS, 0)
-        """Frameworks that wait, or Tasks of which do, by reason."""
+        """Frameworks that wait, or have waiting Tasks, by reason."""
         self._parts: dict[str, _Part] = {}
         self._clock = clock
         self._evicted: dict[str, float] = {}

@@ -1,7 +1,7 @@
 """Batches records of Tasks into Events, one for all Tasks of a TaskRole to which the same happened.
 
 A batch is delayed by a second, and by twice as long each time while more records come. An Event about the Framework
-as a whole flushes the batch first, which keeps Events in the order of what happened.
+as a whole flushes the batch first, which keeps Events in order.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Asks an API server who the holder of a token is (TokenReview), and what a user may do (SubjectAccessReview)."""
+"""Authentication of a token (TokenReview) and authorization of a user (SubjectAccessReview) by an API server."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class AnswerParser:
         self.done = False
         """True after the whole answer."""
         self.reusable = False
-        """Whether the connection can be used for another request after this answer."""
+        """True if the connection can serve another request after this answer."""
         self._reason = b""
         self._headers: dict[str, str] = {}
         self._is_endless = False
@@ -113,7 +113,7 @@ class AnswerParser:
             raise BadAnswer(f"unclear length: Transfer-Encoding {coding!r}, Content-Length {length!r}")
         has_body = status not in (204, 304)
         self._is_endless = has_body and coding is None and length is None
-        # HTTP/1.0 has no chunks: some proxy may have passed on what it did not understand.
+        # HTTP/1.0 has no chunks: a proxy may have passed on a coding that it did not understand.
         self.reusable = parser.should_keep_alive() and not (version == "1.0" and coding is not None)
         encoding = headers.get("content-encoding", "identity").lower()
         if has_body and length != "0" and encoding != "identity":

@@ -35,8 +35,8 @@ class KubeClient(Transport):
 
     Each method sends one request and returns the body of the answer, or raises an error of
     `frameworkcontroller.kube.errors`: ApiError if the server refused, TransportError if the answer is missing or
-    incomplete. Only the caller knows whether a lost request may be repeated: `Transport` repeats those alone of which
-    that is certain.
+    incomplete. Only the caller knows whether a lost request may be repeated; `Transport` repeats only where that is
+    certain.
     """
 
     async def get(

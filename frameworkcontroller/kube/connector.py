@@ -48,7 +48,7 @@ class Connector:
         """For the header of this name."""
         tunneled = self._proxy is not None and self._url.scheme == "https"
         self.target = "" if self._proxy is None or tunneled else f"http://{self.host}"
-        """What precedes the path in the first line of a request."""
+        """Prefix of the path in a request line."""
         self.headers = "" if tunneled else self._proxy_headers()
         """More headers of each request, each with the end of its line."""
         self._addresses: _Addresses = []
@@ -58,7 +58,7 @@ class Connector:
         """The failure of the last lookup that failed."""
 
     async def connect(self, security: Security, closed: Callable[[HttpConnection], None]) -> HttpConnection:
-        """Return a new connection. Raises OSError, of which ProxyRefused and TimeoutError are."""
+        """Return a new connection. Raises OSError, including ProxyRefused and TimeoutError."""
         name = _certified(security.server_name or self._url.hostname)
         if self._proxy is None:
             return await self._dial(self._url, security.context, name, closed)
@@ -137,7 +137,7 @@ class Connector:
 
 
 def _certified(name: str | None) -> str | None:
-    """Return the name as certificates have it: without the dot that ends a fully qualified name."""
+    """Return the name as in certificates: without the final dot of a fully qualified name."""
     return None if name is None else name.rstrip(".")
 
 

@@ -21,7 +21,7 @@ _FIRST_CHECK_SECONDS: Final = 0.1
 
 
 class CrdError(errors.KubeError):
-    """The resource type cannot be served; the message says why, and what to do."""
+    """The resource type cannot be served; the message has the reason and a remedy."""
 
 
 async def ensure_crd(

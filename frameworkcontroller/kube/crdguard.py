@@ -82,7 +82,7 @@ class CrdGuard:
         self._reported: set[str] = set()
         self._wanted = asyncio.Event()
         self._lacked = False
-        """Whether the CRD lacked fields when it was read last."""
+        """True if the CRD lacked fields at the last read."""
 
     def refused(self, key: str) -> None:
         """The API server answered 404 to a write of the status of this object, or has dropped fields of it."""

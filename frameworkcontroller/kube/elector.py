@@ -1,4 +1,4 @@
-"""Leader election by a Lease as a state machine: it is asked for the next request, and told the result. Pure; no I/O.
+"""Leader election by a Lease as a state machine, which returns the next request and gets its result. Pure; no I/O.
 
     Follower                                          Leader
        ├─ no holder, expired, dead ──▶ acquire ──▶       ├─ write accepted ──▶ wait ──▶ renew
@@ -166,7 +166,7 @@ class Elector:
         self._polls = 0
         """Reads of the Lease until the next watch."""
         self._next: ReadLease | WatchLease | Pause | None = ReadLease()
-        """None: acquire or renew what was observed."""
+        """None: acquire or renew the observed Lease."""
 
     def is_leader(self, now: ClockReading) -> bool:
         """True while no other process can lead."""
@@ -205,7 +205,7 @@ class Elector:
         elif lived >= self._timing.retry_period:
             self._next = ReadLease()
         else:
-            # Not permitted, say.
+            # For example, watches are not permitted.
             self._polls = POLLS_WITHOUT_WATCH
             self._wait(self._time_left(now))
 

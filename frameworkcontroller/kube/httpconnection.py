@@ -16,7 +16,7 @@ from frameworkcontroller.kube.answerparser import AnswerParser, BadAnswer, Head
 
 # A large body written at once would block the event loop.
 _SLICE_BYTES: Final = 256 * 1024
-# What a watch may have unread, some dozens of Pods: the event loop handles it in one step of two milliseconds.
+# Limit of unread bytes of a watch, some dozens of Pods: one step of the event loop, two milliseconds.
 _MAX_UNREAD_BYTES: Final = 128 * 1024
 
 
@@ -176,7 +176,7 @@ class HttpConnection(asyncio.Protocol):
     # --- of asyncio ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # That of uvloop is none by inheritance.
+        # uvloop's transport does not inherit from asyncio's.
         self._transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:

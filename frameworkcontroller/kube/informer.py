@@ -94,7 +94,7 @@ class Informer(Generic[T]):
         returns, for a number of objects, the interval of comparisons, a guard against servers whose watches lose events
         (None: only those asked for). ``on_deleted_object`` gets the final state of each object whose deletion the watch
         reports, before the handlers. ``on_problem`` is called when ``problem`` gets another text. ``takes_cut``:
-        whether ``decode`` takes objects of which too deep values were cut off (depths.py).
+        ``decode`` accepts objects whose too deep values were cut off (depths.py).
         """
         self.resource = resource
         self._client = client
@@ -213,7 +213,7 @@ class Informer(Generic[T]):
         self.problem = ""
 
     def use(self, resource: Resource) -> None:
-        """List and watch this resource: another version, say.
+        """List and watch this resource, such as another version.
 
         Raises RuntimeError if it is running.
         """
@@ -349,8 +349,8 @@ class Informer(Generic[T]):
     async def _compare(self, deleted: set[str]) -> None:
         """Find out whether the watch has lost changes, and list again if it has.
 
-        ``deleted`` has the keys whose deletion the watch tells meanwhile. Listing again would find the same, but for as
-        long as a list takes, the cache would stay as it was: minutes with 100,000 objects.
+        ``deleted`` has the keys whose deletion the watch reports meanwhile. Listing at once would find the same, but
+        leave the cache outdated for as long as a list takes: minutes with 100,000 objects.
 
         Raises:
             KubeError: a page cannot be read.
@@ -382,7 +382,7 @@ class Informer(Generic[T]):
             if item.key not in seen and not is_older(listed, item.resource_version)
         }
         if unknown or unlisted:
-            # The watch may be about to tell.
+            # The watch may be about to report them.
             await asyncio.sleep(_LAG_SECONDS)
         if self.listed_since != listed_since or not isinstance(self._reflector.state, Watching):
             # A list has compared, or will.
@@ -401,7 +401,7 @@ class Informer(Generic[T]):
         self._compare_later()
 
     def _knows(self, key: str, version: str) -> bool:
-        """Whether this state of the object, or a later one, is known."""
+        """True if this state of the object, or a later one, is known."""
         known = self._processor.undecodable.get(key) or self.lister.get(key)
         return known is not None and (known.resource_version == version or is_older(version, known.resource_version))
 

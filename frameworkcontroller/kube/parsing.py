@@ -48,7 +48,7 @@ def gc_paused() -> Iterator[None]:
 
 
 def parse(data: bytes) -> tuple[Any, bool]:
-    """Return the parsed JSON and whether it is whole; if not, `was_cut` tells which values have lost something.
+    """Return the parsed JSON and whether it is whole; if not, `was_cut` finds the values that were cut.
 
     Raises ValueError if it is not JSON.
     """
@@ -85,7 +85,7 @@ def without_managed_fields(data: bytes) -> bytes:
     done = seen = opened = depth = 0
     start = data.find(_MANAGED_FIELDS)
     while start >= 0:
-        # Each byte is looked at once: user data may have any number of such fields. All this is as fast as memchr.
+        # Each byte is read once: user data may have any number of such fields. All this is as fast as memchr.
         last = data.rfind(_METADATA, seen, start)
         if last >= 0:
             seen = opened = last + len(_METADATA)

@@ -24,7 +24,7 @@ Three rules hold everywhere:
 - ``Retry-After`` of a throttling server is obeyed; that of a failing server only up to the maximum back-off.
 
 Every list is a consistent read, without a resourceVersion. With ``resourceVersion=0`` the server may answer from a
-cache that is older than the writes of this controller before its restart, and a new process could not tell.
+cache that is older than the writes of this controller before its restart, and a new process could not detect that.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class QueueCore(Generic[K]):
         namespace: Callable[[K], str] = lambda _: "",
         work: Callable[[K], int] = lambda _: 0,
     ) -> None:
-        """``clock`` returns monotonic seconds, ``namespace`` and ``work`` say when a ready key has its turn.
+        """``clock`` returns monotonic seconds, ``namespace`` and ``work`` decide the turn of a ready key.
 
         Without them, the key that became ready first has.
         """
@@ -245,7 +245,7 @@ class WorkQueue(QueueCore[K]):
         return key
 
     def recheck(self) -> None:
-        """Let a waiting ``get`` look at the ready keys again."""
+        """Wake a waiting ``get`` to check the ready keys again."""
         if self._ready:
             self._wake()
 

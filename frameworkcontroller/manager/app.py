@@ -179,7 +179,7 @@ class Controller:
             rng=rng,
         )
         self._looked_for_dropped: set[str] = set()
-        """UIDs of Frameworks of which dropped fields of the spec were looked for."""
+        """UIDs of Frameworks checked for dropped fields of the spec."""
 
         # From keys to requests.
         self.recorder = EventRecorder(
@@ -224,7 +224,7 @@ class Controller:
             clock=loop.time,
         )
 
-        # What is measured.
+        # Metrics.
         limiter.waited = self.metrics.limiter_waited
         self.queue.on_get = self.metrics.queue_waited
         self.queue.on_done = self.metrics.queue_worked
@@ -443,12 +443,12 @@ class Controller:
 
     async def resync(self) -> None:
         """Sync every Framework that is not completed as a whole, within a tenth of the interval of that."""
-        # From the specs in the cache, an API server may have dropped fields since they were written: suspend, say.
+        # From the specs in the cache, an API server may have dropped fields since they were written, such as suspend.
         for key in self.reconcilers.resync(from_cache=await self.crd_guard.is_current()):
             # Spread, because it is not urgent and there may be tens of thousands.
             self.queue.add_after(key, self._rng.uniform(0.0, self._resync_sec / 10))
 
-    # --- what the parts report ---
+    # --- reports of the parts ---
 
     def _status_lost(self, problem: str, keys: Set[str]) -> None:
         for key in keys:
@@ -463,7 +463,7 @@ class Controller:
             self.queue.add_after(key, self._rng.uniform(1.0, 2.0))
 
     def _crd_outdated(self, missing: Sequence[str]) -> None:
-        """The API server drops fields: of a spec they show only in what kubectl has applied. Look once at each."""
+        """The API server drops fields of specs. Only kubectl's last applied manifest shows them: check each once."""
         if not self._acting:
             return
         for record in self.informers.frameworks.lister.values():

@@ -1,4 +1,4 @@
-"""What one controller counts and measures, in plain numbers.
+"""Counters and histograms of one controller, as plain numbers.
 
 The parts of a controller know nothing of metrics. They keep plain figures, or call a function of ``ControllerMetrics``.
 At each scrape, ``exposition`` reads both. No label holds a name that a user chose, so the number of time series does
@@ -45,7 +45,7 @@ EVICTION_REASONS: Final = (
     WORKLOAD_LOST,
     OUT_OF_SYNC,
 )
-"""Kueue's reasons of evictions, by which it may say why it has deactivated (``DeactivatedDueTo...``), and our own."""
+"""Kueue's reasons of evictions, with ``DeactivatedDueTo...`` as one, and our own."""
 
 NO_ANSWER: Final = "none"
 """Value of the label ``code`` for requests without a response."""
@@ -110,7 +110,7 @@ class Family(Generic[S]):
 
 
 class ControllerMetrics:
-    """The functions by which the parts of one controller report what happens.
+    """The functions by which the parts of one controller report events.
 
     These run on hot paths, so each binds its time series once.
     """

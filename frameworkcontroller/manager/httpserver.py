@@ -26,14 +26,14 @@ _REQUEST_LINE: Final = re.compile(r"([A-Z]+) (?:https?://[^/? ]*)?(/[^? ]*)(?:\?
 _HEADERS: Final = {
     "Cache-Control": "no-store",
     "Connection": "close",
-    # Without versions: they tell an attacker what to try.
+    # Without versions, which would help an attacker.
     "Server": "frameworkcontroller",
     "X-Content-Type-Options": "nosniff",
 }
 
 
 class HttpRequest(NamedTuple):
-    """What is asked for: the path without its query, and the header Accept."""
+    """A request: the path without its query, and the header Accept."""
 
     path: str
     accept: str
@@ -96,7 +96,7 @@ class _Connection(asyncio.Protocol):
         self._responded = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # That of uvloop is none by inheritance.
+        # uvloop's transport does not inherit from asyncio's.
         self.transport = cast("asyncio.Transport", transport)
         self._server.opened(self)
 

@@ -1,4 +1,4 @@
-"""The informers of one controller: what it watches, how often it lists again, and which handlers get the events."""
+"""The informers of one controller: their resources, intervals of comparison, and event handlers."""
 
 from __future__ import annotations
 
@@ -49,9 +49,8 @@ C_co = TypeVar("C_co", bound=CompanionRecord, covariant=True)
 COMPARISON_SEC: Final = 600.0
 COMPARISON_MAX_SEC: Final = 3600.0
 COMPARISON_SEC_PER_OBJECT: Final = 0.3
-"""A comparison with a list finds what a watch has lost, such as the last event of a Pod. For each Pod it costs 11 us
-here and 7 KB from the API server. So the interval grows with the cache, to at most three Pods a second, and up to an
-hour."""
+"""A comparison with a list finds changes that a watch has lost. A Pod costs 11 us here and 7 KB from the API server, so
+the interval grows with the cache: to at most three Pods a second, and up to an hour."""
 
 
 def comparison_sec(objects: int) -> float:
@@ -60,7 +59,7 @@ def comparison_sec(objects: int) -> float:
 
 
 DISCOVERY_SEC: Final = 60.0
-"""Interval of looks for the version of an API that a Framework needs, while none is served."""
+"""Interval of discovery of an API that a Framework needs, while no version is served."""
 
 
 class CompanionInformer(Generic[C_co]):
@@ -73,10 +72,13 @@ class CompanionInformer(Generic[C_co]):
         handlers: EventHandlers,
         enqueue: Callable[[str], None],
         versions: VersionFinder | None = None,
+        *,
+        always: bool = False,
     ) -> None:
         """``make`` makes the informer. ``enqueue`` takes the key of a Framework that waited for the first list.
 
-        ``versions`` finds the version that is served; None: that of the informer is.
+        ``versions`` finds the served version; None: that of the informer is served. ``always``: watch before any
+        Framework needs one.
         """
         self._kind = kind
         self._handlers = handlers
@@ -94,7 +96,7 @@ class CompanionInformer(Generic[C_co]):
         self._enqueue = enqueue
         self._wanted = asyncio.Event()
         self._waiting: set[str] = set()
-        self._always = False
+        self._always = always
 
     def find(self, key: str, framework: str) -> C_co | NotListed | None:
         """The cached companion of that key, for the Framework of that key."""
@@ -110,10 +112,6 @@ class CompanionInformer(Generic[C_co]):
         self._waiting.add(framework)
         self._wanted.set()
         return self._problem if self._problem.problem else NotListed(self.informer.problem)
-
-    def want(self) -> None:
-        """Watch whether a Framework needs one or not."""
-        self._always = True
 
     async def run(self) -> None:
         """Watch until cancelled; the next run starts like the first."""
@@ -200,7 +198,7 @@ class VersionFinder:
         """The best version that is served, None if none is.
 
         Raises:
-            KubeError: the API server does not tell.
+            KubeError: the API server gives no valid answer.
         """
         found = await find_served(self.client, *self.candidates)
         if found is not None:
@@ -301,9 +299,8 @@ class Informers:
         self._workloads: CompanionInformer[WorkloadRecord] | None = None
         if kueue:
             workloads = partial(informer, resources.WORKLOADS, workload_record, index=_framework_of_companion)
-            self._workloads = CompanionInformer(Kind.WORKLOAD, workloads, handlers, enqueue)
             # From the start: Frameworks may be gone whose Workloads still have quota.
-            self._workloads.want()
+            self._workloads = CompanionInformer(Kind.WORKLOAD, workloads, handlers, enqueue, always=True)
             self.companions[Kind.WORKLOAD] = self._workloads
 
     def compare(self, *, older_than: float) -> None:

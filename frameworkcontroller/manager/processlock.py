@@ -2,10 +2,10 @@
 
 The kernel gives the lock to one process at a time, and takes it back when that has ended, however it ends. So a process
 that has the lock knows that all before it have ended: also where the container runtime or the kubelet has lost track.
-Two processes that run at once, in two containers of a Pod, say, do not both have it.
+Two processes that run at once, such as in two containers of a Pod, do not both have it.
 
-The file is to be on a file system of this machine, such as an emptyDir. It counts for one boot of one machine: what a
-copy, a clone or a shared file system brings along from elsewhere does not.
+The file must be on a file system of this machine, such as an emptyDir. It counts for one boot of one machine; a copy,
+a clone or a shared file system from elsewhere does not.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ProcessLock:
             _log.warning("Cannot lock %s; after a restart, the lease has to expire first: %s", path, error)
 
     def has_ended(self, identity: str) -> bool:
-        """Whether the process of that identity has certainly ended: it had this lock before."""
+        """True if the process of that identity has certainly ended: it had this lock before."""
         prefix, _, number = identity.rpartition("_")
         return prefix == self._prefix and number.isdecimal() and int(number) < self._number
 

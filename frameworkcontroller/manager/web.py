@@ -137,7 +137,7 @@ class WebServer:
 
 
 def _debug_view(machine: Machine, now: float) -> dict[str, Any]:
-    """What is known of a Framework, without the status, which users can read from the API server."""
+    """In-memory state of a Framework, without the status, which users can read from the API server."""
     tracker = machine.tracker
     status = tracker.status
     alarm = tracker.agenda.next_alarm()

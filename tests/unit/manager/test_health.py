@@ -58,33 +58,20 @@ def problems(health: Health) -> list[str]:
     return [f"{check.name} {check.problem}" for check in health.live() if check.problem is not None]
 
 
-async def test_an_api_server_that_is_away_for_hours_is_no_reason(clock: VirtualClockLoop) -> None:
-    async with informing(KubeClient(Connection.to_address(NOBODY))) as informer:
-        health = Health([informer], WorkQueue[str](), clock=clock.time)
-        for _ in range(120):
-            assert problems(health) == []
-            await asyncio.sleep(30)
-
-
-async def test_an_api_server_that_wants_to_be_left_alone_for_hours_is_no_reason(clock: VirtualClockLoop) -> None:
-    client = Throttled(Connection.to_address(NOBODY))
-    async with informing(client) as informer:
-        health = Health([informer], WorkQueue[str](), clock=clock.time)
-        for _ in range(60):
-            assert problems(health) == []
-            await asyncio.sleep(120)
-    assert client.asked == 1
-
-
-async def test_a_cluster_in_which_nothing_happens_for_hours_is_no_reason(clock: VirtualClockLoop) -> None:
-    async with (
-        ApiServer(wall=wall) as server,
-        informing(KubeClient(Connection.to_address(server.url))) as informer,
-    ):
-        health = Health([informer], WorkQueue[str](), clock=clock.time)
-        for _ in range(120):
-            await asyncio.sleep(60)
-            assert problems(health) == []
+@pytest.mark.parametrize("situation", ["away", "throttling", "idle"])
+async def test_hours_without_news_are_no_reason(clock: VirtualClockLoop, situation: str) -> None:
+    async with ApiServer(wall=wall) as server:
+        client = (
+            Throttled(Connection.to_address(NOBODY))
+            if situation == "throttling"
+            else KubeClient(Connection.to_address(server.url if situation == "idle" else NOBODY))
+        )
+        async with informing(client) as informer:
+            health = Health([informer], WorkQueue[str](), clock=clock.time)
+            for _ in range(120):
+                assert problems(health) == []
+                await asyncio.sleep(60)
+    assert getattr(client, "asked", 1) == 1
 
 
 async def test_an_informer_that_hangs_is_one(clock: VirtualClockLoop) -> None:
