@@ -85,6 +85,8 @@ def turns(flows: list[str]) -> list[str]:
         async with asyncio.TaskGroup() as group:
             for flow in flows:
                 group.create_task(request(flow))
+            await asyncio.sleep(0)
+            assert limiter.waiting == len(flows)
 
     virtual_clock.run(scenario())
     return order

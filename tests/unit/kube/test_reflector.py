@@ -35,23 +35,6 @@ def test_from_nothing_to_a_watch_by_pages() -> None:
     assert state(reflector) == Watching("7")
 
 
-def test_a_retried_page_is_not_the_whole_list() -> None:
-    reflector = Reflector(random.Random(1))
-    reflector.on_page(["a"], "7", "t1")
-    reflector.on_failure(Failure.BROKEN)
-    reflector.on_wait_over()
-    assert reflector.state == Listing("t1", "7", paged=True)
-    assert reflector.on_page(["b"], "7", None).complete == {"a", "b"}
-
-
-def test_an_expired_token_restarts_the_list_in_one_page() -> None:
-    reflector = Reflector(random.Random(1))
-    reflector.on_page(["a"], "7", "t1")
-    reflector.on_failure(Failure.EXPIRED)
-    assert reflector.state == Listing(paged=False)
-    assert reflector.on_page(["b"], "9", None).complete == {"b"}
-
-
 @pytest.mark.parametrize(
     ("failure", "at_once", "then"),
     [
