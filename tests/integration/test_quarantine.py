@@ -10,7 +10,7 @@ import pytest
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import State
 from frameworkcontroller.config.config import Config
-from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
+from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.machine import reconciler
 from frameworkcontroller.machine.model import InvariantError, Plan
@@ -18,7 +18,7 @@ from frameworkcontroller.machine.plan import plan
 from frameworkcontroller.machine.quarantine import RETRY_SEC
 from frameworkcontroller.manager.app import Controller
 from tests.integration.test_events import Story
-from tests.integration.test_preconditions import Send, StatusWrites, pod_uids
+from tests.integration.test_preconditions import pod_uids
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, condition, role
@@ -231,23 +231,3 @@ async def test_a_status_that_cannot_be_read_is_kept_and_gets_the_condition(
         await replace_status(frameworks, "f", bad)
         await frameworks.set("f", description="mended")
         await frameworks.until_state("f", "Completed")
-
-
-async def test_the_condition_goes_with_what_others_write_meanwhile(
-    cluster: Cluster, frameworks: Frameworks, trap: Trap, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writes = StatusWrites(monkeypatch, cluster.namespace)
-    await frameworks.create("f", role("a", 1))
-    await frameworks.until_running("f", 1)
-
-    async def annotate_first(send: Send) -> bytes:
-        body = orjson.dumps({"metadata": {"annotations": {"x": "y"}}})
-        await frameworks.client.patch(FRAMEWORKS, "f", body, frameworks.namespace, content_type=MERGE_PATCH)
-        return await send()
-
-    trap.errors["f"] = ZeroDivisionError("division by zero")
-    writes.once(lambda written: isinstance(written, list), annotate_first)
-    await frameworks.set("f", taskRoles__0__taskNumber=2)
-    await frameworks.until("f", is_quarantined)
-    assert writes.done
-    assert (await frameworks.get("f"))["metadata"]["annotations"]["x"] == "y"

@@ -418,6 +418,22 @@ def test_a_deletion_counts_at_whatever_generation() -> None:
     assert driver.reconciler._framework.deleting
 
 
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_deletion_that_a_live_read_shows_counts_while_the_cache_is_behind(*, deleted: bool) -> None:
+    world = OneFramework(executionType="Create")
+    driver = Driver(world)
+    driver.settle()
+    world.edit(executionType="Start")
+    world.show()
+    write, request = driver.until(PatchStatus)
+    if deleted:
+        world.delete()
+        world.body["metadata"]["generation"] += 1
+    driver.serve(write, request)
+    driver.settle()
+    assert ("Post f-attempt" in driver.sent()) != deleted
+
+
 # --- answers while others are awaited --------------------------------------------------------------------------------
 
 
