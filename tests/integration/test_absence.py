@@ -47,12 +47,14 @@ async def world(cluster: Cluster, pods: SimulatedRuntime) -> AsyncIterator[World
             yield World(door, Frameworks(await cluster.client(), cluster.namespace), controller)
 
 
+@pytest.mark.virtual_clock
 async def test_tasks_that_end_by_themselves_cost_no_read_of_a_pod(world: World) -> None:
     await world.frameworks.create("f", role(number=TASKS, simulate={"run-seconds": 0.5}))
     assert codes(tasks(await world.frameworks.until_state("f", "Completed", within=90))) == [0] * TASKS
     assert world.reads() == {"pods": 0, "configmaps": 1}
 
 
+@pytest.mark.virtual_clock
 async def test_tasks_that_are_scaled_down_or_stopped_cost_no_read_of_a_pod(world: World) -> None:
     await world.frameworks.create("f", role(number=TASKS, simulate={"stop-seconds": 0.5}))
     await world.frameworks.until_running("f", TASKS)

@@ -63,6 +63,7 @@ def story(frameworks: Frameworks) -> Story:
     return Story(frameworks)
 
 
+@pytest.mark.virtual_clock
 async def test_a_framework_that_succeeds(frameworks: Frameworks, pods: SimulatedRuntime, story: Story) -> None:
     made = await frameworks.create("f", role("a", 3))
     await frameworks.until_running("f", 3)
@@ -131,6 +132,7 @@ async def test_a_framework_that_fails_and_is_retried(
     assert last["message"].startswith("Framework completed, not retried as all of its 1 retries were used, with 7 ")
 
 
+@pytest.mark.virtual_clock
 async def test_equal_changes_of_many_tasks_are_one_event(
     cluster: Cluster, pods: SimulatedRuntime, frameworks: Frameworks, story: Story
 ) -> None:
@@ -162,6 +164,7 @@ def how_many(event: Json) -> int:
     return int(first) if first.isdigit() else int(event["count"])
 
 
+@pytest.mark.virtual_clock
 async def test_a_rescale_has_events(frameworks: Frameworks, story: Story) -> None:
     await frameworks.create("f", role("a", 1))
     await frameworks.until_running("f", 1)
@@ -178,6 +181,7 @@ async def test_a_rescale_has_events(frameworks: Frameworks, story: Story) -> Non
     ]
 
 
+@pytest.mark.virtual_clock
 async def test_a_stall_and_its_end_have_events(frameworks: Frameworks, story: Story) -> None:
     other = pod_manifest(name="f-a-0", namespace=frameworks.namespace)
     await frameworks.client.create(PODS, orjson.dumps(other), frameworks.namespace)
@@ -192,6 +196,7 @@ async def test_a_stall_and_its_end_have_events(frameworks: Frameworks, story: St
     assert over["message"] == "No longer stalled by NamingConflict"
 
 
+@pytest.mark.virtual_clock
 async def test_no_event_is_about_a_pod(frameworks: Frameworks, story: Story) -> None:
     """Clients show Events that involve a Task's Pod as the Pod's own."""
     await frameworks.create("f", role("a", 2, simulate={"run-seconds": "0.2", "exit-code": "1"}))
@@ -202,6 +207,7 @@ async def test_no_event_is_about_a_pod(frameworks: Frameworks, story: Story) -> 
     assert {one["involvedObject"]["kind"] for one in ours} == {"Framework"}
 
 
+@pytest.mark.virtual_clock
 async def test_events_can_be_switched_off(cluster: Cluster, pods: SimulatedRuntime) -> None:
     frameworks = Frameworks(await cluster.client(), cluster.namespace)
     async with Controller(Config(record_events=False), await cluster.connection(), wall=cluster.wall):
@@ -211,6 +217,7 @@ async def test_events_can_be_switched_off(cluster: Cluster, pods: SimulatedRunti
     assert await Story(frameworks).events() == []
 
 
+@pytest.mark.virtual_clock
 async def test_a_stopping_controller_sends_its_last_events(cluster: Cluster, pods: SimulatedRuntime) -> None:
     frameworks = Frameworks(await cluster.client(), cluster.namespace)
     async with Controller(Config(), await cluster.connection(), wall=cluster.wall):

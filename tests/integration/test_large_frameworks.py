@@ -83,10 +83,9 @@ class Sizes:
         assert counts.items() <= status["taskCounts"].items()
 
 
+@pytest.mark.virtual_clock
 async def test_with_compression_on_a_large_framework_runs_to_its_end(cluster: Cluster, frameworks: Frameworks) -> None:
-    if cluster.name == "1.36":
-        pytest.skip("this build is no measure for large objects")
-    number = 2000 if cluster.embedded else 1100
+    number = 1100
     async with controller_with(COMPRESSING, cluster, await cluster.connection()):
         worker = role("a", number, simulate={"run-seconds": 5}, frameworkAttemptCompletionPolicy=policy(1, -1))
         await frameworks.create("f", worker)
@@ -181,6 +180,7 @@ async def until_quiet(frameworks: Frameworks, controller: Controller) -> None:
     await eventually(quiet, every=3)
 
 
+@pytest.mark.virtual_clock
 async def test_a_change_of_others_does_not_hide_that_the_status_is_too_large(
     cluster: Cluster, frameworks: Frameworks
 ) -> None:

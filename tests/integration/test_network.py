@@ -97,6 +97,7 @@ async def test_the_service_precedes_the_attempt_and_outlives_it(
     await eventually(gone)
 
 
+@pytest.mark.virtual_clock
 async def test_pods_have_the_names_by_which_they_find_each_other(
     frameworks: Frameworks, controller: Controller
 ) -> None:
@@ -112,6 +113,7 @@ async def test_pods_have_the_names_by_which_they_find_each_other(
     assert (await service(frameworks))["spec"]["selector"] == {"FC_FRAMEWORK_NAME": "f"}
 
 
+@pytest.mark.virtual_clock
 async def test_pods_have_the_hosts_of_a_role(frameworks: Frameworks, controller: Controller) -> None:
     first, second = role("ps", 2), role("worker", 2)
     cluster = '{"ps": {{FC_HOSTS_JSON:ps:2222}}, "worker": {{FC_HOSTS_JSON:worker:2222}}}'
@@ -138,6 +140,7 @@ async def test_a_deleted_service_is_made_again_beside_running_pods(
     assert {name: pod["metadata"]["uid"] for name, pod in (await frameworks.pods()).items()} == pods
 
 
+@pytest.mark.virtual_clock
 async def test_a_service_that_was_deleted_while_unwatched_is_made_again(
     frameworks: Frameworks, watched: Controller, door: FrontDoor
 ) -> None:
@@ -170,6 +173,7 @@ async def test_a_service_of_others_is_left_alone(
     assert stalled(await frameworks.status("f")) == ""
 
 
+@pytest.mark.virtual_clock
 async def test_another_controller_finds_the_service(cluster: Cluster, frameworks: Frameworks, door: FrontDoor) -> None:
     await frameworks.create("f", role(), network={})
     async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
@@ -182,6 +186,7 @@ async def test_another_controller_finds_the_service(cluster: Cluster, frameworks
     assert writes(door) == [("create", "pods")]
 
 
+@pytest.mark.virtual_clock
 @pytest.mark.parametrize("verbs", [("list", "watch"), ("create",)], ids=["list", "create"])
 async def test_without_permissions_only_frameworks_with_a_network_wait(
     cluster: Cluster, frameworks: Frameworks, door: FrontDoor, verbs: tuple[str, ...]
@@ -205,6 +210,7 @@ async def test_without_permissions_only_frameworks_with_a_network_wait(
         assert stalled(status) == ""
 
 
+@pytest.mark.virtual_clock
 async def test_who_has_no_network_sends_no_request_for_one(
     frameworks: Frameworks, watched: Controller, door: FrontDoor
 ) -> None:
@@ -215,6 +221,7 @@ async def test_who_has_no_network_sends_no_request_for_one(
     assert [request for request in door.requests if request.resource == "services"] == []
 
 
+@pytest.mark.virtual_clock
 @pytest.mark.parametrize(
     ("name", "role_name", "argument", "text"),
     [
@@ -235,6 +242,7 @@ async def test_hosts_that_cannot_be_are_told_before_anything_is_created(
     assert writes(door) == []
 
 
+@pytest.mark.virtual_clock
 async def test_each_term_of_a_leader_watches_from_the_first_need_on(cluster: Cluster, frameworks: Frameworks) -> None:
     keys: list[str] = []
     ignore = SimpleNamespace(

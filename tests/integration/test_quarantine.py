@@ -86,6 +86,7 @@ async def until_quarantined(controller: Controller, count: int) -> None:
     await eventually(probe)
 
 
+@pytest.mark.virtual_clock
 @pytest.mark.parametrize("error", [InvariantError("two of the same"), ZeroDivisionError("division by zero")])
 async def test_it_is_told_everywhere_and_harms_nobody(
     controller: Controller,
@@ -130,6 +131,7 @@ async def test_it_is_told_everywhere_and_harms_nobody(
     await until_quarantined(controller, 0)
 
 
+@pytest.mark.virtual_clock
 @pytest.mark.parametrize(
     ("wanted", "state"),
     [
@@ -161,11 +163,10 @@ async def test_what_is_to_end_ends_in_quarantine(frameworks: Frameworks, trap: T
         assert status["retryPolicyStatus"]["accountableRetriedCount"] == 0
 
 
+@pytest.mark.virtual_clock
 async def test_it_is_tried_again_by_and_by_and_told_once(
-    cluster: Cluster, frameworks: Frameworks, trap: Trap, caplog: pytest.LogCaptureFixture
+    frameworks: Frameworks, trap: Trap, caplog: pytest.LogCaptureFixture
 ) -> None:
-    if not cluster.embedded:
-        pytest.skip("takes an hour")
     await frameworks.create("f", role("a", 1))
     before = await frameworks.until_running("f", 1)
     trap.errors["f"] = ZeroDivisionError("division by zero")

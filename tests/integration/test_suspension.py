@@ -52,6 +52,7 @@ async def test_a_framework_is_suspended_and_resumed_while_it_runs(
     assert not suspended(status)
 
 
+@pytest.mark.virtual_clock
 async def test_a_suspension_outlives_controllers(
     cluster: Cluster, pods: SimulatedRuntime, frameworks: Frameworks
 ) -> None:

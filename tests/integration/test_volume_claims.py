@@ -154,6 +154,7 @@ async def test_a_claim_of_others_is_left_alone(
     assert found["metadata"]["annotations"]["FC_FRAMEWORK_UID"] == made["metadata"]["uid"]
 
 
+@pytest.mark.virtual_clock
 async def test_another_controller_finds_the_claims(cluster: Cluster, frameworks: Frameworks, door: FrontDoor) -> None:
     await frameworks.create("f", claiming(1, deleted="Delete"))
     async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
@@ -168,6 +169,7 @@ async def test_another_controller_finds_the_claims(cluster: Cluster, frameworks:
     assert [one for one in writes if one[1] == "persistentvolumeclaims"] == [("create", "persistentvolumeclaims")]
 
 
+@pytest.mark.virtual_clock
 async def test_two_controllers_keep_one_claim_for_each_task(cluster: Cluster, frameworks: Frameworks) -> None:
     async with (
         Controller(Config(), await cluster.connection(), wall=cluster.wall),
@@ -183,6 +185,7 @@ async def test_two_controllers_keep_one_claim_for_each_task(cluster: Cluster, fr
         await frameworks.until_running("f", 1)
 
 
+@pytest.mark.virtual_clock
 @pytest.mark.parametrize("verb", ["list", "create"])
 async def test_without_permissions_only_frameworks_with_claims_wait(
     cluster: Cluster, frameworks: Frameworks, door: FrontDoor, verb: str
@@ -205,6 +208,7 @@ async def test_without_permissions_only_frameworks_with_claims_wait(
         assert stalled(status) == ""
 
 
+@pytest.mark.virtual_clock
 async def test_who_has_no_claims_sends_no_request_for_one(
     frameworks: Frameworks, watched: Controller, door: FrontDoor
 ) -> None:
@@ -215,6 +219,7 @@ async def test_who_has_no_claims_sends_no_request_for_one(
     assert [one for one in door.requests if one.resource == "persistentvolumeclaims"] == []
 
 
+@pytest.mark.virtual_clock
 async def test_two_claims_of_one_name_are_told_before_anything_is_created(
     frameworks: Frameworks, watched: Controller, door: FrontDoor
 ) -> None:
