@@ -129,6 +129,7 @@ async def test_a_status_that_never_fits_stalls_its_framework_and_no_other(
         assert condition(status, "Stalled")["status"] == "False"
 
 
+@pytest.mark.virtual_clock
 async def test_a_status_that_outgrows_the_limit_is_gone_on_with_once_compression_is_on(
     cluster: Cluster, frameworks: Frameworks, pods: SimulatedRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -150,7 +151,7 @@ async def test_a_status_that_outgrows_the_limit_is_gone_on_with_once_compression
         # Whatever wakes it, it is not worked at, and the API server is not bothered.
         asked = len([line for line in caplog.messages if "StatusTooLarge" in line])
         controller.queue.add(f"{cluster.namespace}/f")
-        await asyncio.sleep(TOO_LARGE_RETRY_SEC * 3.5 if cluster.embedded else 2)
+        await asyncio.sleep(TOO_LARGE_RETRY_SEC * 3.5)
         again = len([line for line in caplog.messages if "StatusTooLarge" in line])
         assert again == asked
         assert (await frameworks.get("f"))["metadata"]["resourceVersion"] == stored["metadata"]["resourceVersion"]
