@@ -798,7 +798,7 @@ def test_a_claim_that_others_change_back_again_and_again_is_changed_at_growing_i
 
 
 def test_an_event_of_one_task_looks_at_its_claims_only() -> None:
-    number = 200
+    number = 40
     bench = running(with_claims(number, "data", "log"))
     for index in range(number):
         bench.run(f"f-a-{index}")
@@ -817,7 +817,7 @@ def test_an_event_of_one_task_looks_at_its_claims_only() -> None:
 
 
 def test_many_tasks_leave_at_the_cost_of_what_changes() -> None:
-    number, policy = 100, {"whenScaled": "Delete"}
+    number, policy = 30, {"whenScaled": "Delete"}
     bench = running(with_claims(number, policy=policy))
     for index in range(number):
         bench.run(f"f-a-{index}")
