@@ -155,21 +155,6 @@ async def test_a_claim_of_others_is_left_alone(
 
 
 @pytest.mark.virtual_clock
-async def test_another_controller_finds_the_claims(cluster: Cluster, frameworks: Frameworks, door: FrontDoor) -> None:
-    await frameworks.create("f", claiming(1, deleted="Delete"))
-    async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
-        await frameworks.until_running("f", 1)
-    before = await claims_in(frameworks)
-    async with Controller(Config(), door.connection, wall=cluster.wall):
-        await frameworks.set("f", taskRoles__0__taskNumber=2)
-        await frameworks.until_running("f", 2)
-    after = await claims_in(frameworks)
-    assert after["data-f-a-0"]["metadata"]["uid"] == before["data-f-a-0"]["metadata"]["uid"]
-    writes = [(one.verb, one.resource) for one in door.requests if one.verb in ("create", "delete", "patch")]
-    assert [one for one in writes if one[1] == "persistentvolumeclaims"] == [("create", "persistentvolumeclaims")]
-
-
-@pytest.mark.virtual_clock
 async def test_two_controllers_keep_one_claim_for_each_task(cluster: Cluster, frameworks: Frameworks) -> None:
     async with (
         Controller(Config(), await cluster.connection(), wall=cluster.wall),
@@ -217,17 +202,3 @@ async def test_who_has_no_claims_sends_no_request_for_one(
     await frameworks.set("f", taskRoles__0__taskNumber=1)
     await frameworks.until_running("f", 1)
     assert [one for one in door.requests if one.resource == "persistentvolumeclaims"] == []
-
-
-@pytest.mark.virtual_clock
-async def test_two_claims_of_one_name_are_told_before_anything_is_created(
-    frameworks: Frameworks, watched: Controller, door: FrontDoor
-) -> None:
-    twice = claiming()
-    twice["volumeClaimTemplates"] *= 2
-    await frameworks.create("f", twice)
-    status = await frameworks.until("f", lambda status: bool(stalled(status)))
-    assert stalled(status) == "InvalidSpec"
-    text = "volumeClaimTemplates[1].metadata.name: 'data': is already the name of volumeClaimTemplates[0]"
-    assert text in condition(status, "Stalled")["message"]
-    assert [one for one in door.requests if one.verb == "create" and one.resource in ("configmaps", "pods")] == []
