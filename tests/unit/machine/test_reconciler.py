@@ -411,20 +411,24 @@ def test_after_a_refusal_nothing_more_is_begun() -> None:
     assert driver.begin(third) is None
 
 
-def test_a_deletion_counts_at_whatever_generation() -> None:
-    world, driver = running()
-    for _ in range(2):
-        world.edit(role("a", 2))
-        world.show()
-        driver.settle()
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_deletion_counts_at_whatever_generation(*, deleted: bool) -> None:
+    world = OneFramework()
+    world.edit(description="changed")
+    world.show()
+    driver = Driver(world)
+    call, _ = driver.until(Post, "f-attempt")
+    driver.on_answer(call, refused(Refusal.SERVER_ERROR))
+    driver.finish()
+    driver.sent()
     # Restored from a backup.
     world.body["metadata"]["generation"] = 1
-    world.delete()
+    if deleted:
+        world.delete()
     world.show()
-    driver.sent()
-    driver.next()
-    assert driver.reconciler._framework is not None
-    assert driver.reconciler._framework.deleting
+    world.clock += 60
+    driver.settle()
+    assert ("Post f-attempt" in driver.sent()) != deleted
 
 
 @pytest.mark.parametrize("deleted", [False, True])
@@ -1493,14 +1497,21 @@ def test_after_a_write_the_api_server_has_a_breath(seconds: float, next_write: f
     assert (pacing.write_sec, pacing.next_write) == (seconds, next_write)
 
 
-def test_an_accepted_write_at_rest_is_remembered() -> None:
-    world, driver = running(2)
-    assert driver.reconciler._pacing.rested
-    assert driver.reconciler._pacing.unwritten_since is None
+def test_only_the_first_status_at_rest_is_written_at_once() -> None:
+    world, driver = running(3)
     goes(world, driver, "f-a-0")
-    driver.reconciler._pacing.rested = False
+    write = driver.call()
+    request = driver.begin(write)
+    world.clock += 5
+    driver.serve(write, request)
     driver.settle()
-    assert driver.reconciler._pacing.rested
+    world.clock += 2.5
+    goes(world, driver, "f-a-1")
+    done = driver.next()
+    assert isinstance(done, Done)
+    assert done.requeue_after is not None
+    world.clock += done.requeue_after
+    assert isinstance(driver.call(), WriteStatus)
 
 
 def test_a_stopping_controller_writes_at_once() -> None:
