@@ -43,6 +43,7 @@ from frameworkcontroller.machine.requests import (
     Unanswered,
 )
 from tests.support.bench import UID, Bench, foreign, refused, role
+from tests.unit.machine.shown import stall
 
 CLAIM = "data-f-a-0"
 Body = dict[str, Any]
@@ -106,12 +107,6 @@ def exist(bench: Bench, name: str = CLAIM, **annotations: str) -> None:
     metadata = {"name": name, "namespace": "ns", "uid": "old", "resourceVersion": "1", "annotations": marks}
     bench.bodies[name] = {"kind": Kind.VOLUME_CLAIM, "metadata": metadata}
     bench.show(name)
-
-
-def stall(bench: Bench) -> tuple[str, str]:
-    """Reason and message of the condition Stalled, empty if it is not True."""
-    found = (one for one in bench.status.conditions if one.type == "Stalled" and one.status == "True")
-    return next(((one.reason, one.message) for one in found), ("", ""))
 
 
 def mark_of(bench: Bench, *, policy: Body | None = None, name: str = CLAIM) -> MarkClaim:
