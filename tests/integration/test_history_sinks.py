@@ -19,7 +19,6 @@ from frameworkcontroller.config.historyconfig import History, HistorySinkKind, O
 from frameworkcontroller.kube.client import JSON_PATCH
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.resources import EVENTS, NAMESPACES
-from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.archiveserver import UNAVAILABLE, ArchiveServer, archive_server
 from tests.support.clusters import Cluster
@@ -32,11 +31,6 @@ pytestmark = pytest.mark.virtual_clock
 
 FINALIZER = "frameworkcontroller.microsoft.com/history"
 RUNNING = ["AttemptRunning"] * 3
-
-
-@pytest.fixture
-async def frameworks(cluster: Cluster, pods: SimulatedRuntime) -> Frameworks:
-    return Frameworks(await cluster.client(), cluster.namespace)
 
 
 @pytest.fixture

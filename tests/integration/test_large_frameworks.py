@@ -28,11 +28,6 @@ COMPRESSING: Final = Config(kube_client_qps=10000, kube_client_burst=10000, larg
 NUMBER: Final = "taskRoles__0__taskNumber"
 
 
-@pytest.fixture
-async def frameworks(cluster: Cluster, pods: SimulatedRuntime) -> Frameworks:
-    return Frameworks(await cluster.client(), cluster.namespace)
-
-
 def controller_with(config: Config, cluster: Cluster, connection: Any) -> Controller:
     return Controller(config, connection, wall=cluster.wall)
 

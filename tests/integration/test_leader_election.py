@@ -19,7 +19,6 @@ from frameworkcontroller.config.config import Config, LeaderElection
 from frameworkcontroller.kube.elector import Instant
 from frameworkcontroller.kube.leaderelection import Election
 from frameworkcontroller.kube.resources import LEASES
-from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager import app
 from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.manager.exposition import registry_of
@@ -105,11 +104,6 @@ async def replica(
         )
         async with controller:
             yield Replica(controller, door, cluster.namespace)
-
-
-@pytest.fixture
-async def frameworks(cluster: Cluster, pods: SimulatedRuntime) -> Frameworks:
-    return Frameworks(await cluster.client(), cluster.namespace)
 
 
 async def holder(frameworks: Frameworks) -> str:

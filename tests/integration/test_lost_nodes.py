@@ -9,18 +9,13 @@ from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.resources import NODES
 from frameworkcontroller.local.kubelet.agent import DEFAULT_NODE_NAME
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
-from frameworkcontroller.manager.app import Controller
-from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, role, tasks
 
+pytestmark = pytest.mark.usefixtures("controller")
+
 RETRIED: Json = {"fancyRetryPolicy": True, "maxRetryCount": 0}
 FORCED: Json = {"podGracefulDeletionTimeoutSec": 2, "podForceDeletionPolicy": "NodeUnreachable", "retryPolicy": RETRIED}
-
-
-@pytest.fixture
-async def frameworks(cluster: Cluster, pods: SimulatedRuntime, controller: Controller) -> Frameworks:
-    return Frameworks(await cluster.client(), cluster.namespace)
 
 
 async def taint(client: KubeClient, *keys: str) -> None:

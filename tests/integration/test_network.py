@@ -14,7 +14,6 @@ from frameworkcontroller.controller.eventhandlers import EventHandlers
 from frameworkcontroller.kube.errors import NotFound
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, SERVICES
-from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.machine.model import NotListed
 from frameworkcontroller.machine.requests import Kind
 from frameworkcontroller.manager.app import Controller
@@ -23,11 +22,6 @@ from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, condition, policy, role, stalled
 from tests.support.frontdoor import FrontDoor, Request, refusal
-
-
-@pytest.fixture
-async def frameworks(cluster: Cluster, pods: SimulatedRuntime) -> Frameworks:
-    return Frameworks(await cluster.client(), cluster.namespace)
 
 
 async def service(frameworks: Frameworks, name: str = "f") -> Json:

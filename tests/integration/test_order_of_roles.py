@@ -9,15 +9,10 @@ import pytest
 
 from frameworkcontroller.kube.resources import EVENTS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
-from frameworkcontroller.manager.app import Controller
-from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, codes, condition, policy, role, tasks
 
-
-@pytest.fixture
-async def frameworks(cluster: Cluster, pods: SimulatedRuntime, controller: Controller) -> Frameworks:
-    return Frameworks(await cluster.client(), cluster.namespace)
+pytestmark = pytest.mark.usefixtures("controller")
 
 
 def waiting(name: str, number: int, other: str, status: str, **more: Any) -> Json:

@@ -4,17 +4,12 @@ import orjson
 import pytest
 
 from frameworkcontroller.kube.resources import CONFIGMAPS
-from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
-from frameworkcontroller.manager.app import Controller
 from tests.support.api import config_map
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, role
 
-
-@pytest.fixture
-async def frameworks(cluster: Cluster, pods: SimulatedRuntime, controller: Controller) -> Frameworks:
-    return Frameworks(await cluster.client(), cluster.namespace)
+pytestmark = pytest.mark.usefixtures("controller")
 
 
 @pytest.mark.parametrize("propagation", ["Foreground", "Background"])

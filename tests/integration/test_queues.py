@@ -27,11 +27,6 @@ FINALIZER = "kueue.x-k8s.io/resource-in-use"
 
 
 @pytest.fixture
-async def frameworks(cluster: Cluster, pods: SimulatedRuntime) -> Frameworks:
-    return Frameworks(await cluster.client(), cluster.namespace)
-
-
-@pytest.fixture
 async def queued(cluster: Cluster) -> AsyncIterator[Controller]:
     """A controller by which queues count."""
     async with Controller(QUEUED, await cluster.connection(), wall=cluster.wall) as controller:

@@ -40,7 +40,6 @@ from frameworkcontroller.kube.resources import (
     WORKLOADS,
     Resource,
 )
-from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
 from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.webaccess.cluster_access import ClusterAccess
@@ -228,11 +227,6 @@ async def embedded(clock: VirtualClockLoop, tmp_path: Path) -> AsyncIterator[Clu
     """The embedded cluster, with a node."""
     async with embedded_cluster(tmp_path) as cluster, simulated_node(cluster):
         yield cluster
-
-
-@pytest.fixture
-async def frameworks(cluster: Cluster, pods: SimulatedRuntime) -> Frameworks:
-    return Frameworks(await cluster.client(), cluster.namespace)
 
 
 async def test_the_rules_are_what_it_uses(embedded: Cluster) -> None:

@@ -3,16 +3,11 @@
 import pytest
 
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
-from frameworkcontroller.manager.app import Controller
-from tests.support.clusters import Cluster
 from tests.support.frameworks import Frameworks, Json, codes, role, states, tasks
 
+pytestmark = pytest.mark.usefixtures("controller")
+
 NUMBER = "taskRoles__0__taskNumber"
-
-
-@pytest.fixture
-async def frameworks(cluster: Cluster, pods: SimulatedRuntime, controller: Controller) -> Frameworks:
-    return Frameworks(await cluster.client(), cluster.namespace)
 
 
 async def test_a_leaving_task_is_replaced_only_after_its_pod_is_gone(

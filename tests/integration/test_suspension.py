@@ -9,11 +9,6 @@ from tests.support.clusters import Cluster
 from tests.support.frameworks import Frameworks, Json, condition, role, states, tasks
 
 
-@pytest.fixture
-async def frameworks(cluster: Cluster, pods: SimulatedRuntime) -> Frameworks:
-    return Frameworks(await cluster.client(), cluster.namespace)
-
-
 def suspended(status: Json) -> bool:
     return bool(condition(status, "Suspended").get("status") == "True")
 

@@ -19,11 +19,6 @@ from tests.support.frontdoor import FrontDoor, Request, refusal
 CLAIMS = PERSISTENTVOLUMECLAIMS
 
 
-@pytest.fixture
-async def frameworks(cluster: Cluster, pods: SimulatedRuntime) -> Frameworks:
-    return Frameworks(await cluster.client(), cluster.namespace)
-
-
 def claiming(number: int = 1, *, deleted: str = "Retain", scaled: str = "Retain", **fields: Any) -> Json:
     """A role whose Tasks have a claim each."""
     template = {"metadata": {"name": "data", "labels": {"pod": "{{FC_POD_NAME}}"}}, "spec": claim_spec()}
