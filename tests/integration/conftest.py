@@ -1,13 +1,21 @@
-"""Fixtures of tests that look at what a controller sends."""
+"""A cluster with a node, its Frameworks, and what a controller sends."""
 
 from collections.abc import AsyncIterator
 
 import pytest
 
 from frameworkcontroller.config.config import Config
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
+from tests.support.frameworks import Frameworks
 from tests.support.frontdoor import FrontDoor, front_door
+
+
+@pytest.fixture
+async def frameworks(cluster: Cluster, pods: SimulatedRuntime) -> Frameworks:
+    """Frameworks of the test's namespace, whose Pods a node runs."""
+    return Frameworks(await cluster.client(), cluster.namespace)
 
 
 @pytest.fixture

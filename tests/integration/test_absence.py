@@ -1,6 +1,5 @@
 """What is gone, and what only is not watched any more; and what it costs to tell them apart."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, codes, role, tasks
-from tests.support.frontdoor import FrontDoor, Request, front_door
+from tests.support.frontdoor import FrontDoor, front_door
 
 TASKS = 20
 
@@ -48,12 +47,14 @@ async def world(cluster: Cluster, pods: SimulatedRuntime) -> AsyncIterator[World
             yield World(door, Frameworks(await cluster.client(), cluster.namespace), controller)
 
 
+@pytest.mark.virtual_clock
 async def test_tasks_that_end_by_themselves_cost_no_read_of_a_pod(world: World) -> None:
     await world.frameworks.create("f", role(number=TASKS, simulate={"run-seconds": 0.5}))
     assert codes(tasks(await world.frameworks.until_state("f", "Completed", within=90))) == [0] * TASKS
     assert world.reads() == {"pods": 0, "configmaps": 1}
 
 
+@pytest.mark.virtual_clock
 async def test_tasks_that_are_scaled_down_or_stopped_cost_no_read_of_a_pod(world: World) -> None:
     await world.frameworks.create("f", role(number=TASKS, simulate={"stop-seconds": 0.5}))
     await world.frameworks.until_running("f", TASKS)
@@ -87,15 +88,6 @@ async def test_what_loses_its_label_while_it_ends_is_waited_for(
     await frameworks.until_state("f", "Completed")
 
 
-async def test_a_pod_that_loses_its_label_is_followed_to_its_end(world: World, pods: SimulatedRuntime) -> None:
-    frameworks = world.frameworks
-    await frameworks.create("f", role())
-    await frameworks.until_running("f", 1)
-    await world.unlabel(PODS, "f-a-0")
-    pods.fail(f"{frameworks.namespace}/f-a-0", 7)
-    assert codes(tasks(await frameworks.until_state("f", "Completed"))) == [7]
-
-
 @pytest.mark.parametrize("propagation", ["Background", "Orphan"])
 async def test_an_attempt_whose_configmap_does_not_wait_is_over_after_its_pods(world: World, propagation: str) -> None:
     frameworks = world.frameworks
@@ -105,37 +97,3 @@ async def test_an_attempt_whose_configmap_does_not_wait_is_over_after_its_pods(w
     status = await frameworks.until("f", lambda status: status["state"] in ("AttemptCompleted", "Completed"))
     assert not await frameworks.pods()
     assert status["attemptStatus"]["completionStatus"]["code"] == -100
-
-
-async def test_an_attempt_is_not_over_while_its_pod_is_being_created(world: World) -> None:
-    frameworks = world.frameworks
-
-    def creates_pod(request: Request) -> bool:
-        return (request.verb, request.resource) == ("create", "pods")
-
-    async def is_asked_for() -> bool:
-        return bool(created)
-
-    async def knows(configmaps: int) -> bool:
-        return len(world.controller.informers.configmaps.lister) == configmaps
-
-    async def is_there() -> bool:
-        return bool(await frameworks.pods())
-
-    spec = role()
-    spec["task"]["pod"]["metadata"] = {"finalizers": ["example.com/held"]}
-    with world.door.holding(creates_pod) as created:
-        await frameworks.create("f", spec)
-        await eventually(is_asked_for)
-        await eventually(lambda: knows(1))
-        await frameworks.client.delete(CONFIGMAPS, "f-attempt", frameworks.namespace, propagation="Background")
-        await eventually(lambda: knows(0))
-    await eventually(is_there)
-    await frameworks.until_state("f", "AttemptDeleting")
-    await asyncio.sleep(5)
-    assert (await frameworks.status("f"))["state"] == "AttemptDeleting"
-    free = orjson.dumps({"metadata": {"finalizers": None}})
-    await frameworks.client.patch(PODS, "f-a-0", free, frameworks.namespace, content_type=MERGE_PATCH)
-    status = await frameworks.until_state("f", "Completed")
-    assert status["attemptStatus"]["completionStatus"]["code"] == -100
-    assert len(created) == 1

@@ -12,10 +12,7 @@ from tests.support.frameworks import Frameworks, Json, policy, role, tasks
 
 BACKOFF: Json = {"baseSeconds": 20, "maxSeconds": 50}
 DELAYS = [20, 40, 50]
-IN_REAL_TIME = 10
-"""By so much the delays are divided there."""
-
-pytestmark = pytest.mark.usefixtures("pods")
+pytestmark = [pytest.mark.usefixtures("pods"), pytest.mark.virtual_clock]
 
 
 def attempt(level: Json) -> int:
@@ -29,11 +26,12 @@ def waits(level: Json, number: int) -> bool:
     return attempt(level) > number or (attempt(level) == number and bool(level["retryPolicyStatus"]["retryDelaySec"]))
 
 
-async def check(cluster: Cluster, failing: Json, *, of_task: bool) -> None:
-    """Check the seconds from each attempt's end to the next one's start; each is tracked by a controller of its own."""
+@pytest.mark.parametrize("of_task", [True, False], ids=["Task", "Framework"])
+async def test_each_retry_waits(cluster: Cluster, *, of_task: bool) -> None:
+    """Compare the seconds between attempts with `backoff`; a controller of its own tracks each end and each start."""
+    failing = role(simulate={"run-seconds": 0.1, "exit-code": 1})
     frameworks = Frameworks(await cluster.client(), cluster.namespace)
-    divisor = 1 if cluster.embedded else IN_REAL_TIME
-    retry = {"maxRetryCount": 3, "backoff": {key: value // divisor for key, value in BACKOFF.items()}}
+    retry = {"maxRetryCount": 3, "backoff": BACKOFF}
     if of_task:
         failing["task"]["retryPolicy"] = retry
         await frameworks.create("f", failing)
@@ -59,32 +57,12 @@ async def check(cluster: Cluster, failing: Json, *, of_task: bool) -> None:
         last = level(await whole)
     assert last["retryPolicyStatus"]["totalRetriedCount"] == len(DELAYS)
     assert "recentRetriedCount" not in last["retryPolicyStatus"]
-    found = {}
+    found = []
     for number in range(len(DELAYS)):
         waiting = next(item for item in stored if waits(item, number))
-        if not cluster.embedded and attempt(waiting) > number:
-            # The controller came when the delay was over: nothing waited.
-            continue
         assert attempt(waiting) == number
         assert waiting["retryPolicyStatus"].get("recentRetriedCount", 0) == number
         ended = waiting["attemptStatus"]["completionTime"]
         started = next(item for item in stored if attempt(item) == number + 1)["attemptStatus"]["startTime"]
-        found[number] = int((datetime.fromisoformat(started) - datetime.fromisoformat(ended)).total_seconds())
-    delays = dict(enumerate(delay // divisor for delay in DELAYS))
-    if cluster.embedded:
-        assert found == delays
-    else:
-        assert found
-        # The next controller may be late.
-        assert all(waited >= delays[number] for number, waited in found.items()), found
-
-
-FAILS: Json = {"run-seconds": 0.1, "exit-code": 1}
-
-
-async def test_a_task_waits(cluster: Cluster) -> None:
-    await check(cluster, role(simulate=FAILS), of_task=True)
-
-
-async def test_a_framework_waits(cluster: Cluster) -> None:
-    await check(cluster, role(simulate=FAILS), of_task=False)
+        found.append((datetime.fromisoformat(started) - datetime.fromisoformat(ended)).total_seconds())
+    assert found == DELAYS

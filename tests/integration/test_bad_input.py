@@ -116,6 +116,7 @@ async def test_a_bad_template_completes_its_task_with_what_is_wrong(frameworks: 
         assert condition(status, "Stalled") == {}, name
 
 
+@pytest.mark.virtual_clock
 async def test_what_is_odd_but_right_runs(frameworks: Frameworks) -> None:
     templates: dict[str, Json] = {
         # As long as names can be: 63 of the Framework, 63 of the role.
@@ -282,6 +283,7 @@ async def test_a_bad_spec_stops_nothing_and_runs_once_it_is_mended(
         assert condition(after, "Stalled")["status"] == "False"
 
 
+@pytest.mark.virtual_clock
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.usefixtures("pods")
 async def test_what_an_invalid_spec_asks_to_end_ends(cluster: Cluster, *, restart: bool) -> None:

@@ -2,16 +2,10 @@
 
 import pytest
 
-from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
-from frameworkcontroller.manager.app import Controller
-from tests.support.clusters import Cluster
 from tests.support.exposure import Exposure
 from tests.support.frameworks import Frameworks, policy, role
 
-
-@pytest.fixture
-async def frameworks(cluster: Cluster, pods: SimulatedRuntime, controller: Controller) -> Frameworks:
-    return Frameworks(await cluster.client(), cluster.namespace)
+pytestmark = pytest.mark.usefixtures("controller")
 
 
 async def test_a_hung_framework_ends_by_its_deadline(frameworks: Frameworks) -> None:

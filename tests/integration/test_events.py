@@ -7,14 +7,13 @@ import orjson
 import pytest
 
 from frameworkcontroller.config.config import Config
-from frameworkcontroller.kube.resources import EVENTS, PODS
+from frameworkcontroller.kube.resources import EVENTS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
-from tests.support.frameworks import Frameworks, Json, condition, policy, role, states, tasks
+from tests.support.frameworks import Frameworks, Json, policy, role, states, tasks
 from tests.support.kubectl import Kubectl
-from tests.support.pods import pod_manifest
 
 
 class Story:
@@ -63,31 +62,6 @@ def story(frameworks: Frameworks) -> Story:
     return Story(frameworks)
 
 
-async def test_a_framework_that_succeeds(frameworks: Frameworks, pods: SimulatedRuntime, story: Story) -> None:
-    made = await frameworks.create("f", role("a", 3))
-    await frameworks.until_running("f", 3)
-    for index in range(3):
-        pods.finish(f"{frameworks.namespace}/f-a-{index}")
-    await frameworks.until_state("f", "Completed")
-    started, _, succeeded = await story.exactly(
-        "FrameworkAttemptStarted", "FrameworkAttemptRunning", "FrameworkSucceeded"
-    )
-    assert started["message"].startswith("FrameworkAttempt 0 started with 3 Tasks: ConfigMap ")
-    assert started["type"] == "Normal"
-    assert succeeded["message"].startswith("Framework completed, not retried as it succeeded, with 0 Succeeded")
-    assert succeeded["involvedObject"] == {
-        "apiVersion": "frameworkcontroller.microsoft.com/v1",
-        "kind": "Framework",
-        "namespace": frameworks.namespace,
-        "name": "f",
-        "uid": made["metadata"]["uid"],
-    }
-    assert (succeeded["source"]["component"], succeeded["count"]) == ("frameworkcontroller", 1)
-    assert succeeded["reportingComponent"] == "frameworkcontroller"
-    assert succeeded["reportingInstance"]
-    assert succeeded["firstTimestamp"] == succeeded["lastTimestamp"]
-
-
 async def test_a_framework_that_fails_and_is_retried(
     frameworks: Frameworks, pods: SimulatedRuntime, story: Story
 ) -> None:
@@ -131,6 +105,7 @@ async def test_a_framework_that_fails_and_is_retried(
     assert last["message"].startswith("Framework completed, not retried as all of its 1 retries were used, with 7 ")
 
 
+@pytest.mark.virtual_clock
 async def test_equal_changes_of_many_tasks_are_one_event(
     cluster: Cluster, pods: SimulatedRuntime, frameworks: Frameworks, story: Story
 ) -> None:
@@ -162,46 +137,7 @@ def how_many(event: Json) -> int:
     return int(first) if first.isdigit() else int(event["count"])
 
 
-async def test_a_rescale_has_events(frameworks: Frameworks, story: Story) -> None:
-    await frameworks.create("f", role("a", 1))
-    await frameworks.until_running("f", 1)
-    await frameworks.set("f", taskRoles__0__taskNumber=3)
-    await frameworks.until_running("f", 3)
-    await frameworks.set("f", taskRoles__0__taskNumber=1)
-    await frameworks.until_running("f", 1)
-    events = await story.exactly(
-        "FrameworkAttemptStarted", "FrameworkAttemptRunning", "TaskRoleScaled", "TaskRoleScaled"
-    )
-    assert [event["message"] for event in events if event["reason"] == "TaskRoleScaled"] == [
-        "TaskRole a is scaled up by 2 to 3 Tasks",
-        "TaskRole a is scaled down by 2 to 1 Task",
-    ]
-
-
-async def test_a_stall_and_its_end_have_events(frameworks: Frameworks, story: Story) -> None:
-    other = pod_manifest(name="f-a-0", namespace=frameworks.namespace)
-    await frameworks.client.create(PODS, orjson.dumps(other), frameworks.namespace)
-    await frameworks.create("f", role("a", 1))
-    stalled = await story.until(lambda event: event["reason"] == "NamingConflict")
-    status = await frameworks.status("f")
-    assert stalled["message"] == condition(status, "Stalled")["message"]
-    assert stalled["type"] == "Warning"
-    await frameworks.delete_pod("f-a-0", grace=0)
-    await frameworks.until_running("f", 1)
-    over = await story.until(lambda event: event["reason"] == "Progressing")
-    assert over["message"] == "No longer stalled by NamingConflict"
-
-
-async def test_no_event_is_about_a_pod(frameworks: Frameworks, story: Story) -> None:
-    """Clients show Events that involve a Task's Pod as the Pod's own."""
-    await frameworks.create("f", role("a", 2, simulate={"run-seconds": "0.2", "exit-code": "1"}))
-    await frameworks.until_state("f", "Completed")
-    await story.until(lambda event: event["reason"] == "FrameworkSucceeded")
-    body = orjson.loads(await frameworks.client.list(EVENTS, frameworks.namespace))
-    ours = [one for one in body["items"] if one["source"].get("component") == "frameworkcontroller"]
-    assert {one["involvedObject"]["kind"] for one in ours} == {"Framework"}
-
-
+@pytest.mark.virtual_clock
 async def test_events_can_be_switched_off(cluster: Cluster, pods: SimulatedRuntime) -> None:
     frameworks = Frameworks(await cluster.client(), cluster.namespace)
     async with Controller(Config(record_events=False), await cluster.connection(), wall=cluster.wall):
@@ -211,6 +147,7 @@ async def test_events_can_be_switched_off(cluster: Cluster, pods: SimulatedRunti
     assert await Story(frameworks).events() == []
 
 
+@pytest.mark.virtual_clock
 async def test_a_stopping_controller_sends_its_last_events(cluster: Cluster, pods: SimulatedRuntime) -> None:
     frameworks = Frameworks(await cluster.client(), cluster.namespace)
     async with Controller(Config(), await cluster.connection(), wall=cluster.wall):

@@ -183,6 +183,7 @@ async def test_they_end_as_they_say_and_leave_nothing_behind(
         await frameworks.assert_nothing_left(name)
 
 
+@pytest.mark.virtual_clock
 async def test_a_transient_failure_is_retried_for_ever_and_for_free(
     cluster: Cluster, pods: SimulatedRuntime, controller: Controller
 ) -> None:
@@ -198,6 +199,7 @@ async def test_a_transient_failure_is_retried_for_ever_and_for_free(
     await Frameworks(client, cluster.namespace).until("batchfailedtransient", retried)
 
 
+@pytest.mark.virtual_clock
 async def test_a_conflict_gives_everything_back_and_waits(
     cluster: Cluster, pods: SimulatedRuntime, controller: Controller
 ) -> None:
@@ -208,13 +210,12 @@ async def test_a_conflict_gives_everything_back_and_waits(
     assert status["state"] == "AttemptCompleted"
     assert 60 <= status["retryPolicyStatus"]["retryDelaySec"] <= 900
     await frameworks.assert_nothing_left(name)
-    if not cluster.embedded:
-        return  # nobody waits so long by a real clock
     status = await frameworks.until(name, lambda status: bool(status["attemptStatus"]["id"] == 1), within=1000, every=5)
     assert status["retryPolicyStatus"]["totalRetriedCount"] == 1
     assert status["retryPolicyStatus"]["accountableRetriedCount"] == 0
 
 
+@pytest.mark.virtual_clock
 async def test_a_gang_that_is_not_complete_in_time_gives_everything_back(
     cluster: Cluster, pods: SimulatedRuntime, controller: Controller
 ) -> None:
@@ -237,8 +238,6 @@ async def test_a_gang_that_is_not_complete_in_time_gives_everything_back(
     assert codes(tasks(status, "worker")) == [-220, -220, -220]
     assert 60 <= status["retryPolicyStatus"]["retryDelaySec"] <= 900
     await frameworks.assert_nothing_left("gang")
-    if not cluster.embedded:
-        return  # nobody waits so long by a real clock
     status = await frameworks.until_state("gang", "Completed", within=1000, every=5)
     assert status["attemptStatus"]["completionStatus"]["code"] == 0
     policy = status["retryPolicyStatus"]

@@ -8,7 +8,6 @@ from typing import Any
 
 import orjson
 import pytest
-from aiohttp import web
 
 from frameworkcontroller.api.podgroups import GangScheduler
 from frameworkcontroller.config.config import Config
@@ -29,7 +28,7 @@ from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, condition, role, stalled
-from tests.support.frontdoor import FrontDoor, Request, refusal
+from tests.support.frontdoor import FrontDoor
 from tests.support.podgroups import serve
 
 GANG: Json = {"schedulingPolicy": {"gang": {}}}
@@ -172,50 +171,7 @@ def _placed(status: str, message: str) -> Json:
     }
 
 
-@pytest.mark.usefixtures("removed")
-async def test_a_minimum_that_the_api_server_does_not_change(
-    cluster: Cluster, frameworks: Frameworks, pods: SimulatedRuntime, door: FrontDoor
-) -> None:
-    """Its Pods are retried outside of the group."""
-    await serve(cluster, COSCHEDULING_PODGROUPS)
-
-    def refuse(request: Request) -> web.Response | None:
-        if (request.verb, request.plural) != ("patch", "podgroups"):
-            return None
-        return refusal(422, "Invalid", "minMember: field is immutable")
-
-    async with controller(cluster, door, GangScheduler.COSCHEDULING):
-        again = role(number=2, task={"retryPolicy": {"maxRetryCount": 1, "backoff": {"baseSeconds": 0}}})
-        again["task"]["pod"] = role()["task"]["pod"]
-        again["task"]["pod"]["spec"]["schedulerName"] = "default-scheduler"
-
-        def fail() -> None:
-            for index in range(2):
-                pods.fail(f"{frameworks.namespace}/f-a-{index}")
-
-        with door.answering(refuse):
-            await frameworks.create("f", again, scheduling=GANG)
-            await frameworks.until_running("f", 2)
-
-            async def is_refused() -> None:
-                assert ("patch", "podgroups") in {(request.verb, request.plural) for request, _ in door.refused}
-
-            await eventually(is_refused)
-            fail()
-
-            async def retried() -> list[Json]:
-                found = [*(await frameworks.pods()).values()]
-                assert {one["metadata"]["annotations"]["FC_TASK_ATTEMPT_ID"] for one in found} == {"1"}
-                return found
-
-            for pod in await eventually(retried):
-                assert "scheduling.x-k8s.io/pod-group" not in pod["metadata"]["labels"]
-            await until_minimum(frameworks, 2, COSCHEDULING_PODGROUPS)
-            await frameworks.until_running("f", 2)
-            fail()
-            await frameworks.until_state("f", "Completed")
-
-
+@pytest.mark.virtual_clock
 async def test_the_first_pod_shows_that_its_group_is_not_stored(
     cluster: Cluster, frameworks: Frameworks, pods: SimulatedRuntime, door: FrontDoor, removed: None
 ) -> None:
@@ -307,6 +263,7 @@ async def test_the_version_that_is_served_is_used(
         assert (found["apiVersion"], found["spec"]["disruptionMode"]) == ("scheduling.k8s.io/v1alpha2", "PodGroup")
 
 
+@pytest.mark.virtual_clock
 async def test_a_cluster_without_gangs_is_asked_for_none(
     frameworks: Frameworks, pods: SimulatedRuntime, watched: Controller, door: FrontDoor
 ) -> None:

@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import orjson
-import pytest
 import yaml
 
-from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, policy, role, tasks
@@ -102,11 +100,6 @@ async def controller_process(cluster: Cluster, folder: Path, **config: Any) -> A
         process.terminate()
         assert await process.wait() == 0
         await reading
-
-
-@pytest.fixture
-async def frameworks(cluster: Cluster, pods: SimulatedRuntime) -> Frameworks:
-    return Frameworks(await cluster.client(), cluster.namespace)
 
 
 async def test_every_trigger_tells_once_of_what_was_persisted(

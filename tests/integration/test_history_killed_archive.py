@@ -10,6 +10,8 @@ import sqlite3
 import sys
 from pathlib import Path
 
+import pytest
+
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.config.historyconfig import History, HistorySinkKind
 from frameworkcontroller.history.archive import Archive, TaskQuery
@@ -72,6 +74,7 @@ class Server:
         return int(found)
 
 
+@pytest.mark.virtual_clock
 async def test_every_attempt_is_in_an_archive_that_is_killed_again_and_again(
     cluster: Cluster, pods: SimulatedRuntime, tmp_path: Path
 ) -> None:

@@ -19,7 +19,6 @@ from frameworkcontroller.config.historyconfig import History, HistorySinkKind, O
 from frameworkcontroller.kube.client import JSON_PATCH
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.resources import EVENTS, NAMESPACES
-from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.archiveserver import UNAVAILABLE, ArchiveServer, archive_server
 from tests.support.clusters import Cluster
@@ -32,11 +31,6 @@ pytestmark = pytest.mark.virtual_clock
 
 FINALIZER = "frameworkcontroller.microsoft.com/history"
 RUNNING = ["AttemptRunning"] * 3
-
-
-@pytest.fixture
-async def frameworks(cluster: Cluster, pods: SimulatedRuntime) -> Frameworks:
-    return Frameworks(await cluster.client(), cluster.namespace)
 
 
 @pytest.fixture
@@ -156,24 +150,6 @@ async def test_the_edges_wait_for_a_sink_that_is_away(
     assert expected(uid, {"status": final}, 1) <= set(archive.records)
 
 
-async def test_a_deletion_waits_for_the_sink(cluster: Cluster, frameworks: Frameworks, archive: ArchiveServer) -> None:
-    async with controller(cluster, **http(archive)):
-        created = await frameworks.create("f", role("a", 2))
-        uid = created["metadata"]["uid"]
-        await frameworks.until_running("f", 2)
-        archive.http.otherwise = UNAVAILABLE
-        await frameworks.delete("f", "Background")
-        status = await frameworks.until("f", lambda status: "HistoryUnavailable" in stalled(status), within=300)
-        assert "503 The database is away" in stalled(status)
-        assert await frameworks.pods() == {}
-        assert archive.ids(Trigger.FRAMEWORK_DELETION) == set()
-        archive.http.otherwise = archive.stores()
-        await frameworks.until_gone("f")
-    assert archive.ids(Trigger.FRAMEWORK_DELETION) == {f"{uid}/0"}
-    last = max(archive.records[f"{uid}/0"], key=lambda record: record.time)
-    assert last.object["status"]["attemptStatus"]["completionStatus"]["code"] == -210
-
-
 @pytest.mark.parametrize("propagation", ["Background", "Foreground", "Orphan"])
 async def test_a_deletion_outlives_a_restart_while_the_sink_is_away(
     cluster: Cluster, frameworks: Frameworks, archive: ArchiveServer, propagation: str
@@ -275,22 +251,6 @@ async def test_a_framework_that_is_left_alone_goes_once_the_sink_has_it(
     assert archive.ids(Trigger.FRAMEWORK_DELETION) == {f"{uid}/{attempt}"}
 
 
-async def test_a_scale_down_waits_for_the_sink(
-    cluster: Cluster, frameworks: Frameworks, archive: ArchiveServer
-) -> None:
-    async with controller(cluster, **http(archive)):
-        await frameworks.create("f", role("a", 3))
-        running = await frameworks.until_running("f", 3)
-        archive.http.otherwise = UNAVAILABLE
-        await frameworks.set("f", taskRoles__0__taskNumber=1)
-        await frameworks.until("f", lambda status: "HistoryUnavailable" in stalled(status), within=300)
-        assert len(tasks(await frameworks.status("f"))) == 3
-        archive.http.otherwise = archive.stores()
-        await frameworks.until("f", lambda status: len(tasks(status)) == 1, within=300)
-    left = {task["instanceUID"] for task in tasks(running)[1:]}
-    assert {found.split("/")[3] for found in archive.ids(Trigger.TASK_DELETION)} == left
-
-
 async def test_a_sink_that_dies_after_it_has_stored_gets_the_records_again(
     cluster: Cluster, frameworks: Frameworks, archive: ArchiveServer
 ) -> None:
@@ -322,40 +282,6 @@ async def test_a_refused_record_holds_up_only_its_own_framework(
         assert states(status) == ["AttemptCompleted"] * 3
         archive.refused = lambda _: False
         await frameworks.until_state("bad", "Completed", within=300)
-
-
-async def test_drop_waits_for_nothing_and_sends_later(
-    cluster: Cluster, frameworks: Frameworks, archive: ArchiveServer
-) -> None:
-    async with controller(cluster, **http(archive, on_unavailable=OnUnavailable.DROP)) as made:
-        archive.http.otherwise = UNAVAILABLE
-        created = await frameworks.create("f", retried(1))
-        uid = created["metadata"]["uid"]
-        final = await frameworks.until_state("f", "Completed")
-        assert not (await frameworks.get("f"))["metadata"].get("finalizers")
-        await frameworks.delete("f")
-        await frameworks.until_gone("f")
-        assert archive.records == {}
-        archive.http.otherwise = archive.stores()
-        await until(lambda: made.history_sink is not None and not made.history_sink.pending_bytes)
-    assert expected(uid, {"status": final}, 1) <= set(archive.records)
-    assert archive.ids(Trigger.FRAMEWORK_DELETION) == {f"{uid}/0"}
-
-
-async def test_triggers_that_are_off_are_not_waited_for(
-    cluster: Cluster, frameworks: Frameworks, archive: ArchiveServer
-) -> None:
-    archive.http.otherwise = UNAVAILABLE
-    async with controller(cluster, **http(archive, triggers=[Trigger.FRAMEWORK_DELETION])):
-        await frameworks.create("f", retried(1))
-        await frameworks.until_state("f", "Completed")
-        await frameworks.delete("f", "Background")
-        await frameworks.until("f", lambda status: "HistoryUnavailable" in stalled(status), within=300)
-        archive.http.otherwise = archive.stores()
-        await frameworks.until_gone("f")
-    assert {record.trigger for records in archive.records.values() for record in records} == {
-        Trigger.FRAMEWORK_DELETION
-    }
 
 
 async def test_a_controller_that_stops_stores_what_waits(

@@ -229,17 +229,6 @@ async def test_what_happens_to_a_watch_is_made_good(fault: str, clock: VirtualCl
         await it.until_right(within + 12)
 
 
-async def test_a_version_from_which_a_watch_can_only_fail_is_not_asked_for_again() -> None:
-    """An object that the API server cannot decode, say, or convert, is in the way of all that came after it."""
-    async with following(before=lambda server, _: server.put("a")) as it:
-        await it.informer.wait_synced()
-        it.faults.then(stream(event("ERROR", {"kind": "Status", "code": 500, "reason": "InternalError"})))
-        it.server.close_watches()
-        it.server.put("b")
-        await it.until_right(2.5)
-        assert (it.server.lists, it.informer.counters.failures[Failure.UNTOLD]) == (2, 1)
-
-
 async def test_a_server_without_heartbeats_is_not_taken_for_dead_again_and_again() -> None:
     async with following() as it:
         it.server.bookmark_seconds = None
@@ -293,42 +282,6 @@ async def test_what_vanished_unseen_is_told_as_deleted_without_its_end() -> None
         await it.until_right(2.0)
         assert sorted(it.told[:2]) == ["+ns/a", "+ns/b"]
         assert sorted(it.told[2:]) == ["+ns/b", "-ns/a?", "-ns/b?"]
-
-
-async def test_a_history_that_never_suffices_is_listed_ever_more_slowly(clock: VirtualClockLoop) -> None:
-    """Each watch expires at once: the copy still advances, by lists, and these are few."""
-    async with following() as it:
-        await it.informer.wait_synced()
-        for _ in range(300):
-            it.server.put("a")
-            it.server.compact()
-            it.server.close_watches()
-            it.server.oldest = it.server.version + 1
-            await asyncio.sleep(1)
-        assert it.server.lists <= 300 / 2.5
-        it.server.oldest = 0
-        await it.until_right(12)
-
-
-async def test_tokens_that_expire_between_pages() -> None:
-    def prepare(server: CollectionServer, faults: FaultyServer) -> None:
-        for number in range(120):
-            server.put(f"p{number}")
-        expired = status(410, "Expired")
-
-        async def compacted(request: Any) -> Any:
-            return await expired(request)
-
-        faults.then(server.answer, compacted)
-
-    async with following(before=prepare) as it:
-        await it.until_right(1.0)
-        queries = [request.query for request in it.faults.seen if "watch" not in request.query]
-        assert [("limit" in query, "continue" in query) for query in queries] == [
-            (True, False),
-            (True, True),
-            (False, False),
-        ]
 
 
 async def test_refused_connections_for_a_minute(clock: VirtualClockLoop, caplog: pytest.LogCaptureFixture) -> None:

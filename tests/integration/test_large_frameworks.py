@@ -28,11 +28,6 @@ COMPRESSING: Final = Config(kube_client_qps=10000, kube_client_burst=10000, larg
 NUMBER: Final = "taskRoles__0__taskNumber"
 
 
-@pytest.fixture
-async def frameworks(cluster: Cluster, pods: SimulatedRuntime) -> Frameworks:
-    return Frameworks(await cluster.client(), cluster.namespace)
-
-
 def controller_with(config: Config, cluster: Cluster, connection: Any) -> Controller:
     return Controller(config, connection, wall=cluster.wall)
 
@@ -83,10 +78,9 @@ class Sizes:
         assert counts.items() <= status["taskCounts"].items()
 
 
+@pytest.mark.virtual_clock
 async def test_with_compression_on_a_large_framework_runs_to_its_end(cluster: Cluster, frameworks: Frameworks) -> None:
-    if cluster.name == "1.36":
-        pytest.skip("this build is no measure for large objects")
-    number = 2000 if cluster.embedded else 1100
+    number = 1100
     async with controller_with(COMPRESSING, cluster, await cluster.connection()):
         worker = role("a", number, simulate={"run-seconds": 5}, frameworkAttemptCompletionPolicy=policy(1, -1))
         await frameworks.create("f", worker)
@@ -130,6 +124,7 @@ async def test_a_status_that_never_fits_stalls_its_framework_and_no_other(
         assert condition(status, "Stalled")["status"] == "False"
 
 
+@pytest.mark.virtual_clock
 async def test_a_status_that_outgrows_the_limit_is_gone_on_with_once_compression_is_on(
     cluster: Cluster, frameworks: Frameworks, pods: SimulatedRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -151,7 +146,7 @@ async def test_a_status_that_outgrows_the_limit_is_gone_on_with_once_compression
         # Whatever wakes it, it is not worked at, and the API server is not bothered.
         asked = len([line for line in caplog.messages if "StatusTooLarge" in line])
         controller.queue.add(f"{cluster.namespace}/f")
-        await asyncio.sleep(TOO_LARGE_RETRY_SEC * 3.5 if cluster.embedded else 2)
+        await asyncio.sleep(TOO_LARGE_RETRY_SEC * 3.5)
         again = len([line for line in caplog.messages if "StatusTooLarge" in line])
         assert again == asked
         assert (await frameworks.get("f"))["metadata"]["resourceVersion"] == stored["metadata"]["resourceVersion"]
@@ -181,6 +176,7 @@ async def until_quiet(frameworks: Frameworks, controller: Controller) -> None:
     await eventually(quiet, every=3)
 
 
+@pytest.mark.virtual_clock
 async def test_a_change_of_others_does_not_hide_that_the_status_is_too_large(
     cluster: Cluster, frameworks: Frameworks
 ) -> None:

@@ -1,15 +1,14 @@
 """What users and others do to a running Framework, and what becomes of it."""
 
-import asyncio
 from typing import Any
 
 import orjson
 import pytest
 
-from frameworkcontroller.config.config import Config, shipped_config
+from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.errors import AlreadyExists
-from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, RESOURCEQUOTAS
+from frameworkcontroller.kube.resources import PODS, RESOURCEQUOTAS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
@@ -30,23 +29,6 @@ def completion(status: Json) -> Json:
 
 
 # --- executionType ----------------------------------------------------------------------------------------------
-
-
-async def test_a_created_framework_waits_until_it_is_started(frameworks: Frameworks) -> None:
-    await frameworks.create("f", role(), executionType="Create")
-    await frameworks.until_state("f", "AttemptCreationPending")
-    await frameworks.assert_nothing_left("f")
-    await frameworks.set("f", executionType="Start")
-    await frameworks.until_running("f", 1)
-
-
-async def test_a_created_framework_that_is_stopped_never_runs(frameworks: Frameworks) -> None:
-    await frameworks.create("f", role(), executionType="Create")
-    await frameworks.until_state("f", "AttemptCreationPending")
-    await frameworks.set("f", executionType="Stop")
-    status = await frameworks.until_state("f", "Completed")
-    assert completion(status)["code"] == -210
-    assert status["attemptStatus"]["configMapUID"] is None
 
 
 async def test_stop_ends_the_framework_whatever_its_policies(frameworks: Frameworks) -> None:
@@ -70,16 +52,6 @@ async def test_a_deleted_framework_leaves_nothing_behind(frameworks: Frameworks)
     await frameworks.until_running("f", 2)
     await frameworks.delete("f")
     await frameworks.until_gone("f")
-
-
-async def test_a_framework_of_the_same_name_is_another_one(frameworks: Frameworks) -> None:
-    await frameworks.create("f", role("a", 1))
-    first = await frameworks.until_running("f", 1)
-    await frameworks.delete("f")
-    await frameworks.until_gone("f")
-    await frameworks.create("f", role("a", 1))
-    second = await frameworks.until_running("f", 1)
-    assert tasks(second)[0]["instanceUID"] != tasks(first)[0]["instanceUID"]
 
 
 # --- retries ----------------------------------------------------------------------------------------------------
@@ -124,17 +96,6 @@ async def test_a_pod_deleted_by_others_is_a_transient_failure(frameworks: Framew
     )
     assert tasks(after)[0]["attemptStatus"]["podUID"] != tasks(before)[0]["attemptStatus"]["podUID"]
     assert tasks(after)[1]["attemptStatus"]["podUID"] == tasks(before)[1]["attemptStatus"]["podUID"]
-
-
-async def test_a_configmap_deleted_by_others_ends_the_attempt(frameworks: Frameworks) -> None:
-    await frameworks.create("f", role("a", 2), retryPolicy={"fancyRetryPolicy": True})
-    first = await frameworks.until_running("f", 2)
-    await frameworks.client.delete(CONFIGMAPS, "f-attempt", frameworks.namespace)
-    second = await frameworks.until(
-        "f", lambda status: status["attemptStatus"]["id"] == 1 and states(status) == ["AttemptRunning"] * 2
-    )
-    assert second["attemptStatus"]["configMapUID"] != first["attemptStatus"]["configMapUID"]
-    assert second["retryPolicyStatus"]["accountableRetriedCount"] == 0
 
 
 async def test_an_object_of_others_in_the_way_is_not_touched(frameworks: Frameworks) -> None:
@@ -189,25 +150,6 @@ async def set_quota(cluster: Cluster, frameworks: Frameworks, number: int) -> No
     await eventually(in_force)
 
 
-async def test_a_bad_pod_template_fails_its_task_and_nothing_else(frameworks: Frameworks) -> None:
-    bad = role("bad", 1)
-    bad["task"]["pod"]["spec"]["containers"] = "none"
-    invalid = role("invalid", 1)
-    invalid["task"]["pod"]["spec"]["restartPolicy"] = "Sometimes"
-    await frameworks.create("f", bad, invalid, role("good", 1))
-    status = await frameworks.until(
-        "f", lambda status: sorted(states(status)) == ["AttemptRunning", "Completed", "Completed"]
-    )
-    assert codes(tasks(status, "bad")) == [-310]
-    assert codes(tasks(status, "invalid")) == [-200]
-    diagnostics = tasks(status, "invalid")[0]["attemptStatus"]["completionStatus"]["diagnostics"]
-    assert diagnostics.startswith('Failed to create Pod: {"ErrStatus":{"metadata":{},"status":"Failure","message":"')
-    answer = orjson.loads(diagnostics.removeprefix("Failed to create Pod: "))["ErrStatus"]
-    assert list(answer) == ["metadata", "status", "message", "reason", "details", "code"]
-    assert "restartPolicy" in diagnostics
-    assert "Sometimes" in diagnostics
-
-
 async def test_a_pod_that_does_not_go_is_force_deleted_when_that_is_allowed(frameworks: Frameworks) -> None:
     stuck: dict[str, Any] = {"stop-seconds": "forever"}
     await frameworks.create("f", role("a", 1, simulate=stuck, task={"podGracefulDeletionTimeoutSec": 2}))
@@ -247,22 +189,6 @@ async def test_a_pod_that_is_evicted(cluster: Cluster, frameworks: Frameworks) -
         assert (ended["code"], ended["diagnostics"]) == (-1010, said)
     else:
         assert ended["code"] == -101
-
-
-@pytest.mark.parametrize("least", [10, 0], ids=["backs off", "switched off"])
-async def test_attempts_of_a_pod_that_no_node_takes(cluster: Cluster, pods: SimulatedRuntime, least: int) -> None:
-    """Three retries at once, then after 10, 20 and 40 s: that makes 7 attempts in 100 s."""
-    if not cluster.embedded:
-        pytest.skip("takes 100 s of real time, and shows nothing about an API server")
-    frameworks = Frameworks(await cluster.client(), cluster.namespace)
-    refused: Json = {"prepare-seconds": 0.5, "run-seconds": 0, "pod-reason": "NodeAffinity"}
-    config = shipped_config().model_copy(update={"task_min_retry_delay_sec": least})
-    async with Controller(config, await cluster.connection(), wall=cluster.wall):
-        await frameworks.create("f", role("a", 1, simulate=refused, task={"retryPolicy": {"fancyRetryPolicy": True}}))
-        await asyncio.sleep(100)
-        status = await frameworks.status("f")
-    attempts = tasks(status)[0]["retryPolicyStatus"]["totalRetriedCount"] + 1
-    assert attempts == 7 if least else attempts > 100, attempts
 
 
 async def test_a_completed_framework_is_deleted_when_its_retention_ends(

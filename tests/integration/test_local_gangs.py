@@ -126,15 +126,6 @@ async def test_a_pod_waits_until_its_requests_fit(world: World) -> None:
     assert (await world.get("first"))["status"]["phase"] == "Succeeded"
 
 
-async def test_a_deleted_pod_makes_room(world: World) -> None:
-    await world.pod("first", 3)
-    await world.until_bound(["first"])
-    await world.pod("second", 2)
-    await world.until_waits("second", NO_ROOM)
-    await world.client.delete(PODS, "first", "default", grace_period_seconds=0)
-    await world.until_bound(["first", "second"])
-
-
 async def test_without_a_capacity_requests_are_ignored(tmp_path: Path) -> None:
     async with running(tmp_path, None) as world:
         await world.pod("huge", 1000)
@@ -158,19 +149,6 @@ async def test_a_gang_is_bound_as_a_whole_when_all_fit(world: World) -> None:
     assert world.bound == ["other"]
     await world.until_bound(["other", "g-0", "g-1", "g-2"])
     await world.until_scheduled("g", "True", "the Pods of the group are scheduled")
-
-
-async def test_two_gangs_do_not_block_each_other(world: World) -> None:
-    """One by one, each would get two of the four processors, and wait for the other one for ever."""
-    for name in ("a", "b"):
-        await world.group(name, 3)
-    for number in range(3):
-        for name in ("a", "b"):
-            await world.pod(f"{name}-{number}", group=name, seconds=30)
-    everyone = {f"{name}-{number}" for name in ("a", "b") for number in range(3)}
-    await world.until_bound(everyone)
-    first = {name[0] for name in world.bound[:3]}
-    assert len(first) == 1, world.bound
 
 
 async def test_more_than_the_minimum_are_bound_one_by_one(world: World) -> None:

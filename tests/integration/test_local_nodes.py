@@ -15,8 +15,7 @@ from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.config.config import shipped_config
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import NotFound
-from frameworkcontroller.kube.resources import EVENTS, NODES, PODS
-from frameworkcontroller.local.apiserver.records import Change
+from frameworkcontroller.kube.resources import EVENTS, NODES
 from frameworkcontroller.local.cluster import LocalCluster
 from frameworkcontroller.local.kubelet.node import DISCONNECTED
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
@@ -31,7 +30,6 @@ pytestmark = pytest.mark.virtual_clock
 Json = dict[str, Any]
 
 NODE = "local"
-UNREACHABLE = "node.kubernetes.io/unreachable"
 FREE: Json = {"retryPolicy": {"fancyRetryPolicy": True, "maxRetryCount": 0}}
 
 
@@ -163,15 +161,6 @@ def is_stalled(status: Json) -> bool:
 # --- evictions ---
 
 
-async def test_an_eviction_costs_no_retry(world: World) -> None:
-    await world.run(stop_seconds=3)
-    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "f-a-0"}}
-    await world.client.create(PODS, orjson.dumps(eviction), "default", name="f-a-0", subresource="eviction")
-    await world.until_code(-1010)
-    assert disruption(await world.pod()) == "EvictionByEvictionAPI"
-    await world.until_retried()
-
-
 async def test_a_drained_node_stays_empty(world: World, kubectl: Kubectl) -> None:
     before = await world.run()
     said = await kubectl.ok("drain", NODE)
@@ -227,39 +216,6 @@ async def test_a_lost_node_keeps_its_task_waiting_until_it_is_back(world: World)
     node = await world.node()
     assert node is not None
     assert "taints" not in node["spec"]
-
-
-async def test_a_node_that_works_is_always_ready(world: World) -> None:
-    seen: list[str] = []
-
-    def observe(change: Change) -> None:
-        if change.record.resource == "nodes":
-            seen.append(condition(change.record.document()["status"], "Ready")["status"])
-
-    world.cluster.server.storage.observe(observe)
-    await asyncio.sleep(600)
-    assert set(seen) == {"True"}
-
-
-async def test_a_short_outage_costs_nothing(world: World) -> None:
-    before = await world.run()
-    await world.disconnect()
-    await world.until_pod(lambda pod: condition(pod["status"], "Ready")["status"] == "False")
-    await world.reconnect()
-    after = await world.until_pod(lambda pod: condition(pod["status"], "Ready")["status"] == "True", within=30)
-    assert uid(after) == uid(before)
-    await world.until_retried(0)
-
-
-async def test_a_node_that_was_thought_lost(world: World) -> None:
-    before = await world.run()
-    unknown = {"type": "Ready", "status": "Unknown"}
-    body = orjson.dumps({"status": {"conditions": [unknown]}})
-    await world.client.patch(NODES, NODE, body, content_type=MERGE_PATCH, subresource="status")
-    asked = wall()
-    await world.until_ready("True")
-    assert wall() - asked <= 2
-    assert uid(await world.pod()) == uid(before)
 
 
 async def test_a_lost_node_that_is_removed_frees_its_task(world: World) -> None:

@@ -32,6 +32,7 @@ async def workloads(cluster: Cluster) -> Workloads:
     return Workloads(await cluster.client(), cluster.namespace)
 
 
+@pytest.mark.virtual_clock
 async def test_a_preempted_workload_comes_back(cluster: Cluster, workloads: Workloads) -> None:
     async with queue_on(cluster, {"cpu": "8"}):
         await workloads.create("low", 2, 4)
@@ -111,6 +112,7 @@ async def test_what_the_queue_writes_is_valid_by_kueues_schemas(cluster: Cluster
         await workloads.until("low", "Admitted", "True")
 
 
+@pytest.mark.virtual_clock
 async def test_the_status_of_queues(cluster: Cluster, workloads: Workloads) -> None:
     client = workloads.client
     async with queue_on(cluster, {"cpu": "4"}):
@@ -130,6 +132,7 @@ async def test_the_status_of_queues(cluster: Cluster, workloads: Workloads) -> N
         await eventually(counted)
 
 
+@pytest.mark.virtual_clock
 async def test_a_queue_is_stopped_drained_and_opened(cluster: Cluster, workloads: Workloads) -> None:
     async def set_policy(value: str) -> None:
         body = orjson.dumps({"spec": {"stopPolicy": value}})
@@ -149,15 +152,7 @@ async def test_a_queue_is_stopped_drained_and_opened(cluster: Cluster, workloads
         await workloads.until("b", "Admitted", "True")
 
 
-async def test_one_that_runs_for_too_long_is_deactivated_and_evicted(cluster: Cluster, workloads: Workloads) -> None:
-    async with queue_on(cluster, {"cpu": "4"}):
-        await workloads.create("a", 2, maximumExecutionTimeSeconds=1)
-        evicted = await workloads.until("a", "Evicted", "True")
-        assert evicted["reason"] == "DeactivatedDueToMaximumExecutionTimeExceeded"
-        await workloads.until("a", "DeactivationTarget", "True")
-        assert (await workloads.get("a"))["spec"]["active"] is False
-
-
+@pytest.mark.virtual_clock
 async def test_quota_can_grow(cluster: Cluster, workloads: Workloads) -> None:
     async with queue_on(cluster, {"cpu": "4"}):
         await workloads.create("a", 6)
@@ -191,6 +186,7 @@ async def forgetful(cluster: Cluster) -> AsyncIterator[KubeClient]:
             await client.close()
 
 
+@pytest.mark.virtual_clock
 async def test_quota_is_given_once_though_answers_are_lost_and_the_queue_restarts(
     cluster: Cluster, workloads: Workloads, forgetful: KubeClient
 ) -> None:
@@ -257,6 +253,7 @@ async def test_what_the_queue_cannot_do_is_refused(
         assert {cause["field"].rpartition(".")[2] for cause in raised.value.details["causes"]} == {field}
 
 
+@pytest.mark.virtual_clock
 async def test_classes_and_flavors_can_be_read(cluster: Cluster, workloads: Workloads) -> None:
     async with queue_on(cluster, {"cpu": "4"}):
         classes = orjson.loads(await workloads.client.list(WORKLOADPRIORITYCLASSES))["items"]

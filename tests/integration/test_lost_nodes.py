@@ -9,18 +9,13 @@ from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.resources import NODES
 from frameworkcontroller.local.kubelet.agent import DEFAULT_NODE_NAME
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
-from frameworkcontroller.manager.app import Controller
-from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
-from tests.support.frameworks import Frameworks, Json, condition, role, tasks
+from tests.support.frameworks import Frameworks, Json, role, tasks
+
+pytestmark = pytest.mark.usefixtures("controller")
 
 RETRIED: Json = {"fancyRetryPolicy": True, "maxRetryCount": 0}
 FORCED: Json = {"podGracefulDeletionTimeoutSec": 2, "podForceDeletionPolicy": "NodeUnreachable", "retryPolicy": RETRIED}
-
-
-@pytest.fixture
-async def frameworks(cluster: Cluster, pods: SimulatedRuntime, controller: Controller) -> Frameworks:
-    return Frameworks(await cluster.client(), cluster.namespace)
 
 
 async def taint(client: KubeClient, *keys: str) -> None:
@@ -57,18 +52,6 @@ async def until_replaced(frameworks: Frameworks, before: Json, *, within: float 
     return await eventually(replaced, within=within, every=0.2)
 
 
-def is_told(status: Json) -> bool:
-    """Whether the Framework says why nothing is forced."""
-    found = condition(status, "Stalled")
-    return bool(
-        (found.get("status"), found.get("reason")) == ("True", "PodNotGone")
-        and found["message"].endswith(
-            "Pod f-a-0 is not force-deleted (podForceDeletionPolicy NodeUnreachable): its Node local is neither "
-            "unreachable nor out of service"
-        )
-    )
-
-
 @pytest.mark.parametrize("key", ["node.kubernetes.io/unreachable", "node.kubernetes.io/out-of-service"])
 async def test_a_pod_on_a_lost_node_is_force_deleted(frameworks: Frameworks, pods: SimulatedRuntime, key: str) -> None:
     try:
@@ -88,32 +71,3 @@ async def test_a_pod_on_a_removed_node_is_force_deleted(frameworks: Frameworks, 
         await until_replaced(frameworks, before)
     finally:
         pods.restore_node()
-
-
-async def test_a_slow_pod_on_a_healthy_node_is_told_and_left(
-    cluster: Cluster, frameworks: Frameworks, pods: SimulatedRuntime
-) -> None:
-    if not cluster.embedded:
-        pytest.skip("takes minutes, which pass at once on the embedded cluster")
-    before = await on_a_lost_node(frameworks, pods)
-    await frameworks.until("f", is_told, within=600, every=5)
-    assert (await frameworks.pods())["f-a-0"]["metadata"]["uid"] == before["metadata"]["uid"]
-    pods.restore_node()
-    status = await frameworks.until_running("f", 1)
-    assert tasks(status)[0]["attemptStatus"]["id"] == 1
-    assert condition(status, "Stalled")["status"] == "False"
-
-
-async def test_a_partition_that_is_noticed_late(
-    cluster: Cluster, frameworks: Frameworks, pods: SimulatedRuntime
-) -> None:
-    if not cluster.embedded:
-        pytest.skip("takes a minute, which passes at once on the embedded cluster")
-    before = await on_a_lost_node(frameworks, pods)
-    await frameworks.until("f", is_told, within=600, every=5)
-    await taint(frameworks.client, "node.kubernetes.io/unreachable")
-    # It runs there until the node is back and hears of the deletion.
-    await until_replaced(frameworks, before, within=45)
-    await taint(frameworks.client)
-    pods.restore_node()
-    await frameworks.until_running("f", 1)

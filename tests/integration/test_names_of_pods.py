@@ -15,6 +15,8 @@ from frameworkcontroller.kube.resources import PODS, SERVICES
 from tests.integration.test_process_pods import Here, here, on_node, sh
 from tests.support.eventually import eventually
 
+pytestmark = pytest.mark.virtual_clock
+
 __all__ = ["here"]
 
 Json = dict[str, Any]

@@ -14,7 +14,6 @@ from frameworkcontroller.controller.eventhandlers import EventHandlers
 from frameworkcontroller.kube.errors import NotFound
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, SERVICES
-from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.machine.model import NotListed
 from frameworkcontroller.machine.requests import Kind
 from frameworkcontroller.manager.app import Controller
@@ -23,11 +22,6 @@ from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, condition, policy, role, stalled
 from tests.support.frontdoor import FrontDoor, Request, refusal
-
-
-@pytest.fixture
-async def frameworks(cluster: Cluster, pods: SimulatedRuntime) -> Frameworks:
-    return Frameworks(await cluster.client(), cluster.namespace)
 
 
 async def service(frameworks: Frameworks, name: str = "f") -> Json:
@@ -97,6 +91,7 @@ async def test_the_service_precedes_the_attempt_and_outlives_it(
     await eventually(gone)
 
 
+@pytest.mark.virtual_clock
 async def test_pods_have_the_names_by_which_they_find_each_other(
     frameworks: Frameworks, controller: Controller
 ) -> None:
@@ -112,20 +107,6 @@ async def test_pods_have_the_names_by_which_they_find_each_other(
     assert (await service(frameworks))["spec"]["selector"] == {"FC_FRAMEWORK_NAME": "f"}
 
 
-async def test_pods_have_the_hosts_of_a_role(frameworks: Frameworks, controller: Controller) -> None:
-    first, second = role("ps", 2), role("worker", 2)
-    cluster = '{"ps": {{FC_HOSTS_JSON:ps:2222}}, "worker": {{FC_HOSTS_JSON:worker:2222}}}'
-    second["task"]["pod"]["spec"]["containers"][0]["args"] = ["{{FC_HOSTS:worker}}", cluster]
-    await frameworks.create("f", first, second, network={"subdomain": "train"})
-    await frameworks.until_running("f", 4)
-    hosts, found = (await frameworks.pods())["f-worker-1"]["spec"]["containers"][0]["args"]
-    assert hosts == "f-worker-0.train,f-worker-1.train"
-    assert orjson.loads(found) == {
-        "ps": ["f-ps-0.train:2222", "f-ps-1.train:2222"],
-        "worker": ["f-worker-0.train:2222", "f-worker-1.train:2222"],
-    }
-
-
 async def test_a_deleted_service_is_made_again_beside_running_pods(
     frameworks: Frameworks, controller: Controller
 ) -> None:
@@ -138,6 +119,7 @@ async def test_a_deleted_service_is_made_again_beside_running_pods(
     assert {name: pod["metadata"]["uid"] for name, pod in (await frameworks.pods()).items()} == pods
 
 
+@pytest.mark.virtual_clock
 async def test_a_service_that_was_deleted_while_unwatched_is_made_again(
     frameworks: Frameworks, watched: Controller, door: FrontDoor
 ) -> None:
@@ -170,18 +152,7 @@ async def test_a_service_of_others_is_left_alone(
     assert stalled(await frameworks.status("f")) == ""
 
 
-async def test_another_controller_finds_the_service(cluster: Cluster, frameworks: Frameworks, door: FrontDoor) -> None:
-    await frameworks.create("f", role(), network={})
-    async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
-        await frameworks.until_running("f", 1)
-    before = await service(frameworks)
-    async with Controller(Config(), door.connection, wall=cluster.wall):
-        await frameworks.set("f", taskRoles__0__taskNumber=2)
-        await frameworks.until_running("f", 2)
-    assert await service(frameworks) == before
-    assert writes(door) == [("create", "pods")]
-
-
+@pytest.mark.virtual_clock
 @pytest.mark.parametrize("verbs", [("list", "watch"), ("create",)], ids=["list", "create"])
 async def test_without_permissions_only_frameworks_with_a_network_wait(
     cluster: Cluster, frameworks: Frameworks, door: FrontDoor, verbs: tuple[str, ...]
@@ -205,6 +176,7 @@ async def test_without_permissions_only_frameworks_with_a_network_wait(
         assert stalled(status) == ""
 
 
+@pytest.mark.virtual_clock
 async def test_who_has_no_network_sends_no_request_for_one(
     frameworks: Frameworks, watched: Controller, door: FrontDoor
 ) -> None:
@@ -215,26 +187,7 @@ async def test_who_has_no_network_sends_no_request_for_one(
     assert [request for request in door.requests if request.resource == "services"] == []
 
 
-@pytest.mark.parametrize(
-    ("name", "role_name", "argument", "text"),
-    [
-        ("0f", "a", "", "spec.network.subdomain: must be set"),
-        ("f" * 40, "r" * 30, "", "would have 73 characters, where 63 are allowed"),
-        ("f", "a", "{{FC_HOSTS:b}}", ".args[0]: '{{FC_HOSTS:b}}': 'b' is not the name of a TaskRole"),
-    ],
-)
-async def test_hosts_that_cannot_be_are_told_before_anything_is_created(
-    frameworks: Frameworks, watched: Controller, door: FrontDoor, name: str, role_name: str, argument: str, text: str
-) -> None:
-    wrong = role(role_name)
-    wrong["task"]["pod"]["spec"]["containers"][0]["args"] = [argument]
-    await frameworks.create(name, wrong, network={})
-    status = await frameworks.until(name, lambda status: bool(stalled(status)))
-    assert stalled(status) == "InvalidSpec"
-    assert text in condition(status, "Stalled")["message"]
-    assert writes(door) == []
-
-
+@pytest.mark.virtual_clock
 async def test_each_term_of_a_leader_watches_from_the_first_need_on(cluster: Cluster, frameworks: Frameworks) -> None:
     keys: list[str] = []
     ignore = SimpleNamespace(

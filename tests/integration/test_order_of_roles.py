@@ -7,18 +7,12 @@ from typing import Any
 import orjson
 import pytest
 
-from frameworkcontroller.kube.errors import Invalid
 from frameworkcontroller.kube.resources import EVENTS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
-from frameworkcontroller.manager.app import Controller
-from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, codes, condition, policy, role, tasks
 
-
-@pytest.fixture
-async def frameworks(cluster: Cluster, pods: SimulatedRuntime, controller: Controller) -> Frameworks:
-    return Frameworks(await cluster.client(), cluster.namespace)
+pytestmark = pytest.mark.usefixtures("controller")
 
 
 def waiting(name: str, number: int, other: str, status: str, **more: Any) -> Json:
@@ -81,42 +75,3 @@ async def test_roles_start_in_order(frameworks: Frameworks, pods: SimulatedRunti
         assert "TaskRole server starts, as TaskRole init is Complete" in {one["message"] for one in found}
 
     await eventually(events, within=30)
-
-
-async def test_an_attempt_ends_when_a_role_waits_in_vain_and_the_next_one_waits_again(frameworks: Frameworks) -> None:
-    await frameworks.create(
-        "f",
-        role("init", 1, simulate={"run-seconds": "1", "exit-code": "7"}),
-        waiting("worker", 2, "init", "Complete"),
-        retryPolicy={"maxRetryCount": 1},
-    )
-    status = await frameworks.until_state("f", "Completed")
-    completion = status["attemptStatus"]["completionStatus"]
-    text = "TaskRole worker depends on TaskRole init being Complete, which it can no longer be"
-    assert (completion["code"], completion["trigger"]["message"]) == (7, text)
-    assert status["retryPolicyStatus"]["totalRetriedCount"] == 1
-    assert started(status) == {"init": False, "worker": False}
-    assert [task["attemptStatus"]["podUID"] for task in tasks(status, "worker")] == [None, None]
-
-
-async def test_a_cycle_is_an_invalid_spec(frameworks: Frameworks) -> None:
-    await frameworks.create("f", waiting("a", 1, "b", "Ready"), waiting("b", 1, "a", "Ready"))
-    status = await frameworks.until("f", lambda status: condition(status, "Stalled").get("status") == "True")
-    assert condition(status, "Stalled")["reason"] == "InvalidSpec"
-    assert condition(status, "Stalled")["message"].endswith("dependsOn: TaskRoles wait for each other: a -> b -> a")
-    await frameworks.set("f", taskRoles__0__dependsOn=[])
-    await frameworks.until_running("f", 2)
-
-
-@pytest.mark.parametrize(
-    "dependencies",
-    [
-        [{"name": "a", "status": "Done"}],
-        [{"name": "a"}],
-        [{"name": "a", "status": "Ready"}, {"name": "a", "status": "Complete"}],
-        [{"name": f"r{number}", "status": "Ready"} for number in range(6)],
-    ],
-)
-async def test_the_api_server_refuses_what_the_schema_can_say(frameworks: Frameworks, dependencies: list[Json]) -> None:
-    with pytest.raises(Invalid):
-        await frameworks.create("f", role("a"), role("b", dependsOn=dependencies))

@@ -216,6 +216,7 @@ async def test_states_of_the_world_reach_the_pages(
     await visit.get(here, 404)
 
 
+@pytest.mark.virtual_clock
 async def test_a_change_is_an_event_and_a_quiet_stream_a_heartbeat(client: KubeClient, frameworks: Frameworks) -> None:
     async with pages(client, frameworks.namespace, heartbeat=0.2) as visit:
         await visit.shows("", "There are no Frameworks.")
@@ -242,6 +243,7 @@ async def test_a_change_is_an_event_and_a_quiet_stream_a_heartbeat(client: KubeC
             assert await again.next() == ({}, ": heartbeat")
 
 
+@pytest.mark.virtual_clock
 async def test_changes_elsewhere_delay_no_heartbeat(client: KubeClient, frameworks: Frameworks) -> None:
     async with pages(client, frameworks.namespace, heartbeat=1.0) as visit:
         uid = (await frameworks.create("f", role()))["metadata"]["uid"]
@@ -263,6 +265,7 @@ async def test_changes_elsewhere_delay_no_heartbeat(client: KubeClient, framewor
             await asyncio.wait([others])
 
 
+@pytest.mark.virtual_clock
 async def test_a_revoked_token_ends_its_stream(client: KubeClient, frameworks: Frameworks) -> None:
     """With no second response in it, which is what a proxy would pass on as an answer to another viewer."""
     async with pages(client, frameworks.namespace, heartbeat=0.05) as visit:
@@ -311,6 +314,7 @@ async def test_links_of_any_path_stay_below_the_prefix(visit: Visit, path: str) 
     assert f'href="{root}static/pages.css"' in page
 
 
+@pytest.mark.virtual_clock
 async def test_a_storm_is_a_few_events(client: KubeClient, frameworks: Frameworks) -> None:
     async with pages(client, frameworks.namespace) as visit:
         await visit.shows("", "There are no Frameworks.")
@@ -414,6 +418,7 @@ async def test_every_answer_has_the_headers(frameworks: Frameworks, visit: Visit
         assert "f" not in (await answer.text()).split()
 
 
+@pytest.mark.virtual_clock
 async def test_pages_say_since_when_they_are_stale(cluster: Cluster, door: FrontDoor) -> None:
     async with KubeClient(door.connection) as client:
         frameworks = Frameworks(await cluster.client(), cluster.namespace)

@@ -232,6 +232,7 @@ def acting(text: str) -> list[str]:
     return [char for char in text if not char.isprintable() and char != "\n"]
 
 
+@pytest.mark.virtual_clock
 async def test_commands_show_what_can_be_shown(cluster: Cluster) -> None:
     frameworks = Frameworks(await cluster.client(), cluster.namespace)
     names = await poison(frameworks)

@@ -453,20 +453,6 @@ async def test_a_log_is_followed_to_the_end(node: Node) -> None:
     assert await node.output(since_seconds=-3600) == ""
 
 
-async def test_a_log_is_bounded(tmp_path: Path) -> None:
-    node = Node(tmp_path / "node", log_limit=50_000)
-    await node.runtime.open()
-    uid = await node.run(pod_manifest(sh("seq 1 20000")))
-    output = await node.output()
-    assert output.endswith("\n20000\n")
-    files = list((node.directory / "pods").glob("*/c/main/0.log*"))
-    assert len(files) == 2
-    assert sum(file.stat().st_size for file in files) < 100_000
-    assert (await node.output(tail_lines=3)) == "19998\n19999\n20000\n"
-    assert node.pods.phase(uid) == "Succeeded"
-    await node.runtime.close()
-
-
 async def test_names_of_the_pod(node: Node) -> None:
     if not node.runtime.mounts_work:
         pytest.skip("needs namespaces")
@@ -568,13 +554,6 @@ async def test_it_can_be_interrupted_while_it_prepares(node: Node) -> None:
         await node.pods.workers.forget(uid)
     assert list((node.directory / "pods").iterdir()) == []
     gate.set()
-
-
-async def test_deadline(node: Node) -> None:
-    uid = await node.run(pod_manifest(sh("sleep 1000"), activeDeadlineSeconds=1))
-    assert node.pods.status(uid)["reason"] == "DeadlineExceeded"
-    # Where a process takes more than a second to start, none did.
-    assert node.pods.container(uid)["state"].get("terminated", {"exitCode": 143})["exitCode"] == 143
 
 
 async def test_a_sidecar(node: Node) -> None:

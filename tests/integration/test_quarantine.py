@@ -10,7 +10,7 @@ import pytest
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import State
 from frameworkcontroller.config.config import Config
-from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
+from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.machine import reconciler
 from frameworkcontroller.machine.model import InvariantError, Plan
@@ -18,7 +18,7 @@ from frameworkcontroller.machine.plan import plan
 from frameworkcontroller.machine.quarantine import RETRY_SEC
 from frameworkcontroller.manager.app import Controller
 from tests.integration.test_events import Story
-from tests.integration.test_preconditions import Send, StatusWrites, pod_uids
+from tests.integration.test_preconditions import pod_uids
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, condition, role
@@ -86,6 +86,7 @@ async def until_quarantined(controller: Controller, count: int) -> None:
     await eventually(probe)
 
 
+@pytest.mark.virtual_clock
 @pytest.mark.parametrize("error", [InvariantError("two of the same"), ZeroDivisionError("division by zero")])
 async def test_it_is_told_everywhere_and_harms_nobody(
     controller: Controller,
@@ -130,6 +131,7 @@ async def test_it_is_told_everywhere_and_harms_nobody(
     await until_quarantined(controller, 0)
 
 
+@pytest.mark.virtual_clock
 @pytest.mark.parametrize(
     ("wanted", "state"),
     [
@@ -161,11 +163,10 @@ async def test_what_is_to_end_ends_in_quarantine(frameworks: Frameworks, trap: T
         assert status["retryPolicyStatus"]["accountableRetriedCount"] == 0
 
 
+@pytest.mark.virtual_clock
 async def test_it_is_tried_again_by_and_by_and_told_once(
-    cluster: Cluster, frameworks: Frameworks, trap: Trap, caplog: pytest.LogCaptureFixture
+    frameworks: Frameworks, trap: Trap, caplog: pytest.LogCaptureFixture
 ) -> None:
-    if not cluster.embedded:
-        pytest.skip("takes an hour")
     await frameworks.create("f", role("a", 1))
     before = await frameworks.until_running("f", 1)
     trap.errors["f"] = ZeroDivisionError("division by zero")
@@ -231,23 +232,3 @@ async def test_a_status_that_cannot_be_read_is_kept_and_gets_the_condition(
         await replace_status(frameworks, "f", bad)
         await frameworks.set("f", description="mended")
         await frameworks.until_state("f", "Completed")
-
-
-async def test_the_condition_goes_with_what_others_write_meanwhile(
-    cluster: Cluster, frameworks: Frameworks, trap: Trap, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writes = StatusWrites(monkeypatch, cluster.namespace)
-    await frameworks.create("f", role("a", 1))
-    await frameworks.until_running("f", 1)
-
-    async def annotate_first(send: Send) -> bytes:
-        body = orjson.dumps({"metadata": {"annotations": {"x": "y"}}})
-        await frameworks.client.patch(FRAMEWORKS, "f", body, frameworks.namespace, content_type=MERGE_PATCH)
-        return await send()
-
-    trap.errors["f"] = ZeroDivisionError("division by zero")
-    writes.once(lambda written: isinstance(written, list), annotate_first)
-    await frameworks.set("f", taskRoles__0__taskNumber=2)
-    await frameworks.until("f", is_quarantined)
-    assert writes.done
-    assert (await frameworks.get("f"))["metadata"]["annotations"]["x"] == "y"

@@ -96,21 +96,6 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         assert world.most <= QUOTA
 
 
-async def test_a_preempted_framework_comes_back_and_completes(world: World) -> None:
-    await world.create("low", 3, 2, priority="low")
-    await world.frameworks.until_running("low", 3)
-    await world.create("high", 2, 2, priority="high", seconds=30)
-    await world.frameworks.until_running("high", 2)
-    assert {name.partition("-")[0] for name in await world.frameworks.pods()} == {"high"}
-    await world.until_condition("low", "QuotaReserved", "False", "insufficient unused quota for cpu")
-    await world.frameworks.until_state("high", "Completed")
-    await world.frameworks.until_running("low", 3)
-    status = await world.frameworks.until_state("low", "Completed", within=120)
-    assert status["attemptStatus"]["completionStatus"]["code"] == 0
-    retries = status["retryPolicyStatus"]
-    assert (retries["totalRetriedCount"], retries["accountableRetriedCount"]) == (1, 0)
-
-
 async def test_they_run_one_after_the_other_if_they_do_not_fit_together(world: World) -> None:
     names = [f"f{number}" for number in range(4)]
     for name in names:
@@ -119,27 +104,6 @@ async def test_they_run_one_after_the_other_if_they_do_not_fit_together(world: W
         await world.frameworks.until_state(name, "Completed", within=600)
         await world.frameworks.delete(name)
     await world.until_nothing_is_left()
-
-
-async def test_a_priority_decides_who_is_next(world: World) -> None:
-    await world.create("first", 8, 1, seconds=60, priority="high")
-    await world.frameworks.until_running("first", 8)
-    await world.create("normal", 8, 1, seconds=10)
-    await world.until_condition("normal", "QuotaReserved", "False")
-    await world.create("high", 8, 1, seconds=10, priority="high")
-    await world.until_condition("high", "QuotaReserved", "False")
-    await world.frameworks.until_state("high", "Completed", within=200)
-    assert (await world.frameworks.status("normal"))["state"] != "Completed"
-    await world.frameworks.until_state("normal", "Completed", within=200)
-
-
-async def test_a_deleted_framework_gives_its_quota_to_the_next_one(world: World) -> None:
-    await world.create("first", 8, 1, seconds="forever")
-    await world.frameworks.until_running("first", 8)
-    await world.create("next", 8, 1)
-    await world.until_condition("next", "QuotaReserved", "False")
-    await world.frameworks.delete("first")
-    await world.frameworks.until_running("next", 8)
 
 
 async def test_quota_of_completed_tasks_goes_to_the_next_one_while_others_run(world: World) -> None:
@@ -159,24 +123,6 @@ async def test_quota_of_completed_tasks_goes_to_the_next_one_while_others_run(wo
     await world.frameworks.until_state("second", "Completed", within=120)
     status = await world.frameworks.until_state("first", "Completed", within=900)
     assert status["retryPolicyStatus"]["totalRetriedCount"] == 0
-
-
-async def test_a_suspended_framework_gives_its_quota_to_the_next_one(world: World) -> None:
-    await world.create("first", 8, 1, seconds=30)
-    await world.frameworks.until_running("first", 8)
-    await world.create("next", 8, 1, seconds=10)
-    await world.until_condition("next", "QuotaReserved", "False")
-    await world.frameworks.set("first", suspend=True)
-    await world.frameworks.until_state("next", "Completed", within=200)
-    await world.frameworks.set("first", suspend=False)
-    await world.frameworks.until_state("first", "Completed", within=200)
-
-
-async def test_one_that_can_never_fit_says_so_and_holds_up_nobody(world: World) -> None:
-    await world.create("huge", 9, 1)
-    await world.until_condition("huge", "QuotaReserved", "False", "request > maximum capacity (9 > 8)")
-    await world.create("small", 1, 1)
-    await world.frameworks.until_state("small", "Completed", within=200)
 
 
 async def test_a_gang_waits_for_quota_and_then_for_room(tmp_path: Path) -> None:

@@ -1,18 +1,15 @@
 """Frameworks in a queue on API servers, with the local queue in the place of Kueue."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import orjson
 import pytest
 
-from frameworkcontroller.api.names import KUEUE_POD_GATE
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.config.config import Config, Kueue, KueueMode
 from frameworkcontroller.kube.client import MERGE_PATCH
-from frameworkcontroller.kube.errors import ObjectNotFound
-from frameworkcontroller.kube.resources import CONFIGMAPS, EVENTS, PODS, WORKLOADS
+from frameworkcontroller.kube.resources import EVENTS, WORKLOADS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
 from frameworkcontroller.machine import reconciler
@@ -27,11 +24,6 @@ from tests.support.localqueue import holds_quota, objects_of_queue, queue_on
 
 QUEUED = Config(kueue=Kueue(mode=KueueMode.ENABLED))
 FINALIZER = "kueue.x-k8s.io/resource-in-use"
-
-
-@pytest.fixture
-async def frameworks(cluster: Cluster, pods: SimulatedRuntime) -> Frameworks:
-    return Frameworks(await cluster.client(), cluster.namespace)
 
 
 @pytest.fixture
@@ -124,26 +116,6 @@ async def test_frameworks_run_one_after_the_other(
         await until_collected(frameworks, "two")
 
 
-async def test_what_kueue_cannot_count_does_not_start(
-    cluster: Cluster, frameworks: Frameworks, queued: Controller
-) -> None:
-    """Placeholders in requests, and a Framework without roles, to which some are added."""
-    async with queue_on(cluster, {"cpu": "4"}):
-        await frameworks.create("index", needs("{{FC_TASK_INDEX}}", 9), metadata=labels())
-        await frameworks.create("empty", metadata=labels())
-        status = await frameworks.until("index", lambda status: stalled(status) == "QueueInvalid")
-        found = condition(status, "Stalled")
-        for words in ("spec.taskRoles[0].task.pod.spec.containers[0].resources.requests.cpu", "'{{FC_TASK_INDEX}}'"):
-            assert words in found["message"]
-        await frameworks.until("empty", lambda status: stalled(status) == "QueueInvalid")
-        assert await workloads(frameworks) == {}
-        await frameworks.set("empty", taskRoles=[needs(2, 2)])
-        status = await running(frameworks, "empty", 2)
-        assert status["admission"]["podSets"][0]["count"] == 2
-        assert condition(status, "Stalled")["status"] == "False"
-        assert sorted(await frameworks.pods()) == ["empty-a-0", "empty-a-1"]
-
-
 async def test_quota_moves_on_only_when_the_last_container_has_ended(
     cluster: Cluster, frameworks: Frameworks, queued: Controller, pods: SimulatedRuntime
 ) -> None:
@@ -167,48 +139,6 @@ async def test_quota_moves_on_only_when_the_last_container_has_ended(
         assert (retries["totalRetriedCount"], retries["accountableRetriedCount"]) == (1, 0)
         pods.finish(f"{cluster.namespace}/high-a-0")
         await running(frameworks, "low", 2, attempt=1)
-
-
-async def test_an_eviction_outlives_controllers(
-    cluster: Cluster, frameworks: Frameworks, pods: SimulatedRuntime
-) -> None:
-    async with queue_on(cluster, {"cpu": "4"}):
-        await frameworks.create("low", needs(2, 2, simulate={"stop-seconds": "forever"}), metadata=labels("low"))
-        async with Controller(QUEUED, await cluster.connection(), wall=cluster.wall):
-            await running(frameworks, "low", 2)
-            await frameworks.create("high", needs(3), metadata=labels("high"))
-            await frameworks.until("low", lambda status: status["attemptStatus"]["completionStatus"] is not None)
-        assert "low" in await in_use(frameworks)
-        for index in range(2):
-            pods.finish(f"{cluster.namespace}/low-a-{index}")
-        async with Controller(QUEUED, await cluster.connection(), wall=cluster.wall):
-            await running(frameworks, "high", 1)
-            status = await frameworks.status("low")
-            assert status["retryPolicyStatus"]["accountableRetriedCount"] == 0
-            assert status["attemptStatus"]["id"] == 1
-
-
-@pytest.mark.parametrize("restart", [False, True])
-async def test_a_framework_with_an_invalid_spec_is_preempted(
-    cluster: Cluster, frameworks: Frameworks, *, restart: bool
-) -> None:
-    """So nobody keeps quota by it."""
-    async with queue_on(cluster, {"cpu": "4"}):
-        async with Controller(QUEUED, await cluster.connection(), wall=cluster.wall):
-            await frameworks.create("low", needs(2, 2), metadata=labels("low"))
-            await running(frameworks, "low", 2)
-            await frameworks.set("low", coordinator={"taskRole": "nobody"})
-            await frameworks.until("low", lambda status: stalled(status) == "InvalidSpec")
-            await frameworks.create("high", needs(3), metadata=labels("high"))
-            if not restart:
-                await running(frameworks, "high", 1)
-        if restart:
-            async with Controller(QUEUED, await cluster.connection(), wall=cluster.wall):
-                await running(frameworks, "high", 1)
-        status = await frameworks.status("low")
-        assert "admission" not in status
-        assert status["attemptStatus"]["completionStatus"]["code"] == -241
-        assert "low" not in await in_use(frameworks)
 
 
 async def test_a_framework_in_quarantine_is_preempted(
@@ -324,46 +254,6 @@ async def ignored(frameworks: Frameworks) -> None:
     assert f"queue-name: {LOCAL_QUEUE} means nothing, as kueue.mode is disabled" in texts[0]
 
 
-async def test_more_time_and_an_activation_are_the_way_out_after_the_longest_execution_time(
-    cluster: Cluster, frameworks: Frameworks, queued: Controller, pods: SimulatedRuntime
-) -> None:
-    limit = "kueue.x-k8s.io/max-exec-time-seconds"
-    async with queue_on(cluster, {"cpu": "4"}):
-        metadata = labels()
-        metadata["labels"][limit] = "5"
-        await frameworks.create("f", needs(2), metadata=metadata)
-        await frameworks.until("f", lambda status: "DeactivatedDueTo" in condition(status, "Running")["message"])
-        change = orjson.dumps({"metadata": {"labels": {limit: "10000"}}})
-        await frameworks.client.patch(FRAMEWORKS, "f", change, frameworks.namespace, content_type=MERGE_PATCH)
-
-        async def has_more_time() -> str:
-            found = (await workloads(frameworks))["f"]
-            assert found["spec"]["maximumExecutionTimeSeconds"] == 10000
-            return str(found["metadata"]["name"])
-
-        name = await eventually(has_more_time)
-        change = orjson.dumps({"spec": {"active": True}})
-        await frameworks.client.patch(WORKLOADS, name, change, frameworks.namespace, content_type=MERGE_PATCH)
-        await running(frameworks, "f", 1, attempt=1)
-
-
-async def test_a_pod_that_kueue_queues_by_itself_is_told_until_it_does_not(
-    cluster: Cluster, frameworks: Frameworks, queued: Controller
-) -> None:
-    if cluster.name == "1.20":
-        pytest.skip("Kubernetes 1.20 has no scheduling gates")
-    asked = needs(1)
-    asked["task"]["pod"]["spec"]["schedulingGates"] = [{"name": KUEUE_POD_GATE}]
-    async with queue_on(cluster, {"cpu": "4"}):
-        await frameworks.create("f", asked, metadata=labels())
-        status = await frameworks.until("f", lambda status: stalled(status) == "PodQueuedTwice")
-        assert "Pod f-a-0 has the scheduling gate" in condition(status, "Stalled")["message"]
-        change = orjson.dumps({"spec": {"schedulingGates": None}})
-        await frameworks.client.patch(PODS, "f-a-0", change, frameworks.namespace, content_type=MERGE_PATCH)
-        await frameworks.until("f", lambda status: condition(status, "Stalled")["status"] == "False")
-        await running(frameworks, "f", 1)
-
-
 async def test_with_the_mode_disabled_nothing_of_kueue_is_asked_for(
     cluster: Cluster, frameworks: Frameworks, watched: Controller, door: FrontDoor
 ) -> None:
@@ -374,28 +264,6 @@ async def test_with_the_mode_disabled_nothing_of_kueue_is_asked_for(
         await frameworks.delete("f")
         await frameworks.until_gone("f")
     assert not {request.resource for request in door.requests} & {"workloads", "resourceflavors"}
-
-
-async def test_many_frameworks_share_a_quota(cluster: Cluster, frameworks: Frameworks, queued: Controller) -> None:
-    """At no time do their Pods request more than there is."""
-    worst = 0
-    over = asyncio.Event()
-
-    async def look() -> None:
-        nonlocal worst
-        while not over.is_set():
-            worst = max(worst, len(await frameworks.pods()))
-            await asyncio.sleep(0.02)
-
-    async with queue_on(cluster, {"cpu": "2"}):
-        looking = asyncio.create_task(look())
-        for number in range(6):
-            await frameworks.create(f"f{number}", needs(1, simulate={"run-seconds": 0.2}), metadata=labels())
-        for number in range(6):
-            await frameworks.until_state(f"f{number}", "Completed")
-        over.set()
-        await looking
-    assert 1 <= worst <= 2
 
 
 async def test_a_quarantined_framework_can_be_deleted(
@@ -425,34 +293,4 @@ async def test_a_quarantined_framework_can_be_deleted(
         assert "f" in await in_use(frameworks)
         pods.finish(f"{cluster.namespace}/f-a-0")
         await frameworks.until_gone("f")
-        await until_collected(frameworks, "f")
-
-
-async def test_a_workload_that_was_orphaned_on_purpose_can_be_deleted(
-    cluster: Cluster, frameworks: Frameworks, pods: SimulatedRuntime, queued: Controller
-) -> None:
-    """Its Pods run on and keep the quota, until somebody deletes them and the Workload."""
-    async with queue_on(cluster, {"cpu": "4"}):
-        await frameworks.create("f", needs(4, simulate={"stop-seconds": "forever"}), metadata=labels())
-        await running(frameworks, "f", 1)
-        await frameworks.delete("f", "Orphan")
-
-        async def is_gone() -> bool:
-            try:
-                await frameworks.status("f")
-            except ObjectNotFound:
-                return True
-            return False
-
-        await eventually(is_gone)
-        name = (await workloads(frameworks))["f"]["metadata"]["name"]
-        await frameworks.client.delete(WORKLOADS, name, frameworks.namespace)
-        await frameworks.client.delete(CONFIGMAPS, "f-attempt", frameworks.namespace)
-
-        async def is_deleting() -> None:
-            assert "deletionTimestamp" in (await frameworks.pods())["f-a-0"]["metadata"]
-
-        await eventually(is_deleting)
-        assert "f" in await in_use(frameworks)
-        pods.finish(f"{cluster.namespace}/f-a-0")
         await until_collected(frameworks, "f")

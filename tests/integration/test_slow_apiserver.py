@@ -1,7 +1,6 @@
 """Many Frameworks at once at a slow API server: few statuses are written, and clients see all that is promised."""
 
 import asyncio
-import math
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +11,6 @@ from typing import Final
 import pytest
 
 from frameworkcontroller.config.config import Config
-from frameworkcontroller.machine import pacing
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster, embedded_cluster, simulated_node
 from tests.support.exposure import Exposure
@@ -102,13 +100,6 @@ async def world(clock: VirtualClockLoop, tmp_path: Path) -> AsyncIterator[World]
 
 async def test_few_statuses_are_written_in_a_storm(world: World) -> None:
     assert 4.0 <= await world.storm(NUMBER) <= WRITES
-
-
-async def test_a_controller_that_never_waits_for_others_writes_more(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pacing, "_patience", lambda *_: -math.inf)
-    assert await world.storm(NUMBER) > WRITES
 
 
 async def test_where_nothing_is_slow_each_state_is_shown_at_once(world: World) -> None:

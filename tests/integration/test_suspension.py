@@ -9,11 +9,6 @@ from tests.support.clusters import Cluster
 from tests.support.frameworks import Frameworks, Json, condition, role, states, tasks
 
 
-@pytest.fixture
-async def frameworks(cluster: Cluster, pods: SimulatedRuntime) -> Frameworks:
-    return Frameworks(await cluster.client(), cluster.namespace)
-
-
 def suspended(status: Json) -> bool:
     return bool(condition(status, "Suspended").get("status") == "True")
 
@@ -52,17 +47,7 @@ async def test_a_framework_is_suspended_and_resumed_while_it_runs(
     assert not suspended(status)
 
 
-async def test_a_framework_that_is_created_suspended_starts_when_it_is_resumed(
-    frameworks: Frameworks, controller: Controller
-) -> None:
-    await frameworks.create("f", role("a", 1), suspend=True)
-    status = await frameworks.until("f", suspended)
-    assert status["attemptStatus"]["id"] == 0
-    await frameworks.assert_nothing_left("f")
-    await frameworks.set("f", suspend=False)
-    await running(frameworks, 1, attempt=0)
-
-
+@pytest.mark.virtual_clock
 async def test_a_suspension_outlives_controllers(
     cluster: Cluster, pods: SimulatedRuntime, frameworks: Frameworks
 ) -> None:
@@ -86,18 +71,3 @@ async def test_a_suspension_outlives_controllers(
         status = await running(frameworks, 2, attempt=1)
     assert not suspended(status)
     assert [task["retryPolicyStatus"]["totalRetriedCount"] for task in tasks(status)] == [0, 0]
-
-
-async def test_a_burst_of_suspensions_ends_as_the_last_one_says(frameworks: Frameworks, controller: Controller) -> None:
-    """Each attempt that ends is followed by another one, none is counted, and only what is left to run runs."""
-    await frameworks.create("f", role("a", 2))
-    for _ in range(6):
-        await frameworks.set("f", suspend=True)
-        await frameworks.set("f", suspend=False)
-    await frameworks.set("f", suspend=True)
-    status = await frameworks.until("f", suspended)
-    await frameworks.assert_nothing_left("f")
-    assert status["state"] == "AttemptCreationPending"
-    assert status["retryPolicyStatus"]["accountableRetriedCount"] == 0
-    await frameworks.set("f", suspend=False)
-    await running(frameworks, 2, attempt=status["attemptStatus"]["id"])

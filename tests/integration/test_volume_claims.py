@@ -19,11 +19,6 @@ from tests.support.frontdoor import FrontDoor, Request, refusal
 CLAIMS = PERSISTENTVOLUMECLAIMS
 
 
-@pytest.fixture
-async def frameworks(cluster: Cluster, pods: SimulatedRuntime) -> Frameworks:
-    return Frameworks(await cluster.client(), cluster.namespace)
-
-
 def claiming(number: int = 1, *, deleted: str = "Retain", scaled: str = "Retain", **fields: Any) -> Json:
     """A role whose Tasks have a claim each."""
     template = {"metadata": {"name": "data", "labels": {"pod": "{{FC_POD_NAME}}"}}, "spec": claim_spec()}
@@ -154,20 +149,7 @@ async def test_a_claim_of_others_is_left_alone(
     assert found["metadata"]["annotations"]["FC_FRAMEWORK_UID"] == made["metadata"]["uid"]
 
 
-async def test_another_controller_finds_the_claims(cluster: Cluster, frameworks: Frameworks, door: FrontDoor) -> None:
-    await frameworks.create("f", claiming(1, deleted="Delete"))
-    async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
-        await frameworks.until_running("f", 1)
-    before = await claims_in(frameworks)
-    async with Controller(Config(), door.connection, wall=cluster.wall):
-        await frameworks.set("f", taskRoles__0__taskNumber=2)
-        await frameworks.until_running("f", 2)
-    after = await claims_in(frameworks)
-    assert after["data-f-a-0"]["metadata"]["uid"] == before["data-f-a-0"]["metadata"]["uid"]
-    writes = [(one.verb, one.resource) for one in door.requests if one.verb in ("create", "delete", "patch")]
-    assert [one for one in writes if one[1] == "persistentvolumeclaims"] == [("create", "persistentvolumeclaims")]
-
-
+@pytest.mark.virtual_clock
 async def test_two_controllers_keep_one_claim_for_each_task(cluster: Cluster, frameworks: Frameworks) -> None:
     async with (
         Controller(Config(), await cluster.connection(), wall=cluster.wall),
@@ -183,6 +165,7 @@ async def test_two_controllers_keep_one_claim_for_each_task(cluster: Cluster, fr
         await frameworks.until_running("f", 1)
 
 
+@pytest.mark.virtual_clock
 @pytest.mark.parametrize("verb", ["list", "create"])
 async def test_without_permissions_only_frameworks_with_claims_wait(
     cluster: Cluster, frameworks: Frameworks, door: FrontDoor, verb: str
@@ -205,6 +188,7 @@ async def test_without_permissions_only_frameworks_with_claims_wait(
         assert stalled(status) == ""
 
 
+@pytest.mark.virtual_clock
 async def test_who_has_no_claims_sends_no_request_for_one(
     frameworks: Frameworks, watched: Controller, door: FrontDoor
 ) -> None:
@@ -213,16 +197,3 @@ async def test_who_has_no_claims_sends_no_request_for_one(
     await frameworks.set("f", taskRoles__0__taskNumber=1)
     await frameworks.until_running("f", 1)
     assert [one for one in door.requests if one.resource == "persistentvolumeclaims"] == []
-
-
-async def test_two_claims_of_one_name_are_told_before_anything_is_created(
-    frameworks: Frameworks, watched: Controller, door: FrontDoor
-) -> None:
-    twice = claiming()
-    twice["volumeClaimTemplates"] *= 2
-    await frameworks.create("f", twice)
-    status = await frameworks.until("f", lambda status: bool(stalled(status)))
-    assert stalled(status) == "InvalidSpec"
-    text = "volumeClaimTemplates[1].metadata.name: 'data': is already the name of volumeClaimTemplates[0]"
-    assert text in condition(status, "Stalled")["message"]
-    assert [one for one in door.requests if one.verb == "create" and one.resource in ("configmaps", "pods")] == []

@@ -18,6 +18,8 @@ from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.pods import pod_manifest
 
+pytestmark = pytest.mark.virtual_clock
+
 __all__ = ["here"]
 
 Json = dict[str, Any]

@@ -43,6 +43,7 @@ from frameworkcontroller.machine.requests import (
     Unanswered,
 )
 from tests.support.bench import UID, Bench, foreign, refused, role
+from tests.unit.machine.shown import stall
 
 CLAIM = "data-f-a-0"
 Body = dict[str, Any]
@@ -106,12 +107,6 @@ def exist(bench: Bench, name: str = CLAIM, **annotations: str) -> None:
     metadata = {"name": name, "namespace": "ns", "uid": "old", "resourceVersion": "1", "annotations": marks}
     bench.bodies[name] = {"kind": Kind.VOLUME_CLAIM, "metadata": metadata}
     bench.show(name)
-
-
-def stall(bench: Bench) -> tuple[str, str]:
-    """Reason and message of the condition Stalled, empty if it is not True."""
-    found = (one for one in bench.status.conditions if one.type == "Stalled" and one.status == "True")
-    return next(((one.reason, one.message) for one in found), ("", ""))
 
 
 def mark_of(bench: Bench, *, policy: Body | None = None, name: str = CLAIM) -> MarkClaim:
@@ -798,7 +793,7 @@ def test_a_claim_that_others_change_back_again_and_again_is_changed_at_growing_i
 
 
 def test_an_event_of_one_task_looks_at_its_claims_only() -> None:
-    number = 200
+    number = 40
     bench = running(with_claims(number, "data", "log"))
     for index in range(number):
         bench.run(f"f-a-{index}")
@@ -817,7 +812,7 @@ def test_an_event_of_one_task_looks_at_its_claims_only() -> None:
 
 
 def test_many_tasks_leave_at_the_cost_of_what_changes() -> None:
-    number, policy = 100, {"whenScaled": "Delete"}
+    number, policy = 30, {"whenScaled": "Delete"}
     bench = running(with_claims(number, policy=policy))
     for index in range(number):
         bench.run(f"f-a-{index}")

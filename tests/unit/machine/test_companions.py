@@ -15,6 +15,7 @@ from frameworkcontroller.machine.model import NotListed, Plan
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Answered, Get, Kind, Post, Refusal, Refused, Unanswered
 from tests.support.bench import UID, Bench, foreign, refused, role
+from tests.unit.machine.shown import stall
 
 CONFIGMAP = Kind.CONFIGMAP
 
@@ -32,9 +33,9 @@ def kinds(made: Plan) -> list[Kind]:
     return [action.target.kind for action in made.actions]
 
 
-def service_of(bench: Bench) -> Create:
-    """The creation of the Service, which is all that a plan asks for."""
-    action = bench.only(bench.plan())
+def service_of(bench: Bench, *, within: float = 0) -> Create:
+    """The creation of the Service, which is all that a plan asks for within so many seconds."""
+    action = bench.only(bench.wait(within))
     assert isinstance(action, Create)
     assert action.target.kind is Kind.SERVICE
     return action
@@ -43,12 +44,6 @@ def service_of(bench: Bench) -> Create:
 def ours(uid: str = "service-1", *, deleting: bool = False) -> Identity:
     """Who the Framework's own Service is."""
     return Identity(uid, UID, (UID,), deleting)
-
-
-def stall(bench: Bench) -> tuple[str, str] | None:
-    """Reason and message of the condition Stalled, if it is True."""
-    found = next((one for one in bench.status.conditions if one.type == "Stalled" and one.status == "True"), None)
-    return None if found is None else (found.reason, found.message)
 
 
 # --- before the first attempt -------------------------------------------------------------------------------------
@@ -124,14 +119,14 @@ def test_a_foreign_service_is_neither_used_nor_changed(owner: str | None, shown:
         bench.fold(action, Exists(foreign("f", controller=owner)))
         assert bench.plan().actions == []
         assert bench.wait(60).actions == [action]
-    (reason, message) = stall(bench) or ("", "")
+    (reason, message) = stall(bench)
     assert reason == "NamingConflict"
     assert message.startswith("Service f (foreign) already exists, ")
     assert bench.status.state is State.CREATION_PENDING
     bench.services.clear()
     bench.created(action)
     bench.plan()
-    assert stall(bench) is None
+    assert stall(bench) == ("", "")
 
 
 # --- failures -----------------------------------------------------------------------------------------------------
@@ -151,12 +146,12 @@ def test_a_service_that_cannot_be_created_stalls_the_framework(result: Refused |
     action = service_of(bench)
     bench.refuse(action, result)
     bench.plan()
-    assert (stall(bench) or ("",))[0] == reason
+    assert stall(bench)[0] == reason
     assert Reason.SERVICE_PENDING in bench.tracker.holds.waits()
     assert bench.wait(60).actions == [action]
     bench.created(action)
     bench.all_pods()
-    assert stall(bench) is None
+    assert stall(bench) == ("", "")
     assert not bench.tracker.holds.waits()
     assert "f-a-0" in bench.pods
 
@@ -181,7 +176,7 @@ def test_services_that_cannot_be_listed_stall_the_framework() -> None:
     assert bench.status.conditions[0].message.endswith("its Service f does not exist yet")
     bench.not_listed = None
     service_of(bench)
-    assert stall(bench) is None
+    assert stall(bench) == ("", "")
 
 
 def test_a_framework_that_must_not_start_creates_no_service_and_stalls_for_none() -> None:
@@ -190,7 +185,7 @@ def test_a_framework_that_must_not_start_creates_no_service_and_stalls_for_none(
     bench.edit(suspend=True)
     for _ in range(3):
         assert not any(isinstance(action, Create) for action in bench.plan().actions)
-    assert stall(bench) is None
+    assert stall(bench) == ("", "")
 
 
 def test_a_framework_without_a_service_can_be_stopped() -> None:
@@ -200,7 +195,7 @@ def test_a_framework_without_a_service_can_be_stopped() -> None:
     bench.edit(executionType="Stop")
     bench.settle()
     assert bench.status.state is State.COMPLETED
-    assert stall(bench) is None
+    assert stall(bench) == ("", "")
 
 
 @pytest.mark.parametrize("deleting", [False, True])
@@ -378,3 +373,111 @@ def test_the_condition_says_what_it_waits_for_as_long_as_it_does() -> None:
             assert bench.status.conditions[0].message.endswith("waits: its Service f does not exist yet")
         bench.write()
         assert action in bench.wait(60).actions
+
+
+# --- a Service that stays while it is deleted ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [accepted, running])
+def test_a_service_that_a_finalizer_holds_is_reported(make: Any) -> None:
+    bench: Bench = make()
+    if not bench.services:
+        bench.created(service_of(bench, within=60))
+    bench.show("f", deleting=bench.now)
+    assert bench.plan().requeue_after == pytest.approx(120)
+    assert stall(bench) == ("", "")
+    bench.wait(120)
+    assert stall(bench)[0] == "ServiceNotGone"
+    assert "Service f was to be deleted by " in stall(bench)[1]
+    bench.drop("f")
+    bench.refuse(service_of(bench, within=60), refused(500))
+    assert stall(bench)[0] == "ServiceNotAnswered"
+    bench.created(service_of(bench, within=60))
+    bench.plan()
+    assert stall(bench) == ("", "")
+
+
+# --- one that is deleted again and again --------------------------------------------------------------------------
+
+
+def test_a_service_that_is_always_deleted_is_made_again_at_growing_intervals() -> None:
+    bench = running()
+    began, pauses = bench.now, []
+    for _ in range(8):
+        bench.drop("f")
+        before = bench.now
+        bench.created(service_of(bench, within=60))
+        pauses.append(bench.now - before)
+    assert pauses[0] == 0
+    assert pauses[-1] > 10
+    assert bench.now - began > 20
+    bench.now += 60
+    bench.drop("f")
+    assert [action.target.kind for action in bench.plan().actions] == [Kind.SERVICE]
+
+
+def test_the_condition_says_that_the_attempt_waits_for_it() -> None:
+    bench = accepted()
+    for _ in range(2):
+        bench.created(service_of(bench, within=60))
+        bench.drop("f")
+    assert bench.plan().actions == []
+    assert Reason.SERVICE_PENDING in bench.tracker.holds.waits()
+    bench.created(service_of(bench, within=60))
+    bench.all_pods()
+    assert not bench.tracker.holds.waits()
+    assert "f-a-0" in bench.pods
+
+
+# --- a changed spec, which API servers without rules in CRDs accept -----------------------------------------------
+
+
+@pytest.mark.parametrize("network", [None, {"subdomain": "other"}, {"enableDNSHostnames": False}])
+def test_a_service_that_is_no_longer_wanted_stalls_nothing(network: Any) -> None:
+    bench = accepted()
+    action = service_of(bench, within=60)
+    for _ in range(3):
+        bench.fold(action, Exists(foreign("f")))
+        bench.wait(60)
+    assert stall(bench)[0] == "NamingConflict"
+    bench.edit(network=network)
+    bench.all_pods()
+    assert stall(bench) == ("", "")
+    assert not bench.tracker.holds.waits()
+    assert "f-a-0" in bench.pods
+    assert ("other" in bench.bodies) is (network == {"subdomain": "other"})
+
+
+def test_an_invalid_spec_is_all_that_is_reported() -> None:
+    bench = accepted()
+    bench.refuse(service_of(bench, within=60), refused(403))
+    bench.plan()
+    bench.spoil()
+    bench.plan()
+    assert stall(bench) == ("InvalidSpec", "spec.coordinator.taskRole: 'nobody': is not the name of a TaskRole")
+    bench.edit(coordinator=None)
+    bench.all_pods()
+    assert stall(bench) == ("", "")
+
+
+# --- a Framework of the same name ---------------------------------------------------------------------------------
+
+
+def test_the_service_of_a_predecessor_is_waited_for() -> None:
+    bench = accepted()
+    references = [{"kind": "Framework", "name": "f", "uid": "predecessor", "controller": True}]
+    metadata = {"name": "f", "namespace": "ns", "uid": "old", "resourceVersion": "1", "ownerReferences": references}
+    bench.services["f"] = service_record({"metadata": metadata})
+    action = service_of(bench, within=60)
+    for _ in range(3):
+        bench.fold(action, Exists(foreign("f", "old", controller="predecessor")))
+        assert service_of(bench, within=60) == action
+    (reason, text) = stall(bench)
+    assert reason == "NamingConflict"
+    assert "controlled by predecessor" in text
+    assert "f-attempt" not in bench.bodies
+    bench.drop("f")
+    bench.created(service_of(bench, within=60))
+    bench.all_pods()
+    assert stall(bench) == ("", "")
+    assert "f-a-0" in bench.pods

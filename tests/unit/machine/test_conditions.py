@@ -183,15 +183,6 @@ def test_a_new_process_does_not_tell_that_a_stall_is_over_before_it_has_looked()
     assert [item.reason for item in bench.plan().records] == []
 
 
-def test_stalled_by_quota_on_configmaps() -> None:
-    bench = Bench(role())
-    bench.plan()
-    bench.fold(bench.only(bench.plan()), refused(403, "exceeded quota: q"))
-    found = condition(bench, "Stalled")
-    assert found is not None
-    assert found.reason == "QuotaExceeded"
-
-
 def test_what_may_yet_pass_by_itself_is_told_only_when_it_goes_on() -> None:
     bench = Bench(role())
     bench.attempt()

@@ -25,10 +25,11 @@ from frameworkcontroller.machine.actions import (
     Remains,
     Result,
 )
-from frameworkcontroller.machine.model import Plan, Snapshot, SnapshotTrigger, Urgency
+from frameworkcontroller.machine.model import Snapshot, SnapshotTrigger, Urgency
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Kind, Unanswered
 from tests.support.bench import NOW, UID, Bench, foreign, limits, refused, role
+from tests.unit.machine.shown import actions, stall, stalls
 
 STOPPED = "User has requested to stop the Framework"
 TASK_STOPPED = "Stop to complete current FrameworkAttempt"
@@ -58,11 +59,6 @@ def task_codes(bench: Bench) -> list[int | None]:
         None if task.attempt.completion_status is None else task.attempt.completion_status.code
         for task in bench.tracker.tasks()
     ]
-
-
-def actions(made: Plan) -> list[str]:
-    """The plan's actions in short."""
-    return [f"{type(action).__name__} {action.target.name}" for action in made.actions]
 
 
 def running(*, number: int = 1) -> Bench:
@@ -226,11 +222,10 @@ def test_a_configmap_that_cannot_be_created_is_tried_again_with_back_off(result:
         assert made.requeue_after is not None
         assert 0 < made.requeue_after <= 60
         assert bench.only(bench.wait(60)) == action
-    stalled = [condition for condition in bench.status.conditions if condition.type == "Stalled"]
-    assert [condition.status for condition in stalled] == ["True"]
+    assert stall(bench) != ("", "")
     bench.created(action)
     bench.plan()
-    assert [item.status for item in bench.status.conditions if item.type == "Stalled"] == ["False"]
+    assert stalls(bench) == [("False", "Progressing")]
 
 
 def test_a_configmap_of_exactly_this_attempt_is_adopted() -> None:
@@ -312,9 +307,9 @@ def test_a_configmap_of_a_later_attempt_proves_the_status_old_and_is_never_delet
         bench.fold(refresh, Remains("as old"))
         assert not bench.plan().actions
         assert bench.only(bench.wait(60)) == action
-    stalled = next(condition for condition in bench.status.conditions if condition.type == "Stalled")
-    assert (stalled.status, stalled.reason) == ("True", "StatusOutdated")
-    assert "f-attempt" in stalled.message
+    reason, message = stall(bench)
+    assert reason == "StatusOutdated"
+    assert "f-attempt" in message
 
 
 @pytest.mark.parametrize("ended", [False, True])
@@ -335,22 +330,16 @@ def test_a_configmap_of_a_later_attempt_in_the_cache_is_never_deleted(ended: boo
         refresh = bench.only(bench.wait(60))
         assert isinstance(refresh, Refresh)
         bench.fold(refresh, Remains("as old"))
-    stalled = next(condition for condition in bench.status.conditions if condition.type == "Stalled")
-    assert (stalled.status, stalled.reason) == ("True", "StatusOutdated")
+    assert stall(bench)[0] == "StatusOutdated"
     if ended:
         bench.configmap = None
         bench.plan()
-        assert next(item for item in bench.status.conditions if item.type == "Stalled").status == "False"
+        assert stalls(bench) == [("False", "Progressing")]
 
 
 def dying(bench: Bench, *, at: float) -> None:
     """The cache shows a ConfigMap that no status records, and that is to be gone by then."""
     bench.show("f-attempt", deleting=at, grace=0)
-
-
-def stalls(bench: Bench) -> list[tuple[str, str]]:
-    """Status and reason of the Stalled condition."""
-    return [(item.status, item.reason) for item in bench.status.conditions if item.type == "Stalled"]
 
 
 def test_an_orphaned_configmap_that_is_being_deleted_and_does_not_go_is_told_after_two_minutes() -> None:
@@ -469,7 +458,7 @@ def test_a_garbage_collector_that_does_nothing_is_told_after_two_minutes(restart
     bench.now += 1
     bench.plan()
     assert stalls(bench) == [("True", "PodsNotDeleted")]
-    message = next(item.message for item in bench.status.conditions if item.type == "Stalled")
+    _, message = stall(bench)
     for words in ("ConfigMap f-attempt was deleted at ", "none of its 2 Pods is being deleted", "f-a-0", "collector"):
         assert words in message
     bench.show("f-a-1", deleting=bench.now + 30)
@@ -548,9 +537,9 @@ def test_a_configmap_that_exists_and_cannot_be_found_is_tried_again_with_back_of
         assert not made.actions
         assert not bench.tracker.is_busy
         assert bench.only(bench.wait(60)) == action
-    stalled = next(condition for condition in bench.status.conditions if condition.type == "Stalled")
-    assert (stalled.status, stalled.reason) == ("True", "ConfigMapNotAnswered")
-    assert 'leases "of-a-webhook" already exists' in stalled.message
+    reason, message = stall(bench)
+    assert reason == "ConfigMapNotAnswered"
+    assert 'leases "of-a-webhook" already exists' in message
 
 
 @pytest.mark.parametrize("controller", [None, "somebody"])
@@ -560,13 +549,13 @@ def test_a_configmap_that_is_not_ours_is_never_touched_and_told(controller: str 
     action = bench.only(bench.plan())
     bench.refuse(action, Exists(foreign("f-attempt", "theirs", controller=controller)))
     assert not bench.plan().actions
-    stalled = next(condition for condition in bench.status.conditions if condition.type == "Stalled")
-    assert (stalled.status, stalled.reason) == ("True", "NamingConflict")
-    assert "f-attempt" in stalled.message
+    reason, message = stall(bench)
+    assert reason == "NamingConflict"
+    assert "f-attempt" in message
     assert bench.only(bench.wait(60)) == action
     bench.created(action)
     bench.plan()
-    assert next(item for item in bench.status.conditions if item.type == "Stalled").status == "False"
+    assert stalls(bench) == [("False", "Progressing")]
 
 
 @pytest.mark.parametrize(
@@ -578,17 +567,15 @@ def test_a_configmap_that_is_refused_is_waited_for_and_told_in_the_api_servers_w
     action = bench.only(bench.plan())
     bench.refuse(action, refused(code, "a webhook says <no>", reason))
     bench.plan()
-    stalled = next(condition for condition in bench.status.conditions if condition.type == "Stalled")
     words = '"message":"a webhook says \\u003cno\\u003e",' + (f'"reason":"{reason}",' if reason else "")
-    assert (stalled.status, stalled.reason, stalled.message) == (
-        "True",
+    assert stall(bench) == (
         "ConfigMapNotAnswered",
         f'Failed to create ConfigMap: {{"ErrStatus":{{"metadata":{{}},{words}"code":{code}}}}}',
     )
     assert bench.only(bench.wait(60)) == action
     bench.created(action)
     bench.plan()
-    assert next(item for item in bench.status.conditions if item.type == "Stalled").status == "False"
+    assert stalls(bench) == [("False", "Progressing")]
 
 
 # --- recorded but absent ----------------------------------------------------------------------------------------
@@ -1273,9 +1260,8 @@ def test_a_spec_that_cannot_be_run_stops_everything_and_is_told() -> None:
     assert not made.actions
     assert made.requeue_after is None
     assert bench.states() == ["Running"]
-    stalled = next(condition for condition in bench.status.conditions if condition.type == "Stalled")
-    assert (stalled.status, stalled.reason, stalled.message) == (
-        "True",
+    reason, message = stall(bench)
+    assert (reason, message) == (
         "InvalidSpec",
         "spec.taskRoles[0].taskNumber: -5: must be at least 0",
     )
@@ -1284,7 +1270,7 @@ def test_a_spec_that_cannot_be_run_stops_everything_and_is_told() -> None:
     bench.edit(role())
     bench.plan()
     assert bench.states() == ["DeletionPending"]
-    assert next(item for item in bench.status.conditions if item.type == "Stalled").status == "False"
+    assert stalls(bench) == [("False", "Progressing")]
 
 
 def test_a_spec_that_cannot_be_run_rings_no_alarm() -> None:

@@ -6,13 +6,8 @@ from typing import Any
 
 import pytest
 
-from frameworkcontroller.api.status import Condition, TaskStatus
-from frameworkcontroller.machine import gates
-from frameworkcontroller.machine.actions import Create
-from frameworkcontroller.machine.context import Context
-from frameworkcontroller.machine.gates import STOPPED
-from frameworkcontroller.machine.holds import Wait
-from frameworkcontroller.machine.reasons import EventPolicy, Reason
+from frameworkcontroller.api.status import Condition
+from frameworkcontroller.machine.reasons import Reason
 from tests.support.bench import Bench, role
 
 
@@ -52,39 +47,3 @@ def test_a_suspended_framework_does_not_start_and_says_so() -> None:
     bench.edit(suspend=False)
     bench.all_pods()
     assert not bench.tracker.holds.waits()
-
-
-@pytest.fixture
-def reason(monkeypatch: pytest.MonkeyPatch) -> Reason:
-    """A reason to wait that is shown and becomes an Event."""
-    monkeypatch.setattr(Reason.ATTEMPT_ENDS, "event", EventPolicy.WAIT)
-    return Reason.ATTEMPT_ENDS
-
-
-def test_a_wait_of_tasks_is_shown_and_ends_by_an_event(monkeypatch: pytest.MonkeyPatch, reason: Reason) -> None:
-    closed = True
-
-    def rule(_: Context, task: TaskStatus) -> Wait | None:
-        return Wait(reason, "something is missing") if closed and task.index else None
-
-    monkeypatch.setattr(gates, "_CREATE", (rule,))
-    bench = Bench(role(number=3))
-    bench.attempt()
-    made = [action.target.index for action in bench.plan().actions if isinstance(action, Create)]
-    assert made == [0]
-    assert bench.tracker.holds.waiters(reason) == [("a", 1), ("a", 2)]
-    assert running(bench).message == "FrameworkAttempt 0 waits: something is missing"
-    closed = False
-    bench.tracker.wake(reason)
-    made = [action.target.index for action in bench.plan().actions if isinstance(action, Create)]
-    assert made == [1, 2]
-    assert not bench.tracker.holds.waits()
-    assert running(bench).message == "FrameworkAttempt 0"
-
-
-def test_no_plan_creates_a_pod_and_ends_the_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gates, "_END_LAST", (lambda _: STOPPED,))
-    bench = Bench(role())
-    bench.attempt()
-    assert not [action for action in bench.plan().actions if isinstance(action, Create)]
-    assert bench.tracker.is_completing

@@ -40,18 +40,11 @@ from tests.support.bench import UID, Body, foreign, refused, role
 from tests.support.kueue import condition as of_workload
 from tests.support.kueue import has_quota
 from tests.support.queuedbench import NAME, TARGET, QueuedBench, code, live, running, told
+from tests.unit.machine.shown import stall
 
 PATIENCE_SEC = 200
 """More than an object that is being deleted may stay."""
 FINALIZER = "kueue.x-k8s.io/resource-in-use"
-
-
-def stall(bench: QueuedBench) -> tuple[str, str]:
-    """Reason and message of the condition Stalled, which is True."""
-    found = told(bench, "Stalled")
-    assert found is not None
-    assert found[0] == "True"
-    return found[1:]
 
 
 def template(**spec: Any) -> Body:

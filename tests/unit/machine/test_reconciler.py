@@ -98,6 +98,15 @@ def ended(number: int, **task: Any) -> tuple[OneFramework, Driver, list[Act]]:
     return world, driver, list(acts(driver))
 
 
+def stopped_by_user(number: int) -> tuple[OneFramework, Driver]:
+    """A Framework whose user stops it, which is stored: the deletion of its ConfigMap is due."""
+    world, driver = running(number)
+    world.edit(executionType="Stop")
+    world.show()
+    driver.finish()
+    return world, driver
+
+
 def overtake(world: OneFramework, driver: Driver) -> None:
     """The next call is a write, and another controller writes the status before."""
     write = driver.call()
@@ -402,20 +411,54 @@ def test_after_a_refusal_nothing_more_is_begun() -> None:
     assert driver.begin(third) is None
 
 
-def test_a_deletion_counts_at_whatever_generation() -> None:
-    world, driver = running()
-    for _ in range(2):
-        world.edit(role("a", 2))
-        world.show()
-        driver.settle()
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_deletion_counts_at_whatever_generation(*, deleted: bool) -> None:
+    world = OneFramework()
+    world.edit(description="changed")
+    world.show()
+    driver = Driver(world)
+    call, _ = driver.until(Post, "f-attempt")
+    driver.on_answer(call, refused(Refusal.SERVER_ERROR))
+    driver.finish()
+    driver.sent()
     # Restored from a backup.
     world.body["metadata"]["generation"] = 1
-    world.delete()
+    if deleted:
+        world.delete()
     world.show()
-    driver.sent()
+    world.clock += 60
+    driver.settle()
+    assert ("Post f-attempt" in driver.sent()) != deleted
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_deletion_that_a_live_read_shows_counts_while_the_cache_is_behind(*, deleted: bool) -> None:
+    world = OneFramework(executionType="Create")
+    driver = Driver(world)
+    driver.settle()
+    world.edit(executionType="Start")
+    world.show()
+    write, request = driver.until(PatchStatus)
+    if deleted:
+        world.delete()
+        world.body["metadata"]["generation"] += 1
+    driver.serve(write, request)
+    driver.settle()
+    assert ("Post f-attempt" in driver.sent()) != deleted
+
+
+def test_a_completing_attempt_does_not_put_off_what_waits_for_its_turn() -> None:
+    """Else every pass would, for as long as turns take more than a second to come."""
+    world, driver = stopped_by_user(3)
+    driver.finish()
+    for name in ("f-a-0", "f-a-1"):
+        driver.reconciler.on_pod_dropped(world.pods.pop(name), removed=False)
+        driver.reconciler.on_pod_event(name)
+    waiting = list(acts(driver))
+    assert len(waiting) >= 2
+    world.clock += 1.5
     driver.next()
-    assert driver.reconciler._framework is not None
-    assert driver.reconciler._framework.deleting
+    assert all(isinstance(driver.do(act), Get) for act in waiting)
 
 
 # --- answers while others are awaited --------------------------------------------------------------------------------
@@ -525,6 +568,18 @@ def test_a_batch_that_is_stopped_is_not_planned_again() -> None:
     assert list(driver.reconciler.tracker.agenda) == [("a", 0)]
 
 
+def test_a_stop_before_the_first_plan_loses_nothing() -> None:
+    world, driver = running(2)
+    driver.reconciler.on_pod_dropped(world.pods.pop("f-a-0"), removed=False)
+    driver.reconciler.on_pod_event("f-a-0")
+    runs(world, driver, "f-a-1", "Failed")
+    driver.reconciler.stop()
+    driver.finish()
+    # One is to be looked for by a live read, and the end of the other is stored.
+    assert states(world.status) == [RUNNING, "AttemptDeletionPending"]
+    assert ("a", 0) in driver.reconciler.tracker.agenda
+
+
 def test_an_answer_that_is_no_object_is_no_acceptance() -> None:
     world, driver = running(2)
     goes(world, driver, "f-a-0")
@@ -624,6 +679,25 @@ def test_actions_of_a_status_that_was_given_up_are_not_begun() -> None:
 
 
 # --- preconditions of the write --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_nothing_is_started_after_a_write_that_failed(*, lost: bool) -> None:
+    world, driver, (first, second, *others) = widened(60)
+    requests = [driver.begin(act) for act in (first, second)]
+    driver.serve(first, requests[0])
+    world.clock += SHOW_SEC
+    while isinstance(write := driver.call(), Act):
+        others.append(write)
+    request = driver.begin(write)
+    if lost:
+        driver.on_answer(write, LOST)
+    else:
+        world.store({**world.status, "conditions": []})
+        driver.serve(write, request)
+    driver.serve(second, requests[1])
+    assert not isinstance(driver.next(), Act)
+    assert [driver.begin(act) for act in others] == [None] * len(others)
 
 
 def lose(driver: Driver, *, landed: bool) -> None:
@@ -1006,6 +1080,7 @@ def test_a_status_that_is_too_large_and_in_conflict_is_in_conflict() -> None:
     assert following is None
     assert stalled(world.status) is None
     assert driver.next() == Done(0.0)
+    assert [effect.result for effect in driver.take(StatusWritten)] == ["conflict"]
     driver.settle()
     assert states(world.status) == ["Completed", RUNNING]
 
@@ -1020,6 +1095,19 @@ def test_a_condition_that_is_in_conflict_is_tried_again_with_the_status() -> Non
     assert driver.next() == Done(0.0)
     assert driver.records() == []
     assert isinstance(driver.call(), WriteStatus)
+
+
+def test_a_status_that_takes_no_condition_is_not_sent_again_and_again() -> None:
+    world, driver = running(2)
+    goes(world, driver, "f-a-0")
+    ends = []
+    for _ in range(4):
+        write, _ = too_large(world, driver)
+        assert driver.on_answer(write, refused(Refusal.INVALID)) is None
+        ends.append(driver.next())
+    assert ends[:3] == [Done(0.0)] * 3
+    assert isinstance(ends[3], Done)
+    assert ends[3].error is not None
 
 
 def test_a_condition_that_does_not_fit_is_told_once() -> None:
@@ -1122,6 +1210,17 @@ def test_the_status_is_read_live_before_the_first_action() -> None:
     goes(world, driver, "f-a-1")
     driver.until(Post, "f-a-1")
     assert "Get f" not in driver.sent()
+
+
+def test_a_slow_live_read_puts_no_action_off() -> None:
+    world, driver = taken_up()
+    read = driver.call()
+    assert isinstance(read, ReadLive)
+    world.clock += 3
+    driver.do(read)
+    act = driver.call()
+    driver.next()
+    assert isinstance(driver.do(act), Post)
 
 
 def test_the_status_is_read_live_once() -> None:
@@ -1398,14 +1497,21 @@ def test_after_a_write_the_api_server_has_a_breath(seconds: float, next_write: f
     assert (pacing.write_sec, pacing.next_write) == (seconds, next_write)
 
 
-def test_an_accepted_write_at_rest_is_remembered() -> None:
-    world, driver = running(2)
-    assert driver.reconciler._pacing.rested
-    assert driver.reconciler._pacing.unwritten_since is None
+def test_only_the_first_status_at_rest_is_written_at_once() -> None:
+    world, driver = running(3)
     goes(world, driver, "f-a-0")
-    driver.reconciler._pacing.rested = False
+    write = driver.call()
+    request = driver.begin(write)
+    world.clock += 5
+    driver.serve(write, request)
     driver.settle()
-    assert driver.reconciler._pacing.rested
+    world.clock += 2.5
+    goes(world, driver, "f-a-1")
+    done = driver.next()
+    assert isinstance(done, Done)
+    assert done.requeue_after is not None
+    world.clock += done.requeue_after
+    assert isinstance(driver.call(), WriteStatus)
 
 
 def test_a_stopping_controller_writes_at_once() -> None:
@@ -1453,7 +1559,14 @@ def test_a_completed_framework_is_due_at_the_end_of_its_retention() -> None:
     driver.reconciler.on_configmap_dropped("uid-of-f-attempt")
     assert driver.settle() == Done(world.limits.framework_completed_retain_sec)
     assert world.status["state"] == "Completed"
-    assert driver.reconciler._framework is None
+    world.clock += world.limits.framework_completed_retain_sec
+    driver.effects.clear()
+    deletion = driver.call()
+    driver.reconciler.stop()
+    # It was not attempted, which is no failure.
+    assert driver.do(deletion) is None
+    assert driver.next() == Done(0.0)
+    assert driver.records() == []
 
 
 def test_what_is_persisted_is_counted_once() -> None:

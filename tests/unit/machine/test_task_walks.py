@@ -35,6 +35,7 @@ from frameworkcontroller.machine.model import Plan, Urgency
 from frameworkcontroller.machine.reasons import Reason
 from frameworkcontroller.machine.requests import Kind, Unanswered
 from tests.support.bench import NOW, Bench, foreign, limits, refused, role
+from tests.unit.machine.shown import actions, stall, stalls
 
 TASK = ("a", 0)
 
@@ -50,11 +51,6 @@ def diagnostics(bench: Bench) -> str:
     completion = bench.task().attempt.completion_status
     assert completion is not None
     return completion.diagnostics
-
-
-def actions(made: Plan) -> list[str]:
-    """The plan's actions in short."""
-    return [f"{type(action).__name__} {action.target.name}" for action in made.actions]
 
 
 def pending(bench: Bench) -> Create:
@@ -300,14 +296,14 @@ def test_a_webhook_that_denies_with_a_reason_of_its_own_stalls_the_framework_unt
     action = pending(bench)
     bench.refuse(action, refused(code, "a webhook says no", reason))
     bench.plan()
-    stalled = next(condition for condition in bench.status.conditions if condition.type == "Stalled")
-    assert (stalled.status, stalled.reason) == ("True", "PodNotAnswered")
-    assert stalled.message == f"Cannot create Pod f-a-0: {code}: a webhook says no"
+    reason, message = stall(bench)
+    assert reason == "PodNotAnswered"
+    assert message == f"Cannot create Pod f-a-0: {code}: a webhook says no"
     assert bench.state() is State.CREATION_PENDING
     assert bench.only(bench.wait(60)) == action
     bench.created(action)
     bench.plan()
-    assert next(item for item in bench.status.conditions if item.type == "Stalled").status == "False"
+    assert stalls(bench) == [("False", "Progressing")]
     assert bench.state() is State.PREPARING
 
 
@@ -358,14 +354,14 @@ def test_a_conflict_over_something_else_is_told_after_a_few_times(result: Result
     bench = Bench(role())
     action = pending(bench)
     bench.refuse(action, result)
-    stalled = next(condition for condition in bench.status.conditions if condition.type == "Stalled")
-    assert (stalled.status, stalled.reason) == ("True", "PodNotAnswered")
-    assert "f-a-0" in stalled.message
-    assert words in stalled.message
+    reason, message = stall(bench)
+    assert reason == "PodNotAnswered"
+    assert "f-a-0" in message
+    assert words in message
     bench.wait(60)
     bench.created(action)
     bench.plan()
-    assert next(item for item in bench.status.conditions if item.type == "Stalled").status == "False"
+    assert stalls(bench) == [("False", "Progressing")]
 
 
 def test_nothing_is_created_while_the_attempt_is_completing() -> None:
@@ -477,12 +473,12 @@ def test_a_controlled_pod_of_a_later_attempt_proves_the_status_old_and_is_never_
         bench.fold(refresh, Remains("as old"))
         assert not bench.plan().actions
         assert bench.only(bench.wait(60)) == action
-    stalled = next(condition for condition in bench.status.conditions if condition.type == "Stalled")
-    assert (stalled.status, stalled.reason) == ("True", "StatusOutdated")
-    assert "f-a-0" in stalled.message
+    reason, message = stall(bench)
+    assert reason == "StatusOutdated"
+    assert "f-a-0" in message
     bench.created(action)
     bench.plan()
-    assert next(item for item in bench.status.conditions if item.type == "Stalled").status == "False"
+    assert stalls(bench) == [("False", "Progressing")]
 
 
 @pytest.mark.parametrize("state", [State.CREATION_PENDING, State.COMPLETED])
@@ -506,12 +502,11 @@ def test_a_pod_of_a_later_attempt_in_the_cache_is_never_deleted(state: State) ->
         refresh = bench.only(bench.wait(60))
         assert isinstance(refresh, Refresh)
         bench.fold(refresh, Remains("as old"))
-    stalled = next(condition for condition in bench.status.conditions if condition.type == "Stalled")
-    assert (stalled.status, stalled.reason) == ("True", "StatusOutdated")
+    assert stall(bench)[0] == "StatusOutdated"
     bench.hide("f-a-0")
     bench.wait(60)
     if state is State.COMPLETED:
-        assert next(item for item in bench.status.conditions if item.type == "Stalled").status == "False"
+        assert stalls(bench) == [("False", "Progressing")]
 
 
 def test_a_mark_with_too_many_digits_is_no_later_attempt() -> None:
@@ -556,11 +551,6 @@ def orphan(*, timeout: int | None, index: int = 0) -> Bench:
     task.attempt.id = task.retry.total_retried_count = 1
     bench.show("f-a-0", deleting=bench.now + 30, grace=30, nodeName="lost")
     return bench
-
-
-def stalls(bench: Bench) -> list[tuple[str, str]]:
-    """Status and reason of the Stalled condition."""
-    return [(item.status, item.reason) for item in bench.status.conditions if item.type == "Stalled"]
 
 
 def test_an_orphaned_pod_that_does_not_go_is_told_and_deleted_by_force_as_one_that_is_recorded() -> None:
@@ -715,10 +705,10 @@ def test_a_pod_that_is_not_ours_is_never_touched_and_told(controller: str | None
         assert not made.actions
         bench.now += made.requeue_after or 0
         assert bench.only(bench.plan()) == action
-    stalled = next(condition for condition in bench.status.conditions if condition.type == "Stalled")
-    assert (stalled.status, stalled.reason) == ("True", "NamingConflict")
-    assert "f-a-0" in stalled.message
-    assert "theirs" in stalled.message
+    reason, message = stall(bench)
+    assert reason == "NamingConflict"
+    assert "f-a-0" in message
+    assert "theirs" in message
 
 
 def test_a_foreign_pod_in_the_cache_is_not_taken_for_the_tasks() -> None:
@@ -889,9 +879,9 @@ def test_a_label_that_may_not_be_put_back_stalls_and_the_pod_is_looked_at_all_th
         bench.fold(bench.only(bench.wait(30)), Remains("it is there", unlabelled=True))
         bench.fold(bench.only(bench.wait(30)), refused(403, "pods is forbidden"))
     bench.plan()
-    stalled = next(condition for condition in bench.status.conditions if condition.type == "Stalled")
-    assert (stalled.status, stalled.reason) == ("True", "PodNotAnswered")
-    assert "Cannot label Pod f-a-0: 403" in stalled.message
+    reason, message = stall(bench)
+    assert reason == "PodNotAnswered"
+    assert "Cannot label Pod f-a-0: 403" in message
     bench.fold(bench.only(bench.wait(30)), Gone())
     bench.plan()
     assert code(bench) == -101
