@@ -16,11 +16,10 @@ from unittest.mock import patch
 import orjson
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.objects import CompanionRecord, FrameworkRecord
+from frameworkcontroller.api.objects import CompanionRecord, Disruption, FrameworkRecord
 from frameworkcontroller.api.workloads import WorkloadCondition, WorkloadRecord, workload_name
 from frameworkcontroller.controller.driver import MAX_IN_FLIGHT
 from frameworkcontroller.kube.crdguard import CrdGuard
-from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
 from frameworkcontroller.machine.model import Env, NotListed, Observed, SnapshotTrigger
 from frameworkcontroller.machine.protocol import Archive, Effect, LogSnapshots, View
 from frameworkcontroller.machine.reconciler import Reconciler
@@ -71,7 +70,6 @@ from tests.support.flaws import (
 from tests.support.frameworks import policy, role
 from tests.support.gangscheduler import Backend
 from tests.support.kueue import QUEUES
-from tests.support.queueguarantees import QUEUE_LABEL
 
 _PATIENCE_SEC: Final = 2000.0
 """More than the ten minutes in which a lost event is made up for."""
@@ -137,10 +135,6 @@ def _fault(at: float, kind: Faults, verb: str, resource: str, **more: Any) -> St
     return Step(at, "fault", (Fault(kind, verb, resource, **more),))
 
 
-def _slow(resource: str, before: float, after: float) -> Step:
-    return Step(0.0, "slow_down", (resource, before, after))
-
-
 def _claiming(number: int = 1, at: float = 0.0, stop_seconds: str = "0", **retention: str) -> Step:
     item = _role(number, stop_seconds=stop_seconds, **_FOREVER)
     item["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": CLAIM_SPEC}]
@@ -150,7 +144,6 @@ def _claiming(number: int = 1, at: float = 0.0, stop_seconds: str = "0", **reten
 _FOREVER: Final[Json] = {"run_seconds": "forever"}
 _FAILS_ONCE: Final[Json] = {"retry": {"maxRetryCount": 1}, "run_seconds": "3, forever", "exit_code": "1"}
 _ONE_FAILS: Final = {"frameworkAttemptCompletionPolicy": policy(1)}
-_LABEL: Final = {"metadata": {"labels": {QUEUE_LABEL: LOCAL_QUEUE}}}
 _SPEC: Final = {
     "taskRoles": [
         {
@@ -204,7 +197,6 @@ _REPLACED: Final = (
     _SETTLE,
 )
 """One Task succeeds, and one is retried."""
-_END_ALL: Final = (_step("kubelet", 0, "end", 1), _step("kubelet", 1, "end", 1), _SETTLE)
 _ONE_OF_TWO: Final = (_step("set_completion", "a", 1, -1), _SETTLE, _step("kubelet", 0, "end", 0), _SETTLE)
 """One Task of two succeeds."""
 _UNRECORDED: Final = (
@@ -263,6 +255,17 @@ def _ends(end: Callable[..., None], what: Any) -> Tale:
 def _blind(observed: Observed) -> Observed:
     """The cache of Pods is believed to be complete, and shows none beside those of Tasks."""
     return replace(observed, list_pods=tuple, pods_listed=float("inf"))
+
+
+def _disrupted(observed: Observed) -> Observed:
+    """Each Pod that is being deleted is evicted."""
+    find = observed.find_pod
+
+    def find_pod(name: str) -> Any:
+        pod = find(name)
+        return pod and (replace(pod, disruption=_EVICTION) if pod.identity.deleting else pod)
+
+    return replace(observed, find_pod=find_pod)
 
 
 def _deleting_is_gone(observed: Observed) -> Observed:
@@ -534,6 +537,7 @@ def _lose_ends(spec: Json) -> None:
         spec["suspend"] = False
 
 
+_EVICTION: Final = Disruption("EvictionByEvictionAPI", "evicted")
 _NEVER: Final = {"minFailedTaskCount": -1, "minSucceededTaskCount": -1}
 _NODE_IS_WELL: Final[Json] = {"task": {"podGracefulDeletionTimeoutSec": 5, "podForceDeletionPolicy": "NodeUnreachable"}}
 
@@ -816,6 +820,12 @@ MUTANTS: Final = {
         sees_spec(_retry_more),
         _chaos(_create(_role(run_seconds="2", exit_code="1"))),
         "retried: True, but|accountable retries",
+    ),
+    # A disruption is announced and called off, and then somebody deletes the Pod.
+    "retry: takes each deletion of a Pod for a disruption": Mutant(
+        sees(_disrupted),
+        _chaos(_create(_role(**_FOREVER)), Step(5.0, "call_disruption_off", (0,)), Step(6.0, "delete_pod", (0,))),
+        "completed with -1010",
     ),
     "retry: retries at once, whatever the back-off": Mutant(
         sees_roles(lambda one: one["task"]["retryPolicy"].pop("backoff", None)),

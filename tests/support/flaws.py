@@ -6,7 +6,7 @@ that of ``tests.support.driver``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -277,7 +277,7 @@ def posts(kind: Kind, change: Callable[[Json], None]) -> Broken:
     return flawed(lambda: Sends(changed))
 
 
-def merges(kinds: Mapping[Kind, object] | frozenset[Kind], change: Callable[[Json], None]) -> Broken:
+def merges(kinds: frozenset[Kind], change: Callable[[Json], None]) -> Broken:
     """Each merge patch of an object of these kinds is changed on its way out."""
 
     def changed(request: Request) -> Request:
