@@ -6,7 +6,6 @@ history's finalizer all that the status shows, and whether anything of the Frame
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Final
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_status
@@ -14,8 +13,6 @@ from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.requests import Kind
 from tests.support.historysink import ArchiveStandIn, Attempt, attempts_of
 from tests.support.world import Body, World, controller_of, is_deleting, mark_of, name_of, uid_of
-
-_ORPHAN: Final = "orphan"
 
 
 class ArchiveJudge:

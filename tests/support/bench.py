@@ -54,6 +54,7 @@ from frameworkcontroller.machine.plan import fold, plan
 from frameworkcontroller.machine.requests import PODGROUPS, Kind, Refused
 from frameworkcontroller.machine.tracker import Tracker
 from tests.support.invariants import check_status, check_step
+from tests.support.world import merged
 
 NOW: Final = 1_700_000_000
 NO_TASK: Final = {"taskRole": "nobody"}
@@ -289,7 +290,7 @@ class Bench:
         body = self.bodies[action.target.name]
         version = body["metadata"]["resourceVersion"]
         assert (body["metadata"]["uid"], version) == (action.uid, action.resource_version or version)
-        merge(body, orjson.loads(action.change))
+        body = self.bodies[action.target.name] = merged(body, orjson.loads(action.change))
         body["metadata"]["resourceVersion"] = str(int(version) + 1)
         self.fold(action, Patched(body["metadata"]["resourceVersion"]))
         if show:
@@ -454,19 +455,6 @@ class Bench:
         if self._before is not None:
             check_step(self._before, after)
         self._before = after
-
-
-def merge(into: Body, change: Body) -> None:
-    """Merge a change into an object, as RFC 7396 says."""
-    for key, value in change.items():
-        if value is None:
-            into.pop(key, None)
-        elif isinstance(value, dict):
-            if not isinstance(into.get(key), dict):
-                into[key] = {}
-            merge(into[key], value)
-        else:
-            into[key] = value
 
 
 def foreign(name: str, uid: str = "foreign", *, controller: str | None = None, deleting: bool = False) -> Identity:

@@ -42,7 +42,7 @@ from frameworkcontroller.machine.actions import Action, Create, Delete
 from frameworkcontroller.machine.farewell import Farewell, Look, StoreLast, is_due
 from frameworkcontroller.machine.model import Env, Limits, Observed, Urgency
 from frameworkcontroller.machine.orphans import orphans, release
-from frameworkcontroller.machine.protocol import Act, Archive, Call, Done, Emit, Offer, Relist, StatusWritten, Wait
+from frameworkcontroller.machine.protocol import Act, Archive, Call, Done, Emit, Offer, Relist, Wait
 from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.machine.requests import (
     Answer,
@@ -81,7 +81,9 @@ _COMPANION_RECORDS: Final[dict[Kind, Callable[[Body], CompanionRecord]]] = {
 }
 _CACHED: Final = (Kind.FRAMEWORK, Kind.CONFIGMAP, Kind.POD, *_COMPANION_RECORDS)
 _LAZY_SEC: Final = 2.0
-"""Duration of a status write at a slow API server. All others take as long."""
+"""Duration of a status write at a slow API server."""
+_LONG_SEC: Final = 121.0
+"""More than a pass may take."""
 
 
 class Sink(Protocol):
@@ -404,7 +406,7 @@ class Controller:
             self._ask()
         elif call in self._requests:
             request = self._requests.pop(call)
-            answer = self._send(call, request, self._known().uid)
+            answer = self.transmit(call, request, self._known().uid)
             self._continue(call, answer)
         else:
             self._turns.remove(call)
@@ -448,7 +450,7 @@ class Controller:
             try:
                 request = next(exchange)
                 while True:
-                    answer = self._send(None, request, orphan.identity.controller_uid or "")
+                    answer = self.transmit(None, request, orphan.identity.controller_uid or "")
                     request = exchange.send(answer)
             except StopIteration as end:
                 due = end.value.look_after if end.value.look_after is not None else due
@@ -472,7 +474,7 @@ class Controller:
         try:
             request = next(exchange)
             while True:
-                request = exchange.send(self._send(None, request, record.uid))
+                request = exchange.send(self.transmit(None, request, record.uid))
         except StopIteration as end:
             found = end.value
         if isinstance(found, StoreLast):
@@ -503,9 +505,8 @@ class Controller:
                 raise self.world.violation(f"{_name_action(call.action)}: the spec is invalid")
             if isinstance(call.action, Delete) and not call.action.force:
                 self._check_grace(call.action)
-            if self._started >= self.limit and reconciler._pass is not None:
-                # As if the pass had taken too long.
-                reconciler._pass.batch.stopped = True
+            if self._started >= self.limit:
+                self.world.go_by(_LONG_SEC)
 
     def _known(self) -> Reconciler:
         assert self.reconciler is not None
@@ -532,9 +533,6 @@ class Controller:
                     self.sink.ask(self, reconciler, effect)
                 case Offer() if self.sink is not None:
                     self.sink.offer(reconciler.uid, effect)
-                case StatusWritten(result="accepted") if self.lazy:
-                    reconciler._pacing.write_sec = _LAZY_SEC
-                    reconciler._pacing.next_write = self.world.clock + _LAZY_SEC
 
     def _encoded(self, tracker: Tracker) -> bytes:
         return b"" if tracker.status is None else encode_status(self.name, tracker.status)
@@ -550,7 +548,10 @@ class Controller:
 
     # --- requests ---
 
-    def _send(self, call: Call | None, request: Request, uid: str) -> Answer:
+    def transmit(self, call: Call | None, request: Request, uid: str) -> Answer:
+        """Send a request for the Framework of that UID."""
+        if self.lazy and isinstance(request, PatchStatus):
+            self.world.go_by(_LAZY_SEC)
         try:
             answer: Answer = Answered(orjson.dumps(self._execute(call, request, uid)))
         except Lost as lost:

@@ -26,24 +26,12 @@ from frameworkcontroller.machine.requests import (
 )
 from tests.support.bench import NOW, UID, Bench, Body, limits, role
 from tests.support.kueue import set_condition
+from tests.support.world import merged
 
 NAME = workload_name("f", UID)
 TARGET = Target(Kind.WORKLOAD, NAME)
 NOT_FOUND = Refused(404, "not found", b"{}", reason="NotFound", kind=Refusal.OBJECT_NOT_FOUND)
 CONFLICT = Refused(409, "changed", b"{}", reason="Conflict", kind=Refusal.CONFLICT)
-
-
-def merge(value: Any, change: Any) -> Any:
-    """JSON merge patch."""
-    if not isinstance(change, dict):
-        return change
-    merged = dict(value) if isinstance(value, dict) else {}
-    for key, item in change.items():
-        if item is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = merge(merged.get(key), item)
-    return merged
 
 
 class QueuedBench(Bench):
@@ -117,7 +105,7 @@ class QueuedBench(Bench):
             if metadata.get(name) not in (None, self.live["metadata"][name]):
                 return CONFLICT
         allowed = {"status"} if subresource else {"metadata", "spec"}
-        self.live = merge(self.live, {key: value for key, value in change.items() if key in allowed})
+        self.live = merged(self.live, {key: value for key, value in change.items() if key in allowed})
         body = self.changed()
         if "deletionTimestamp" in body["metadata"] and not body["metadata"].get("finalizers"):
             self.live = None

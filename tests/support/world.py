@@ -317,11 +317,11 @@ class World:
             if (patch.get("metadata") or {}).get(field) not in (None, body["metadata"][field]):
                 raise ApiRefusal(409, "Conflict", f"the {tested} in the precondition does not match")
         wanted = {key: value for key, value in patch.items() if not subresource or key == "status"}
-        merged = _merged(body, wanted)
-        merged["metadata"] |= {key: body["metadata"][key] for key in _KEPT if key in body["metadata"]}
+        changed = merged(body, wanted)
+        changed["metadata"] |= {key: body["metadata"][key] for key in _KEPT if key in body["metadata"]}
         if kind in _COUNTED and not subresource and "status" in body:
-            merged["status"] = body["status"]
-        after: Body = orjson.loads(orjson.dumps(merged))
+            changed["status"] = body["status"]
+        after: Body = orjson.loads(orjson.dumps(changed))
         if after == body:
             return body
         if kind in self.webhooks:
@@ -586,8 +586,8 @@ def _blocks_its_owner(body: Body) -> bool:
     return any(one.get("blockOwnerDeletion") for one in body["metadata"].get("ownerReferences") or ())
 
 
-def _merged(target: Any, patch: Any) -> Any:
-    """A JSON merge patch (RFC 7386)."""
+def merged(target: Any, patch: Any) -> Any:
+    """The value with a JSON merge patch (RFC 7396)."""
     if not isinstance(patch, dict):
         return patch
     found = dict(target) if isinstance(target, dict) else {}
@@ -595,5 +595,5 @@ def _merged(target: Any, patch: Any) -> Any:
         if value is None:
             found.pop(key, None)
         else:
-            found[key] = _merged(found.get(key), value)
+            found[key] = merged(found.get(key), value)
     return found
