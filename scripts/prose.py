@@ -35,7 +35,7 @@ PATTERNS: Final = (
     "tests/**/*.py",
 )
 TESTS: Final = ROOT / "tests"
-# Ruff holds code to 120 columns. Tables, headings, indented code and lines of one long word, such as a link, may be wider.
+# Ruff holds code to 120 columns. Tables, headings, indented code and single long words may be wider.
 WIDTHS: Final = {".md": 150, ".yaml": 120}
 
 CODE_BLOCK: Final = re.compile(r"^( *)(```|~~~).*?(^ *\2|\Z)|`[^`\n]+`", re.MULTILINE | re.DOTALL)

@@ -17,9 +17,9 @@ from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.resources import CRDS
 from frameworkcontroller.local import podgroups
 from frameworkcontroller.local.apiserver.server import ApiServer
-from frameworkcontroller.local.kubelet.access import ApiAccess
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.images import LocalImage
+from frameworkcontroller.local.kubelet.podaccess import ApiAccess
 from frameworkcontroller.local.kubelet.process import Printed, ProcessRuntime
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.kubelet.supervisor import SupervisorError

@@ -8,7 +8,7 @@ import pytest
 from frameworkcontroller.local.kubelet.downward import DownwardApi
 from frameworkcontroller.local.kubelet.environment import expand
 from frameworkcontroller.local.kubelet.images import LocalImage, NoCommand, argv, repository
-from frameworkcontroller.local.kubelet.sources import ConfigError
+from frameworkcontroller.local.kubelet.podsources import ContainerConfigError
 from frameworkcontroller.local.kubelet.volumes import PathMap, UnsupportedVolume, check_volumes, container_mounts
 from tests.support.pods import bound, pod_manifest
 
@@ -68,7 +68,7 @@ def test_fields(path: str, value: str) -> None:
 
 
 def test_a_field_that_is_none() -> None:
-    with pytest.raises(ConfigError, match=r"unsupported fieldPath: spec\.hostname"):
+    with pytest.raises(ContainerConfigError, match=r"unsupported fieldPath: spec\.hostname"):
         downward().field("spec.hostname")
 
 
@@ -91,7 +91,7 @@ def test_resources(reference: dict[str, Any], value: str) -> None:
 
 def test_a_limit_that_is_not_set_is_what_the_node_has() -> None:
     assert int(downward().resource({"resource": "limits.cpu"}, "main")) >= 1
-    with pytest.raises(ConfigError, match="container other not found"):
+    with pytest.raises(ContainerConfigError, match="container other not found"):
         downward().resource({"resource": "limits.cpu", "containerName": "other"}, "main")
 
 
@@ -145,7 +145,7 @@ def test_what_a_container_mounts(tmp_path: Path) -> None:
         ({"name": "w", "mountPath": "/b"}, "volume w is not defined"),
         ({"name": "v", "mountPath": "/b", "subPath": "../x"}, "leads out of its volume"),
     ]:
-        with pytest.raises(ConfigError, match=complaint):
+        with pytest.raises(ContainerConfigError, match=complaint):
             container_mounts(pod, {"name": "main", "volumeMounts": [mount]}, {"v": tmp_path}, {})
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from frameworkcontroller.local.kubelet.container import Instant, RestartBackoff, Termination, Trouble
+from frameworkcontroller.local.kubelet.container import ContainerTime, RestartBackoff, Termination, Trouble
 from frameworkcontroller.local.kubelet.lifecycle import PodFailure, PodLife, Prepare, Start, Stop
 from frameworkcontroller.local.kubelet.podstatus import PodStatusView
 from tests.support.pods import pod_manifest, record
@@ -10,8 +10,8 @@ from tests.support.pods import pod_manifest, record
 WALL = 1_767_225_600.0
 
 
-def at(seconds: float) -> Instant:
-    return Instant(100.0 + seconds, WALL + seconds)
+def at(seconds: float) -> ContainerTime:
+    return ContainerTime(100.0 + seconds, WALL + seconds)
 
 
 def ended(code: int, seconds: float = 0.0) -> Termination:

@@ -9,10 +9,10 @@ import orjson
 import pytest
 
 from frameworkcontroller.kube.errors import ServerError, TooManyRequests
-from frameworkcontroller.local.kubelet.access import ApiAccess
 from frameworkcontroller.local.kubelet.addresses import AddressPool
 from frameworkcontroller.local.kubelet.node import decode_node
-from frameworkcontroller.local.kubelet.workers import Workers
+from frameworkcontroller.local.kubelet.podaccess import ApiAccess
+from frameworkcontroller.local.kubelet.queueworkers import QueueWorkers
 from frameworkcontroller.local.taints import NOT_READY
 from frameworkcontroller.local.timers import Timers
 from tests.support.virtual_clock import VirtualClockLoop
@@ -75,7 +75,7 @@ class Work:
 
 async def test_workers_bound_the_keys_at_once_and_process_no_key_twice_at_once(clock: VirtualClockLoop) -> None:
     work = Work()
-    workers = Workers("test", work, concurrency=3)
+    workers = QueueWorkers("test", work, concurrency=3)
     task = asyncio.create_task(workers.run())
     for key in "abcdefgh":
         workers.add(key)
@@ -103,7 +103,7 @@ async def test_workers_retry_a_failed_key_after_a_growing_delay(clock: VirtualCl
         if len(tries) == 6:
             raise ZeroDivisionError
 
-    workers = Workers("test", work, concurrency=1)
+    workers = QueueWorkers("test", work, concurrency=1)
     task = asyncio.create_task(workers.run())
     workers.add("a")
     await asyncio.sleep(1000)
