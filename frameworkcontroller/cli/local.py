@@ -27,7 +27,7 @@ from frameworkcontroller.config.bindaddress import BindAddress
 from frameworkcontroller.config.config import Config, ConfigError, Kueue, KueueMode, load_config, shipped_config
 from frameworkcontroller.config.historyconfig import History, HistorySinkKind
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.local.apiserver.records import Change
+from frameworkcontroller.local.apiserver.object_records import Change
 from frameworkcontroller.local.cluster import ClusterError, LocalCluster
 from frameworkcontroller.local.kubelet.pod import NodePod
 from frameworkcontroller.local.kubelet.process import Printed

@@ -21,8 +21,8 @@ from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.kubeconfig import Access
 from frameworkcontroller.kube.resources import CRDS, PERSISTENTVOLUMECLAIMS, PODGROUPS, SERVICES, WORKLOADS
 from frameworkcontroller.local import podgroups
-from frameworkcontroller.local.apiserver.records import Change
-from frameworkcontroller.local.apiserver.server import ApiServer
+from frameworkcontroller.local.apiserver.apiserver import ApiServer
+from frameworkcontroller.local.apiserver.object_records import Change
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.queues.controller import QueueController

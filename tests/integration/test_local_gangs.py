@@ -13,7 +13,7 @@ import pytest
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import Invalid
 from frameworkcontroller.kube.resources import NODES, PODS
-from frameworkcontroller.local.apiserver.records import Change
+from frameworkcontroller.local.apiserver.object_records import Change
 from frameworkcontroller.local.cluster import LocalCluster
 from frameworkcontroller.local.kubelet.simulation import PREFIX
 from frameworkcontroller.local.podgroups import PODGROUPS

@@ -16,7 +16,7 @@ from frameworkcontroller.config.config import shipped_config
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import NotFound
 from frameworkcontroller.kube.resources import EVENTS, NODES, PODS
-from frameworkcontroller.local.apiserver.records import Change
+from frameworkcontroller.local.apiserver.object_records import Change
 from frameworkcontroller.local.cluster import LocalCluster
 from frameworkcontroller.local.kubelet.node import DISCONNECTED
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime

@@ -14,7 +14,7 @@ from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.errors import TooLarge, TransportError
-from frameworkcontroller.local.apiserver.records import Origin
+from frameworkcontroller.local.apiserver.object_records import Origin
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
