@@ -15,7 +15,7 @@ import orjson
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.resources import CRDS
-from frameworkcontroller.local import podgroups
+from frameworkcontroller.local import podgroup_crd
 from frameworkcontroller.local.apiserver.apiserver import ApiServer
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.images import LocalImage
@@ -23,8 +23,8 @@ from frameworkcontroller.local.kubelet.podaccess import ApiAccess
 from frameworkcontroller.local.kubelet.process import Printed, ProcessRuntime
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.kubelet.supervisor import SupervisorError
-from frameworkcontroller.local.queues.controller import QueueController
-from frameworkcontroller.local.queues.definitions import definitions
+from frameworkcontroller.local.queues.kueue_crds import definitions
+from frameworkcontroller.local.queues.queue_controller import QueueController
 from frameworkcontroller.local.queues.setup import provide_queue
 
 RuntimeName = Literal["process", "simulated"]
@@ -161,7 +161,7 @@ class LocalCluster:
         else:
             runtime = SimulatedRuntime(wall=self._wall)
         self.server.logs = runtime
-        await self._define(client, podgroups.definition())
+        await self._define(client, podgroup_crd.definition())
         agent = NodeAgent(
             client, runtime, lease=True, capacity=self._capacity, gangs=True, wall=self._wall, rng=self._rng
         )

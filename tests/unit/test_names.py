@@ -15,7 +15,6 @@ MODULES: Final = {
     "command",
     "completion",
     "connection",
-    "controller",
     "errors",
     "events",
     "follower",
@@ -59,7 +58,6 @@ CLASSES: Final = {
     "Turns",
     "View",
     "Wait",
-    "WorkloadRecord",
 }
 
 

@@ -19,7 +19,7 @@ from frameworkcontroller.local.kubelet.podhosts import ServiceRecord, decode_ser
 from frameworkcontroller.local.kubelet.runtime import Runtime
 from frameworkcontroller.local.kubelet.scheduler import Scheduler
 from frameworkcontroller.local.kubelet.volumebinder import Provisioner, VolumeClaim, decode_claim
-from frameworkcontroller.local.podgroups import PODGROUPS
+from frameworkcontroller.local.podgroup_crd import PODGROUPS
 from frameworkcontroller.local.resource_lists import parse_resources
 
 DEFAULT_NODE_NAME = "local"

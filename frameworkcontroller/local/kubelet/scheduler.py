@@ -33,7 +33,7 @@ from frameworkcontroller.local.kubelet.placement import (
 from frameworkcontroller.local.kubelet.pod import PENDING, TERMINAL, NodePod
 from frameworkcontroller.local.kubelet.queueworkers import QueueWorkers
 from frameworkcontroller.local.kubelet.volumebinder import VolumeClaim, decode_claim
-from frameworkcontroller.local.podgroups import PODGROUPS
+from frameworkcontroller.local.podgroup_crd import PODGROUPS
 from frameworkcontroller.local.resource_lists import ResourceList
 
 NAME = "default-scheduler"

@@ -8,9 +8,9 @@ import pytest
 
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.local.queues.counts import cluster_queue_statuses, local_queue_statuses
-from frameworkcontroller.local.queues.decisions import View, Write, decide, next_due
-from frameworkcontroller.local.queues.records import (
-    WorkloadRecord,
+from frameworkcontroller.local.queues.decisions import QueueView, Write, decide, next_due
+from frameworkcontroller.local.queues.queue_records import (
+    QueuedWorkload,
     decode_cluster_queue,
     decode_flavor,
     decode_local_queue,
@@ -80,7 +80,7 @@ def view(
     stop: str = "None",
     local_stop: str = "None",
     flavors: Iterable[str] = ("f",),
-) -> View:
+) -> QueueView:
     resources = [{"name": name, "nominalQuota": amount} for name, amount in (quota or {"cpu": "8"}).items()]
     spec = {
         "queueingStrategy": strategy,
@@ -92,7 +92,7 @@ def view(
     local["metadata"]["namespace"] = "n"
     astray = stored("LocalQueue", "astray", spec={"clusterQueue": "none"})
     astray["metadata"]["namespace"] = "n"
-    return View(
+    return QueueView(
         workloads=[decode_workload(body) for body in workloads],
         local_queues={record.key: record for record in map(decode_local_queue, (local, astray))},
         cluster_queues={"cq": decode_cluster_queue(stored("ClusterQueue", "cq", spec=spec))},
@@ -116,7 +116,7 @@ def outcome(write: Write) -> str:
     return f"waits: {after['QuotaReserved']['message']}"
 
 
-def outcomes(of: View) -> dict[str, str]:
+def outcomes(of: QueueView) -> dict[str, str]:
     return {write.workload.name: outcome(write) for write in decide(of, NOW)}
 
 
@@ -289,7 +289,7 @@ def test_a_queue_that_is_stopped(where: dict[str, Any], expected: dict[str, str]
     assert outcomes(view([admitted(workload("running", 1)), workload("waiting", 1)], **where)) == expected
 
 
-def the_write(of: View) -> Write:
+def the_write(of: QueueView) -> Write:
     (write,) = decide(of, NOW)
     return write
 
@@ -469,7 +469,7 @@ def test_a_status_is_written_when_it_changes() -> None:
     queue["spec"] = {
         "resourceGroups": [{"flavors": [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": 8}]}]}]
     }
-    again = View(of.workloads, of.local_queues, {record.key: decode_cluster_queue(queue)}, of.flavors)
+    again = QueueView(of.workloads, of.local_queues, {record.key: decode_cluster_queue(queue)}, of.flavors)
     assert cluster_queue_statuses(again, NOW + 60) == []
 
 
@@ -497,4 +497,4 @@ def test_a_record_keeps_its_order_in_the_queue() -> None:
     back = workload("a", 8, age=90)
     back["status"] = {"conditions": [condition("Requeued", "True", "Preempted", age=1)]}
     assert outcomes(view([back, workload("b", 8, age=50)]))["a"] == "admitted"
-    assert isinstance(decode_workload(back), WorkloadRecord)
+    assert isinstance(decode_workload(back), QueuedWorkload)
