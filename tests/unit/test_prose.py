@@ -84,7 +84,7 @@ def test_wide_prose_is_refused_but_not_wide_tables_and_code(tmp_path: Path) -> N
     assert found(tmp_path, "page.md", f"| {words}\n\n# {words}\n\n```\n{words}\n```\n\n- {'w' * 160}\n\n{words}\n") == [
         (11, "155 columns", "wrap at 150")
     ]
-    assert found(tmp_path, "file.yaml", f"a: {words}\n# {words}\n") == [(2, "157 columns", "wrap at 120")]
+    assert found(tmp_path, "file.yaml", f"a: {words}\n# {words}\n") == [(2, "157 columns", "wrap at 150")]
 
 
 def test_pending_files_are_held_to_the_general_phrases_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
