@@ -68,7 +68,7 @@ class PageServer:
 
     @property
     def url(self) -> str:
-        """That of the list, with the slash at its end."""
+        """The address of the list, with the slash at its end."""
         return f"http://127.0.0.1:{self._port}/"
 
     async def start(self) -> None:

@@ -1,4 +1,4 @@
-"""References in commands and environments, the downward API, and what stands in for mounts."""
+"""References in commands and environments, the downward API, and substitutes for mounts."""
 
 from pathlib import Path
 from typing import Any
@@ -89,7 +89,7 @@ def test_resources(reference: dict[str, Any], value: str) -> None:
     assert api.resource(reference, "main") == value
 
 
-def test_a_limit_that_is_not_set_is_what_the_node_has() -> None:
+def test_an_unset_limit_is_the_capacity_of_the_node() -> None:
     assert int(downward().resource({"resource": "limits.cpu"}, "main")) >= 1
     with pytest.raises(ContainerConfigError, match="container other not found"):
         downward().resource({"resource": "limits.cpu", "containerName": "other"}, "main")
@@ -127,7 +127,7 @@ def test_without_mounts_text_stays() -> None:
     assert PathMap([]).rewrite("/mnt/data") == "/mnt/data"
 
 
-def test_what_a_container_mounts(tmp_path: Path) -> None:
+def test_mounts_of_a_container(tmp_path: Path) -> None:
     container = {
         "name": "main",
         "volumeMounts": [
@@ -170,7 +170,7 @@ def test_names_of_images(image: str, name: str) -> None:
     assert repository(image) == name
 
 
-def test_what_a_container_runs() -> None:
+def test_command_of_a_container() -> None:
     known = {"team/tool": LocalImage(("python3", "-m", "tool"))}
     assert argv({"name": "c", "command": ["a"], "args": ["b"], "image": "team/tool:1"}, known) == ["a", "b"]
     assert argv({"name": "c", "args": ["-x"], "image": "team/tool:1"}, known) == ["python3", "-m", "tool", "-x"]

@@ -1,4 +1,4 @@
-"""The small parts that kubelets are made of: timers, workers, addresses, and what Pods are told of the API server."""
+"""The small parts that kubelets are made of: timers, workers, addresses, and the Pods' access to the API server."""
 
 import asyncio
 import random
@@ -31,7 +31,7 @@ async def test_timers_fire_in_order_and_only_as_last_set(clock: VirtualClockLoop
     assert len(timers) == 0
 
 
-async def test_timers_that_are_put_off_for_ever_take_no_room(clock: VirtualClockLoop) -> None:
+async def test_timers_that_are_deferred_forever_take_no_room(clock: VirtualClockLoop) -> None:
     fired: list[str] = []
     timers: Timers[str] = Timers(fired.append)
     timers.set("b", clock.time() + 5)

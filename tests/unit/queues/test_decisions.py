@@ -1,4 +1,4 @@
-"""The decisions of the local queue: tables of Workloads, and what becomes of them."""
+"""The decisions of the local queue: tables of Workloads and outcomes."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -105,7 +105,7 @@ def conditions_of(write: Write) -> dict[str, dict[str, Any]]:
 
 
 def outcome(write: Write) -> str:
-    """What a write says, in a word."""
+    """The meaning of a write, in a word."""
     if write.deactivates:
         return "deactivated"
     after = conditions_of(write)
@@ -227,7 +227,7 @@ TAKING = SHORT + ". Pending the preemption of {} workload(s)"
         ),
     ],
 )
-def test_what_is_decided(workloads: list[dict[str, Any]], expected: dict[str, str]) -> None:
+def test_decisions(workloads: list[dict[str, Any]], expected: dict[str, str]) -> None:
     assert outcomes(view(workloads)) == expected
 
 
@@ -260,7 +260,7 @@ def test_never_preempt_lower_ones_either() -> None:
     assert outcomes(view(workloads, preemption="Never")) == {"high": SHORT.format(8)}
 
 
-def test_a_strict_queue_lets_nobody_pass() -> None:
+def test_a_strict_queue_lets_no_workload_pass() -> None:
     workloads = [admitted(workload("a", 6)), workload("big", 3, age=3), workload("small", 1, age=2)]
     found = outcomes(view(workloads, strategy="StrictFIFO"))
     assert found == {"big": SHORT.format(1), "small": "waits: waiting behind n/big in a StrictFIFO queue"}
@@ -294,7 +294,7 @@ def the_write(of: QueueView) -> Write:
     return write
 
 
-def test_an_admission_says_what_was_given() -> None:
+def test_an_admission_lists_the_given_quota() -> None:
     write = the_write(view([workload("a", 2, count=3)]))
     assert write.patch["status"]["admission"] == {
         "clusterQueue": "cq",
@@ -356,7 +356,7 @@ def test_one_that_was_taken_out_is_in_the_queue_again(reason: str, requeued: str
     assert stopped["Requeued"]["status"] == "False"
 
 
-def test_what_is_said_is_not_said_again() -> None:
+def test_a_message_is_not_repeated() -> None:
     waiting = workload("b", 8)
     (write,) = decide(view([admitted(workload("a", 8)), waiting]), NOW)
     waiting["status"] = write.patch["status"]
@@ -388,7 +388,7 @@ def test_quota_of_pods_that_need_none_again_goes_to_others() -> None:
     assert status["flavorsUsage"][0]["resources"] == [{"name": "cpu", "total": "0"}]
 
 
-def test_a_workload_that_waits_asks_for_what_it_still_needs() -> None:
+def test_a_waiting_workload_requests_its_remaining_need() -> None:
     waiting = {**workload("a", 2, count=5), "status": {"reclaimablePods": [{"name": "worker", "count": 4}]}}
     write = the_write(view([waiting]))
     (assignment,) = write.patch["status"]["admission"]["podSetAssignments"]
@@ -493,7 +493,7 @@ def test_a_quota() -> None:
 
 
 def test_a_record_keeps_its_order_in_the_queue() -> None:
-    """Its age is that of the object, also after it was evicted and has come back."""
+    """Its age is the object's, also after an eviction."""
     back = workload("a", 8, age=90)
     back["status"] = {"conditions": [condition("Requeued", "True", "Preempted", age=1)]}
     assert outcomes(view([back, workload("b", 8, age=50)]))["a"] == "admitted"
