@@ -1,6 +1,6 @@
 """JSON that is nested too deeply for the parser.
 
-An API server accepts custom resources with ten thousand levels; orjson parses 1,024. What is deeper is cut off.
+An API server accepts custom resources with ten thousand levels; orjson parses 1,024. Deeper levels are cut off.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BRACKET_OR_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]'
 
 
 def loads(data: bytes) -> Any:
-    """Parse JSON, without what is too deep. Raises ValueError if it is not JSON."""
+    """Parse JSON, without levels that are too deep. Raises ValueError if it is not JSON."""
     try:
         return orjson.loads(data)
     except ValueError:

@@ -73,7 +73,7 @@ class LocalCluster:
 
         ``printed`` gets each line that a container prints; the runtime "simulated" prints nothing. ``quota``: of a
         queue, by resource; None for a cluster without queues. ``capacity``: resources of the node, by which Pods are
-        then bound; None to ignore what they request.
+        then bound; None to ignore their requests.
         """
         self._directory = directory
         self._runtime_name = runtime
@@ -94,7 +94,7 @@ class LocalCluster:
 
     @property
     def limitation(self) -> str:
-        """What does not work on this machine, for its user; empty if everything does."""
+        """Features that do not work on this machine, for its user."""
         return self.server.logs.limitation if isinstance(self.server.logs, ProcessRuntime) else ""
 
     def connect(self) -> Connection:

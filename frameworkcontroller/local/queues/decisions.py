@@ -1,6 +1,6 @@
 """The decisions of the queue: which Workloads are admitted, which are evicted, and why the others wait.
 
-Pure: records and a time in, writes out. The rules are those of Kueue 0.19.2 (kueue.x-k8s.io/v1beta2) for a ClusterQueue
+Pure: records and a time in, writes out. The rules follow Kueue 0.19.2 (kueue.x-k8s.io/v1beta2) for a ClusterQueue
 with one flavor and without a cohort:
 
 - Workloads are considered by priority, then by age.
@@ -184,7 +184,7 @@ def _obstacle(workload: QueuedWorkload, view: QueueView) -> str:
 
 @dataclass(slots=True)
 class _Assigned:
-    """What a workload needs of a queue: by set, and in all. ``excess``: why it can never get it, "" if it can."""
+    """A workload's need of a queue: by set, and in all. ``excess``: why it can never get it, "" if it can."""
 
     by_set: list[tuple[str, int, ResourceList]]
     total: dict[str, Decimal]
@@ -279,7 +279,7 @@ class _Cycle:
             and self._may_preempt(workload, holder)
             and not scarce.isdisjoint(name for name, amount in admitted_usage(holder).items() if amount)
         ]
-        # The least important first, and of those the ones that lose the least: the last ones admitted.
+        # The least important first; among equals, the last ones admitted, which lose the least.
         candidates.sort(key=lambda holder: (holder.priority, -_reserved_since(holder), holder.key))
         left = self.promised
         chosen: list[QueuedWorkload] = []

@@ -103,7 +103,7 @@ class QueueController:
     async def _pass(self) -> None:
         while writes := decide(self._view(), int(self._wall())):
             if not all([await self._write(write) for write in writes]):
-                break  # the informer shows what has changed
+                break  # the informer shows the change
         view, now = self._view(), int(self._wall())
         for local, status in counts.local_queue_statuses(view, now):
             await self._put_status(LOCALQUEUES, local, status)

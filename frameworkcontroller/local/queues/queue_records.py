@@ -1,4 +1,4 @@
-"""What the queue reads of Workloads and queues."""
+"""The fields of Workloads and queues that the queue reads."""
 
 from __future__ import annotations
 
