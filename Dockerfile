@@ -3,7 +3,7 @@
 #   docker build --target frameworkcontroller --tag frameworkcontroller:0.1.0 .
 #   docker build --target frameworkbarrier    --tag frameworkbarrier:0.1.0 .
 #
-# Paths, working directories and start.sh are those of the original's images, because existing manifests depend on them.
+# Paths, working directories and start.sh equal the original images, because existing manifests depend on them.
 # Python packages are pinned by hash in requirements*.lock, and bytecode has no time stamps. For a reproducible image, pin
 # the base by digest: --build-arg BASE=debian@sha256:…
 

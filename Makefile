@@ -1,4 +1,4 @@
-# `make demo` runs the examples, `make test` checks everything; both install what they need. `make help` lists the rest.
+# `make demo` runs the examples, `make test` checks everything; both install their dependencies. `make help` lists the rest.
 
 PYTHON ?= python3
 VENV ?= .venv

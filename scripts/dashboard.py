@@ -82,7 +82,7 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
         Panel(
             "Frameworks quarantined",
             ((sums(f"{FC}_frameworks_quarantined"), ""),),
-            text="Left alone because of a state that must not occur.",
+            text="Not processed because of a state that must not occur.",
             stat=True,
             thresholds=RED,
         ),
@@ -123,7 +123,7 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
         Panel(
             "Frameworks that wait",
             ((f"{sums(f'{FC}_frameworks_waiting', by='reason')} > 0", "{{reason}}"),),
-            text="By a rule: quota, a PodGroup, other roles, a retry, a suspension.",
+            text="Waiting for quota, a PodGroup, other roles, a retry, a suspension.",
             stacked=True,
         ),
         Panel("Time until admission", quantiles(f"{FC}_queue_wait_seconds"), unit="s"),
@@ -133,7 +133,7 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             unit="ops",
         ),
         Panel(
-            "Quota that is not given back yet",
+            "Quota that is not released yet",
             ((f"max({of(f'{FC}_longest_eviction_seconds')})", "longest eviction"),),
             unit="s",
             text="Time since an eviction, while something of the Framework may run.",

@@ -36,8 +36,8 @@ complete history in the [log](logs.md).
   for Events that are not about single Tasks, and its completion is always sent. The limits are client-go's.
 - Messages are cut to {MAX_MESSAGE_BYTES} bytes. They quote the status, including the last output of containers, for
   everyone who may read Events of the namespace.
-- Events have their own rate limit ({QPS:g} a second) beside `kubeClientQps`, and nothing waits for them. Events that
-  cannot be sent are dropped and counted. The log names a namespace that rejects them (it is being deleted, or RBAC
+- Events have their own rate limit ({QPS:g} a second) in addition to `kubeClientQps`, and nothing waits for them. Events
+  that cannot be sent are dropped and counted. The log names a namespace that rejects them (it is being deleted, or RBAC
   does not allow `create` and `patch` of `events`) once.
 
 `recordEvents: false` in the [configuration](configuration.md) disables them.

@@ -29,7 +29,7 @@ CONTRACT: Final = {
     -220: "The attempt ended before the Task, by its completion policy or by Stop.",
     -230: "A rescale removed the Task.",
     -240: "A user set `suspend: true`.",
-    -241: "Kueue evicted the Framework, or what runs is no longer what it admitted.",
+    -241: "Kueue evicted the Framework, or the running Pods differ from its admission.",
     -250: "All attempts together were active for longer than `activeDeadlineSeconds`.",
     -260: "The Pod did not run within `preRunningDeadlineSeconds` after its creation.",
     -300: "The Pod failed without a failed container, and no entry of `podFailureSpec` matches.",

@@ -24,7 +24,7 @@ This page is for authors of queries and alerts. It lists every metric that `/met
 [Monitoring](monitoring.md) describes scraping, the dashboard and the alerts.
 
 A counter or a gauge is one time series per combination of its labels; a histogram has `_bucket`, `_sum` and `_count`.
-All time series, except those of some HTTP codes, exist from the start, at zero.
+All time series, except for some HTTP codes, exist from the start, at zero.
 
 No label holds the name of a namespace, Framework, role or Pod, or user input: a controller has a few hundred time
 series at any load. To identify a Framework, read the log, the Events, or the conditions of the Frameworks.
@@ -120,7 +120,7 @@ def page() -> Iterator[str]:
         yield f"## {title}"
         yield ""
         if title == ARCHIVE:
-            yield "Of [`frameworkcontroller history serve`](history.md), beside those of its process."
+            yield "Of [`frameworkcontroller history serve`](history.md), in addition to its process's."
             yield ""
         yield "| metric | type | labels | meaning |"
         yield "|---|---|---|---|"

@@ -1,6 +1,7 @@
-"""Lint prose: refuse the phrases of scripts/prose.txt in pages, manifests, and the product's comments and strings.
+"""Lint prose: refuse the phrases of scripts/prose.txt, and wide lines, in pages, manifests, comments and strings.
 
-Run as `python scripts/prose.py [PATH...]`; without paths it reads all of these. Code in Markdown is not prose.
+Run as `python scripts/prose.py [PATH...]`; without paths it reads all of these. Code in Markdown is not prose. Of tests
+it reads docstrings, comments and the names of tests: their strings are data.
 """
 
 from __future__ import annotations
@@ -19,19 +20,29 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 PHRASES: Final = Path(__file__).with_suffix(".txt")
 PATTERNS: Final = (
     "*.md",
+    "Dockerfile",
+    "Makefile",
     "docs/**/*.md",
     "examples/**/*.md",
     "examples/**/*.py",
     "examples/**/*.yaml",
     "crd/*.yaml",
+    "image/**/Dockerfile",
     "manifests/**/*.yaml",
     "frameworkcontroller/**/*.yaml",
     "frameworkcontroller/**/*.py",
     "scripts/*.py",
+    "tests/**/*.py",
 )
+TESTS: Final = ROOT / "tests"
+# Ruff holds code to 120 columns. Tables, headings, indented code and single long words may be wider.
+WIDTHS: Final = {".md": 150, ".yaml": 150}
 
 CODE_BLOCK: Final = re.compile(r"^( *)(```|~~~).*?(^ *\2|\Z)|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+# The heading of a section may be a question without its mark, and links refer to it.
+HEADING: Final = re.compile(r"^#+\sWhat\s.*", re.MULTILINE)
 WHITE: Final = re.compile(r"[ \t]*\n[ \t>#]*|[ \t]+")
+UNWRAPPED: Final = re.compile(r" {4}|\s*(\||#+ |([-*>#] )?\S+$)")
 
 
 class Text(NamedTuple):
@@ -52,15 +63,40 @@ class Phrase(NamedTuple):
     hint: str
 
 
-def phrases(text: str) -> list[Phrase]:
+class Rules(NamedTuple):
+    """``strict`` phrases, widths and the reading of tests apply outside of ``pending`` files and folders."""
+
+    phrases: Sequence[Phrase]
+    strict: Sequence[Phrase]
+    pending: Sequence[str]
+
+    def is_pending(self, path: Path) -> bool:
+        return any(path.is_relative_to(ROOT / name) for name in self.pending)
+
+
+def parse(text: str) -> Rules:
     """Parse a list of phrases. Raises ValueError for an invalid line."""
-    found = []
+    listed: list[str] = []
+    strict: list[str] = []
+    pending: list[str] = []
+    lines = listed
     for line in text.splitlines():
-        if line and not line.startswith("#"):
-            pattern, arrow, hint = line.partition(" => ")
-            if not arrow:
-                raise ValueError(f"not PATTERN => HINT: {line}")
-            found.append(Phrase(re.compile(rf"(?<![\w-])(?:{pattern})(?![\w-])", re.IGNORECASE), hint))
+        if line == "[strict]":
+            lines = strict
+        elif line == "[pending]":
+            lines = pending
+        elif line and not line.startswith("#"):
+            lines.append(line)
+    return Rules(phrases(listed), phrases(strict), pending)
+
+
+def phrases(lines: Sequence[str]) -> list[Phrase]:
+    found = []
+    for line in lines:
+        pattern, arrow, hint = line.partition(" => ")
+        if not arrow:
+            raise ValueError(f"not PATTERN => HINT: {line}")
+        found.append(Phrase(re.compile(rf"(?<![\w-])(?:{pattern})(?![\w-])", re.IGNORECASE), hint))
     return found
 
 
@@ -69,16 +105,39 @@ def blanked(match: re.Match[str]) -> str:
     return "|" + "\n" * match[0].count("\n")
 
 
+def blanked_block(match: re.Match[str]) -> str:
+    return blanked(match) if match[2] else match[0]
+
+
 def texts_of_code(source: str) -> Iterator[Text]:
     """Strings, joined where they are split over lines, and blocks of comments."""
-    parts: set[int] = set()
+    yield from strings(ast.parse(source))
+    yield from comments(source)
+
+
+def texts_of_tests(source: str) -> Iterator[Text]:
+    """Docstrings, names of tests, and blocks of comments."""
     for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            if (documentation := ast.get_docstring(node, clean=False)) is not None:
+                yield Text(node.body[0].lineno, documentation)
+            if not isinstance(node, ast.Module) and node.name.startswith("test_"):
+                yield Text(node.lineno, node.name.removeprefix("test_").replace("_", " "))
+    yield from comments(source)
+
+
+def strings(tree: ast.Module) -> Iterator[Text]:
+    parts: set[int] = set()
+    for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             values = [value.value if isinstance(value, ast.Constant) else "{}" for value in node.values]
             parts.update(id(value) for value in node.values)
             yield Text(node.lineno, "".join(map(str, values)))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
             yield Text(node.lineno, node.value if " " in node.value else "")  # one word is a name or a value
+
+
+def comments(source: str) -> Iterator[Text]:
     first, last, block = 0, 0, ""
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
@@ -94,17 +153,22 @@ def texts_of_code(source: str) -> Iterator[Text]:
 
 def texts(path: Path) -> Iterator[Text]:
     content = path.read_text()
-    if path.suffix == ".py":
-        yield from texts_of_code(content)
+    if path.suffix != ".py":
+        yield Text(1, HEADING.sub("", content) if path.suffix == ".md" else content)
+    elif path.is_relative_to(TESTS):
+        yield from texts_of_tests(content)
     else:
-        yield Text(1, content)
+        yield from texts_of_code(content)
 
 
-def check(path: Path, listed: Sequence[Phrase]) -> list[Finding]:
-    """The listed phrases in a file, by line."""
-    findings = []
+def check(path: Path, rules: Rules) -> list[Finding]:
+    """The listed phrases and the wide lines in a file, by line."""
+    pending = rules.is_pending(path)
+    if pending and path.is_relative_to(TESTS):
+        return []
+    findings = [] if pending else list(wide_lines(path))
     for text in texts(path):
-        # One space for all white space, and where each line begins in what is left.
+        # One space for all white space, and where each line begins in the result.
         flat, starts, end = "", [], 0
         prose = CODE_BLOCK.sub(blanked, text.text)
         for gap in WHITE.finditer(prose):
@@ -112,21 +176,33 @@ def check(path: Path, listed: Sequence[Phrase]) -> list[Finding]:
             end = gap.end()
             starts += [len(flat)] * gap[0].count("\n")
         flat += prose[end:]
-        for phrase in listed:
+        for phrase in (*rules.phrases, *(() if pending else rules.strict)):
             for match in phrase.pattern.finditer(flat):
                 line = text.line + bisect_right(starts, match.start())
                 findings.append(Finding(line, match[0], phrase.hint))
     return sorted(findings)
 
 
+def wide_lines(path: Path) -> Iterator[Finding]:
+    """Lines of pages, and comments of manifests, that exceed their width."""
+    width = WIDTHS.get(path.suffix, 0)
+    if not width:
+        return
+    text = path.read_text()
+    for number, line in enumerate(CODE_BLOCK.sub(blanked_block, text).splitlines(), 1):
+        wraps = line.lstrip().startswith("#") if path.suffix == ".yaml" else not UNWRAPPED.match(line)
+        if len(line) > width and wraps:
+            yield Finding(number, f"{len(line)} columns", f"wrap at {width}")
+
+
 def main(arguments: Sequence[str]) -> int:
     """Print the findings; return 1 if there are any."""
-    listed = phrases(PHRASES.read_text())
+    rules = parse(PHRASES.read_text())
     every = sorted({path for pattern in PATTERNS for path in ROOT.glob(pattern)})
-    paths = [Path(argument) for argument in arguments] or every
+    paths = [Path(argument).absolute() for argument in arguments] or every
     found = 0
     for path in paths:
-        for finding in check(path, listed):
+        for finding in check(path, rules):
             found += 1
             print(f"{path}:{finding.line}: {finding.phrase!r}: {finding.hint}")
     return 1 if found else 0

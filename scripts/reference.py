@@ -47,7 +47,7 @@ TASK: Final[Mapping[str, tuple[str, str]]] = {
     "runTime": ("time, null", "When any of its attempts first ran."),
     "completionTime": ("time, null", "When it completed."),
     "transitionTime": ("time", "When its state last changed."),
-    "state": ("string", "Like that of the Framework, with the Pod in place of the ConfigMap: see [states](states.md)."),
+    "state": ("string", "Like the Framework's, with the Pod in place of the ConfigMap: see [states](states.md)."),
     "deletionPending": (
         "boolean",
         "A rescale removes it: policies ignore it, and it is removed once its Pod is gone.",
@@ -133,7 +133,7 @@ CONDITION: Final[tuple[tuple[str, str], ...]] = (
     ),
     (
         "`Stalled`",
-        "it waits for a person or another component; the message says for what. Absent if it never did",
+        "it waits for a person or another component; the message names the cause. Absent if it never did",
     ),
 )
 
@@ -145,7 +145,7 @@ Task is a Pod, `FRAMEWORK-TASKROLE-INDEX`, which the ConfigMap owns. Both have t
 also `{names.TASKROLE_NAME}` and `{names.TASK_INDEX}`. The finalizer `{names.FOREGROUND_FINALIZER}` keeps the ConfigMap
 until its last Pod is gone.
 
-The Pod has these labels, annotations and environment variables. The variables precede those of the template in each of
+The Pod has these labels, annotations and environment variables. The variables precede the template's in each of
 its containers. The ConfigMap has some of the annotations, too.
 
 | name | value | label | annotation | variable | ConfigMap |
@@ -329,7 +329,7 @@ def page() -> Iterator[str]:
     yield ""
     yield "Reasons of `Stalled`:"
     yield ""
-    yield "| reason | what it waits for |"
+    yield "| reason | it waits for |"
     yield "|---|---|"
     for reason in Reason:
         if reason.event is EventPolicy.STALL:

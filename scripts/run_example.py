@@ -39,7 +39,7 @@ class Example:
         return Path(sys.prefix) / "examples" / self.library / "bin"
 
     def command(self, bin_folder: Path) -> list[str | Path]:
-        """What runs it, with the programs of that folder."""
+        """The command that runs it, with the programs of that folder."""
         path = ROOT / "examples" / self.path
         if path.suffix == ".py":
             return [sys.executable, path, bin_folder / "python3"]
@@ -52,7 +52,7 @@ FITTED = r"y = (2\.9|3\.0)\d x \+ (0\.9|1\.0)\d"
 TENSORFLOW = "training/tensorflow/ps/cpu/tensorflowdistributedtrainingwithcpu.yaml"
 
 PACKAGES = {"/usr/sbin/sshd": "openssh-server", "java": "default-jre-headless"}
-"""What has the programs that PyPI does not have."""
+"""Debian's package of each program that PyPI does not have."""
 
 # To add one: a line here, and one in the Makefile.
 EXAMPLES = {

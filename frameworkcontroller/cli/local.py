@@ -27,9 +27,9 @@ from frameworkcontroller.config.bindaddress import BindAddress
 from frameworkcontroller.config.config import Config, ConfigError, Kueue, KueueMode, load_config, shipped_config
 from frameworkcontroller.config.historyconfig import History, HistorySinkKind
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.local.apiserver.records import Change
+from frameworkcontroller.local.apiserver.object_records import Change
 from frameworkcontroller.local.cluster import ClusterError, LocalCluster
-from frameworkcontroller.local.kubelet.pod import PodRecord
+from frameworkcontroller.local.kubelet.pod import NodePod
 from frameworkcontroller.local.kubelet.process import Printed
 from frameworkcontroller.local.manifest_files import (
     DEFAULT_NAMESPACE,
@@ -277,7 +277,7 @@ class _Output:
         self.progress: Progress | None = None
         self._prefixes = LinePrefixes()
 
-    def __call__(self, pod: PodRecord, container: str, line: bytes) -> None:
+    def __call__(self, pod: NodePod, container: str, line: bytes) -> None:
         if self.progress is None:
             return
         attempt = pod.annotations.get(names.TASK_ATTEMPT_ID, "0")

@@ -49,7 +49,7 @@ class Metrics:
         )
         self._refused = Counter(
             "frameworkcontroller_archive_refused",
-            "What was not stored, by source. http: requests, by their status code (400: a bad record). file: lines "
+            "Refused records, by source. http: requests, by their status code (400: a bad record). file: lines "
             "that are no records, and compressed files that cannot be read (code 400).",
             ["source", "code"],
             registry=self.registry,
@@ -88,7 +88,7 @@ class Metrics:
         )
         self._removed = Counter(
             "frameworkcontroller_archive_removed",
-            "What retention has removed, by kind: framework; attempt, those of Frameworks and Tasks, and Pods.",
+            "Rows removed by retention, by kind: framework; attempt, of Frameworks and Tasks, and Pods.",
             ["kind"],
             registry=self.registry,
         )

@@ -15,16 +15,16 @@ import orjson
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.resources import CRDS
-from frameworkcontroller.local import podgroups
-from frameworkcontroller.local.apiserver.server import ApiServer
-from frameworkcontroller.local.kubelet.access import ApiAccess
+from frameworkcontroller.local import podgroup_crd
+from frameworkcontroller.local.apiserver.apiserver import ApiServer
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.images import LocalImage
+from frameworkcontroller.local.kubelet.podaccess import ApiAccess
 from frameworkcontroller.local.kubelet.process import Printed, ProcessRuntime
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.kubelet.supervisor import SupervisorError
-from frameworkcontroller.local.queues.controller import QueueController
-from frameworkcontroller.local.queues.definitions import definitions
+from frameworkcontroller.local.queues.kueue_crds import definitions
+from frameworkcontroller.local.queues.queue_controller import QueueController
 from frameworkcontroller.local.queues.setup import provide_queue
 
 RuntimeName = Literal["process", "simulated"]
@@ -73,7 +73,7 @@ class LocalCluster:
 
         ``printed`` gets each line that a container prints; the runtime "simulated" prints nothing. ``quota``: of a
         queue, by resource; None for a cluster without queues. ``capacity``: resources of the node, by which Pods are
-        then bound; None to ignore what they request.
+        then bound; None to ignore their requests.
         """
         self._directory = directory
         self._runtime_name = runtime
@@ -94,7 +94,7 @@ class LocalCluster:
 
     @property
     def limitation(self) -> str:
-        """What does not work on this machine, for its user; empty if everything does."""
+        """Features that do not work on this machine, for its user."""
         return self.server.logs.limitation if isinstance(self.server.logs, ProcessRuntime) else ""
 
     def connect(self) -> Connection:
@@ -161,7 +161,7 @@ class LocalCluster:
         else:
             runtime = SimulatedRuntime(wall=self._wall)
         self.server.logs = runtime
-        await self._define(client, podgroups.definition())
+        await self._define(client, podgroup_crd.definition())
         agent = NodeAgent(
             client, runtime, lease=True, capacity=self._capacity, gangs=True, wall=self._wall, rng=self._rng
         )

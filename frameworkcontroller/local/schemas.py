@@ -91,7 +91,7 @@ def definition(
 ) -> Json:
     """The CustomResourceDefinition of a resource with a single version.
 
-    ``columns``: name, type and JSON path. ``approved``: by what a group of Kubernetes' own may have it.
+    ``columns``: name, type and JSON path. ``approved``: the approval that a group of Kubernetes' own needs.
     """
     properties = {"apiVersion": text(), "kind": text(), "metadata": {"type": "object"}, **schema.pop("properties")}
     version: Json = {

@@ -1,4 +1,4 @@
-"""Temporary directories that end with their process: the next one removes what a killed one left."""
+"""Temporary directories that end with their process: the next one removes the files of a killed one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _log: Final = logging.getLogger(__name__)
 
 @contextmanager
 def scratch_directory() -> Iterator[Path]:
-    """Create a private directory for temporary files, after removing those of dead processes.
+    """Create a private directory for temporary files, after removing the directories of dead processes.
 
     Raises OSError if it cannot be created.
     """

@@ -154,16 +154,14 @@ class Reason(StrEnum):
     QUOTA_PENDING = _wait("QuotaPending", "Kueue has not admitted the Framework, so no attempt starts")
     QUOTA_COUNT = _wait("QuotaCount", "a Task waits, as more Tasks were added than Kueue has admitted")
     DEPENDENCY_PENDING = _wait("DependencyPending", "a TaskRole waits for others, as its dependsOn says")
-    HISTORY_PENDING = _wait(
-        "HistoryPending", "what is to be forgotten is not stored in the history yet, which it has to be before"
-    )
+    HISTORY_PENDING = _wait("HistoryPending", "the history must store the attempt first, and has not yet")
     INVALID_SPEC = _stall(
         "InvalidSpec", "the spec is invalid; until it changes, nothing begins, and only ends are decided"
     )
     NAMING_CONFLICT = _stall("NamingConflict", "an object that the Framework does not control has a name that it needs")
     GANG_UNSUPPORTED = _stall(
         "GangUnsupported",
-        "the scheduler or the API server cannot do what spec.scheduling says; if Pods run, they are placed one by one",
+        "the scheduler or the API server does not support spec.scheduling; if Pods run, they are placed one by one",
     )
     QUOTA_EXCEEDED = _stall("QuotaExceeded", "a quota of the namespace is exhausted")
     POD_NOT_GONE = _stall("PodNotGone", "a Pod still exists long after its deletion was due")
@@ -215,7 +213,7 @@ class Reason(StrEnum):
     )
     TOO_MANY_ROLES_FOR_QUEUE = _stall("TooManyRolesForQueue", "the Framework has a queue, and more than 18 TaskRoles")
     ADMISSION_CONFLICT = _stall(
-        "AdmissionConflict", "what Kueue adds to the Pods contradicts their template, or cannot be read"
+        "AdmissionConflict", "Kueue's additions to the Pods contradict their template, or cannot be read"
     )
     POD_QUEUED_TWICE = _stall(
         "PodQueuedTwice",

@@ -110,10 +110,8 @@ _TEXTS: Final = {
     ),
     # Frameworks and Tasks.
     "frameworkcontroller_frameworks{state}": "Frameworks, by state.",
-    "frameworkcontroller_tasks{state}": "Tasks, by state. Those of completed Frameworks count too.",
-    "frameworkcontroller_frameworks_waiting{reason}": (
-        "Frameworks that wait by a rule, or Tasks of which do, by reason."
-    ),
+    "frameworkcontroller_tasks{state}": "Tasks, by state, also of completed Frameworks.",
+    "frameworkcontroller_frameworks_waiting{reason}": ("Frameworks with a waiting Framework or Task, by reason."),
     "frameworkcontroller_frameworks_stalled{reason}": (
         "Frameworks that make no progress until a user or another component acts, by the reason of the condition "
         "Stalled."
@@ -141,7 +139,7 @@ _TEXTS: Final = {
         f"Workload; WorkloadOutOfSync: by a change of the spec. Unknown reasons count as {OTHER_REASON}."
     ),
     "frameworkcontroller_quota_releases{reason}": (
-        "Quotas given back to Kueue, by reason: QuotaGivenBack, after an eviction; QueueLeft, by a Framework that is "
+        "Quotas released to Kueue, by reason: QuotaGivenBack, after an eviction; QueueLeft, by a Framework that is "
         f"completed, suspended or deleted; {ORPHANED}, of a Framework that was gone."
     ),
     "frameworkcontroller_longest_eviction_seconds": (

@@ -31,7 +31,7 @@ PHONE: Final[ViewportSize] = {"width": 360, "height": 740}
 
 
 class Tabs:
-    """Opens pages, and remembers what goes wrong in them."""
+    """Opens pages, and records their errors."""
 
     def __init__(self, chromium: Browser) -> None:
         self._chromium = chromium

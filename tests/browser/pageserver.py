@@ -25,7 +25,7 @@ from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.errors import AlreadyExists
 from frameworkcontroller.kube.resources import CRDS, EVENTS, NAMESPACES
-from frameworkcontroller.local.apiserver.server import ApiServer
+from frameworkcontroller.local.apiserver.apiserver import ApiServer
 from frameworkcontroller.webaccess.access import Access
 from frameworkcontroller.webaccess.middleware import protect
 from tests.support import pagesamples
@@ -68,7 +68,7 @@ class PageServer:
 
     @property
     def url(self) -> str:
-        """That of the list, with the slash at its end."""
+        """The address of the list, with the slash at its end."""
         return f"http://127.0.0.1:{self._port}/"
 
     async def start(self) -> None:

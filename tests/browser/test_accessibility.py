@@ -1,4 +1,4 @@
-"""The pages for everybody: rules of WCAG, keyboard, phone, zoom, print, and without script."""
+"""Accessible pages: rules of WCAG, keyboard, phone, zoom, print, and without script."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_rules_of_accessibility_hold(samples: PageServer, tabs: Tabs, name
         assert await overflow(page) == 0, size
         result = await Axe().run(page, options=rules)
         assert not result.violations_count, f"{scheme} {size}: {result.generate_report()}"
-    # What a window of 1280 pixels has at a zoom of 200 %.
+    # The width of a window of 1280 pixels at a zoom of 200 %.
     await page.set_viewport_size({"width": 640, "height": 400})
     assert await overflow(page) == 0
 
@@ -174,7 +174,7 @@ async def test_the_form_works_without_a_script(samples: PageServer, tabs: Tabs) 
     await expect(page.locator("#results tbody th")).to_have_text(["stuck"])
 
 
-async def test_only_what_the_viewer_does_is_announced(samples: PageServer, tabs: Tabs) -> None:
+async def test_only_actions_of_the_viewer_are_announced(samples: PageServer, tabs: Tabs) -> None:
     page = await tabs.open(samples.url)
     await expect(page.locator("#link")).to_have_text("Live")
     regions = page.locator("[aria-live], [role=status], [role=alert], [role=log]")

@@ -1,4 +1,4 @@
-"""What others wrote is only ever text, wherever it is shown."""
+"""Foreign content is only ever text, wherever it is shown."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def hostile(name: str = "hostile") -> dict[str, Any]:
 
 
 async def check(page: Page) -> None:
-    """Look for what must not be there: scripts that ran, elements and handlers that texts made."""
+    """Look for effects of an injection: scripts that ran, elements and handlers that texts made."""
     assert await page.evaluate("window.pwned") is None
     assert await page.locator("main img").count() == 0
     script = """() => {
@@ -92,7 +92,7 @@ async def test_texts_of_users_and_containers(pages: PageServer, tabs: Tabs, phon
     await page.keyboard.press("ArrowRight")
     await expect(page.locator(".tip")).to_contain_text("</title></svg>")
     await check(page)
-    # What a refresh brings goes through the parser once more.
+    # The content of a refresh goes through the parser once more.
     changed = hostile()
     changed["status"]["conditions"][0]["message"] = f"again {ALL}"
     await pages.apply(changed)

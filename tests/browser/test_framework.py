@@ -22,7 +22,7 @@ def grid(page: Page, role: str) -> Locator:
 
 
 async def active(page: Page, role: str) -> str:
-    """What a screen reader says of the active Task."""
+    """A screen reader's words for the active Task."""
     script = "box => document.getElementById(box.getAttribute('aria-activedescendant')).textContent"
     text = await grid(page, role).evaluate(script)
     assert isinstance(text, str)
@@ -78,7 +78,7 @@ async def test_failed_tasks_are_found_at_once(samples: PageServer, tabs: Tabs) -
     assert (await active(page, "worker")).startswith("worker[3], failed")
     await find.click()
     assert (await active(page, "worker")).startswith("worker[2], failed")
-    # With a filter, the arrows visit only what it shows.
+    # With a filter, the arrows visit only the shown Tasks.
     await page.get_by_role("button", name=re.compile("^waiting")).click()
     await expect(page.get_by_role("button", name=re.compile("^waiting"))).to_have_attribute("aria-pressed", "true")
     await grid(page, "worker").focus()
@@ -117,7 +117,7 @@ async def test_cells_change_while_one_looks(pages: PageServer, tabs: Tabs) -> No
     assert (await active(page, "worker")).startswith("worker[1], failed")
     assert await pixel(page, 0) != await pixel(page, 1)
     await expect(box).to_be_focused()
-    # What the viewer has opened stays open.
+    # Opened parts stay open.
     await expect(page.locator("#spec pre")).to_be_visible()
     await expect(page.locator("#failures")).to_contain_text("Memory cgroup out of memory")
 
@@ -202,7 +202,7 @@ async def test_a_past_framework_is_marked(samples: PageServer, tabs: Tabs) -> No
     await expect(page.get_by_text("past: from the archive")).to_be_visible()
 
 
-async def test_what_does_not_exist_has_an_error_page(samples: PageServer, tabs: Tabs) -> None:
+async def test_a_missing_object_has_an_error_page(samples: PageServer, tabs: Tabs) -> None:
     page = await tabs.open(f"{samples.url}frameworks/default/nosuch")
     await expect(page.get_by_role("heading", level=1)).to_be_visible()
     await page.get_by_role("link", name="All Frameworks").click()

@@ -164,7 +164,7 @@ async def test_ages_tick(pages: PageServer, tabs: Tabs) -> None:
     assert re.fullmatch(r"\d+s|\d+m(\d+s)?", await age.inner_text())
 
 
-async def test_a_lost_server_is_told_and_found_again(pages: PageServer, tabs: Tabs) -> None:
+async def test_a_lost_server_is_reported_and_found_again(pages: PageServer, tabs: Tabs) -> None:
     await pages.apply(one("train", State.CREATION_PENDING))
     page = await tabs.open(pages.url)
     await live(page)
@@ -208,7 +208,7 @@ async def test_thousands_of_frameworks_come_in_pages(pages: PageServer, tabs: Ta
     await expect(names_of(page)).to_have_count(100)
     await page.get_by_role("link", name="Next").click()
     await expect(names_of(page).first).to_have_text("job0100")
-    # What is typed searches all of them, not the page.
+    # A search covers all of them, not the page.
     await page.get_by_role("searchbox").press_sequentially("job2499")
     await expect(names_of(page)).to_have_text(["job2499"])
 

@@ -86,7 +86,7 @@ async def test_a_browser_logs_in_and_out(closed: PageServer, tabs: Tabs, script:
     tabs.forgive("401")
 
 
-async def test_the_login_page_is_for_everybody(closed: PageServer, tabs: Tabs) -> None:
+async def test_the_login_page_is_public(closed: PageServer, tabs: Tabs) -> None:
     page = await tabs.open(closed.url)
     await page.get_by_label("Bearer token").fill("wrong")
     await page.get_by_role("button", name="Log in").click()

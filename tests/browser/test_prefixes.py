@@ -23,7 +23,7 @@ PREFIXES = ["/tools/frameworks", "/api/v1/namespaces/ops/services/http:dashboard
 
 
 class Below(ReverseProxy):
-    """Removes a prefix, and passes on what streams as it comes."""
+    """Removes a prefix, and forwards streams without delay."""
 
     def __init__(self, upstream: str, prefix: str) -> None:
         super().__init__(upstream)

@@ -20,13 +20,13 @@ from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.kubeconfig import ServerAccess
 from frameworkcontroller.kube.resources import CRDS, PERSISTENTVOLUMECLAIMS, PODGROUPS, SERVICES, WORKLOADS
-from frameworkcontroller.local import podgroups
-from frameworkcontroller.local.apiserver.records import Change
-from frameworkcontroller.local.apiserver.server import ApiServer
+from frameworkcontroller.local import podgroup_crd
+from frameworkcontroller.local.apiserver.apiserver import ApiServer
+from frameworkcontroller.local.apiserver.object_records import Change
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
-from frameworkcontroller.local.queues.controller import QueueController
-from frameworkcontroller.local.queues.definitions import definitions
+from frameworkcontroller.local.queues.kueue_crds import definitions
+from frameworkcontroller.local.queues.queue_controller import QueueController
 from frameworkcontroller.local.queues.setup import provide_queue
 from frameworkcontroller.logs import KlogFormatter, LineHandler
 from frameworkcontroller.machine import batch
@@ -88,7 +88,7 @@ async def _play(story: Story) -> Outcome:
                 await client.create(CRDS, orjson.dumps(definition))
             await provide_queue(client, {"cpu": str(story.quota)})
         if story.gangs:
-            await client.create(CRDS, orjson.dumps(podgroups.definition()))
+            await client.create(CRDS, orjson.dumps(podgroup_crd.definition()))
         player = EmbeddedPlayer(story, server, client)
         try:
             async with player.at_work():

@@ -23,7 +23,7 @@ from frameworkcontroller.kube.connection import connect
 from frameworkcontroller.kube.crd import ensure_crd
 from frameworkcontroller.kube.errors import NotFound
 from frameworkcontroller.kube.resources import NAMESPACES, PODS, SERVICEACCOUNTS, Resource
-from frameworkcontroller.local.queues.definitions import definitions
+from frameworkcontroller.local.queues.kueue_crds import definitions
 from tests.e2e import clusterdns
 from tests.e2e.recorder import Recorder
 from tests.e2e.witness import Instance, outlived, overlaps, read_instances

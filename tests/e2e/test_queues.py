@@ -16,7 +16,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.workloads import IN_USE_FINALIZER
 from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.resources import RESOURCEFLAVORS, WORKLOADS
-from frameworkcontroller.local.queues.controller import QueueController
+from frameworkcontroller.local.queues.queue_controller import QueueController
 from frameworkcontroller.local.queues.setup import FLAVOR, LOCAL_QUEUE, provide_queue
 from tests.e2e.stage import CONTROLLER, WITHIN, Play, play
 from tests.e2e.witness import Instance

@@ -13,10 +13,10 @@ import pytest
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import Invalid
 from frameworkcontroller.kube.resources import NODES, PODS
-from frameworkcontroller.local.apiserver.records import Change
+from frameworkcontroller.local.apiserver.object_records import Change
 from frameworkcontroller.local.cluster import LocalCluster
 from frameworkcontroller.local.kubelet.simulation import PREFIX
-from frameworkcontroller.local.podgroups import PODGROUPS
+from frameworkcontroller.local.podgroup_crd import PODGROUPS
 from tests.support.eventually import eventually
 from tests.support.virtual_clock import wall
 

@@ -12,7 +12,7 @@ from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import Conflict, Invalid, NotFound
 from frameworkcontroller.kube.resources import CRDS, RESOURCEFLAVORS, WORKLOADPRIORITYCLASSES, WORKLOADS
 from frameworkcontroller.local.queues import setup
-from frameworkcontroller.local.queues.definitions import CLUSTERQUEUES, LOCALQUEUES, definitions
+from frameworkcontroller.local.queues.kueue_crds import CLUSTERQUEUES, LOCALQUEUES, definitions
 from frameworkcontroller.local.queues.setup import CLUSTER_QUEUE, FLAVOR, LOCAL_QUEUE, PRIORITIES, provide_queue
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually

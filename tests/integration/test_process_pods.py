@@ -15,8 +15,8 @@ from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import NotFound
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
 from frameworkcontroller.kubeconfig.reader import Kubeconfig
-from frameworkcontroller.local.kubelet.access import ApiAccess
 from frameworkcontroller.local.kubelet.agent import NodeAgent
+from frameworkcontroller.local.kubelet.podaccess import ApiAccess
 from frameworkcontroller.local.kubelet.process import ProcessRuntime
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually

@@ -18,8 +18,8 @@ import uvloop
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import NotFound
 from frameworkcontroller.kube.resources import Resource
-from frameworkcontroller.local.kubelet.access import ApiAccess
 from frameworkcontroller.local.kubelet.images import LocalImage
+from frameworkcontroller.local.kubelet.podaccess import ApiAccess
 from frameworkcontroller.local.kubelet.process import ProcessRuntime
 from tests.support.pods import Hosting, pod_manifest
 from tests.support.users import passable_directory

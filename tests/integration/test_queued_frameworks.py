@@ -14,7 +14,7 @@ from frameworkcontroller.api.quantities import parse_quantity
 from frameworkcontroller.config.config import Kueue, KueueMode, shipped_config
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.resources import WORKLOADS
-from frameworkcontroller.local.apiserver.records import Change
+from frameworkcontroller.local.apiserver.object_records import Change
 from frameworkcontroller.local.cluster import LocalCluster
 from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
 from frameworkcontroller.manager.app import Controller

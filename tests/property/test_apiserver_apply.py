@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from frameworkcontroller.local.apiserver import apply, managed_fields, schema_types, typed
-from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver.api_errors import ApiStatusError
 from frameworkcontroller.local.apiserver.fieldsets import FieldSet
 
 Json = dict[str, Any]
@@ -136,7 +136,7 @@ def test_an_apply_conflicts_just_where_another_owns_what_it_changes(live: Json, 
     if not paths:
         assert applied(live, spec, "m1") == forced
         return
-    with pytest.raises(StatusError) as refusal:
+    with pytest.raises(ApiStatusError) as refusal:
         applied(live, spec, "m1")
     assert refusal.value.code == 409
     assert sorted(cause["field"] for cause in refusal.value.causes()) == paths

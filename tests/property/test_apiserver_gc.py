@@ -11,11 +11,11 @@ from frameworkcontroller.local.apiserver.deletion import FOREGROUND, ORPHAN, Del
 from frameworkcontroller.local.apiserver.endpoints import Endpoint, Endpoints
 from frameworkcontroller.local.apiserver.gc import GarbageCollector
 from frameworkcontroller.local.apiserver.metadata import Identities
+from frameworkcontroller.local.apiserver.object_records import Change, ObjectRecord, OwnerReference
 from frameworkcontroller.local.apiserver.options import Call
 from frameworkcontroller.local.apiserver.pod_strategy import PodStrategy, bind
-from frameworkcontroller.local.apiserver.records import Change, Owner, Record
 from frameworkcontroller.local.apiserver.registry import Registry
-from frameworkcontroller.local.apiserver.storage import Storage
+from frameworkcontroller.local.apiserver.storage import ObjectStorage
 from frameworkcontroller.local.apiserver.strategy import Strategy
 
 NAMES = [f"o{number}" for number in range(4)]
@@ -32,7 +32,7 @@ class CollectorMachine(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.storage = Storage()
+        self.storage = ObjectStorage()
         self.endpoints = {
             "ConfigMap": Endpoint(builtin_resources.CONFIGMAPS, Strategy()),
             "Pod": Endpoint(builtin_resources.PODS, PodStrategy()),
@@ -47,7 +47,7 @@ class CollectorMachine(RuleBasedStateMachine):
 
     # --- what users do ----------------------------------------------------------------------------------------------
 
-    def find(self, kind: str, name: str) -> Record | None:
+    def find(self, kind: str, name: str) -> ObjectRecord | None:
         return self.storage.get(self.endpoints[kind].resource, f"ns/{name}")
 
     def references(self, dependent: str, owners: list[tuple[str, str, bool]]) -> list[dict[str, object]]:
@@ -132,14 +132,14 @@ class CollectorMachine(RuleBasedStateMachine):
 
     # --- what must hold ---------------------------------------------------------------------------------------------
 
-    def living(self, record: Record, owner: Owner) -> bool:
+    def living(self, record: ObjectRecord, owner: OwnerReference) -> bool:
         """Whether the owner exists and its deletion does not wait for its dependents."""
         endpoint = self.registry.endpoints.of_kind(owner.api_version, owner.kind)
         assert endpoint is not None
         found = self.storage.get(endpoint.resource, endpoint.key(record.namespace, owner.name))
         return found is not None and found.uid == owner.uid and not (found.deleting and FOREGROUND in found.finalizers)
 
-    def everything(self) -> list[Record]:
+    def everything(self) -> list[ObjectRecord]:
         return [record for resource in self.storage.resources() for record in self.storage.records(resource)]
 
     def check(self, change: Change) -> None:

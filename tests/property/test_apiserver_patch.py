@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frameworkcontroller.local.apiserver import builtin, builtin_resources
-from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver.api_errors import ApiStatusError
 from frameworkcontroller.local.apiserver.patches import json_patch, merge_patch, same
 from frameworkcontroller.local.apiserver.strategic import strategic_merge_patch
 
@@ -136,7 +136,7 @@ def test_a_json_patch_does_what_the_rfc_says(document: dict[str, Any], data: st.
     except Refused:
         refused = True
     if refused:
-        with pytest.raises(StatusError) as refusal:
+        with pytest.raises(ApiStatusError) as refusal:
             json_patch(document, patch)
         assert refusal.value.code == 422
     else:

@@ -6,8 +6,8 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from frameworkcontroller.local.apiserver.records import Origin, Record
-from frameworkcontroller.local.apiserver.storage import Storage
+from frameworkcontroller.local.apiserver.object_records import ObjectRecord, Origin
+from frameworkcontroller.local.apiserver.storage import ObjectStorage
 from frameworkcontroller.local.apiserver.watch_cache import CompactedError, Cursor
 
 RESOURCE = "configmaps"
@@ -30,12 +30,12 @@ class Watcher:
     rings: list[None] = field(default_factory=list)
 
 
-def value_of(record: Record) -> int:
+def value_of(record: ObjectRecord) -> int:
     value: int = record.document()["data"]
     return value
 
 
-def view_of(records: list[Record]) -> View:
+def view_of(records: list[ObjectRecord]) -> View:
     return {record.key: (record.revision, value_of(record)) for record in records}
 
 
@@ -53,7 +53,7 @@ class StorageMachine(RuleBasedStateMachine):
 
     @initialize(audit=st.booleans())
     def begin(self, audit: bool) -> None:
-        self.storage = Storage(history=HISTORY, audit=audit)
+        self.storage = ObjectStorage(history=HISTORY, audit=audit)
         self.past: dict[int, View] = {self.storage.revision: {}}
         self.observed: list[int] = []
         self.storage.observe(lambda change: self.observed.append(change.revision))
@@ -164,7 +164,7 @@ class StorageMachine(RuleBasedStateMachine):
     def read_the_past(self, prefix: str, limit: int, data: st.DataObject) -> None:
         """Pages at any moment, put together, are what was there at that moment, in order."""
         revision = data.draw(st.sampled_from(sorted(self.past)))
-        found: list[Record] = []
+        found: list[ObjectRecord] = []
         after = ""
         try:
             while True:

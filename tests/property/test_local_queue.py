@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frameworkcontroller.local.queues.decisions import EVICTED, FINISHED, View, Write, decide
-from frameworkcontroller.local.queues.records import WorkloadRecord, admitted_usage, decode_workload
+from frameworkcontroller.local.queues.decisions import EVICTED, FINISHED, QueueView, Write, decide
+from frameworkcontroller.local.queues.queue_records import QueuedWorkload, admitted_usage, decode_workload
 from frameworkcontroller.local.resource_lists import total
 from tests.unit.queues.test_decisions import NOW, view, workload
 
@@ -30,10 +30,10 @@ class World:
         self._settings: dict[str, Any] = {"preemption": preemption, "strategy": strategy}
         self._time = 0
 
-    def view(self) -> View:
+    def view(self) -> QueueView:
         return view(self.stored.values(), **self._settings)
 
-    def records(self) -> list[WorkloadRecord]:
+    def records(self) -> list[QueuedWorkload]:
         return [decode_workload(body) for body in self.stored.values()]
 
     def create(self, cpu: int, count: int, priority: int) -> None:

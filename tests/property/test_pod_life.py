@@ -5,9 +5,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frameworkcontroller.local.kubelet.container import Instant, Stage, Termination, Trouble
+from frameworkcontroller.local.kubelet.container import ContainerTime, Stage, Termination, Trouble
 from frameworkcontroller.local.kubelet.lifecycle import PodFailure, PodLife, Prepare, Start, Stop
-from frameworkcontroller.local.kubelet.pod import TERMINAL, Kind
+from frameworkcontroller.local.kubelet.pod import TERMINAL, ContainerKind
 from frameworkcontroller.local.kubelet.podstatus import PodStatusView
 from tests.support.pods import pod_manifest, record
 
@@ -61,8 +61,8 @@ class Watcher:
         self.began = False
 
     @property
-    def now(self) -> Instant:
-        return Instant(100.0 + self.seconds, WALL + self.seconds)
+    def now(self) -> ContainerTime:
+        return ContainerTime(100.0 + self.seconds, WALL + self.seconds)
 
     def step(self) -> None:
         for command in self.life.step(self.now):
@@ -92,10 +92,10 @@ class Watcher:
         for other in self.life.containers:
             if other.spec.name == name:
                 break
-            if other.spec.kind is Kind.INIT:
-                assert containers[name].spec.kind is not Kind.MAIN or other.succeeded
+            if other.spec.kind is ContainerKind.INIT:
+                assert containers[name].spec.kind is not ContainerKind.MAIN or other.succeeded
                 assert other.succeeded
-            elif other.spec.kind is Kind.SIDECAR:
+            elif other.spec.kind is ContainerKind.SIDECAR:
                 assert other.begun
 
     def check(self) -> None:
@@ -115,7 +115,9 @@ class Watcher:
         if self.began:
             assert status["phase"] != "Pending"
         if self.ending and self.running:
-            mains = {item.spec.name for item in life.containers if item.live and item.spec.kind is not Kind.SIDECAR}
+            mains = {
+                item.spec.name for item in life.containers if item.live and item.spec.kind is not ContainerKind.SIDECAR
+            }
             assert (mains or self.running) <= self.stopped, "something that must end was not asked to"
         for container in [*status.get("initContainerStatuses", ()), *status["containerStatuses"]]:
             assert len(container["state"]) == 1

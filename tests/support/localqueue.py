@@ -10,7 +10,7 @@ import orjson
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import NotFound
 from frameworkcontroller.kube.resources import WORKLOADS
-from frameworkcontroller.local.queues.controller import QueueController
+from frameworkcontroller.local.queues.queue_controller import QueueController
 from frameworkcontroller.local.queues.setup import LOCAL_QUEUE, install, provide_queue
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually

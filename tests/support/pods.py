@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from frameworkcontroller.local.kubelet.pod import PodRecord, decode_pod
+from frameworkcontroller.local.kubelet.pod import NodePod, decode_pod
 from frameworkcontroller.local.kubelet.pod_workers import PodWorker, PodWorkers
 from frameworkcontroller.local.kubelet.podstatus import Json
 from frameworkcontroller.local.kubelet.runtime import Runtime
@@ -58,7 +58,7 @@ def bound(manifest: dict[str, Any], *, node: str = "local", status: Mapping[str,
     }
 
 
-def record(manifest: dict[str, Any], **kwargs: Any) -> PodRecord:
+def record(manifest: dict[str, Any], **kwargs: Any) -> NodePod:
     """The record of a Pod that is bound."""
     return decode_pod(bound(manifest, **kwargs), keep_manifest=True)
 

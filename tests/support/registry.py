@@ -6,12 +6,12 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
+from frameworkcontroller.local.apiserver.apiserver import ApiServer
 from frameworkcontroller.local.apiserver.deletion import DeleteOptions, Propagation
 from frameworkcontroller.local.apiserver.endpoints import Endpoint
+from frameworkcontroller.local.apiserver.object_records import Change, ObjectRecord
 from frameworkcontroller.local.apiserver.options import Call
 from frameworkcontroller.local.apiserver.pod_strategy import bind
-from frameworkcontroller.local.apiserver.records import Change, Record
-from frameworkcontroller.local.apiserver.server import ApiServer
 
 NOW = 1_767_225_600.0
 
@@ -33,7 +33,7 @@ class Inside:
 
     def create(
         self, kind: str, name: str, namespace: str = "default", *, call: Call | None = None, **body: Any
-    ) -> Record:
+    ) -> ObjectRecord:
         """Creates an object; ``metadata`` in ``body`` is added to its name."""
         endpoint = self.endpoint(kind)
         document = {
@@ -46,7 +46,7 @@ class Inside:
             document.setdefault("spec", {"containers": [{"name": "main", "image": "none"}]})
         return self.registry.create(endpoint, namespace, document, Call("create", "test", "test"))
 
-    def find(self, kind: str, name: str, namespace: str = "default") -> Record | None:
+    def find(self, kind: str, name: str, namespace: str = "default") -> ObjectRecord | None:
         endpoint = self.endpoint(kind)
         return self.storage.get(endpoint.resource, endpoint.key(namespace, name))
 
@@ -55,7 +55,7 @@ class Inside:
 
     def change(
         self, kind: str, name: str, change: Mapping[str, Any], namespace: str = "default", *, subresource: str = ""
-    ) -> Record:
+    ) -> ObjectRecord:
         """Merges ``change`` into an object, one level deep for ``metadata``, ``spec`` and ``status``."""
         endpoint = self.endpoint(kind)
         record = self.registry.get(endpoint, namespace, name)
@@ -94,6 +94,6 @@ class Inside:
         return found
 
 
-def owner_reference(record: Record, kind: str, *, block: bool = True) -> dict[str, Any]:
+def owner_reference(record: ObjectRecord, kind: str, *, block: bool = True) -> dict[str, Any]:
     """A reference to ``record``, an object of a core kind."""
     return {"apiVersion": "v1", "kind": kind, "name": record.name, "uid": record.uid, "blockOwnerDeletion": block}

@@ -265,7 +265,7 @@ def test_a_decision_elsewhere_is_found(source: str) -> None:
         ("machine/x.py", "from frameworkcontroller.machine.model import Record\nRecord(reason, '')"),
         ("api/codec.py", "from frameworkcontroller.api.status import Condition\nCondition()"),
         ("controller/x.py", "from frameworkcontroller.machine.model import Record\ndef f(found: list[Record]): ..."),
-        ("controller/x.py", "from frameworkcontroller.local.apiserver.records import Record\nRecord()"),
+        ("controller/x.py", "from frameworkcontroller.local.apiserver.object_records import Record\nRecord()"),
         ("commands/x.py", "from frameworkcontroller.api.status import Condition\nisinstance(found, Condition)"),
     ],
 )

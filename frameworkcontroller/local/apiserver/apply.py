@@ -13,10 +13,10 @@ from typing import Any
 import orjson
 
 from frameworkcontroller.local.apiserver import api_errors, managed_fields, typed
-from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver.api_errors import ApiStatusError
 from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from frameworkcontroller.local.apiserver.fieldsets import FIELD, NOTHING, FieldSet
-from frameworkcontroller.local.apiserver.managed_fields import Managers, Owner, Share, ownable
+from frameworkcontroller.local.apiserver.managed_fields import FieldShare, Managers, Owner, ownable
 from frameworkcontroller.local.apiserver.patches import json_type
 from frameworkcontroller.local.apiserver.status_causes import Cause, quote
 from frameworkcontroller.local.apiserver.typegraph import Type
@@ -50,7 +50,7 @@ def check(t: ApiResource, applied: Any, *, of: Type) -> None:
         metadata = configuration.get("metadata")
         named = metadata if isinstance(metadata, Mapping) else {}
         what = f"{named.get('namespace') or ''}/{named.get('name') or ''}"
-        raise StatusError(500, "", f"failed to create typed patch object ({what}; {called}): {fault}")
+        raise ApiStatusError(500, "", f"failed to create typed patch object ({what}; {called}): {fault}")
 
 
 def apply(
@@ -78,7 +78,7 @@ def apply(
     held = _managers(before)
     if live is not None and not held:
         first = Owner(_BEFORE, "Update", str(before.get("apiVersion") or ""))
-        held = {first: Share(ownable(typed.everything(_bare(before), of)), now)}
+        held = {first: FieldShare(ownable(typed.everything(_bare(before), of)), now)}
     owner = Owner(manager, "Apply", str(applied.get("apiVersion") or ""), subresource)
     fields = ownable(typed.owned(_bare(applied), of))
     if subresource == "status":
@@ -89,7 +89,7 @@ def apply(
 
     configuration = _bare(_reach(applied, subresource)) if live is not None else _bare(applied)
     merged = typed.merge(_bare(before), configuration, of)
-    after = {**held, owner: Share(fields, held[owner].time if owner in held else now)}
+    after = {**held, owner: FieldShare(fields, held[owner].time if owner in held else now)}
     kept = NOTHING
     for share in after.values():
         kept = kept.union(share.fields)
@@ -110,7 +110,7 @@ def apply(
         if not difference and fields == last and owner in held:
             return before
     if fields != last or (difference is not None and difference):
-        after[owner] = Share(after[owner].fields, now)
+        after[owner] = FieldShare(after[owner].fields, now)
     return _with_managers(merged, after)
 
 
@@ -156,7 +156,7 @@ def update_managers(
     held = managed_fields.give_up(held, written, except_for=owner)
     mine = held[owner].fields if owner in held else NOTHING
     if mine.union(written) != mine:
-        held[owner] = Share(mine.union(written), now)
+        held[owner] = FieldShare(mine.union(written), now)
     return _with_managers(bare, managed_fields.give_up(held, removed))
 
 
@@ -222,7 +222,7 @@ def _conflicts(managers: Managers, owner: Owner, written: FieldSet) -> dict[Owne
     return dict(sorted(found.items()))
 
 
-def _refused(conflicts: dict[Owner, list[str]]) -> StatusError:
+def _refused(conflicts: dict[Owner, list[str]]) -> ApiStatusError:
     causes = [
         Cause("FieldManagerConflict", f"conflict with {_called(owner)}", path)
         for owner, paths in conflicts.items()

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from aiohttp import web
 
 from frameworkcontroller.local.apiserver import api_errors
-from frameworkcontroller.local.apiserver.bodies import ACCEPTED
+from frameworkcontroller.local.apiserver.http_bodies import ACCEPTED
 from frameworkcontroller.local.apiserver.patches import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from frameworkcontroller.local.apiserver.peer_credentials import (
     ROOT,

@@ -11,7 +11,7 @@ import orjson
 
 from frameworkcontroller.local.apiserver import api_errors, builtin_defaults, builtin_types, decoding, object_meta
 from frameworkcontroller.local.apiserver import builtin_validation as validation
-from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver.api_errors import ApiStatusError
 from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from frameworkcontroller.local.apiserver.builtin_resources import BUILTIN_RESOURCES
 from frameworkcontroller.local.apiserver.decoding import DecodeError
@@ -124,7 +124,7 @@ def _decode_custom(t: ApiResource, body: Mapping[str, Any], structural: Structur
     return decoded, [f"metadata.{show(place)}" for place in places] + unknown
 
 
-def cannot_be_handled(t: ApiResource, body: Mapping[str, Any], why: str) -> StatusError:
+def cannot_be_handled(t: ApiResource, body: Mapping[str, Any], why: str) -> ApiStatusError:
     """400: the body cannot be decoded as an object of ``t``."""
     kind, version = body.get("kind") or t.kind, body.get("apiVersion") or t.group_version
     return api_errors.bad_request(
@@ -132,12 +132,12 @@ def cannot_be_handled(t: ApiResource, body: Mapping[str, Any], why: str) -> Stat
     )
 
 
-def unparsable(t: ApiResource, raw: bytes, error: orjson.JSONDecodeError) -> StatusError:
+def unparsable(t: ApiResource, raw: bytes, error: orjson.JSONDecodeError) -> ApiStatusError:
     """400: the body is not JSON."""
     return _unrecognized(t, raw, json_fault(raw, error))
 
 
-def _unrecognized(t: ApiResource, raw: bytes, why: str, *, parsed: bool = False) -> StatusError:
+def _unrecognized(t: ApiResource, raw: bytes, why: str, *, parsed: bool = False) -> ApiStatusError:
     cause = why if parsed else f"couldn't get version/kind; json parse error: {why}"
     return api_errors.bad_request(
         f"the object provided is unrecognized (must be of type {t.kind}): {cause} ({_start(raw)})"

@@ -13,7 +13,7 @@ Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """A TableColumnDefinition."""
 
     name: str
@@ -43,16 +43,16 @@ def _no_conditions(obj: Json) -> list[dict[str, str]]:
 class Columns:
     """Turns the objects of a kind into rows."""
 
-    definitions: tuple[Column, ...]
+    definitions: tuple[TableColumn, ...]
     cells: Callable[[Json, float], list[Any]]
     """From an object and the wall time (epoch seconds)."""
     conditions: Callable[[Json], list[dict[str, str]]] = _no_conditions
     """A row's conditions: whether the object has ended."""
 
 
-_NAME = Column("Name", "string", "Name of the object.", format="name")
-_AGE = Column("Age", "string", "Time since the object was created.")
-_CREATED = Column("Created At", "date", "When the object was created.")
+_NAME = TableColumn("Name", "string", "Name of the object.", format="name")
+_AGE = TableColumn("Age", "string", "Time since the object was created.")
+_CREATED = TableColumn("Created At", "date", "When the object was created.")
 
 
 def _metadata(obj: Json) -> Json:
@@ -75,12 +75,12 @@ def _status(obj: Json) -> Json:
     return obj.get("status") or {}
 
 
-def _wide(name: str, description: str, kind: str = "string") -> Column:
-    return Column(name, kind, description, 1)
+def _wide(name: str, description: str, kind: str = "string") -> TableColumn:
+    return TableColumn(name, kind, description, 1)
 
 
-def _text(name: str, description: str) -> Column:
-    return Column(name, "string", description)
+def _text(name: str, description: str) -> TableColumn:
+    return TableColumn(name, "string", description)
 
 
 _ACCESS_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
@@ -281,7 +281,7 @@ BUILTIN_COLUMNS: Mapping[str, Columns] = {
             _text("Message", "What happened."),
             _wide("First Seen", "Time since it happened first."),
             _wide("Count", "How often it happened."),
-            Column("Name", "string", "Name of the object.", 1, "name"),
+            TableColumn("Name", "string", "Name of the object.", 1, "name"),
         ),
         _event_cells,
     ),
@@ -325,8 +325,8 @@ BUILTIN_COLUMNS: Mapping[str, Columns] = {
     "PriorityClass": Columns(
         (
             _NAME,
-            Column("Value", "integer", "The priority that Pods of the class get."),
-            Column("Global-Default", "boolean", "Whether it is for Pods that name no class."),
+            TableColumn("Value", "integer", "The priority that Pods of the class get."),
+            TableColumn("Global-Default", "boolean", "Whether it is for Pods that name no class."),
             _AGE,
             _wide("PreemptionPolicy", "Whether its Pods push others out."),
         ),

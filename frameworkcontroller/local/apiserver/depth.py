@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 
 from frameworkcontroller.local.apiserver import api_errors
-from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver.api_errors import ApiStatusError
 
 DEEPEST: Final = 200
 _ROOM: Final = 254 - DEEPEST
@@ -21,7 +21,7 @@ _TOO_DEEP_TO_WRITE: Final = "Recursion limit reached"
 _TOO_DEEP_TO_READ: Final = "depth limit exceeded"
 
 
-def too_deep() -> StatusError:
+def too_deep() -> ApiStatusError:
     """400: an object, including its ``managedFields``, is nested too deeply."""
     return api_errors.bad_request(f"nested more than {DEEPEST} levels deep, which is more than this API server keeps")
 

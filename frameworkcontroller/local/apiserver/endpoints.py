@@ -8,10 +8,10 @@ from typing import Any
 import orjson
 
 from frameworkcontroller.local.apiserver import api_errors, builtin, status_causes
-from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver.api_errors import ApiStatusError
 from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from frameworkcontroller.local.apiserver.builtin import Decoded, FieldValidation
-from frameworkcontroller.local.apiserver.records import Json, Record
+from frameworkcontroller.local.apiserver.object_records import Json, ObjectRecord
 from frameworkcontroller.local.apiserver.schema import Structural
 from frameworkcontroller.local.apiserver.status_causes import Cause
 from frameworkcontroller.local.apiserver.strategy import Strategy
@@ -53,15 +53,15 @@ class Endpoint:
         """The key of an object in the store."""
         return f"{namespace}/{name}" if self.type.namespaced else name
 
-    def encode(self, record: Record) -> bytes:
+    def encode(self, record: ObjectRecord) -> bytes:
         """The object in this version, as JSON."""
         return self._head + record.body[1:]
 
-    def item(self, record: Record) -> bytes:
+    def item(self, record: ObjectRecord) -> bytes:
         """Encode an item of a list: as in the real server, items of built-in kinds have no kind."""
         return self.encode(record) if self.type.custom else record.body
 
-    def document(self, record: Record) -> Json:
+    def document(self, record: ObjectRecord) -> Json:
         """A private copy of the object, in this version."""
         return {"apiVersion": self.type.group_version, "kind": self.type.kind, **record.document()}
 
@@ -73,7 +73,7 @@ class Endpoint:
         """Decode and check a patched object; a fault is reported as the patch's (422)."""
         try:
             return self.decode(patched, validation)
-        except StatusError as error:
+        except ApiStatusError as error:
             if error.code != 400 or validation == "Strict":
                 raise
             shown = patched if isinstance(patched, str) else orjson.dumps(patched).decode()

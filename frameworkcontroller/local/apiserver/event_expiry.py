@@ -7,8 +7,8 @@ from collections import deque
 from typing import Final
 
 from frameworkcontroller.local.apiserver import builtin_resources
-from frameworkcontroller.local.apiserver.records import Change, Origin
-from frameworkcontroller.local.apiserver.storage import Storage
+from frameworkcontroller.local.apiserver.object_records import Change, Origin
+from frameworkcontroller.local.apiserver.storage import ObjectStorage
 
 _EVENTS: Final = builtin_resources.EVENTS.resource
 
@@ -16,7 +16,7 @@ _EVENTS: Final = builtin_resources.EVENTS.resource
 class EventExpiry:
     """Deletes Events that were not written for ``seconds`` (of the event loop's time)."""
 
-    def __init__(self, storage: Storage, seconds: float = 3600.0) -> None:
+    def __init__(self, storage: ObjectStorage, seconds: float = 3600.0) -> None:
         self._storage = storage
         self._seconds = seconds
         self._due: deque[tuple[float, str, int]] = deque()

@@ -12,10 +12,10 @@ from typing import Any, Final, Literal
 
 from frameworkcontroller.local.apiserver.deletion import FOREGROUND, ORPHAN, DeleteOptions, Propagation
 from frameworkcontroller.local.apiserver.endpoints import Endpoint
+from frameworkcontroller.local.apiserver.object_records import Change, Json, ObjectRecord, OwnerReference
 from frameworkcontroller.local.apiserver.options import Call
-from frameworkcontroller.local.apiserver.records import Change, Json, Owner, Record
 from frameworkcontroller.local.apiserver.registry import Registry
-from frameworkcontroller.local.apiserver.worker import Controller
+from frameworkcontroller.local.apiserver.worker import ObjectController
 
 _Place = tuple[str, str]
 """Resource and key."""
@@ -24,7 +24,7 @@ _AGENT: Final = "garbage-collector"
 _REMEMBERED: Final = 10_000
 
 
-class GarbageCollector(Controller[_Place]):
+class GarbageCollector(ObjectController[_Place]):
     """Deletes objects whose owners are gone, and finishes foreground and orphaning deletions."""
 
     def __init__(self, registry: Registry, *, delay: float = 0.0) -> None:
@@ -55,7 +55,7 @@ class GarbageCollector(Controller[_Place]):
         for owner in record.owners:
             self._note_owner(record, owner)
 
-    def _link(self, old: Record | None, new: Record | None) -> None:
+    def _link(self, old: ObjectRecord | None, new: ObjectRecord | None) -> None:
         before = {owner.uid for owner in old.owners} if old is not None else set()
         after = {owner.uid for owner in new.owners} if new is not None else set()
         present = new or old
@@ -70,7 +70,7 @@ class GarbageCollector(Controller[_Place]):
         for uid in after - before:
             self._dependents.setdefault(uid, {})[place] = None
 
-    def _note(self, old: Record | None, record: Record) -> None:
+    def _note(self, old: ObjectRecord | None, record: ObjectRecord) -> None:
         """Queue the objects that a write of ``record`` may affect."""
         if record.deleting and (ORPHAN in record.finalizers or FOREGROUND in record.finalizers):
             self.add((record.resource, record.key))
@@ -80,9 +80,9 @@ class GarbageCollector(Controller[_Place]):
             for owner in old.owners if old is not None else ():
                 self._note_owner(record, owner)
 
-    def _note_owner(self, dependent: Record, owner: Owner) -> None:
+    def _note_owner(self, dependent: ObjectRecord, owner: OwnerReference) -> None:
         found = self._owner(dependent, owner)
-        if isinstance(found, Record) and found.deleting and FOREGROUND in found.finalizers:
+        if isinstance(found, ObjectRecord) and found.deleting and FOREGROUND in found.finalizers:
             self.add((found.resource, found.key))
 
     def _process(self, place: _Place) -> None:
@@ -98,12 +98,12 @@ class GarbageCollector(Controller[_Place]):
         elif record.owners:
             self._judge(endpoint, record)
 
-    def _orphan(self, endpoint: Endpoint, record: Record) -> None:
+    def _orphan(self, endpoint: Endpoint, record: ObjectRecord) -> None:
         for dependent_endpoint, dependent in self._dependents_of(record):
             self._modify(dependent_endpoint, dependent, _without_owners({record.uid}))
         self._drop_finalizer(endpoint, record, ORPHAN)
 
-    def _foreground(self, endpoint: Endpoint, record: Record) -> None:
+    def _foreground(self, endpoint: Endpoint, record: ObjectRecord) -> None:
         blocking = [
             dependent
             for _, dependent in self._dependents_of(record)
@@ -115,7 +115,7 @@ class GarbageCollector(Controller[_Place]):
             if not dependent.deleting:
                 self.add((dependent.resource, dependent.key))
 
-    def _judge(self, endpoint: Endpoint, record: Record) -> None:
+    def _judge(self, endpoint: Endpoint, record: ObjectRecord) -> None:
         solid, waiting, dangling = 0, set[str](), set[str]()
         for owner in record.owners:
             found = self._owner(record, owner)
@@ -147,7 +147,7 @@ class GarbageCollector(Controller[_Place]):
             call = Call("delete", _AGENT, _AGENT)
             self._registry.delete_record(endpoint, current, DeleteOptions(propagation=propagation), call)
 
-    def _owner(self, dependent: Record, owner: Owner) -> Record | Literal["absent", "unknown"]:
+    def _owner(self, dependent: ObjectRecord, owner: OwnerReference) -> ObjectRecord | Literal["absent", "unknown"]:
         """The owner; "unknown" if its kind or namespace does not allow a decision."""
         endpoint = self._registry.endpoints.of_kind(owner.api_version, owner.kind)
         if endpoint is None:
@@ -158,14 +158,14 @@ class GarbageCollector(Controller[_Place]):
         record = self._registry.storage.get(endpoint.resource, endpoint.key(dependent.namespace, owner.name))
         return record if record is not None and record.uid == owner.uid else "absent"
 
-    def _dependents_of(self, record: Record) -> Iterator[tuple[Endpoint, Record]]:
+    def _dependents_of(self, record: ObjectRecord) -> Iterator[tuple[Endpoint, ObjectRecord]]:
         for resource, key in list(self._dependents.get(record.uid, ())):
             endpoint = self._registry.endpoints.of_resource(resource)
             dependent = self._registry.storage.get(resource, key)
             if endpoint is not None and dependent is not None:
                 yield endpoint, dependent
 
-    def _drop_finalizer(self, endpoint: Endpoint, record: Record, finalizer: str) -> None:
+    def _drop_finalizer(self, endpoint: Endpoint, record: ObjectRecord, finalizer: str) -> None:
         def drop(metadata: Json) -> None:
             kept = [one for one in metadata.get("finalizers") or () if one != finalizer]
             metadata["finalizers"] = kept
@@ -174,7 +174,7 @@ class GarbageCollector(Controller[_Place]):
 
         self._modify(endpoint, record, drop)
 
-    def _modify(self, endpoint: Endpoint, record: Record, change: Callable[[Json], None]) -> None:
+    def _modify(self, endpoint: Endpoint, record: ObjectRecord, change: Callable[[Json], None]) -> None:
         # An object may be its own dependent, and so may have changed since ``record``.
         current = self._registry.storage.get(record.resource, record.key)
         if current is not None and current.uid == record.uid:

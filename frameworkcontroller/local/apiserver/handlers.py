@@ -11,17 +11,18 @@ from aiohttp import web
 
 from frameworkcontroller.local.apiserver import api_errors, builtin, patches, status_causes
 from frameworkcontroller.local.apiserver import apply as server_side_apply
-from frameworkcontroller.local.apiserver.api_errors import StatusError
-from frameworkcontroller.local.apiserver.bodies import (
+from frameworkcontroller.local.apiserver.api_errors import ApiStatusError
+from frameworkcontroller.local.apiserver.endpoints import Endpoint
+from frameworkcontroller.local.apiserver.http_bodies import (
+    ApiRequest,
     InvalidJsonError,
-    Request,
     answer,
     document_answer,
     parse_json,
     parse_yaml,
 )
-from frameworkcontroller.local.apiserver.endpoints import Endpoint
 from frameworkcontroller.local.apiserver.metadata import rfc3339
+from frameworkcontroller.local.apiserver.object_records import Json, ObjectRecord
 from frameworkcontroller.local.apiserver.options import (
     Call,
     ContinueToken,
@@ -33,14 +34,20 @@ from frameworkcontroller.local.apiserver.options import (
     write_call,
 )
 from frameworkcontroller.local.apiserver.patches import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
-from frameworkcontroller.local.apiserver.records import Json, Record
 from frameworkcontroller.local.apiserver.registry import Registry, check_names
-from frameworkcontroller.local.apiserver.representations import JSON, Form, View, negotiate, render_list, render_object
+from frameworkcontroller.local.apiserver.representations import (
+    JSON,
+    Form,
+    Representation,
+    negotiate,
+    render_list,
+    render_object,
+)
 from frameworkcontroller.local.apiserver.selectors import Predicate, predicate
-from frameworkcontroller.local.apiserver.storage import Page
+from frameworkcontroller.local.apiserver.storage import ListPage
 from frameworkcontroller.local.apiserver.strategic import strategic_merge_patch
 from frameworkcontroller.local.apiserver.watch_cache import CompactedError
-from frameworkcontroller.local.apiserver.watching import Watch
+from frameworkcontroller.local.apiserver.watching import WatchStream
 
 _WATCH_SECONDS: Final = 1800.0
 """A watch without a timeout ends after a random time between this and twice this, to spread the ends."""
@@ -54,7 +61,7 @@ class ResourceHandlers:
         self.registry = registry
         self._rng = rng
         self._bookmark_interval = bookmark_interval
-        self._watches: dict[Watch, None] = {}
+        self._watches: dict[WatchStream, None] = {}
 
     def end_watches(self) -> None:
         """End all active watches."""
@@ -67,21 +74,21 @@ class ResourceHandlers:
         """The number of active watches."""
         return len(self._watches)
 
-    def create(self, request: Request, endpoint: Endpoint) -> web.Response:
+    def create(self, request: ApiRequest, endpoint: Endpoint) -> web.Response:
         """POST to a collection."""
         call = write_call("create", request.agent, request.query, "CreateOptions")
         parsed, raw = _parsed(request, endpoint)
         record = self.registry.create(endpoint, request.path.namespace, parsed, call, raw=raw)
         return self.object_answer(request, endpoint, record, code=201, call=call)
 
-    def read(self, request: Request, endpoint: Endpoint) -> web.Response:
+    def read(self, request: ApiRequest, endpoint: Endpoint) -> web.Response:
         """GET of one object, also through ``status``."""
         version = resource_version(first(request.query, "resourceVersion"))
         self._refuse_future(version)
         record = self.registry.get(endpoint, request.path.namespace, request.path.name)
         return self.object_answer(request, endpoint, record)
 
-    def list(self, request: Request, endpoint: Endpoint) -> web.Response:
+    def list(self, request: ApiRequest, endpoint: Endpoint) -> web.Response:
         """GET of a collection."""
         options = list_options(request.query)
         view = _view(request)
@@ -97,7 +104,7 @@ class ResourceHandlers:
         body = render_list(view, endpoint, page.records, metadata, self.registry.wall())
         return answer(body, media_type=view.media_type)
 
-    def _page(self, request: Request, endpoint: Endpoint, options: ListOptions) -> Page:
+    def _page(self, request: ApiRequest, endpoint: Endpoint, options: ListOptions) -> ListPage:
         storage, prefix = self.registry.storage, _prefix(request)
         matches = _predicate(options, endpoint)
         self._refuse_future(options.version)
@@ -122,12 +129,12 @@ class ResourceHandlers:
         if version is not None and version > current:
             raise api_errors.too_large_resource_version(version, current)
 
-    async def watch(self, request: Request, endpoint: Endpoint) -> web.StreamResponse:
+    async def watch(self, request: ApiRequest, endpoint: Endpoint) -> web.StreamResponse:
         """GET of a collection with ``watch``."""
         options = list_options({**request.query, "watch": ["1"]})
         view = _view(request)
         matches = _predicate(options, endpoint)
-        watch = Watch(
+        watch = WatchStream(
             self.registry.storage,
             self.registry.endpoints,
             endpoint,
@@ -149,7 +156,7 @@ class ResourceHandlers:
             del self._watches[watch]
         return response
 
-    def replace(self, request: Request, endpoint: Endpoint) -> web.Response:
+    def replace(self, request: ApiRequest, endpoint: Endpoint) -> web.Response:
         """PUT of one object, or of its status."""
         call = write_call("update", request.agent, request.query, "UpdateOptions")
         parsed, raw = _parsed(request, endpoint)
@@ -159,7 +166,7 @@ class ResourceHandlers:
         )
         return self.object_answer(request, endpoint, record, code=201 if created else 200, call=call)
 
-    def patch(self, request: Request, endpoint: Endpoint) -> web.Response:
+    def patch(self, request: ApiRequest, endpoint: Endpoint) -> web.Response:
         """PATCH of one object, or of its status."""
         call = patch_call(request)
         if request.media_type == APPLY_PATCH:
@@ -175,7 +182,7 @@ class ResourceHandlers:
         record = self.registry.write(endpoint, record, decoded.obj, call, subresource=path.subresource)
         return self.object_answer(request, endpoint, record, call=call)
 
-    def _apply(self, request: Request, endpoint: Endpoint, call: Call) -> tuple[Record, bool]:
+    def _apply(self, request: ApiRequest, endpoint: Endpoint, call: Call) -> tuple[ObjectRecord, bool]:
         path, registry = request.path, self.registry
         parsed = parse_yaml(request.body)
         version = (parsed.get("apiVersion") if isinstance(parsed, dict) else "") or ""
@@ -209,7 +216,7 @@ class ResourceHandlers:
         written = registry.write(endpoint, record, merged, call, subresource=path.subresource, applied=True)
         return written, False
 
-    def delete(self, request: Request, endpoint: Endpoint) -> web.Response:
+    def delete(self, request: ApiRequest, endpoint: Endpoint) -> web.Response:
         """DELETE of one object."""
         options, dry_run = delete_options(request.query, _delete_body(request))
         call = Call("delete", request.agent, dry_run=dry_run)
@@ -219,7 +226,7 @@ class ResourceHandlers:
         accepted = not done.gone and options.orphan_dependents is False
         return self.object_answer(request, endpoint, done.record, code=202 if accepted else 200)
 
-    def delete_collection(self, request: Request, endpoint: Endpoint) -> web.Response:
+    def delete_collection(self, request: ApiRequest, endpoint: Endpoint) -> web.Response:
         """DELETE of a collection: of all matching objects, one by one."""
         options, dry_run = delete_options(request.query, _delete_body(request))
         call = Call("deletecollection", request.agent, dry_run=dry_run)
@@ -236,7 +243,13 @@ class ResourceHandlers:
         return answer(body, media_type=view.media_type)
 
     def object_answer(
-        self, request: Request, endpoint: Endpoint, record: Record, *, code: int = 200, call: Call | None = None
+        self,
+        request: ApiRequest,
+        endpoint: Endpoint,
+        record: ObjectRecord,
+        *,
+        code: int = 200,
+        call: Call | None = None,
     ) -> web.Response:
         """Build a response with one object."""
         view = _view(request)
@@ -244,14 +257,14 @@ class ResourceHandlers:
         return answer(body, code=code, media_type=view.media_type, warnings=call.warnings if call is not None else ())
 
 
-def _delete_body(request: Request) -> bytes:
+def _delete_body(request: ApiRequest) -> bytes:
     if not request.body or request.media_type in {"", JSON}:
         return request.body
     parsed, _ = request.parsed()
     return orjson.dumps(parsed)
 
 
-def _prefix(request: Request) -> str:
+def _prefix(request: ApiRequest) -> str:
     return f"{request.path.namespace}/" if request.path.namespace else ""
 
 
@@ -261,18 +274,18 @@ def _predicate(options: ListOptions, endpoint: Endpoint) -> Predicate | None:
     )
 
 
-def _view(request: Request) -> View:
+def _view(request: ApiRequest) -> Representation:
     return negotiate(request.accept, first(request.query, "includeObject"))
 
 
-def _parsed(request: Request, endpoint: Endpoint) -> tuple[Any, bytes | None]:
+def _parsed(request: ApiRequest, endpoint: Endpoint) -> tuple[Any, bytes | None]:
     try:
         return request.parsed()
     except InvalidJsonError as error:
         raise builtin.unparsable(endpoint.type, error.raw, error.error) from None
 
 
-def patch_call(request: Request) -> Call:
+def patch_call(request: ApiRequest) -> Call:
     """The options of a PATCH."""
     call = write_call("patch", request.agent, request.query, "PatchOptions")
     if request.media_type == APPLY_PATCH:
@@ -287,7 +300,7 @@ def patch_call(request: Request) -> Call:
     return call
 
 
-def patcher(request: Request, endpoint: Endpoint) -> Callable[[Json], Any]:
+def patcher(request: ApiRequest, endpoint: Endpoint) -> Callable[[Json], Any]:
     """The function by which a PATCH's body changes a document."""
     kind = request.media_type
     if kind == STRATEGIC_PATCH and endpoint.type.custom:
@@ -298,7 +311,7 @@ def patcher(request: Request, endpoint: Endpoint) -> Callable[[Json], Any]:
         given = parse_json(request.body)
     except InvalidJsonError:
         if kind == MERGE_PATCH:
-            raise StatusError(500, "", "Invalid JSON Patch") from None
+            raise ApiStatusError(500, "", "Invalid JSON Patch") from None
         raise
     if kind == JSON_PATCH:
         return lambda document: patches.json_patch(document, given)

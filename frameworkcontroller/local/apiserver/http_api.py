@@ -10,20 +10,26 @@ from typing import Any, Final
 from aiohttp import web
 
 from frameworkcontroller.api import gojson
-from frameworkcontroller.local.apiserver import api_errors, discovery, openapi, openapi_protobuf, subresources
-from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver import (
+    api_errors,
+    discovery_documents,
+    openapi_documents,
+    openapi_protobuf,
+    subresources,
+)
+from frameworkcontroller.local.apiserver.api_errors import ApiStatusError
 from frameworkcontroller.local.apiserver.authentication import Authenticator
-from frameworkcontroller.local.apiserver.bodies import (
+from frameworkcontroller.local.apiserver.endpoints import Endpoint
+from frameworkcontroller.local.apiserver.handlers import ResourceHandlers
+from frameworkcontroller.local.apiserver.http_bodies import (
     MAX_BODY_BYTES,
-    Request,
+    ApiRequest,
     answer,
     document_answer,
     failure,
     split_target,
     text_answer,
 )
-from frameworkcontroller.local.apiserver.endpoints import Endpoint
-from frameworkcontroller.local.apiserver.handlers import ResourceHandlers
 from frameworkcontroller.local.apiserver.options import Query, boolean
 from frameworkcontroller.local.apiserver.paths import ResourcePath, parse_resource_path
 from frameworkcontroller.local.apiserver.pod_logs import PodLogs
@@ -86,7 +92,7 @@ class HttpApi:
         try:
             self._authenticator.check(http, public=path.startswith(_HEALTH))
             response = await self._answer(http, path, resource, query)
-        except StatusError as error:
+        except ApiStatusError as error:
             response = failure(error)
         except web.HTTPRequestEntityTooLarge:
             response = failure(api_errors.too_large(MAX_BODY_BYTES))
@@ -119,7 +125,7 @@ class HttpApi:
         if http.headers.get("Expect", "").lower() == "100-continue":
             await http.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             http.writer.output_size = 0
-        request = Request(
+        request = ApiRequest(
             http=http,
             method=http.method,
             path=resource,
@@ -135,7 +141,7 @@ class HttpApi:
             return self._object(request, endpoint)
         return await self._collection(request, endpoint)
 
-    async def _collection(self, request: Request, endpoint: Endpoint) -> web.StreamResponse:
+    async def _collection(self, request: ApiRequest, endpoint: Endpoint) -> web.StreamResponse:
         path, handlers = request.path, self._handlers
         whole = endpoint.type.namespaced and not path.namespace
         match request.method:
@@ -155,7 +161,7 @@ class HttpApi:
                 return handlers.delete_collection(request, endpoint)
         raise api_errors.method_not_allowed()
 
-    def _object(self, request: Request, endpoint: Endpoint) -> web.StreamResponse:
+    def _object(self, request: ApiRequest, endpoint: Endpoint) -> web.StreamResponse:
         handlers = self._handlers
         if endpoint.type.namespaced and not request.path.namespace:
             raise api_errors.resource_not_found()
@@ -172,7 +178,7 @@ class HttpApi:
                 return handlers.delete(request, endpoint)
         raise api_errors.method_not_allowed()
 
-    async def _subresource(self, request: Request, endpoint: Endpoint) -> web.StreamResponse:
+    async def _subresource(self, request: ApiRequest, endpoint: Endpoint) -> web.StreamResponse:
         path, registry = request.path, self._registry
         declared = endpoint.type.subresource(path.subresource)
         if declared is None:
@@ -208,7 +214,7 @@ class HttpApi:
         accept = http.headers.get("Accept", "")
         address = http.headers.get("Host", "")
         if path == "/version":
-            return document_answer(discovery.version_info(GIT_VERSION))
+            return document_answer(discovery_documents.version_info(GIT_VERSION))
         if path in {"/api", "/apis"}:
             return self._groups(path, accept, address)
         if path.startswith("/openapi/"):
@@ -216,18 +222,18 @@ class HttpApi:
         parts = path.strip("/").split("/")
         found: dict[str, Any] | None = None
         if parts[0] == "api" and len(parts) == 2:
-            found = discovery.api_resource_list(types, "", parts[1])
+            found = discovery_documents.api_resource_list(types, "", parts[1])
             if found is None:
                 raise api_errors.resource_not_found()
         elif parts[0] == "apis" and len(parts) == 2:
-            found = discovery.api_group(types, parts[1])
+            found = discovery_documents.api_group(types, parts[1])
         elif parts[0] == "apis" and len(parts) == 3:
-            found = discovery.api_resource_list(types, parts[1], parts[2])
+            found = discovery_documents.api_resource_list(types, parts[1], parts[2])
         if found is not None:
             return document_answer(found)
         if parts[0] in {"api", "apis"}:
             return text_answer("404 page not found\n", 404)
-        return document_answer(discovery.root_paths(types), 200 if path == "/" else 404)
+        return document_answer(discovery_documents.root_paths(types), 200 if path == "/" else 404)
 
     def _groups(self, path: str, accept: str, address: str) -> web.Response:
         types = self._registry.endpoints.types
@@ -237,28 +243,32 @@ class HttpApi:
                 version = "v2beta1" if "v=v2beta1" in clause else "v2"
                 body = self._cached(
                     ("aggregated", core, version),
-                    lambda: discovery.aggregated(types, core=core, version=version),  # noqa: B023 -- called at once
+                    lambda: discovery_documents.aggregated(types, core=core, version=version),  # noqa: B023 -- called at once
                 )
                 media_type = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
                 return answer(body, media_type=media_type)
             if clause.partition(";")[0].strip() in {"application/json", "*/*", ""}:
                 break
-        return document_answer(discovery.api_versions(address) if core else discovery.api_group_list(types, address))
+        return document_answer(
+            discovery_documents.api_versions(address) if core else discovery_documents.api_group_list(types, address)
+        )
 
     def _openapi(self, path: str, accept: str) -> web.Response:
         types = self._registry.endpoints.types
         if path == "/openapi/v2" and openapi_protobuf.MEDIA_TYPE in accept:
-            body = self._cached(("v2", "protobuf"), lambda: openapi_protobuf.encode(openapi.v2_document(types)))
+            body = self._cached(
+                ("v2", "protobuf"), lambda: openapi_protobuf.encode(openapi_documents.v2_document(types))
+            )
             return answer(body, media_type=openapi_protobuf.CONTENT_TYPE)
         offered = {clause.partition(";")[0].strip() for clause in accept.split(",")}
         if accept and not offered & {"application/json", "*/*", "application/*"} and _PROTOBUF in accept:
-            raise StatusError(406, "NotAcceptable", "406: Not Acceptable", {})
+            raise ApiStatusError(406, "NotAcceptable", "406: Not Acceptable", {})
         if path == "/openapi/v2":
-            return answer(self._cached(("v2",), lambda: openapi.v2_document(types)))
+            return answer(self._cached(("v2",), lambda: openapi_documents.v2_document(types)))
         if path == "/openapi/v3":
-            return answer(self._cached(("v3",), lambda: openapi.v3_index(types)))
+            return answer(self._cached(("v3",), lambda: openapi_documents.v3_index(types)))
         name = path.removeprefix("/openapi/v3/")
-        body = self._cached(("v3", name), lambda: openapi.v3_document(types, name))
+        body = self._cached(("v3", name), lambda: openapi_documents.v3_document(types, name))
         return answer(body) if body != b"null\n" else text_answer("404 page not found\n", 404)
 
     def _cached(self, key: tuple[object, ...], make: Callable[[], Any]) -> bytes:

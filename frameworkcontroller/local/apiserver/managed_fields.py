@@ -21,14 +21,14 @@ class Owner(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class FieldShare:
     """The fields of an owner, and the time of their last change."""
 
     fields: FieldSet
     time: str
 
 
-Managers = dict[Owner, Share]
+Managers = dict[Owner, FieldShare]
 
 # The server's own fields have no owner.
 _SYSTEM = (
@@ -63,7 +63,7 @@ def read(entries: Iterable[Mapping[str, Any]]) -> Managers:
             entry.get("apiVersion") or "",
             entry.get("subresource") or "",
         )
-        found[owner] = Share(FieldSet.parse(entry.get("fieldsV1") or {}), entry.get("time") or "")
+        found[owner] = FieldShare(FieldSet.parse(entry.get("fieldsV1") or {}), entry.get("time") or "")
     return found
 
 
@@ -73,7 +73,7 @@ def write(managers: Managers) -> list[dict[str, Any]]:
     return [_entry(owner, share) for owner, share in ordered if share.fields]
 
 
-def _entry(owner: Owner, share: Share) -> dict[str, Any]:
+def _entry(owner: Owner, share: FieldShare) -> dict[str, Any]:
     entry = {
         "manager": owner.manager,
         "operation": owner.operation,

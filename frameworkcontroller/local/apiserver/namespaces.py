@@ -10,11 +10,11 @@ from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from frameworkcontroller.local.apiserver.deletion import DeleteOptions, Fate, Verdict
 from frameworkcontroller.local.apiserver.endpoints import Endpoint
 from frameworkcontroller.local.apiserver.metadata import rfc3339
+from frameworkcontroller.local.apiserver.object_records import Change, ObjectRecord
 from frameworkcontroller.local.apiserver.options import Call
-from frameworkcontroller.local.apiserver.records import Change, Record
 from frameworkcontroller.local.apiserver.registry import Registry
 from frameworkcontroller.local.apiserver.strategy import Strategy
-from frameworkcontroller.local.apiserver.worker import Controller
+from frameworkcontroller.local.apiserver.worker import ObjectController
 
 INITIAL_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 
@@ -88,7 +88,7 @@ class NamespaceLifecycle:
         """Do nothing."""
 
 
-class NamespaceController(Controller[str]):
+class NamespaceController(ObjectController[str]):
     """Creates each namespace's default ServiceAccount, and empties namespaces in deletion."""
 
     def __init__(self, registry: Registry) -> None:
@@ -111,7 +111,7 @@ class NamespaceController(Controller[str]):
             if namespace in self._terminating or (record.resource == _ACCOUNTS and record.name == _DEFAULT_ACCOUNT):
                 self.add(namespace)
 
-    def _note(self, record: Record) -> None:
+    def _note(self, record: ObjectRecord) -> None:
         if record.deleting:
             self._terminating.add(record.key)
         self.add(record.key)
@@ -133,10 +133,10 @@ class NamespaceController(Controller[str]):
                 call = Call("create", "service-account-controller", "service-account-controller")
                 self._registry.create(endpoint, namespace, account, call)
 
-    def _empty(self, record: Record) -> None:
+    def _empty(self, record: ObjectRecord) -> None:
         registry, namespace = self._registry, record.key
         call = Call("delete", "namespace-controller", "namespace-controller")
-        left: dict[str, list[Record]] = {}
+        left: dict[str, list[ObjectRecord]] = {}
         for endpoint in registry.endpoints.resources():
             if not endpoint.type.namespaced:
                 continue
@@ -159,7 +159,7 @@ class NamespaceController(Controller[str]):
             registry.store(namespaces, record, obj, call, subresource="finalize")
 
 
-def _conditions(left: Mapping[str, list[Record]], namespace: Mapping[str, Any], now: str) -> list[dict[str, Any]]:
+def _conditions(left: Mapping[str, list[ObjectRecord]], namespace: Mapping[str, Any], now: str) -> list[dict[str, Any]]:
     counts = ", ".join(f"{resource} has {len(left[resource])} resource instances" for resource in sorted(left))
     holders: dict[str, int] = {}
     for records in left.values():

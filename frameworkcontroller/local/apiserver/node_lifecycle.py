@@ -9,11 +9,11 @@ from typing import Any, Final
 from frameworkcontroller.local import taints
 from frameworkcontroller.local.apiserver import builtin_resources
 from frameworkcontroller.local.apiserver.metadata import rfc3339
+from frameworkcontroller.local.apiserver.object_records import Change, Json, ObjectRecord
 from frameworkcontroller.local.apiserver.options import Call
 from frameworkcontroller.local.apiserver.pod_strategy import set_condition
-from frameworkcontroller.local.apiserver.records import Change, Json, Record
 from frameworkcontroller.local.apiserver.registry import Registry
-from frameworkcontroller.local.apiserver.worker import Controller
+from frameworkcontroller.local.apiserver.worker import ObjectController
 from frameworkcontroller.local.taints import NO_EXECUTE, NO_SCHEDULE
 from frameworkcontroller.local.timers import Timers
 
@@ -37,7 +37,7 @@ class _Heard:
     at: float
 
 
-class NodeLifecycle(Controller[str]):
+class NodeLifecycle(ObjectController[str]):
     """By node name: the condition Ready becomes Unknown after ``GRACE_SECONDS`` without a heartbeat; taints follow the
     condition and ``spec.unschedulable``.
 
@@ -90,7 +90,7 @@ class NodeLifecycle(Controller[str]):
         self._timers.set(name, due if now < due else None)
         return now >= due
 
-    def _mark_unknown(self, record: Record, node: Json) -> Record:
+    def _mark_unknown(self, record: ObjectRecord, node: Json) -> ObjectRecord:
         endpoint = self._registry.endpoints.of_resource(_NODES)
         if endpoint is None:
             return record
@@ -118,7 +118,7 @@ class NodeLifecycle(Controller[str]):
                 set_condition(pod, {"type": "Ready", "status": "False"}, self._registry.wall())
                 self._registry.store(endpoint, record, pod, Call("patch", _AGENT, _AGENT), subresource="status")
 
-    def _taint(self, record: Record) -> None:
+    def _taint(self, record: ObjectRecord) -> None:
         endpoint = self._registry.endpoints.of_resource(_NODES)
         if endpoint is None:
             return

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, cast, get_args
 import orjson
 
 from frameworkcontroller.local.apiserver import api_errors, depth, protobuf, status_causes
-from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver.api_errors import ApiStatusError
 from frameworkcontroller.local.apiserver.builtin import FieldValidation
 from frameworkcontroller.local.apiserver.deletion import DeleteOptions, Propagation
 from frameworkcontroller.local.apiserver.status_causes import Cause
@@ -106,7 +106,7 @@ def _just_before(key: str) -> str:
     return key[:-1] + chr(ord(key[-1]) - 1) + "\U0010ffff"
 
 
-def _bad_token(why: str) -> StatusError:
+def _bad_token(why: str) -> ApiStatusError:
     return api_errors.bad_request(f"invalid continue token: continue key is not valid: {why}")
 
 
@@ -162,7 +162,7 @@ def resource_version(text: str) -> int | None:
         return None
     if not (text.isascii() and text.isdigit()):
         message = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
-        raise StatusError(500, "", message)
+        raise ApiStatusError(500, "", message)
     return int(text)
 
 
@@ -243,15 +243,15 @@ def _delete_body(body: bytes) -> dict[str, Any]:
     except orjson.JSONDecodeError as error:
         if depth.is_cause(error):
             raise depth.too_deep() from None
-        raise StatusError(500, "", f"couldn't get version/kind; json parse error: {error}") from None
+        raise ApiStatusError(500, "", f"couldn't get version/kind; json parse error: {error}") from None
     if not isinstance(given, dict):
-        raise StatusError(500, "", "couldn't get version/kind; json parse error: the body is no JSON object")
+        raise ApiStatusError(500, "", "couldn't get version/kind; json parse error: the body is no JSON object")
     kind = given.get("kind") or "DeleteOptions"
     if kind != "DeleteOptions":
         version = given.get("apiVersion") or "v1"
         scheme = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"
         message = f'no kind "{kind}" is registered for version "{version}" in scheme "{scheme}"'
-        raise StatusError(500, "", message)
+        raise ApiStatusError(500, "", message)
     options = {key: value for key, value in given.items() if key in _DELETE_TYPES and value is not None}
     for key, value in options.items():
         if not isinstance(value, _DELETE_TYPES[key]) or (key == "gracePeriodSeconds" and isinstance(value, bool)):

@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 
 from frameworkcontroller.local.apiserver import api_errors, depth
-from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver.api_errors import ApiStatusError
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -49,7 +49,7 @@ def json_patch(document: Any, operations: Any) -> Any:
             "[]handlers.jsonPatchOp"
         )
     if len(operations) > MAX_OPERATIONS:
-        raise StatusError(
+        raise ApiStatusError(
             413,
             "RequestEntityTooLarge",
             "Request entity too large: The allowed maximum operations in a JSON patch is "

@@ -10,11 +10,11 @@ from typing import Any, Final
 from frameworkcontroller.local import taints
 from frameworkcontroller.local.apiserver import builtin_resources
 from frameworkcontroller.local.apiserver.deletion import DeleteOptions
+from frameworkcontroller.local.apiserver.object_records import Change, Json, ObjectRecord
 from frameworkcontroller.local.apiserver.options import Call
 from frameworkcontroller.local.apiserver.pod_strategy import TERMINAL, disrupted, set_condition
-from frameworkcontroller.local.apiserver.records import Change, Json, Record
 from frameworkcontroller.local.apiserver.registry import Registry
-from frameworkcontroller.local.apiserver.worker import Controller
+from frameworkcontroller.local.apiserver.worker import ObjectController
 from frameworkcontroller.local.timers import Timers
 
 QUARANTINE_SECONDS: Final = 40.0
@@ -26,7 +26,7 @@ _TAINT_MANAGER: Final = disrupted("DeletionByTaintManager", "Taint manager: dele
 _POD_GC: Final = disrupted("DeletionByPodGC", "PodGC: node no longer exists")
 
 
-class _PodController(Controller[str]):
+class _PodController(ObjectController[str]):
     """A controller of bound Pods, by key."""
 
     def __init__(self, registry: Registry) -> None:
@@ -39,7 +39,7 @@ class _PodController(Controller[str]):
         super().stop()
         self._timers.clear()
 
-    def _pods_of(self, node: str) -> list[Record]:
+    def _pods_of(self, node: str) -> list[ObjectRecord]:
         return [one for one in self._registry.storage.records(_PODS) if one.fields["spec.nodeName"] == node]
 
     def _sync_key(self, key: str) -> None:
@@ -47,12 +47,12 @@ class _PodController(Controller[str]):
         due = None if record is None else self._sync(record)
         self._timers.set(key, due)
 
-    def _sync(self, record: Record) -> float | None:
+    def _sync(self, record: ObjectRecord) -> float | None:
         """Process a bound Pod; return the loop's time at which to look again."""
         raise NotImplementedError
 
     def _disrupt(
-        self, record: Record, agent: str, condition: Json | None, *, fail: bool = False, grace: int | None = None
+        self, record: ObjectRecord, agent: str, condition: Json | None, *, fail: bool = False, grace: int | None = None
     ) -> None:
         """Set the condition, and the phase Failed if asked for; then delete the Pod."""
         endpoint = self._registry.endpoints.of_resource(_PODS)
@@ -94,7 +94,7 @@ class TaintEviction(_PodController):
         ):
             self.add(record.key)
 
-    def _note(self, node: Record) -> None:
+    def _note(self, node: ObjectRecord) -> None:
         given: list[Json] = (node.document().get("spec") or {}).get("taints") or []
         found = [one for one in given if one.get("effect") == taints.NO_EXECUTE]
         if found != self._tainted.get(node.name, []):
@@ -112,7 +112,7 @@ class TaintEviction(_PodController):
         if self._registry.storage.get(_PODS, key) is None:
             self._since.pop(key, None)
 
-    def _sync(self, record: Record) -> float | None:
+    def _sync(self, record: ObjectRecord) -> float | None:
         found = self._tainted.get(record.fields["spec.nodeName"], ())
         tolerations = (record.document().get("spec") or {}).get("tolerations") or ()
         seconds = taints.seconds_tolerated(tolerations, found)
@@ -151,7 +151,7 @@ class PodGc(_PodController):
                 for pod in self._pods_of(record.name):
                     self.add(pod.key)
 
-    def _sync(self, record: Record) -> float | None:
+    def _sync(self, record: ObjectRecord) -> float | None:
         name = record.fields["spec.nodeName"]
         if not name:
             return None
@@ -167,7 +167,7 @@ class PodGc(_PodController):
         self._delete(record, _POD_GC)
         return None
 
-    def _delete(self, record: Record, condition: Json | None) -> None:
+    def _delete(self, record: ObjectRecord, condition: Json | None) -> None:
         running = record.fields["status.phase"] not in TERMINAL
         self._disrupt(record, "pod-garbage-collector", condition if running else None, fail=running, grace=0)
 

@@ -8,13 +8,13 @@ from typing import Any, Final
 
 from frameworkcontroller.api.quantities import parse_quantity
 from frameworkcontroller.local.apiserver import api_errors, deletion
-from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver.api_errors import ApiStatusError
 from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from frameworkcontroller.local.apiserver.deletion import DeleteOptions, Verdict
 from frameworkcontroller.local.apiserver.endpoints import Endpoint
 from frameworkcontroller.local.apiserver.metadata import rfc3339
+from frameworkcontroller.local.apiserver.object_records import ObjectRecord
 from frameworkcontroller.local.apiserver.options import Call
-from frameworkcontroller.local.apiserver.records import Record
 from frameworkcontroller.local.apiserver.registry import Deleted, Registry
 from frameworkcontroller.local.apiserver.strategy import Strategy
 
@@ -114,16 +114,18 @@ def _positive(quantity: Any) -> bool:
     return quantity is not None and parse_quantity(quantity) > 0
 
 
-def bind(registry: Registry, endpoint: Endpoint, namespace: str, binding: Mapping[str, Any], call: Call) -> Record:
+def bind(
+    registry: Registry, endpoint: Endpoint, namespace: str, binding: Mapping[str, Any], call: Call
+) -> ObjectRecord:
     """Assign a Pod to the node of a Binding."""
     name = (binding.get("metadata") or {}).get("name") or ""
     target = binding.get("target") or {}
     kind, node = target.get("kind") or "Node", target.get("name") or ""
     # The real server answers 500 here, although these are faults of the request.
     if kind != "Node":
-        raise StatusError(500, "", f'target.kind: Unsupported value: "{kind}": supported values: "Node", "<empty>"')
+        raise ApiStatusError(500, "", f'target.kind: Unsupported value: "{kind}": supported values: "Node", "<empty>"')
     if not node:
-        raise StatusError(500, "", "target.name: Required value")
+        raise ApiStatusError(500, "", "target.name: Required value")
     record = registry.get(endpoint, namespace, name)
     pod = endpoint.document(record)
     metadata = pod["metadata"]
@@ -156,9 +158,9 @@ def set_condition(pod: dict[str, Any], condition: Mapping[str, str], now: float)
     conditions[conditions.index(before)] = after
 
 
-def _binding_conflict(name: str, why: str) -> StatusError:
+def _binding_conflict(name: str, why: str) -> ApiStatusError:
     message = f'Operation cannot be fulfilled on pods/binding "{name}": {why}'
-    return StatusError(409, "Conflict", message, {"name": name, "kind": "pods/binding"})
+    return ApiStatusError(409, "Conflict", message, {"name": name, "kind": "pods/binding"})
 
 
 def evict(

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from frameworkcontroller.local.apiserver import api_errors, builtin_types
-from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver.api_errors import ApiStatusError
 from frameworkcontroller.local.apiserver.protobuf_numbers import fields_of
 from frameworkcontroller.local.apiserver.typegraph import Shape, Type
 
@@ -51,8 +51,8 @@ def decode(body: bytes) -> dict[str, Any]:
     return {"apiVersion": version, "kind": kind, **content}
 
 
-def _unreadable(version: str, kind: str) -> StatusError:
-    return StatusError(
+def _unreadable(version: str, kind: str) -> ApiStatusError:
+    return ApiStatusError(
         415,
         "UnsupportedMediaType",
         f"{kind} in version {version} is read as JSON or YAML here, not as protobuf - accepted media types include: "

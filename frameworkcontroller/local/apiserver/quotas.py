@@ -13,10 +13,10 @@ from typing import Any, Final
 from frameworkcontroller.api.quantities import format_quantity, parse_quantity
 from frameworkcontroller.local.apiserver import api_errors, builtin_resources
 from frameworkcontroller.local.apiserver.endpoints import Endpoint
+from frameworkcontroller.local.apiserver.object_records import Change, ObjectRecord
 from frameworkcontroller.local.apiserver.options import Call
-from frameworkcontroller.local.apiserver.records import Change, Record
 from frameworkcontroller.local.apiserver.registry import Registry
-from frameworkcontroller.local.apiserver.worker import Controller
+from frameworkcontroller.local.apiserver.worker import ObjectController
 
 _QUOTAS: Final = builtin_resources.RESOURCEQUOTAS.resource
 _PODS: Final = builtin_resources.PODS.resource
@@ -36,7 +36,7 @@ _BY_NAME: Final = frozenset({"configmaps", "persistentvolumeclaims", "resourcequ
 class _Usage:
     """The limits and usage of one quota."""
 
-    def __init__(self, record: Record, hard: Mapping[str, Any], existing: Iterable[Record]) -> None:
+    def __init__(self, record: ObjectRecord, hard: Mapping[str, Any], existing: Iterable[ObjectRecord]) -> None:
         self.record = record
         self.hard = {name: str(quantity) for name, quantity in hard.items()}
         self.computes = any(name in _COMPUTE for name in self.hard)
@@ -44,11 +44,11 @@ class _Usage:
         for each in existing:
             self.add(each, 1)
 
-    def add(self, record: Record, sign: int) -> None:
+    def add(self, record: ObjectRecord, sign: int) -> None:
         for name, amount in self.share(record).items():
             self.used[name] += sign * amount
 
-    def share(self, record: Record) -> dict[str, Decimal]:
+    def share(self, record: ObjectRecord) -> dict[str, Decimal]:
         """The part of ``record`` that counts against the limits."""
         if record.resource != _PODS:
             return self.charge(record.resource, {})
@@ -69,7 +69,7 @@ class _Usage:
         return taken
 
 
-class Quotas(Controller[tuple[str, str]]):
+class Quotas(ObjectController[tuple[str, str]]):
     """Admission by quota, and the quotas' status."""
 
     def __init__(self, registry: Registry) -> None:
@@ -129,13 +129,13 @@ class Quotas(Controller[tuple[str, str]]):
             if usage.used != before:
                 self.add((record.namespace, name))
 
-    def _track(self, record: Record) -> None:
+    def _track(self, record: ObjectRecord) -> None:
         storage, prefix = self._registry.storage, f"{record.namespace}/"
         existing = [each for resource in storage.resources() for each in storage.records(resource, prefix)]
         self._usages.setdefault(record.namespace, {})[record.name] = _Usage(record, _hard(record), existing)
         self.add((record.namespace, record.name))
 
-    def _untrack(self, record: Record) -> None:
+    def _untrack(self, record: ObjectRecord) -> None:
         usages = self._usages.get(record.namespace, {})
         usages.pop(record.name, None)
         if not usages:
@@ -154,7 +154,7 @@ class Quotas(Controller[tuple[str, str]]):
             self._registry.store(endpoint, usage.record, obj, call, subresource="status")
 
 
-def _hard(record: Record) -> Mapping[str, Any]:
+def _hard(record: ObjectRecord) -> Mapping[str, Any]:
     hard: Mapping[str, Any] = (record.document().get("spec") or {}).get("hard") or {}
     return hard
 

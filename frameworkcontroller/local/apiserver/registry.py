@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from frameworkcontroller.local.apiserver import api_errors, apply
-from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver.api_errors import ApiStatusError
 from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from frameworkcontroller.local.apiserver.deletion import DeleteOptions, Fate
 from frameworkcontroller.local.apiserver.endpoints import Endpoint, Endpoints
 from frameworkcontroller.local.apiserver.metadata import Identities, begin, carry_over, rfc3339
+from frameworkcontroller.local.apiserver.object_records import Json, ObjectRecord, Origin, make_record
 from frameworkcontroller.local.apiserver.options import Call
-from frameworkcontroller.local.apiserver.records import Json, Origin, Record, make_record
 from frameworkcontroller.local.apiserver.status_causes import Cause
-from frameworkcontroller.local.apiserver.storage import ObjectTooLargeError, Storage
+from frameworkcontroller.local.apiserver.storage import ObjectStorage, ObjectTooLargeError
 
 _NAME_ATTEMPTS: Final = 8
 
@@ -38,7 +38,7 @@ class Admission(Protocol):
 class Deleted:
     """The outcome of a DELETE."""
 
-    record: Record
+    record: ObjectRecord
     """The object's current or last version."""
     gone: bool
 
@@ -47,7 +47,7 @@ class Registry:
     """The objects of one cluster, with the rules of their types."""
 
     def __init__(
-        self, storage: Storage, endpoints: Endpoints, wall: Callable[[], float], identities: Identities
+        self, storage: ObjectStorage, endpoints: Endpoints, wall: Callable[[], float], identities: Identities
     ) -> None:
         """``wall`` is the time of day in epoch seconds."""
         self.storage = storage
@@ -55,11 +55,11 @@ class Registry:
         self.wall = wall
         self.identities = identities
         self.admission: list[Admission] = []
-        self.reactions: dict[str, Callable[[Record, bool], None]] = {}
+        self.reactions: dict[str, Callable[[ObjectRecord, bool], None]] = {}
         """By resource: callbacks with the written record, and whether it was deleted, before the request is answered.
         """
 
-    def get(self, endpoint: Endpoint, namespace: str, name: str) -> Record:
+    def get(self, endpoint: Endpoint, namespace: str, name: str) -> ObjectRecord:
         """Get the object. Raises a 404."""
         record = self.storage.get(endpoint.resource, endpoint.key(namespace, name))
         if record is None:
@@ -68,7 +68,7 @@ class Registry:
 
     def create(
         self, endpoint: Endpoint, namespace: str, parsed: Any, call: Call, *, raw: bytes | None = None
-    ) -> Record:
+    ) -> ObjectRecord:
         """Create the object in a request's body."""
         decoded = endpoint.decode(parsed, call.validation, raw)
         call.warnings.extend(decoded.warnings)
@@ -76,7 +76,7 @@ class Registry:
 
     def create_decoded(
         self, endpoint: Endpoint, namespace: str, obj: Json, call: Call, *, applied: bool = False
-    ) -> Record:
+    ) -> ObjectRecord:
         """Create a decoded object; ``applied``: its managedFields are already set."""
         t = endpoint.type
         given = obj.setdefault("metadata", {})
@@ -101,10 +101,10 @@ class Registry:
         for rule in self.admission:
             rule.before_store(endpoint, namespace, obj)
         if versioned:
-            raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
+            raise ApiStatusError(500, "", "resourceVersion should not be set on objects to be created")
         return self._store_new(endpoint, namespace, obj, call, generated)
 
-    def _store_new(self, endpoint: Endpoint, namespace: str, obj: Json, call: Call, generated: bool) -> Record:
+    def _store_new(self, endpoint: Endpoint, namespace: str, obj: Json, call: Call, generated: bool) -> ObjectRecord:
         t, metadata = endpoint.type, obj["metadata"]
         for _ in range(_NAME_ATTEMPTS):
             key = endpoint.key(namespace, metadata["name"])
@@ -134,7 +134,7 @@ class Registry:
         *,
         raw: bytes | None = None,
         subresource: str = "",
-    ) -> tuple[Record, bool]:
+    ) -> tuple[ObjectRecord, bool]:
         """Handle a PUT; also return whether it created the object."""
         decoded = endpoint.decode(parsed, call.validation, raw)
         call.warnings.extend(decoded.warnings)
@@ -157,8 +157,15 @@ class Registry:
         return self.write(endpoint, record, new, call, subresource=subresource), False
 
     def write(
-        self, endpoint: Endpoint, record: Record, new: Json, call: Call, *, subresource: str = "", applied: bool = False
-    ) -> Record:
+        self,
+        endpoint: Endpoint,
+        record: ObjectRecord,
+        new: Json,
+        call: Call,
+        *,
+        subresource: str = "",
+        applied: bool = False,
+    ) -> ObjectRecord:
         """Replace ``record`` by ``new``, through ``subresource`` if given.
 
         A resourceVersion in ``new`` must be the record's. Without a difference, nothing is written.
@@ -181,7 +188,9 @@ class Registry:
             return record
         return self.store(endpoint, record, new, call, subresource=subresource)
 
-    def store(self, endpoint: Endpoint, record: Record, new: Json, call: Call, *, subresource: str = "") -> Record:
+    def store(
+        self, endpoint: Endpoint, record: ObjectRecord, new: Json, call: Call, *, subresource: str = ""
+    ) -> ObjectRecord:
         """Write the valid object ``new`` in place of ``record``.
 
         An object in deletion is removed with its last finalizer; the answer is then its would-be next version.
@@ -207,7 +216,7 @@ class Registry:
             raise api_errors.forbidden(endpoint.type, name, f"this {endpoint.type.singular} may not be deleted")
         return self.delete_record(endpoint, record, options, call)
 
-    def delete_record(self, endpoint: Endpoint, record: Record, options: DeleteOptions, call: Call) -> Deleted:
+    def delete_record(self, endpoint: Endpoint, record: ObjectRecord, options: DeleteOptions, call: Call) -> Deleted:
         """Handle a DELETE of the object whose current version is ``record``."""
         t = endpoint.type
         if options.uid is not None and options.uid != record.uid:
@@ -247,7 +256,7 @@ class Registry:
             subresource=subresource,
         )
 
-    def _react(self, record: Record, *, gone: bool) -> None:
+    def _react(self, record: ObjectRecord, *, gone: bool) -> None:
         reaction = self.reactions.get(record.resource)
         if reaction is not None:
             reaction(record, gone)
@@ -273,7 +282,7 @@ def check_names(t: ApiResource, namespace: str, name: str, obj: Mapping[str, Any
         )
 
 
-def _other_uid(endpoint: Endpoint, uid: str, record: Record) -> StatusError:
+def _other_uid(endpoint: Endpoint, uid: str, record: ObjectRecord) -> ApiStatusError:
     t = endpoint.type
     where = f"/registry/{t.group}/{t.plural}/" if t.custom else f"/registry/{t.plural}/"
     return api_errors.conflict(
@@ -284,9 +293,9 @@ def _other_uid(endpoint: Endpoint, uid: str, record: Record) -> StatusError:
     )
 
 
-def _too_large() -> StatusError:
+def _too_large() -> ApiStatusError:
     # The real server passes etcd's error on as a 500.
-    return StatusError(500, "", "etcdserver: request is too large")
+    return ApiStatusError(500, "", "etcdserver: request is too large")
 
 
 def _origin(call: Call, subresource: str = "") -> Origin:

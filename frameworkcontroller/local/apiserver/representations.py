@@ -12,9 +12,9 @@ import yaml
 
 from frameworkcontroller.api import gojson
 from frameworkcontroller.local.apiserver import api_errors, table
-from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver.api_errors import ApiStatusError
 from frameworkcontroller.local.apiserver.endpoints import Endpoint
-from frameworkcontroller.local.apiserver.records import Json, Record
+from frameworkcontroller.local.apiserver.object_records import Json, ObjectRecord
 from frameworkcontroller.local.apiserver.table import IncludeObject
 
 JSON: Final = "application/json"
@@ -33,7 +33,7 @@ class Form(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class Representation:
     """The requested representation."""
 
     form: Form = Form.FULL
@@ -52,26 +52,26 @@ class View:
         return encoded + b"\n" if self.media_type == JSON else self.dump(orjson.loads(encoded))
 
 
-def negotiate(accept: str, include: str = "") -> View:
+def negotiate(accept: str, include: str = "") -> Representation:
     """The best view for an Accept header. Raises a 406 if there is none."""
     clauses = [_clause(text) for text in accept.split(",") if text.strip()] if accept else []
     if not clauses:
-        return View()
+        return Representation()
     for _, media_type, parameters in sorted(clauses, key=lambda clause: -clause[0]):
         offered = _match(media_type)
         if offered is None:
             continue
         kind = parameters.get("as")
         if kind is None:
-            return View(media_type=offered)
+            return Representation(media_type=offered)
         if kind in {form.value for form in Form} and parameters.get("g") == _META_GROUP:
             if parameters.get("v") not in {"v1", "v1beta1"}:
                 continue
             chosen = include if include in {"None", "Metadata", "Object"} else "Metadata"
-            return View(Form(kind), offered, cast("IncludeObject", chosen))
+            return Representation(Form(kind), offered, cast("IncludeObject", chosen))
     if any("as" in parameters for _, _, parameters in clauses):
         raise api_errors.not_acceptable([JSON, YAML, "application/vnd.kubernetes.protobuf"])
-    raise StatusError(406, "NotAcceptable", "406: Not Acceptable", {})
+    raise ApiStatusError(406, "NotAcceptable", "406: Not Acceptable", {})
 
 
 def _clause(text: str) -> tuple[float, str, dict[str, str]]:
@@ -90,7 +90,7 @@ def _match(media_type: str) -> str | None:
     return JSON if media_type in {"*/*", "application/*"} else None
 
 
-def render_object(view: View, endpoint: Endpoint, record: Record, now: float) -> bytes:
+def render_object(view: Representation, endpoint: Endpoint, record: ObjectRecord, now: float) -> bytes:
     """Render one object."""
     match view.form:
         case Form.FULL:
@@ -102,14 +102,14 @@ def render_object(view: View, endpoint: Endpoint, record: Record, now: float) ->
                 "you requested PartialObjectMetadataList, but the requested object is not a list "
                 f"(*core.{endpoint.type.kind})"
             )
-            raise StatusError(406, "NotAcceptable", message)
+            raise ApiStatusError(406, "NotAcceptable", message)
     document = endpoint.document(record)
     metadata = {"resourceVersion": document["metadata"].get("resourceVersion", "")}
     return view.dump(table.table(endpoint.type, [document], now=now, metadata=metadata, include_object=view.include))
 
 
 def render_list(
-    view: View, endpoint: Endpoint, records: Sequence[Record], metadata: Mapping[str, Any], now: float
+    view: Representation, endpoint: Endpoint, records: Sequence[ObjectRecord], metadata: Mapping[str, Any], now: float
 ) -> bytes:
     """Render a list; ``metadata`` is the list's own."""
     if view.form is Form.TABLE:
@@ -122,7 +122,9 @@ def render_list(
     return view.encode(head[:-1] + b',"items":[' + b",".join(map(endpoint.item, records)) + b"]}")
 
 
-def event_encoder(view: View, endpoint: Endpoint, wall: Callable[[], float]) -> Callable[[bytes, Record], bytes]:
+def event_encoder(
+    view: Representation, endpoint: Endpoint, wall: Callable[[], float]
+) -> Callable[[bytes, ObjectRecord], bytes]:
     """The encoder of a watch: from event type and object to a line of JSON."""
     match view.form:
         case Form.FULL:
@@ -131,17 +133,19 @@ def event_encoder(view: View, endpoint: Endpoint, wall: Callable[[], float]) -> 
         case Form.TABLE:
             return _table_encoder(view, endpoint, wall)
 
-    def metadata_alone(kind: bytes, record: Record) -> bytes:
+    def metadata_alone(kind: bytes, record: ObjectRecord) -> bytes:
         partial = gojson.encode(table.partial_object(endpoint.document(record)))
         return b'{"type":"%s","object":%s}\n' % (kind, partial)
 
     return metadata_alone
 
 
-def _table_encoder(view: View, endpoint: Endpoint, wall: Callable[[], float]) -> Callable[[bytes, Record], bytes]:
+def _table_encoder(
+    view: Representation, endpoint: Endpoint, wall: Callable[[], float]
+) -> Callable[[bytes, ObjectRecord], bytes]:
     headers = True
 
-    def one_row(kind: bytes, record: Record) -> bytes:
+    def one_row(kind: bytes, record: ObjectRecord) -> bytes:
         nonlocal headers
         document = endpoint.document(record)
         rows = table.table(
@@ -158,7 +162,7 @@ def _table_encoder(view: View, endpoint: Endpoint, wall: Callable[[], float]) ->
     return one_row
 
 
-def bookmark(view: View, endpoint: Endpoint, revision: int, *, initial_end: bool = False) -> bytes:
+def bookmark(view: Representation, endpoint: Endpoint, revision: int, *, initial_end: bool = False) -> bytes:
     """A BOOKMARK event; ``initial_end`` marks the end of the initial state."""
     metadata: Json = {"resourceVersion": str(revision), "creationTimestamp": None}
     if initial_end:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from frameworkcontroller.local.apiserver import api_errors
-from frameworkcontroller.local.apiserver.records import Record
+from frameworkcontroller.local.apiserver.object_records import ObjectRecord
 
-Predicate = Callable[[Record], bool]
+Predicate = Callable[[ObjectRecord], bool]
 
 _TOKEN = re.compile(r"\s*(==|!=|[=!<>(),]|[^\s=!<>(),]+)")
 _WORD = re.compile(r"[^\s=!<>(),]+\Z")
@@ -226,7 +226,7 @@ def predicate(label_selector: str, field_selector: str, fields: Collection[str],
     if not requirements and not terms:
         return None
 
-    def matches(record: Record) -> bool:
+    def matches(record: ObjectRecord) -> bool:
         labels = record.labels
         return all(requirement.matches(labels) for requirement in requirements) and all(
             (field_value(record, term.field) == term.value) is term.equal for term in terms
@@ -235,7 +235,7 @@ def predicate(label_selector: str, field_selector: str, fields: Collection[str],
     return matches
 
 
-def field_value(record: Record, field: str) -> str:
+def field_value(record: ObjectRecord, field: str) -> str:
     """The value for a field selector; empty if the object lacks the field."""
     if field == "metadata.name":
         return record.name

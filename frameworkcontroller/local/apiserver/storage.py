@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from frameworkcontroller.local.apiserver.records import Change, ChangeType, Origin, Record, make_record
+from frameworkcontroller.local.apiserver.object_records import Change, ChangeType, ObjectRecord, Origin, make_record
 from frameworkcontroller.local.apiserver.watch_cache import Cursor, WatchCache
 
 _NO_FIELDS: Final[Mapping[str, str]] = {}
@@ -34,10 +34,10 @@ class StaleRecordError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ListPage:
     """A page of a resource's objects at one revision."""
 
-    records: list[Record]
+    records: list[ObjectRecord]
     revision: int
     """The revision of this state."""
     last: str = ""
@@ -49,12 +49,12 @@ class Page:
 @dataclass(slots=True)
 class _Keyspace:
     history: WatchCache
-    records: dict[str, Record] = field(default_factory=dict)
+    records: dict[str, ObjectRecord] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
     """Sorted: lists are ordered by key, and a page may start anywhere."""
 
 
-class Storage:
+class ObjectStorage:
     """Objects by resource and key, their changes, and observers."""
 
     def __init__(self, *, history: int = 10_000, history_bytes: int = 128 << 20, audit: bool = False) -> None:
@@ -72,12 +72,12 @@ class Storage:
         self._floor = 0
         self._publishing = False
 
-    def get(self, resource: str, key: str) -> Record | None:
+    def get(self, resource: str, key: str) -> ObjectRecord | None:
         """The object with this key, or None."""
         space = self._keyspaces.get(resource)
         return space.records.get(key) if space is not None else None
 
-    def records(self, resource: str, prefix: str = "") -> list[Record]:
+    def records(self, resource: str, prefix: str = "") -> list[ObjectRecord]:
         """All current objects, ordered by key; ``prefix`` is ``namespace/`` or empty."""
         space = self._keyspaces.get(resource)
         if space is None:
@@ -101,8 +101,8 @@ class Storage:
         after: str = "",
         limit: int = 0,
         revision: int | None = None,
-        matches: Callable[[Record], bool] | None = None,
-    ) -> Page:
+        matches: Callable[[ObjectRecord], bool] | None = None,
+    ) -> ListPage:
         """Objects ordered by key, after the key ``after``, at most ``limit`` (0: all).
 
         ``revision`` None is the current one. Raises CompactedError if it is no longer kept.
@@ -117,7 +117,7 @@ class Storage:
             known.update(key for key, old in changed.items() if old is not None)
             known.difference_update(key for key, old in changed.items() if old is None)
             keys = sorted(known)
-        found: list[Record] = []
+        found: list[ObjectRecord] = []
         for index, key in enumerate(keys):
             record = then.get(key) or space.records[key]
             if matches is not None and not matches(record):
@@ -125,12 +125,12 @@ class Storage:
             found.append(record)
             if limit and len(found) == limit:
                 remaining = len(keys) - index - 1
-                return Page(found, at, key if remaining else "", remaining)
-        return Page(found, at)
+                return ListPage(found, at, key if remaining else "", remaining)
+        return ListPage(found, at)
 
     def create(
         self, resource: str, key: str, obj: Mapping[str, Any], origin: Origin, fields: Mapping[str, str] = _NO_FIELDS
-    ) -> Record:
+    ) -> ObjectRecord:
         """Store a new object. Raises KeyTakenError or ObjectTooLargeError."""
         self._refuse_observers()
         space = self._keyspace(resource)
@@ -143,8 +143,8 @@ class Storage:
         return record
 
     def update(
-        self, current: Record, obj: Mapping[str, Any], origin: Origin, fields: Mapping[str, str] = _NO_FIELDS
-    ) -> Record:
+        self, current: ObjectRecord, obj: Mapping[str, Any], origin: Origin, fields: Mapping[str, str] = _NO_FIELDS
+    ) -> ObjectRecord:
         """Store a new version of ``current``.
 
         Raises StaleRecordError if ``current`` is not the stored version, or ObjectTooLargeError.
@@ -155,7 +155,7 @@ class Storage:
         self._commit(space, "MODIFIED", current, record, origin)
         return record
 
-    def delete(self, current: Record, origin: Origin) -> Record:
+    def delete(self, current: ObjectRecord, origin: Origin) -> ObjectRecord:
         """Remove ``current``; return it at the revision of its deletion. Raises StaleRecordError as :meth:`update`."""
         space = self._current(current)
         del space.records[current.key]
@@ -218,14 +218,16 @@ class Storage:
         if self._publishing:
             raise RuntimeError("a write from within an observer")
 
-    def _current(self, record: Record) -> _Keyspace:
+    def _current(self, record: ObjectRecord) -> _Keyspace:
         self._refuse_observers()
         space = self._keyspaces.get(record.resource)
         if space is None or space.records.get(record.key) is not record:
             raise StaleRecordError(record.key)
         return space
 
-    def _commit(self, space: _Keyspace, kind: ChangeType, old: Record | None, record: Record, origin: Origin) -> None:
+    def _commit(
+        self, space: _Keyspace, kind: ChangeType, old: ObjectRecord | None, record: ObjectRecord, origin: Origin
+    ) -> None:
         self.revision = record.revision
         change = Change(record.revision, kind, old, record, origin)
         space.history.append(change)
@@ -239,7 +241,7 @@ class Storage:
             self._publishing = False
 
 
-def _sized(record: Record) -> Record:
+def _sized(record: ObjectRecord) -> ObjectRecord:
     if len(record.body) > MAX_OBJECT_BYTES:
         raise ObjectTooLargeError(record.key)
     return record

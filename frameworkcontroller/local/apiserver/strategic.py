@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from frameworkcontroller.local.apiserver import api_errors, status_causes
-from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver.api_errors import ApiStatusError
 from frameworkcontroller.local.apiserver.patches import json_type
 from frameworkcontroller.local.apiserver.typegraph import ANY, Field, Shape, Type
 
@@ -234,13 +234,13 @@ def _check_lists(whole: Mapping[str, Any], patch: Mapping[str, Any], of: Type) -
             _check_lists(whole, value, field.type)
 
 
-def _unknown_directive(directive: Any, patch: Mapping[str, Any]) -> StatusError:
+def _unknown_directive(directive: Any, patch: Mapping[str, Any]) -> ApiStatusError:
     return _fault(f"unknown patch type: {_go(directive)} in map: {_go(patch)}")
 
 
-def _fault(message: str) -> StatusError:
+def _fault(message: str) -> ApiStatusError:
     # The real server passes these on as a 500 without a reason.
-    return StatusError(500, "", message)
+    return ApiStatusError(500, "", message)
 
 
 def _go(value: Any) -> str:

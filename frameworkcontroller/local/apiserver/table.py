@@ -10,14 +10,14 @@ import orjson
 
 from frameworkcontroller.local.apiserver.ages import age, duration, epoch
 from frameworkcontroller.local.apiserver.api_resources import ApiResource, PrinterColumn
-from frameworkcontroller.local.apiserver.builtin_columns import BUILTIN_COLUMNS, Column, Columns
+from frameworkcontroller.local.apiserver.builtin_columns import BUILTIN_COLUMNS, Columns, TableColumn
 from frameworkcontroller.local.apiserver.jsonpath import JsonPath
 
 IncludeObject = Literal["None", "Metadata", "Object"]
 
 _META = "meta.k8s.io/v1"
-_NAME = Column("Name", "string", "Name of the object.", format="name")
-_AGE = Column("Age", "date", "Time since the object was created.")
+_NAME = TableColumn("Name", "string", "Name of the object.", format="name")
+_AGE = TableColumn("Age", "date", "Time since the object was created.")
 _ABSENT = object()
 
 
@@ -105,7 +105,7 @@ def _custom_columns(declared: tuple[PrinterColumn, ...]) -> Columns:
         description = (
             column.description or f"Custom resource definition column (in JSONPath format): {column.json_path}"
         )
-        definitions.append(Column(column.name, column.type, description, column.priority, column.format))
+        definitions.append(TableColumn(column.name, column.type, description, column.priority, column.format))
         readers.append((_READERS.get(column.type, _text), path))
 
     def cells(obj: Mapping[str, Any], now: float) -> list[Any]:

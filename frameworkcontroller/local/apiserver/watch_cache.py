@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from operator import attrgetter
 
-from frameworkcontroller.local.apiserver.records import Change, Record
+from frameworkcontroller.local.apiserver.object_records import Change, ObjectRecord
 
 
 class CompactedError(Exception):
@@ -71,9 +71,9 @@ class WatchCache:
         for position in range(self._position_after(revision), self.end):
             yield self._changes[position - self._dropped]
 
-    def before(self, revision: int) -> dict[str, Record | None]:
+    def before(self, revision: int) -> dict[str, ObjectRecord | None]:
         """The record at ``revision`` of each key that changed after it."""
-        then: dict[str, Record | None] = {}
+        then: dict[str, ObjectRecord | None] = {}
         for change in self.changes_after(revision):
             then.setdefault(change.record.key, change.old)
         return then

@@ -11,18 +11,18 @@ from aiohttp import web
 from frameworkcontroller.api import gojson
 from frameworkcontroller.local.apiserver import api_errors
 from frameworkcontroller.local.apiserver.endpoints import Endpoint, Endpoints
+from frameworkcontroller.local.apiserver.object_records import Change, ObjectRecord
 from frameworkcontroller.local.apiserver.options import ListOptions
-from frameworkcontroller.local.apiserver.records import Change, Record
-from frameworkcontroller.local.apiserver.representations import View, bookmark, event_encoder
+from frameworkcontroller.local.apiserver.representations import Representation, bookmark, event_encoder
 from frameworkcontroller.local.apiserver.selectors import Predicate
-from frameworkcontroller.local.apiserver.storage import Storage
+from frameworkcontroller.local.apiserver.storage import ObjectStorage
 from frameworkcontroller.local.apiserver.watch_cache import CompactedError, Cursor
 
 _BATCH: Final = 500
 _BEFORE_END: Final = 2.0
 """Seconds before its end at which a watch sends a bookmark, for the next watch to continue from."""
 
-Encode = Callable[[bytes, Record], bytes]
+Encode = Callable[[bytes, ObjectRecord], bytes]
 
 
 class Bell:
@@ -52,18 +52,18 @@ class Bell:
         self._rung = False
 
 
-class Watch:
+class WatchStream:
     """One watch request."""
 
     def __init__(
         self,
-        storage: Storage,
+        storage: ObjectStorage,
         endpoints: Endpoints,
         endpoint: Endpoint,
         prefix: str,
         matches: Predicate | None,
         options: ListOptions,
-        view: View,
+        view: Representation,
         *,
         wall: Callable[[], float],
         timeout: float,
@@ -88,7 +88,7 @@ class Watch:
     async def stream(self, response: web.StreamResponse) -> None:
         """Write events to the prepared ``response`` until the watch ends."""
         start = self._storage.revision
-        initial: list[Record] | None = None
+        initial: list[ObjectRecord] | None = None
         if self._begins_with_state():
             initial = self._storage.page(self._endpoint.resource, self._prefix, matches=self._matches).records
         elif self._options.version:
@@ -110,7 +110,7 @@ class Watch:
             return self._options.initial_events
         return not self._options.version
 
-    async def _write_state(self, response: web.StreamResponse, records: list[Record], revision: int) -> None:
+    async def _write_state(self, response: web.StreamResponse, records: list[ObjectRecord], revision: int) -> None:
         for start in range(0, len(records), _BATCH):
             await response.write(b"".join(self._encode(b"ADDED", one) for one in records[start : start + _BATCH]))
         if self._options.initial_events and self._options.bookmarks:

@@ -72,7 +72,7 @@ class Worker(Generic[K]):
             self._schedule(0.0)
 
 
-class Controller(Worker[K]):
+class ObjectController(Worker[K]):
     """A worker whose keys come from an observer of the store, which ends with it."""
 
     _unobserve: Callable[[], None]

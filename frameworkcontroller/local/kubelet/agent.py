@@ -11,15 +11,15 @@ from functools import partial
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import NODES, PERSISTENTVOLUMECLAIMS, PODS, SERVICES
-from frameworkcontroller.local.kubelet.claims import ClaimRecord, Provisioner, decode_claim
 from frameworkcontroller.local.kubelet.kubelet import Kubelet
-from frameworkcontroller.local.kubelet.names import ServiceRecord, decode_service
 from frameworkcontroller.local.kubelet.node import NodeRecord, NodeRegistration, decode_node, resources_of
-from frameworkcontroller.local.kubelet.placement import PodGroupRecord, decode_pod_group
-from frameworkcontroller.local.kubelet.pod import PodRecord, decode_pod
+from frameworkcontroller.local.kubelet.placement import PlacedPodGroup, decode_pod_group
+from frameworkcontroller.local.kubelet.pod import NodePod, decode_pod
+from frameworkcontroller.local.kubelet.podhosts import ServiceRecord, decode_service
 from frameworkcontroller.local.kubelet.runtime import Runtime
 from frameworkcontroller.local.kubelet.scheduler import Scheduler
-from frameworkcontroller.local.podgroups import PODGROUPS
+from frameworkcontroller.local.kubelet.volumebinder import Provisioner, VolumeClaim, decode_claim
+from frameworkcontroller.local.podgroup_crd import PODGROUPS
 from frameworkcontroller.local.resource_lists import parse_resources
 
 DEFAULT_NODE_NAME = "local"
@@ -50,20 +50,20 @@ class NodeAgent:
     ) -> None:
         self.node_name = node_name
         self._runtime = runtime
-        self.pods: Informer[PodRecord] = Informer(
+        self.pods: Informer[NodePod] = Informer(
             client,
             PODS,
             partial(decode_pod, keep_manifest=runtime.needs_manifest, keep_requests=capacity is not None),
             index=(lambda pod: pod.group) if gangs else None,
             rng=rng,
         )
-        self.groups: Informer[PodGroupRecord] | None = (
+        self.groups: Informer[PlacedPodGroup] | None = (
             Informer(client, PODGROUPS, decode_pod_group, rng=rng) if gangs else None
         )
         self.nodes: Informer[NodeRecord] = Informer(
             client, NODES, decode_node, field_selector=f"metadata.name={node_name}", rng=rng
         )
-        self.claims: Informer[ClaimRecord] = Informer(client, PERSISTENTVOLUMECLAIMS, decode_claim, rng=rng)
+        self.claims: Informer[VolumeClaim] = Informer(client, PERSISTENTVOLUMECLAIMS, decode_claim, rng=rng)
         self.provisioner = Provisioner(client, self.claims, runtime.remove_claim, wall=wall)
         self.services: Informer[ServiceRecord] | None = None
         if (names := runtime.names) is not None:

@@ -13,7 +13,7 @@ INITIAL_BACKOFF_SECONDS: Final = 10.0
 MAX_BACKOFF_SECONDS: Final = 300.0
 
 
-class Instant(NamedTuple):
+class ContainerTime(NamedTuple):
     """One moment in seconds on two clocks: ``tick`` (the event loop's) for durations, ``wall`` (epoch) for reports."""
 
     tick: float

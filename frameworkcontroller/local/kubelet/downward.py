@@ -13,8 +13,8 @@ import orjson
 
 from frameworkcontroller.api.quantities import parse_quantity
 from frameworkcontroller.local.kubelet.node import cpus, memory_bytes
+from frameworkcontroller.local.kubelet.podsources import ContainerConfigError
 from frameworkcontroller.local.kubelet.podstatus import HOST_IP
-from frameworkcontroller.local.kubelet.sources import ConfigError
 
 _SUBSCRIPT: Final = re.compile(r"metadata\.(labels|annotations)\['([^']*)'\]")
 
@@ -48,7 +48,7 @@ class DownwardApi:
             case "status.hostIP" | "status.hostIPs":
                 return HOST_IP
             case _:
-                raise ConfigError(f"unsupported fieldPath: {path}")
+                raise ContainerConfigError(f"unsupported fieldPath: {path}")
 
     def resource(self, reference: Json, container_name: str) -> str:
         """The value of a resourceFieldRef, in units of the divisor and rounded up.
@@ -62,14 +62,14 @@ class DownwardApi:
             if container["name"] == name:
                 break
         else:
-            raise ConfigError(f"container {name} not found")
+            raise ContainerConfigError(f"container {name} not found")
         kind, _, what = str(reference.get("resource")).partition(".")
         asked = ((container.get("resources") or {}).get(kind) or {}).get(what)
         try:
             amount = parse_quantity(asked) if asked is not None else _default(kind, what)
             divisor = parse_quantity(reference.get("divisor") or "1") or Decimal(1)
         except ValueError as error:
-            raise ConfigError(str(error)) from None
+            raise ContainerConfigError(str(error)) from None
         return str(math.ceil(amount / divisor))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from frameworkcontroller.local.kubelet.downward import DownwardApi
-from frameworkcontroller.local.kubelet.sources import ConfigError, Sources
+from frameworkcontroller.local.kubelet.podsources import ContainerConfigError, PodSources
 
 _REFERENCE: Final = re.compile(r"\$(?:(\$)|\(([^)]*)\))")
 
@@ -28,7 +28,7 @@ def expand(text: str, values: Mapping[str, str]) -> str:
 
 
 async def environment(
-    container: Json, downward: DownwardApi, sources: Sources, services: Mapping[str, str]
+    container: Json, downward: DownwardApi, sources: PodSources, services: Mapping[str, str]
 ) -> dict[str, str]:
     """The environment from the container's ``envFrom`` and ``env``, after that of the ``services``.
 
@@ -47,12 +47,12 @@ async def environment(
         else:
             value = expand(value or "", values)
         if "\0" in value:
-            raise ConfigError(f"environment variable {item['name']} has a NUL in its value")
+            raise ContainerConfigError(f"environment variable {item['name']} has a NUL in its value")
         values[item["name"]] = value
     return values
 
 
-async def _env_from(source: Json, sources: Sources) -> dict[str, str]:
+async def _env_from(source: Json, sources: PodSources) -> dict[str, str]:
     prefix = source.get("prefix") or ""
     for field, kind in (("configMapRef", "configmap"), ("secretRef", "secret")):
         if source.get(field):
@@ -66,7 +66,7 @@ async def _env_from(source: Json, sources: Sources) -> dict[str, str]:
     return {}
 
 
-async def _value_from(source: Json, container: str, downward: DownwardApi, sources: Sources) -> str | None:
+async def _value_from(source: Json, container: str, downward: DownwardApi, sources: PodSources) -> str | None:
     if reference := source.get("fieldRef"):
         return downward.field(reference.get("fieldPath") or "")
     if reference := source.get("resourceFieldRef"):
@@ -75,4 +75,4 @@ async def _value_from(source: Json, container: str, downward: DownwardApi, sourc
         return await sources.entry("configmap", reference)
     if reference := source.get("secretKeyRef"):
         return await sources.entry("secret", reference)
-    raise ConfigError(f"valueFrom {', '.join(source)} is not supported")
+    raise ContainerConfigError(f"valueFrom {', '.join(source)} is not supported")

@@ -16,10 +16,10 @@ from frameworkcontroller.kube.client import STRATEGIC_PATCH, KubeClient
 from frameworkcontroller.kube.errors import Conflict, NotFound
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import PODS
-from frameworkcontroller.local.kubelet.pod import TERMINAL, PodRecord
+from frameworkcontroller.local.kubelet.pod import TERMINAL, NodePod
 from frameworkcontroller.local.kubelet.pod_workers import PodWorker, PodWorkers
+from frameworkcontroller.local.kubelet.queueworkers import QueueWorkers
 from frameworkcontroller.local.kubelet.runtime import Runtime
-from frameworkcontroller.local.kubelet.workers import Workers
 
 
 class Kubelet:
@@ -31,7 +31,7 @@ class Kubelet:
     def __init__(
         self,
         client: KubeClient,
-        pods: Informer[PodRecord],
+        pods: Informer[NodePod],
         runtime: Runtime,
         *,
         node_name: str,
@@ -45,10 +45,10 @@ class Kubelet:
         self._runtime = runtime
         self._on_reachable = on_reachable
         self._reachable = True
-        self._workers = Workers("kubelet", self._sync, concurrency=concurrency)
+        self._workers = QueueWorkers("kubelet", self._sync, concurrency=concurrency)
         self.pod_workers = PodWorkers(runtime, on_change=self._workers.add, on_reachable=self.set_reachable, wall=wall)
         # Pods of this node with nothing to run: terminal when first seen, or released for deletion.
-        self._over: dict[str, PodRecord] = {}
+        self._over: dict[str, NodePod] = {}
         pods.add_handler(on_add=self._seen, on_update=self._updated, on_delete=lambda old, _: self._gone(old.uid))
 
     async def run(self) -> None:
@@ -62,7 +62,7 @@ class Kubelet:
 
     # --- informer events ----------------------------------------------------------------------------------------------
 
-    def _seen(self, record: PodRecord) -> None:
+    def _seen(self, record: NodePod) -> None:
         if record.node_name != self.node_name or not self._reachable:
             return
         uid = record.uid
@@ -79,7 +79,7 @@ class Kubelet:
         if record.deletion_grace is not None:
             self._workers.add(uid)
 
-    def _updated(self, old: PodRecord, new: PodRecord) -> None:
+    def _updated(self, old: NodePod, new: NodePod) -> None:
         if old.uid != new.uid:
             self._gone(old.uid)
         self._seen(new)
@@ -148,7 +148,7 @@ class Kubelet:
         pod.reported = status
         return True
 
-    async def _delete(self, record: PodRecord) -> None:
+    async def _delete(self, record: NodePod) -> None:
         """End a graceful deletion, once nothing of the Pod is left on the node."""
         with contextlib.suppress(NotFound, Conflict):
             await self._client.delete(PODS, record.name, record.namespace, uid=record.uid, grace_period_seconds=0)

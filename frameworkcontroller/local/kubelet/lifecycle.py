@@ -12,8 +12,8 @@ import math
 from enum import Enum
 from typing import Final, NamedTuple, Self
 
-from frameworkcontroller.local.kubelet.container import Container, Instant, Stage, Termination, Trouble
-from frameworkcontroller.local.kubelet.pod import FAILED, PENDING, RUNNING, SUCCEEDED, Kind, PodRecord
+from frameworkcontroller.local.kubelet.container import Container, ContainerTime, Stage, Termination, Trouble
+from frameworkcontroller.local.kubelet.pod import FAILED, PENDING, RUNNING, SUCCEEDED, ContainerKind, NodePod
 
 RETRY_SECONDS: Final = 2.0
 """Delay in seconds before another attempt to prepare a Pod or start a container."""
@@ -58,7 +58,7 @@ class _Preparation(Enum):
 class PodLife:
     """The state of one Pod on this node, from when the kubelet first sees it."""
 
-    def __init__(self, record: PodRecord, now: Instant) -> None:
+    def __init__(self, record: NodePod, now: ContainerTime) -> None:
         self.record = record
         self.start_time = now.wall if record.start_time is None else float(record.start_time)
         self.containers = [Container(spec) for spec in record.containers]
@@ -67,15 +67,15 @@ class PodLife:
         self.override: tuple[str, PodFailure] | None = None
         self.wake_at: float | None = None
         self._by_name = {container.spec.name: container for container in self.containers}
-        self._inits = [container for container in self.containers if container.spec.kind is not Kind.MAIN]
-        self._mains = [container for container in self.containers if container.spec.kind is Kind.MAIN]
+        self._inits = [container for container in self.containers if container.spec.kind is not ContainerKind.MAIN]
+        self._mains = [container for container in self.containers if container.spec.kind is ContainerKind.MAIN]
         self._preparation = _Preparation.NONE
         self._unprepared: Trouble | None = None
         self._prepare_at = now.tick
         self._end_due: float | None = None
 
     @classmethod
-    def lost(cls, record: PodRecord, now: Instant, reason: str) -> Self:
+    def lost(cls, record: NodePod, now: ContainerTime, reason: str) -> Self:
         """Create the state of a Pod whose containers were lost with an earlier kubelet: it has failed."""
         life = cls(record, now)
         life.address = record.pod_ip
@@ -86,7 +86,7 @@ class PodLife:
         return life
 
     @classmethod
-    def adopted(cls, record: PodRecord, now: Instant) -> Self:
+    def adopted(cls, record: NodePod, now: ContainerTime) -> Self:
         """Create the state of a Pod whose main containers an earlier kubelet started and which still run."""
         life = cls(record, now)
         life.address = record.pod_ip
@@ -107,12 +107,12 @@ class PodLife:
         self._unprepared = None
         self.address = address
 
-    def unprepared(self, trouble: Trouble, now: Instant) -> None:
+    def unprepared(self, trouble: Trouble, now: ContainerTime) -> None:
         self._preparation = _Preparation.NONE
         self._unprepared = trouble
         self._prepare_at = now.tick + RETRY_SECONDS
 
-    def started(self, name: str, now: Instant) -> None:
+    def started(self, name: str, now: ContainerTime) -> None:
         container = self._by_name[name]
         if container.stage is Stage.STARTING:
             self._note_restart(container, now)
@@ -124,7 +124,7 @@ class PodLife:
     def probed(self, name: str, ready: bool) -> None:
         self._by_name[name].probed = ready
 
-    def refused(self, name: str, trouble: Trouble, now: Instant) -> None:
+    def refused(self, name: str, trouble: Trouble, now: ContainerTime) -> None:
         container = self._by_name[name]
         if container.stage is not Stage.STARTING:
             return
@@ -137,7 +137,7 @@ class PodLife:
         else:
             container.stage = Stage.NEW
 
-    def exited(self, name: str, termination: Termination, now: Instant) -> None:
+    def exited(self, name: str, termination: Termination, now: ContainerTime) -> None:
         container = self._by_name[name]
         if container.live:
             if container.stage is Stage.STARTING:
@@ -147,7 +147,7 @@ class PodLife:
             container.finished_tick = now.tick
             container.trouble = None
 
-    def fail(self, failure: PodFailure, now: Instant, culprit: tuple[str, Termination] | None = None) -> None:
+    def fail(self, failure: PodFailure, now: ContainerTime, culprit: tuple[str, Termination] | None = None) -> None:
         """Fail the Pod as a whole; the first reason stays. No effect once the Pod has ended.
 
         ``culprit`` is a container that therefore never runs, and the termination to report for it.
@@ -161,7 +161,7 @@ class PodLife:
             if container.stage is Stage.NEW:
                 container.stage, container.termination = Stage.EXITED, culprit[1]
 
-    def terminate(self, grace: float, now: Instant) -> None:
+    def terminate(self, grace: float, now: ContainerTime) -> None:
         """End the Pod within ``grace`` seconds. A later call can only shorten that."""
         self._end_by(now.tick + grace)
 
@@ -171,7 +171,7 @@ class PodLife:
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
-    def step(self, now: Instant) -> list[Command]:
+    def step(self, now: ContainerTime) -> list[Command]:
         """Return what to do now."""
         self.wake_at = None
         self._enforce_deadline(now)
@@ -195,7 +195,7 @@ class PodLife:
             return self._end(now)
         return commands
 
-    def _enforce_deadline(self, now: Instant) -> None:
+    def _enforce_deadline(self, now: ContainerTime) -> None:
         if self.record.active_deadline is None or self.failure is not None or self.ended:
             return
         left = self.start_time + self.record.active_deadline - now.wall
@@ -206,10 +206,10 @@ class PodLife:
         else:
             self._wake(now.tick + left)
 
-    def _initialize(self, now: Instant, commands: list[Command]) -> bool:
+    def _initialize(self, now: ContainerTime, commands: list[Command]) -> bool:
         """Advance the init containers; True once the main containers may run."""
         for container in self._inits:
-            if container.spec.kind is Kind.SIDECAR:
+            if container.spec.kind is ContainerKind.SIDECAR:
                 if not container.live:
                     self._start(container, now, commands)
                 if not container.begun:
@@ -220,7 +220,7 @@ class PodLife:
                 return False
         return True
 
-    def _start(self, container: Container, now: Instant, commands: list[Command]) -> None:
+    def _start(self, container: Container, now: ContainerTime, commands: list[Command]) -> None:
         due = container.retry_at
         if container.stage is Stage.EXITED:
             due = max(due, container.backoff.due(container.finished_tick))
@@ -233,16 +233,16 @@ class PodLife:
         container.stage = Stage.STARTING
         commands.append(Start(container.spec.name, container.instance))
 
-    def _note_restart(self, container: Container, now: Instant) -> None:
+    def _note_restart(self, container: Container, now: ContainerTime) -> None:
         # Not earlier: a start that was refused temporarily is no crash.
         if container.instance > 0:
             container.backoff.restarted(now.tick)
 
-    def _end(self, now: Instant) -> list[Command]:
+    def _end(self, now: ContainerTime) -> list[Command]:
         """Stop all live containers; sidecars last, because the others may need them until the end."""
         due = now.tick if self._end_due is None else self._end_due
         live = [container for container in self.containers if container.live]
-        first = [container for container in live if container.spec.kind is not Kind.SIDECAR]
+        first = [container for container in live if container.spec.kind is not ContainerKind.SIDECAR]
         commands: list[Command] = []
         for container in first or live:
             if container.stop_due is None or due < container.stop_due:
@@ -276,13 +276,14 @@ class PodLife:
     def initialized(self) -> bool:
         """Whether the main containers may run, or may have run."""
         return all(
-            container.begun if container.spec.kind is Kind.SIDECAR else container.succeeded for container in self._inits
+            container.begun if container.spec.kind is ContainerKind.SIDECAR else container.succeeded
+            for container in self._inits
         )
 
     @property
     def _finished(self) -> bool:
         if self.record.restart_policy == "Never" and any(
-            container.failed for container in self._inits if container.spec.kind is Kind.INIT
+            container.failed for container in self._inits if container.spec.kind is ContainerKind.INIT
         ):
             return True
         return all(container.stage is Stage.EXITED and not self._restarts(container) for container in self._mains)
@@ -306,9 +307,9 @@ class PodLife:
         if container.stage is Stage.EXITED:
             if self.ended or self._end_due is not None or self.failure is not None:
                 return None
-            if container.spec.kind is Kind.MAIN and not self._restarts(container):
+            if container.spec.kind is ContainerKind.MAIN and not self._restarts(container):
                 return None
-            if container.spec.kind is Kind.INIT and container.succeeded:
+            if container.spec.kind is ContainerKind.INIT and container.succeeded:
                 return None
             return container.trouble or self._crash_loop(container)
         if container.trouble is not None:

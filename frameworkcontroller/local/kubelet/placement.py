@@ -14,7 +14,7 @@ INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
 
 
 @dataclass(frozen=True, slots=True)
-class PodGroupRecord:
+class PlacedPodGroup:
     """A PodGroup. ``minimum``: how many of its Pods are bound together, 0 if they are bound one by one."""
 
     key: str
@@ -32,11 +32,11 @@ class PodGroupRecord:
         return next((one for one in self.conditions if one.get("type") == INITIALLY_SCHEDULED), {})
 
 
-def decode_pod_group(body: Mapping[str, Any]) -> PodGroupRecord:
+def decode_pod_group(body: Mapping[str, Any]) -> PlacedPodGroup:
     """Decode a PodGroup as the API server sent it."""
     metadata = body["metadata"]
     policy = (body.get("spec") or {}).get("schedulingPolicy") or {}
-    return PodGroupRecord(
+    return PlacedPodGroup(
         key=f"{metadata['namespace']}/{metadata['name']}",
         namespace=metadata["namespace"],
         name=metadata["name"],

@@ -20,7 +20,7 @@ DEFAULT_GRACE_SECONDS = 30
 _NOTHING: Final[ResourceList] = {}
 
 
-class Kind(Enum):
+class ContainerKind(Enum):
     """The role of a container in its Pod."""
 
     INIT = "init"
@@ -36,12 +36,12 @@ class ContainerSpec:
 
     name: str
     image: str
-    kind: Kind
+    kind: ContainerKind
     readiness: TcpProbe | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class PodRecord:
+class NodePod:
     """One version of one Pod.
 
     ``deletion_grace`` is the grace period, in seconds, of a deletion in progress, else None. ``ran`` is true if the
@@ -91,7 +91,7 @@ class PodRecord:
         raise KeyError(name)
 
 
-def decode_pod(body: dict[str, Any], *, keep_manifest: bool = False, keep_requests: bool = False) -> PodRecord:
+def decode_pod(body: dict[str, Any], *, keep_manifest: bool = False, keep_requests: bool = False) -> NodePod:
     """Decode a Pod as the API server sent it. Raises KeyError or TypeError if it is not one.
 
     ``keep_manifest`` is for a runtime with processes: with the manifest, and with the probes. ``keep_requests`` is for
@@ -108,7 +108,7 @@ def decode_pod(body: dict[str, Any], *, keep_manifest: bool = False, keep_reques
     scheduled = conditions.get("PodScheduled", {})
     ran, running_since = _history(status)
     group = (spec.get("schedulingGroup") or {}).get("podGroupName")
-    return PodRecord(
+    return NodePod(
         key=f"{namespace}/{name}",
         namespace=namespace,
         name=name,
@@ -127,7 +127,7 @@ def decode_pod(body: dict[str, Any], *, keep_manifest: bool = False, keep_reques
                 ContainerSpec(
                     item["name"],
                     item.get("image") or "",
-                    Kind.SIDECAR if item.get("restartPolicy") == "Always" else Kind.INIT,
+                    ContainerKind.SIDECAR if item.get("restartPolicy") == "Always" else ContainerKind.INIT,
                 )
                 for item in spec.get("initContainers") or ()
             ),
@@ -135,7 +135,7 @@ def decode_pod(body: dict[str, Any], *, keep_manifest: bool = False, keep_reques
                 ContainerSpec(
                     item["name"],
                     item.get("image") or "",
-                    Kind.MAIN,
+                    ContainerKind.MAIN,
                     decode_readiness(item) if keep_manifest else None,
                 )
                 for item in spec["containers"]

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from frameworkcontroller.local.kubelet.container import Instant, Termination, Trouble
+from frameworkcontroller.local.kubelet.container import ContainerTime, Termination, Trouble
 from frameworkcontroller.local.kubelet.lifecycle import Command, PodFailure, PodLife, Prepare, Start
-from frameworkcontroller.local.kubelet.pod import PodRecord
+from frameworkcontroller.local.kubelet.pod import NodePod
 from frameworkcontroller.local.kubelet.podstatus import Json, PodStatusView
 from frameworkcontroller.local.kubelet.readiness import watch_readiness
 from frameworkcontroller.local.kubelet.runtime import Runtime
@@ -24,7 +24,7 @@ class PodWorker:
 
     __slots__ = ("abandoned", "again", "life", "record", "reported", "stepping", "view")
 
-    def __init__(self, record: PodRecord, life: PodLife, view: PodStatusView) -> None:
+    def __init__(self, record: NodePod, life: PodLife, view: PodStatusView) -> None:
         self.record = record
         self.life = life
         self.view = view
@@ -65,7 +65,7 @@ class PodWorkers:
     def __len__(self) -> int:
         return len(self._pods)
 
-    def admit(self, record: PodRecord) -> None:
+    def admit(self, record: NodePod) -> None:
         """Start a non-terminal Pod that is bound to this node, or adopt it from an earlier kubelet."""
         now = self._now()
         if self._runtime.adopt(record):
@@ -78,7 +78,7 @@ class PodWorkers:
         self._apply(record, life, now)
         self._advance(record.uid)
 
-    def update(self, record: PodRecord) -> None:
+    def update(self, record: NodePod) -> None:
         """Update an admitted Pod to a new version."""
         pod = self._pods.get(record.uid)
         if pod is None:
@@ -171,10 +171,10 @@ class PodWorkers:
 
     # --- the clock ----------------------------------------------------------------------------------------------------
 
-    def _now(self) -> Instant:
-        return Instant(asyncio.get_running_loop().time(), self._wall())
+    def _now(self) -> ContainerTime:
+        return ContainerTime(asyncio.get_running_loop().time(), self._wall())
 
-    def _apply(self, record: PodRecord, life: PodLife, now: Instant) -> None:
+    def _apply(self, record: NodePod, life: PodLife, now: ContainerTime) -> None:
         if record.deletion_grace is not None:
             life.terminate(record.deletion_grace, now)
 
@@ -198,7 +198,7 @@ class PodWorkers:
         self._timers.set(uid, pod.life.wake_at)
         self._on_change(uid)
 
-    def _command(self, record: PodRecord, command: Command) -> None:
+    def _command(self, record: NodePod, command: Command) -> None:
         if isinstance(command, Prepare):
             self._runtime.prepare(record)
         elif isinstance(command, Start):

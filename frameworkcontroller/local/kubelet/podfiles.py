@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from frameworkcontroller.local.kubelet.access import ApiAccess
+from frameworkcontroller.local.kubelet.podaccess import ApiAccess
 
 
 class PodFiles:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.local.kubelet.container import Container, Instant, Stage, Termination
+from frameworkcontroller.local.kubelet.container import Container, ContainerTime, Stage, Termination
 from frameworkcontroller.local.kubelet.lifecycle import PodFailure, PodLife
-from frameworkcontroller.local.kubelet.pod import FAILED, SUCCEEDED, TERMINAL, Kind
+from frameworkcontroller.local.kubelet.pod import FAILED, SUCCEEDED, TERMINAL, ContainerKind
 
 Json = dict[str, Any]
 
@@ -23,7 +23,7 @@ class PodStatusView:
         self._conditions: dict[str, tuple[tuple[str, str, str], str]] = {}
         self._said: set[tuple[str, str]] = set()
 
-    def render(self, now: Instant) -> Json:
+    def render(self, now: ContainerTime) -> Json:
         """The status as a strategic merge patch, without fields that others own (qosClass, their conditions)."""
         life = self._life
         phase, failure = life.phase, life.failure
@@ -42,17 +42,21 @@ class PodStatusView:
         if life.address:
             status["podIP"] = life.address
             status["podIPs"] = [{"ip": life.address}]
-        inits = [self._container(item) for item in life.containers if item.spec.kind is not Kind.MAIN]
+        inits = [self._container(item) for item in life.containers if item.spec.kind is not ContainerKind.MAIN]
         if inits:
             status["initContainerStatuses"] = inits
-        status["containerStatuses"] = [self._container(item) for item in life.containers if item.spec.kind is Kind.MAIN]
+        status["containerStatuses"] = [
+            self._container(item) for item in life.containers if item.spec.kind is ContainerKind.MAIN
+        ]
         return status
 
-    def _render_conditions(self, phase: str, now: Instant) -> list[Json]:
+    def _render_conditions(self, phase: str, now: ContainerTime) -> list[Json]:
         life = self._life
-        mains = [item for item in life.containers if item.spec.kind is Kind.MAIN]
+        mains = [item for item in life.containers if item.spec.kind is ContainerKind.MAIN]
         unready = [item.spec.name for item in mains if not item.ready]
-        pending = [item.spec.name for item in life.containers if item.spec.kind is not Kind.MAIN and not _ready(item)]
+        pending = [
+            item.spec.name for item in life.containers if item.spec.kind is not ContainerKind.MAIN and not _ready(item)
+        ]
         initialized = (
             ("True", "PodCompleted" if phase == SUCCEEDED else "", "")
             if life.initialized
@@ -74,7 +78,7 @@ class PodStatusView:
             values["PodScheduled"] = ("True", "", "")
         return [self._condition(kind, value, now) for kind, value in values.items()]
 
-    def _condition(self, kind: str, value: tuple[str, str, str], now: Instant) -> Json:
+    def _condition(self, kind: str, value: tuple[str, str, str], now: ContainerTime) -> Json:
         known = self._conditions.get(kind)
         if known is None or known[0][0] != value[0]:
             since = format_time(int(now.wall))
@@ -144,6 +148,6 @@ class PodStatusView:
 
 
 def _ready(item: Container) -> bool:
-    if item.spec.kind is Kind.INIT:
+    if item.spec.kind is ContainerKind.INIT:
         return item.succeeded
     return item.ready

@@ -22,15 +22,16 @@ import orjson
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import KubeError, NotFound
 from frameworkcontroller.kube.resources import SERVICES
-from frameworkcontroller.local.kubelet.access import ApiAccess
 from frameworkcontroller.local.kubelet.addresses import AddressPool
 from frameworkcontroller.local.kubelet.container import Termination
 from frameworkcontroller.local.kubelet.containerlog import read_log
 from frameworkcontroller.local.kubelet.downward import DownwardApi
 from frameworkcontroller.local.kubelet.images import LocalImage
-from frameworkcontroller.local.kubelet.names import Names, decode_service
-from frameworkcontroller.local.kubelet.pod import Kind, PodRecord
+from frameworkcontroller.local.kubelet.pod import ContainerKind, NodePod
+from frameworkcontroller.local.kubelet.podaccess import ApiAccess
 from frameworkcontroller.local.kubelet.podfiles import PodFiles, remove_tree
+from frameworkcontroller.local.kubelet.podhosts import Names, decode_service
+from frameworkcontroller.local.kubelet.podsources import ContainerConfigError, PodSources
 from frameworkcontroller.local.kubelet.podstatus import HOST_IP
 from frameworkcontroller.local.kubelet.process_spec import (
     Machine,
@@ -43,7 +44,6 @@ from frameworkcontroller.local.kubelet.process_spec import (
     user_of_all,
 )
 from frameworkcontroller.local.kubelet.runtime import RuntimeEvents
-from frameworkcontroller.local.kubelet.sources import ConfigError, Sources
 from frameworkcontroller.local.kubelet.supervisor import SPAWNER, Event, Exited, ProcessSpec, Started, Supervisor
 from frameworkcontroller.local.kubelet.termination import (
     START_ERROR,
@@ -59,7 +59,7 @@ LOG_LIMIT_BYTES: Final = 10 << 20
 
 _LAST_LINES_SECONDS: Final = 1.0
 
-Printed = Callable[[PodRecord, str, bytes], None]
+Printed = Callable[[NodePod, str, bytes], None]
 """Called with Pod, container and each line that it prints, without the newline."""
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Pod:
-    record: PodRecord
+    record: NodePod
     inside: PodSurroundings
     containers: dict[str, _Container] = field(default_factory=dict)
     preparing: asyncio.Task[None] | None = None
@@ -175,11 +175,11 @@ class ProcessRuntime:
         if self._addresses is not None:
             self._addresses.close()
 
-    def adopt(self, pod: PodRecord) -> bool:  # noqa: ARG002 - the protocol's
+    def adopt(self, pod: NodePod) -> bool:  # noqa: ARG002 - the protocol's
         """Always False: no process outlives the runtime that started it."""
         return False
 
-    def prepare(self, pod: PodRecord) -> None:
+    def prepare(self, pod: NodePod) -> None:
         state = self._pods.get(pod.uid)
         if state is None:
             address = HOST_IP if pod.host_network else self._pool.allocate(pod.uid)
@@ -188,18 +188,18 @@ class ProcessRuntime:
                 manifest,
                 PodFiles(self._files, pod.uid),
                 DownwardApi(manifest, address),
-                Sources(self._client, pod.namespace),
+                PodSources(self._client, pod.namespace),
             )
             state = self._pods[pod.uid] = _Pod(pod, inside)
         state.preparing = self._run(state, self._prepare(state))
 
-    def start(self, pod: PodRecord, container: str, instance: int) -> None:
+    def start(self, pod: NodePod, container: str, instance: int) -> None:
         state = self._pods[pod.uid]
         item = _Container(container, instance, asyncio.get_running_loop().create_future())
         state.containers[container] = item
         item.starting = self._run(state, self._start(state, item))
 
-    def stop(self, pod: PodRecord, container: str, grace: float) -> None:
+    def stop(self, pod: NodePod, container: str, grace: float) -> None:
         state = self._pods.get(pod.uid)
         item = None if state is None else state.containers.get(container)
         if state is None or item is None or item.ended.done():
@@ -223,7 +223,7 @@ class ProcessRuntime:
         if item.terminating is None:
             item.terminating = self._run(state, self._terminate(state, item, item.process_id))
 
-    async def release(self, pod: PodRecord) -> None:
+    async def release(self, pod: NodePod) -> None:
         state = self._pods.get(pod.uid)
         if state is None:
             return
@@ -290,7 +290,9 @@ class ProcessRuntime:
             raise LookupError(f"container {container} is not valid for pod {name}")
         item = pod.containers.get(container)
         if item is None:
-            reason = "PodInitializing" if pod.record.containers[0].kind is not Kind.MAIN else "ContainerCreating"
+            reason = (
+                "PodInitializing" if pod.record.containers[0].kind is not ContainerKind.MAIN else "ContainerCreating"
+            )
             raise LookupError(f'container "{container}" in pod "{name}" is waiting to start: {reason}')
         if previous and item.instance == 0:
             raise LookupError(f'previous terminated container "{container}" in pod "{name}" not found')
@@ -347,7 +349,7 @@ class ProcessRuntime:
                 access.service_account(namespace),
                 user_of_all(inside.manifest),
             )
-        except (ConfigError, KubeError) as error:
+        except (ContainerConfigError, KubeError) as error:
             self._kubelet.unprepared(uid, "FailedMount", str(error))
         except OSError as error:
             self._kubelet.unprepared(uid, "FailedCreatePodSandBox", str(error))
@@ -356,14 +358,14 @@ class ProcessRuntime:
             await self.names.published()
             self._kubelet.prepared(uid, address)
 
-    async def _learn_service(self, pod: PodRecord) -> None:
+    async def _learn_service(self, pod: NodePod) -> None:
         """Look for the Service of the Pod's subdomain, unless the informer has shown it already."""
         if pod.subdomain and not self.names.has_service(pod.namespace, pod.subdomain):
             with suppress(NotFound):
                 body = await self._client.get(SERVICES, pod.subdomain, pod.namespace)
                 self.names.set_service(decode_service(orjson.loads(body)))
 
-    def _hosts(self, pod: PodRecord, inside: PodSurroundings) -> str:
+    def _hosts(self, pod: NodePod, inside: PodSurroundings) -> str:
         head = hosts(inside.manifest, inside.downward.address)
         if not self._supervisor.mounts_work:
             return head
@@ -377,7 +379,7 @@ class ProcessRuntime:
             item.request = await process_spec(
                 self._machine, state.inside, item.name, item.instance, mounts_work=self._supervisor.mounts_work
             )
-        except (ConfigError, KubeError) as error:
+        except (ContainerConfigError, KubeError) as error:
             item.ended.set_result(None)
             self._kubelet.refused(uid, item.name, "CreateContainerConfigError", str(error))
         except Exception as error:

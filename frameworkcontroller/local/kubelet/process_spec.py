@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from frameworkcontroller.local.kubelet.access import SERVICE_ACCOUNT_DIRECTORY, ApiAccess
 from frameworkcontroller.local.kubelet.downward import DownwardApi
 from frameworkcontroller.local.kubelet.environment import environment, expand
 from frameworkcontroller.local.kubelet.images import LocalImage, NoCommand, argv, repository
-from frameworkcontroller.local.kubelet.names import in_domain
+from frameworkcontroller.local.kubelet.podaccess import SERVICE_ACCOUNT_DIRECTORY, ApiAccess
 from frameworkcontroller.local.kubelet.podfiles import PodFiles, hosts_file
-from frameworkcontroller.local.kubelet.sources import Sources
+from frameworkcontroller.local.kubelet.podhosts import in_domain
+from frameworkcontroller.local.kubelet.podsources import PodSources
 from frameworkcontroller.local.kubelet.supervisor import ProcessSpec
 from frameworkcontroller.local.kubelet.volumes import (
     PathMap,
@@ -89,7 +89,7 @@ class PodSurroundings:
     manifest: Json
     files: PodFiles
     downward: DownwardApi
-    sources: Sources
+    sources: PodSources
     volumes: Mapping[str, Path] = field(default_factory=dict)
 
 
@@ -103,7 +103,7 @@ class Machine:
     log_limit: int
 
 
-class Refusal(NamedTuple):
+class ProcessRefusal(NamedTuple):
     """Why a Pod can never run here, and which container is the cause."""
 
     reason: str
@@ -111,7 +111,7 @@ class Refusal(NamedTuple):
     message: str
 
 
-def refusal(machine: Machine, pod: Json) -> Refusal | None:
+def refusal(machine: Machine, pod: Json) -> ProcessRefusal | None:
     """Why this Pod can never run here; None if it may."""
     containers = [*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]]
     for container in containers:
@@ -119,11 +119,11 @@ def refusal(machine: Machine, pod: Json) -> Refusal | None:
             argv(container, machine.images)
             user_of(pod, container)
         except (NoCommand, RootRefused) as error:
-            return Refusal(type(error).__name__, container["name"], str(error))
+            return ProcessRefusal(type(error).__name__, container["name"], str(error))
     try:
         check_volumes(pod)
     except UnsupportedVolume as error:
-        return Refusal(type(error).__name__, containers[0]["name"], str(error))
+        return ProcessRefusal(type(error).__name__, containers[0]["name"], str(error))
     return None
 
 

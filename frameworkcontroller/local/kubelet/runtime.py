@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from frameworkcontroller.local.kubelet.container import Termination
-from frameworkcontroller.local.kubelet.names import Names
-from frameworkcontroller.local.kubelet.pod import PodRecord
+from frameworkcontroller.local.kubelet.pod import NodePod
+from frameworkcontroller.local.kubelet.podhosts import Names
 
 
 class RuntimeEvents(Protocol):
@@ -72,19 +72,19 @@ class Runtime(Protocol):
     async def close(self) -> None:
         """End everything and clean up."""
 
-    def adopt(self, pod: PodRecord) -> bool:
+    def adopt(self, pod: NodePod) -> bool:
         """Take over a Pod that an earlier kubelet started, if it still runs; False otherwise."""
 
-    def prepare(self, pod: PodRecord) -> None:
+    def prepare(self, pod: NodePod) -> None:
         """Create the Pod's address, directories and volumes. Answer: prepared, unprepared or fail_pod."""
 
-    def start(self, pod: PodRecord, container: str, instance: int) -> None:
+    def start(self, pod: NodePod, container: str, instance: int) -> None:
         """Start a container for the ``instance + 1``-th time. Answer: started (then exited), refused or exited."""
 
-    def stop(self, pod: PodRecord, container: str, grace: float) -> None:
+    def stop(self, pod: NodePod, container: str, grace: float) -> None:
         """Ask a container to end, and kill it after ``grace`` seconds. A later call can only shorten the time."""
 
-    async def release(self, pod: PodRecord) -> None:
+    async def release(self, pod: NodePod) -> None:
         """Forget a Pod without live containers, and remove everything created for it. Idempotent."""
 
     def remove_claim(self, uid: str) -> None:

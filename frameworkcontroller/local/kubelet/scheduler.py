@@ -21,19 +21,19 @@ from frameworkcontroller.kube.errors import Conflict, NotFound
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import PERSISTENTVOLUMECLAIMS, PODS
 from frameworkcontroller.local import taints
-from frameworkcontroller.local.kubelet.claims import ClaimRecord, decode_claim
 from frameworkcontroller.local.kubelet.node import NodeRecord
 from frameworkcontroller.local.kubelet.nodeevents import NodeEvents
 from frameworkcontroller.local.kubelet.placement import (
     INITIALLY_SCHEDULED,
-    PodGroupRecord,
+    PlacedPodGroup,
     Room,
     decode_pod_group,
     insufficient,
 )
-from frameworkcontroller.local.kubelet.pod import PENDING, TERMINAL, PodRecord
-from frameworkcontroller.local.kubelet.workers import Workers
-from frameworkcontroller.local.podgroups import PODGROUPS
+from frameworkcontroller.local.kubelet.pod import PENDING, TERMINAL, NodePod
+from frameworkcontroller.local.kubelet.queueworkers import QueueWorkers
+from frameworkcontroller.local.kubelet.volumebinder import VolumeClaim, decode_claim
+from frameworkcontroller.local.podgroup_crd import PODGROUPS
 from frameworkcontroller.local.resource_lists import ResourceList
 
 NAME = "default-scheduler"
@@ -53,10 +53,10 @@ class Scheduler:
     def __init__(
         self,
         client: KubeClient,
-        pods: Informer[PodRecord],
+        pods: Informer[NodePod],
         nodes: Informer[NodeRecord],
-        claims: Informer[ClaimRecord],
-        groups: Informer[PodGroupRecord] | None = None,
+        claims: Informer[VolumeClaim],
+        groups: Informer[PlacedPodGroup] | None = None,
         *,
         node_name: str,
         capacity: ResourceList | None = None,
@@ -80,7 +80,7 @@ class Scheduler:
         self._looks_again = False
         self._incomplete: dict[str, tuple[int, float]] = {}
         """By group with too few Pods: how many there are, and since when."""
-        self._workers = Workers("scheduler", self._process, concurrency=concurrency)
+        self._workers = QueueWorkers("scheduler", self._process, concurrency=concurrency)
         pods.add_handler(
             on_add=self._seen, on_update=self._pod_updated, on_delete=lambda old, _: self._pod_gone(old.uid)
         )
@@ -110,7 +110,7 @@ class Scheduler:
         if (old.taints, old.unschedulable) != (new.taints, new.unschedulable):
             self._look_again()
 
-    def _claim_changed(self, claim: ClaimRecord) -> None:
+    def _claim_changed(self, claim: VolumeClaim) -> None:
         for key in self._of_claim.pop(claim.key, ()):
             self._workers.add(key)
 
@@ -122,7 +122,7 @@ class Scheduler:
         for record in self._pods.lister.values():
             self._seen(record)
 
-    def _pod_updated(self, old: PodRecord, new: PodRecord) -> None:
+    def _pod_updated(self, old: NodePod, new: NodePod) -> None:
         if old.uid != new.uid:
             self._pod_gone(old.uid)
         self._seen(new)
@@ -133,7 +133,7 @@ class Scheduler:
             self._looks_again = True
             asyncio.get_running_loop().call_soon(self._look_again)
 
-    def _seen(self, record: PodRecord) -> None:
+    def _seen(self, record: NodePod) -> None:
         if record.node_name == self._node_name and record.phase not in TERMINAL:
             self._binding.discard(record.uid)
             self._room.hold(record)
@@ -202,7 +202,7 @@ class Scheduler:
         if taken:
             await self._tell(group, "")
 
-    async def _await_members(self, group: PodGroupRecord, count: int) -> None:
+    async def _await_members(self, group: PlacedPodGroup, count: int) -> None:
         """Say that Pods of a group are missing, once no more have come for a while."""
         loop = asyncio.get_running_loop()
         former, since = self._incomplete.get(group.key, (-1, 0.0))
@@ -212,7 +212,7 @@ class Scheduler:
         elif loop.time() >= since + _MEMBERS_SECONDS - 0.1:
             await self._tell(group, f"only {count} of at least {group.minimum} Pods of the group exist")
 
-    async def _is_coming(self, record: PodRecord, group: str) -> bool:
+    async def _is_coming(self, record: NodePod, group: str) -> bool:
         """Whether the group of a Pod exists, and the informer is about to show it."""
         try:
             body = orjson.loads(await self._client.get(PODGROUPS, _name(group), record.namespace))
@@ -220,7 +220,7 @@ class Scheduler:
             return False
         return not decode_pod_group(body).deleting
 
-    async def _obstacle(self, record: PodRecord) -> str | None:
+    async def _obstacle(self, record: NodePod) -> str | None:
         """Why the Pod cannot be bound, requests aside; None if it can, empty if soon."""
         why = self._why_not(record)
         for name in record.claims:
@@ -228,7 +228,7 @@ class Scheduler:
                 why = await self._claim_obstacle(record, name)
         return why
 
-    def _is_unbound(self, record: PodRecord) -> bool:
+    def _is_unbound(self, record: NodePod) -> bool:
         return _waits(record) and record.uid not in self._binding
 
     def _bound(self, group: str) -> int:
@@ -241,7 +241,7 @@ class Scheduler:
             and record.deletion_grace is None
         )
 
-    async def _bind(self, record: PodRecord) -> None:
+    async def _bind(self, record: NodePod) -> None:
         """Bind a Pod for which there is room."""
         self._binding.add(record.uid)
         try:
@@ -251,7 +251,7 @@ class Scheduler:
             self._pod_gone(record.uid)
             raise
 
-    async def _send_binding(self, record: PodRecord) -> None:
+    async def _send_binding(self, record: NodePod) -> None:
         binding = {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -266,7 +266,7 @@ class Scheduler:
             # Deleted, replaced or bound concurrently; the informer will show it.
             self._pod_gone(record.uid)
 
-    async def _claim_obstacle(self, record: PodRecord, name: str) -> str | None:
+    async def _claim_obstacle(self, record: NodePod, name: str) -> str | None:
         """Why a claim of the Pod cannot be used; None if it can, empty if it is about to be bound."""
         claim = self._claims.lister.get(f"{record.namespace}/{name}")
         if claim is not None and claim.bound and not claim.deleting:
@@ -287,7 +287,7 @@ class Scheduler:
         unbound = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims"
         return f'{unbound}: "{name}": {claim.obstacle}.' if claim.obstacle else ""
 
-    def _why_not(self, record: PodRecord) -> str | None:
+    def _why_not(self, record: NodePod) -> str | None:
         """Why the Pod does not fit; None if it does. In the words of kube-scheduler."""
         node = self._nodes.lister.get(self._node_name)
         if node is None:
@@ -300,7 +300,7 @@ class Scheduler:
             return f"0/1 nodes are available: 1 node(s) had untolerated taint {{{label}}}."
         return None
 
-    async def _report(self, record: PodRecord, why: str) -> None:
+    async def _report(self, record: NodePod, why: str) -> None:
         if record.unschedulable == why:
             return
         about = {"apiVersion": "v1", "kind": "Pod", "name": record.name, "uid": record.uid}
@@ -322,7 +322,7 @@ class Scheduler:
                 metadata_only=True,
             )
 
-    async def _tell(self, group: PodGroupRecord, why_not: str) -> None:
+    async def _tell(self, group: PlacedPodGroup, why_not: str) -> None:
         """Say in the status of a group whether it was scheduled. Once it was, that is not taken back."""
         old = group.initially_scheduled
         status = "False" if why_not else "True"
@@ -359,7 +359,7 @@ def _name(key: str) -> str:
     return key.partition("/")[2]
 
 
-def _waits(record: PodRecord) -> bool:
+def _waits(record: NodePod) -> bool:
     return (
         not record.node_name
         and not record.gated

@@ -15,7 +15,7 @@ from typing import Final
 
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.local.kubelet.container import Termination
-from frameworkcontroller.local.kubelet.pod import Kind, PodRecord
+from frameworkcontroller.local.kubelet.pod import ContainerKind, NodePod
 from frameworkcontroller.local.kubelet.runtime import RuntimeEvents
 from frameworkcontroller.local.kubelet.simulation import (
     FOREVER,
@@ -35,7 +35,7 @@ _TERMINATED: Final = 143
 class _Instance:
     """One instance of one container. ``started`` is None until it runs, ``stop_due`` until it is asked to end."""
 
-    pod: PodRecord
+    pod: NodePod
     name: str
     plan: Behavior
     started: float | None = None
@@ -62,7 +62,7 @@ class SimulatedRuntime:
         self._survives_restart = survives_restart
         self._wall = wall
         self._events: RuntimeEvents | None = None
-        self._pods: dict[str, PodRecord] = {}
+        self._pods: dict[str, NodePod] = {}
         self._uids: dict[str, str] = {}
         self._instances: dict[tuple[str, str], _Instance] = {}
         self._timers: Timers[tuple[str, str]] = Timers(self._due)
@@ -90,7 +90,11 @@ class SimulatedRuntime:
         Raises KeyError if there is no such Pod, or none of these containers runs.
         """
         pod = self._pod(key)
-        names = [spec.name for spec in pod.containers if spec.kind is Kind.MAIN] if container is None else [container]
+        names = (
+            [spec.name for spec in pod.containers if spec.kind is ContainerKind.MAIN]
+            if container is None
+            else [container]
+        )
         running = [self._instances[pod.uid, name] for name in names if (pod.uid, name) in self._instances]
         if not running:
             raise KeyError(f"no container of Pod {key} to end: {', '.join(names)}")
@@ -133,11 +137,11 @@ class SimulatedRuntime:
         self._timers.clear()
         self._instances.clear()
 
-    def adopt(self, pod: PodRecord) -> bool:
+    def adopt(self, pod: NodePod) -> bool:
         if not self._survives_restart or pod.running_since is None:
             return False
         try:
-            mains = [spec for spec in pod.containers if spec.kind is Kind.MAIN]
+            mains = [spec for spec in pod.containers if spec.kind is ContainerKind.MAIN]
             plans = {spec.name: behavior(pod, spec, 0) for spec in mains}
         except SimulationError:
             return False
@@ -151,7 +155,7 @@ class SimulatedRuntime:
                 self._timers.set(item.key, asyncio.get_running_loop().time() + left)
         return True
 
-    def prepare(self, pod: PodRecord) -> None:
+    def prepare(self, pod: NodePod) -> None:
         self._remember(pod)
         try:
             check(pod)
@@ -161,7 +165,7 @@ class SimulatedRuntime:
             return
         self._wake((pod.uid, ""), delay)
 
-    def start(self, pod: PodRecord, container: str, instance: int) -> None:
+    def start(self, pod: NodePod, container: str, instance: int) -> None:
         item = _Instance(pod, container, behavior(pod, pod.container(container), instance))
         self._instances[item.key] = item
         if item.plan.startup_seconds:
@@ -169,7 +173,7 @@ class SimulatedRuntime:
         else:
             self._run(item)
 
-    def stop(self, pod: PodRecord, container: str, grace: float) -> None:
+    def stop(self, pod: NodePod, container: str, grace: float) -> None:
         item = self._instances.get((pod.uid, container))
         if item is None:
             return
@@ -182,7 +186,7 @@ class SimulatedRuntime:
             item.stop_due, item.stop_code = due, code
             self._wake(item.key, seconds)
 
-    async def release(self, pod: PodRecord) -> None:
+    async def release(self, pod: NodePod) -> None:
         if self._uids.get(pod.key) == pod.uid:
             del self._uids[pod.key]
         self._pods.pop(pod.uid, None)
@@ -224,14 +228,14 @@ class SimulatedRuntime:
             raise RuntimeError("the runtime is attached to no kubelet")
         return self._events
 
-    def _pod(self, key: str) -> PodRecord:
+    def _pod(self, key: str) -> NodePod:
         return self._pods[self._uids[key]]
 
-    def _remember(self, pod: PodRecord) -> None:
+    def _remember(self, pod: NodePod) -> None:
         self._pods[pod.uid] = pod
         self._uids[pod.key] = pod.uid
 
-    def _prepared(self, pod: PodRecord) -> None:
+    def _prepared(self, pod: NodePod) -> None:
         if pod.uid not in self._addresses:
             number = next(self._address_numbers) % (1 << 22)
             self._addresses[pod.uid] = f"10.{128 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
@@ -277,5 +281,5 @@ class SimulatedRuntime:
         self._kubelet.exited(item.pod.uid, item.name, termination)
 
 
-def _first_main(pod: PodRecord) -> str:
-    return next(spec.name for spec in pod.containers if spec.kind is Kind.MAIN)
+def _first_main(pod: NodePod) -> str:
+    return next(spec.name for spec in pod.containers if spec.kind is ContainerKind.MAIN)

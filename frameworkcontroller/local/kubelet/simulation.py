@@ -30,7 +30,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from frameworkcontroller.local.kubelet.pod import ContainerSpec, Kind, PodRecord
+from frameworkcontroller.local.kubelet.pod import ContainerKind, ContainerSpec, NodePod
 
 PREFIX: Final = "sim.frameworkcontroller.dev/"
 
@@ -74,7 +74,7 @@ _PLAIN_INIT: Final = Behavior(run_seconds=0.0)
 _PLAIN_POD: Final = PodBehavior()
 
 
-def check(pod: PodRecord) -> None:
+def check(pod: NodePod) -> None:
     """Raise SimulationError if an annotation under the prefix is unknown or invalid."""
     names = {spec.name for spec in pod.containers}
     for key in pod.annotations:
@@ -89,9 +89,9 @@ def check(pod: PodRecord) -> None:
         behavior(pod, spec, 0)
 
 
-def behavior(pod: PodRecord, spec: ContainerSpec, instance: int) -> Behavior:
+def behavior(pod: NodePod, spec: ContainerSpec, instance: int) -> Behavior:
     """The behavior of the ``instance + 1``-th instance of a container. Raises SimulationError."""
-    plain = _PLAIN_INIT if spec.kind is Kind.INIT else _PLAIN
+    plain = _PLAIN_INIT if spec.kind is ContainerKind.INIT else _PLAIN
     reader = _Reader(pod, instance, spec)
     if not reader.any:
         return plain
@@ -106,7 +106,7 @@ def behavior(pod: PodRecord, spec: ContainerSpec, instance: int) -> Behavior:
     )
 
 
-def pod_behavior(pod: PodRecord) -> PodBehavior:
+def pod_behavior(pod: NodePod) -> PodBehavior:
     """The behavior of the Pod as a whole. Raises SimulationError."""
     reader = _Reader(pod, 0, None)
     if not reader.any:
@@ -121,9 +121,9 @@ def pod_behavior(pod: PodRecord) -> PodBehavior:
 class _Reader:
     """Selects the value for one container and attempt."""
 
-    def __init__(self, pod: PodRecord, instance: int, spec: ContainerSpec | None) -> None:
+    def __init__(self, pod: NodePod, instance: int, spec: ContainerSpec | None) -> None:
         self._annotations: Mapping[str, str] = pod.annotations
-        self._general = spec is None or spec.kind is Kind.MAIN
+        self._general = spec is None or spec.kind is ContainerKind.MAIN
         self._suffix = "" if spec is None else f".{spec.name}"
         self._instance = instance
         self.any = any(key.startswith(PREFIX) for key in pod.annotations)

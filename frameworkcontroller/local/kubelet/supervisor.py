@@ -18,7 +18,7 @@ import frameworkcontroller
 
 _BOOT: Final = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
-    "from frameworkcontroller.local.kubelet.spawner.server import serve; "
+    "from frameworkcontroller.local.kubelet.spawner.mainloop import serve; "
     "serve(int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5], sys.argv[6], sys.argv[7] == 'mounts')"
 )
 _LOCK_SECONDS: Final = 15.0

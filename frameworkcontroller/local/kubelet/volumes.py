@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from frameworkcontroller.local.kubelet.downward import DownwardApi
 from frameworkcontroller.local.kubelet.environment import expand
 from frameworkcontroller.local.kubelet.podfiles import write_new
-from frameworkcontroller.local.kubelet.sources import ConfigError, Sources
+from frameworkcontroller.local.kubelet.podsources import ContainerConfigError, PodSources
 
 Json = Mapping[str, Any]
 
@@ -60,7 +60,7 @@ async def make_volumes(
     directory: Path,
     claims: Path,
     downward: DownwardApi,
-    sources: Sources,
+    sources: PodSources,
     service_account: Mapping[str, bytes],
     user: tuple[int, int] | None = None,
 ) -> dict[str, Path]:
@@ -93,7 +93,7 @@ async def make_volumes(
 
 
 async def _files(
-    source: Json, mode: int | None, downward: DownwardApi, sources: Sources, service_account: Mapping[str, bytes]
+    source: Json, mode: int | None, downward: DownwardApi, sources: PodSources, service_account: Mapping[str, bytes]
 ) -> dict[str, _File]:
     """The files of one source, with modes, by path in the volume."""
     for field, kind in (("configMap", "configmap"), ("secret", "secret")):
@@ -121,7 +121,7 @@ def _select(entries: Mapping[str, bytes], reference: Json, kind: str, mode: int)
         if item["key"] in entries:
             files[item["path"]] = _File(entries[item["key"]], item.get("mode") or mode)
         elif not reference.get("optional"):
-            raise ConfigError(f"{kind} references non-existent key: {item['key']}")
+            raise ContainerConfigError(f"{kind} references non-existent key: {item['key']}")
     return files
 
 
@@ -146,9 +146,9 @@ def _host_path(volume: Json) -> Path:
     elif kind == "FileOrCreate":
         path.touch()
     elif not path.exists():
-        raise ConfigError(f"hostPath {path} does not exist")
+        raise ContainerConfigError(f"hostPath {path} does not exist")
     elif kind and not _HOST_PATH_TYPES[kind](path.stat().st_mode):
-        raise ConfigError(f"hostPath {path} is not a {kind}")
+        raise ContainerConfigError(f"hostPath {path} is not a {kind}")
     return path
 
 
@@ -156,7 +156,7 @@ def _inside(path: str) -> PurePosixPath:
     """Check that a path stays below its volume."""
     relative = PurePosixPath(path)
     if relative.is_absolute() or ".." in relative.parts:
-        raise ConfigError(f"path {path!r} leads out of its volume")
+        raise ContainerConfigError(f"path {path!r} leads out of its volume")
     return relative
 
 
@@ -176,7 +176,7 @@ def container_mounts(
     for mount in container.get("volumeMounts") or ():
         source = volumes.get(mount["name"])
         if source is None:
-            raise ConfigError(f"volume {mount['name']} is not defined")
+            raise ContainerConfigError(f"volume {mount['name']} is not defined")
         sub_path = mount.get("subPath") or expand(mount.get("subPathExpr") or "", env)
         if sub_path:
             source = source / _inside(sub_path)

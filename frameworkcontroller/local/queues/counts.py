@@ -8,11 +8,11 @@ from decimal import Decimal
 from typing import Any
 
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.local.queues.decisions import ADMITTED, FINISHED, View
-from frameworkcontroller.local.queues.records import (
+from frameworkcontroller.local.queues.decisions import ADMITTED, FINISHED, QueueView
+from frameworkcontroller.local.queues.queue_records import (
     ClusterQueueRecord,
     LocalQueueRecord,
-    WorkloadRecord,
+    QueuedWorkload,
     admitted_usage,
 )
 from frameworkcontroller.local.resource_lists import plus, shown
@@ -26,7 +26,7 @@ class _Count:
     reserved: dict[str, Decimal] = field(default_factory=dict)
     used: dict[str, Decimal] = field(default_factory=dict)
 
-    def add(self, workload: WorkloadRecord) -> None:
+    def add(self, workload: QueuedWorkload) -> None:
         if workload.reserved_in is None:
             self.pending += workload.active
             return
@@ -40,7 +40,7 @@ class _Count:
             self.used = plus(self.used, usage)
 
 
-def local_queue_statuses(view: View, now: int) -> list[tuple[LocalQueueRecord, Mapping[str, Any]]]:
+def local_queue_statuses(view: QueueView, now: int) -> list[tuple[LocalQueueRecord, Mapping[str, Any]]]:
     """The LocalQueues whose status is outdated at ``now`` (seconds since the epoch), each with its new status."""
     counts: dict[str, _Count] = {key: _Count() for key in view.local_queues}
     for workload in _unfinished(view.workloads):
@@ -55,7 +55,7 @@ def local_queue_statuses(view: View, now: int) -> list[tuple[LocalQueueRecord, M
     return found
 
 
-def cluster_queue_statuses(view: View, now: int) -> list[tuple[ClusterQueueRecord, Mapping[str, Any]]]:
+def cluster_queue_statuses(view: QueueView, now: int) -> list[tuple[ClusterQueueRecord, Mapping[str, Any]]]:
     """The same of the ClusterQueues."""
     counts: dict[str, _Count] = {name: _Count() for name in view.cluster_queues}
     for workload in _unfinished(view.workloads):
@@ -71,11 +71,11 @@ def cluster_queue_statuses(view: View, now: int) -> list[tuple[ClusterQueueRecor
     return found
 
 
-def _unfinished(workloads: Iterable[WorkloadRecord]) -> Iterable[WorkloadRecord]:
+def _unfinished(workloads: Iterable[QueuedWorkload]) -> Iterable[QueuedWorkload]:
     return (workload for workload in workloads if not workload.has(FINISHED))
 
 
-def _local_fault(record: LocalQueueRecord, view: View) -> tuple[str, str] | None:
+def _local_fault(record: LocalQueueRecord, view: QueueView) -> tuple[str, str] | None:
     if record.stop_policy != "None":
         return "Stopped", "it is stopped"
     queue = view.cluster_queues.get(record.cluster_queue)

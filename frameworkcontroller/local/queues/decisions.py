@@ -1,6 +1,6 @@
 """The decisions of the queue: which Workloads are admitted, which are evicted, and why the others wait.
 
-Pure: records and a time in, writes out. The rules are those of Kueue 0.19.2 (kueue.x-k8s.io/v1beta2) for a ClusterQueue
+Pure: records and a time in, writes out. The rules follow Kueue 0.19.2 (kueue.x-k8s.io/v1beta2) for a ClusterQueue
 with one flavor and without a cohort:
 
 - Workloads are considered by priority, then by age.
@@ -21,11 +21,11 @@ from decimal import Decimal
 from typing import Any, Final
 
 from frameworkcontroller.api.timestamps import format_time, parse_time
-from frameworkcontroller.local.queues.records import (
+from frameworkcontroller.local.queues.queue_records import (
     ClusterQueueRecord,
     Condition,
     LocalQueueRecord,
-    WorkloadRecord,
+    QueuedWorkload,
     admitted_usage,
 )
 from frameworkcontroller.local.resource_lists import ResourceList, larger, minus, plus, shown, times
@@ -54,10 +54,10 @@ _DRAINS: Final = "HoldAndDrain"
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class QueueView:
     """The objects that decisions are made from. Queues are by key, flavors by name."""
 
-    workloads: Sequence[WorkloadRecord]
+    workloads: Sequence[QueuedWorkload]
     local_queues: Mapping[str, LocalQueueRecord]
     cluster_queues: Mapping[str, ClusterQueueRecord]
     flavors: frozenset[str]
@@ -77,16 +77,16 @@ class View:
 class Write:
     """A change of a Workload, as a JSON merge patch, of ``status`` or, with ``deactivates``, of ``spec``."""
 
-    workload: WorkloadRecord
+    workload: QueuedWorkload
     patch: Mapping[str, Any]
     deactivates: bool = False
 
 
-def decide(view: View, now: int) -> list[Write]:
+def decide(view: QueueView, now: int) -> list[Write]:
     """Return the changes that are due at ``now``, in seconds since the epoch."""
     writes: list[Write] = []
-    pending: dict[str, list[WorkloadRecord]] = defaultdict(list)
-    holding: dict[str, list[WorkloadRecord]] = defaultdict(list)
+    pending: dict[str, list[QueuedWorkload]] = defaultdict(list)
+    holding: dict[str, list[QueuedWorkload]] = defaultdict(list)
     leaving: set[str] = set()
     for workload in view.workloads:
         if workload.has(FINISHED):
@@ -115,16 +115,16 @@ def decide(view: View, now: int) -> list[Write]:
     return writes
 
 
-def next_due(workloads: Iterable[WorkloadRecord]) -> int | None:
+def next_due(workloads: Iterable[QueuedWorkload]) -> int | None:
     """The time at which a workload will have run for as long as it may, in seconds since the epoch; None if none."""
     return min((due for workload in workloads if (due := _deadline(workload)) is not None), default=None)
 
 
-def _rank(workload: WorkloadRecord) -> tuple[int, int, str]:
+def _rank(workload: QueuedWorkload) -> tuple[int, int, str]:
     return -workload.priority, workload.created, workload.key
 
 
-def _deadline(workload: WorkloadRecord) -> int | None:
+def _deadline(workload: QueuedWorkload) -> int | None:
     admitted = workload.condition(ADMITTED)
     if workload.max_seconds is None or admitted.get("status") != "True" or workload.has(DEACTIVATION_TARGET):
         return None
@@ -132,7 +132,7 @@ def _deadline(workload: WorkloadRecord) -> int | None:
     return since + max(workload.max_seconds - workload.past_seconds, 0)
 
 
-def _deactivation(workload: WorkloadRecord, now: int) -> Write | None:
+def _deactivation(workload: QueuedWorkload, now: int) -> Write | None:
     """The next step to deactivate a workload: the condition, which is set again while it is Admitted, then the spec."""
     if workload.active and workload.has(DEACTIVATION_TARGET):
         return Write(workload, {"spec": {"active": False}}, deactivates=True)
@@ -144,13 +144,13 @@ def _deactivation(workload: WorkloadRecord, now: int) -> Write | None:
     return Write(workload, {"status": {"accumulatedPastExecutionTimeSeconds": None, "conditions": conditions.all}})
 
 
-def _stays_out(workload: WorkloadRecord) -> bool:
+def _stays_out(workload: QueuedWorkload) -> bool:
     """Whether it is never queued again, as its owner has said that Kueue has deactivated it."""
     requeued = workload.condition(REQUEUED)
     return requeued.get("status") == "False" and requeued.get("reason", "").startswith(_DUE_TO)
 
 
-def _must_leave(workload: WorkloadRecord, view: View) -> tuple[str, str] | None:
+def _must_leave(workload: QueuedWorkload, view: QueueView) -> tuple[str, str] | None:
     """Reason and message why a workload loses its quota, other than for another one."""
     if not workload.active:
         target = workload.condition(DEACTIVATION_TARGET)
@@ -166,7 +166,7 @@ def _must_leave(workload: WorkloadRecord, view: View) -> tuple[str, str] | None:
     return None
 
 
-def _obstacle(workload: WorkloadRecord, view: View) -> str:
+def _obstacle(workload: QueuedWorkload, view: QueueView) -> str:
     """Why a workload cannot be considered; empty if it can."""
     if not workload.active:
         return "The workload is deactivated"
@@ -184,7 +184,7 @@ def _obstacle(workload: WorkloadRecord, view: View) -> str:
 
 @dataclass(slots=True)
 class _Assigned:
-    """What a workload needs of a queue: by set, and in all. ``excess``: why it can never get it, "" if it can."""
+    """A workload's need of a queue: by set, and in all. ``excess``: why it can never get it, "" if it can."""
 
     by_set: list[tuple[str, int, ResourceList]]
     total: dict[str, Decimal]
@@ -200,7 +200,7 @@ class _Cycle:
     """
 
     queue: ClusterQueueRecord
-    holding: Sequence[WorkloadRecord]
+    holding: Sequence[QueuedWorkload]
     leaving: set[str]
     now: int
     taken: dict[str, Decimal] = field(default_factory=dict)
@@ -213,9 +213,9 @@ class _Cycle:
             if holder.key not in self.leaving:
                 self.promised = plus(self.promised, usage)
 
-    def run(self, waiting: Sequence[WorkloadRecord]) -> Iterator[Write]:
+    def run(self, waiting: Sequence[QueuedWorkload]) -> Iterator[Write]:
         """Consider the workloads in this order."""
-        ahead: WorkloadRecord | None = None
+        ahead: QueuedWorkload | None = None
         for workload in waiting:
             if ahead is not None and self.queue.strict:
                 yield from _waiting(workload, _PENDING, f"waiting behind {ahead.key} in a StrictFIFO queue", self.now)
@@ -232,9 +232,9 @@ class _Cycle:
                 ahead = ahead or workload
                 yield from self._hold(workload, need)
 
-    def _hold(self, workload: WorkloadRecord, need: _Assigned) -> Iterator[Write]:
+    def _hold(self, workload: QueuedWorkload, need: _Assigned) -> Iterator[Write]:
         lack = self._lack(need)
-        victims: list[WorkloadRecord] = []
+        victims: list[QueuedWorkload] = []
         if not self._fits(need, self.promised):
             victims = self._victims(workload, need)
             if not victims:
@@ -267,7 +267,7 @@ class _Cycle:
                 faults.append(_about(name, reasons))
         return "; ".join(faults)
 
-    def _victims(self, workload: WorkloadRecord, need: _Assigned) -> list[WorkloadRecord]:
+    def _victims(self, workload: QueuedWorkload, need: _Assigned) -> list[QueuedWorkload]:
         """The workloads to evict so that this one fits: as few and as unimportant as possible. Empty if none help."""
         scarce = {
             name for name, amount in need.total.items() if self.promised.get(name, 0) + amount > self.queue.quota[name]
@@ -279,10 +279,10 @@ class _Cycle:
             and self._may_preempt(workload, holder)
             and not scarce.isdisjoint(name for name, amount in admitted_usage(holder).items() if amount)
         ]
-        # The least important first, and of those the ones that lose the least: the last ones admitted.
+        # The least important first; among equals, the last ones admitted, which lose the least.
         candidates.sort(key=lambda holder: (holder.priority, -_reserved_since(holder), holder.key))
         left = self.promised
-        chosen: list[WorkloadRecord] = []
+        chosen: list[QueuedWorkload] = []
         for candidate in candidates:
             if self._fits(need, left):
                 break
@@ -297,7 +297,7 @@ class _Cycle:
                 left = with_it
         return chosen
 
-    def _may_preempt(self, workload: WorkloadRecord, holder: WorkloadRecord) -> bool:
+    def _may_preempt(self, workload: QueuedWorkload, holder: QueuedWorkload) -> bool:
         if self.queue.preemption == "Never":
             return False
         if holder.priority == workload.priority:
@@ -305,7 +305,7 @@ class _Cycle:
         return holder.priority < workload.priority
 
 
-def _reserved_since(workload: WorkloadRecord) -> int:
+def _reserved_since(workload: QueuedWorkload) -> int:
     since = workload.condition(QUOTA_RESERVED).get("lastTransitionTime")
     return parse_time(since) if since else 0
 
@@ -314,7 +314,7 @@ def _about(pod_set: str, reasons: Iterable[str]) -> str:
     return f"couldn't assign flavors to pod set {pod_set}: {', '.join(reasons)}"
 
 
-def _assign(workload: WorkloadRecord, queue: ClusterQueueRecord) -> _Assigned:
+def _assign(workload: QueuedWorkload, queue: ClusterQueueRecord) -> _Assigned:
     assigned = _Assigned([], {}, "")
     faults = []
     for pod_set in workload.pod_sets:
@@ -343,7 +343,7 @@ def _assign(workload: WorkloadRecord, queue: ClusterQueueRecord) -> _Assigned:
 # --- writes ---
 
 
-def _admission(workload: WorkloadRecord, queue: ClusterQueueRecord, need: _Assigned, now: int) -> Write:
+def _admission(workload: QueuedWorkload, queue: ClusterQueueRecord, need: _Assigned, now: int) -> Write:
     assignments = [
         {
             "name": name,
@@ -365,7 +365,7 @@ def _admission(workload: WorkloadRecord, queue: ClusterQueueRecord, need: _Assig
     return Write(workload, {"status": {"admission": admission, "conditions": conditions.all}})
 
 
-def _preemption(victim: WorkloadRecord, workload: WorkloadRecord, queue: ClusterQueueRecord, now: int) -> Write:
+def _preemption(victim: QueuedWorkload, workload: QueuedWorkload, queue: ClusterQueueRecord, now: int) -> Write:
     message = (
         f"Preempted for workload {workload.key} (UID: {workload.uid}) of priority {workload.priority} "
         f"in ClusterQueue {queue.name}"
@@ -373,7 +373,7 @@ def _preemption(victim: WorkloadRecord, workload: WorkloadRecord, queue: Cluster
     return _eviction(victim, PREEMPTED, message, now, preempted="InClusterQueue")
 
 
-def _eviction(workload: WorkloadRecord, reason: str, message: str, now: int, *, preempted: str = "") -> Write:
+def _eviction(workload: QueuedWorkload, reason: str, message: str, now: int, *, preempted: str = "") -> Write:
     conditions = _Conditions(workload, now)
     conditions.set(EVICTED, True, reason, message)
     conditions.all = [one for one in conditions.all if one.get("type") != DEACTIVATION_TARGET]
@@ -382,7 +382,7 @@ def _eviction(workload: WorkloadRecord, reason: str, message: str, now: int, *, 
     return Write(workload, {"status": {"conditions": conditions.all}})
 
 
-def _waiting(workload: WorkloadRecord, reason: str, message: str, now: int) -> Iterator[Write]:
+def _waiting(workload: QueuedWorkload, reason: str, message: str, now: int) -> Iterator[Write]:
     """Say why a workload waits, unless it is said."""
     conditions = _Conditions(workload, now)
     conditions.set(QUOTA_RESERVED, False, reason, message)
@@ -395,7 +395,7 @@ def _waiting(workload: WorkloadRecord, reason: str, message: str, now: int) -> I
 class _Conditions:
     """The conditions of a workload, with changes. A patch has all of them, since it replaces the list."""
 
-    def __init__(self, workload: WorkloadRecord, now: int) -> None:
+    def __init__(self, workload: QueuedWorkload, now: int) -> None:
         self.all: list[Condition] = list(workload.conditions)
         self.changed = False
         self._workload = workload

@@ -12,7 +12,7 @@ from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.crd import ensure_crd
 from frameworkcontroller.kube.errors import AlreadyExists, NotFound, ObjectNotFound
 from frameworkcontroller.kube.resources import RESOURCEFLAVORS, WORKLOADPRIORITYCLASSES, Resource
-from frameworkcontroller.local.queues.definitions import CLUSTERQUEUES, LOCALQUEUES, definitions
+from frameworkcontroller.local.queues.kueue_crds import CLUSTERQUEUES, LOCALQUEUES, definitions
 
 LOCAL_QUEUE: Final = "team-a"
 """Not "default": Kueue puts every Job and Pod of a namespace into a LocalQueue of that name."""

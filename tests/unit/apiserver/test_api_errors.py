@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from frameworkcontroller.local.apiserver import api_errors, builtin_resources, status_causes
-from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver.api_errors import ApiStatusError
 from frameworkcontroller.local.apiserver.status_causes import Cause
 
 FRAMEWORKS = replace(
@@ -96,7 +96,7 @@ FRAMEWORKS = replace(
     ],
 )
 def test_a_refusal_is_a_status(
-    refusal: StatusError, code: int, reason: str, message: str, details: dict[str, object] | None
+    refusal: ApiStatusError, code: int, reason: str, message: str, details: dict[str, object] | None
 ) -> None:
     body = refusal.body()
     assert (body["code"], body["reason"], body["message"]) == (code, reason, message)

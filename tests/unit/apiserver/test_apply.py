@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from frameworkcontroller.local.apiserver import apply, builtin, builtin_resources, patches
-from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver.api_errors import ApiStatusError
 from frameworkcontroller.local.apiserver.api_resources import ApiResource, Subresource
 from frameworkcontroller.local.apiserver.fieldsets import FieldSet
 from frameworkcontroller.local.apiserver.schema import Structural
@@ -103,7 +103,7 @@ def test_an_object_fares_as_on_a_real_server(story: Json) -> None:
             assert comparable(replay.do(step)) == recorded, f"step {number}"
             continue
         before = copy.deepcopy(replay.live)
-        with pytest.raises(StatusError) as refusal:
+        with pytest.raises(ApiStatusError) as refusal:
             replay.do(step)
         assert (refusal.value.code, refusal.value.message) == (refused["code"], refused["message"]), f"step {number}"
         causes = sorted([cause["message"], cause["field"]] for cause in refusal.value.causes())
@@ -133,7 +133,7 @@ def test_what_nobody_named_a_manager_for_is_not_ledgered() -> None:
 
 def test_the_first_apply_to_such_an_object_meets_what_was_there_before() -> None:
     live = config_map({"a": "1", "b": "1"})
-    with pytest.raises(StatusError) as refusal:
+    with pytest.raises(ApiStatusError) as refusal:
         applied(live, {"a": "2"})
     assert refusal.value.message == 'Apply failed with 1 conflict: conflict with "before-first-apply" using v1: .data.a'
     forced = applied(live, {"a": "2"}, force=True)
@@ -170,7 +170,7 @@ def test_a_client_may_rewrite_the_ledger_but_not_with_nonsense() -> None:
 
 
 def test_a_configuration_may_not_bring_its_own_ledger() -> None:
-    with pytest.raises(StatusError) as refusal:
+    with pytest.raises(ApiStatusError) as refusal:
         apply.apply(None, config_map({}, managedFields=[{"manager": "x"}]), of=OF, manager="m", now="t")
     assert (refusal.value.code, refusal.value.message) == (400, "metadata.managedFields must be nil")
 
@@ -194,7 +194,7 @@ def test_a_configuration_may_not_bring_its_own_ledger() -> None:
     ],
 )
 def test_a_configuration_must_be_of_the_type(configuration: Any, code: int, message: str) -> None:
-    with pytest.raises(StatusError) as refusal:
+    with pytest.raises(ApiStatusError) as refusal:
         apply.check(builtin_resources.CONFIGMAPS, configuration, of=OF)
     assert (refusal.value.code, refusal.value.message) == (code, message)
 
@@ -221,8 +221,8 @@ def test_kubectl_does_not_conflict_with_what_it_applied_from_the_clients_side() 
     )
     taken = applied(live, {"a": "2"}, "kubectl")
     assert taken["data"] == {"a": "2", "b": "2"}
-    with pytest.raises(StatusError, match="conflict with"):
+    with pytest.raises(ApiStatusError, match="conflict with"):
         applied(live, {"a": "2"}, "somebody")
     # What stands is not what was applied: someone else has been there since.
-    with pytest.raises(StatusError, match=r"\.data\.b"):
+    with pytest.raises(ApiStatusError, match=r"\.data\.b"):
         applied(live, {"b": "3"}, "kubectl")

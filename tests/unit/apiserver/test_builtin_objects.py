@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from frameworkcontroller.local.apiserver import builtin, builtin_resources
-from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver.api_errors import ApiStatusError
 from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from tests.unit.apiserver import answers
 
@@ -48,7 +48,7 @@ def test_an_object_becomes_what_it_becomes_on_a_real_server(case: dict[str, Any]
 
 @pytest.mark.parametrize("case", UNREADABLE, ids=shown)
 def test_a_wrong_type_is_refused_in_the_words_of_the_real_decoder(case: dict[str, Any]) -> None:
-    with pytest.raises(StatusError) as refusal:
+    with pytest.raises(ApiStatusError) as refusal:
         builtin.decode(BY_PLURAL[case["resource"]], case["body"])
     assert (refusal.value.code, refusal.value.message) == (400, case["message"])
 
@@ -65,7 +65,7 @@ def test_a_wrong_type_is_refused_in_the_words_of_the_real_decoder(case: dict[str
     ],
 )
 def test_another_kind_is_refused(body: dict[str, Any], why: str) -> None:
-    with pytest.raises(StatusError) as refusal:
+    with pytest.raises(ApiStatusError) as refusal:
         builtin.decode(builtin_resources.PODS, body)
     assert refusal.value.message == f'{body["kind"]} in version "v1" cannot be handled as a Pod: {why}'
 
@@ -88,7 +88,7 @@ def test_another_kind_is_refused(body: dict[str, Any], why: str) -> None:
     ],
 )
 def test_what_is_no_object_is_unrecognized(raw: bytes, body: Any, why: str) -> None:
-    with pytest.raises(StatusError) as refusal:
+    with pytest.raises(ApiStatusError) as refusal:
         builtin.decode(builtin_resources.PODS, body, raw=raw)
     assert refusal.value.message == f"the object provided is unrecognized (must be of type Pod): {why}"
 

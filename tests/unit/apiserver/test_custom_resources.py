@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from frameworkcontroller.local.apiserver import builtin, builtin_resources
-from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver.api_errors import ApiStatusError
 from frameworkcontroller.local.apiserver.schema import Structural
 from tests.unit.apiserver import answers
 
@@ -127,7 +127,7 @@ def test_an_update_need_not_mend_what_it_does_not_touch(
     ],
 )
 def test_a_body_that_is_no_such_resource_is_refused(body: Any, code: int, message: str) -> None:
-    with pytest.raises(StatusError) as refusal:
+    with pytest.raises(ApiStatusError) as refusal:
         builtin.decode(WIDGETS, body)
     assert (refusal.value.code, refusal.value.message) == (code, message)
 
@@ -141,7 +141,7 @@ def test_unknown_fields_are_warned_of_refused_or_ignored() -> None:
     assert warned.warnings == warnings
     assert warned.obj == {**widget({"l": [{"name": "q"}]}), "status": {"x": 1}}
     assert builtin.decode(WIDGETS, body, validation="Ignore").warnings == ()
-    with pytest.raises(StatusError) as refusal:
+    with pytest.raises(ApiStatusError) as refusal:
         builtin.decode(WIDGETS, body, validation="Strict")
     assert refusal.value.message == (
         f'Wid in version "v1" cannot be handled as a Wid: strict decoding error: {", ".join(warnings)}'

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from frameworkcontroller.local.apiserver.deletion import Propagation
-from frameworkcontroller.local.apiserver.records import Record
+from frameworkcontroller.local.apiserver.object_records import ObjectRecord
 from tests.support.registry import Inside, owner_reference
 
 
@@ -14,7 +14,9 @@ def inside() -> Inside:
     return Inside()
 
 
-def child(inside: Inside, name: str, *owners: Record, kind: str = "ConfigMap", block: bool = True) -> Record:
+def child(
+    inside: Inside, name: str, *owners: ObjectRecord, kind: str = "ConfigMap", block: bool = True
+) -> ObjectRecord:
     references = [owner_reference(one, "ConfigMap", block=block) for one in owners]
     return inside.create(kind, name, metadata={"ownerReferences": references})
 

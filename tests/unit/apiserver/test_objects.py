@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver.api_errors import ApiStatusError
 from frameworkcontroller.local.apiserver.deletion import DeleteOptions
 from frameworkcontroller.local.apiserver.options import Call
 from frameworkcontroller.local.apiserver.pod_strategy import qos_class
@@ -64,7 +64,7 @@ def test_whoever_writes_a_pods_status_does_not_write_its_owners(inside: Inside) 
 def test_a_pod_that_goes_is_bound_no_more(inside: Inside) -> None:
     inside.create("Pod", "p", metadata={"finalizers": ["example.com/f"]})
     inside.delete("Pod", "p")
-    with pytest.raises(StatusError, match="is being deleted, cannot be assigned to a host"):
+    with pytest.raises(ApiStatusError, match="is being deleted, cannot be assigned to a host"):
         inside.bind("p")
 
 
@@ -75,7 +75,7 @@ def test_a_quota_counts_pods_that_have_not_ended(inside: Inside) -> None:
     inside.create("ResourceQuota", "q", spec={"hard": {"pods": "2", "count/pods": "3"}})
     for name in ("a", "b"):
         inside.create("Pod", name)
-    with pytest.raises(StatusError) as refused:
+    with pytest.raises(ApiStatusError) as refused:
         inside.create("Pod", "c")
     assert (refused.value.code, refused.value.message) == (
         403,
@@ -98,14 +98,14 @@ def test_a_quota_counts_pods_that_have_not_ended(inside: Inside) -> None:
 
 def test_a_quota_on_compute(inside: Inside) -> None:
     inside.create("ResourceQuota", "q", spec={"hard": {"requests.cpu": "1", "limits.memory": "1Gi"}})
-    with pytest.raises(StatusError, match=r"failed quota: q: must specify limits.memory,requests.cpu"):
+    with pytest.raises(ApiStatusError, match=r"failed quota: q: must specify limits.memory,requests.cpu"):
         inside.create("Pod", "none")
     half = {"requests": {"cpu": "500m"}, "limits": {"memory": "512Mi"}}
     inside.create("Pod", "a", spec=containers(half))
     inside.settle()
     assert inside.get("ResourceQuota", "q")["status"]["used"] == {"requests.cpu": "500m", "limits.memory": "512Mi"}
     with pytest.raises(
-        StatusError, match=r"requested: requests.cpu=600m, used: requests.cpu=500m, limited: requests.cpu=1"
+        ApiStatusError, match=r"requested: requests.cpu=600m, used: requests.cpu=500m, limited: requests.cpu=1"
     ):
         inside.create("Pod", "b", spec=containers({"requests": {"cpu": "600m"}, "limits": {"memory": "1Mi"}}))
     inside.create("Pod", "b", spec=containers(half))
@@ -114,7 +114,7 @@ def test_a_quota_on_compute(inside: Inside) -> None:
 def test_quotas_that_change_and_go(inside: Inside) -> None:
     inside.create("ResourceQuota", "q", spec={"hard": {"configmaps": "1"}})
     inside.create("ConfigMap", "a")
-    with pytest.raises(StatusError, match="exceeded quota: q"):
+    with pytest.raises(ApiStatusError, match="exceeded quota: q"):
         inside.create("ConfigMap", "b")
     inside.change("ResourceQuota", "q", {"spec": {"hard": {"configmaps": "2"}}})
     inside.create("ConfigMap", "b")
@@ -129,7 +129,7 @@ def test_a_server_that_starts_again_knows_its_quotas(inside: Inside) -> None:
     inside.create("ResourceQuota", "q", spec={"hard": {"pods": "1"}})
     inside.create("Pod", "a")
     again = Inside(type(inside.server)(wall=lambda: 0.0, storage=inside.storage))
-    with pytest.raises(StatusError, match="exceeded quota"):
+    with pytest.raises(ApiStatusError, match="exceeded quota"):
         again.create("Pod", "b")
 
 
@@ -194,7 +194,7 @@ def test_a_lease_is_made_by_the_first_write(inside: Inside) -> None:
     call = Call("update", "test")
     record, created = inside.registry.replace(endpoint, "default", "l", body, call)
     assert created
-    with pytest.raises(StatusError, match="must be specified for an update"):
+    with pytest.raises(ApiStatusError, match="must be specified for an update"):
         inside.registry.replace(endpoint, "default", "l", body, call)
     body["metadata"] = {"name": "l", "resourceVersion": str(record.revision)}
     assert not inside.registry.replace(endpoint, "default", "l", body, call)[1]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from frameworkcontroller.local.apiserver import builtin_resources, openapi, openapi_protobuf
+from frameworkcontroller.local.apiserver import builtin_resources, openapi_documents, openapi_protobuf
 from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from tests.unit.apiserver import answers
 
@@ -27,7 +27,7 @@ PATHS = sorted({f"apis/{t.group_version}" if t.group else "api/v1" for t in TYPE
 
 
 def document(path: str) -> dict[str, Any]:
-    found = openapi.v3_document(TYPES, path)
+    found = openapi_documents.v3_document(TYPES, path)
     assert found is not None
     return found
 
@@ -67,13 +67,15 @@ def test_kubectl_finds_the_kind_and_that_its_fields_are_checked(t: ApiResource) 
 
 
 def test_the_index_leads_to_each_document_by_its_content() -> None:
-    index = openapi.v3_index(TYPES)["paths"]
+    index = openapi_documents.v3_index(TYPES)["paths"]
     assert sorted(index) == PATHS
     changed = copy.deepcopy(SCHEMA)
     changed["properties"]["spec"]["properties"]["more"] = {"type": "string"}
-    after = openapi.v3_index([*builtin_resources.BUILTIN_RESOURCES, replace(WIDGETS, schema=changed)])["paths"]
+    after = openapi_documents.v3_index([*builtin_resources.BUILTIN_RESOURCES, replace(WIDGETS, schema=changed)])[
+        "paths"
+    ]
     assert {path for path in index if index[path] != after[path]} == {"apis/test.example.com/v1"}
-    assert openapi.v3_document(TYPES, "apis/nope/v1") is None
+    assert openapi_documents.v3_document(TYPES, "apis/nope/v1") is None
 
 
 def test_lists_say_how_they_merge_and_are_divided() -> None:
@@ -104,7 +106,7 @@ def test_a_custom_resource_is_described_by_its_own_schema() -> None:
 
 
 def test_the_older_document_refers_in_the_older_way() -> None:
-    swagger = openapi.v2_document(TYPES)
+    swagger = openapi_documents.v2_document(TYPES)
     assert swagger["swagger"] == "2.0"
     found = set(references(swagger))
     assert {reference.removeprefix("#/definitions/") for reference in found} <= set(swagger["definitions"])
@@ -137,14 +139,14 @@ def fields(message: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def test_the_older_document_is_had_in_protobuf() -> None:
-    top = dict(fields(openapi_protobuf.encode(openapi.v2_document(TYPES))))
+    top = dict(fields(openapi_protobuf.encode(openapi_documents.v2_document(TYPES))))
     assert top[1] == b"2.0"
     definitions = {}
     for number, entry in fields(top[9]):
         assert number == 1
         parts = dict(fields(entry))
         definitions[parts[1].decode()] = parts[2]
-    assert set(definitions) == set(openapi.v2_document(TYPES)["definitions"])
+    assert set(definitions) == set(openapi_documents.v2_document(TYPES)["definitions"])
     config_map = dict(fields(definitions["io.k8s.api.core.v1.ConfigMap"]))
     assert dict(fields(config_map[22]))[1] == b"object"
     properties = {dict(fields(entry))[1] for _, entry in fields(config_map[25])}

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from frameworkcontroller.local.apiserver import patches
-from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver.api_errors import ApiStatusError
 
 DOCUMENT = {"spec": {"a": [1, 2, 3], "m": {"x": 1}, "n": None}}
 NOT_APPLICABLE = "the server rejected our request due to an error in our request"
@@ -65,7 +65,7 @@ def test_an_operation_does(operation: dict[str, Any], spec: dict[str, Any]) -> N
     ],
 )
 def test_an_operation_that_does_not_apply_is_unprocessable(operation: dict[str, Any]) -> None:
-    with pytest.raises(StatusError) as refusal:
+    with pytest.raises(ApiStatusError) as refusal:
         patches.json_patch(DOCUMENT, [operation])
     assert (refusal.value.code, refusal.value.message) == (422, NOT_APPLICABLE)
 
@@ -101,14 +101,14 @@ def test_an_operation_that_does_not_apply_is_unprocessable(operation: dict[str, 
     ],
 )
 def test_what_is_no_patch_is_a_bad_request(operations: Any, message: str) -> None:
-    with pytest.raises(StatusError) as refusal:
+    with pytest.raises(ApiStatusError) as refusal:
         patches.json_patch(DOCUMENT, operations)
     assert (refusal.value.code, refusal.value.message) == (400, message)
 
 
 def test_a_patch_is_done_whole_or_not_at_all() -> None:
     before = copy.deepcopy(DOCUMENT)
-    with pytest.raises(StatusError):
+    with pytest.raises(ApiStatusError):
         patches.json_patch(
             DOCUMENT, [{"op": "add", "path": "/spec/b", "value": 1}, {"op": "remove", "path": "/spec/zz"}]
         )
@@ -144,7 +144,7 @@ def test_a_copy_is_apart_from_its_origin() -> None:
 
 def test_a_patch_has_a_length_limit() -> None:
     operations = [{"op": "add", "path": "/b", "value": 1}] * (patches.MAX_OPERATIONS + 1)
-    with pytest.raises(StatusError) as refusal:
+    with pytest.raises(ApiStatusError) as refusal:
         patches.json_patch({}, operations)
     assert refusal.value.message == (
         "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001"
@@ -176,7 +176,7 @@ def test_a_merge_patch_folds_in(given: Any, spec: Any) -> None:
     ],
 )
 def test_a_merge_patch_is_an_object(given: Any, message: str) -> None:
-    with pytest.raises(StatusError) as refusal:
+    with pytest.raises(ApiStatusError) as refusal:
         patches.merge_patch(DOCUMENT, given)
     assert (refusal.value.code, refusal.value.message) == (400, message)
 

@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from frameworkcontroller.local.apiserver import builtin, builtin_resources, builtin_types, protobuf
-from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver.api_errors import ApiStatusError
 from frameworkcontroller.local.apiserver.protobuf_numbers import _TYPES, fields_of
 
 # Bodies as kubectl 1.33 sends them.
@@ -85,7 +85,7 @@ def test_unknown_fields_are_newer_ones() -> None:
     ],
 )
 def test_what_cannot_be_read_is_refused(body: bytes, code: int) -> None:
-    with pytest.raises(StatusError) as refusal:
+    with pytest.raises(ApiStatusError) as refusal:
         protobuf.decode(body)
     assert refusal.value.code == code
 

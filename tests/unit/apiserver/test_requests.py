@@ -2,8 +2,8 @@
 
 import pytest
 
-from frameworkcontroller.local.apiserver.api_errors import StatusError
-from frameworkcontroller.local.apiserver.bodies import parse_yaml, split_target, warning_header
+from frameworkcontroller.local.apiserver.api_errors import ApiStatusError
+from frameworkcontroller.local.apiserver.http_bodies import parse_yaml, split_target, warning_header
 from frameworkcontroller.local.apiserver.options import (
     ContinueToken,
     boolean,
@@ -58,7 +58,7 @@ def test_continue_tokens() -> None:
     assert ContinueToken.decode(token.encode()) == token
     assert "=" not in token.encode()
     for text in ("!", "e30", "eyJ2IjoidjkiLCJydiI6MSwic3RhcnQiOiJ4In0", "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MH0"):
-        with pytest.raises(StatusError, match="continue key is not valid"):
+        with pytest.raises(ApiStatusError, match="continue key is not valid"):
             ContinueToken.decode(text)
 
 
@@ -72,7 +72,7 @@ def test_the_body_of_a_delete_wins() -> None:
     options, _ = delete_options({}, b'{"orphanDependents": false, "preconditions": {"uid": "u"}}')
     assert (options.propagation, options.uid, options.orphan_dependents) == ("Background", "u", False)
     for body in (b"x", b"[]", b'{"kind": "Pod"}', b'{"gracePeriodSeconds": "5"}', b'{"preconditions": 1}'):
-        with pytest.raises(StatusError):
+        with pytest.raises(ApiStatusError):
             delete_options({}, body)
 
 
@@ -86,10 +86,10 @@ def test_list_options() -> None:
         {"sendInitialEvents": ["true"]},
         {"resourceVersion": ["7"], "resourceVersionMatch": ["Odd"]},
     ):
-        with pytest.raises(StatusError) as refused:
+        with pytest.raises(ApiStatusError) as refused:
             list_options(wrong)
         assert refused.value.code == 422
-    with pytest.raises(StatusError) as refused:
+    with pytest.raises(ApiStatusError) as refused:
         list_options({"resourceVersion": ["x"]})
     assert refused.value.code == 500
 
@@ -98,7 +98,7 @@ def test_who_writes() -> None:
     assert write_call("create", "kubectl/v1.30 (linux)", {}, "CreateOptions").manager == "kubectl"
     named = write_call("create", "x/1", {"fieldManager": ["me"], "fieldValidation": ["Strict"]}, "CreateOptions")
     assert (named.manager, named.explicit_manager, named.validation) == ("me", True, "Strict")
-    with pytest.raises(StatusError, match="fieldValidation"):
+    with pytest.raises(ApiStatusError, match="fieldValidation"):
         write_call("create", "x", {"fieldValidation": ["Odd"]}, "CreateOptions")
 
 
@@ -160,7 +160,7 @@ def test_what_a_client_accepts(accept: str, form: Form, media_type: str) -> None
 
 @pytest.mark.parametrize("accept", ["application/xml", "application/json;as=Foo;v=v1;g=meta.k8s.io"])
 def test_what_nobody_can_give(accept: str) -> None:
-    with pytest.raises(StatusError) as refused:
+    with pytest.raises(ApiStatusError) as refused:
         negotiate(accept)
     assert refused.value.code == 406
 
@@ -173,11 +173,11 @@ def test_yaml_is_read_as_the_api_reads_it() -> None:
     }
     assert parse_yaml(b'{"a": 1}') == {"a": 1}
     assert parse_yaml(b"2: a\ntrue: b") == {"2": "a", "true": "b"}
-    with pytest.raises(StatusError, match="aliases are not supported"):
+    with pytest.raises(ApiStatusError, match="aliases are not supported"):
         parse_yaml(b"a: &x [1]\nb: [*x, *x]")
-    with pytest.raises(StatusError, match="error converting YAML to JSON"):
+    with pytest.raises(ApiStatusError, match="error converting YAML to JSON"):
         parse_yaml(b"a: [")
-    with pytest.raises(StatusError):
+    with pytest.raises(ApiStatusError):
         parse_yaml(b"!!python/object:os.system x")
 
 

@@ -14,13 +14,13 @@ import orjson
 import pytest
 import yaml
 
-from frameworkcontroller.local.apiserver import bodies
+from frameworkcontroller.local.apiserver import http_bodies
+from frameworkcontroller.local.apiserver.apiserver import ApiServer
 from frameworkcontroller.local.apiserver.authentication import Authenticator
 from frameworkcontroller.local.apiserver.depth import DEEPEST
 from frameworkcontroller.local.apiserver.http_api import Served
 from frameworkcontroller.local.apiserver.options import Call
-from frameworkcontroller.local.apiserver.server import ApiServer
-from frameworkcontroller.local.apiserver.storage import Storage
+from frameworkcontroller.local.apiserver.storage import ObjectStorage
 from tests.support.api import (
     APPLY_PATCH,
     JSON_PATCH,
@@ -95,7 +95,7 @@ async def test_health_and_version(tmp_path: Path) -> None:
 
 async def test_a_body_that_is_too_long(tmp_path: Path) -> None:
     async with served(tmp_path) as (_, api):
-        answer = await api.post(api.path("configmaps"), b"x" * (bodies.MAX_BODY_BYTES + 1))
+        answer = await api.post(api.path("configmaps"), b"x" * (http_bodies.MAX_BODY_BYTES + 1))
         assert (answer.code, answer.reason) == (413, "RequestEntityTooLarge")
         assert answer.message == "Request entity too large: limit is 3145728"
 
@@ -525,7 +525,7 @@ async def test_it_ends_with_all_that_it_began(tmp_path: Path) -> None:
 
 
 async def test_killed_and_started_again(tmp_path: Path) -> None:
-    storage = Storage()
+    storage = ObjectStorage()
     async with served(tmp_path, storage=storage) as (server, api):
         port = int(server.url.rpartition(":")[2])
         root = (await api.post(api.path("configmaps"), config_map("root"))).ok()

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from frameworkcontroller.local.apiserver.records import Change, Origin
+from frameworkcontroller.local.apiserver.object_records import Change, Origin
 from frameworkcontroller.local.apiserver.storage import (
     MAX_OBJECT_BYTES,
     KeyTakenError,
+    ObjectStorage,
     ObjectTooLargeError,
     StaleRecordError,
-    Storage,
 )
 from frameworkcontroller.local.apiserver.watch_cache import CompactedError
 
@@ -22,7 +22,7 @@ def body(**more: Any) -> dict[str, Any]:
 
 
 def test_what_is_read_can_be_modified_without_harm() -> None:
-    storage = Storage()
+    storage = ObjectStorage()
     record = storage.create("r", "a", body(data={"x": 1}), TEST)
     record.document()["data"]["x"] = 2
     assert storage.get("r", "a") is record
@@ -30,14 +30,14 @@ def test_what_is_read_can_be_modified_without_harm() -> None:
 
 
 def test_a_record_under_another_version_is_otherwise_the_same() -> None:
-    record = Storage().create("r", "a", body(text='"resourceVersion":"5"'), TEST)
+    record = ObjectStorage().create("r", "a", body(text='"resourceVersion":"5"'), TEST)
     later = record.at(1_000_000)
     assert later.revision == 1_000_000
     assert later.document() == {**record.document(), "metadata": {"resourceVersion": "1000000", "name": "a"}}
 
 
 def test_writes_that_are_refused() -> None:
-    storage = Storage()
+    storage = ObjectStorage()
     first = storage.create("r", "a", body(), TEST)
     with pytest.raises(KeyTakenError):
         storage.create("r", "a", body(), TEST)
@@ -52,7 +52,7 @@ def test_writes_that_are_refused() -> None:
 
 
 def test_an_observer_cannot_write() -> None:
-    storage = Storage()
+    storage = ObjectStorage()
     refused: list[Exception] = []
 
     def write(change: Change) -> None:
@@ -71,7 +71,7 @@ def test_an_observer_cannot_write() -> None:
 
 
 def test_the_audit_keeps_every_write_and_who_made_it() -> None:
-    storage = Storage(history=1, audit=True)
+    storage = ObjectStorage(history=1, audit=True)
     record = storage.create("r", "a", body(), TEST)
     record = storage.update(record, body(x=1), Origin("patch", "status", "other"))
     storage.delete(record, TEST)
@@ -90,7 +90,7 @@ def test_the_audit_keeps_every_write_and_who_made_it() -> None:
 
 
 def test_the_past_is_bounded_by_number() -> None:
-    storage = Storage(history=3)
+    storage = ObjectStorage(history=3)
     for number in range(5):
         storage.create("r", f"k{number}", body(), TEST)
     with pytest.raises(CompactedError) as refused:
@@ -102,7 +102,7 @@ def test_the_past_is_bounded_by_number() -> None:
 
 
 def test_the_past_is_bounded_by_size() -> None:
-    storage = Storage(history_bytes=10_000)
+    storage = ObjectStorage(history_bytes=10_000)
     record = storage.create("r", "a", body(), TEST)
     for number in range(10):
         record = storage.update(record, body(data="x" * 3_000, number=number), TEST)
@@ -116,7 +116,7 @@ def test_the_past_is_bounded_by_size() -> None:
 
 
 def test_each_resource_has_a_past_of_its_own() -> None:
-    storage = Storage(history=3)
+    storage = ObjectStorage(history=3)
     storage.create("quiet", "a", body(), TEST)
     for number in range(50):
         storage.create("busy", f"k{number}", body(), TEST)
@@ -126,7 +126,7 @@ def test_each_resource_has_a_past_of_its_own() -> None:
 
 
 def test_who_falls_behind_is_told() -> None:
-    storage = Storage(history=3)
+    storage = ObjectStorage(history=3)
     cursor = storage.follow("r", 1, lambda: None)
     for number in range(4):
         storage.create("r", f"k{number}", body(), TEST)
@@ -134,7 +134,7 @@ def test_who_falls_behind_is_told() -> None:
 
 
 def test_compaction_forgets_the_past_and_not_the_present() -> None:
-    storage = Storage()
+    storage = ObjectStorage()
     storage.create("r", "a", body(), TEST)
     storage.create("r", "b", body(), TEST)
     storage.compact(2)
@@ -148,7 +148,7 @@ def test_compaction_forgets_the_past_and_not_the_present() -> None:
 
 
 def test_reading_anew_is_no_write() -> None:
-    storage = Storage()
+    storage = ObjectStorage()
     record = storage.create("r", "a", body(), TEST)
     storage.reread("r", lambda obj: {**obj, "added": True})
     found = storage.get("r", "a")

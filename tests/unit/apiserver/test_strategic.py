@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from frameworkcontroller.local.apiserver import builtin, builtin_resources
-from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver.api_errors import ApiStatusError
 from frameworkcontroller.local.apiserver.strategic import strategic_merge_patch
 
 POD_TYPE = builtin.type_of(builtin_resources.PODS)
@@ -57,7 +57,7 @@ def test_an_order_may_be_asked_for() -> None:
 
 def test_an_order_must_agree_with_the_list_beside_it() -> None:
     patch = {"spec": {"$setElementOrder/containers": [{"name": "b"}], "containers": [{"name": "c", "image": "k"}]}}
-    with pytest.raises(StatusError) as refusal:
+    with pytest.raises(ApiStatusError) as refusal:
         patched(patch)
     assert refusal.value.message == (
         "The order in patch list:\n[map[image:k name:c]]\n doesn't match $setElementOrder list:\n[map[name:b]]\n"
@@ -167,7 +167,7 @@ def test_what_the_type_does_not_know_is_merged_as_it_comes() -> None:
     ],
 )
 def test_a_patch_that_makes_no_sense_is_refused(patch: Any, code: int, message: str) -> None:
-    with pytest.raises(StatusError) as refusal:
+    with pytest.raises(ApiStatusError) as refusal:
         patched(patch)
     assert (refusal.value.code, refusal.value.message) == (code, message)
 

@@ -1,4 +1,4 @@
-"""References in commands and environments, the downward API, and what stands in for mounts."""
+"""References in commands and environments, the downward API, and substitutes for mounts."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from frameworkcontroller.local.kubelet.downward import DownwardApi
 from frameworkcontroller.local.kubelet.environment import expand
 from frameworkcontroller.local.kubelet.images import LocalImage, NoCommand, argv, repository
-from frameworkcontroller.local.kubelet.sources import ConfigError
+from frameworkcontroller.local.kubelet.podsources import ContainerConfigError
 from frameworkcontroller.local.kubelet.volumes import PathMap, UnsupportedVolume, check_volumes, container_mounts
 from tests.support.pods import bound, pod_manifest
 
@@ -68,7 +68,7 @@ def test_fields(path: str, value: str) -> None:
 
 
 def test_a_field_that_is_none() -> None:
-    with pytest.raises(ConfigError, match=r"unsupported fieldPath: spec\.hostname"):
+    with pytest.raises(ContainerConfigError, match=r"unsupported fieldPath: spec\.hostname"):
         downward().field("spec.hostname")
 
 
@@ -89,9 +89,9 @@ def test_resources(reference: dict[str, Any], value: str) -> None:
     assert api.resource(reference, "main") == value
 
 
-def test_a_limit_that_is_not_set_is_what_the_node_has() -> None:
+def test_an_unset_limit_is_the_capacity_of_the_node() -> None:
     assert int(downward().resource({"resource": "limits.cpu"}, "main")) >= 1
-    with pytest.raises(ConfigError, match="container other not found"):
+    with pytest.raises(ContainerConfigError, match="container other not found"):
         downward().resource({"resource": "limits.cpu", "containerName": "other"}, "main")
 
 
@@ -127,7 +127,7 @@ def test_without_mounts_text_stays() -> None:
     assert PathMap([]).rewrite("/mnt/data") == "/mnt/data"
 
 
-def test_what_a_container_mounts(tmp_path: Path) -> None:
+def test_mounts_of_a_container(tmp_path: Path) -> None:
     container = {
         "name": "main",
         "volumeMounts": [
@@ -145,7 +145,7 @@ def test_what_a_container_mounts(tmp_path: Path) -> None:
         ({"name": "w", "mountPath": "/b"}, "volume w is not defined"),
         ({"name": "v", "mountPath": "/b", "subPath": "../x"}, "leads out of its volume"),
     ]:
-        with pytest.raises(ConfigError, match=complaint):
+        with pytest.raises(ContainerConfigError, match=complaint):
             container_mounts(pod, {"name": "main", "volumeMounts": [mount]}, {"v": tmp_path}, {})
 
 
@@ -170,7 +170,7 @@ def test_names_of_images(image: str, name: str) -> None:
     assert repository(image) == name
 
 
-def test_what_a_container_runs() -> None:
+def test_command_of_a_container() -> None:
     known = {"team/tool": LocalImage(("python3", "-m", "tool"))}
     assert argv({"name": "c", "command": ["a"], "args": ["b"], "image": "team/tool:1"}, known) == ["a", "b"]
     assert argv({"name": "c", "args": ["-x"], "image": "team/tool:1"}, known) == ["python3", "-m", "tool", "-x"]

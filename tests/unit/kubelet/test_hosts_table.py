@@ -1,4 +1,4 @@
-"""The table of names in hosts files: what processes read while it changes."""
+"""The table of names in hosts files: reads of processes while it changes."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from frameworkcontroller.local.kubelet.container import Instant, RestartBackoff, Termination, Trouble
+from frameworkcontroller.local.kubelet.container import ContainerTime, RestartBackoff, Termination, Trouble
 from frameworkcontroller.local.kubelet.lifecycle import PodFailure, PodLife, Prepare, Start, Stop
 from frameworkcontroller.local.kubelet.podstatus import PodStatusView
 from tests.support.pods import pod_manifest, record
@@ -10,8 +10,8 @@ from tests.support.pods import pod_manifest, record
 WALL = 1_767_225_600.0
 
 
-def at(seconds: float) -> Instant:
-    return Instant(100.0 + seconds, WALL + seconds)
+def at(seconds: float) -> ContainerTime:
+    return ContainerTime(100.0 + seconds, WALL + seconds)
 
 
 def ended(code: int, seconds: float = 0.0) -> Termination:
@@ -180,7 +180,7 @@ def test_deletion_stops_everything_within_the_grace_period_and_sidecars_last() -
     assert show(life, 15)["phase"] == "Failed"
 
 
-def test_to_be_killed_is_asked_for_anew() -> None:
+def test_a_kill_is_requested_again() -> None:
     life = begin(pod_manifest())
     life.step(at(0))
     life.started("main", at(0))
@@ -223,7 +223,7 @@ def test_deadline() -> None:
     assert status["message"] == "Pod was active on the node longer than the specified deadline"
 
 
-def test_what_cannot_be_done_now_is_shown_and_tried_again() -> None:
+def test_a_failed_step_is_shown_and_tried_again() -> None:
     life = PodLife(record(pod_manifest(restartPolicy="Always")), at(0))
     life.step(at(0))
     life.unprepared(Trouble("FailedMount", 'configmap "c" not found'), at(0))
@@ -275,7 +275,7 @@ def test_a_pod_deleted_before_anything_ran_stays_pending() -> None:
     assert life.phase == "Pending"
 
 
-def test_a_start_under_way_when_the_end_comes_is_stopped_and_waited_for() -> None:
+def test_a_start_in_progress_at_the_end_is_stopped_and_awaited() -> None:
     life = begin(pod_manifest())
     assert life.step(at(0)) == [Start("main", 0)]
     life.terminate(30, at(1))
@@ -325,7 +325,7 @@ def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
 
 
 def test_words_once_said_are_taken_back_by_name() -> None:
-    """A merge patch keeps what it does not name, so a reason that is over must be named and null."""
+    """A merge patch keeps fields that it does not name, so an outdated reason must be named and null."""
     life = begin(pod_manifest())
     view = PodStatusView(life, "test")
     assert view.render(at(0))["conditions"][1]["reason"] == "ContainersNotReady"

@@ -1,4 +1,4 @@
-"""What containers print, from the pipe to the file and back; and how their end is told."""
+"""The output of containers, from the pipe to the file and back, and its end."""
 
 import asyncio
 from pathlib import Path
@@ -25,7 +25,7 @@ async def output(path: Path, *, tail: int | None = None, limit: int | None = Non
     return b"".join([chunk async for chunk in chunks])
 
 
-async def test_what_is_printed_is_read_back(tmp_path: Path) -> None:
+async def test_output_is_read_back(tmp_path: Path) -> None:
     path = tmp_path / "0.log"
     write(path, b"a\nb", b"c\n\nlong", b"er", b"\nno newline")
     assert await output(path) == b"a\nbc\n\nlonger\nno newline\n"

@@ -1,4 +1,4 @@
-"""The small parts that kubelets are made of: timers, workers, addresses, and what Pods are told of the API server."""
+"""The small parts that kubelets are made of: timers, workers, addresses, and the Pods' access to the API server."""
 
 import asyncio
 import random
@@ -9,10 +9,10 @@ import orjson
 import pytest
 
 from frameworkcontroller.kube.errors import ApiServerError, TooManyRequests
-from frameworkcontroller.local.kubelet.access import ApiAccess
 from frameworkcontroller.local.kubelet.addresses import AddressPool
 from frameworkcontroller.local.kubelet.node import decode_node
-from frameworkcontroller.local.kubelet.workers import Workers
+from frameworkcontroller.local.kubelet.podaccess import ApiAccess
+from frameworkcontroller.local.kubelet.queueworkers import QueueWorkers
 from frameworkcontroller.local.taints import NOT_READY
 from frameworkcontroller.local.timers import Timers
 from tests.support.virtual_clock import VirtualClockLoop
@@ -31,7 +31,7 @@ async def test_timers_fire_in_order_and_only_as_last_set(clock: VirtualClockLoop
     assert len(timers) == 0
 
 
-async def test_timers_that_are_put_off_for_ever_take_no_room(clock: VirtualClockLoop) -> None:
+async def test_timers_that_are_deferred_forever_take_no_room(clock: VirtualClockLoop) -> None:
     fired: list[str] = []
     timers: Timers[str] = Timers(fired.append)
     timers.set("b", clock.time() + 5)
@@ -75,7 +75,7 @@ class Work:
 
 async def test_workers_bound_the_keys_at_once_and_process_no_key_twice_at_once(clock: VirtualClockLoop) -> None:
     work = Work()
-    workers = Workers("test", work, concurrency=3)
+    workers = QueueWorkers("test", work, concurrency=3)
     task = asyncio.create_task(workers.run())
     for key in "abcdefgh":
         workers.add(key)
@@ -103,7 +103,7 @@ async def test_workers_retry_a_failed_key_after_a_growing_delay(clock: VirtualCl
         if len(tries) == 6:
             raise ZeroDivisionError
 
-    workers = Workers("test", work, concurrency=1)
+    workers = QueueWorkers("test", work, concurrency=1)
     task = asyncio.create_task(workers.run())
     workers.add("a")
     await asyncio.sleep(1000)

@@ -42,7 +42,7 @@ def test_enough_are_taken_or_none(cpus: list[object], at_least: int, taken: list
     assert room.lacking(Pod("probe", {"cpu": left + Decimal("0.001")})) == ["cpu"]
 
 
-def test_what_is_held_is_counted_once_and_given_back() -> None:
+def test_used_resources_are_counted_once_and_released() -> None:
     room, (pod, other) = Room(FOUR), pods(3, 3)
     room.hold(pod)
     room.hold(pod)

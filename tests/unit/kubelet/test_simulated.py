@@ -1,4 +1,4 @@
-"""Runtime "simulated": what annotations and test code make of Pods, on virtual time and without an API server."""
+"""Runtime "simulated": the effects of annotations and test code on Pods, on virtual time and without an API server."""
 
 import asyncio
 
@@ -24,7 +24,7 @@ def sim(**values: str) -> dict[str, str]:
     return {PREFIX + key.replace("_", "-"): value for key, value in values.items()}
 
 
-async def test_a_pod_without_annotations_runs_for_ever(node: Hosting) -> None:
+async def test_a_pod_without_annotations_runs_forever(node: Hosting) -> None:
     uid = node.admit(pod_manifest(inits=({"name": "i"},)))
     assert node.phase(uid) == "Running"
     assert node.container(uid, "i")["state"]["terminated"]["exitCode"] == 0

@@ -1,4 +1,4 @@
-"""Manifest files: what is read, what is said of what cannot be, and what the API server makes of it."""
+"""Manifest files: reading, errors, and the API server's defaults."""
 
 import io
 import sys
@@ -11,7 +11,7 @@ import pytest
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.resources import CONFIGMAPS, NAMESPACES
-from frameworkcontroller.local.apiserver.server import ApiServer
+from frameworkcontroller.local.apiserver.apiserver import ApiServer
 from frameworkcontroller.local.manifest_files import ManifestError, create_all, read_manifests
 from tests.support.virtual_clock import wall
 
@@ -46,7 +46,7 @@ def test_documents_of_all_kinds_in_order(tmp_path: Path) -> None:
         f"{tmp_path}/f.yaml: document 2 (Namespace second-)",
         f"{tmp_path}/l.json: document 1, item 1 (Pod p)",
     ]
-    # JSON has no dates: what looks like one is text.
+    # JSON has no dates: a string that looks like one is text.
     assert manifests[0].body["metadata"]["annotations"] == {"when": "2026-01-31", "day": "yes"}
 
 
@@ -84,7 +84,7 @@ def test_documents_of_all_kinds_in_order(tmp_path: Path) -> None:
         ("a: 99999-99-99T99:99:99Z\nb: !!timestamp 2026-99-99", ": document 1: is not YAML: month must be in 1..12"),
     ],
 )
-def test_what_cannot_be_used_is_named(tmp_path: Path, text: str, error: str) -> None:
+def test_an_unusable_file_is_named(tmp_path: Path, text: str, error: str) -> None:
     path = write(tmp_path, text)
     with pytest.raises(ManifestError) as caught:
         read_manifests([path])
@@ -99,7 +99,7 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(caught.value) == "standard input: document 1: metadata: is required"
 
 
-def test_everything_wrong_is_told_at_once(tmp_path: Path) -> None:
+def test_all_errors_are_reported_at_once(tmp_path: Path) -> None:
     paths = [
         tmp_path / "absent.yaml",
         write(tmp_path, "{}\n---\n{}", "bad.yaml"),
@@ -166,7 +166,9 @@ async def test_objects_are_created_in_their_namespaces(client: KubeClient, tmp_p
         ),
     ],
 )
-async def test_what_the_api_server_refuses_is_named(client: KubeClient, tmp_path: Path, text: str, error: str) -> None:
+async def test_an_object_refused_by_the_api_server_is_named(
+    client: KubeClient, tmp_path: Path, text: str, error: str
+) -> None:
     path = write(tmp_path, text)
     with pytest.raises(ManifestError) as caught:
         await create_all(client, read_manifests([path]))

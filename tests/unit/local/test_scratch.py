@@ -1,4 +1,4 @@
-"""What is removed of the temporary files of those before, and what is not."""
+"""Removal of temporary files of earlier processes, and its limits."""
 
 import fcntl
 import os
@@ -38,14 +38,14 @@ def test_it_lasts_as_long_as_it_is_used(parent: Path) -> None:
     assert list(parent.iterdir()) == []
 
 
-def test_what_nobody_uses_any_more_is_removed(parent: Path) -> None:
+def test_an_unused_folder_is_removed(parent: Path) -> None:
     abandoned(parent, "frameworkcontroller-a")
     abandoned(parent, "frameworkcontroller-b")
     with scratch_directory() as directory:
         assert list(parent.iterdir()) == [directory]
 
 
-def test_what_is_not_its_own_is_left_alone(parent: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_foreign_folder_is_kept(parent: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     elsewhere = abandoned(tmp_path_factory.mktemp("elsewhere"), "frameworkcontroller-c")
     (parent / "frameworkcontroller-link").symlink_to(elsewhere)
     (parent / "frameworkcontroller-source").mkdir()

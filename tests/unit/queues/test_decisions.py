@@ -1,4 +1,4 @@
-"""The decisions of the local queue: tables of Workloads, and what becomes of them."""
+"""The decisions of the local queue: tables of Workloads and outcomes."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -8,9 +8,9 @@ import pytest
 
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.local.queues.counts import cluster_queue_statuses, local_queue_statuses
-from frameworkcontroller.local.queues.decisions import View, Write, decide, next_due
-from frameworkcontroller.local.queues.records import (
-    WorkloadRecord,
+from frameworkcontroller.local.queues.decisions import QueueView, Write, decide, next_due
+from frameworkcontroller.local.queues.queue_records import (
+    QueuedWorkload,
     decode_cluster_queue,
     decode_flavor,
     decode_local_queue,
@@ -80,7 +80,7 @@ def view(
     stop: str = "None",
     local_stop: str = "None",
     flavors: Iterable[str] = ("f",),
-) -> View:
+) -> QueueView:
     resources = [{"name": name, "nominalQuota": amount} for name, amount in (quota or {"cpu": "8"}).items()]
     spec = {
         "queueingStrategy": strategy,
@@ -92,7 +92,7 @@ def view(
     local["metadata"]["namespace"] = "n"
     astray = stored("LocalQueue", "astray", spec={"clusterQueue": "none"})
     astray["metadata"]["namespace"] = "n"
-    return View(
+    return QueueView(
         workloads=[decode_workload(body) for body in workloads],
         local_queues={record.key: record for record in map(decode_local_queue, (local, astray))},
         cluster_queues={"cq": decode_cluster_queue(stored("ClusterQueue", "cq", spec=spec))},
@@ -105,7 +105,7 @@ def conditions_of(write: Write) -> dict[str, dict[str, Any]]:
 
 
 def outcome(write: Write) -> str:
-    """What a write says, in a word."""
+    """The meaning of a write, in a word."""
     if write.deactivates:
         return "deactivated"
     after = conditions_of(write)
@@ -116,7 +116,7 @@ def outcome(write: Write) -> str:
     return f"waits: {after['QuotaReserved']['message']}"
 
 
-def outcomes(of: View) -> dict[str, str]:
+def outcomes(of: QueueView) -> dict[str, str]:
     return {write.workload.name: outcome(write) for write in decide(of, NOW)}
 
 
@@ -227,7 +227,7 @@ TAKING = SHORT + ". Pending the preemption of {} workload(s)"
         ),
     ],
 )
-def test_what_is_decided(workloads: list[dict[str, Any]], expected: dict[str, str]) -> None:
+def test_decisions(workloads: list[dict[str, Any]], expected: dict[str, str]) -> None:
     assert outcomes(view(workloads)) == expected
 
 
@@ -260,7 +260,7 @@ def test_never_preempt_lower_ones_either() -> None:
     assert outcomes(view(workloads, preemption="Never")) == {"high": SHORT.format(8)}
 
 
-def test_a_strict_queue_lets_nobody_pass() -> None:
+def test_a_strict_queue_lets_no_workload_pass() -> None:
     workloads = [admitted(workload("a", 6)), workload("big", 3, age=3), workload("small", 1, age=2)]
     found = outcomes(view(workloads, strategy="StrictFIFO"))
     assert found == {"big": SHORT.format(1), "small": "waits: waiting behind n/big in a StrictFIFO queue"}
@@ -289,12 +289,12 @@ def test_a_queue_that_is_stopped(where: dict[str, Any], expected: dict[str, str]
     assert outcomes(view([admitted(workload("running", 1)), workload("waiting", 1)], **where)) == expected
 
 
-def the_write(of: View) -> Write:
+def the_write(of: QueueView) -> Write:
     (write,) = decide(of, NOW)
     return write
 
 
-def test_an_admission_says_what_was_given() -> None:
+def test_an_admission_lists_the_given_quota() -> None:
     write = the_write(view([workload("a", 2, count=3)]))
     assert write.patch["status"]["admission"] == {
         "clusterQueue": "cq",
@@ -356,7 +356,7 @@ def test_one_that_was_taken_out_is_in_the_queue_again(reason: str, requeued: str
     assert stopped["Requeued"]["status"] == "False"
 
 
-def test_what_is_said_is_not_said_again() -> None:
+def test_a_message_is_not_repeated() -> None:
     waiting = workload("b", 8)
     (write,) = decide(view([admitted(workload("a", 8)), waiting]), NOW)
     waiting["status"] = write.patch["status"]
@@ -388,7 +388,7 @@ def test_quota_of_pods_that_need_none_again_goes_to_others() -> None:
     assert status["flavorsUsage"][0]["resources"] == [{"name": "cpu", "total": "0"}]
 
 
-def test_a_workload_that_waits_asks_for_what_it_still_needs() -> None:
+def test_a_waiting_workload_requests_its_remaining_need() -> None:
     waiting = {**workload("a", 2, count=5), "status": {"reclaimablePods": [{"name": "worker", "count": 4}]}}
     write = the_write(view([waiting]))
     (assignment,) = write.patch["status"]["admission"]["podSetAssignments"]
@@ -469,7 +469,7 @@ def test_a_status_is_written_when_it_changes() -> None:
     queue["spec"] = {
         "resourceGroups": [{"flavors": [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": 8}]}]}]
     }
-    again = View(of.workloads, of.local_queues, {record.key: decode_cluster_queue(queue)}, of.flavors)
+    again = QueueView(of.workloads, of.local_queues, {record.key: decode_cluster_queue(queue)}, of.flavors)
     assert cluster_queue_statuses(again, NOW + 60) == []
 
 
@@ -493,8 +493,8 @@ def test_a_quota() -> None:
 
 
 def test_a_record_keeps_its_order_in_the_queue() -> None:
-    """Its age is that of the object, also after it was evicted and has come back."""
+    """Its age is the object's, also after an eviction."""
     back = workload("a", 8, age=90)
     back["status"] = {"conditions": [condition("Requeued", "True", "Preempted", age=1)]}
     assert outcomes(view([back, workload("b", 8, age=50)]))["a"] == "admitted"
-    assert isinstance(decode_workload(back), WorkloadRecord)
+    assert isinstance(decode_workload(back), QueuedWorkload)

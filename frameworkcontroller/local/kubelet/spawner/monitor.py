@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn
 
 from frameworkcontroller.local.kubelet.spawner import linux
 from frameworkcontroller.local.kubelet.spawner.logfile import LogFile
-from frameworkcontroller.local.kubelet.spawner.mounts import MountError, View
+from frameworkcontroller.local.kubelet.spawner.mounts import MountError, MountView
 
 Request = dict[str, Any]
 
@@ -38,7 +38,7 @@ class StartError(Exception):
 class Monitor:
     """The monitor of one container, in its own process forked from the spawner."""
 
-    def __init__(self, request: Request, events: int, view: View | None, joined: int | None) -> None:
+    def __init__(self, request: Request, events: int, view: MountView | None, joined: int | None) -> None:
         self._request = request
         self._events = events
         self._view = view

@@ -42,7 +42,7 @@ def supported(staging: str) -> tuple[bool, str]:
     if child == 0:
         code = 1
         try:
-            View(staging).mount([{"source": staging, "target": "/frameworkcontroller-probe", "read_only": True}])
+            MountView(staging).mount([{"source": staging, "target": "/frameworkcontroller-probe", "read_only": True}])
             code = 0
         except (OSError, MountError) as error:
             os.write(writer, str(error).encode()[:1000])
@@ -55,7 +55,7 @@ def supported(staging: str) -> tuple[bool, str]:
     return status == 0, why
 
 
-class View:
+class MountView:
     """Moves this process into its own namespaces, in which mount points can be created. Raises OSError or MountError.
 
     ``staging`` is an empty directory. A child that is forked later calls `isolate`, then `mount`.

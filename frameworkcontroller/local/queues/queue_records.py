@@ -1,4 +1,4 @@
-"""What the queue reads of Workloads and queues."""
+"""The fields of Workloads and queues that the queue reads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkloadRecord:
+class QueuedWorkload:
     """A Workload.
 
     Times are in seconds since the epoch. ``reserved_in``: the ClusterQueue whose quota it holds, None if it holds none.
@@ -115,14 +115,14 @@ class FlavorRecord:
     resource_version: str
 
 
-def decode_workload(body: Mapping[str, Any]) -> WorkloadRecord:
+def decode_workload(body: Mapping[str, Any]) -> QueuedWorkload:
     """Decode a Workload as the API server sent it."""
     metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
     admission = status.get("admission")
     conditions = tuple(status.get("conditions") or ())
     reclaimed = {item.get("name"): item.get("count") or 0 for item in status.get("reclaimablePods") or ()}
     reserves = any(one.get("type") == "QuotaReserved" and one.get("status") == "True" for one in conditions)
-    return WorkloadRecord(
+    return QueuedWorkload(
         **_identity(body),
         generation=metadata.get("generation") or 0,
         created=parse_time(metadata["creationTimestamp"]),
@@ -201,7 +201,7 @@ def _assignment(item: Mapping[str, Any]) -> Assignment:
     return Assignment(item.get("name") or "main", item.get("count") or 0, parse_resources(item.get("resourceUsage")))
 
 
-def admitted_usage(workload: WorkloadRecord) -> dict[str, Decimal]:
+def admitted_usage(workload: QueuedWorkload) -> dict[str, Decimal]:
     """The quota that a workload holds. A set that has given some back, or has become smaller, holds less."""
     counts = {pod_set.name: pod_set.count for pod_set in workload.pod_sets}
     usage: dict[str, Decimal] = {}

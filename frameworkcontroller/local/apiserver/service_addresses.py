@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from frameworkcontroller.local.apiserver import builtin_resources
 from frameworkcontroller.local.apiserver.api_resources import ApiResource
-from frameworkcontroller.local.apiserver.storage import Storage
+from frameworkcontroller.local.apiserver.storage import ObjectStorage
 from frameworkcontroller.local.apiserver.strategy import Strategy
 
 SERVICE_NETWORK: Final = ipaddress.ip_network("127.8.0.0/16")
@@ -20,7 +20,7 @@ class ServiceStrategy(Strategy):
 
     field_labels = ("spec.clusterIP", "spec.type")
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: ObjectStorage) -> None:
         self._storage = storage
 
     def prepare_create(self, t: ApiResource, obj: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from frameworkcontroller.local.kubelet.hoststable import Edits, HostsFile, HostsTable, write_edits
-from frameworkcontroller.local.kubelet.pod import TERMINAL, PodRecord
+from frameworkcontroller.local.kubelet.pod import TERMINAL, NodePod
 
 CLUSTER_DOMAIN: Final = "cluster.local"
 
@@ -35,7 +35,7 @@ class ServiceRecord:
     headless: bool
     publishes_not_ready: bool
 
-    def publishes(self, pod: PodRecord) -> bool:
+    def publishes(self, pod: NodePod) -> bool:
         """Whether it is headless and has this Pod behind it."""
         return (
             self.headless
@@ -67,7 +67,7 @@ def in_domain(name: str, namespace: str) -> list[str]:
     return [f"{name}.{namespace}.svc.{CLUSTER_DOMAIN}", f"{name}.{namespace}.svc", f"{name}.{namespace}", name]
 
 
-def _names(pod: PodRecord, service: ServiceRecord) -> str:
+def _names(pod: NodePod, service: ServiceRecord) -> str:
     names = in_domain(service.name, service.namespace)
     if pod.hostname and pod.subdomain == service.name:
         names = in_domain(f"{pod.hostname}.{pod.subdomain}", pod.namespace) + names
@@ -78,7 +78,7 @@ def _names(pod: PodRecord, service: ServiceRecord) -> str:
 class _Member:
     """A Pod with an address; ``file`` is None if it does not use the names."""
 
-    pod: PodRecord
+    pod: NodePod
     address: str
     file: HostsFile | None
 
@@ -121,7 +121,7 @@ class Names:
         if space is not None and space.services.pop(service.name, None) is not None:
             self._update(service.namespace, *space.members.values())
 
-    def add_pod(self, pod: PodRecord, address: str, path: Path | None, head: str) -> str:
+    def add_pod(self, pod: NodePod, address: str, path: Path | None, head: str) -> str:
         """Add a Pod that got its address; return the text that the caller writes to the file ``path`` at once.
 
         ``head`` is the beginning of the file. With None as ``path`` the Pod does not use the names.
@@ -136,7 +136,7 @@ class Names:
         member.file = HostsFile(path, len(head.encode()), len(table))
         return head + table.decode()
 
-    def update_pod(self, pod: PodRecord) -> None:
+    def update_pod(self, pod: NodePod) -> None:
         """Heed a new version of a Pod: its labels, whether it is ready, whether it has ended."""
         namespace = self._namespace_of.get(pod.uid)
         if namespace is not None:

@@ -15,7 +15,7 @@ from multidict import CIMultiDict
 from frameworkcontroller.api import gojson
 from frameworkcontroller.api.yamldocuments import Loader
 from frameworkcontroller.local.apiserver import api_errors, depth, protobuf
-from frameworkcontroller.local.apiserver.api_errors import StatusError
+from frameworkcontroller.local.apiserver.api_errors import ApiStatusError
 from frameworkcontroller.local.apiserver.options import Query
 from frameworkcontroller.local.apiserver.patches import json_fault
 from frameworkcontroller.local.apiserver.paths import ResourcePath
@@ -29,7 +29,7 @@ ACCEPTED: Final = (JSON, YAML, protobuf.MEDIA_TYPE)
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ApiRequest:
     """A request for a resource, read completely."""
 
     http: web.BaseRequest
@@ -110,7 +110,7 @@ def _key(key: Hashable) -> str:
     return orjson.dumps(key).decode()
 
 
-class InvalidJsonError(StatusError):
+class InvalidJsonError(ApiStatusError):
     """400: the body is not JSON."""
 
     def __init__(self, raw: bytes, error: orjson.JSONDecodeError) -> None:
@@ -147,7 +147,7 @@ def document_answer(document: Any, code: int = 200) -> web.Response:
     return answer(gojson.encode_line(document), code=code)
 
 
-def failure(error: StatusError) -> web.Response:
+def failure(error: ApiStatusError) -> web.Response:
     """A refusal as a response."""
     body = gojson.encode_line(error.body())
     return answer(body, code=error.code, headers=error.headers())

@@ -24,7 +24,7 @@ _EMPTY: Final[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class OwnerReference:
     """One of an object's ``ownerReferences``."""
 
     api_version: str
@@ -36,7 +36,7 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Record:
+class ObjectRecord:
     """One version of one object."""
 
     resource: str
@@ -52,7 +52,7 @@ class Record:
     fields: Mapping[str, str]
     """The values of its field selectors."""
     finalizers: tuple[str, ...]
-    owners: tuple[Owner, ...]
+    owners: tuple[OwnerReference, ...]
     deleting: bool
     """Whether it has a deletionTimestamp."""
 
@@ -70,7 +70,7 @@ class Record:
         document: Json = orjson.loads(self.body)
         return document
 
-    def at(self, revision: int) -> Record:
+    def at(self, revision: int) -> ObjectRecord:
         """The same content at another resourceVersion."""
         rest = self.body[self.body.index(b'"', len(_HEAD)) :]
         return replace(self, revision=revision, body=_HEAD + b"%d" % revision + rest)
@@ -93,19 +93,21 @@ class Change:
 
     revision: int
     type: ChangeType
-    old: Record | None
+    old: ObjectRecord | None
     """The previous version; None for a creation."""
-    record: Record
+    record: ObjectRecord
     """The new version. For a deletion: the last version, at the resourceVersion of the deletion."""
     origin: Origin
 
     @property
-    def new(self) -> Record | None:
+    def new(self) -> ObjectRecord | None:
         """The new version; None for a deletion."""
         return None if self.type == "DELETED" else self.record
 
 
-def make_record(resource: str, key: str, revision: int, obj: Mapping[str, Any], fields: Mapping[str, str]) -> Record:
+def make_record(
+    resource: str, key: str, revision: int, obj: Mapping[str, Any], fields: Mapping[str, str]
+) -> ObjectRecord:
     """Create the record of ``obj`` (which is not modified) at ``revision``; 0 is a dry run.
 
     Raises StatusError if it is nested too deeply.
@@ -114,7 +116,7 @@ def make_record(resource: str, key: str, revision: int, obj: Mapping[str, Any], 
     document: Json = {"metadata": {"resourceVersion": str(revision)} if revision else {}}
     document["metadata"].update((k, v) for k, v in metadata.items() if k != "resourceVersion")
     document.update((k, v) for k, v in obj.items() if k not in {"apiVersion", "kind", "metadata"})
-    return Record(
+    return ObjectRecord(
         resource=resource,
         key=key,
         revision=revision,
@@ -128,13 +130,13 @@ def make_record(resource: str, key: str, revision: int, obj: Mapping[str, Any], 
     )
 
 
-def owners_of(metadata: Mapping[str, Any]) -> tuple[Owner, ...]:
+def owners_of(metadata: Mapping[str, Any]) -> tuple[OwnerReference, ...]:
     """Parse ``metadata.ownerReferences``."""
     references = metadata.get("ownerReferences")
     if not references:
         return ()
     return tuple(
-        Owner(
+        OwnerReference(
             api_version=reference.get("apiVersion") or "",
             kind=reference.get("kind") or "",
             name=reference.get("name") or "",

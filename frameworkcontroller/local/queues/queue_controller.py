@@ -17,13 +17,13 @@ from frameworkcontroller.kube.errors import ApiError, ApiServerError, Conflict, 
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import RESOURCEFLAVORS, WORKLOADS, Resource
 from frameworkcontroller.local.queues import counts
-from frameworkcontroller.local.queues.decisions import View, Write, decide, next_due
-from frameworkcontroller.local.queues.definitions import CLUSTERQUEUES, LOCALQUEUES
-from frameworkcontroller.local.queues.records import (
+from frameworkcontroller.local.queues.decisions import QueueView, Write, decide, next_due
+from frameworkcontroller.local.queues.kueue_crds import CLUSTERQUEUES, LOCALQUEUES
+from frameworkcontroller.local.queues.queue_records import (
     ClusterQueueRecord,
     FlavorRecord,
     LocalQueueRecord,
-    WorkloadRecord,
+    QueuedWorkload,
     decode_cluster_queue,
     decode_flavor,
     decode_local_queue,
@@ -46,7 +46,7 @@ class QueueController:
         self._wall = wall
         self._rng = rng if rng is not None else random.Random()
         self._changed = asyncio.Event()
-        self._workloads: Informer[WorkloadRecord] = Informer(client, WORKLOADS, decode_workload, rng=rng)
+        self._workloads: Informer[QueuedWorkload] = Informer(client, WORKLOADS, decode_workload, rng=rng)
         self._local_queues: Informer[LocalQueueRecord] = Informer(client, LOCALQUEUES, decode_local_queue, rng=rng)
         self._cluster_queues: Informer[ClusterQueueRecord] = Informer(
             client, CLUSTERQUEUES, decode_cluster_queue, rng=rng
@@ -103,22 +103,22 @@ class QueueController:
     async def _pass(self) -> None:
         while writes := decide(self._view(), int(self._wall())):
             if not all([await self._write(write) for write in writes]):
-                break  # the informer shows what has changed
+                break  # the informer shows the change
         view, now = self._view(), int(self._wall())
         for local, status in counts.local_queue_statuses(view, now):
             await self._put_status(LOCALQUEUES, local, status)
         for queue, status in counts.cluster_queue_statuses(view, now):
             await self._put_status(CLUSTERQUEUES, queue, status)
 
-    def _view(self) -> View:
-        return View(
+    def _view(self) -> QueueView:
+        return QueueView(
             workloads=list(self._known()),
             local_queues={record.key: record for record in self._local_queues.lister.values()},
             cluster_queues={record.key: record for record in self._cluster_queues.lister.values()},
             flavors=frozenset(self._flavors.lister),
         )
 
-    def _known(self) -> Iterator[WorkloadRecord]:
+    def _known(self) -> Iterator[QueuedWorkload]:
         for record in self._workloads.lister.values():
             yield self._written.newest(record)
 
@@ -143,7 +143,7 @@ class QueueController:
         self._written.add(workload, decode_workload(orjson.loads(answer)))
         return True
 
-    async def _read_again(self, workload: WorkloadRecord) -> None:
+    async def _read_again(self, workload: QueuedWorkload) -> None:
         failures = 0
         while True:
             try:
@@ -200,15 +200,15 @@ class _Written:
     """
 
     def __init__(self) -> None:
-        self._by_key: dict[str, tuple[WorkloadRecord, frozenset[str]]] = {}
+        self._by_key: dict[str, tuple[QueuedWorkload, frozenset[str]]] = {}
         """Each with the versions that are older."""
 
-    def add(self, old: WorkloadRecord, new: WorkloadRecord) -> None:
+    def add(self, old: QueuedWorkload, new: QueuedWorkload) -> None:
         """Remember ``new``, the version that follows ``old``."""
         _, older = self._by_key.get(old.key, (old, frozenset[str]()))
         self._by_key[old.key] = new, older | {old.resource_version}
 
-    def newest(self, shown: WorkloadRecord) -> WorkloadRecord:
+    def newest(self, shown: QueuedWorkload) -> QueuedWorkload:
         """The newest known version of a workload that the informer shows as ``shown``."""
         if shown.key not in self._by_key:
             return shown

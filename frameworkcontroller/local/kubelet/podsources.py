@@ -11,14 +11,14 @@ import orjson
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import NotFound
 from frameworkcontroller.kube.resources import CONFIGMAPS, PERSISTENTVOLUMECLAIMS, SECRETS
-from frameworkcontroller.local.kubelet.claims import decode_claim
+from frameworkcontroller.local.kubelet.volumebinder import decode_claim
 
 
-class ConfigError(Exception):
+class ContainerConfigError(Exception):
     """A reference of a Pod is missing, perhaps temporarily; the text is a kubelet's."""
 
 
-class Sources:
+class PodSources:
     """The ConfigMaps, Secrets and claims of one namespace. Every read may raise KubeError."""
 
     def __init__(self, client: KubeClient, namespace: str) -> None:
@@ -38,7 +38,7 @@ class Sources:
         except NotFound:
             if reference.get("optional"):
                 return None
-            raise ConfigError(f'{kind} "{name}" not found') from None
+            raise ContainerConfigError(f'{kind} "{name}" not found') from None
         if kind == "secret":
             return {key: base64.b64decode(value) for key, value in (body.get("data") or {}).items()}
         return {
@@ -51,10 +51,12 @@ class Sources:
         try:
             body = orjson.loads(await self._client.get(PERSISTENTVOLUMECLAIMS, name, self._namespace))
         except NotFound:
-            raise ConfigError(f'persistentvolumeclaim "{name}" not found') from None
+            raise ContainerConfigError(f'persistentvolumeclaim "{name}" not found') from None
         claim = decode_claim(body)
         if claim.deleting or not claim.bound:
-            raise ConfigError(f'persistentvolumeclaim "{name}" {"is being deleted" if claim.deleting else "not bound"}')
+            raise ContainerConfigError(
+                f'persistentvolumeclaim "{name}" {"is being deleted" if claim.deleting else "not bound"}'
+            )
         return claim.uid
 
     async def entry(self, kind: str, reference: Mapping[str, Any]) -> str | None:
@@ -65,4 +67,4 @@ class Sources:
             return entries[key].decode(errors="surrogateescape")
         if entries is None or reference.get("optional"):
             return None
-        raise ConfigError(f"couldn't find key {key} in {kind} {self._namespace}/{reference.get('name')}")
+        raise ContainerConfigError(f"couldn't find key {key} in {kind} {self._namespace}/{reference.get('name')}")

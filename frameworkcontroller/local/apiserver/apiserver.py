@@ -18,14 +18,14 @@ from aiohttp import web
 from frameworkcontroller.local.apiserver import builtin_resources
 from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from frameworkcontroller.local.apiserver.authentication import Authenticator
-from frameworkcontroller.local.apiserver.bodies import MAX_BODY_BYTES
-from frameworkcontroller.local.apiserver.claims import ClaimProtection, ClaimStrategy
-from frameworkcontroller.local.apiserver.definitions import Definitions, DefinitionStrategy
+from frameworkcontroller.local.apiserver.claim_protection import ClaimProtection, ClaimStrategy
+from frameworkcontroller.local.apiserver.crd_controller import Definitions, DefinitionStrategy
 from frameworkcontroller.local.apiserver.endpoints import Endpoint, Endpoints
 from frameworkcontroller.local.apiserver.event_expiry import EventExpiry
 from frameworkcontroller.local.apiserver.gc import GarbageCollector
 from frameworkcontroller.local.apiserver.handlers import ResourceHandlers
 from frameworkcontroller.local.apiserver.http_api import HttpApi, Served
+from frameworkcontroller.local.apiserver.http_bodies import MAX_BODY_BYTES
 from frameworkcontroller.local.apiserver.listening import accept_no_more
 from frameworkcontroller.local.apiserver.metadata import Identities
 from frameworkcontroller.local.apiserver.namespaces import (
@@ -42,11 +42,11 @@ from frameworkcontroller.local.apiserver.pod_strategy import PodStrategy
 from frameworkcontroller.local.apiserver.quotas import Quotas
 from frameworkcontroller.local.apiserver.registry import Registry
 from frameworkcontroller.local.apiserver.reviews import Reviews
-from frameworkcontroller.local.apiserver.services import ServiceStrategy
-from frameworkcontroller.local.apiserver.storage import Storage
+from frameworkcontroller.local.apiserver.service_addresses import ServiceStrategy
+from frameworkcontroller.local.apiserver.storage import ObjectStorage
 from frameworkcontroller.local.apiserver.strategies import plain_strategy
 from frameworkcontroller.local.apiserver.strategy import Strategy
-from frameworkcontroller.local.apiserver.worker import Controller
+from frameworkcontroller.local.apiserver.worker import ObjectController
 
 _KEEP_ALIVE: Final = 3600.0
 """Longer than any client keeps an idle connection, so that the client closes it."""
@@ -68,7 +68,7 @@ class ApiServer:
         wall: Callable[[], float] = time.time,
         host: str = "127.0.0.1",
         port: int = 0,
-        storage: Storage | None = None,
+        storage: ObjectStorage | None = None,
         history: int = 10_000,
         bookmark_interval: float = 60.0,
         authenticator: Authenticator | None = None,
@@ -98,7 +98,7 @@ class ApiServer:
         """
         if not ipaddress.ip_address(host).is_loopback:
             raise ValueError(f"the embedded API server serves loopback addresses only, not {host}")
-        self.storage = storage if storage is not None else Storage(history=history, audit=audit)
+        self.storage = storage if storage is not None else ObjectStorage(history=history, audit=audit)
         self._host = host
         self._port = port
         self.authenticator = authenticator if authenticator is not None else Authenticator()
@@ -110,7 +110,7 @@ class ApiServer:
         self._namespaces = NamespaceController(self.registry)
         self.gc = GarbageCollector(self.registry, delay=gc_delay)
         self._expiry = EventExpiry(self.storage)
-        self._controllers: tuple[Controller[Any], ...] = (
+        self._controllers: tuple[ObjectController[Any], ...] = (
             self._definitions,
             self._quotas,
             self._namespaces,
@@ -251,7 +251,7 @@ class ApiServer:
                 self.registry.create(endpoint, "", {"metadata": {"name": name}}, Call("create", "kube-apiserver"))
 
 
-def _strategy(t: ApiResource, storage: Storage) -> Strategy:
+def _strategy(t: ApiResource, storage: ObjectStorage) -> Strategy:
     match t.resource:
         case builtin_resources.PODS.resource:
             return PodStrategy()

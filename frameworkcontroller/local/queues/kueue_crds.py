@@ -28,7 +28,7 @@ def _usage(description: str) -> schemas.Json:
 
 def _stop_policy(what: str) -> schemas.Json:
     return schemas.text(
-        f"Hold: admit nothing more {what}. HoldAndDrain: also evict what was admitted.",
+        f"Hold: admit nothing more {what}. HoldAndDrain: also evict admitted workloads.",
         enum=["None", "Hold", "HoldAndDrain"],
         default="None",
     )
@@ -56,7 +56,7 @@ def _workloads() -> schemas.Json:
         template={
             "type": "object",
             "x-kubernetes-preserve-unknown-fields": True,
-            "description": "The Pods. Their requests, times count, are what the set needs.",
+            "description": "The Pods. The set needs their requests, times count.",
         },
         topologyRequest=topology,
     )
@@ -65,14 +65,14 @@ def _workloads() -> schemas.Json:
         count=schemas.int32("Number of admitted Pods.", minimum=0),
         flavors=schemas.mapping(schemas.name(), "The flavor of each resource."),
         name=schemas.text("Name of the set.", default="main", maxLength=63, pattern=schemas.LABEL),
-        resourceUsage=schemas.mapping(schemas.quantity(), "What all Pods of the set take from the quota."),
+        resourceUsage=schemas.mapping(schemas.quantity(), "The quota that all Pods of the set use."),
         topologyAssignment={"type": "object", "x-kubernetes-preserve-unknown-fields": True},
     )
     reclaimable = schemas.obj(
         "", ("count", "name"), count=schemas.int32(minimum=0), name=schemas.text(maxLength=63, pattern=schemas.LABEL)
     )
     spec = schemas.obj(
-        "What is to run, and in which queue it waits.",
+        "A set of Pods to run, and its queue.",
         active={"type": "boolean", "default": True, "description": "False: evict the workload, and do not admit it."},
         maximumExecutionTimeSeconds=schemas.int32(
             "Time after which it is deactivated, over all admissions.", minimum=1
@@ -94,7 +94,7 @@ def _workloads() -> schemas.Json:
         admission=schemas.obj(
             "The reserved quota. The owner removes it once nothing runs.",
             clusterQueue=schemas.name("The ClusterQueue."),
-            podSetAssignments=schemas.listing(assignment, "What each set got.", keys=("name",), maxItems=18),
+            podSetAssignments=schemas.listing(assignment, "Each set's flavors.", keys=("name",), maxItems=18),
         ),
         conditions=schemas.conditions(),
         reclaimablePods=schemas.listing(reclaimable, "Pods that no longer need quota.", keys=("name",), maxItems=18),
@@ -166,7 +166,7 @@ def _cluster_queues() -> schemas.Json:
     preemption = schemas.obj(
         "Which workloads may be evicted for others.",
         withinClusterQueue=schemas.text(
-            "LowerPriority: those of lower priority. LowerOrNewerEqualPriority: newer ones of the same, too.",
+            "LowerPriority: workloads of lower priority. LowerOrNewerEqualPriority: newer ones of the same, too.",
             enum=["Never", "LowerPriority", "LowerOrNewerEqualPriority"],
             default="Never",
         ),
@@ -178,7 +178,7 @@ def _cluster_queues() -> schemas.Json:
             # Preserved, so that another one is refused instead of pruned.
             "x-kubernetes-preserve-unknown-fields": True,
             "maxProperties": 0,
-            "description": "{}: all namespaces, which is what this queue does.",
+            "description": "{}: all namespaces, as in this queue.",
         },
         preemption=preemption,
         queueingStrategy=schemas.text(
@@ -204,7 +204,7 @@ def _resource_flavors() -> schemas.Json:
     )
     taint = schemas.obj("", ("effect", "key"), effect=schemas.text(), key=schemas.text(), value=schemas.text())
     spec = schemas.obj(
-        "What Pods get that are admitted to the flavor.",
+        "Additions to Pods that are admitted to the flavor.",
         nodeLabels=schemas.mapping(
             schemas.text(), "Labels of its nodes: the nodeSelector of admitted Pods.", maxProperties=8
         ),
@@ -217,9 +217,9 @@ def _resource_flavors() -> schemas.Json:
 
 def _priority_classes() -> schemas.Json:
     schema = schemas.obj(
-        "A priority for workloads. Unlike that of a PriorityClass, it does not concern the scheduler of Pods.",
+        "A priority for workloads. Unlike a PriorityClass's, it does not concern the scheduler of Pods.",
         ("value",),
-        description=schemas.text("What it is for.", maxLength=2048),
+        description=schemas.text("Its purpose.", maxLength=2048),
         value=schemas.int32("The priority."),
     )
     columns = (("Value", "integer", ".value"),)

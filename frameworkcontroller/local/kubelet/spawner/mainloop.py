@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn
 
 from frameworkcontroller.local.kubelet.spawner import linux
 from frameworkcontroller.local.kubelet.spawner.monitor import Monitor, Request, children, kill_below
-from frameworkcontroller.local.kubelet.spawner.mounts import MountError, View, supported
+from frameworkcontroller.local.kubelet.spawner.mounts import MountError, MountView, supported
 
 _HELD_BACK: Final = (signal.SIGUSR1, signal.SIGTERM)
 
@@ -36,7 +36,7 @@ def serve(commands: int, events: int, lock: int, staging: str, leftovers: str, m
         works, why = supported(staging)
         if works:
             try:
-                view = View(staging)
+                view = MountView(staging)
             except (OSError, MountError) as error:
                 why = str(error)
     server = _Server(commands, events, view)
@@ -56,7 +56,7 @@ def _close_all_but(kept: set[int]) -> None:
 
 
 class _Server:
-    def __init__(self, commands: int, events: int, view: View | None) -> None:
+    def __init__(self, commands: int, events: int, view: MountView | None) -> None:
         self._commands = commands
         self._events = events
         self._view = view

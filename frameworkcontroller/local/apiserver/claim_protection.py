@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Final
 
 from frameworkcontroller.local.apiserver import builtin_resources
 from frameworkcontroller.local.apiserver.api_resources import ApiResource
+from frameworkcontroller.local.apiserver.object_records import Change, ObjectRecord
 from frameworkcontroller.local.apiserver.options import Call
-from frameworkcontroller.local.apiserver.records import Change, Record
 from frameworkcontroller.local.apiserver.registry import Registry
 from frameworkcontroller.local.apiserver.strategies import ReturnedStrategy
-from frameworkcontroller.local.apiserver.worker import Controller
+from frameworkcontroller.local.apiserver.worker import ObjectController
 
 PROTECTION: Final = "kubernetes.io/pvc-protection"
 """Finalizer: no Pod that runs may lose its volume."""
@@ -34,7 +34,7 @@ class ClaimStrategy(ReturnedStrategy):
             obj["metadata"]["finalizers"] = [*finalizers, PROTECTION]
 
 
-class ClaimProtection(Controller[str]):
+class ClaimProtection(ObjectController[str]):
     """Removes the finalizer of a claim in deletion once no Pod on a node uses it."""
 
     def __init__(self, registry: Registry) -> None:
@@ -53,7 +53,7 @@ class ClaimProtection(Controller[str]):
             for record in self._registry.storage.records(_CLAIMS, prefix):
                 self._look_at(record)
 
-    def _look_at(self, claim: Record) -> None:
+    def _look_at(self, claim: ObjectRecord) -> None:
         if claim.deleting and PROTECTION in claim.finalizers:
             self.add(claim.key)
 
@@ -72,7 +72,7 @@ class ClaimProtection(Controller[str]):
         self._registry.store(endpoint, claim, obj, Call("update", _AGENT, _AGENT))
 
 
-def _uses(pod: Record, claim: str) -> bool:
+def _uses(pod: ObjectRecord, claim: str) -> bool:
     if not pod.fields["spec.nodeName"] or b'"persistentVolumeClaim"' not in pod.body:
         return False
     volumes = (pod.document().get("spec") or {}).get("volumes") or ()

@@ -10,12 +10,12 @@ from frameworkcontroller.local.apiserver.api_resources import ApiResource, crd_r
 from frameworkcontroller.local.apiserver.deletion import DeleteOptions, Fate, Verdict
 from frameworkcontroller.local.apiserver.endpoints import Endpoint, Endpoints
 from frameworkcontroller.local.apiserver.metadata import rfc3339
+from frameworkcontroller.local.apiserver.object_records import Change, Json, ObjectRecord
 from frameworkcontroller.local.apiserver.options import Call
-from frameworkcontroller.local.apiserver.records import Change, Json, Record
 from frameworkcontroller.local.apiserver.registry import Registry
 from frameworkcontroller.local.apiserver.status_causes import Cause
 from frameworkcontroller.local.apiserver.strategy import CustomStrategy, Strategy
-from frameworkcontroller.local.apiserver.worker import Controller
+from frameworkcontroller.local.apiserver.worker import ObjectController
 
 _CRDS: Final = builtin_resources.CRDS.resource
 _FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
@@ -91,7 +91,7 @@ def set_condition(obj: Json, kind: str, state: str, reason: str, message: str, n
     obj["status"] = {**(obj.get("status") or {}), "conditions": conditions}
 
 
-class Definitions(Controller[str]):
+class Definitions(ObjectController[str]):
     """Serves the resources that the stored definitions define."""
 
     def __init__(self, registry: Registry) -> None:
@@ -120,7 +120,7 @@ class Definitions(Controller[str]):
     def _endpoints(self) -> Endpoints:
         return self._registry.endpoints
 
-    def _written(self, record: Record, gone: bool) -> None:
+    def _written(self, record: ObjectRecord, gone: bool) -> None:
         """React to a write at once; each step is another write, which calls this again."""
         if gone:
             self._ending.discard(record.name)

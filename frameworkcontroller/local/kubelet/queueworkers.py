@@ -17,7 +17,7 @@ _FAILURES_TO_WARN: Final = 4
 log = logging.getLogger(__name__)
 
 
-class Workers:
+class QueueWorkers:
     """Call ``work`` with each added key: ``concurrency`` keys at once, but never one key twice at once.
 
     A key is retried after a back-off if ``work`` raises. Anything but a `KubeError` is a bug, and is logged with its

@@ -19,7 +19,7 @@ from frameworkcontroller.kube.errors import Conflict, Invalid, NotFound
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import PERSISTENTVOLUMECLAIMS
 from frameworkcontroller.local.kubelet.nodeevents import NodeEvents
-from frameworkcontroller.local.kubelet.workers import Workers
+from frameworkcontroller.local.kubelet.queueworkers import QueueWorkers
 
 DEFAULT_CLASS: Final = "standard"
 """The storage class of the node, and of claims that name none."""
@@ -28,7 +28,7 @@ BOUND: Final = "Bound"
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimRecord:
+class VolumeClaim:
     """A PersistentVolumeClaim, as needed to bind it. ``capacity`` is that of its status."""
 
     key: str
@@ -70,11 +70,11 @@ class ClaimRecord:
         return "" if self.is_plain else "the local cluster has no block volumes, selectors and data sources"
 
 
-def decode_claim(body: Mapping[str, Any]) -> ClaimRecord:
+def decode_claim(body: Mapping[str, Any]) -> VolumeClaim:
     """Decode a claim as the API server sent it."""
     metadata, spec, status = body["metadata"], body["spec"], body.get("status") or {}
     namespace, name = metadata["namespace"], metadata["name"]
-    return ClaimRecord(
+    return VolumeClaim(
         key=f"{namespace}/{name}",
         namespace=namespace,
         name=name,
@@ -98,7 +98,7 @@ class Provisioner:
     def __init__(
         self,
         client: KubeClient,
-        claims: Informer[ClaimRecord],
+        claims: Informer[VolumeClaim],
         remove: Callable[[str], None],
         *,
         concurrency: int = 8,
@@ -107,7 +107,7 @@ class Provisioner:
         self._client = client
         self._claims = claims
         self._events = NodeEvents(client, "persistentvolume-controller", wall=wall)
-        self._workers = Workers("provisioner", self._provision, concurrency=concurrency)
+        self._workers = QueueWorkers("provisioner", self._provision, concurrency=concurrency)
         claims.add_handler(
             on_add=lambda new: self._workers.add(new.key),
             on_update=self._updated,
@@ -119,7 +119,7 @@ class Provisioner:
         """Run until cancelled."""
         await self._workers.run()
 
-    def _updated(self, old: ClaimRecord, new: ClaimRecord) -> None:
+    def _updated(self, old: VolumeClaim, new: VolumeClaim) -> None:
         if old.uid != new.uid:
             self._remove(old.uid)
         self._workers.add(new.key)
@@ -140,7 +140,7 @@ class Provisioner:
                 status = {"phase": BOUND, "accessModes": claim.access_modes, "capacity": capacity}
                 await self._patch(claim, {"status": status}, subresource="status")
 
-    async def _patch(self, claim: ClaimRecord, change: Mapping[str, Any], *, subresource: str | None = None) -> None:
+    async def _patch(self, claim: VolumeClaim, change: Mapping[str, Any], *, subresource: str | None = None) -> None:
         # With the uid: another claim of the same name may have replaced it.
         body = orjson.dumps({**change, "metadata": {"uid": claim.uid}})
         await self._client.patch(

@@ -1,0 +1,84 @@
+"""Base names of modules and names of public classes are unique in the package, so that each names one thing."""
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+PACKAGE: Final = Path(__file__).resolve().parents[2] / "frameworkcontroller"
+
+# Names that still occur more than once. Add none; a line each, so that renames merge.
+MODULES: Final = {
+    "claims",
+    "client",
+    "command",
+    "completion",
+    "connection",
+    "errors",
+    "events",
+    "follower",
+    "framework",
+    "history",
+    "logs",
+    "main",
+    "metrics",
+    "objects",
+    "podgroups",
+    "requests",
+    "resources",
+    "scale",
+    "server",
+    "status",
+    "workloads",
+}
+CLASSES: Final = {
+    "Access",
+    "Archive",
+    "Batch",
+    "Event",
+    "FailureQuery",
+    "Finding",
+    "Follower",
+    "Get",
+    "Gone",
+    "Group",
+    "History",
+    "Identity",
+    "Level",
+    "Metrics",
+    "Outcome",
+    "Place",
+    "Record",
+    "Refused",
+    "Request",
+    "ServerError",
+    "Stored",
+    "Trigger",
+    "Turns",
+    "View",
+    "Wait",
+}
+
+
+def modules() -> list[Path]:
+    return [path for path in PACKAGE.rglob("*.py") if not path.stem.startswith("__")]
+
+
+def public_classes() -> Iterator[str]:
+    for path in modules():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                yield node.name
+
+
+def repeated(names: list[str]) -> set[str]:
+    return {name for name, count in Counter(names).items() if count > 1}
+
+
+def test_a_base_name_occurs_once() -> None:
+    assert repeated([path.stem for path in modules()]) == MODULES
+
+
+def test_a_public_class_name_occurs_once() -> None:
+    assert repeated(list(public_classes())) == CLASSES
