@@ -6,7 +6,7 @@ without an archive that answers, it stays, and so does the Framework.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -81,15 +81,10 @@ def held(body: Mapping[str, Any]) -> Held | None:
     )
 
 
-async def find_held(invocation: Invocation, *, all_namespaces: bool, metadata_only: bool = False) -> list[Held]:
-    """Return the Frameworks with the finalizer. ``metadata_only``: without what their statuses say."""
-    return [found async for found in _each(invocation, all_namespaces, metadata_only)]
-
-
-async def _each(invocation: Invocation, everywhere: bool, metadata_only: bool) -> AsyncIterator[Held]:
-    async for body in invocation.each(FRAMEWORKS, all_namespaces=everywhere, metadata_only=metadata_only):
-        if (found := held(body)) is not None:
-            yield found
+async def find_held(invocation: Invocation, *, all_namespaces: bool) -> list[Held]:
+    """Return the Frameworks with the finalizer."""
+    bodies = invocation.each(FRAMEWORKS, all_namespaces=all_namespaces)
+    return [found async for body in bodies if (found := held(body)) is not None]
 
 
 async def let_go(invocation: Invocation, one: Held) -> str:

@@ -79,20 +79,6 @@ def add_commands(commands: Any) -> None:
 
 def add_operator_commands(commands: Any) -> None:
     """Add the commands for those who operate the controller, which ``kubectl framework`` does not have."""
-    downgrade = _add(
-        commands,
-        "prepare-downgrade",
-        "find what an older controller would mistreat",
-        "List the Frameworks that use fields which an older version or Microsoft's FrameworkController ignores, and "
-        "those that are in a state which it would mistreat. Exit code 0: none is. Of all namespaces, or of -n.",
-        module="downgrade",
-    )
-    downgrade.add_argument(
-        "--yes",
-        action="store_true",
-        help="suspend those that wait in a queue, set suspended ones to executionType Create, so that none starts, and "
-        "delete the Workloads that they have in Kueue's queues",
-    )
     uninstall = _add(
         commands,
         "uninstall",

@@ -24,8 +24,6 @@ from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, WORKLOADS
 
 _TRIES: Final = 5
 
-FORBIDDEN: Final = "Workloads of Kueue cannot be read (403): whether Frameworks have some is not known"
-
 
 @dataclass(frozen=True, slots=True)
 class Workload:
@@ -44,11 +42,6 @@ class Workload:
     def in_use(self) -> bool:
         """Whether it has the finalizer."""
         return IN_USE_FINALIZER in self.finalizers
-
-    @property
-    def owner(self) -> str:
-        """The key of the Framework."""
-        return f"{self.namespace}/{self.framework}"
 
     @property
     def key(self) -> str:
@@ -95,17 +88,12 @@ def _workload(body: Mapping[str, Any]) -> Workload | None:
 
 async def is_going(invocation: Invocation, workload: Workload) -> bool:
     """Return whether the Workload's Framework is being deleted, or gone, and so begins nothing."""
-    framework = await read_framework(invocation, workload)
-    return framework is None or bool(framework["metadata"].get("deletionTimestamp"))
-
-
-async def read_framework(invocation: Invocation, workload: Workload) -> dict[str, Any] | None:
-    """Return the Workload's Framework; None if it is gone."""
     try:
-        body = orjson.loads(await invocation.client.get(FRAMEWORKS, workload.framework, workload.namespace))
+        body = await invocation.client.get(FRAMEWORKS, workload.framework, workload.namespace, metadata_only=True)
     except ObjectNotFound:
-        return None
-    return body if body["metadata"]["uid"] == workload.framework_uid else None
+        return True
+    metadata = orjson.loads(body)["metadata"]
+    return metadata["uid"] != workload.framework_uid or bool(metadata.get("deletionTimestamp"))
 
 
 async def still_runs(invocation: Invocation, workload: Workload) -> str:
