@@ -73,8 +73,8 @@ def _ask(options: argparse.Namespace, framework: str | None) -> list[str]:
     """Ask the cluster for the roles of the Framework; without one, for the names of the Frameworks."""
     from frameworkcontroller.api.resources import FRAMEWORKS
     from frameworkcontroller.commands.invocation import open_invocation
-    from frameworkcontroller.commands.objects import roles_of
     from frameworkcontroller.kube.errors import KubeError
+    from frameworkcontroller.views.apiobjects import roles_of
 
     async def answer() -> list[str]:
         async with asyncio.timeout(_TIMEOUT_SEC), open_invocation(options) as invocation:

@@ -8,9 +8,9 @@ from typing import Any
 
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import State
-from frameworkcontroller.commands.objects import Record, key_of, state_of
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.informer import Informer
+from frameworkcontroller.views.apiobjects import CachedObject, key_of, state_of
 
 
 class Follower:
@@ -34,10 +34,10 @@ class Follower:
         self._all_ended = asyncio.Event()
         namespaces = {key.partition("/")[0] for key in self._uids}
         name = next(iter(self._uids)).partition("/")[2]
-        self._informer: Informer[Record[Mapping[str, Any]]] = Informer(
+        self._informer: Informer[CachedObject[Mapping[str, Any]]] = Informer(
             client,
             FRAMEWORKS,
-            lambda body: Record.of(body, body),
+            lambda body: CachedObject.of(body, body),
             namespace=namespaces.pop() if len(namespaces) == 1 else None,
             field_selector=f"metadata.name={name}" if len(self._uids) == 1 else None,
         )
@@ -61,7 +61,7 @@ class Follower:
             await self._all_ended.wait()
             watching.cancel()
 
-    def _on_change(self, record: Record[Mapping[str, Any]]) -> None:
+    def _on_change(self, record: CachedObject[Mapping[str, Any]]) -> None:
         key, body = record.key, record.value
         if self._uids.get(key) == record.uid:
             self.last[key] = body

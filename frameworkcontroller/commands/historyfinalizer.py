@@ -17,9 +17,9 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import StatusError, decode_status
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.output import clean_line
 from frameworkcontroller.kube.client import JSON_PATCH
 from frameworkcontroller.kube.errors import Conflict, Forbidden, Invalid, NotFound, ObjectNotFound
+from frameworkcontroller.views.texts import clean_line
 
 _TRIES: Final = 10
 _ORPHAN_FINALIZER: Final = "orphan"

@@ -18,13 +18,14 @@ from frameworkcontroller import __version__
 from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.objects import Json
-from frameworkcontroller.commands.output import console, encode, print_table
-from frameworkcontroller.commands.paging import each_object
+from frameworkcontroller.commands.output import console, print_table
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
 from frameworkcontroller.kube.connection import connect
 from frameworkcontroller.kube.errors import Conflict, Invalid, NotFound
 from frameworkcontroller.kube.resources import Resource
+from frameworkcontroller.views.apiobjects import Json
+from frameworkcontroller.views.paging import each_object
+from frameworkcontroller.views.texts import encode
 
 T = TypeVar("T")
 

@@ -19,12 +19,13 @@ from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.follower import Follower
 from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.objects import Json, Record, default_container, pod_selector, roles_of, state_of
-from frameworkcontroller.commands.output import LinePrefixes, clean_line, counted
+from frameworkcontroller.commands.output import LinePrefixes
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import ApiError, KubeError, TransportError
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import PODS
+from frameworkcontroller.views.apiobjects import CachedObject, Json, default_container, pod_selector, roles_of, state_of
+from frameworkcontroller.views.texts import clean_line, counted
 
 _DEFAULT_TAIL: Final = 100
 _MAX_IN_FLIGHT: Final = 20
@@ -121,7 +122,7 @@ async def _follow(invocation: Invocation, options: argparse.Namespace, framework
     """Follow the log of each container that runs, until the Framework has completed."""
     readers: dict[Source, asyncio.Task[None]] = {}
 
-    def read_new(record: Record[list[Source]]) -> None:
+    def read_new(record: CachedObject[list[Source]]) -> None:
         for source in record.value:
             if source not in readers:
                 # A container that starts after the first list is read from its start.
@@ -139,10 +140,10 @@ async def _follow(invocation: Invocation, options: argparse.Namespace, framework
         except (ApiError, NotALog) as error:
             invocation.error(f"{source.label}: {error}")
 
-    pods: Informer[Record[list[Source]]] = Informer(
+    pods: Informer[CachedObject[list[Source]]] = Informer(
         invocation.client,
         PODS,
-        lambda body: Record.of(body, sources_of(body, options.container, every=options.all_containers)),
+        lambda body: CachedObject.of(body, sources_of(body, options.container, every=options.all_containers)),
         namespace=invocation.namespace,
         label_selector=pod_selector(options.name, *options.target),
     )

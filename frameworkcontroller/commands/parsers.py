@@ -355,7 +355,7 @@ def _add_timeline(commands: Any) -> None:
         "draw the attempts of a Framework over time",
         "Draw when the attempts of a Framework and of its Tasks waited, ran and ended. The status has the last attempt "
         "of each Task; the controller's log has the earlier ones.",
-        module="timeline.command",
+        module="timeline",
     )
     _add_name(parser)
     parser.add_argument(

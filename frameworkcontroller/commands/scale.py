@@ -9,8 +9,8 @@ from typing import Any, Final
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.objects import Json, roles_of, state_of, task_number
-from frameworkcontroller.commands.output import counted
+from frameworkcontroller.views.apiobjects import Json, roles_of, state_of, task_number
+from frameworkcontroller.views.texts import counted
 
 _POLICY: Final = "frameworkAttemptCompletionPolicy"
 _MINIMA: Final = ("minFailedTaskCount", "minSucceededTaskCount")

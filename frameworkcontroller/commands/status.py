@@ -9,13 +9,13 @@ from typing import Final
 
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.decompress import decompressed
-from frameworkcontroller.commands.diagnosis import read_view
 from frameworkcontroller.commands.follower import Follower
 from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.objects import Json, key_of
-from frameworkcontroller.commands.poddiagnoses import diagnose_pods
 from frameworkcontroller.commands.progress import LiveProgress, ending, progress_on
-from frameworkcontroller.commands.tree import framework_tree
+from frameworkcontroller.views.apiobjects import Json, key_of
+from frameworkcontroller.views.diagnosis import read_view
+from frameworkcontroller.views.poddiagnosis import diagnose_pods
+from frameworkcontroller.views.tree import framework_tree
 
 _MAX_LINES: Final = 40
 _POD_INTERVAL_SEC: Final = 3.0

@@ -18,12 +18,13 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.diagnosis import BEFORE_RUNNING
 from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.output import counted, duration, table
-from frameworkcontroller.commands.summary import Summary, summarize, tasks_of
+from frameworkcontroller.commands.output import table
 from frameworkcontroller.kube.errors import ApiError, Forbidden, NotFound, ServerError
 from frameworkcontroller.kube.resources import Resource
+from frameworkcontroller.views.diagnosis import BEFORE_RUNNING
+from frameworkcontroller.views.summary import Summary, summarize, tasks_of
+from frameworkcontroller.views.texts import counted, duration
 
 _POD_METRICS: Final = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics")
 

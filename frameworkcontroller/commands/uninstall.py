@@ -20,11 +20,11 @@ from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.historyfinalizer import Held, held, let_go
 from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.objects import Json, key_of, state_of
-from frameworkcontroller.commands.output import counted
 from frameworkcontroller.commands.workloads import find_workloads, is_going, release, still_runs
 from frameworkcontroller.kube.errors import Conflict, Forbidden, NotFound
 from frameworkcontroller.kube.resources import CRDS, PODS
+from frameworkcontroller.views.apiobjects import Json, key_of, state_of
+from frameworkcontroller.views.texts import counted
 
 _LOOK_EVERY_SEC: Final = 1.0
 _NAMED: Final = 5

@@ -11,9 +11,9 @@ from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.follower import Follower
 from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.objects import condition_of, is_suspended, state_of
 from frameworkcontroller.commands.progress import ending
-from frameworkcontroller.commands.summary import summarize
+from frameworkcontroller.views.apiobjects import condition_of, is_suspended, state_of
+from frameworkcontroller.views.summary import summarize
 
 _CONDITIONS: Final[dict[str, Callable[[Mapping[str, Any]], bool]]] = {
     "admitted": lambda body: condition_of(body, "Admitted").get("status") == "True",

@@ -17,10 +17,10 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.workloads import IN_USE_FINALIZER
 from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.objects import pod_selector
 from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.errors import Conflict, NotFound, ObjectNotFound
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, WORKLOADS
+from frameworkcontroller.views.apiobjects import pod_selector
 
 _TRIES: Final = 5
 

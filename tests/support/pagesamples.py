@@ -31,7 +31,6 @@ from frameworkcontroller.api.status import (
     TaskStatus,
 )
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.commands.events import Event
 from frameworkcontroller.dashboard.failurepage import FailureQuery, failure_page
 from frameworkcontroller.dashboard.frameworkpage import FrameworkSource, framework_page
 from frameworkcontroller.dashboard.listing import ListQuery, PastRows, framework_list
@@ -48,6 +47,7 @@ from frameworkcontroller.dashboard.views import (
     Shell,
     TaskPage,
 )
+from frameworkcontroller.views.kubeevents import Event
 
 Json = dict[str, Any]
 

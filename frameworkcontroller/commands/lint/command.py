@@ -16,7 +16,8 @@ from frameworkcontroller.commands import program
 from frameworkcontroller.commands.lint.findings import Finding, error, warning
 from frameworkcontroller.commands.lint.framework import check_framework
 from frameworkcontroller.commands.lint.services import check_services
-from frameworkcontroller.commands.output import console, counted
+from frameworkcontroller.commands.output import console
+from frameworkcontroller.views.texts import counted
 
 
 def run(options: argparse.Namespace) -> int:

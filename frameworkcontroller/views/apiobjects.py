@@ -14,7 +14,7 @@ Json: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Record(Generic[T]):
+class CachedObject(Generic[T]):
     """What an informer keeps of an object: its identity and a value."""
 
     key: str
@@ -23,7 +23,7 @@ class Record(Generic[T]):
     value: T
 
     @classmethod
-    def of(cls, body: Mapping[str, Any], value: T) -> Record[T]:
+    def of(cls, body: Mapping[str, Any], value: T) -> CachedObject[T]:
         """Return the record of an API object."""
         metadata = body["metadata"]
         return cls(key_of(body), metadata["uid"], metadata["resourceVersion"], value)

@@ -8,9 +8,9 @@ from pathlib import Path
 from frameworkcontroller.api.codec import StatusError
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.objects import key_of
-from frameworkcontroller.commands.timeline.attempts import AttemptHistory
-from frameworkcontroller.commands.timeline.svg import draw, draw_page
+from frameworkcontroller.views.apiobjects import key_of
+from frameworkcontroller.views.attempts import AttemptHistory
+from frameworkcontroller.views.timelinesvg import draw, draw_page
 
 _STDOUT = Path("-")
 

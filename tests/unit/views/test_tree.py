@@ -34,9 +34,9 @@ from frameworkcontroller.api.status import (
     TaskStatus,
 )
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.commands.diagnosis import Phase, read_view
-from frameworkcontroller.commands.poddiagnosis import diagnose_pod, without_name
-from frameworkcontroller.commands.tree import bar, framework_tree, ranges
+from frameworkcontroller.views.diagnosis import Phase, read_view
+from frameworkcontroller.views.poddiagnosis import diagnose_pod, without_name
+from frameworkcontroller.views.tree import bar, framework_tree, ranges
 
 NOW = 1000
 INVALID = "spec.suspend: 1: must be true or false"

@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from frameworkcontroller.commands.output import clean_line, console, counted, duration, encode, print_table
-from frameworkcontroller.commands.program import CommandError
+from frameworkcontroller.commands.output import console, print_table
+from frameworkcontroller.views.texts import TooDeepError, clean_line, counted, duration, encode
 
 HOSTILE = [
     "a\x1b[31mb", "a\x1b]0;title\x07b", "a\x9b31mb", "a\x7fb", "a\x00b", "a\x85b", "a\rb", "a\x0bb", "a\u2028b",
@@ -68,7 +68,7 @@ def test_what_is_nested_deeply_is_written_or_refused() -> None:
     for _ in range(4000):
         deep = {"a": deep}
     for output in ("json", "yaml"):
-        with pytest.raises(CommandError, match=f"nested too deeply for -o {output}"):
+        with pytest.raises(TooDeepError, match=f"nested too deeply for -o {output}"):
             encode(deep, output)
 
 

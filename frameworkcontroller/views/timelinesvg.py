@@ -12,9 +12,9 @@ from typing import Final
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.status import TaskAttemptStatus
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.commands.diagnosis import code_and_phrase
-from frameworkcontroller.commands.output import clean_line, counted, duration
-from frameworkcontroller.commands.timeline.attempts import Row
+from frameworkcontroller.views.attempts import Row
+from frameworkcontroller.views.diagnosis import code_and_phrase
+from frameworkcontroller.views.texts import clean_line, counted, duration
 
 MAX_ROWS: Final = 400
 

@@ -15,7 +15,7 @@ from frameworkcontroller.api.completion import (
 )
 from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.api.status import AdmissionStatus, Condition, FrameworkAttemptStatus, FrameworkStatus, State
-from frameworkcontroller.commands.diagnosis import View, cause, diagnose_framework, diagnose_task, read_view, trigger
+from frameworkcontroller.views.diagnosis import View, cause, diagnose_framework, diagnose_task, read_view, trigger
 from tests.support.bench import Bench, role
 
 

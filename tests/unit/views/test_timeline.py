@@ -9,8 +9,8 @@ import pytest
 from frameworkcontroller.api.codec import StatusError
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.commands.timeline.attempts import AttemptHistory
-from frameworkcontroller.commands.timeline.svg import MAX_ROWS, draw, draw_inline, draw_page
+from frameworkcontroller.views.attempts import AttemptHistory
+from frameworkcontroller.views.timelinesvg import MAX_ROWS, draw, draw_inline, draw_page
 
 SVG = "{http://www.w3.org/2000/svg}"
 

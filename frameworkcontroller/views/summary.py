@@ -12,9 +12,9 @@ from frameworkcontroller.api import fields
 from frameworkcontroller.api.codec import decode_completion, with_plain_roles
 from frameworkcontroller.api.status import WAITS, State
 from frameworkcontroller.api.timestamps import parse_time
-from frameworkcontroller.commands.diagnosis import Phase, code_and_phrase, phase_before_end, phase_of_end
-from frameworkcontroller.commands.objects import queue_of, roles_of, task_number
-from frameworkcontroller.commands.output import clean_line
+from frameworkcontroller.views.apiobjects import queue_of, roles_of, task_number
+from frameworkcontroller.views.diagnosis import Phase, code_and_phrase, phase_before_end, phase_of_end
+from frameworkcontroller.views.texts import clean_line
 
 
 @dataclass(slots=True)

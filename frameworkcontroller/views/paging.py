@@ -7,10 +7,10 @@ from typing import Final
 
 import orjson
 
-from frameworkcontroller.commands.objects import Json
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import Gone
 from frameworkcontroller.kube.resources import Resource
+from frameworkcontroller.views.apiobjects import Json
 
 _PAGE_ITEMS: Final = 100
 
