@@ -341,7 +341,7 @@ def _lint_created(change: Change) -> None:
 def _lint(place: str, framework: Mapping[str, Any]) -> None:
     """Print lint's warnings, such as a Framework that never ends. The API server reports errors itself."""
     # A late import: it imports hundreds of modules, which `local up` may never need.
-    from frameworkcontroller.commands.lint.framework import check_framework
+    from frameworkcontroller.commands.lint.frameworks import check_framework
 
     for finding in check_framework(framework):
         if finding.severity == "warning":

@@ -31,8 +31,8 @@ from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.barrier.errors import CheckFailed
 from frameworkcontroller.barrier.framework import _decoded, _unpack, addresses
 from frameworkcontroller.commands.lint.command import lint_text
-from frameworkcontroller.commands.lint.framework import check_framework
-from frameworkcontroller.commands.lint.pods import fields_of
+from frameworkcontroller.commands.lint.fieldtypes import fields_of
+from frameworkcontroller.commands.lint.frameworks import check_framework
 from frameworkcontroller.config.config import shipped_config
 from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.kube.parsing import parse
