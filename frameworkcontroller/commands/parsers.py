@@ -31,6 +31,7 @@ The cluster is the one that kubectl uses: the kubeconfig of --kubeconfig, $KUBEC
 current context and namespace as defaults.
 """
 
+_PACKAGE: Final = __name__.partition(".")[0]
 _KINDS: Final = frozenset({names.KIND.lower(), names.PLURAL, "fw"})
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -146,23 +147,36 @@ def _add(
         add_connection(added)
     # What the client logs helps people only when something is wrong.
     added.set_defaults(
-        command=(lambda options: work_of(options)(options)) if offline else _run_on_cluster,
+        command=late(f"commands.{module or name}") if offline else _run_on_cluster,
         module=module or name,
         usual_log_level="warning",
     )
     return added
 
 
-def work_of(options: argparse.Namespace) -> Callable[..., Any]:
-    """Import the module of the command and return its function."""
-    work: Callable[..., Any] = import_module(f"frameworkcontroller.commands.{options.module}").run
+def late(module: str, function: str = "run") -> Callable[..., Any]:
+    """Return a function that imports the module when it is called, and calls the function of it."""
+
+    def work(*given: Any) -> Any:
+        return getattr(import_module(f"{_PACKAGE}.{module}"), function)(*given)
+
     return work
 
 
 def _run_on_cluster(options: argparse.Namespace) -> int:
     from frameworkcontroller.commands import invocation
 
-    return invocation.run(work_of(options), options)
+    return invocation.run(late(f"commands.{options.module}"), options)
+
+
+def add_serving(parser: argparse.ArgumentParser, address: str, about: str) -> None:
+    """Add the options of a server. ``about``: the help of ``--address``, ``address``: its default."""
+    parser.add_argument("--address", metavar="HOST:PORT", default=address, help=about)
+    parser.add_argument("--tls-cert", metavar="FILE", type=Path, help="certificate chain, PEM: serve https")
+    parser.add_argument("--tls-key", metavar="FILE", type=Path, help="private key of --tls-cert, PEM")
+    parser.add_argument(
+        "--audience", metavar="NAME", action="append", default=[], help="audience that tokens must have; repeatable"
+    )
 
 
 def _add_name(
@@ -303,11 +317,8 @@ def _add_decompress(commands: Any) -> None:
 
 
 def _run_decompress(options: argparse.Namespace) -> int:
-    if options.file is None:
-        return _run_on_cluster(options)
-    from frameworkcontroller.commands import decompress
-
-    return decompress.run_on_file(options)
+    code: int = (_run_on_cluster if options.file is None else late("commands.decompress", "run_on_file"))(options)
+    return code
 
 
 def _add_logs(commands: Any) -> None:
@@ -412,13 +423,7 @@ def _add_history(commands: Any, name: str) -> None:
     )
     parser.add_argument("--ca-file", metavar="PATH", type=Path, help="the certificates that sign the archive's, in PEM")
     parser.add_argument("-o", "--output", choices=("json", "yaml"), help="a format for programs")
-    parser.set_defaults(command=_run_history)
-
-
-def _run_history(options: argparse.Namespace) -> int:
-    from frameworkcontroller.commands.history import show
-
-    return show.run_anywhere(options)
+    parser.set_defaults(command=late("commands.history.show", "run_anywhere"))
 
 
 def _add_completion(commands: Any) -> None:

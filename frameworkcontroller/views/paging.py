@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import Final, TypedDict, Unpack
 
 import orjson
 
@@ -15,15 +15,21 @@ from frameworkcontroller.views.apiobjects import Json
 _PAGE_ITEMS: Final = 100
 
 
+class Listing(TypedDict, total=False):
+    """What of a collection is read."""
+
+    label_selector: str | None
+    field_selector: str | None
+    metadata_only: bool
+
+
 async def each_object(
     client: KubeClient,
     resource: Resource,
     namespace: str | None,
     *,
-    label_selector: str | None = None,
-    field_selector: str | None = None,
     most: int | None = None,
-    metadata_only: bool = False,
+    **listing: Unpack[Listing],
 ) -> AsyncIterator[Json]:
     """Yield the objects of a namespace, or (None) of all. Stop after the page with the object number ``most``.
 
@@ -33,23 +39,14 @@ async def each_object(
     read = 0
     while True:
         try:
-            page = orjson.loads(
-                await client.list(
-                    resource,
-                    namespace,
-                    label_selector=label_selector,
-                    field_selector=field_selector,
-                    limit=_PAGE_ITEMS,
-                    continue_token=token,
-                    metadata_only=metadata_only,
-                )
-            )
+            answer = await client.list(resource, namespace, limit=_PAGE_ITEMS, continue_token=token, **listing)
         except Gone as error:
             # The token has expired. The error has one that continues with the current objects.
             token = (error.status.get("metadata") or {}).get("continue")
             if not token:
                 raise
             continue
+        page = orjson.loads(answer)
         for item in page.get("items") or ():
             yield item
             read += 1
