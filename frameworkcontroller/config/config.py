@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel, to_pascal
 
+from frameworkcontroller.api import names
 from frameworkcontroller.api.completion import CONFLICT, PERMANENT, TRANSIENT
 from frameworkcontroller.api.inputmodel import INT32_MAX, INT64_MAX, whole
 from frameworkcontroller.api.podgroups import GangScheduler
@@ -49,10 +50,7 @@ SHIPPED_CONFIG_FILE: Final = Path(__file__).with_name("default-config.yaml")
 
 _KNOWN_ATTRIBUTES: Final = frozenset({TRANSIENT, CONFLICT, PERMANENT})
 
-_DNS_LABEL: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
-_DNS_SUBDOMAIN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
-
-Namespace = Annotated[str, Field(pattern=_DNS_LABEL, max_length=63)]
+Namespace = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
 
 
 class FrameworkSnapshots(Section):
@@ -91,7 +89,7 @@ class LeaderElection(Section):
     """
 
     enabled: bool = False
-    lease_name: Annotated[str, Field(pattern=_DNS_SUBDOMAIN, max_length=253)] = "frameworkcontroller"
+    lease_name: Annotated[str, Field(pattern=names.SUBDOMAIN_PATTERN, max_length=253)] = "frameworkcontroller"
     lease_namespace: Namespace | None = None
     lease_duration_sec: Annotated[int, Field(ge=1, le=INT32_MAX)] = 15
     renew_deadline_sec: Annotated[int, Field(ge=1, le=INT32_MAX, validate_default=True)] = 10
@@ -168,7 +166,7 @@ class Config(Section):
         int, Field(ge=0, le=INT32_MAX, validate_default=True), not_below("task_min_retry_delay_sec")
     ] = 360
     gang_scheduler: Annotated[GangScheduler, Field(strict=False)] = GangScheduler.AUTO
-    gang_scheduler_name: Annotated[str, Field(pattern=_DNS_SUBDOMAIN, max_length=253)] | None = None
+    gang_scheduler_name: Annotated[str, Field(pattern=names.SUBDOMAIN_PATTERN, max_length=253)] | None = None
     log_object_snapshot: LogObjectSnapshot = LogObjectSnapshot()
     record_events: bool = True
     history: History = History()
