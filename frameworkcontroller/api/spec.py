@@ -501,7 +501,7 @@ class FrameworkSpec(_SpecModel):
             return f"the Pods of TaskRole {role} have a hostname or subdomain of their own"
         return ""
 
-    def _host_lists(self) -> Iterator[tuple[int, hostlists.Place]]:
+    def _host_lists(self) -> Iterator[tuple[int, hostlists.HostListPlace]]:
         """Yield the placeholders of host lists, each with the position of the role that has it, if they count."""
         for position, role in enumerate(self.task_roles if self.has_network_placeholders else ()):
             if hostlists.MARK in role.task.pod.text:
@@ -516,7 +516,7 @@ class FrameworkSpec(_SpecModel):
         """The length of ``host_list``."""
         return wanted.escaped_size(framework, self.subdomain(framework), self._task_number(wanted.role))
 
-    def host_list_sizes(self, framework: str) -> Iterator[tuple[int, KeyPath, hostlists.Place, int]]:
+    def host_list_sizes(self, framework: str) -> Iterator[tuple[int, KeyPath, hostlists.HostListPlace, int]]:
         """Yield the host lists: the role's position, the list's path and place, and the bytes of the role's so far."""
         sizes: dict[int, int] = {}
         for position, place in self._host_lists():

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from frameworkcontroller import __version__
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.completion import complete_for_kubectl
 from frameworkcontroller.commands.parsers import (
     SUPPRESSED,
     Parser,
@@ -30,6 +29,7 @@ from frameworkcontroller.commands.parsers import (
     late,
     seconds,
 )
+from frameworkcontroller.commands.shellcompletion import complete_for_kubectl
 from frameworkcontroller.logs import FORMATS, LEVELS, configure_logging
 
 _DESCRIPTION: Final = """\
@@ -251,7 +251,7 @@ def _add_history_serve(commands: Any) -> None:
     pages = serve.add_mutually_exclusive_group()
     pages.add_argument("--live", action="store_true", help="show the cluster's Frameworks in the pages, too")
     pages.add_argument("--no-pages", action="store_true", help="serve the API without the pages")
-    serve.set_defaults(command=late("cli.history", "serve"), usual_log_level="info")
+    serve.set_defaults(command=late("cli.servehistory", "serve"), usual_log_level="info")
 
 
 def _port(text: str) -> int:
@@ -264,9 +264,9 @@ def _run_controller(options: argparse.Namespace) -> int:
     from frameworkcontroller.cli.startup import lean_imports
 
     with lean_imports():
-        from frameworkcontroller.cli import controller
+        from frameworkcontroller.cli import runcontroller
 
-    return controller.run(options)
+    return runcontroller.run(options)
 
 
 def _run_local(options: argparse.Namespace) -> int:

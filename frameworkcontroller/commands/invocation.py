@@ -24,7 +24,7 @@ from frameworkcontroller.kube.connection import connect
 from frameworkcontroller.kube.errors import Conflict, Invalid, NotFound
 from frameworkcontroller.kube.resources import Resource
 from frameworkcontroller.views.apiobjects import Json
-from frameworkcontroller.views.paging import Listing, each_object
+from frameworkcontroller.views.paging import Selection, each_object
 from frameworkcontroller.views.texts import encode
 
 T = TypeVar("T")
@@ -81,7 +81,7 @@ class Invocation:
         *,
         all_namespaces: bool = False,
         most: int | None = None,
-        **listing: Unpack[Listing],
+        **listing: Unpack[Selection],
     ) -> AsyncIterator[Json]:
         """Yield the objects of a collection, which are read a page at a time, to hold no more than a page in memory.
 

@@ -16,8 +16,8 @@ from typing import Any, Final, NoReturn
 
 from frameworkcontroller import __version__
 from frameworkcontroller.api import names
-from frameworkcontroller.commands.completion import complete_names, complete_roles, complete_roles_to_scale
 from frameworkcontroller.commands.program import EXIT_USAGE
+from frameworkcontroller.commands.shellcompletion import complete_names, complete_roles, complete_roles_to_scale
 
 PLUGIN: Final = "kubectl framework"
 
@@ -210,6 +210,7 @@ def _add_status(commands: Any) -> None:
         "show the roles and Tasks of a Framework, and why they wait or failed",
         "Show a Framework as a tree of its roles and Tasks, with the reason of each Task that waits or failed. Equal "
         "Tasks of a large role are shown as groups, failed ones first.",
+        module="showstatus",
     )
     _add_name(parser)
     shape = parser.add_mutually_exclusive_group()
@@ -275,6 +276,7 @@ def _add_scale(commands: Any) -> None:
         "change the number of Tasks of running roles",
         "Set the number of Tasks of one or more roles in one step. Concurrent changes of the Framework are not "
         "overwritten. Tasks with the highest indexes are added and removed.",
+        module="rescale",
     )
     _add_name(parser)
     # With nargs="+", argparse would not have parsed NAME yet when the shell completes this argument.
@@ -295,6 +297,7 @@ def _add_events(commands: Any) -> None:
         "show the Events of a Framework and its Pods",
         "Show the Events of a Framework, of its attempt's ConfigMap and of its Pods, oldest first; without a name, the "
         "Events of all Frameworks, without those of their Pods.",
+        module="showevents",
     )
     _add_name(parser, nargs="?")
     add_all_namespaces(parser)
@@ -330,6 +333,7 @@ def _add_logs(commands: Any) -> None:
         "Task as prefix (worker[3], or worker[3]#1 in the Task's second attempt). With -f, follow the Pods of the "
         "current and of later attempts until the Framework has completed. The logs of a Pod disappear with it, soon "
         "after its end.",
+        module="mergedlogs",
     )
     _add_name(parser)
     tasks = parser.add_argument("target", metavar="ROLE[/INDEX]", type=target, nargs="?", default=(None, None))
@@ -434,6 +438,7 @@ def _add_completion(commands: Any) -> None:
         "Print a script for the shell to read: source <(frameworkcontroller completion bash), the same with zsh, or "
         "frameworkcontroller completion fish | source. kubectl completes its plugin without a script.",
         offline=True,
+        module="shellcompletion",
     )
     parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
 

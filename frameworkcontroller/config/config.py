@@ -23,8 +23,8 @@ from frameworkcontroller.api.podgroups import GangScheduler
 from frameworkcontroller.api.problems import KeyPath, Problem, problem_of, suggestion
 from frameworkcontroller.config.bindaddress import BindAddress, parse_bind_address
 from frameworkcontroller.config.configfile import (
-    ConfigError,
     ConfigFile,
+    ConfigurationError,
     Section,
     not_below,
     read_config_file,
@@ -37,7 +37,7 @@ from frameworkcontroller.kube.errors import ConnectionConfigError
 from frameworkcontroller.machine.failure import Classifier
 from frameworkcontroller.machine.model import Limits, SnapshotTrigger
 
-__all__ = ["Config", "ConfigError", "load_config", "shipped_config"]
+__all__ = ["Config", "ConfigurationError", "load_config", "shipped_config"]
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -208,11 +208,11 @@ class Config(Section):
         """The namespace of the Lease. ``usual``: that of the controller's Pod, or of the kubeconfig's context.
 
         Raises:
-            ConfigError: no namespace is known.
+            ConfigurationError: no namespace is known.
         """
         namespace = self.leader_election.lease_namespace or usual or self.namespace
         if namespace is None:
-            raise ConfigError(
+            raise ConfigurationError(
                 "leaderElection.leaseNamespace is required outside a Pod if the context of the kubeconfig has no "
                 "namespace"
             )
@@ -248,13 +248,13 @@ def load_config(path: Path, *, required: bool) -> Config:
     """The configuration in the file. If the file does not exist and is not ``required``, the shipped configuration.
 
     Raises:
-        ConfigError: the file cannot be read or is invalid; the text has one line for each error.
+        ConfigurationError: the file cannot be read or is invalid; the text has one line for each error.
     """
     try:
         file = read_config_file(path)
     except FileNotFoundError:
         if required:
-            raise ConfigError(f"{path}: no such file") from None
+            raise ConfigurationError(f"{path}: no such file") from None
         return shipped_config()
     problems = _duplicate_codes(file.content)
     try:
@@ -263,7 +263,7 @@ def load_config(path: Path, *, required: bool) -> Config:
         problems += [_problem(detail) for detail in error.errors()]
         config = Config()
     if problems or file.problems:
-        raise ConfigError(file.describe([*file.problems, *problems]))
+        raise ConfigurationError(file.describe([*file.problems, *problems]))
     _warn(file, config)
     return config
 

@@ -38,8 +38,10 @@ from frameworkcontroller.dashboard.views import (
 )
 from frameworkcontroller.views.attempts import AttemptHistory, Row
 from frameworkcontroller.views.diagnosis import (
+    FrameworkView as View,
+)
+from frameworkcontroller.views.diagnosis import (
     Phase,
-    View,
     cause,
     code_and_phrase,
     diagnose_framework,
@@ -50,7 +52,7 @@ from frameworkcontroller.views.diagnosis import (
     read_view,
     result,
 )
-from frameworkcontroller.views.kubeevents import Event
+from frameworkcontroller.views.kubeevents import KubeEvent as Event
 from frameworkcontroller.views.poddiagnosis import without_name
 from frameworkcontroller.views.summary import phase_of_result
 from frameworkcontroller.views.texts import TooDeepError, clean_line, counted, encode

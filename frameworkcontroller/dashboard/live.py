@@ -21,7 +21,8 @@ from frameworkcontroller.kube.errors import Forbidden, KubeError, NotFound
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import EVENTS, PODS
 from frameworkcontroller.views.apiobjects import Json
-from frameworkcontroller.views.kubeevents import Event, read_event
+from frameworkcontroller.views.kubeevents import KubeEvent as Event
+from frameworkcontroller.views.kubeevents import read_event
 from frameworkcontroller.views.paging import each_object
 from frameworkcontroller.views.poddiagnosis import diagnose_pods
 

@@ -20,7 +20,8 @@ from frameworkcontroller.history.archive import FrameworkQuery, TaskQuery
 from frameworkcontroller.kube.errors import KubeError, NotFound
 from frameworkcontroller.kube.parsing import gc_paused
 from frameworkcontroller.lru import LRUCache
-from frameworkcontroller.views.diagnosis import View, read_view
+from frameworkcontroller.views.diagnosis import FrameworkView as View
+from frameworkcontroller.views.diagnosis import read_view
 
 Json = dict[str, Any]
 

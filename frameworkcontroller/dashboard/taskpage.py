@@ -22,15 +22,17 @@ from frameworkcontroller.dashboard.kubectl import task_commands
 from frameworkcontroller.dashboard.rows import framework_href, tasks_href
 from frameworkcontroller.dashboard.views import ContainerView, PodView, Shell, TaskAttemptView, TaskPage
 from frameworkcontroller.views.diagnosis import (
+    FrameworkView as View,
+)
+from frameworkcontroller.views.diagnosis import (
     Phase,
-    View,
     cause,
     diagnose_task,
     phase_of,
     phase_of_end,
     result,
 )
-from frameworkcontroller.views.kubeevents import Event
+from frameworkcontroller.views.kubeevents import KubeEvent as Event
 from frameworkcontroller.views.poddiagnosis import diagnose_pod
 from frameworkcontroller.views.texts import clean_line, printable
 

@@ -67,7 +67,7 @@ def phase_before_end(state: State, retry_delay_sec: int | None) -> Phase:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class FrameworkView:
     """A Framework to show. ``problem``: why it cannot be read; ``pods``: diagnoses of its Pods, by name.
 
     ``queue``: that of Kueue in which it is, "" for none. ``next_queue``: that of its label, "" for none. ``started``:
@@ -86,7 +86,7 @@ class View:
     started: frozenset[str] = frozenset()
 
 
-def read_view(framework: Mapping[str, Any], pods: Mapping[str, str]) -> View:
+def read_view(framework: Mapping[str, Any], pods: Mapping[str, str]) -> FrameworkView:
     """Read an API object. An unreadable part is a ``problem``, not an error."""
     metadata = framework["metadata"]
     status, spec, problem = None, FrameworkSpec(), ""
@@ -101,7 +101,9 @@ def read_view(framework: Mapping[str, Any], pods: Mapping[str, str]) -> View:
     deleting = bool(metadata.get("deletionTimestamp"))
     queues = queue_of(framework), queue_label_of(framework)
     started = frozenset(one.name for one in status.attempt.roles if one.started) if status else frozenset()
-    return View(metadata["namespace"], metadata["name"], status, spec, deleting, problem, pods, *queues, started)
+    return FrameworkView(
+        metadata["namespace"], metadata["name"], status, spec, deleting, problem, pods, *queues, started
+    )
 
 
 def stalled(status: FrameworkStatus) -> Condition | None:
@@ -115,7 +117,7 @@ def wait_of(status: FrameworkStatus) -> str:
     return "" if running is None else running.message.partition(WAITS)[2]
 
 
-def diagnose_framework(view: View, now: float) -> list[str]:
+def diagnose_framework(view: FrameworkView, now: float) -> list[str]:
     """Return lines on the state of the Framework; none if it needs no explanation."""
     ended = view.status is None or (view.status.state is State.COMPLETED and not view.deleting)
     stall = None if view.status is None or ended else stalled(view.status)
@@ -157,7 +159,7 @@ def diagnose_framework(view: View, now: float) -> list[str]:
     return lines
 
 
-def _quota(view: View, status: FrameworkStatus) -> Iterator[str]:
+def _quota(view: FrameworkView, status: FrameworkStatus) -> Iterator[str]:
     """Yield what a queue has given, or Kueue's words on why it has not."""
     found = {one.type: one for one in status.conditions}
     queue, reserved, admitted = view.queue, found.get("QuotaReserved"), found.get("Admitted")
@@ -172,7 +174,7 @@ def _quota(view: View, status: FrameworkStatus) -> Iterator[str]:
         yield f"queue {queue}: {missing.reason}: {clean_line(missing.message)}"
 
 
-def diagnose_task(view: View, role: str, task: TaskStatus) -> str:
+def diagnose_task(view: FrameworkView, role: str, task: TaskStatus) -> str:
     """Return the reason for which the Task waits or failed, without the name of its Pod; "" if there is none."""
     completion, phase = task.attempt.completion_status, phase_of(task)
     pod = names.pod_name(view.name, role, task.index)
@@ -195,7 +197,7 @@ def diagnose_task(view: View, role: str, task: TaskStatus) -> str:
     return "; ".join(parts)
 
 
-def _awaited_roles(view: View, role: str, task: TaskStatus) -> str:
+def _awaited_roles(view: FrameworkView, role: str, task: TaskStatus) -> str:
     """Return the roles that the Task's role waits for; "" if its Pods may be created."""
     spec, status = view.spec.role(role), view.status
     if task.state is not State.CREATION_PENDING or spec is None or not spec.depends_on or status is None:

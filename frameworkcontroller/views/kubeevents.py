@@ -12,8 +12,8 @@ from frameworkcontroller.views.texts import clean_line
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """One Event. ``seen``: seconds since the epoch; ``about``: kind and name of its object, as ``Pod/a``."""
+class KubeEvent:
+    """An Event. ``seen``: seconds since the epoch; ``about``: kind and name of its object, as ``Pod/a``."""
 
     namespace: str
     warning: bool
@@ -45,12 +45,12 @@ class Event:
         return (kind, name) in ((names.KIND, framework), ("ConfigMap", names.configmap_name(framework)))
 
 
-def read_event(body: Mapping[str, Any]) -> Event:
+def read_event(body: Mapping[str, Any]) -> KubeEvent:
     """Read an Event of the core API, written in the old or the new form."""
     metadata, series = body["metadata"], body.get("series") or {}
     involved = body.get("involvedObject") or {}
     seen = series.get("lastObservedTime") or body.get("lastTimestamp") or body.get("eventTime")
-    return Event(
+    return KubeEvent(
         metadata["namespace"],
         body.get("type") == "Warning",
         parse_time(seen or metadata["creationTimestamp"]),

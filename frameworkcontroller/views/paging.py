@@ -15,7 +15,7 @@ from frameworkcontroller.views.apiobjects import Json
 _PAGE_ITEMS: Final = 100
 
 
-class Listing(TypedDict, total=False):
+class Selection(TypedDict, total=False):
     """What of a collection is read."""
 
     label_selector: str | None
@@ -29,7 +29,7 @@ async def each_object(
     namespace: str | None,
     *,
     most: int | None = None,
-    **listing: Unpack[Listing],
+    **listing: Unpack[Selection],
 ) -> AsyncIterator[Json]:
     """Yield the objects of a namespace, or (None) of all. Stop after the page with the object number ``most``.
 

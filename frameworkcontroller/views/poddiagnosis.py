@@ -20,7 +20,7 @@ from frameworkcontroller.views.apiobjects import (
     state_of,
     task_number,
 )
-from frameworkcontroller.views.kubeevents import Event, read_event
+from frameworkcontroller.views.kubeevents import KubeEvent, read_event
 from frameworkcontroller.views.paging import each_object
 from frameworkcontroller.views.texts import duration
 
@@ -62,7 +62,7 @@ async def diagnose_pods(client: KubeClient, framework: Mapping[str, Any], wall: 
     if not unexplained:
         return found
     warnings = "involvedObject.kind=Pod,type=Warning"
-    last_warnings: dict[str, Event] = {}
+    last_warnings: dict[str, KubeEvent] = {}
     with suppress(Forbidden):
         async for body in each_object(client, EVENTS, namespace, field_selector=warnings, most=_MAX_EVENTS):
             uid = (body.get("involvedObject") or {}).get("uid")

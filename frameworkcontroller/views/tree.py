@@ -13,7 +13,14 @@ from rich.text import Text
 from rich.tree import Tree
 
 from frameworkcontroller.api.status import State, TaskRoleStatus, TaskStatus
-from frameworkcontroller.views.diagnosis import NOT_SEEN, Phase, View, diagnose_framework, diagnose_task, phase_of
+from frameworkcontroller.views.diagnosis import (
+    NOT_SEEN,
+    FrameworkView,
+    Phase,
+    diagnose_framework,
+    diagnose_task,
+    phase_of,
+)
 from frameworkcontroller.views.texts import clean_line, counted, duration
 
 DEFAULT_NAMESPACE: Final = "default"
@@ -25,7 +32,7 @@ _MAX_NAME: Final = 63
 
 
 @dataclass(frozen=True, slots=True)
-class TaskGroup:
+class EqualTasks:
     """Tasks with the same text, by index."""
 
     text: str
@@ -40,7 +47,7 @@ class TaskGroup:
         return 2 if self.text else 1
 
 
-def framework_tree(view: View, now: float, lines: float = math.inf) -> Tree:
+def framework_tree(view: FrameworkView, now: float, lines: float = math.inf) -> Tree:
     """Return the tree. To keep it within ``lines``, if possible, a role whose Tasks do not fit shows groups of them."""
     status = view.status
     end = phase_of(status) if status and status.state is State.COMPLETED else None
@@ -57,7 +64,7 @@ def framework_tree(view: View, now: float, lines: float = math.inf) -> Tree:
     return tree
 
 
-def _head(view: View, end: Phase | None, now: float) -> Text:
+def _head(view: FrameworkView, end: Phase | None, now: float) -> Text:
     prefix = "" if view.namespace == DEFAULT_NAMESPACE else f"{view.namespace}/"
     text = Text.assemble(prefix, (view.name, "bold"), "  ")
     status = view.status
@@ -110,16 +117,16 @@ def bar(counts: Counter[Phase]) -> Text:
     return text
 
 
-def _add_tasks(node: Tree, view: View, role: TaskRoleStatus, now: float, lines: float) -> int:
+def _add_tasks(node: Tree, view: FrameworkView, role: TaskRoleStatus, now: float, lines: float) -> int:
     """Return the number of added lines, or slightly less: long lines wrap."""
     about = partial(diagnose_task, view, role.name)
     if lines == math.inf:
-        entries = [TaskGroup(about(task), [task]) for task in role.tasks]
+        entries = [EqualTasks(about(task), [task]) for task in role.tasks]
     else:
         groups = group((task, about(task)) for task in role.tasks)
         # Tasks with a common text stay together, the others get a line each.
         entries = [one for one in groups if one.text]
-        entries += [TaskGroup("", [task]) for one in groups if not one.text for task in one.tasks]
+        entries += [EqualTasks("", [task]) for one in groups if not one.text for task in one.tasks]
         entries.sort(key=lambda one: one.tasks[0].index)
         if sum(one.lines for one in entries) > lines:
             entries = groups
@@ -136,14 +143,14 @@ def _add_tasks(node: Tree, view: View, role: TaskRoleStatus, now: float, lines: 
     return used
 
 
-def group(tasks: Iterable[tuple[TaskStatus, str]]) -> list[TaskGroup]:
-    """TaskGroup Tasks by phase, state and text; sort by phase, then by size."""
+def group(tasks: Iterable[tuple[TaskStatus, str]]) -> list[EqualTasks]:
+    """Group Tasks by phase, state and text; sort by phase, then by size."""
     found: dict[tuple[Phase, State, str], list[TaskStatus]] = {}
     for task, text in tasks:
         found.setdefault((phase_of(task), task.state, text), []).append(task)
     order = list(Phase)
     ranked = sorted(found.items(), key=lambda item: (order.index(item[0][0]), -len(item[1]), item[1][0].index))
-    return [TaskGroup(text, members) for (_, _, text), members in ranked]
+    return [EqualTasks(text, members) for (_, _, text), members in ranked]
 
 
 def ranges(indexes: Sequence[int], most: int = 6) -> str:
@@ -158,7 +165,7 @@ def ranges(indexes: Sequence[int], most: int = 6) -> str:
     return ",".join(shown + ["…"] * (len(runs) > most))
 
 
-def _entry_text(one: TaskGroup, now: float, index_width: int, state_width: int) -> Text:
+def _entry_text(one: EqualTasks, now: float, index_width: int, state_width: int) -> Text:
     first = one.tasks[0]
     color = phase_of(first).color
     indexes = f"[{one.indexes}]".ljust(index_width + 2)

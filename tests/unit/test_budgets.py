@@ -28,8 +28,8 @@ from frameworkcontroller.api.codec import EncodedStatus, StatusError, decode_sta
 from frameworkcontroller.api.objects import Framework, ObjectError, QueueLabels, framework_record, pod_record
 from frameworkcontroller.api.podgroups import GangScheduler
 from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
-from frameworkcontroller.barrier.errors import CheckFailed
-from frameworkcontroller.barrier.framework import _decoded, _unpack, addresses
+from frameworkcontroller.barrier.exits import CheckFailed
+from frameworkcontroller.barrier.frameworkreader import _decoded, _unpack, addresses
 from frameworkcontroller.commands.lint.command import lint_text
 from frameworkcontroller.commands.lint.fieldtypes import fields_of
 from frameworkcontroller.commands.lint.frameworks import check_framework

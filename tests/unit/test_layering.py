@@ -203,7 +203,7 @@ def test_the_machine_is_pure() -> None:
         ("barrier/x.py", "from frameworkcontroller.api import names"),
         ("barrier/x.py", "from frameworkcontroller.backoff import Backoff"),
         ("kubeconfig/x.py", "import kubernetes_asyncio"),
-        ("kubeconfig/x.py", "from frameworkcontroller.barrier import errors"),
+        ("kubeconfig/x.py", "from frameworkcontroller.barrier import exits"),
     ],
 )  # fmt: skip
 def test_an_import_against_the_rules_is_found(file: str, source: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from frameworkcontroller.commands.logs import NotALog, read_lines, sources_of
+from frameworkcontroller.commands.mergedlogs import NotALog, read_lines, sources_of
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.views.apiobjects import pod_selector
 

@@ -15,7 +15,14 @@ from frameworkcontroller.api.completion import (
 )
 from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.api.status import AdmissionStatus, Condition, FrameworkAttemptStatus, FrameworkStatus, State
-from frameworkcontroller.views.diagnosis import View, cause, diagnose_framework, diagnose_task, read_view, trigger
+from frameworkcontroller.views.diagnosis import (
+    FrameworkView,
+    cause,
+    diagnose_framework,
+    diagnose_task,
+    read_view,
+    trigger,
+)
 from tests.support.bench import Bench, role
 
 
@@ -107,7 +114,7 @@ def test_what_a_failure_rule_decided_is_told(action: str, of_task: str, of_frame
 
 def test_a_framework_that_waits_is_told_with_its_reason() -> None:
     status = FrameworkStatus(0, 0, FrameworkAttemptStatus(0, 0))
-    view = View("default", "f", status, FrameworkSpec(), deleting=False, problem="", pods={})
+    view = FrameworkView("default", "f", status, FrameworkSpec(), deleting=False, problem="", pods={})
     status.conditions = [Condition("Running", "False", message="FrameworkAttempt 0")]
     assert diagnose_framework(view, 0) == []
     status.conditions = [Condition("Running", "False", message="FrameworkAttempt 0 waits: something is missing")]
@@ -123,7 +130,7 @@ def queued(reserved: str, admitted: str, message: str = "") -> list[str]:
         Condition("QuotaReserved", reserved, "Pending", message or "no room\nfor gpu: 8 more needed"),
         Condition("Admitted", admitted, "AdmissionCheck", "Admitted by Workload w; only 2 of the 3 Tasks"),
     ]
-    view = View("ns", "f", bench.status, FrameworkSpec(), deleting=False, problem="", pods={}, queue="a")
+    view = FrameworkView("ns", "f", bench.status, FrameworkSpec(), deleting=False, problem="", pods={}, queue="a")
     return diagnose_framework(view, 0)
 
 

@@ -17,7 +17,7 @@ from rich.console import Console
 from frameworkcontroller.api import names
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.follower import Follower
+from frameworkcontroller.commands.frameworkfollower import FrameworkFollower
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.output import LinePrefixes
 from frameworkcontroller.kube.client import KubeClient
@@ -152,7 +152,7 @@ async def _follow(invocation: Invocation, options: argparse.Namespace, framework
         try:
             # Pods first: a Framework that has completed may still have some.
             await pods.wait_synced()
-            await Follower(invocation.client, [framework]).run()
+            await FrameworkFollower(invocation.client, [framework]).run()
             if readers:
                 # They end with their Pods, which are gone.
                 await asyncio.wait(readers.values(), timeout=_LAST_LINES_SEC)

@@ -10,8 +10,8 @@ import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from frameworkcontroller.barrier.connection import MOST_BYTES, Server
-from frameworkcontroller.barrier.errors import EXIT_REFUSED, EXIT_TIMED_OUT, CheckFailed, WrongFramework
+from frameworkcontroller.barrier.apiserver import MOST_BYTES, Server
+from frameworkcontroller.barrier.exits import EXIT_REFUSED, EXIT_TIMED_OUT, CheckFailed, WrongFramework
 from frameworkcontroller.barrier.settings import AWAITED_NAMES, HOSTFILE_ROLES, Settings
 
 _MOST_VALUES = 2000000  # of an uncompressed status; 10,000 Tasks have a third of that

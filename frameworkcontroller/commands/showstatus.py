@@ -9,7 +9,7 @@ from typing import Final
 
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.decompress import decompressed
-from frameworkcontroller.commands.follower import Follower
+from frameworkcontroller.commands.frameworkfollower import FrameworkFollower
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.progress import LiveProgress, ending, progress_on
 from frameworkcontroller.views.apiobjects import Json, key_of
@@ -39,7 +39,7 @@ async def _watch(invocation: Invocation, framework: Json) -> int:
     key = key_of(framework)
     async with progress_on(invocation.out, invocation.wall) as progress, program.background() as tasks:
         progress.show(key, framework)
-        follower = Follower(invocation.client, [framework], progress.show)
+        follower = FrameworkFollower(invocation.client, [framework], progress.show)
         if isinstance(progress, LiveProgress):
             tasks.append(asyncio.create_task(_keep_diagnosing(invocation, framework, follower, progress)))
         await follower.run()
@@ -49,7 +49,9 @@ async def _watch(invocation: Invocation, framework: Json) -> int:
     return program.EXIT_OK if end.succeeded else program.EXIT_FAILED
 
 
-async def _keep_diagnosing(invocation: Invocation, framework: Json, follower: Follower, progress: LiveProgress) -> None:
+async def _keep_diagnosing(
+    invocation: Invocation, framework: Json, follower: FrameworkFollower, progress: LiveProgress
+) -> None:
     while True:
         pods = await diagnose_pods(invocation.client, follower.last[key_of(framework)] or framework, invocation.wall)
         progress.pods.clear()

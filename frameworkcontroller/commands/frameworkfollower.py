@@ -13,7 +13,7 @@ from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.views.apiobjects import CachedObject, key_of, state_of
 
 
-class Follower:
+class FrameworkFollower:
     """Watches Frameworks until each has completed, meets ``until``, or is deleted.
 
     ``changed`` is called with the key and the object at each change.

@@ -13,7 +13,7 @@ from frameworkcontroller.commands.output import table
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import EVENTS
 from frameworkcontroller.views.apiobjects import CachedObject
-from frameworkcontroller.views.kubeevents import Event, read_event
+from frameworkcontroller.views.kubeevents import KubeEvent, read_event
 from frameworkcontroller.views.texts import clean_line, duration
 
 
@@ -45,16 +45,16 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
 
 
 async def _watch(invocation: Invocation, name: str | None, namespace: str | None, field_selector: str | None) -> None:
-    informer: Informer[CachedObject[Event]] = Informer(
+    informer: Informer[CachedObject[KubeEvent]] = Informer(
         invocation.client,
         EVENTS,
         lambda body: CachedObject.of(body, read_event(body)),
         namespace=namespace,
         field_selector=field_selector,
     )
-    listed: list[Event] = []
+    listed: list[KubeEvent] = []
 
-    def take(event: Event) -> None:
+    def take(event: KubeEvent) -> None:
         if not informer.synced:
             listed.append(event)
         elif event.concerns(name):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from frameworkcontroller.commands import program
-from frameworkcontroller.config.config import DEFAULT_CONFIG_FILE, Config, ConfigError, load_config
+from frameworkcontroller.config.config import DEFAULT_CONFIG_FILE, Config, ConfigurationError, load_config
 from frameworkcontroller.kube.connection import connect
 from frameworkcontroller.kube.errors import KubeError
 from frameworkcontroller.manager.app import Controller
@@ -25,7 +25,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         config = load_config(options.config or Path(DEFAULT_CONFIG_FILE), required=options.config is not None)
         return program.run(_run_controller(config))
-    except ConfigError as error:
+    except ConfigurationError as error:
         raise program.UsageError(str(error)) from None
 
 

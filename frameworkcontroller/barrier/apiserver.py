@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from frameworkcontroller.barrier.errors import BarrierError, CheckFailed, reason
+from frameworkcontroller.barrier.exits import BarrierError, CheckFailed, reason
 from frameworkcontroller.kubeconfig.plugin import Plugin
 from frameworkcontroller.kubeconfig.reader import SERVICE_ACCOUNT, Kubeconfig, KubeconfigError, split_address
 from frameworkcontroller.kubeconfig.tls import TlsError
