@@ -81,12 +81,16 @@ def check_claims(role: Role) -> Iterator[Finding]:
     retention = "persistentVolumeClaimRetentionPolicy"
     if role.body.get(retention) is not None and not templates:
         yield warning((*role.path, retention), "has no effect without volumeClaimTemplates")
-    mounted = [
-        mount.get("name")
+    mounted = {
+        name
         for _, container in role.containers()
         for field in ("volumeMounts", "volumeDevices")
         for _, mount in mappings(container.get(field))
-    ]
+        if isinstance(name := mount.get("name"), str)
+    }
+    volumes: dict[str, list[int]] = {}
+    for number, volume in mappings(role.pod_spec.get("volumes")):
+        volumes.setdefault(str(volume.get("name")), []).append(number)
     for position, template in templates:
         place = (*role.path, "volumeClaimTemplates", position)
         name = mapping(template, "metadata").get("name")
@@ -96,10 +100,9 @@ def check_claims(role: Role) -> Iterator[Finding]:
             continue
         if name not in mounted:
             yield warning(place, f"no container mounts the volume {name}", value=name)
-        for number, volume in mappings(role.pod_spec.get("volumes")):
-            if volume.get("name") == name:
-                text = "is replaced by the claim of this name in volumeClaimTemplates"
-                yield warning((*role.pod_path, "spec", "volumes", number), text, value=name)
+        for number in volumes.get(name, ()):
+            text = "is replaced by the claim of this name in volumeClaimTemplates"
+            yield warning((*role.pod_path, "spec", "volumes", number), text, value=name)
 
 
 def _claim_spec(spec: Any, path: KeyPath) -> Iterator[Finding]:
