@@ -19,7 +19,7 @@ from typing import Any, Final, get_args
 from unittest.mock import patch
 
 from benchmarks.rpc import serve
-from frameworkcontroller.cli import controller as program
+from frameworkcontroller.cli import runcontroller as program
 from frameworkcontroller.cli.main import main
 from frameworkcontroller.machine.protocol import WriteResult
 from frameworkcontroller.manager.app import Controller

@@ -26,7 +26,7 @@ import uvloop
 import yaml
 
 from frameworkcontroller.api.resources import FRAMEWORKS
-from frameworkcontroller.cli.controller import tune_garbage_collector
+from frameworkcontroller.cli.runcontroller import tune_garbage_collector
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.controller.eventcorrelator import CACHE_CAPACITY
 from frameworkcontroller.controller.recorder import EventRecorder

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
@@ -38,14 +38,7 @@ FORGETTING: Final = frozenset(
 )
 """The events that overwrite or remove an attempt in the stored status."""
 
-KINDS: Final[Mapping[Trigger, str]] = {
-    Trigger.FRAMEWORK_COMPLETION: "Framework",
-    Trigger.FRAMEWORK_RETRY: "Framework",
-    Trigger.FRAMEWORK_DELETION: "Framework",
-    Trigger.TASK_RETRY: "Task",
-    Trigger.TASK_DELETION: "Task",
-    Trigger.POD_DELETION: "Pod",
-}
+KINDS: Final[Mapping[Trigger, str]] = {trigger: trigger.name.partition("_")[0].capitalize() for trigger in Trigger}
 """The kind of object in the records of a trigger."""
 
 UNREADABLE_ATTEMPT: Final = 2**31 - 1
@@ -145,25 +138,16 @@ class HistoryRecord:
     namespace: str
     name: str
     generation: int
-    object: Any
     controller: str = __version__
+    object: Any
+
+
+_FIELDS: Final = tuple(field.name for field in fields(HistoryRecord))[1:]
 
 
 def encode_record(record: HistoryRecord) -> bytes:
     """Return the line of a record, without the end of line."""
-    return orjson.dumps(
-        {
-            "id": str(record.id),
-            "trigger": record.trigger,
-            "time": record.time,
-            "cluster": record.cluster,
-            "namespace": record.namespace,
-            "name": record.name,
-            "generation": record.generation,
-            "controller": record.controller,
-            "object": record.object,
-        }
-    )
+    return orjson.dumps({"id": str(record.id), **{name: getattr(record, name) for name in _FIELDS}})
 
 
 def decode_record(line: bytes) -> HistoryRecord:

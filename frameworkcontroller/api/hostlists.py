@@ -70,7 +70,7 @@ def list_text(wanted: HostList, framework: str, subdomain: str, task_number: int
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class HostListPlace:
     """A placeholder in a template. ``text``: the whole of it."""
 
     path: KeyPath
@@ -88,7 +88,7 @@ class Place:
         return f"{shown(port)} is no number from 1 to {_MAX_PORT}"
 
 
-def find(value: Any, path: KeyPath = ()) -> Iterator[Place]:
+def find(value: Any, path: KeyPath = ()) -> Iterator[HostListPlace]:
     """Yield the placeholders in all strings of a template, keys included, also those of unknown roles."""
     if isinstance(value, dict):
         for key, inner in value.items():
@@ -102,7 +102,7 @@ def find(value: Any, path: KeyPath = ()) -> Iterator[Place]:
             if found[3] is None:
                 continue
             role, _, port = (found[2] or "").partition(":")
-            yield Place(path, found[0], HostList(role, port, is_json=found[1] is not None))
+            yield HostListPlace(path, found[0], HostList(role, port, is_json=found[1] is not None))
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,6 +137,7 @@ SNAPSHOT_MARK = "ObjectSnapshot: "
 
 _NAME = re.compile(NAME_PATTERN)
 _SERVICE = re.compile(SERVICE_PATTERN)
+_LABEL = re.compile(LABEL_PATTERN)
 
 
 def is_valid_name(name: str) -> bool:
@@ -147,6 +148,11 @@ def is_valid_name(name: str) -> bool:
 def is_valid_service(name: str) -> bool:
     """Whether ``name`` is a valid name of Services."""
     return _SERVICE.fullmatch(name) is not None
+
+
+def is_label(name: str) -> bool:
+    """Whether ``name`` is a DNS label, as the names of containers, volumes and namespaces are."""
+    return _LABEL.fullmatch(name) is not None
 
 
 def placeholder(name: str) -> str:

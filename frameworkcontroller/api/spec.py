@@ -7,9 +7,10 @@ a permanently failed job. Null means the default, because clients send it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, ValidationError, model_validator
@@ -309,8 +310,8 @@ class Coordinator(_SpecModel):
     task_index: Annotated[int, Field(ge=0, le=MAX_TASK_NUMBER - 1)] = 0
 
 
-class BasicPolicy(_SpecModel):
-    """The Pods of a group are scheduled one by one."""
+class Chosen(_SpecModel):
+    """A choice without settings."""
 
 
 class GangPolicy(_SpecModel):
@@ -320,9 +321,9 @@ class GangPolicy(_SpecModel):
 
 
 class SchedulingPolicy(_SpecModel):
-    """How the Pods of a group are scheduled: by one of the two."""
+    """How the Pods of a group are scheduled: one by one (``basic``), or all or nothing (``gang``)."""
 
-    basic: BasicPolicy | None = None
+    basic: Chosen | None = None
     gang: GangPolicy | None = None
 
     @model_validator(mode="after")
@@ -342,19 +343,11 @@ class SchedulingConstraints(_SpecModel):
     topology: Annotated[tuple[TopologyConstraint, ...], Field(strict=False, max_length=1, fail_fast=True)] = ()
 
 
-class SingleDisruption(_SpecModel):
-    """Pods of a group are preempted one by one."""
-
-
-class AllDisruption(_SpecModel):
-    """Pods of a group are preempted together."""
-
-
 class DisruptionMode(_SpecModel):
-    """How the scheduler preempts Pods of a group: by one of the two."""
+    """How the scheduler preempts Pods of a group: one by one (``single``), or together (``all``)."""
 
-    single: SingleDisruption | None = None
-    all: AllDisruption | None = None
+    single: Chosen | None = None
+    all: Chosen | None = None
 
     @model_validator(mode="after")
     def _is_one(self) -> DisruptionMode:
@@ -508,7 +501,7 @@ class FrameworkSpec(_SpecModel):
             return f"the Pods of TaskRole {role} have a hostname or subdomain of their own"
         return ""
 
-    def _host_lists(self) -> Iterator[tuple[int, hostlists.Place]]:
+    def _host_lists(self) -> Iterator[tuple[int, hostlists.HostListPlace]]:
         """Yield the placeholders of host lists, each with the position of the role that has it, if they count."""
         for position, role in enumerate(self.task_roles if self.has_network_placeholders else ()):
             if hostlists.MARK in role.task.pod.text:
@@ -523,7 +516,7 @@ class FrameworkSpec(_SpecModel):
         """The length of ``host_list``."""
         return wanted.escaped_size(framework, self.subdomain(framework), self._task_number(wanted.role))
 
-    def host_list_sizes(self, framework: str) -> Iterator[tuple[int, KeyPath, hostlists.Place, int]]:
+    def host_list_sizes(self, framework: str) -> Iterator[tuple[int, KeyPath, hostlists.HostListPlace, int]]:
         """Yield the host lists: the role's position, the list's path and place, and the bytes of the role's so far."""
         sizes: dict[int, int] = {}
         for position, place in self._host_lists():
@@ -595,30 +588,18 @@ def _exactly_one(model: _M, *fields: str) -> _M:
     return model
 
 
-def _cycle(edges: dict[str, list[str]]) -> list[str]:
-    """A cycle of the graph, whose first node is also the last; empty if there is none."""
-    waiting = {name: set(targets) for name, targets in edges.items() if targets}
-    sources: dict[str, list[str]] = {}
-    for name, targets in waiting.items():
-        for target in targets:
-            sources.setdefault(target, []).append(name)
-    free = [name for name in edges if name not in waiting]
-    while free:
-        name = free.pop()
-        for source in sources.get(name, ()):
-            waiting[source].discard(name)
-            if not waiting[source]:
-                del waiting[source]
-                free.append(source)
-    if not waiting:
-        return []
-    way: dict[str, None] = {}
-    name = next(name for name in edges if name in waiting)
-    while name not in way:
-        way[name] = None
-        name = next(target for target in edges[name] if target in waiting)
-    names_on_way = list(way)
-    return [*names_on_way[names_on_way.index(name) :], name]
+def _cycle(edges: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return a cycle of the graph, whose first node is also the last; empty if there is none."""
+    try:
+        TopologicalSorter(edges).prepare()
+    except CycleError as error:
+        found: list[str] = error.args[1]
+        # Each waits for the one before it. It begins with the first in the order of the spec.
+        order = {name: at for at, name in enumerate(edges)}
+        ring = found[:0:-1]
+        start = min(range(len(ring)), key=lambda at: order[ring[at]])
+        return [*ring[start:], *ring[:start], ring[start]]
+    return []
 
 
 def check_hostnames(framework: str, spec: FrameworkSpec) -> Problem | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from frameworkcontroller.api import fields, names
@@ -99,25 +99,7 @@ class WorkloadRecord(CompanionRecord):
     @property
     def inputs(self) -> tuple[object, ...]:
         """The fields whose change is an event."""
-        return (
-            self.identity,
-            self.in_use,
-            self.queued_inputs,
-            self.queue_name,
-            self.priority_kind,
-            self.priority_class,
-            self.max_execution_seconds,
-            self.counts,
-            self.reclaimed,
-            self.checks,
-            self.active,
-            self.reserves,
-            self.quota_reserved,
-            self.admitted,
-            self.evicted,
-            self.finished,
-            self.pods_ready,
-        )
+        return (replace(self, resource_version=""),)
 
 
 @decoder_of("Workload")

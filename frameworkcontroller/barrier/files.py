@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from frameworkcontroller.barrier.errors import BarrierError, reason
+from frameworkcontroller.barrier.exits import BarrierError, reason
 from frameworkcontroller.barrier.settings import Settings
 
 _MOST_EXPORTED_BYTES = 120 << 10  # Linux allows 128 KiB, the variable's name included

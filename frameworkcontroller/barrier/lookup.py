@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 
-from frameworkcontroller.barrier.errors import reason
+from frameworkcontroller.barrier.exits import reason
 
 
 def problem_of(name: str, timeout: float) -> str:

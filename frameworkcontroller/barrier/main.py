@@ -46,10 +46,10 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from frameworkcontroller.barrier.connection import connect
-from frameworkcontroller.barrier.errors import EXIT_PASSED, EXIT_REFUSED, BarrierError
+from frameworkcontroller.barrier.apiserver import connect
+from frameworkcontroller.barrier.exits import EXIT_PASSED, EXIT_REFUSED, BarrierError
 from frameworkcontroller.barrier.files import check_writable, write_files
-from frameworkcontroller.barrier.framework import Reader
+from frameworkcontroller.barrier.frameworkreader import Reader
 from frameworkcontroller.barrier.settings import Settings
 from frameworkcontroller.barrier.waiting import Barrier
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from frameworkcontroller.barrier.errors import EXIT_REFUSED, BarrierError
+from frameworkcontroller.barrier.exits import EXIT_REFUSED, BarrierError
 
 AWAITED_NAMES = "BARRIER_WAIT_FOR_NAME"
 HOSTFILE_ROLES = "BARRIER_HOSTFILE_ROLES"

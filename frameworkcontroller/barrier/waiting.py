@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from frameworkcontroller.barrier.errors import EXIT_TIMED_OUT, BarrierError, CheckFailed, WrongFramework
-from frameworkcontroller.barrier.framework import Reader
+from frameworkcontroller.barrier.exits import EXIT_TIMED_OUT, BarrierError, CheckFailed, WrongFramework
+from frameworkcontroller.barrier.frameworkreader import Reader
 from frameworkcontroller.barrier.lookup import problem_of
 from frameworkcontroller.barrier.settings import Settings
 

@@ -19,12 +19,12 @@ from rich.text import Text
 
 from frameworkcontroller.api import names
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.follower import Follower
+from frameworkcontroller.commands.frameworkfollower import FrameworkFollower
 from frameworkcontroller.commands.output import LinePrefixes
 from frameworkcontroller.commands.program import CommandError, UsageError
 from frameworkcontroller.commands.progress import Progress, ending, progress_on
 from frameworkcontroller.config.bindaddress import BindAddress
-from frameworkcontroller.config.config import Config, ConfigError, Kueue, KueueMode, load_config, shipped_config
+from frameworkcontroller.config.config import Config, ConfigurationError, Kueue, KueueMode, load_config, shipped_config
 from frameworkcontroller.config.historyconfig import History, HistorySinkKind
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.local.apiserver.object_records import Change
@@ -303,7 +303,7 @@ async def _follow(
     console = Console(highlight=False)
     late = False
     async with progress_on(console, time.time) as progress:
-        follower = Follower(client, frameworks, progress.show)
+        follower = FrameworkFollower(client, frameworks, progress.show)
         output.progress = progress
         try:
             async with asyncio.timeout(timeout):
@@ -341,7 +341,7 @@ def _lint_created(change: Change) -> None:
 def _lint(place: str, framework: Mapping[str, Any]) -> None:
     """Print lint's warnings, such as a Framework that never ends. The API server reports errors itself."""
     # A late import: it imports hundreds of modules, which `local up` may never need.
-    from frameworkcontroller.commands.lint.framework import check_framework
+    from frameworkcontroller.commands.lint.frameworks import check_framework
 
     for finding in check_framework(framework):
         if finding.severity == "warning":
@@ -354,7 +354,7 @@ def _config(options: argparse.Namespace) -> Config:
     if options.config is not None:
         try:
             config = load_config(options.config, required=True)
-        except ConfigError as error:
+        except ConfigurationError as error:
             raise UsageError(str(error)) from None
     else:
         # The API server has no other clients.

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from frameworkcontroller import __version__
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.completion import complete_for_kubectl
 from frameworkcontroller.commands.parsers import (
     SUPPRESSED,
     Parser,
@@ -24,10 +23,13 @@ from frameworkcontroller.commands.parsers import (
     add_connection,
     add_history_commands,
     add_operator_commands,
+    add_serving,
     build_plugin_parser,
     count,
+    late,
     seconds,
 )
+from frameworkcontroller.commands.shellcompletion import complete_for_kubectl
 from frameworkcontroller.logs import FORMATS, LEVELS, configure_logging
 
 _DESCRIPTION: Final = """\
@@ -188,11 +190,10 @@ def _add_dashboard(commands: Any) -> None:
     _add_common(dashboard)
     add_connection(dashboard)
     add_all_namespaces(dashboard)
-    dashboard.add_argument(
-        "--address",
-        metavar="HOST:PORT",
-        default="127.0.0.1:10282",
-        help="where to listen (default: 127.0.0.1:10282); beyond loopback, viewers need a token of the cluster",
+    add_serving(
+        dashboard,
+        "127.0.0.1:10282",
+        "where to listen (default: 127.0.0.1:10282); beyond loopback, viewers need a token of the cluster",
     )
     dashboard.add_argument(
         "--history", metavar="URL", help="archive with past Frameworks, such as http://127.0.0.1:10281"
@@ -203,18 +204,7 @@ def _add_dashboard(commands: Any) -> None:
     dashboard.add_argument(
         "--history-ca-file", metavar="FILE", type=Path, help="the certificates that sign the archive's, in PEM"
     )
-    dashboard.add_argument("--tls-cert", metavar="FILE", type=Path, help="certificate chain, PEM: serve https")
-    dashboard.add_argument("--tls-key", metavar="FILE", type=Path, help="private key of --tls-cert, PEM")
-    dashboard.add_argument(
-        "--audience", metavar="NAME", action="append", default=[], help="audience that tokens must have; repeatable"
-    )
-    dashboard.set_defaults(command=_run_dashboard, usual_log_level="warning")
-
-
-def _run_dashboard(options: argparse.Namespace) -> int:
-    from frameworkcontroller.cli import dashboard
-
-    return dashboard.run(options)
+    dashboard.set_defaults(command=late("cli.dashboard"), usual_log_level="warning")
 
 
 def _add_history_serve(commands: Any) -> None:
@@ -234,9 +224,7 @@ def _add_history_serve(commands: Any) -> None:
         help="sqlite:///PATH or postgresql://USER@HOST/NAME (default: $FRAMEWORK_HISTORY_DATABASE, else "
         "sqlite:///frameworkcontroller-history.db); a URL with a password belongs into the variable",
     )
-    serve.add_argument(
-        "--address", metavar="HOST:PORT", default="127.0.0.1:10281", help="to listen on (default: 127.0.0.1:10281)"
-    )
+    add_serving(serve, "127.0.0.1:10281", "to listen on (default: 127.0.0.1:10281)")
     serve.add_argument(
         "--follow",
         metavar="DIR",
@@ -251,8 +239,6 @@ def _add_history_serve(commands: Any) -> None:
     serve.add_argument(
         "--retention-bytes", metavar="SIZE", help="remove the oldest Frameworks above this size, such as 50Gi"
     )
-    serve.add_argument("--tls-cert", metavar="FILE", type=Path, help="certificate chain, PEM: serve https")
-    serve.add_argument("--tls-key", metavar="FILE", type=Path, help="private key of --tls-cert, PEM")
     serve.add_argument(
         "--token-file",
         metavar="FILE",
@@ -260,21 +246,12 @@ def _add_history_serve(commands: Any) -> None:
         help="on loopback: the token of this server, created if missing (default: beside the SQLite file); elsewhere: "
         "a token that may send records, beside those of the cluster",
     )
-    serve.add_argument(
-        "--audience", metavar="NAME", action="append", default=[], help="audience that tokens must have; repeatable"
-    )
     serve.add_argument("--kubeconfig", metavar="PATH", type=Path, help="of the cluster that is asked about tokens")
     serve.add_argument("--context", metavar="NAME", help="context of the kubeconfig")
     pages = serve.add_mutually_exclusive_group()
     pages.add_argument("--live", action="store_true", help="show the cluster's Frameworks in the pages, too")
     pages.add_argument("--no-pages", action="store_true", help="serve the API without the pages")
-    serve.set_defaults(command=_run_history_serve, usual_log_level="info")
-
-
-def _run_history_serve(options: argparse.Namespace) -> int:
-    from frameworkcontroller.cli import history
-
-    return history.serve(options)
+    serve.set_defaults(command=late("cli.servehistory", "serve"), usual_log_level="info")
 
 
 def _port(text: str) -> int:
@@ -287,9 +264,9 @@ def _run_controller(options: argparse.Namespace) -> int:
     from frameworkcontroller.cli.startup import lean_imports
 
     with lean_imports():
-        from frameworkcontroller.cli import controller
+        from frameworkcontroller.cli import runcontroller
 
-    return controller.run(options)
+    return runcontroller.run(options)
 
 
 def _run_local(options: argparse.Namespace) -> int:

@@ -13,8 +13,8 @@ import yaml
 from frameworkcontroller.api.codec import with_plain_roles
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.objects import Json
-from frameworkcontroller.commands.output import encode
+from frameworkcontroller.views.apiobjects import Json
+from frameworkcontroller.views.texts import encode
 
 
 def run_on_file(options: argparse.Namespace) -> int:

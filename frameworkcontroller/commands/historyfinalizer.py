@@ -6,24 +6,19 @@ without an archive that answers, it stays, and so does the Framework.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-import orjson
-
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import StatusError, decode_status
 from frameworkcontroller.api.resources import FRAMEWORKS
+from frameworkcontroller.commands.finalizers import remove_finalizer
 from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.output import clean_line
-from frameworkcontroller.kube.client import JSON_PATCH
-from frameworkcontroller.kube.errors import Conflict, Forbidden, Invalid, NotFound, ObjectNotFound
 
-_TRIES: Final = 10
-_ORPHAN_FINALIZER: Final = "orphan"
-"""A finalizer of Kubernetes: the user wants the dependents to stay. It excludes the one of foreground deletion."""
+_ENDINGS: Final = frozenset({names.FOREGROUND_FINALIZER, "orphan"})
+"""Finalizers of Kubernetes: the Framework waits for its Pods, or the user wants them to stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +76,10 @@ def held(body: Mapping[str, Any]) -> Held | None:
     )
 
 
-async def find_held(invocation: Invocation, *, all_namespaces: bool, metadata_only: bool = False) -> list[Held]:
-    """Return the Frameworks with the finalizer. ``metadata_only``: without what their statuses say."""
-    return [found async for found in _each(invocation, all_namespaces, metadata_only)]
-
-
-async def _each(invocation: Invocation, everywhere: bool, metadata_only: bool) -> AsyncIterator[Held]:
-    async for body in invocation.each(FRAMEWORKS, all_namespaces=everywhere, metadata_only=metadata_only):
-        if (found := held(body)) is not None:
-            yield found
+async def find_held(invocation: Invocation, *, all_namespaces: bool) -> list[Held]:
+    """Return the Frameworks with the finalizer."""
+    bodies = invocation.each(FRAMEWORKS, all_namespaces=all_namespaces)
+    return [found async for body in bodies if (found := held(body)) is not None]
 
 
 async def let_go(invocation: Invocation, one: Held) -> str:
@@ -98,58 +88,14 @@ async def let_go(invocation: Invocation, one: Held) -> str:
     A Framework that is being deleted then stays until its Pods have ended, as the controller would have it.
     """
     client = invocation.client
-    found: Held | None = None
-    for _ in range(_TRIES):
-        try:
-            body = orjson.loads(await client.get(FRAMEWORKS, one.name, one.namespace, metadata_only=True))
-            found = held(body)
-            if found is None or found.uid != one.uid:
-                return ""
-            if found.deleted and not {names.FOREGROUND_FINALIZER, _ORPHAN_FINALIZER} & {*found.finalizers}:
-                # Without this, the Framework would go at once, and its Pods later.
-                await client.delete(FRAMEWORKS, one.name, one.namespace, uid=one.uid, propagation="Foreground")
-                body = orjson.loads(await client.get(FRAMEWORKS, one.name, one.namespace, metadata_only=True))
-                found = held(body)
-                if found is None or found.uid != one.uid:
-                    return ""
-            at = found.finalizers.index(names.HISTORY_FINALIZER)
-            path = f"/metadata/finalizers/{at}"
-            patch = [
-                {"op": "test", "path": "/metadata/uid", "value": one.uid},
-                {"op": "test", "path": path, "value": names.HISTORY_FINALIZER},
-                {"op": "remove", "path": path},
-            ]
-            await client.patch(
-                FRAMEWORKS,
-                one.name,
-                orjson.dumps(patch),
-                one.namespace,
-                content_type=JSON_PATCH,
-                metadata_only=True,
-            )
-        except ObjectNotFound:
-            return ""
-        except Conflict:
-            continue
-        except Invalid as error:
-            # A failed test looks the same as an object that today's CRD refuses.
-            refusal = clean_line(str(error))
-            if await _is_unchanged(invocation, found):
-                return refusal
-        except (Forbidden, NotFound) as error:
-            return clean_line(str(error))
-        else:
-            return ""
-    return "other clients change it"
 
+    async def delete_in_foreground(metadata: Mapping[str, Any]) -> bool:
+        if not metadata.get("deletionTimestamp") or _ENDINGS & {*metadata["finalizers"]}:
+            return False
+        # Without this, the Framework would go at once, and its Pods later.
+        await client.delete(FRAMEWORKS, one.name, one.namespace, uid=one.uid, propagation="Foreground")
+        return True
 
-async def _is_unchanged(invocation: Invocation, one: Held | None) -> bool:
-    """Return whether the Framework still has these finalizers."""
-    if one is None:
-        return False
-    try:
-        body = orjson.loads(await invocation.client.get(FRAMEWORKS, one.name, one.namespace, metadata_only=True))
-    except NotFound:
-        return False
-    now = held(body)
-    return now is not None and (now.uid, now.finalizers) == (one.uid, one.finalizers)
+    return await remove_finalizer(
+        client, FRAMEWORKS, one.namespace, one.name, one.uid, names.HISTORY_FINALIZER, delete_in_foreground
+    )

@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, Unpack
 
 import orjson
 from rich.console import Console
@@ -18,13 +18,14 @@ from frameworkcontroller import __version__
 from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.objects import Json
-from frameworkcontroller.commands.output import console, encode, print_table
-from frameworkcontroller.commands.paging import each_object
+from frameworkcontroller.commands.output import console, print_table
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
 from frameworkcontroller.kube.connection import connect
 from frameworkcontroller.kube.errors import Conflict, Invalid, NotFound
 from frameworkcontroller.kube.resources import Resource
+from frameworkcontroller.views.apiobjects import Json
+from frameworkcontroller.views.paging import Selection, each_object
+from frameworkcontroller.views.texts import encode
 
 T = TypeVar("T")
 
@@ -79,10 +80,8 @@ class Invocation:
         resource: Resource,
         *,
         all_namespaces: bool = False,
-        label_selector: str | None = None,
-        field_selector: str | None = None,
         most: int | None = None,
-        metadata_only: bool = False,
+        **listing: Unpack[Selection],
     ) -> AsyncIterator[Json]:
         """Yield the objects of a collection, which are read a page at a time, to hold no more than a page in memory.
 
@@ -90,15 +89,7 @@ class Invocation:
         """
         where = None if all_namespaces else self.namespace
         try:
-            async for item in each_object(
-                self.client,
-                resource,
-                where,
-                label_selector=label_selector,
-                field_selector=field_selector,
-                most=most,
-                metadata_only=metadata_only,
-            ):
+            async for item in each_object(self.client, resource, where, most=most, **listing):
                 yield item
         except NotFound as error:
             raise program.CommandError(self._missing("", error)) from None

@@ -15,9 +15,10 @@ from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.decompress import decompressed
 from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.objects import Json
-from frameworkcontroller.commands.output import duration, table
-from frameworkcontroller.commands.summary import Summary, summarize
+from frameworkcontroller.commands.output import table
+from frameworkcontroller.views.apiobjects import Json
+from frameworkcontroller.views.summary import Summary, summarize
+from frameworkcontroller.views.texts import duration
 
 _NONE = "-"
 

@@ -16,8 +16,8 @@ from typing import Any, Final, NoReturn
 
 from frameworkcontroller import __version__
 from frameworkcontroller.api import names
-from frameworkcontroller.commands.completion import complete_names, complete_roles, complete_roles_to_scale
 from frameworkcontroller.commands.program import EXIT_USAGE
+from frameworkcontroller.commands.shellcompletion import complete_names, complete_roles, complete_roles_to_scale
 
 PLUGIN: Final = "kubectl framework"
 
@@ -31,6 +31,7 @@ The cluster is the one that kubectl uses: the kubeconfig of --kubeconfig, $KUBEC
 current context and namespace as defaults.
 """
 
+_PACKAGE: Final = __name__.partition(".")[0]
 _KINDS: Final = frozenset({names.KIND.lower(), names.PLURAL, "fw"})
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -79,20 +80,6 @@ def add_commands(commands: Any) -> None:
 
 def add_operator_commands(commands: Any) -> None:
     """Add the commands for those who operate the controller, which ``kubectl framework`` does not have."""
-    downgrade = _add(
-        commands,
-        "prepare-downgrade",
-        "find what an older controller would mistreat",
-        "List the Frameworks that use fields which an older version or Microsoft's FrameworkController ignores, and "
-        "those that are in a state which it would mistreat. Exit code 0: none is. Of all namespaces, or of -n.",
-        module="downgrade",
-    )
-    downgrade.add_argument(
-        "--yes",
-        action="store_true",
-        help="suspend those that wait in a queue, set suspended ones to executionType Create, so that none starts, and "
-        "delete the Workloads that they have in Kueue's queues",
-    )
     uninstall = _add(
         commands,
         "uninstall",
@@ -160,23 +147,36 @@ def _add(
         add_connection(added)
     # What the client logs helps people only when something is wrong.
     added.set_defaults(
-        command=(lambda options: work_of(options)(options)) if offline else _run_on_cluster,
+        command=late(f"commands.{module or name}") if offline else _run_on_cluster,
         module=module or name,
         usual_log_level="warning",
     )
     return added
 
 
-def work_of(options: argparse.Namespace) -> Callable[..., Any]:
-    """Import the module of the command and return its function."""
-    work: Callable[..., Any] = import_module(f"frameworkcontroller.commands.{options.module}").run
+def late(module: str, function: str = "run") -> Callable[..., Any]:
+    """Return a function that imports the module when it is called, and calls the function of it."""
+
+    def work(*given: Any) -> Any:
+        return getattr(import_module(f"{_PACKAGE}.{module}"), function)(*given)
+
     return work
 
 
 def _run_on_cluster(options: argparse.Namespace) -> int:
     from frameworkcontroller.commands import invocation
 
-    return invocation.run(work_of(options), options)
+    return invocation.run(late(f"commands.{options.module}"), options)
+
+
+def add_serving(parser: argparse.ArgumentParser, address: str, about: str) -> None:
+    """Add the options of a server. ``about``: the help of ``--address``, ``address``: its default."""
+    parser.add_argument("--address", metavar="HOST:PORT", default=address, help=about)
+    parser.add_argument("--tls-cert", metavar="FILE", type=Path, help="certificate chain, PEM: serve https")
+    parser.add_argument("--tls-key", metavar="FILE", type=Path, help="private key of --tls-cert, PEM")
+    parser.add_argument(
+        "--audience", metavar="NAME", action="append", default=[], help="audience that tokens must have; repeatable"
+    )
 
 
 def _add_name(
@@ -210,6 +210,7 @@ def _add_status(commands: Any) -> None:
         "show the roles and Tasks of a Framework, and why they wait or failed",
         "Show a Framework as a tree of its roles and Tasks, with the reason of each Task that waits or failed. Equal "
         "Tasks of a large role are shown as groups, failed ones first.",
+        module="showstatus",
     )
     _add_name(parser)
     shape = parser.add_mutually_exclusive_group()
@@ -275,6 +276,7 @@ def _add_scale(commands: Any) -> None:
         "change the number of Tasks of running roles",
         "Set the number of Tasks of one or more roles in one step. Concurrent changes of the Framework are not "
         "overwritten. Tasks with the highest indexes are added and removed.",
+        module="rescale",
     )
     _add_name(parser)
     # With nargs="+", argparse would not have parsed NAME yet when the shell completes this argument.
@@ -295,6 +297,7 @@ def _add_events(commands: Any) -> None:
         "show the Events of a Framework and its Pods",
         "Show the Events of a Framework, of its attempt's ConfigMap and of its Pods, oldest first; without a name, the "
         "Events of all Frameworks, without those of their Pods.",
+        module="showevents",
     )
     _add_name(parser, nargs="?")
     add_all_namespaces(parser)
@@ -317,11 +320,8 @@ def _add_decompress(commands: Any) -> None:
 
 
 def _run_decompress(options: argparse.Namespace) -> int:
-    if options.file is None:
-        return _run_on_cluster(options)
-    from frameworkcontroller.commands import decompress
-
-    return decompress.run_on_file(options)
+    code: int = (_run_on_cluster if options.file is None else late("commands.decompress", "run_on_file"))(options)
+    return code
 
 
 def _add_logs(commands: Any) -> None:
@@ -333,6 +333,7 @@ def _add_logs(commands: Any) -> None:
         "Task as prefix (worker[3], or worker[3]#1 in the Task's second attempt). With -f, follow the Pods of the "
         "current and of later attempts until the Framework has completed. The logs of a Pod disappear with it, soon "
         "after its end.",
+        module="mergedlogs",
     )
     _add_name(parser)
     tasks = parser.add_argument("target", metavar="ROLE[/INDEX]", type=target, nargs="?", default=(None, None))
@@ -369,7 +370,7 @@ def _add_timeline(commands: Any) -> None:
         "draw the attempts of a Framework over time",
         "Draw when the attempts of a Framework and of its Tasks waited, ran and ended. The status has the last attempt "
         "of each Task; the controller's log has the earlier ones.",
-        module="timeline.command",
+        module="timeline",
     )
     _add_name(parser)
     parser.add_argument(
@@ -426,13 +427,7 @@ def _add_history(commands: Any, name: str) -> None:
     )
     parser.add_argument("--ca-file", metavar="PATH", type=Path, help="the certificates that sign the archive's, in PEM")
     parser.add_argument("-o", "--output", choices=("json", "yaml"), help="a format for programs")
-    parser.set_defaults(command=_run_history)
-
-
-def _run_history(options: argparse.Namespace) -> int:
-    from frameworkcontroller.commands.history import show
-
-    return show.run_anywhere(options)
+    parser.set_defaults(command=late("commands.history.show", "run_anywhere"))
 
 
 def _add_completion(commands: Any) -> None:
@@ -443,6 +438,7 @@ def _add_completion(commands: Any) -> None:
         "Print a script for the shell to read: source <(frameworkcontroller completion bash), the same with zsh, or "
         "frameworkcontroller completion fish | source. kubectl completes its plugin without a script.",
         offline=True,
+        module="shellcompletion",
     )
     parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
 

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from frameworkcontroller.kube.errors import ConnectionConfigError, KubeError
 from frameworkcontroller.logs import one_line
+from frameworkcontroller.views.texts import TooDeepError
 
 T = TypeVar("T")
 
@@ -139,6 +140,8 @@ def exit_code_of(error: Exception) -> int:
     """Report an error that ends the program. Return the exit code."""
     if isinstance(error, CommandError):
         return fail(str(error), error.code)
+    if isinstance(error, TooDeepError):
+        return fail(str(error))
     if isinstance(error, KubeError):
         return fail(str(error), EXIT_USAGE if isinstance(error, ConnectionConfigError) else EXIT_FAILED)
     if isinstance(error, BrokenPipeError):

@@ -18,9 +18,9 @@ from rich.tree import Tree
 from frameworkcontroller.api.codec import StatusError, decode_status
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.diagnosis import NOT_SEEN, View, cause, read_view, result, stalled, trigger
-from frameworkcontroller.commands.output import clean_line, counted
-from frameworkcontroller.commands.tree import DEFAULT_NAMESPACE, framework_tree
+from frameworkcontroller.views.diagnosis import NOT_SEEN, FrameworkView, cause, read_view, result, stalled, trigger
+from frameworkcontroller.views.texts import clean_line, counted
+from frameworkcontroller.views.tree import DEFAULT_NAMESPACE, framework_tree
 
 _DRAW_EVERY_SEC: Final = 0.125
 _PAUSE_FACTOR: Final = 9
@@ -87,7 +87,7 @@ class LiveProgress:
     def __init__(self, console: Console, wall: Callable[[], float]) -> None:
         self._console = console
         self._wall = wall
-        self._views: dict[str, Callable[[], View]] = {}
+        self._views: dict[str, Callable[[], FrameworkView]] = {}
         self.pods: dict[str, str] = {}
         """Diagnoses of Pods, by name."""
         self._lines: list[Text] = []

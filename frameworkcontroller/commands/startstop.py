@@ -8,7 +8,7 @@ from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.objects import Json, is_suspended, state_of
+from frameworkcontroller.views.apiobjects import Json, is_suspended, state_of
 
 
 async def run(invocation: Invocation, options: argparse.Namespace) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import nlargest, nsmallest
@@ -12,26 +11,23 @@ from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import orjson
+from rich.table import Table
 from rich.text import Text
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.quantities import Amounts
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.diagnosis import BEFORE_RUNNING
 from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.output import counted, duration, table
-from frameworkcontroller.commands.summary import Summary, summarize, tasks_of
+from frameworkcontroller.commands.output import table
 from frameworkcontroller.kube.errors import ApiError, ApiServerError, Forbidden, NotFound
 from frameworkcontroller.kube.resources import Resource
+from frameworkcontroller.views.diagnosis import BEFORE_RUNNING
+from frameworkcontroller.views.summary import Summary, summarize, tasks_of
+from frameworkcontroller.views.texts import counted, duration
 
 _POD_METRICS: Final = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics")
-
-_QUANTITY: Final = re.compile(r"([0-9.]+(?:[eE][0-9]+)?)([a-zA-Z]*)")
-_SCALE: Final = {
-    "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12,
-    "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40,
-}  # fmt: skip
 
 
 class _Start(NamedTuple):
@@ -58,14 +54,12 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     _print_totals(invocation, found)
     _print_longest_waiting(invocation, found, now, options.most)
     _print_most_retried(invocation, found, now, options.most)
-    if slowest:
-        rows = table("SLOWEST TO START", "TASK", "WAITED")
-        for start in slowest:
-            waited = duration(start.waited)
-            text = Text(f"{waited}, and still waits", "yellow") if start.still_waits else Text(waited)
-            rows.add_row(f"{start.namespace}/{start.name}", start.task, text)
-        invocation.print()
-        invocation.print_table(rows)
+    rows = table("SLOWEST TO START", "TASK", "WAITED")
+    for start in slowest:
+        waited = duration(start.waited)
+        text = Text(f"{waited}, and still waits", "yellow") if start.still_waits else Text(waited)
+        rows.add_row(f"{start.namespace}/{start.name}", start.task, text)
+    _print_rows(invocation, rows)
     invocation.print()
     await _print_usage(invocation, options)
     return program.EXIT_OK
@@ -113,15 +107,19 @@ def _counts(counts: Counter[str]) -> str:
     return ", ".join(f"{number:,} {name}" for name, number in counts.most_common())
 
 
+def _print_rows(invocation: Invocation, rows: Table) -> None:
+    if rows.rows:
+        invocation.print()
+        invocation.print_table(rows)
+
+
 def _print_longest_waiting(invocation: Invocation, found: Sequence[Summary], now: float, most: int) -> None:
     rows = table("WAITING LONGEST", "FOR", "WHY")
     waiting = (one for one in found if one.why)
     for one in nsmallest(most, waiting, key=lambda one: math.inf if one.idle_since is None else one.idle_since):
         waited = "-" if one.idle_since is None else duration(now - one.idle_since)
         rows.add_row(f"{one.namespace}/{one.name}", waited, one.why)
-    if rows.rows:
-        invocation.print()
-        invocation.print_table(rows)
+    _print_rows(invocation, rows)
 
 
 def _print_most_retried(invocation: Invocation, found: Sequence[Summary], now: float, most: int) -> None:
@@ -133,9 +131,7 @@ def _print_most_retried(invocation: Invocation, found: Sequence[Summary], now: f
         hours = max(60.0, (one.completion_time or now) - one.created) / 3600
         an_hour = f"{retries(one) / hours:.1f}"
         rows.add_row(f"{one.namespace}/{one.name}", str(one.retries), str(one.task_retries), an_hour, one.state)
-    if rows.rows:
-        invocation.print()
-        invocation.print_table(rows)
+    _print_rows(invocation, rows)
 
 
 async def _print_usage(invocation: Invocation, options: argparse.Namespace) -> None:
@@ -154,25 +150,19 @@ async def _print_usage(invocation: Invocation, options: argparse.Namespace) -> N
         invocation.print(f"CPU and memory: unknown: {problem}")
         return
     pods: Counter[str] = Counter()
-    cpu: defaultdict[str, float] = defaultdict(float)
-    memory: defaultdict[str, float] = defaultdict(float)
+    usage: defaultdict[str, Amounts] = defaultdict(Amounts)
     for pod in listed.get("items") or ():
         metadata = pod["metadata"]
         name = f"{metadata['namespace']}/{(metadata.get('labels') or {}).get(names.FRAMEWORK_NAME, '')}"
         pods[name] += 1
         for container in pod.get("containers") or ():
-            cpu[name] += _quantity(container["usage"].get("cpu", "0"))
-            memory[name] += _quantity(container["usage"].get("memory", "0"))
+            usage[name].add(Amounts.of(container["usage"]))
     if not pods:
         invocation.print("CPU and memory: the metrics API has no Pods of Frameworks (yet)")
         return
     rows = table("USES MOST", "PODS", "CPU", "MEMORY")
-    for name in nlargest(options.most, pods, key=lambda name: (cpu[name], memory[name])):
-        rows.add_row(name, str(pods[name]), f"{cpu[name]:.2f}", f"{memory[name] / 2**20:,.0f} MiB")
+    used = {name: tuple(float(usage[name].by_name.get(one, 0)) for one in ("cpu", "memory")) for name in pods}
+    for name in nlargest(options.most, used, key=used.__getitem__):
+        cpu, memory = used[name]
+        rows.add_row(name, str(pods[name]), f"{cpu:.2f}", f"{memory / 2**20:,.0f} MiB")
     invocation.print_table(rows)
-
-
-def _quantity(text: str) -> float:
-    """Parse a quantity such as ``250m`` or ``1Gi``, in cores or bytes; return 0 for an invalid one."""
-    found = _QUANTITY.fullmatch(text)
-    return float(found[1]) * _SCALE[found[2]] if found and found[2] in _SCALE else 0.0

@@ -20,11 +20,11 @@ from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.historyfinalizer import Held, held, let_go
 from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.objects import Json, key_of, state_of
-from frameworkcontroller.commands.output import counted
-from frameworkcontroller.commands.workloads import find_workloads, is_going, release, still_runs
+from frameworkcontroller.commands.workloadrelease import find_workloads, release_unused
 from frameworkcontroller.kube.errors import Conflict, Forbidden, NotFound
 from frameworkcontroller.kube.resources import CRDS, PODS
+from frameworkcontroller.views.apiobjects import Json, key_of, state_of
+from frameworkcontroller.views.texts import counted
 
 _LOOK_EVERY_SEC: Final = 1.0
 _NAMED: Final = 5
@@ -118,12 +118,11 @@ async def _release_workloads(invocation: Invocation) -> int:
     The controller does the same, if it runs and Kueue is enabled in its configuration.
     """
     try:
-        found = [one for one in await find_workloads(invocation, all_namespaces=True) if one.in_use]
+        found = await find_workloads(invocation)
     except Forbidden:
         return 0
     for workload in found:
-        if await is_going(invocation, workload) and not await still_runs(invocation, workload):
-            await release(invocation, workload)
+        await release_unused(invocation, workload)
     return len(found)
 
 
@@ -139,8 +138,7 @@ async def _left(invocation: Invocation) -> str:
     """Name what has not been deleted."""
     found = [f"Pod {key_of(body)}" async for body in _pods(invocation)]
     with suppress(Forbidden):
-        workloads = await find_workloads(invocation, all_namespaces=True)
-        found += [f"Workload {one.key}" for one in workloads if one.in_use]
+        found += [f"Workload {one.key}" for one in await find_workloads(invocation)]
     with suppress(program.CommandError):
         found += [
             f"Framework {key_of(body)}"

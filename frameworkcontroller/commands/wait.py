@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.follower import Follower
+from frameworkcontroller.commands.frameworkfollower import FrameworkFollower
 from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.objects import condition_of, is_suspended, state_of
 from frameworkcontroller.commands.progress import ending
-from frameworkcontroller.commands.summary import summarize
+from frameworkcontroller.views.apiobjects import condition_of, is_suspended, state_of
+from frameworkcontroller.views.summary import summarize
 
 _CONDITIONS: Final[dict[str, Callable[[Mapping[str, Any]], bool]]] = {
     "admitted": lambda body: condition_of(body, "Admitted").get("status") == "True",
@@ -32,8 +32,8 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     frameworks = [await invocation.framework(name) for name in options.names]
     wanted: str = options.wanted
     is_met = _CONDITIONS[wanted]
-    # Of the others, the Follower waits for the end.
-    follower = Follower(invocation.client, frameworks, until=lambda body: wanted in _PASSING and is_met(body))
+    # For the others, it waits for the end.
+    follower = FrameworkFollower(invocation.client, frameworks, until=lambda body: wanted in _PASSING and is_met(body))
     try:
         async with asyncio.timeout(options.timeout):
             await follower.run()

@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel, to_pascal
 
+from frameworkcontroller.api import names
 from frameworkcontroller.api.completion import CONFLICT, PERMANENT, TRANSIENT
 from frameworkcontroller.api.inputmodel import INT32_MAX, INT64_MAX, whole
 from frameworkcontroller.api.podgroups import GangScheduler
 from frameworkcontroller.api.problems import KeyPath, Problem, problem_of, suggestion
 from frameworkcontroller.config.bindaddress import BindAddress, parse_bind_address
 from frameworkcontroller.config.configfile import (
-    ConfigError,
     ConfigFile,
+    ConfigurationError,
     Section,
     not_below,
     read_config_file,
@@ -36,7 +37,7 @@ from frameworkcontroller.kube.errors import ConnectionConfigError
 from frameworkcontroller.machine.failure import Classifier
 from frameworkcontroller.machine.model import Limits, SnapshotTrigger
 
-__all__ = ["Config", "ConfigError", "load_config", "shipped_config"]
+__all__ = ["Config", "ConfigurationError", "load_config", "shipped_config"]
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -49,10 +50,7 @@ SHIPPED_CONFIG_FILE: Final = Path(__file__).with_name("default-config.yaml")
 
 _KNOWN_ATTRIBUTES: Final = frozenset({TRANSIENT, CONFLICT, PERMANENT})
 
-_DNS_LABEL: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
-_DNS_SUBDOMAIN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
-
-Namespace = Annotated[str, Field(pattern=_DNS_LABEL, max_length=63)]
+Namespace = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
 
 
 class FrameworkSnapshots(Section):
@@ -91,7 +89,7 @@ class LeaderElection(Section):
     """
 
     enabled: bool = False
-    lease_name: Annotated[str, Field(pattern=_DNS_SUBDOMAIN, max_length=253)] = "frameworkcontroller"
+    lease_name: Annotated[str, Field(pattern=names.SUBDOMAIN_PATTERN, max_length=253)] = "frameworkcontroller"
     lease_namespace: Namespace | None = None
     lease_duration_sec: Annotated[int, Field(ge=1, le=INT32_MAX)] = 15
     renew_deadline_sec: Annotated[int, Field(ge=1, le=INT32_MAX, validate_default=True)] = 10
@@ -168,7 +166,7 @@ class Config(Section):
         int, Field(ge=0, le=INT32_MAX, validate_default=True), not_below("task_min_retry_delay_sec")
     ] = 360
     gang_scheduler: Annotated[GangScheduler, Field(strict=False)] = GangScheduler.AUTO
-    gang_scheduler_name: Annotated[str, Field(pattern=_DNS_SUBDOMAIN, max_length=253)] | None = None
+    gang_scheduler_name: Annotated[str, Field(pattern=names.SUBDOMAIN_PATTERN, max_length=253)] | None = None
     log_object_snapshot: LogObjectSnapshot = LogObjectSnapshot()
     record_events: bool = True
     history: History = History()
@@ -210,11 +208,11 @@ class Config(Section):
         """The namespace of the Lease. ``usual``: that of the controller's Pod, or of the kubeconfig's context.
 
         Raises:
-            ConfigError: no namespace is known.
+            ConfigurationError: no namespace is known.
         """
         namespace = self.leader_election.lease_namespace or usual or self.namespace
         if namespace is None:
-            raise ConfigError(
+            raise ConfigurationError(
                 "leaderElection.leaseNamespace is required outside a Pod if the context of the kubeconfig has no "
                 "namespace"
             )
@@ -250,13 +248,13 @@ def load_config(path: Path, *, required: bool) -> Config:
     """The configuration in the file. If the file does not exist and is not ``required``, the shipped configuration.
 
     Raises:
-        ConfigError: the file cannot be read or is invalid; the text has one line for each error.
+        ConfigurationError: the file cannot be read or is invalid; the text has one line for each error.
     """
     try:
         file = read_config_file(path)
     except FileNotFoundError:
         if required:
-            raise ConfigError(f"{path}: no such file") from None
+            raise ConfigurationError(f"{path}: no such file") from None
         return shipped_config()
     problems = _duplicate_codes(file.content)
     try:
@@ -265,7 +263,7 @@ def load_config(path: Path, *, required: bool) -> Config:
         problems += [_problem(detail) for detail in error.errors()]
         config = Config()
     if problems or file.problems:
-        raise ConfigError(file.describe([*file.problems, *problems]))
+        raise ConfigurationError(file.describe([*file.problems, *problems]))
     _warn(file, config)
     return config
 

@@ -16,7 +16,7 @@ from frameworkcontroller.api.problems import Problem, shown
 from frameworkcontroller.api.yamldocuments import ERRORS, Lines, Loader, compose, error_text, place, repeated_keys
 
 
-class ConfigError(Exception):
+class ConfigurationError(Exception):
     """The configuration is invalid. The text has one line for each error."""
 
 
@@ -61,7 +61,7 @@ def read_config_file(path: Path) -> ConfigFile:
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ConfigError: the file cannot be read, or is not a YAML mapping.
+        ConfigurationError: the file cannot be read, or is not a YAML mapping.
     """
     try:
         root = compose(path.read_text(encoding="utf-8"))
@@ -72,10 +72,10 @@ def read_config_file(path: Path) -> ConfigFile:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
     except ERRORS as error:
         line, text = error_text(error)
-        raise ConfigError(f"{place(path, line)}: {text}") from None
+        raise ConfigurationError(f"{place(path, line)}: {text}") from None
     if not isinstance(content, dict):
-        raise ConfigError(f"{path}:{root.start_mark.line + 1}: must be a mapping, not {shown(content)}")
+        raise ConfigurationError(f"{path}:{root.start_mark.line + 1}: must be a mapping, not {shown(content)}")
     return ConfigFile(path, content, repeated, root)

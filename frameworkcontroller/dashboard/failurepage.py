@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from frameworkcontroller.commands.output import clean_line
 from frameworkcontroller.dashboard.listing import no_archive
 from frameworkcontroller.dashboard.rows import framework_href, past_time, tasks_href
 from frameworkcontroller.dashboard.views import Choice, Empty, FailureGroup, FailurePage, Shell
+from frameworkcontroller.views.texts import clean_line
 
 BY: Final = {"code": "by code", "node": "by node", "role": "by role", "day": "by day"}
 

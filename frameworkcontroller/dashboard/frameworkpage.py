@@ -11,27 +11,6 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_completion, decode_task
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.status import FrameworkAttemptStatus, State, TaskRoleStatus, TaskStatus
-from frameworkcontroller.commands.diagnosis import (
-    Phase,
-    View,
-    cause,
-    code_and_phrase,
-    diagnose_framework,
-    diagnose_task,
-    end_sentence,
-    phase_of,
-    phase_of_end,
-    read_view,
-    result,
-)
-from frameworkcontroller.commands.events import Event
-from frameworkcontroller.commands.output import clean_line, counted, encode
-from frameworkcontroller.commands.poddiagnosis import without_name
-from frameworkcontroller.commands.program import CommandError
-from frameworkcontroller.commands.summary import phase_of_result
-from frameworkcontroller.commands.timeline.attempts import AttemptHistory, Row
-from frameworkcontroller.commands.timeline.svg import draw_inline
-from frameworkcontroller.commands.tree import group, ranges
 from frameworkcontroller.dashboard.kubectl import framework_commands
 from frameworkcontroller.dashboard.rows import (
     ONLY_TASKS,
@@ -57,6 +36,28 @@ from frameworkcontroller.dashboard.views import (
     Shell,
     TaskGroup,
 )
+from frameworkcontroller.views.attempts import AttemptHistory, Row
+from frameworkcontroller.views.diagnosis import (
+    FrameworkView as View,
+)
+from frameworkcontroller.views.diagnosis import (
+    Phase,
+    cause,
+    code_and_phrase,
+    diagnose_framework,
+    diagnose_task,
+    end_sentence,
+    phase_of,
+    phase_of_end,
+    read_view,
+    result,
+)
+from frameworkcontroller.views.kubeevents import KubeEvent as Event
+from frameworkcontroller.views.poddiagnosis import without_name
+from frameworkcontroller.views.summary import phase_of_result
+from frameworkcontroller.views.texts import TooDeepError, clean_line, counted, encode
+from frameworkcontroller.views.timelinesvg import draw_inline
+from frameworkcontroller.views.tree import group, ranges
 
 Json = Mapping[str, Any]
 
@@ -460,7 +461,7 @@ def _yaml(value: Any) -> str:
         return ""
     try:
         return encode(value, "yaml")
-    except CommandError as error:
+    except TooDeepError as error:
         return f"# {error}\n"
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from frameworkcontroller.api.names import CRD_NAME
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import State
-from frameworkcontroller.commands.objects import is_suspended, queue_of, roles_of, state_of, task_number
 from frameworkcontroller.dashboard.views import Command
+from frameworkcontroller.views.apiobjects import is_suspended, queue_of, roles_of, state_of, task_number
 
 
 def framework_commands(framework: Mapping[str, Any], *, live: bool, past: bool) -> tuple[Command, ...]:

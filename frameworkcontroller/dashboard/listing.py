@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from frameworkcontroller.commands.diagnosis import Phase
 from frameworkcontroller.dashboard.rows import bar_of, live_row
 from frameworkcontroller.dashboard.summaries import WORDS, LiveFramework
 from frameworkcontroller.dashboard.views import (
@@ -23,6 +22,7 @@ from frameworkcontroller.dashboard.views import (
     Shell,
 )
 from frameworkcontroller.history import openapi
+from frameworkcontroller.views.diagnosis import Phase
 
 ROWS: Final = 100
 """Of a page."""

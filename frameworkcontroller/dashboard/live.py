@@ -15,15 +15,16 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
-from frameworkcontroller.commands.events import Event, read_event
-from frameworkcontroller.commands.objects import Json
-from frameworkcontroller.commands.paging import each_object
-from frameworkcontroller.commands.poddiagnoses import diagnose_pods
 from frameworkcontroller.dashboard.summaries import LiveFramework, live_framework
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import Forbidden, KubeError, NotFound
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import EVENTS, PODS
+from frameworkcontroller.views.apiobjects import Json
+from frameworkcontroller.views.kubeevents import KubeEvent as Event
+from frameworkcontroller.views.kubeevents import read_event
+from frameworkcontroller.views.paging import each_object
+from frameworkcontroller.views.poddiagnosis import diagnose_pods
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ from jinja2.runtime import Context
 from markupsafe import Markup
 
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.commands.output import duration
 from frameworkcontroller.dashboard.views import Shell
+from frameworkcontroller.views.texts import duration
 
 
 class HasShell(Protocol):

@@ -7,13 +7,13 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from frameworkcontroller.api.timestamps import parse_time
-from frameworkcontroller.commands.diagnosis import Phase, code_and_phrase
-from frameworkcontroller.commands.output import clean_line
 from frameworkcontroller.dashboard.summaries import LiveFramework
 from frameworkcontroller.dashboard.views import Bar, FrameworkRow, Share
+from frameworkcontroller.views.diagnosis import Phase, code_and_phrase
+from frameworkcontroller.views.texts import clean_line
 
 _ORDER: Final = (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED, Phase.ENDING, Phase.RUNNING, Phase.WAITING)
-"""Of the segments of a bar, as in ``commands/tree.py``."""
+"""Of the segments of a bar, as in ``views/tree.py``."""
 
 _LEAST_PERCENT: Final = 1.0
 

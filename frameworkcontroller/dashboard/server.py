@@ -22,7 +22,6 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from frameworkcontroller import __version__
-from frameworkcontroller.commands.output import clean_line, duration
 from frameworkcontroller.dashboard.events import EventStreams
 from frameworkcontroller.dashboard.failurepage import FailureQuery, failure_page
 from frameworkcontroller.dashboard.frameworkpage import FrameworkSource, framework_page
@@ -46,6 +45,7 @@ from frameworkcontroller.history.archive import ArchiveError, FailureKey, Framew
 from frameworkcontroller.history.failures import FailureQuery as ArchivedFailures
 from frameworkcontroller.history.openapi import PHASES
 from frameworkcontroller.kube.parsing import gc_paused
+from frameworkcontroller.views.texts import clean_line, duration
 from frameworkcontroller.webaccess.access import VIEWER, AccessError, Viewer
 
 T = TypeVar("T")

@@ -10,7 +10,6 @@ from typing import Any, Final
 from aiohttp import web
 
 from frameworkcontroller.api import names
-from frameworkcontroller.commands.diagnosis import View, read_view
 from frameworkcontroller.dashboard.frameworkpage import FrameworkSource, read_attempt_id
 from frameworkcontroller.dashboard.live import LiveFrameworks, PodsAndEvents
 from frameworkcontroller.dashboard.past import Item, Past
@@ -21,6 +20,8 @@ from frameworkcontroller.history.archive import FrameworkQuery, TaskQuery
 from frameworkcontroller.kube.errors import KubeError, NotFound
 from frameworkcontroller.kube.parsing import gc_paused
 from frameworkcontroller.lru import LRUCache
+from frameworkcontroller.views.diagnosis import FrameworkView as View
+from frameworkcontroller.views.diagnosis import read_view
 
 Json = dict[str, Any]
 

@@ -10,7 +10,8 @@ from typing import Any, Final
 from frameworkcontroller.api.codec import decode_completion
 from frameworkcontroller.api.problems import ProblemError
 from frameworkcontroller.api.status import State
-from frameworkcontroller.commands.diagnosis import (
+from frameworkcontroller.views.apiobjects import key_of
+from frameworkcontroller.views.diagnosis import (
     NOT_SEEN,
     Phase,
     cause,
@@ -19,9 +20,8 @@ from frameworkcontroller.commands.diagnosis import (
     result,
     trigger,
 )
-from frameworkcontroller.commands.objects import key_of
-from frameworkcontroller.commands.output import counted
-from frameworkcontroller.commands.summary import Summary, summarize
+from frameworkcontroller.views.summary import Summary, summarize
+from frameworkcontroller.views.texts import counted
 
 UNREADABLE: Final = "unreadable status"
 

@@ -11,18 +11,6 @@ from frameworkcontroller.api.codec import decode_task
 from frameworkcontroller.api.completion import CompletionStatus, PodCompletion
 from frameworkcontroller.api.problems import ProblemError
 from frameworkcontroller.api.status import State, TaskStatus
-from frameworkcontroller.commands.diagnosis import (
-    Phase,
-    View,
-    cause,
-    diagnose_task,
-    phase_of,
-    phase_of_end,
-    result,
-)
-from frameworkcontroller.commands.events import Event
-from frameworkcontroller.commands.output import clean_line, printable
-from frameworkcontroller.commands.poddiagnosis import diagnose_pod
 from frameworkcontroller.dashboard.frameworkpage import (
     FrameworkSource,
     Json,
@@ -33,6 +21,20 @@ from frameworkcontroller.dashboard.frameworkpage import (
 from frameworkcontroller.dashboard.kubectl import task_commands
 from frameworkcontroller.dashboard.rows import framework_href, tasks_href
 from frameworkcontroller.dashboard.views import ContainerView, PodView, Shell, TaskAttemptView, TaskPage
+from frameworkcontroller.views.diagnosis import (
+    FrameworkView as View,
+)
+from frameworkcontroller.views.diagnosis import (
+    Phase,
+    cause,
+    diagnose_task,
+    phase_of,
+    phase_of_end,
+    result,
+)
+from frameworkcontroller.views.kubeevents import KubeEvent as Event
+from frameworkcontroller.views.poddiagnosis import diagnose_pod
+from frameworkcontroller.views.texts import clean_line, printable
 
 _MAX_MESSAGE: Final = 4096
 """A kubelet cuts the message of a container at this length."""

@@ -6,7 +6,7 @@ Conventions of all of them:
   ever text. Templates escape them.
 - Times are seconds since the epoch, None for none. The filters ``iso``, ``ago`` and ``span`` of `rendering` format
   them.
-- ``phase`` is the label of a `Phase` of ``commands/diagnosis.py``: failed, waiting, ending, running, stopped or
+- ``phase`` is the label of a `Phase` of ``views/diagnosis.py``: failed, waiting, ending, running, stopped or
   succeeded. It is the class of a color.
 - ``href`` is relative to the root of the pages, without a leading slash: a template writes
   ``{{ view.shell.root }}{{ row.href }}``. "" means that there is no such page.
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from frameworkcontroller.commands.diagnosis import Phase
+from frameworkcontroller.views.diagnosis import Phase
 
 PHASES: Final = tuple(phase.label for phase in Phase)
 """The phases, the most interesting one first."""

@@ -89,7 +89,7 @@ class Controller:
         It must be created on the loop that runs it.
 
         Raises:
-            ConfigError: leader election is on, and no namespace is known for the Lease.
+            ConfigurationError: leader election is on, and no namespace is known for the Lease.
         """
         self._config = config
         self._rng = rng = random.Random() if rng is None else rng

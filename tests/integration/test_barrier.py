@@ -14,9 +14,9 @@ import orjson
 import pytest
 
 from frameworkcontroller.api.resources import FRAMEWORKS
-from frameworkcontroller.barrier.connection import connect
-from frameworkcontroller.barrier.errors import CheckFailed, WrongFramework
-from frameworkcontroller.barrier.framework import Reader, addresses
+from frameworkcontroller.barrier.apiserver import connect
+from frameworkcontroller.barrier.exits import CheckFailed, WrongFramework
+from frameworkcontroller.barrier.frameworkreader import Reader, addresses
 from frameworkcontroller.barrier.main import run
 from frameworkcontroller.barrier.settings import Settings
 from frameworkcontroller.kube.client import KubeClient

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
-from frameworkcontroller.commands import status
+from frameworkcontroller.commands import showstatus
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.program import background
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
@@ -199,7 +199,7 @@ async def test_status_watch_diagnoses_pods_of_what_no_controller_had_seen_at_fir
     created = await frameworks.create("f", waiting)
     assert "status" not in created
     monkeypatch.setattr(Invocation, "framework", AsyncMock(return_value=created))
-    monkeypatch.setattr(status, "_POD_INTERVAL_SEC", 0.1)
+    monkeypatch.setattr(showstatus, "_POD_INTERVAL_SEC", 0.1)
     screen = Console(file=io.StringIO(), force_terminal=True, width=100, height=20)
     invocation = Invocation(frameworks.client, frameworks.namespace, out=screen)
 
@@ -207,7 +207,7 @@ async def test_status_watch_diagnoses_pods_of_what_no_controller_had_seen_at_fir
         assert isinstance(screen.file, io.StringIO)
         return "waits for the scheduler hived" in screen.file.getvalue()
 
-    async with background(status.run(invocation, Namespace(name="f", output=None, watch=True))):
+    async with background(showstatus.run(invocation, Namespace(name="f", output=None, watch=True))):
         await eventually(shown)
 
 

@@ -15,7 +15,7 @@ from tests.support import original
 from tests.support.api import CRDS, Api, open_api, replace_spec
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
-from tests.support.frameworks import Frameworks, Json, condition, states, tasks
+from tests.support.frameworks import Frameworks, Json, condition, role, states, tasks
 from tests.support.kubectl import Kubectl
 from tests.support.original import Running
 from tests.support.realcluster import CRD
@@ -160,17 +160,40 @@ async def test_running_frameworks_change_hands(
             await frameworks.assert_nothing_left(name)
 
 
+async def test_a_framework_that_is_held_back_does_not_start_under_the_original(
+    cluster: Cluster, pods: SimulatedRuntime, api: Api
+) -> None:
+    frameworks = Frameworks(await cluster.client(), cluster.namespace)
+    async with takeover(cluster):
+        await frameworks.create("f", role())
+        await frameworks.until_running("f", 1)
+        await frameworks.set("f", suspend=True)
+        await frameworks.until("f", lambda status: condition(status, "Suspended").get("status") == "True")
+        assert await frameworks.pods() == {}
+        assert original.starts(await frameworks.get("f"))
+        await frameworks.set("f", executionType="Create")
+    await original.install_crd(api)
+    body = await frameworks.get("f")
+    original.read(body)
+    assert not original.starts(body)
+    async with takeover(cluster):
+        await settled(api, "f")
+        await frameworks.set("f", suspend=False)
+        await frameworks.set("f", executionType="Start")
+        await frameworks.until_running("f", 1)
+
+
 async def test_frameworks_that_are_not_running_change_hands(cluster: Cluster, pods: SimulatedRuntime, api: Api) -> None:
     await original.install_crd(api)
-    role = {"name": "a", "task": {"pod": {"spec": POD}}}
-    (await api.post(original.frameworks(api), original.framework("waits", taskRoles=[role]))).ok()
+    only = {"name": "a", "task": {"pod": {"spec": POD}}}
+    (await api.post(original.frameworks(api), original.framework("waits", taskRoles=[only]))).ok()
     # One that was created, and whose UID the original had no time to write.
-    started = await Running.start(api, "started", taskRoles=[role])
+    started = await Running.start(api, "started", taskRoles=[only])
     await started.task("a", 0, spec=POD, recorded=False)
     await started.write()
     # One whose attempt was over, to be retried in an hour; one that was over for good.
-    over = await Running.start(api, "over", retryPolicy={"fancyRetryPolicy": True}, taskRoles=[role])
-    done = await Running.start(api, "done", taskRoles=[role])
+    over = await Running.start(api, "over", retryPolicy={"fancyRetryPolicy": True}, taskRoles=[only])
+    done = await Running.start(api, "done", taskRoles=[only])
     completion = {**FAILED, "code": 201, "type": {"name": "Failed", "attributes": ["Transient", "Conflict"]}}
     del completion["pod"]
     statuses = {}

@@ -17,7 +17,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from frameworkcontroller.cli.controller import web_of
+from frameworkcontroller.cli.runcontroller import web_of
 from frameworkcontroller.config.bindaddress import BindAddress
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import KubeClient

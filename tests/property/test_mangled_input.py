@@ -34,10 +34,10 @@ from frameworkcontroller.api.objects import (
     pod_record,
 )
 from frameworkcontroller.api.spec import MAX_TASK_COUNT, FrameworkSpec, SpecError, parse_spec
-from frameworkcontroller.barrier.errors import CheckFailed
+from frameworkcontroller.barrier.exits import CheckFailed
 from frameworkcontroller.barrier.files import injector
-from frameworkcontroller.barrier.framework import _decoded, _unpack, addresses
-from frameworkcontroller.config.config import SHIPPED_CONFIG_FILE, ConfigError, load_config
+from frameworkcontroller.barrier.frameworkreader import _decoded, _unpack, addresses
+from frameworkcontroller.config.config import SHIPPED_CONFIG_FILE, ConfigurationError, load_config
 from frameworkcontroller.config.failurespec import compile_regex
 from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.kube.errors import ApiError, error_from_answer
@@ -344,7 +344,7 @@ def check_config(path: Path) -> None:
     refusal = ""
     try:
         load_config(path, required=True).plan_limits()
-    except ConfigError as error:
+    except ConfigurationError as error:
         refusal = str(error)
     assert all(line.startswith(str(path)) for line in refusal.splitlines())
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.output import console
-from frameworkcontroller.commands.parsers import Parser, build_plugin_parser, work_of
+from frameworkcontroller.commands.parsers import Parser, build_plugin_parser, late
 from frameworkcontroller.kube.client import KubeClient
 from tests.support.clusters import Cluster
 
@@ -59,7 +59,7 @@ class Cli:
         )
         program.set_prefixes(as_plugin=True)
         try:
-            code = await work_of(options)(invocation, options)
+            code = await late(f"commands.{options.module}")(invocation, options)
         except program.CommandError as error:
             return Ended(error.code, out.getvalue(), err.getvalue() + str(error))
         finally:

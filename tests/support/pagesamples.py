@@ -31,7 +31,6 @@ from frameworkcontroller.api.status import (
     TaskStatus,
 )
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.commands.events import Event
 from frameworkcontroller.dashboard.failurepage import FailureQuery, failure_page
 from frameworkcontroller.dashboard.frameworkpage import FrameworkSource, framework_page
 from frameworkcontroller.dashboard.listing import ListQuery, PastRows, framework_list
@@ -48,6 +47,7 @@ from frameworkcontroller.dashboard.views import (
     Shell,
     TaskPage,
 )
+from frameworkcontroller.views.kubeevents import KubeEvent
 
 Json = dict[str, Any]
 
@@ -281,9 +281,9 @@ def past_items() -> list[Json]:
 NO_NODE: Final = "0/7 nodes are available: 7 Insufficient nvidia.com/gpu."
 
 EVENTS: Final = (
-    Event("default", True, NOW - 20, 3, "FailedScheduling", "Pod/mnist-worker-5", NO_NODE),
-    Event("default", False, NOW - 3000, 1, "AttemptRunning", "Framework/mnist", "The attempt 1 runs"),
-    Event("default", True, NOW - 400, 1, "TaskFailed", "Framework/mnist", "worker[2] has failed with code 7"),
+    KubeEvent("default", True, NOW - 20, 3, "FailedScheduling", "Pod/mnist-worker-5", NO_NODE),
+    KubeEvent("default", False, NOW - 3000, 1, "AttemptRunning", "Framework/mnist", "The attempt 1 runs"),
+    KubeEvent("default", True, NOW - 400, 1, "TaskFailed", "Framework/mnist", "worker[2] has failed with code 7"),
 )  # fmt: skip
 
 PODS: Final = {"mnist-worker-5": f"Unschedulable: {NO_NODE}"}

@@ -28,15 +28,11 @@ from frameworkcontroller.api.codec import EncodedStatus, StatusError, decode_sta
 from frameworkcontroller.api.objects import Framework, ObjectError, QueueLabels, framework_record, pod_record
 from frameworkcontroller.api.podgroups import GangScheduler
 from frameworkcontroller.api.spec import FrameworkSpec, SpecError, parse_spec
-from frameworkcontroller.barrier.errors import CheckFailed
-from frameworkcontroller.barrier.framework import _decoded, _unpack, addresses
-from frameworkcontroller.commands.diagnosis import diagnose_framework, diagnose_task, read_view
+from frameworkcontroller.barrier.exits import CheckFailed
+from frameworkcontroller.barrier.frameworkreader import _decoded, _unpack, addresses
 from frameworkcontroller.commands.lint.command import lint_text
-from frameworkcontroller.commands.lint.framework import check_framework
-from frameworkcontroller.commands.lint.pods import fields_of
-from frameworkcontroller.commands.poddiagnosis import diagnose_pod
-from frameworkcontroller.commands.summary import summarize
-from frameworkcontroller.commands.tree import framework_tree
+from frameworkcontroller.commands.lint.fieldtypes import fields_of
+from frameworkcontroller.commands.lint.frameworks import check_framework
 from frameworkcontroller.config.config import shipped_config
 from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.kube.parsing import parse
@@ -49,6 +45,10 @@ from frameworkcontroller.machine.requests import BodyTooLargeError
 from frameworkcontroller.machine.rules import with_rule
 from frameworkcontroller.machine.tracker import Tracker
 from frameworkcontroller.machine.workloads import workload_spec
+from frameworkcontroller.views.diagnosis import diagnose_framework, diagnose_task, read_view
+from frameworkcontroller.views.poddiagnosis import diagnose_pod
+from frameworkcontroller.views.summary import summarize
+from frameworkcontroller.views.tree import framework_tree
 from tests.support.bench import NOW, Bench, Body, limits, role
 
 BYTES: Final = 1_400_000

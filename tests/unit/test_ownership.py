@@ -211,7 +211,7 @@ def test_a_change_by_another_is_found(file: str, source: str) -> None:
         ("machine/x.py", "class C:\n    def __init__(self):\n        self.name = ''"),
         ("machine/tracker.py", "class Tracker:\n    def f(self, task):\n        task.state = 1"),
         ("machine/x.py", "names = []\nnames.append('')"),
-        ("commands/summary.py", "summary.state = State.RUNNING"),
+        ("views/summary.py", "summary.state = State.RUNNING"),
     ],
 )
 def test_what_changes_no_record_is_let_pass(file: str, source: str) -> None:

@@ -10,7 +10,8 @@ from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.historyfinalizer import Held, find_held, held, let_go
 from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.output import counted, duration, table
+from frameworkcontroller.commands.output import table
+from frameworkcontroller.views.texts import counted, duration
 
 
 async def run(invocation: Invocation, options: argparse.Namespace) -> int:

@@ -23,8 +23,7 @@ from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.decompress import decompressed
 from frameworkcontroller.commands.invocation import Invocation, checked_name, open_invocation
-from frameworkcontroller.commands.objects import Json
-from frameworkcontroller.commands.output import clean_line, counted, duration, table
+from frameworkcontroller.commands.output import table
 from frameworkcontroller.history.archive import Archive
 from frameworkcontroller.history.client import ArchiveClient, ArchiveReader, ArchiveURLError
 from frameworkcontroller.history.errors import ArchiveError, QueryError, RecordError
@@ -34,6 +33,8 @@ from frameworkcontroller.history.queries import MAX_PAGE, FrameworkQuery, TaskQu
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection, connect
 from frameworkcontroller.kube.errors import ConnectionConfigError, KubeError, NotFound
+from frameworkcontroller.views.apiobjects import Json
+from frameworkcontroller.views.texts import clean_line, counted, duration
 
 URL_VARIABLE: Final = "FRAMEWORK_HISTORY_URL"
 TOKEN_FILE_VARIABLE: Final = "FRAMEWORK_HISTORY_TOKEN_FILE"  # noqa: S105 - a name

@@ -13,10 +13,11 @@ import yaml
 from frameworkcontroller.api import names
 from frameworkcontroller.api.yamldocuments import ERRORS, Lines, documents, error_text, place, repeated_keys
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.lint.findings import Finding, error, warning
-from frameworkcontroller.commands.lint.framework import check_framework
-from frameworkcontroller.commands.lint.services import check_services
-from frameworkcontroller.commands.output import console, counted
+from frameworkcontroller.commands.lint.findings import Finding, error, mapping, warning
+from frameworkcontroller.commands.lint.frameworks import check_framework
+from frameworkcontroller.commands.lint.hostnames import check_services
+from frameworkcontroller.commands.output import console
+from frameworkcontroller.views.texts import counted
 
 
 def run(options: argparse.Namespace) -> int:
@@ -47,23 +48,16 @@ def lint_text(content: str) -> list[tuple[int, Finding]]:
     try:
         for document in documents(content):
             objects += _objects(*document)
-    except ERRORS as refused:
-        found.append(_unreadable(refused))
-    services = [body for body, _ in objects if isinstance(body, dict) and body.get("kind") == "Service"]
-    for body, node in objects:
-        first, line_of = node.start_mark.line + 1, Lines(node).line_of
-        try:
+        services = [body for body, _ in objects if mapping(body).get("kind") == "Service"]
+        for body, node in objects:
+            first, line_of = node.start_mark.line + 1, Lines(node).line_of
             found += [(line_of(each.problem.path) or first, each) for each in _check(body, node, services)]
-        except ERRORS as refused:
-            found.append(_unreadable(refused))
-    if not found and not any(_is_framework(body) for body, _ in objects):
+    except ERRORS as refused:
+        line, text = error_text(refused)
+        found.append((line, error((), text)))
+    if not found and not any(mapping(body).get("kind") == names.KIND for body, _ in objects):
         found.append((0, warning((), "contains no Framework")))
     return sorted(found, key=lambda each: each[0])
-
-
-def _unreadable(refused: Exception) -> tuple[int, Finding]:
-    line, text = error_text(refused)
-    return line, error((), text)
 
 
 def _check(body: Any, node: yaml.Node, services: list[dict[Any, Any]]) -> Iterator[Finding]:
@@ -71,19 +65,15 @@ def _check(body: Any, node: yaml.Node, services: list[dict[Any, Any]]) -> Iterat
         yield Finding("error", problem)
     if not isinstance(body, dict):
         yield error((), "is not an API object: must be a mapping with apiVersion, kind, metadata and spec")
-    elif _is_framework(body):
+    elif body.get("kind") == names.KIND:
         yield from check_framework(body)
         yield from check_services(body, services)
     elif body.get("apiVersion") == names.API_VERSION:
         yield error(("kind",), f"must be {names.KIND}", value=body.get("kind"))
     elif body.get("kind") is None:
         yield error(("kind",), "is required")
-    elif isinstance(body.get("spec"), dict) and "taskRoles" in body["spec"]:
+    elif "taskRoles" in mapping(body, "spec"):
         yield warning(("kind",), f"is not {names.KIND}, though it has taskRoles", value=body["kind"])
-
-
-def _is_framework(body: Any) -> bool:
-    return isinstance(body, dict) and body.get("kind") == names.KIND
 
 
 def _objects(body: Any, root: yaml.Node) -> Iterator[tuple[Any, yaml.Node]]:

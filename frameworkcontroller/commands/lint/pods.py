@@ -1,71 +1,41 @@
-"""Checks of a role's Pod template: errors for each API server, and common mistakes.
-
-The fields and their types are those of the API models of kubernetes-asyncio. An unknown field is a warning, since a
-newer cluster may know it. Each cluster refuses a wrong type.
-"""
+"""Checks of a role's Pod template and volume claims: errors for each API server, and common mistakes."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterator, Mapping
-from functools import cache
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from frameworkcontroller.api import hostlists, names
-from frameworkcontroller.api.inputmodel import whole
-from frameworkcontroller.api.problems import KeyPath, suggestion
-from frameworkcontroller.commands.lint.findings import Finding, error, warning
+from frameworkcontroller.api.problems import KeyPath
+from frameworkcontroller.api.quantities import parse_quantity
+from frameworkcontroller.commands.lint.fieldtypes import (
+    BRACES,
+    PLACEHOLDERS,
+    VARIABLES,
+    check_fields,
+    check_placeholders,
+)
+from frameworkcontroller.commands.lint.findings import Finding, Role, error, mapping, mappings, warning
 
-PLACEHOLDERS: Final = (
-    names.FRAMEWORK_NAMESPACE, names.FRAMEWORK_NAME, names.TASKROLE_NAME, names.TASK_INDEX, names.CONFIGMAP_NAME,
-    names.POD_NAME,
-)  # fmt: skip
-"""Words that are replaced in the strings of a template, in double braces."""
-
-DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-
-_VARIABLES: Final = [
-    value
-    for value in vars(names).values()
-    if isinstance(value, str) and value.startswith("FC_") and value not in (*names.ONLY_PLACEHOLDERS, names.WHEN_SCALED)
-]
-"""Environment variables that each container gets."""
-
-_PLACEHOLDER: Final = re.compile(r"\{\{([^{}]*)\}\}")
-_COLLECTION: Final = re.compile(r"(list|dict)[\[(](?:str, ?)?(.+)[\])]")
-_QUANTITIES: Final = frozenset({"capacity", "divisor", "limits", "overhead", "requests", "sizeLimit"})
-"""Fields of quantities, which may also be numbers: in the models, they are text."""
-
+_ACCESS_MODES: Final = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
 _OF_NETWORK: Final = "it is one only if the spec has network or coordinator"
-
-_SCALARS: Final = {
-    "str": ((str,), "must be text (put it in quotes)"),
-    "bool": ((bool,), "must be true or false"),
-    "int": ((int,), "must be a whole number"),
-    "float": ((int, float), "must be a number"),
-}
+_OF_CLAIM: Final = "a claim outlives attempts, and has none of them"
 
 
-def check_pod(role: Mapping[Any, Any], path: KeyPath, *, networked: bool = False) -> Iterator[Finding]:
-    """Check ``role["task"]["pod"]``. ``networked``: the spec has network or coordinator."""
-    task = role.get("task")
-    if task is not None and not isinstance(task, dict):
-        return  # reported with the other fields
-    path = (*path, "task", "pod")
-    pod = (task or {}).get("pod")
-    if pod is None:
+def check_pod(role: Role, *, networked: bool) -> Iterator[Finding]:
+    """Check the Pod template. ``networked``: the spec has network or coordinator."""
+    task, path = role.body.get("task"), role.pod_path
+    pod = mapping(task).get("pod")
+    if pod is None and (task is None or isinstance(task, dict)):
         yield error(path, "is required: without a template there is nothing to run")
-        return
     if not isinstance(pod, dict):
         return
     yield from check_fields(pod, path, "V1PodTemplateSpec")
     known = (*PLACEHOLDERS, *names.NETWORK_PLACEHOLDERS, *hostlists.NAMES) if networked else PLACEHOLDERS
-    yield from check_placeholders(pod, path, known)
-    metadata = pod.get("metadata")
+    yield from check_placeholders(pod, path, known, _OF_NETWORK)
     for field in ("name", "namespace", "generateName"):
-        if isinstance(metadata, dict) and metadata.get(field):
-            place = (*path, "metadata", field)
-            yield warning(place, "is ignored: each Pod gets that of its Task", value=metadata[field])
+        if value := mapping(pod, "metadata").get(field):
+            yield warning((*path, "metadata", field), "is ignored: each Pod gets that of its Task", value=value)
     spec = pod.get("spec")
     if not isinstance(spec, dict):
         yield error((*path, "spec"), "is required" if spec is None else "must be a mapping")
@@ -80,118 +50,81 @@ def check_pod(role: Mapping[Any, Any], path: KeyPath, *, networked: bool = False
             "runs on, a Task never ends; make helpers initContainers with restartPolicy Always (Kubernetes 1.29)",
         )
     seen: set[str] = set()
-    for listed in ("initContainers", "containers"):
-        for position, container in mappings_in(spec.get(listed)):
-            yield from _container(container, (*path, "spec", listed, position), seen, init=listed == "initContainers")
+    for place, container in role.containers():
+        yield from _container(container, place, seen)
 
 
-def _container(container: Mapping[Any, Any], path: KeyPath, seen: set[str], *, init: bool) -> Iterator[Finding]:
+def _container(container: Mapping[Any, Any], path: KeyPath, seen: set[str]) -> Iterator[Finding]:
     name = container.get("name")
     if name is None:
         yield error((*path, "name"), "is required")
     elif isinstance(name, str):
-        if not DNS_LABEL.fullmatch(_PLACEHOLDER.sub("x", name)):
-            yield error(
-                (*path, "name"), "must be lower case letters, digits and dashes, at most 63 of them", value=name
-            )
+        if not names.is_label(BRACES.sub("x", name)):
+            text = "must be lower case letters, digits and dashes, at most 63 of them"
+            yield error((*path, "name"), text, value=name)
         if name in seen:
             yield error((*path, "name"), "is already the name of another container", value=name)
         seen.add(name)
     if not container.get("image"):
         yield error((*path, "image"), "is required")
-    if not init and not container.get("command") and not container.get("args"):
+    if "initContainers" not in path and not container.get("command") and not container.get("args"):
         yield warning((*path, "command"), "is missing, and so is args: the image decides what runs")
-    for position, variable in mappings_in(container.get("env")):
-        name = variable.get("name")
-        if name in _VARIABLES:
+    for position, variable in mappings(container.get("env")):
+        if variable.get("name") in VARIABLES:
             place = (*path, "env", position, "name")
-            yield warning(place, "replaces the controller's variable of this name", value=name)
+            yield warning(place, "replaces the controller's variable of this name", value=variable["name"])
 
 
-def mappings_in(value: Any) -> Iterator[tuple[int, dict[Any, Any]]]:
-    """Yield the mappings in a list with their positions. Other values have been reported."""
-    for position, item in enumerate(value if isinstance(value, list) else ()):
-        if isinstance(item, dict):
-            yield position, item
+def check_claims(role: Role) -> Iterator[Finding]:
+    """Check volumeClaimTemplates, and whether the Pods mount them."""
+    templates = [*mappings(role.body.get("volumeClaimTemplates"))]
+    retention = "persistentVolumeClaimRetentionPolicy"
+    if role.body.get(retention) is not None and not templates:
+        yield warning((*role.path, retention), "has no effect without volumeClaimTemplates")
+    mounted = {
+        name
+        for _, container in role.containers()
+        for field in ("volumeMounts", "volumeDevices")
+        for _, mount in mappings(container.get(field))
+        if isinstance(name := mount.get("name"), str)
+    }
+    volumes: dict[str, list[int]] = {}
+    for number, volume in mappings(role.pod_spec.get("volumes")):
+        volumes.setdefault(str(volume.get("name")), []).append(number)
+    for position, template in templates:
+        place = (*role.path, "volumeClaimTemplates", position)
+        name = mapping(template, "metadata").get("name")
+        yield from _claim_spec(template.get("spec"), (*place, "spec"))
+        yield from check_placeholders(template, place, PLACEHOLDERS, _OF_CLAIM)
+        if not isinstance(name, str):
+            continue
+        if name not in mounted:
+            yield warning(place, f"no container mounts the volume {name}", value=name)
+        for number in volumes.get(name, ()):
+            text = "is replaced by the claim of this name in volumeClaimTemplates"
+            yield warning((*role.pod_path, "spec", "volumes", number), text, value=name)
 
 
-def check_placeholders(
-    value: Any, path: KeyPath, known: Collection[str], of_network: str = _OF_NETWORK
-) -> Iterator[Finding]:
-    """Find words in double braces that look like a placeholder but are not.
-
-    ``of_network``: why those of network are none.
-    """
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from check_placeholders(key, (*path, str(key)), known, of_network)
-            yield from check_placeholders(inner, (*path, str(key)), known, of_network)
-    elif isinstance(value, list):
-        for position, inner in enumerate(value):
-            yield from check_placeholders(inner, (*path, position), known, of_network)
-    elif isinstance(value, str):
-        for found in _PLACEHOLDER.finditer(value):
-            word = found[1].strip()
-            # With arguments, that of a host list. The spec checks these.
-            before = word.partition(":")[0]
-            name = before if before in hostlists.NAMES else word
-            if (found[1] == word and name in known) or not word.upper().startswith("FC_"):
-                continue  # the last: for another program, such as a template of the user
-            if name in known:
-                hint = f"; write {{{{{word}}}}}, without blanks"
-            elif name in names.NETWORK_PLACEHOLDERS or name in hostlists.NAMES:
-                hint = f"; {of_network}"
-            elif word in _VARIABLES:
-                hint = f"; it is known only when the Pod runs: use its environment variable {word}"
-            else:
-                hint = suggestion(before, known)
-            yield warning(path, f"{found[0]} is not a placeholder and stays unchanged{hint}")
-
-
-def check_fields(value: Any, path: KeyPath, kind: str, last: str = "") -> Iterator[Finding]:
-    """Find fields that the API does not have, and values of the wrong type.
-
-    Args:
-        kind: the type of the value, in the words of the models.
-        last: the innermost named field that contains it.
-    """
-    if value is None:
+def _claim_spec(spec: Any, path: KeyPath) -> Iterator[Finding]:
+    if spec is not None and not isinstance(spec, dict):
         return
-    if kind in _SCALARS:
-        value = whole(value)
-        types, text = _SCALARS[kind]
-        wrong = not isinstance(value, types) or (isinstance(value, bool) and kind != "bool")
-        if wrong and not (last in _QUANTITIES and isinstance(value, int | float)):
-            yield error(path, text, value=value)
-        return
-    collection = _COLLECTION.fullmatch(kind)
-    if collection is not None:
-        form, inner_kind = collection.groups()
-        if not isinstance(value, list if form == "list" else dict):
-            yield error(path, f"must be a {'list' if form == 'list' else 'mapping'}", value=value)
-            return
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from check_fields(item, (*path, key), inner_kind, last)
-        return
-    fields = fields_of(kind)
-    if not fields:
-        return
-    if not isinstance(value, dict):
-        yield error(path, "must be a mapping", value=value)
-        return
-    for key, inner in value.items():
-        if key in fields:
-            yield from check_fields(inner, (*path, key), fields[key], key)
-        else:
-            hint = suggestion(str(key), fields)
-            yield warning((*path, key), f"is not a known field of a {kind.removeprefix('V1')}{hint}")
+    yield from check_fields(spec, path, "V1PersistentVolumeClaimSpec")
+    modes = mapping(spec).get("accessModes")
+    if not modes:
+        yield error((*path, "accessModes"), "is required, such as [ReadWriteOnce]")
+    for number, mode in enumerate(modes if isinstance(modes, list) else ()):
+        if isinstance(mode, str) and mode not in _ACCESS_MODES and "{{" not in mode:
+            yield error((*path, "accessModes", number), f"must be one of {', '.join(_ACCESS_MODES)}", value=mode)
+    place = (*path, "resources", "requests", "storage")
+    size = mapping(spec, "resources", "requests").get("storage")
+    if not size:
+        yield error(place, "is required: the size of the volume")
+    elif isinstance(size, str) and "{{" not in size and not _is_size(size):
+        yield error(place, "must be a size, such as 10Gi", value=size)
 
 
-@cache
-def fields_of(kind: str) -> Mapping[str, str]:
-    """Return the JSON names and types of a model's fields; none for another type, such as a time."""
-    # A late import, as it imports hundreds of modules.
-    from kubernetes_asyncio.client import models
-
-    model = getattr(models, kind, None)
-    return {} if model is None else {model.attribute_map[name]: type_ for name, type_ in model.openapi_types.items()}
+def _is_size(text: str) -> bool:
+    try:
+        return parse_quantity(text) > 0
+    except ValueError:
+        return False

@@ -6,17 +6,15 @@ Source: docs/manual.md, "Queues"; for values, the API ``kueue.x-k8s.io/v1beta2``
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.problems import KeyPath
-from frameworkcontroller.commands.lint.findings import Finding, error, warning
-from frameworkcontroller.commands.lint.pods import mappings_in
+from frameworkcontroller.commands.lint.findings import Finding, Role, error, mapping, warning
 from frameworkcontroller.machine.workloads import MAX_POD_SETS
 
 _LABELS: Final = (names.QUEUE_NAME, names.PRIORITY_CLASS, names.MAX_EXEC_TIME_SECONDS)
-_OBJECT_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_OBJECT_NAME: Final = re.compile(names.SUBDOMAIN_PATTERN)
 _SECONDS: Final = re.compile(r"[1-9][0-9]{0,8}")
 _LONGEST_VALUE: Final = 63
 """Of a label, and of the topology level in a Workload."""
@@ -24,47 +22,35 @@ _LONGEST_VALUE: Final = 63
 _TOPOLOGY_FIELDS: Final = (*names.KUEUE_TOPOLOGY_ANNOTATIONS, "kueue.x-k8s.io/podset-slice-required-topology")
 
 
-def check_queue(framework: Mapping[Any, Any]) -> Iterator[Finding]:
-    """Check labels and annotations of Kueue. Malformed fields are reported elsewhere."""
-    metadata, spec = _mapping(framework.get("metadata")), _mapping(framework.get("spec"))
-    labels = _mapping(metadata.get("labels"))
+def check_queue(framework: Mapping[Any, Any], roles: Sequence[Role]) -> Iterator[Finding]:
+    """Check labels and annotations of Kueue. What is malformed is reported elsewhere."""
+    labels, spec = mapping(framework, "metadata", "labels"), mapping(framework, "spec")
     for field in _LABELS:
-        if field in _mapping(metadata.get("annotations")):
+        if field in mapping(framework, "metadata", "annotations"):
             yield warning(("metadata", "annotations", field), "has no effect as an annotation: it is a label")
     is_queued = bool(labels.get(names.QUEUE_NAME))
     for field in _LABELS:
-        if field in labels:
-            yield from _label(field, labels[field], is_queued=is_queued)
-    roles = [*mappings_in(spec.get("taskRoles"))]
+        if field in labels and isinstance(value := labels[field] or "", str):
+            yield from _label(field, value, is_queued=is_queued)
     if is_queued:
         if len(roles) > MAX_POD_SETS:
             text = f"are {len(roles)}: a Workload of Kueue has at most {MAX_POD_SETS} podSets, one for each role"
             yield error(
                 ("spec", "taskRoles"), f"{text}, so the Framework will not start (Stalled, TooManyRolesForQueue)"
             )
+        with_tasks = [role for role in roles if role.body.get("taskNumber", 1) != 0]
         if spec.get("suspend") is True:
             text = "beside a queue: Kueue does not resume a Framework, which enters the queue once suspend is false"
             yield warning(("spec", "suspend"), text, value=True)
-        elif sum(_has_tasks(role) for _, role in roles) > 1 and not any(role.get("dependsOn") for _, role in roles):
+        elif len(with_tasks) > 1 and not any(role.body.get("dependsOn") for role in roles):
             text = "Tasks that had completed run again after an eviction, in all TaskRoles at once: dependsOn keeps"
             yield warning(("metadata", "labels", names.QUEUE_NAME), f"{text} their order")
-    for position, role in roles:
-        pod = _mapping(_mapping(role.get("task")).get("pod"))
-        yield from _template(
-            _mapping(pod.get("metadata")),
-            ("spec", "taskRoles", position, "task", "pod", "metadata"),
-            is_queued=is_queued,
-        )
+    for role in roles:
+        yield from _template(role, is_queued=is_queued)
 
 
-def _has_tasks(role: Mapping[Any, Any]) -> bool:
-    return bool(role.get("taskNumber", 1) != 0)
-
-
-def _label(field: str, value: Any, *, is_queued: bool) -> Iterator[Finding]:
+def _label(field: str, value: str, *, is_queued: bool) -> Iterator[Finding]:
     path = ("metadata", "labels", field)
-    if not isinstance(value, str):
-        return  # reported elsewhere
     if field == names.MAX_EXEC_TIME_SECONDS:
         if not _SECONDS.fullmatch(value):
             yield error(path, "must be a number of seconds, from 1 to 999999999", value=value)
@@ -78,13 +64,14 @@ def _label(field: str, value: Any, *, is_queued: bool) -> Iterator[Finding]:
         yield warning(path, f"has no effect without the label {names.QUEUE_NAME}", value=value)
 
 
-def _template(metadata: Mapping[Any, Any], path: KeyPath, *, is_queued: bool) -> Iterator[Finding]:
+def _template(role: Role, *, is_queued: bool) -> Iterator[Finding]:
+    path = (*role.pod_path, "metadata")
     for field in _LABELS:
-        if value := _mapping(metadata.get("labels")).get(field):
+        if value := mapping(role.pod, "metadata", "labels").get(field):
             text = "belongs on the Framework: as a label of Pods, it lets Kueue queue each Pod by itself"
             yield warning((*path, "labels", field), text, value=value)
     chosen: list[str] = []
-    for field, value in _mapping(metadata.get("annotations")).items():
+    for field, value in mapping(role.pod, "metadata", "annotations").items():
         if field not in _TOPOLOGY_FIELDS:
             continue
         place = (*path, "annotations", field)
@@ -96,7 +83,3 @@ def _template(metadata: Mapping[Any, Any], path: KeyPath, *, is_queued: bool) ->
             chosen.append(field)
             if len(chosen) > 1:
                 yield warning(place, f"is set beside {chosen[0]}: Kueue takes only one of them", value=value)
-
-
-def _mapping(value: object) -> Mapping[Any, Any]:
-    return value if isinstance(value, dict) else {}

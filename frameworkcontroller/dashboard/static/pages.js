@@ -63,7 +63,7 @@
 
   // --- ages tick ---
 
-  // The same form as `duration` of commands/output.py.
+  // The same form as `duration` of views/texts.py.
   function duration(seconds) {
     const whole = Math.max(0, Math.floor(seconds));
     for (const [size, unit, smallerSize, smaller] of [[86400, "d", 3600, "h"], [3600, "h", 60, "m"], [60, "m", 1, "s"]]) {

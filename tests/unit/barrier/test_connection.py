@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from frameworkcontroller.barrier.connection import Server, connect
-from frameworkcontroller.barrier.errors import BarrierError, CheckFailed
+from frameworkcontroller.barrier.apiserver import Server, connect
+from frameworkcontroller.barrier.exits import BarrierError, CheckFailed
 from frameworkcontroller.kubeconfig.reader import Kubeconfig
 from tests.support.barrier_world import StubApi, status
 

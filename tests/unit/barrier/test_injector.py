@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frameworkcontroller.barrier.files import injector
-from frameworkcontroller.barrier.framework import addresses
+from frameworkcontroller.barrier.frameworkreader import addresses
 from tests.support.barrier_world import framework
 
 SHELLS = [

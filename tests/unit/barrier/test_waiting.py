@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from frameworkcontroller.barrier import connection
-from frameworkcontroller.barrier import framework as framework_reader
-from frameworkcontroller.barrier.connection import Server
-from frameworkcontroller.barrier.errors import BarrierError
-from frameworkcontroller.barrier.framework import Reader
+from frameworkcontroller.barrier import apiserver
+from frameworkcontroller.barrier import frameworkreader as framework_reader
+from frameworkcontroller.barrier.apiserver import Server
+from frameworkcontroller.barrier.exits import BarrierError
+from frameworkcontroller.barrier.frameworkreader import Reader
 from frameworkcontroller.barrier.lookup import problem_of
 from frameworkcontroller.barrier.main import run
 from frameworkcontroller.barrier.settings import Settings
@@ -468,7 +468,7 @@ class TestBadAnswers:
     def test_an_answer_without_end_is_not_read(
         self, api: StubApi, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(connection, "MOST_BYTES", 1 << 20)
+        monkeypatch.setattr(apiserver, "MOST_BYTES", 1 << 20)
         api.answers = [(200, {}, b" " * (2 << 20))]
         api.current = framework(READY)
         assert wait(api, clock) == READY

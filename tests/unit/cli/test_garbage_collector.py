@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from frameworkcontroller.cli.controller import _tune_when_ready
+from frameworkcontroller.cli.runcontroller import _tune_when_ready
 from frameworkcontroller.manager.app import Controller
 
 

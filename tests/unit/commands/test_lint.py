@@ -126,11 +126,10 @@ def test_examples_have_no_errors(file: Path) -> None:
             HEAD.replace("{name: f}", "{nmae: f, namespace: A_b, labels: {a: yes}, generateName: a-}"),
             [
                 "3: error: metadata.nmae: unknown field; did you mean name?",
-                "3: error: metadata.generateName: 'a-': and 5 characters more must be lower case letters and digits "
-                "only, "
-                "at most 63 of them (a dash separates the parts of a Pod's name)",
-                "3: error: metadata.namespace: 'A_b': is not the name of a namespace",
                 "3: error: metadata.labels.a: true: must be text (put it in quotes)",
+                "3: error: metadata.generateName: 'a-': and 5 characters more must be lower case letters and digits "
+                "only, at most 63 of them (a dash separates the parts of a Pod's name)",
+                "3: error: metadata.namespace: 'A_b': is not the name of a namespace",
                 "4: error: spec: null: must be a mapping",
             ],
         ),
@@ -453,6 +452,12 @@ def test_pods(task: str, expected: list[str]) -> None:
 def test_containers(text: str, expected: list[str]) -> None:
     place = "spec.taskRoles[0].task.pod.spec.containers[0]"
     assert container(text) == [f"8: {one.replace(': .', f': {place}.', 1)}" for one in expected]
+
+
+def test_a_malformed_name_is_no_problem_of_failure_rules() -> None:
+    pod = POD.replace("name: main", "name: {}")
+    (found,) = rules(ON_42.replace("operator", "containerName: main, operator"), pod=pod)[:1]
+    assert found.endswith("containers[0].name: a mapping: must be text (put it in quotes)")
 
 
 def test_two_containers_of_a_name() -> None:
@@ -944,9 +949,10 @@ def test_labels_of_a_queue_that_have_no_effect() -> None:
         f"3: warning: metadata.labels.{PRIORITY}: 'high': has no effect without the label {QUEUE}",
         f"3: warning: metadata.labels.{SECONDS}: '9': has no effect without the label {QUEUE}",
     ]
-    assert queued(f"{QUEUE}: ''") == [
-        f"3: warning: metadata.labels.{QUEUE}: '': is empty, and means no queue: the Framework starts at once"
-    ]
+    for empty in ("''", "null"):
+        assert queued(f"{QUEUE}: {empty}") == [
+            f"3: warning: metadata.labels.{QUEUE}: '': is empty, and means no queue: the Framework starts at once"
+        ]
     head = HEAD.replace("{name: f}", f"{{name: f, annotations: {{{QUEUE}: team-a}}}}")
     text = f"3: warning: metadata.annotations.{QUEUE}: has no effect as an annotation: it is a label"
     assert said(head + f"  taskRoles:\n  - {{name: w, {FAILS}, task: {{pod: {POD}}}}}\n") == [text]

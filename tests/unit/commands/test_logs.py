@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from frameworkcontroller.commands.logs import NotALog, read_lines, sources_of
-from frameworkcontroller.commands.objects import pod_selector
+from frameworkcontroller.commands.mergedlogs import NotALog, read_lines, sources_of
 from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.views.apiobjects import pod_selector
 
 
 def pod(*started: str, attempt: str = "0", default: str | None = None, name: str = "f-a-3") -> dict[str, Any]:

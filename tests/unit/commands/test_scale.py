@@ -2,7 +2,7 @@
 
 import pytest
 
-from frameworkcontroller.commands.scale import adjusted
+from frameworkcontroller.commands.rescale import adjusted
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from frameworkcontroller.api.completion import ContainerCompletion
 from frameworkcontroller.api.objects import ContainerRecord, Identity, PodRecord
 from frameworkcontroller.api.podgroups import GangScheduler
-from frameworkcontroller.config.config import Config, ConfigError, LeaderElection, load_config, shipped_config
+from frameworkcontroller.config.config import Config, ConfigurationError, LeaderElection, load_config, shipped_config
 from frameworkcontroller.machine.failure import Range
 from frameworkcontroller.machine.model import SnapshotTrigger
 
@@ -22,7 +22,7 @@ def load(tmp_path: Path, text: str) -> Config:
 
 def errors(tmp_path: Path, text: str) -> list[str]:
     """What is said of such a file, without its path."""
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigurationError) as caught:
         load(tmp_path, text)
     prefix = f"{tmp_path}/frameworkcontroller.yaml:"
     lines = str(caught.value).split("\n")
@@ -89,7 +89,7 @@ def test_defaults(tmp_path: Path, text: str) -> None:
 def test_absent_file_is_the_shipped_one_unless_it_was_asked_for(tmp_path: Path) -> None:
     absent = tmp_path / "absent.yaml"
     assert load_config(absent, required=False) == shipped_config()
-    with pytest.raises(ConfigError, match=r"absent\.yaml: no such file"):
+    with pytest.raises(ConfigurationError, match=r"absent\.yaml: no such file"):
         load_config(absent, required=True)
 
 
@@ -407,12 +407,12 @@ def test_where_the_lease_is() -> None:
     assert given.lease_namespace("b") == "a"
     assert Config(namespace="c").lease_namespace("b") == "b"
     assert Config(namespace="c").lease_namespace(None) == "c"
-    with pytest.raises(ConfigError, match=r"leaderElection\.leaseNamespace is required"):
+    with pytest.raises(ConfigurationError, match=r"leaderElection\.leaseNamespace is required"):
         Config().lease_namespace(None)
 
 
 def errors_anywhere(tmp_path: Path, text: str) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigurationError) as caught:
         load(tmp_path, text)
     return [line.partition(": ")[2] for line in str(caught.value).split("\n")]
 
@@ -440,17 +440,17 @@ kubeClientBurst: -1
 
 
 def test_file_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+    with pytest.raises(ConfigurationError, match="cannot be read: Is a directory"):
         load_config(tmp_path, required=False)
     latin = tmp_path / "latin.yaml"
     latin.write_bytes(b"phrase: caf\xe9\n")
-    with pytest.raises(ConfigError, match=r"is not UTF-8 text \(byte 11\)"):
+    with pytest.raises(ConfigurationError, match=r"is not UTF-8 text \(byte 11\)"):
         load_config(latin, required=True)
 
 
 @pytest.mark.parametrize("text", ["podFailureSpec: &a [*a]", "a: " + "[" * 5000])
 def test_file_without_a_bottom(tmp_path: Path, text: str) -> None:
-    with pytest.raises(ConfigError, match=r"podFailureSpec|nested too deeply"):
+    with pytest.raises(ConfigurationError, match=r"podFailureSpec|nested too deeply"):
         load(tmp_path, text)
 
 

@@ -15,7 +15,6 @@ from frameworkcontroller.api.completion import (
 )
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.commands.diagnosis import diagnose_framework, read_view
 from frameworkcontroller.dashboard.failurepage import FailureQuery
 from frameworkcontroller.dashboard.frameworkpage import FrameworkSource, framework_page
 from frameworkcontroller.dashboard.listing import ROWS, ListQuery, PastRows, framework_list
@@ -24,6 +23,7 @@ from frameworkcontroller.dashboard.rendering import render
 from frameworkcontroller.dashboard.rows import ONLY_TASKS, live_row, past_row
 from frameworkcontroller.dashboard.summaries import live_framework
 from frameworkcontroller.dashboard.views import PHASES, FrameworkList
+from frameworkcontroller.views.diagnosis import diagnose_framework, read_view
 from tests.support import pagesamples as samples
 
 SVG = "{http://www.w3.org/2000/svg}"

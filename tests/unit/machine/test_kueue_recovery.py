@@ -229,7 +229,7 @@ def test_a_workload_without_its_label_leaves_the_queue(how: str) -> None:
 
 
 def test_a_workload_without_the_finalizer_is_finished() -> None:
-    """Such as after prepare-downgrade. Kueue counts its quota until it is Finished."""
+    """Somebody has removed it. Kueue counts its quota until it is Finished."""
     bench = QueuedBench()
     bench.enter()
     bench.admit()

@@ -14,16 +14,16 @@ import pytest
 from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.status import State
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.commands.diagnosis import read_view
 from frameworkcontroller.commands.list import state_text
 from frameworkcontroller.commands.output import console
-from frameworkcontroller.commands.summary import Summary, summarize
-from frameworkcontroller.commands.tree import framework_tree
 from frameworkcontroller.controller.statecounts import StateCounts
 from frameworkcontroller.machine.actions import Action, Create, Result
 from frameworkcontroller.machine.gates import WAITS
 from frameworkcontroller.machine.model import NotListed, Plan, Record, SnapshotTrigger
 from frameworkcontroller.machine.reasons import EventPolicy, Reason
+from frameworkcontroller.views.diagnosis import read_view
+from frameworkcontroller.views.summary import Summary, summarize
+from frameworkcontroller.views.tree import framework_tree
 from tests.support.bench import Bench, limits, refused, role
 from tests.support.queuedbench import QueuedBench
 

@@ -1,0 +1,200 @@
+"""A Framework as a tree of roles and Tasks, with the reasons of those that wait or failed; large roles in groups."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from rich.text import Text
+from rich.tree import Tree
+
+from frameworkcontroller.api.status import State, TaskRoleStatus, TaskStatus
+from frameworkcontroller.views.diagnosis import (
+    NOT_SEEN,
+    FrameworkView,
+    Phase,
+    diagnose_framework,
+    diagnose_task,
+    phase_of,
+)
+from frameworkcontroller.views.texts import clean_line, counted, duration
+
+DEFAULT_NAMESPACE: Final = "default"
+
+_BAR_CELLS: Final = 20
+_BAR_ORDER: Final = (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED, Phase.ENDING, Phase.RUNNING, Phase.WAITING)
+_LEAST_LINES: Final = 3
+_MAX_NAME: Final = 63
+
+
+@dataclass(frozen=True, slots=True)
+class EqualTasks:
+    """Tasks with the same text, by index."""
+
+    text: str
+    tasks: list[TaskStatus]
+
+    @property
+    def indexes(self) -> str:
+        return ranges([task.index for task in self.tasks])
+
+    @property
+    def lines(self) -> int:
+        return 2 if self.text else 1
+
+
+def framework_tree(view: FrameworkView, now: float, lines: float = math.inf) -> Tree:
+    """Return the tree. To keep it within ``lines``, if possible, a role whose Tasks do not fit shows groups of them."""
+    status = view.status
+    end = phase_of(status) if status and status.state is State.COMPLETED else None
+    tree = Tree(_head(view, end, now), guide_style="dim")
+    about = diagnose_framework(view, now)
+    for text in about:
+        tree.add(Text(text, end.color if end else "yellow"))
+    roles = status.attempt.roles if status else []
+    name_width = min(max((len(role.name) for role in roles), default=0), _MAX_NAME)
+    left = lines - 1 - len(about) - len(roles)
+    for position, role in enumerate(roles):
+        node = tree.add(_role_head(role, name_width))
+        left -= _add_tasks(node, view, role, now, max(_LEAST_LINES, left / (len(roles) - position)))
+    return tree
+
+
+def _head(view: FrameworkView, end: Phase | None, now: float) -> Text:
+    prefix = "" if view.namespace == DEFAULT_NAMESPACE else f"{view.namespace}/"
+    text = Text.assemble(prefix, (view.name, "bold"), "  ")
+    status = view.status
+    if status is None:
+        return text.append("" if view.problem else f"{NOT_SEEN}: is one running?", "yellow")
+    if end is None:
+        text.append(status.state, "green" if status.state is State.RUNNING else "yellow")
+    else:
+        text.append(end.label.capitalize(), f"bold {end.color}")
+    text.append(f"  attempt {status.attempt.id}")
+    if status.retry.total_retried_count:
+        text.append(f" ({counted(status.retry.total_retried_count, 'retry', 'retries')})")
+    if end is not None and status.completion_time is not None:
+        time = f"took {duration(status.completion_time - status.start_time)}"
+    elif status.attempt.completion_time is not None:
+        time = f"ended {duration(now - status.attempt.completion_time)} ago"
+    elif status.attempt.run_time is not None:
+        time = f"running for {duration(now - status.attempt.run_time)}"
+    else:
+        time = f"waiting for {duration(now - status.attempt.start_time)}"
+    return text.append(f"  {time}", "dim")
+
+
+def _role_head(role: TaskRoleStatus, name_width: int) -> Text:
+    counts = Counter(map(phase_of, role.tasks))
+    text = Text.assemble((role.name.ljust(name_width), "bold"), "  ", bar(counts))
+    text.append(f"  {counted(len(role.tasks), 'Task')}")
+    if role.tasks:
+        text.append(": ").append(_numbers(counts))
+    retries = sum(task.retry.total_retried_count for task in role.tasks)
+    if retries:
+        text.append(f"; {counted(retries, 'retry', 'retries')}")
+    return text
+
+
+def _numbers(counts: Counter[Phase]) -> Text:
+    return Text(", ").join(Text(f"{counts[phase]:,} {phase.label}", phase.color) for phase in Phase if counts[phase])
+
+
+def bar(counts: Counter[Phase]) -> Text:
+    """Return a bar with the share of each phase, at least one cell wide; blank without Tasks."""
+    if not counts.total():
+        return Text(" " * _BAR_CELLS)
+    wide = {phase: max(1, _BAR_CELLS * number // counts.total()) for phase, number in counts.items() if number}
+    greatest = max(wide, key=wide.__getitem__)
+    wide[greatest] += _BAR_CELLS - sum(wide.values())
+    text = Text()
+    for phase in _BAR_ORDER:
+        text.append(phase.cell * wide.get(phase, 0), "dim" if phase is Phase.WAITING else phase.color)
+    return text
+
+
+def _add_tasks(node: Tree, view: FrameworkView, role: TaskRoleStatus, now: float, lines: float) -> int:
+    """Return the number of added lines, or slightly less: long lines wrap."""
+    about = partial(diagnose_task, view, role.name)
+    if lines == math.inf:
+        entries = [EqualTasks(about(task), [task]) for task in role.tasks]
+    else:
+        groups = group((task, about(task)) for task in role.tasks)
+        # Tasks with a common text stay together, the others get a line each.
+        entries = [one for one in groups if one.text]
+        entries += [EqualTasks("", [task]) for one in groups if not one.text for task in one.tasks]
+        entries.sort(key=lambda one: one.tasks[0].index)
+        if sum(one.lines for one in entries) > lines:
+            entries = groups
+    used = 0
+    index_width = max((len(one.indexes) for one in entries), default=0)
+    state_width = max((len(one.tasks[0].state) for one in entries), default=0)
+    for position, one in enumerate(entries):
+        if used + one.lines > lines and position:
+            rest = Counter(phase_of(task) for other in entries[position:] for task in other.tasks)
+            node.add(Text("… and ", "dim").append(_numbers(rest)).append(" more", "dim"))
+            return used + 1
+        node.add(_entry_text(one, now, index_width, state_width))
+        used += one.lines
+    return used
+
+
+def group(tasks: Iterable[tuple[TaskStatus, str]]) -> list[EqualTasks]:
+    """Group Tasks by phase, state and text; sort by phase, then by size."""
+    found: dict[tuple[Phase, State, str], list[TaskStatus]] = {}
+    for task, text in tasks:
+        found.setdefault((phase_of(task), task.state, text), []).append(task)
+    order = list(Phase)
+    ranked = sorted(found.items(), key=lambda item: (order.index(item[0][0]), -len(item[1]), item[1][0].index))
+    return [EqualTasks(text, members) for (_, _, text), members in ranked]
+
+
+def ranges(indexes: Sequence[int], most: int = 6) -> str:
+    """Format ascending numbers as ``0-3,7``, with ``…`` after ``most`` ranges."""
+    runs: list[list[int]] = []
+    for index in indexes:
+        if runs and runs[-1][1] == index - 1:
+            runs[-1][1] = index
+        else:
+            runs.append([index, index])
+    shown = [str(first) if first == last else f"{first}-{last}" for first, last in runs[:most]]
+    return ",".join(shown + ["…"] * (len(runs) > most))
+
+
+def _entry_text(one: EqualTasks, now: float, index_width: int, state_width: int) -> Text:
+    first = one.tasks[0]
+    color = phase_of(first).color
+    indexes = f"[{one.indexes}]".ljust(index_width + 2)
+    text = Text.assemble((indexes, "bold"), "  ", (first.state.ljust(state_width), color), "  ")
+    text.append(_details(first, now) if len(one.tasks) == 1 else counted(len(one.tasks), "Task"), "dim")
+    due = [time for time in map(_next_attempt, one.tasks) if time is not None]
+    if due:
+        text.append(f"  next attempt in {duration(min(due) - now)}", "dim")
+    if one.text:
+        text.append(f"\n{one.text}", color)
+    return text
+
+
+def _next_attempt(task: TaskStatus) -> int | None:
+    ended, delay = task.attempt.completion_time, task.retry.retry_delay_sec
+    return ended + delay if task.state is State.ATTEMPT_COMPLETED and delay and ended is not None else None
+
+
+def _details(task: TaskStatus, now: float) -> str:
+    attempt = task.attempt
+    text = f"attempt {attempt.id}"
+    if attempt.completion_time is not None:
+        text += f"  took {duration(attempt.completion_time - (attempt.run_time or attempt.start_time))}"
+    else:
+        text += f"  {duration(now - task.transition_time)}"
+    if attempt.pod_ip:
+        text += f"  {clean_line(attempt.pod_ip)}"
+    if attempt.pod_node_name:
+        text += f" on {clean_line(attempt.pod_node_name)}"
+    if task.deletion_pending:
+        text += "  (scaled down)"
+    return text
