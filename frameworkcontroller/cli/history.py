@@ -19,9 +19,9 @@ from frameworkcontroller.cli.dashboard import listening_address
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.program import UsageError
 from frameworkcontroller.dashboard.live import LiveFrameworks
-from frameworkcontroller.dashboard.past import LocalArchive
 from frameworkcontroller.dashboard.server import Pages
-from frameworkcontroller.history.archive import Archive, ArchiveError
+from frameworkcontroller.history.archive import Archive
+from frameworkcontroller.history.errors import ArchiveError
 from frameworkcontroller.history.follower import FolderError, Follower, PlacesInMemory
 from frameworkcontroller.history.metrics import Metrics
 from frameworkcontroller.history.server import application, new_metrics
@@ -84,7 +84,7 @@ async def _serve(options: argparse.Namespace) -> int:
                 lambda: sum(one.unread_bytes for one in followers), lambda: max(one.lag_seconds for one in followers)
             )
         live = LiveFrameworks(client) if client is not None and options.live else None
-        mounts = () if options.no_pages else (Pages(live, LocalArchive(archive)).add_to,)
+        mounts = () if options.no_pages else (Pages(live, archive).add_to,)
         app = application(archive, access, metrics=metrics, mounts=mounts)
         server = BoundedServer(app, address.host, address.port, tls=tls, connected=metrics.connected)
         work: list[Coroutine[Any, Any, Any]] = [_sample(archive, metrics), *(one.run() for one in followers)]

@@ -136,9 +136,9 @@ async def _archive(cluster: LocalCluster, directory: Path) -> AsyncIterator[tupl
     """
     # Late imports: `local run` needs none of it.
     from frameworkcontroller.dashboard.live import LiveFrameworks
-    from frameworkcontroller.dashboard.past import LocalArchive
     from frameworkcontroller.dashboard.server import Pages
-    from frameworkcontroller.history.archive import Archive, ArchiveError
+    from frameworkcontroller.history.archive import Archive
+    from frameworkcontroller.history.errors import ArchiveError
     from frameworkcontroller.history.server import application, new_metrics
     from frameworkcontroller.webaccess.boundedserver import BoundedServer
     from frameworkcontroller.webaccess.loopback_access import LoopbackAccess, TokenFileError, token_in
@@ -154,7 +154,7 @@ async def _archive(cluster: LocalCluster, directory: Path) -> AsyncIterator[tupl
         raise CommandError(f"cannot open the archive: {error}") from None
     async with archive, KubeClient(cluster.connect()) as client:
         live, metrics = LiveFrameworks(client), new_metrics()
-        app = application(archive, access, metrics=metrics, mounts=[Pages(live, LocalArchive(archive)).add_to])
+        app = application(archive, access, metrics=metrics, mounts=[Pages(live, archive).add_to])
         async with BoundedServer(app, "127.0.0.1", 0, connected=metrics.connected) as server:
             sink = History(sink=HistorySinkKind.HTTP, url=f"{server.url}/v1/records", token_file=str(token_file))
             yield access.link(server.url), sink, live

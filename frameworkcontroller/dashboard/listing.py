@@ -22,7 +22,7 @@ from frameworkcontroller.dashboard.views import (
     FrameworkRow,
     Shell,
 )
-from frameworkcontroller.history import openapi
+from frameworkcontroller.history.reads import PHASES as PAST_PHASES
 
 ROWS: Final = 100
 """Of a page."""
@@ -200,7 +200,6 @@ def framework_list(
 
 
 _PHASES: Final = {phase.label: phase for phase in Phase}
-_PAST_PHASES: Final = frozenset(openapi.PHASES)
 
 
 def _columns(query: ListQuery, *, many: bool) -> Iterable[Column]:
@@ -217,7 +216,7 @@ def _filters(
     query: ListQuery, readable: Collection[LiveFramework], namespaces: Sequence[str], *, past: bool
 ) -> Filters:
     # Past Frameworks, which are not counted, are in one of these phases.
-    kept = _PAST_PHASES if past and query.which != LIVE else ()
+    kept = PAST_PHASES if past and query.which != LIVE else ()
     present = {text for one in readable for text in (one.phase, one.word)}
     # Each number is that of the rows which the choice would give with the other filters.
     only_text, live = replace(query, namespace="", state=""), query.which != PAST

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
@@ -35,16 +35,22 @@ from frameworkcontroller.dashboard.listing import (
     live_rows,
 )
 from frameworkcontroller.dashboard.live import LiveFrameworks
-from frameworkcontroller.dashboard.past import Past, PastSource
 from frameworkcontroller.dashboard.rendering import HasShell, render
 from frameworkcontroller.dashboard.rows import past_row
 from frameworkcontroller.dashboard.sources import Archived, Sources
 from frameworkcontroller.dashboard.summaries import LiveFramework
 from frameworkcontroller.dashboard.taskpage import task_page
 from frameworkcontroller.dashboard.views import ErrorPage, FailurePage, FrameworkRow, Level, Note, Shell
-from frameworkcontroller.history.archive import ArchiveError, FailureKey, FrameworkQuery, QueryError
-from frameworkcontroller.history.failures import FailureQuery as ArchivedFailures
-from frameworkcontroller.history.openapi import PHASES
+from frameworkcontroller.history.errors import ArchiveError, QueryError
+from frameworkcontroller.history.reads import (
+    PHASES,
+    ArchiveReader,
+    ArchiveSource,
+    CountFailures,
+    FailureKey,
+    ListFrameworks,
+    ListNamespaces,
+)
 from frameworkcontroller.kube.parsing import gc_paused
 from frameworkcontroller.webaccess.access import VIEWER, AccessError, Viewer
 
@@ -70,7 +76,7 @@ class Pages:
     def __init__(
         self,
         live: LiveFrameworks | None,
-        past: PastSource | None = None,
+        past: ArchiveSource | None = None,
         *,
         wall: Callable[[], float] = time.time,
         archive_sec: float = _ARCHIVE_SEC,
@@ -133,7 +139,7 @@ class Pages:
         if archived.past is not None:
             try:
                 async with self._in_time():
-                    namespaces.update(await archived.past.namespaces())
+                    namespaces.update((await archived.past.read(ListNamespaces()))["items"])
                     past = await self._past_rows(query, archived.past, live_rows(query, matched), viewer)
             except QueryError:
                 raise web.HTTPBadRequest(text="This link to past Frameworks is not valid.") from None
@@ -159,26 +165,26 @@ class Pages:
         return None if self._live is None else await viewer.readable(self._live.namespaces)
 
     async def _past_rows(
-        self, query: ListQuery, past: Past, shown: Sequence[LiveFramework], viewer: Viewer
+        self, query: ListQuery, past: ArchiveReader, shown: Sequence[LiveFramework], viewer: Viewer
     ) -> PastRows:
         """Return the past Frameworks that fill the page."""
         room = ROWS - len(shown)
         if query.which == LIVE or room <= 0 or query.state not in ("", *PHASES):
             return PastRows()
         # What is in the cluster is shown as such: the archive has its earlier attempts.
-        asked = FrameworkQuery(
+        asked = ListFrameworks(
             namespace=query.namespace, phase=query.state, q=query.text, limit=room, after=query.after
         )
         rows: list[FrameworkRow] = []
         for _ in range(_PAST_PAGES):
-            page = await past.frameworks(asked)
-            for item in page.items:
+            page = await past.read(asked)
+            for item in page["items"]:
                 if self._is_live(item["uid"]) or not await viewer.may_read(item["namespace"]):
                     continue
                 rows.append(past_row(item))
-            if page.next is None:
+            if page["next"] is None:
                 return PastRows(rows)
-            asked = replace(asked, limit=room - len(rows) or room, after=page.next)
+            asked = replace(asked, limit=room - len(rows) or room, after=page["next"])
             if len(rows) == room:
                 break
         return PastRows(rows, asked.after)
@@ -238,21 +244,20 @@ class Pages:
             raise web.HTTPServiceUnavailable(text=f"The archive cannot be read: {archived.problem}")
         shell = self._shell(request, "failures", "Failures", {}, archived, [])
         try:
-            with _understood():
-                page = await self._counted(shell, query, archived.past)
+            page = await self._counted(shell, query, archived.past)
         except ArchiveError as error:
             raise web.HTTPServiceUnavailable(text=f"The archive cannot be read: {error}") from None
         return await _page("failures.html", page)
 
-    async def _counted(self, shell: Shell, query: FailureQuery, past: Past | None) -> FailurePage:
+    async def _counted(self, shell: Shell, query: FailureQuery, past: ArchiveReader | None) -> FailurePage:
         if past is None:
             return failure_page(shell, query, None)
         begins = query.begins(self._wall())
-        asked = ArchivedFailures(FailureKey(query.by), query.namespace, begins)
-        items = await past.failures(asked)
-        by_day = ArchivedFailures(FailureKey.DAY, query.namespace, begins)
-        days = await past.failures(by_day) if asked.by != FailureKey.DAY else ()
-        return failure_page(shell, query, items, days, await past.namespaces())
+        found = await past.read(CountFailures(query.by, query.namespace, begins))
+        by_day = CountFailures(FailureKey.DAY, query.namespace, begins)
+        days = (await past.read(by_day))["items"] if query.by != FailureKey.DAY else ()
+        namespaces = await past.read(ListNamespaces())
+        return failure_page(shell, query, found["items"], days, namespaces["items"])
 
     # --- events, static files ---
 
@@ -290,7 +295,7 @@ class Pages:
 
     @asynccontextmanager
     async def _in_time(self) -> AsyncIterator[None]:
-        """Raise ArchiveError for an archive that answers too late, or with what is no answer of an archive.
+        """Raise ArchiveError for an archive that answers too late.
 
         What the cluster has is shown without it, so it must not be waited for as long as its client would.
         """
@@ -298,9 +303,8 @@ class Pages:
             yield
             return
         try:
-            with _understood():
-                async with asyncio.timeout(self._archive_sec if self._live is not None else None):
-                    yield
+            async with asyncio.timeout(self._archive_sec if self._live is not None else None):
+                yield
         except TimeoutError:
             raise ArchiveError(f"no answer within {self._archive_sec:.0f} s") from None
 
@@ -396,18 +400,6 @@ _TEXTS: Final = {
     404: "There is no such page, or you may not read what it shows.",
     405: "These pages can only be read.",
 }
-
-
-@contextmanager
-def _understood() -> Iterator[None]:
-    """Raise ArchiveError for what is no answer of an archive."""
-    try:
-        yield
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, QueryError):
-            raise
-        _log.warning("Cannot read the answer of the archive", exc_info=True)
-        raise ArchiveError("its answer is not that of an archive of this version") from None
 
 
 def _number(text: str | None) -> int | None:

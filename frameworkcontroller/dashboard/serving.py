@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from frameworkcontroller.dashboard.live import LiveFrameworks
-from frameworkcontroller.dashboard.past import PastSource
 from frameworkcontroller.dashboard.server import Pages
+from frameworkcontroller.history.reads import ArchiveSource
 from frameworkcontroller.webaccess.access import Access
 from frameworkcontroller.webaccess.boundedserver import BoundedServer
 from frameworkcontroller.webaccess.middleware import protect
@@ -21,7 +21,7 @@ _DRAIN_SEC: Final = 1.0
 @asynccontextmanager
 async def serve_pages(
     live: LiveFrameworks | None,
-    past: PastSource | None,
+    past: ArchiveSource | None,
     access: Access,
     host: str,
     port: int,

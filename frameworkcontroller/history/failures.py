@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date, timedelta
-from enum import StrEnum
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -26,45 +24,16 @@ from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.history.database import attempts, frameworks, tasks
 from frameworkcontroller.history.dialects import bounded, clean
 from frameworkcontroller.history.errors import QueryError
-from frameworkcontroller.history.queries import Namespaces, checked_limit, visible
-
-MAX_GROUPS: Final = 1000
-"""The most groups of failures that one answer has: those with the most failures, or the newest days."""
+from frameworkcontroller.history.queries import Readable, checked_limit, visible
+from frameworkcontroller.history.reads import MAX_GROUPS, CountFailures, FailureKey, Json
 
 _EPOCH: Final = date(1970, 1, 1)
 _DAY_SEC: Final = literal_column("86400", Integer)
 """Not a parameter: PostgreSQL must see that what is selected is what is grouped by."""
 
 
-class FailureKey(StrEnum):
-    """By what failures are grouped. ``DAY``: of the completion, UTC."""
-
-    CODE = "code"
-    NODE = "node"
-    ROLE = "role"
-    DAY = "day"
-
-
-@dataclass(frozen=True, slots=True)
-class FailureQuery:
-    """Which failures to count: attempts that failed, and not on request (`completion.REQUESTED`).
-
-    Attributes:
-        since, until: seconds since the epoch; of the completion, from ``since`` to before ``until``.
-        limit: most groups of the answer, 1 to ``MAX_GROUPS``.
-    """
-
-    by: FailureKey = FailureKey.CODE
-    namespace: str = ""
-    since: int | None = None
-    until: int | None = None
-    limit: int = MAX_GROUPS
-
-
-async def count_failures(
-    connection: AsyncConnection, query: FailureQuery, namespaces: Namespaces
-) -> list[dict[str, Any]]:
-    """Failures by group."""
+async def count_failures(connection: AsyncConnection, query: CountFailures, readable: Readable) -> Json:
+    """Failures by group: attempts that failed, and not on request (`completion.REQUESTED`)."""
     limit = checked_limit(query.limit, MAX_GROUPS)
     try:
         by = FailureKey(query.by)
@@ -113,7 +82,7 @@ async def count_failures(
         inner(tasks, of_tasks[by], tasks.c.tid, task=True),
         inner(attempts, of_attempts[by], attempts.c.aid, task=False),
     ).subquery()
-    seen = visible(namespaces)
+    seen = visible(readable)
     if query.namespace:
         seen.append(frameworks.c.namespace == clean(query.namespace))
     tasks_failed = func.sum(parts.c.tasks).label("tasks")
@@ -155,7 +124,7 @@ async def count_failures(
                 "example": example,
             }
         )
-    return items
+    return {"items": items}
 
 
 async def _examples(connection: AsyncConnection, groups: Sequence[Row[Any]]) -> dict[tuple[str, int], dict[str, Any]]:

@@ -28,7 +28,8 @@ from typing import Final, NamedTuple, Protocol
 
 from frameworkcontroller.api.historyrecords import HistoryRecordError, decode_record
 from frameworkcontroller.backoff import Backoff
-from frameworkcontroller.history.archive import ArchiveError, RecordError, Stored
+from frameworkcontroller.history.archive import Stored
+from frameworkcontroller.history.errors import ArchiveError, RecordError
 from frameworkcontroller.history.metrics import FILE, Metrics
 from frameworkcontroller.history.upload import MAX_BODY_BYTES, outline
 

@@ -45,6 +45,7 @@ from frameworkcontroller.api.historyrecords import (
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.history.database import attempts, frameworks, pods, tasks
 from frameworkcontroller.history.errors import RecordError
+from frameworkcontroller.history.reads import RUNNING
 
 MAX_RECORD_BYTES: Final = 72 << 20
 """The controller's largest record: the roles decompressed (``codec.MAX_DECOMPRESSED_BYTES``), and the rest."""
@@ -70,9 +71,6 @@ MAX_AHEAD_SEC: Final = 86400
 _TIMES: Final = ("created", "started", "ran", "completed", "ended", "failed_at")
 
 _COMPLETED: Final = "Completed"
-RUNNING: Final = "running"
-"""The phase of a Framework that has not ended, as far as its records say; those of others are outcomes."""
-
 _INT64: Final = 1 << 63
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 """Characters that PostgreSQL does not take in a text."""

@@ -18,7 +18,6 @@ from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import State
 from frameworkcontroller.dashboard.events import EventStreams
 from frameworkcontroller.dashboard.live import LiveFrameworks
-from frameworkcontroller.dashboard.past import LocalArchive
 from frameworkcontroller.dashboard.server import Pages
 from frameworkcontroller.history.archive import Archive
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
@@ -73,7 +72,7 @@ class PageServer:
 
     async def start(self) -> None:
         """Serve, on the same port as before."""
-        past = LocalArchive(self.archive) if self.archive is not None else None
+        past = self.archive
         self.streams = EventStreams(self._live)
         app = Pages(self._live, past, wall=clock, streams=self.streams).application()
         protect(app, self._access)

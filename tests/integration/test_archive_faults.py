@@ -19,8 +19,10 @@ import pytest
 from sqlalchemy import insert
 
 from frameworkcontroller.history import database as database_module
-from frameworkcontroller.history.archive import Archive, ArchiveError, FrameworkQuery, TaskQuery
+from frameworkcontroller.history.archive import Archive
 from frameworkcontroller.history.database import Database, frameworks
+from frameworkcontroller.history.errors import ArchiveError
+from frameworkcontroller.history.reads import ListFrameworks, ListTasks
 from tests.support.archives import task_record
 from tests.support.eventually import eventually
 from tests.support.postgres import Postgres, running_postgres
@@ -125,14 +127,14 @@ async def counts(archive: Archive) -> dict[str, int]:
     found: dict[str, int] = {}
     after = ""
     while True:
-        page = await archive.frameworks(FrameworkQuery(limit=1000, after=after))
-        for item in page.items:
-            tasks = await archive.tasks(item["uid"], 0, TaskQuery(limit=1000))
+        page = await archive.read(ListFrameworks(limit=1000, after=after))
+        for item in page["items"]:
+            tasks = await archive.read(ListTasks(item["uid"], 0, limit=1000))
             assert tasks is not None
-            found[item["uid"]] = len(tasks.items)
-        if page.next is None:
+            found[item["uid"]] = len(tasks["items"])
+        if page["next"] is None:
             return found
-        after = page.next
+        after = page["next"]
 
 
 async def test_kill_in_the_middle_of_batches(database_url: str) -> None:
@@ -209,7 +211,8 @@ async def test_a_full_disk(tmp_path: Path) -> None:
     script = f"""
 import asyncio, sys
 from pathlib import Path
-from frameworkcontroller.history.archive import *
+from frameworkcontroller.history.archive import Archive
+from frameworkcontroller.history.errors import ArchiveError
 from tests.support.archives import task_record
 from tests.integration.test_archive_faults import counts
 import os, resource, signal
@@ -363,7 +366,7 @@ async def test_a_corrupt_database_is_not_ready_until_it_is_replaced(tmp_path: Pa
             file.seek(16 * 4096)
             file.write(os.urandom(len(good) - 16 * 4096))
         answers = await asyncio.gather(
-            *(archive.tasks(f"u-{number}", 0, TaskQuery()) for number in range(200)), return_exceptions=True
+            *(archive.read(ListTasks(f"u-{number}", 0)) for number in range(200)), return_exceptions=True
         )
         assert any(isinstance(one, ArchiveError) and "malformed" in str(one) for one in answers)
         for _ in range(3):
@@ -374,7 +377,7 @@ async def test_a_corrupt_database_is_not_ready_until_it_is_replaced(tmp_path: Pa
         (tmp_path / "copy").write_bytes(good)
         (tmp_path / "copy").rename(path)
         await archive.check()
-        assert await archive.tasks("u-199", 0, TaskQuery()) is not None
+        assert await archive.read(ListTasks("u-199", 0)) is not None
 
 
 async def _run(*command: str) -> tuple[int, str, str]:
@@ -475,7 +478,7 @@ async def test_postgresql_stops_and_starts_again(own_postgres: Postgres) -> None
         await archive.store([task_record("u", 0)])
         for end in (own_postgres.stop, own_postgres.kill):
             end()
-            for call in (archive.store([task_record("v", 0)]), archive.frameworks(FrameworkQuery()), archive.check()):
+            for call in (archive.store([task_record("v", 0)]), archive.read(ListFrameworks()), archive.check()):
                 with pytest.raises(ArchiveError):
                     await call
             own_postgres.start()
@@ -550,7 +553,7 @@ async def test_postgresql_hangs(own_postgres: Postgres, monkeypatch: pytest.Monk
             with pytest.raises(ArchiveError):
                 await archive.store([task_record("v", 0)])
             with pytest.raises(ArchiveError):
-                await archive.frameworks(FrameworkQuery())
+                await archive.read(ListFrameworks())
         finally:
             own_postgres.resume()
         await eventually(lambda: _stores(archive))

@@ -16,10 +16,10 @@ from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import State
 from frameworkcontroller.dashboard.events import MAX_STREAMS_OF_ONE, EventStreams
 from frameworkcontroller.dashboard.live import LiveFrameworks
-from frameworkcontroller.dashboard.past import LocalArchive, PastSource, RemoteArchive
 from frameworkcontroller.dashboard.server import Pages
 from frameworkcontroller.history.archive import Archive
 from frameworkcontroller.history.client import ArchiveClient
+from frameworkcontroller.history.reads import ArchiveSource
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.resources import NAMESPACES
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
@@ -147,7 +147,7 @@ class Stream:
 async def pages(
     client: KubeClient,
     namespace: str | None,
-    past: PastSource | None = None,
+    past: ArchiveSource | None = None,
     *,
     heartbeat: float = 15.0,
     archive_sec: float = 60.0,
@@ -485,7 +485,7 @@ async def test_past_frameworks_follow_live_ones(client: KubeClient, frameworks: 
         record(Trigger.FRAMEWORK_RETRY, live_uid, retried),
     ]
     await archive.store(lines)
-    async with pages(client, namespace, LocalArchive(archive)) as visit:
+    async with pages(client, namespace, archive) as visit:
         viewer = Visit(visit.session, visit.url, namespace)
         page = await viewer.shows("", f'id="f-{live_uid}"', 'id="f-past"')
         assert page.count(f'id="f-{live_uid}"') == 1
@@ -526,7 +526,7 @@ async def test_a_past_framework_of_which_only_tasks_are_archived_runs(
             task_record("lacks-one", 3, where=f"{frameworks.namespace}/serve", code=77, attempt=1),
         ]
     )
-    async with pages(client, frameworks.namespace, LocalArchive(archive)) as visit:
+    async with pages(client, frameworks.namespace, archive) as visit:
         page = await visit.get("?which=past")
         row = page[page.index('id="f-only-tasks"') :].partition("</tr>")[0]
         assert 'class="phase running"' in row
@@ -555,7 +555,7 @@ async def test_past_frameworks_are_found_by_what_their_rows_show(
         [framework_record(f"u-{name}", where=f"{namespace}/{name}", code=code) for name, code in ends.items()]
     )
 
-    async with pages(client, namespace, LocalArchive(archive)) as visit:
+    async with pages(client, namespace, archive) as visit:
 
         async def found(query: str) -> set[str]:
             page = await visit.get(f"?which=past&{query}")
@@ -578,7 +578,7 @@ async def test_without_the_archive_live_ones_are_shown(client: KubeClient, frame
     uid = (await frameworks.create("f", role()))["metadata"]["uid"]
     async with (
         ArchiveClient("http://127.0.0.1:1") as away,
-        pages(client, frameworks.namespace, RemoteArchive(away)) as visit,
+        pages(client, frameworks.namespace, away) as visit,
     ):
         await visit.shows("", ">f<", "Past Frameworks are missing")
         here = f"frameworks/{frameworks.namespace}"
@@ -608,7 +608,7 @@ async def test_a_broken_or_silent_archive_hides_no_live_framework(
     async with (
         BoundedServer(app, "127.0.0.1", 0) as server,
         ArchiveClient(server.url) as archive,
-        pages(client, frameworks.namespace, RemoteArchive(archive), archive_sec=0.2) as visit,
+        pages(client, frameworks.namespace, archive, archive_sec=0.2) as visit,
     ):
         try:
             await visit.shows("", ">f<", "no answer within" if garbage is None else "is not that of an archive")

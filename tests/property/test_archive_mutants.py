@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, cast
 from unittest.mock import patch
 
 import pytest
@@ -17,11 +16,13 @@ from sqlalchemy import true, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from frameworkcontroller.api.completion import Outcome
-from frameworkcontroller.history import archive, follower, groupcommit, ingest, queries, retention, server, upload
-from frameworkcontroller.history.archive import Archive, RecordError
+from frameworkcontroller.history import archive, follower, groupcommit, ingest, retention, server, upload
+from frameworkcontroller.history.archive import Archive
 from frameworkcontroller.history.database import Database, frameworks
+from frameworkcontroller.history.errors import RecordError
 from frameworkcontroller.history.follower import Batch, Follower, Place
 from frameworkcontroller.history.groupcommit import Writer
+from frameworkcontroller.history.reads import READS, ListFrameworks, Read
 from tests.unit.history import test_archive, test_follower, test_retention, test_server
 
 Story = Callable[[Path], Awaitable[object]]
@@ -76,23 +77,14 @@ def _later_wins_in_a_call() -> AbstractContextManager[object]:
     return patch.object(ingest, "_put", lambda rows, key, row, rank=None: rows.__setitem__(key, row))
 
 
-def _not_limited(name: str, place: int, module: ModuleType = queries) -> Broken:
-    """The query without the namespaces, its parameter of this place. ``module``: that which calls it by this name."""
-    query = getattr(module, name)
+def _not_limited(read: type[Read[Any]], unless: Callable[[Any], bool] = lambda _: False) -> Broken:
+    """Answer a read for all namespaces, except the queries for which ``unless`` holds."""
+    answer = archive._READS[read]
 
-    async def unlimited(*arguments: Any) -> Any:
-        return await query(*arguments[:place], None, *arguments[place + 1 :])
+    async def unlimited(connection: Any, query: Any, readable: Any) -> Any:
+        return await answer(connection, query, readable if unless(query) else None)
 
-    return lambda: patch.object(module, name, unlimited)
-
-
-def _unlimited_with_namespace() -> AbstractContextManager[object]:
-    query = queries.list_frameworks
-
-    async def unlimited(connection: Any, asked: queries.FrameworkQuery, namespaces: Any) -> Any:
-        return await query(connection, asked, None if asked.namespace else namespaces)
-
-    return patch.object(queries, "list_frameworks", unlimited)
+    return lambda: patch.dict(cast("dict[Any, Any]", archive._READS), {read: unlimited})
 
 
 def _acknowledges_at_once() -> AbstractContextManager[object]:
@@ -213,8 +205,8 @@ def _removes_the_newest() -> AbstractContextManager[object]:
     return patch.object(retention, "_doom", whatever_its_age)
 
 
-async def _readable(self: server._Api, viewer: Any) -> None:
-    return None
+async def _everything(self: Archive, viewer: Any) -> Archive:
+    return self
 
 
 def _looks_at_the_first_record() -> AbstractContextManager[object]:
@@ -236,17 +228,18 @@ MUTANTS: Final = {
     "any-summary-wins": Mutant("shows the record that comes last", _any_summary_wins, _IN_CALLS),
     "later-wins-in-a-call": Mutant("keeps the last record of a call", _later_wins_in_a_call, _IN_ONE_CALL),
     "any-owner": Mutant("takes the Framework's word for a Task", _any_wins, _OWN),
-    "list": Mutant("lists all namespaces", _not_limited("list_frameworks", 2), _NAMESPACES),
-    "list-of-a-namespace": Mutant("lists any namespace that is named", _unlimited_with_namespace, _NAMESPACES),
-    "failures": Mutant("counts failures everywhere", _not_limited("count_failures", 2, archive), _NAMESPACES),
-    "framework": Mutant("shows any Framework", _not_limited("get_framework", 2), _NAMESPACES),
-    "attempt": Mutant("shows any attempt", _not_limited("get_attempt", 3), _NAMESPACES),
-    "tasks": Mutant("lists the Tasks of any attempt", _not_limited("list_tasks", 4), _NAMESPACES),
-    "task-history": Mutant("lists the attempts of any Task", _not_limited("list_task_history", 4), _NAMESPACES),
-    "task-attempt": Mutant("shows any Task attempt", _not_limited("get_task_attempt", 4), _NAMESPACES),
+    **{
+        read.operation: Mutant(f"answers {read.operation} of any namespace", _not_limited(read), _NAMESPACES)
+        for read in READS
+    },
+    "list-of-a-namespace": Mutant(
+        "lists any namespace that is named",
+        _not_limited(ListFrameworks, unless=lambda query: not query.namespace),
+        _NAMESPACES,
+    ),
     "server-namespaces": Mutant(
         "does not ask what the viewer may read",
-        lambda: patch.object(server._Api, "_readable", _readable),
+        lambda: patch.object(Archive, "for_viewer", _everything),
         lambda _: test_server.test_queries_are_limited_to_the_namespaces_of_the_viewer(),
     ),
     "writers": Mutant(

@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
@@ -26,11 +26,18 @@ from frameworkcontroller.commands.invocation import Invocation, checked_name, op
 from frameworkcontroller.commands.objects import Json
 from frameworkcontroller.commands.output import clean_line, counted, duration, table
 from frameworkcontroller.history.archive import Archive
-from frameworkcontroller.history.client import ArchiveClient, ArchiveReader, ArchiveURLError
+from frameworkcontroller.history.client import ArchiveClient, ArchiveURLError
 from frameworkcontroller.history.errors import ArchiveError, QueryError, RecordError
 from frameworkcontroller.history.follower import FolderError, read_folder
-from frameworkcontroller.history.ingest import RUNNING
-from frameworkcontroller.history.queries import MAX_PAGE, FrameworkQuery, TaskQuery
+from frameworkcontroller.history.reads import (
+    MAX_PAGE,
+    RUNNING,
+    ArchiveReader,
+    GetFramework,
+    GetTaskHistory,
+    ListFrameworks,
+    ListTasks,
+)
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection, connect
 from frameworkcontroller.kube.errors import ConnectionConfigError, KubeError, NotFound
@@ -43,7 +50,6 @@ _CURRENT: Final = "*"
 _MESSAGE: Final = 200
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
-Source: TypeAlias = Archive | ArchiveReader
 Item: TypeAlias = Mapping[str, Any]
 
 
@@ -100,7 +106,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 @asynccontextmanager
-async def _source(invocation: Invocation, options: argparse.Namespace) -> AsyncIterator[Source]:
+async def _source(invocation: Invocation, options: argparse.Namespace) -> AsyncIterator[ArchiveReader]:
     if options.dir is not None:
         if options.token_file is not None or options.ca_file is not None:
             raise program.UsageError("--dir: takes neither --token-file nor --ca-file, which are for --archive")
@@ -176,7 +182,7 @@ async def _folder(invocation: Invocation, options: argparse.Namespace) -> AsyncI
 class _Show:
     invocation: Invocation
     options: argparse.Namespace
-    source: Source
+    source: ArchiveReader
 
     async def run(self) -> None:
         """Show what the options ask for."""
@@ -185,7 +191,7 @@ class _Show:
             await self._frameworks()
             return
         live = await self._live()
-        found = await self._all_frameworks(FrameworkQuery(namespace=self.invocation.namespace, name=options.name))
+        found = await self._all_frameworks(ListFrameworks(namespace=self.invocation.namespace, name=options.name))
         if options.uid is not None:
             found = [one for one in found if one["uid"] == options.uid]
             live = live if live is not None and live["metadata"]["uid"] == options.uid else None
@@ -240,7 +246,7 @@ class _Show:
     async def _frameworks(self) -> None:
         everywhere: bool = self.options.all_namespaces
         namespace = "" if everywhere else self.invocation.namespace
-        found = await self._all_frameworks(FrameworkQuery(namespace=namespace))
+        found = await self._all_frameworks(ListFrameworks(namespace=namespace))
         if not found and self.options.output is None:
             where = "" if everywhere else f' in namespace "{namespace}"'
             self.invocation.note(f"the history has no Frameworks{where}")
@@ -268,28 +274,26 @@ class _Show:
         }
         self._print(columns, items)
 
-    async def _all_frameworks(self, query: FrameworkQuery) -> list[Item]:
+    async def _all_frameworks(self, query: ListFrameworks) -> list[Item]:
         most: int = self.options.most
         found: list[Item] = []
         after = ""
         while True:
             limit = min(MAX_PAGE, most - len(found))
-            page = await self.source.frameworks(
-                FrameworkQuery(namespace=query.namespace, name=query.name, limit=limit, after=after)
-            )
-            found += page.items
-            if page.next is None:
+            page = await self.source.read(replace(query, limit=limit, after=after))
+            found += page["items"]
+            if page["next"] is None:
                 return found
             if len(found) >= most:
                 self.invocation.note(f"older ones are not shown; --most N shows more than {most}")
                 return found
-            after = page.next
+            after = page["next"]
 
     # --- one Framework ---
 
     async def _attempts(self, uid: str, live: Json | None) -> None:
-        framework = await self.source.framework(uid)
-        rows: list[dict[str, Any]] = [{**one, "current": False} for one in (framework or {}).get("attempts", ())]
+        framework = await self.source.read(GetFramework(uid))
+        rows: list[dict[str, Any]] = [{**one, "current": False} for one in (framework["attempts"] if framework else ())]
         current = _attempt_of(live)
         if current is not None:
             archived = [one for one in rows if one["id"] != current["id"]]
@@ -354,24 +358,23 @@ class _Show:
         found: list[Item] = []
         after = ""
         while True:
-            query = TaskQuery(
-                failed=True if self.options.failed else None, limit=min(MAX_PAGE, most - len(found)), after=after
-            )
-            page = await self.source.tasks(uid, attempt, query)
+            limit = min(MAX_PAGE, most - len(found))
+            failed = True if self.options.failed else None
+            page = await self.source.read(ListTasks(uid, attempt, failed=failed, limit=limit, after=after))
             if page is None:
                 return None
-            found += page.items
-            if page.next is None:
+            found += page["items"]
+            if page["next"] is None:
                 return found
             if len(found) >= most:
                 self.invocation.note(f"further Tasks are not shown; --most N shows more than {most}")
                 return found
-            after = page.next
+            after = page["next"]
 
     async def _task(self, uid: str, live: Json | None) -> None:
         role, index = self.options.task
-        archived = await self.source.task_history(uid, role, index)
-        rows: list[dict[str, Any]] = [dict(one) for one in archived or ()]
+        archived = await self.source.read(GetTaskHistory(uid, role, index))
+        rows: list[dict[str, Any]] = [dict(one) for one in (archived["items"] if archived else ())]
         if live is not None:
             known = {(one["frameworkAttempt"], one["taskUid"], one["attempt"]) for one in rows}
             rows += [

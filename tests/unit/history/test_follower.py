@@ -8,7 +8,8 @@ import orjson
 import pytest
 
 from frameworkcontroller.api.historyrecords import HistoryRecordError, decode_record
-from frameworkcontroller.history.archive import ArchiveError, RecordError, Stored
+from frameworkcontroller.history.archive import Stored
+from frameworkcontroller.history.errors import ArchiveError, RecordError
 from frameworkcontroller.history.follower import BATCH_BYTES, FolderError, Follower, PlacesInMemory
 from frameworkcontroller.history.metrics import Metrics
 

@@ -13,9 +13,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, text
 
-from frameworkcontroller.history.archive import Archive, ArchiveError, FrameworkQuery
+from frameworkcontroller.history.archive import Archive
 from frameworkcontroller.history.database import MIGRATIONS, Database, metadata
+from frameworkcontroller.history.errors import ArchiveError
 from frameworkcontroller.history.migrations.runner import Migrations
+from frameworkcontroller.history.reads import GetAttempt, ListFrameworks
 from tests.support.archives import framework_record, task_record
 
 NEXT: Final = '''
@@ -66,7 +68,7 @@ async def test_an_older_database_is_migrated_with_its_records(database_url: str,
     async with await Archive.open(database_url) as archive:
         await archive.store([framework_record("u"), task_record("u", 0)])
     async with await open_with(database_url, later(tmp_path / "later")) as archive:
-        assert [item["uid"] for item in (await archive.frameworks(FrameworkQuery())).items] == ["u"]
+        assert [item["uid"] for item in (await archive.read(ListFrameworks()))["items"]] == ["u"]
         assert await value(archive, "SELECT priority - created FROM frameworks") == 1
         await archive.store([framework_record("v")])
         assert await value(archive, "SELECT count(*) FROM frameworks") == 2
@@ -99,7 +101,7 @@ async def test_a_migration_that_fails_changes_nothing(database_url: str, tmp_pat
     with pytest.raises(ArchiveError, match="nowhere"):
         await open_with(database_url, broken)
     async with await Archive.open(database_url) as archive:
-        assert [item["uid"] for item in (await archive.frameworks(FrameworkQuery())).items] == ["u"]
+        assert [item["uid"] for item in (await archive.read(ListFrameworks()))["items"]] == ["u"]
         with pytest.raises(ArchiveError, match="priority"):
             await value(archive, "SELECT priority FROM frameworks")
 
@@ -109,7 +111,7 @@ async def test_many_open_an_empty_database_at_once(database_url: str) -> None:
     archives = await asyncio.gather(*(Archive.open(database_url) for _ in range(4)))
     await asyncio.gather(*(archive.store([framework_record(f"u-{n}")]) for n, archive in enumerate(archives)))
     for archive in archives:
-        assert len((await archive.frameworks(FrameworkQuery())).items) == 4
+        assert len((await archive.read(ListFrameworks()))["items"]) == 4
         await archive.close()
 
 
@@ -180,10 +182,10 @@ async def test_stopped_tasks_are_counted_anew_and_phases_are_known_in_an_older_d
             )
     await database.close()
     async with await Archive.open(database_url) as archive:
-        items = {int(item["uid"][1:]): item for item in (await archive.frameworks(FrameworkQuery())).items}
+        items = {int(item["uid"][1:]): item for item in (await archive.read(ListFrameworks()))["items"]}
         assert {fid: item["phase"] for fid, item in items.items()} == {fid: end[-1] for fid, end in ends.items()}
-        assert [items[2][f"{name}Tasks"] for name in ("failed", "succeeded", "stopped")] == [1, 2, 3]
+        assert [items[2]["failedTasks"], items[2]["succeededTasks"], items[2]["stoppedTasks"]] == [1, 2, 3]
         assert items[2]["diagnostics"] == "the last"
-        newest = await archive.attempt("u2", 1)
+        newest = await archive.read(GetAttempt("u2", 1))
         assert newest is not None
         assert newest["tasks"] == {"total": 6, "running": None, "succeeded": 2, "stopped": 3, "failed": 1}

@@ -10,8 +10,9 @@ import pytest
 from sqlalchemy import func, select
 
 from frameworkcontroller.history import retention
-from frameworkcontroller.history.archive import Archive, FailureQuery, FrameworkQuery, Pruned
+from frameworkcontroller.history.archive import Archive, Pruned
 from frameworkcontroller.history.database import CHILDREN, doomed
+from frameworkcontroller.history.reads import CountFailures, GetFramework, ListFrameworks
 from tests.support.archives import EPOCH, framework_record, pod_record, task_record, task_status
 
 SECOND = 1_000_000
@@ -28,7 +29,7 @@ async def fill(archive: Archive, count: int = 10, tasks: int = 5) -> None:
 
 
 async def uids(archive: Archive) -> list[str]:
-    return sorted(item["uid"] for item in (await archive.frameworks(FrameworkQuery())).items)
+    return sorted(item["uid"] for item in (await archive.read(ListFrameworks()))["items"])
 
 
 async def rows(archive: Archive) -> int:
@@ -47,12 +48,14 @@ async def test_what_is_too_old_goes_as_a_whole(database_url: str) -> None:
         await archive.store([pod_record("u-2", 1, time=60 * SECOND, where="a/f-2")])
         assert await archive.prune(before=EPOCH + 5) == Pruned(4, 4 * 12)
         assert await uids(archive) == ["u-2", "u-5", "u-6", "u-7", "u-8", "u-9"]
-        assert await archive.framework("u-0") is None
+        assert await archive.read(GetFramework("u-0")) is None
         assert await rows(archive) == 6 * 12 + 1
         assert await archive.prune(before=EPOCH + 5) == Pruned(0, 0)
         # It may come back.
         await archive.store([task_record("u-0", 0, where="a/f-0")])
-        assert [item["tasks"] for item in (await archive.framework("u-0") or {})["attempts"]] == [None]
+        back = await archive.read(GetFramework("u-0"))
+        assert back is not None
+        assert [item["tasks"] for item in back["attempts"]] == [None]
 
 
 async def test_what_is_too_much_goes_oldest_first(database_url: str) -> None:
@@ -96,13 +99,13 @@ async def test_records_are_stored_between_the_steps(database_url: str, monkeypat
             await archive.store([task_record("u-0", 1000 + between, time=99 * SECOND, where="a/f-0", code=77)])
             if not removal.done():
                 between += 1
-                found = {item["key"]: item["taskAttempts"] for item in await archive.failures(FailureQuery())}
+                found = {item["key"]: item["taskAttempts"] for item in (await archive.read(CountFailures()))["items"]}
                 assert set(found) <= {"1", "77"}
                 assert found.get("1", 0) in {0, 400}
         assert between > 3
         assert (await removal).attempts == 402
         assert await uids(archive) == ["u-0"]
-        counts: list[Any] = await archive.failures(FailureQuery())
+        counts: list[Any] = (await archive.read(CountFailures()))["items"]
         assert [(item["key"], item["taskAttempts"] >= between) for item in counts] == [("77", True)]
 
 
