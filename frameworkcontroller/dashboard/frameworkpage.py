@@ -35,14 +35,14 @@ from frameworkcontroller.commands.tree import group, ranges
 from frameworkcontroller.dashboard.kubectl import framework_commands
 from frameworkcontroller.dashboard.rows import (
     ONLY_TASKS,
+    FrameworkRow,
     bar_of,
     framework_href,
-    live_row,
+    live_framework,
     past_row,
     past_time,
     tasks_href,
 )
-from frameworkcontroller.dashboard.summaries import LiveFramework, live_framework
 from frameworkcontroller.dashboard.views import (
     AttemptView,
     Cell,
@@ -51,7 +51,6 @@ from frameworkcontroller.dashboard.views import (
     FailureRow,
     FailureWords,
     FrameworkPage,
-    FrameworkRow,
     Link,
     RoleView,
     Shell,
@@ -96,7 +95,7 @@ class FrameworkSource:
     events: Sequence[Event] = ()
     events_problem: str = ""
     others: tuple[Link, ...] = ()
-    summary: LiveFramework | None = None
+    summary: FrameworkRow | None = None
     decoded: View | None = None
 
     @property
@@ -160,11 +159,10 @@ def _labels(metadata: Json) -> Iterator[tuple[str, str]]:
 def head_of(source: FrameworkSource) -> FrameworkRow:
     """Return the row of the Framework, as in the list."""
     if source.live:
-        return live_row(source.summary or live_framework(source.body))
+        return source.summary or live_framework(source.body)
     if source.item is not None:
         return past_row(source.item)
-    row = live_row(live_framework(source.body))
-    return replace(row, live=False, href=framework_href(row.namespace, row.name, row.uid))
+    return replace(live_framework(source.body), live=False)
 
 
 def _roles(view: View) -> Sequence[TaskRoleStatus]:

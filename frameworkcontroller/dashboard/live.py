@@ -19,7 +19,7 @@ from frameworkcontroller.commands.events import Event, read_event
 from frameworkcontroller.commands.objects import Json
 from frameworkcontroller.commands.paging import each_object
 from frameworkcontroller.commands.poddiagnoses import diagnose_pods
-from frameworkcontroller.dashboard.summaries import LiveFramework, live_framework
+from frameworkcontroller.dashboard.rows import FrameworkRow, live_framework
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import Forbidden, KubeError, NotFound
 from frameworkcontroller.kube.informer import Informer
@@ -96,7 +96,7 @@ class LiveFrameworks:
         self._wall = wall
         self._loop = asyncio.get_running_loop()
         self._began = wall()
-        self._informer: Informer[LiveFramework] = Informer(
+        self._informer: Informer[FrameworkRow] = Informer(
             client, FRAMEWORKS, live_framework, namespace=namespace, on_problem=self._on_problem
         )
         self._informer.add_handler(
@@ -147,15 +147,15 @@ class LiveFrameworks:
             return Stale("", self._began, listed=False)
         return None
 
-    def all(self) -> Iterator[LiveFramework]:
+    def all(self) -> Iterator[FrameworkRow]:
         """Iterate over all of them, until the next await."""
         return iter(self._informer.lister.values())
 
-    def get(self, namespace: str, name: str) -> LiveFramework | None:
+    def get(self, namespace: str, name: str) -> FrameworkRow | None:
         """Return the Framework of that name."""
         return self._informer.lister.get(f"{namespace}/{name}")
 
-    def by_uid(self, uid: str) -> LiveFramework | None:
+    def by_uid(self, uid: str) -> FrameworkRow | None:
         """Return the Framework with that UID."""
         key = self._uids.get(uid)
         return None if key is None else self._informer.lister.get(key)
@@ -175,7 +175,7 @@ class LiveFrameworks:
         """Collect no more changes there."""
         self._subscribers.discard(changes)
 
-    def _on_change(self, old: LiveFramework | None, new: LiveFramework | None) -> None:
+    def _on_change(self, old: FrameworkRow | None, new: FrameworkRow | None) -> None:
         for one in (old, new):
             if one is not None:
                 mark = self._fingerprints.get(one.namespace, 0) ^ hash((one.uid, one.resource_version))
@@ -216,7 +216,7 @@ class LiveFrameworks:
 
     # --- whole objects ---
 
-    async def read(self, one: LiveFramework) -> tuple[Json, KubeError | None]:
+    async def read(self, one: FrameworkRow) -> tuple[Json, KubeError | None]:
         """Return the object of a Framework, at least as new as its summary; else an older one, and why.
 
         Raises:

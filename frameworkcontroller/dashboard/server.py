@@ -36,11 +36,10 @@ from frameworkcontroller.dashboard.listing import (
 )
 from frameworkcontroller.dashboard.live import LiveFrameworks
 from frameworkcontroller.dashboard.rendering import HasShell, render
-from frameworkcontroller.dashboard.rows import past_row
+from frameworkcontroller.dashboard.rows import FrameworkRow, past_row
 from frameworkcontroller.dashboard.sources import Archived, Sources
-from frameworkcontroller.dashboard.summaries import LiveFramework
 from frameworkcontroller.dashboard.taskpage import task_page
-from frameworkcontroller.dashboard.views import ErrorPage, FailurePage, FrameworkRow, Level, Note, Shell
+from frameworkcontroller.dashboard.views import ErrorPage, FailurePage, Level, Note, Shell
 from frameworkcontroller.history.errors import ArchiveError, QueryError
 from frameworkcontroller.history.reads import (
     PHASES,
@@ -155,7 +154,7 @@ class Pages:
         view = framework_list(shell, query, readable, matched, past, sorted(namespaces), listed=listed)
         return await _page("frameworks.html", view)
 
-    async def _readable(self, viewer: Viewer) -> list[LiveFramework]:
+    async def _readable(self, viewer: Viewer) -> list[FrameworkRow]:
         if self._live is None:
             return []
         scope = await viewer.readable(self._live.namespaces)
@@ -165,7 +164,7 @@ class Pages:
         return None if self._live is None else await viewer.readable(self._live.namespaces)
 
     async def _past_rows(
-        self, query: ListQuery, past: ArchiveReader, shown: Sequence[LiveFramework], viewer: Viewer
+        self, query: ListQuery, past: ArchiveReader, shown: Sequence[FrameworkRow], viewer: Viewer
     ) -> PastRows:
         """Return the past Frameworks that fill the page."""
         room = ROWS - len(shown)

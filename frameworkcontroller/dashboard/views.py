@@ -20,6 +20,7 @@ from enum import StrEnum
 from typing import Final
 
 from frameworkcontroller.commands.diagnosis import Phase
+from frameworkcontroller.dashboard.rows import Bar, FrameworkRow, Share
 
 PHASES: Final = tuple(phase.label for phase in Phase)
 """The phases, the most interesting one first."""
@@ -89,61 +90,7 @@ class Shell:
     notes: tuple[Note, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """The Tasks in one phase. ``percent``: of all, for the width of a segment; a phase with Tasks has at least 1."""
-
-    phase: str
-    number: int
-    percent: float
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """The Tasks of a Framework or a role by phase, in the order of a bar, without empty phases.
-
-    ``text``: the same in words, "3 failed, 5 running"; "" without Tasks.
-    """
-
-    total: int
-    shares: tuple[Share, ...] = ()
-    text: str = ""
-
-
 # --- the list ---
-
-
-@dataclass(frozen=True, slots=True)
-class FrameworkRow:
-    """A Framework in the list, and the head of its own page.
-
-    ``id``: unique in the list, usable as an id in HTML. ``state``: that of the API ("AttemptRunning"), or for one
-    without a status "not seen by a controller yet". ``word``: stalled, being deleted, suspended or queued, or "".
-    ``why``: the sentence on what it waits for or why it ended, "" if there is nothing to say. ``result``: code and
-    phrase of the last completed attempt ("137 ContainerSigKillReceived"). ``retries``: of the Framework;
-    ``task_retries``: of its Tasks. ``attempt``: its number. ``ended``: None while it is not completed. ``live``: it
-    exists in the cluster; else it is from the archive.
-    """
-
-    id: str
-    namespace: str
-    name: str
-    uid: str
-    href: str
-    live: bool
-    phase: str
-    state: str
-    word: str = ""
-    why: str = ""
-    result: str = ""
-    attempt: int = 0
-    retries: int = 0
-    task_retries: int = 0
-    bar: Bar = Bar(0)
-    created: int | None = None
-    started: int | None = None
-    ended: int | None = None
-    queue: str = ""
 
 
 @dataclass(frozen=True, slots=True)

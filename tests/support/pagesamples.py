@@ -35,8 +35,7 @@ from frameworkcontroller.commands.events import Event
 from frameworkcontroller.dashboard.failurepage import FailureQuery, failure_page
 from frameworkcontroller.dashboard.frameworkpage import FrameworkSource, framework_page
 from frameworkcontroller.dashboard.listing import ListQuery, PastRows, framework_list
-from frameworkcontroller.dashboard.rows import past_row
-from frameworkcontroller.dashboard.summaries import live_framework
+from frameworkcontroller.dashboard.rows import live_framework, past_row
 from frameworkcontroller.dashboard.taskpage import TaskSource, task_page
 from frameworkcontroller.dashboard.views import (
     ErrorPage,
