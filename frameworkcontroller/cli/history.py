@@ -22,7 +22,7 @@ from frameworkcontroller.dashboard.live import LiveFrameworks
 from frameworkcontroller.dashboard.server import Pages
 from frameworkcontroller.history.archive import Archive
 from frameworkcontroller.history.errors import ArchiveError
-from frameworkcontroller.history.follower import FolderError, Follower, PlacesInMemory
+from frameworkcontroller.history.follower import FolderError, Follower
 from frameworkcontroller.history.metrics import Metrics
 from frameworkcontroller.history.server import application, new_metrics
 from frameworkcontroller.kube.client import KubeClient
@@ -190,6 +190,6 @@ def _check_token_file(path: Path) -> None:
 
 def _follower(folder: Path, archive: Archive, metrics: Metrics) -> Follower:
     try:
-        return Follower(folder, archive, metrics, PlacesInMemory())
+        return Follower(folder, archive.store, metrics)
     except FolderError as error:
         raise UsageError(f"--follow {error}") from None

@@ -51,6 +51,32 @@ class Viewer(ABC):
         """Whether the viewer may ``get`` the nonResourceURL ``path``, for example ``/metrics``."""
 
 
+class SimpleViewer(Viewer):
+    """May read everything or nothing, and send records."""
+
+    token = None
+
+    def __init__(self, name: str, *, reads: bool) -> None:
+        self.name = name
+        self._reads = reads
+
+    async def may_read(self, namespace: str) -> bool:
+        del namespace
+        return self._reads
+
+    async def readable(self, namespaces: Iterable[str]) -> frozenset[str] | None:
+        del namespaces
+        return None if self._reads else frozenset()
+
+    async def may_write_history(self, namespaces: Iterable[str]) -> bool:
+        del namespaces
+        return True
+
+    async def may_get(self, path: str) -> bool:
+        del path
+        return self._reads
+
+
 VIEWER: Final = web.RequestKey("viewer", Viewer)
 
 

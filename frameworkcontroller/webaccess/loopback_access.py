@@ -7,7 +7,6 @@ import hmac
 import os
 import re
 import secrets
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -15,7 +14,7 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from frameworkcontroller.webaccess.access import Access, AuthenticationRequired, Refused, Viewer
+from frameworkcontroller.webaccess.access import Access, AuthenticationRequired, Refused, SimpleViewer, Viewer
 from frameworkcontroller.webaccess.loopback import foreign_host
 
 _TOKEN: Final = re.compile(rb"[\x21-\x7e]+")
@@ -73,28 +72,5 @@ class LoopbackAccess(Access):
         del request
         # Bytes: the value may not be ASCII.
         if token is not None and hmac.compare_digest(token.encode(errors="replace"), self.token.encode()):
-            return _LocalViewer()
+            return SimpleViewer("local", reads=True)
         raise AuthenticationRequired("this server needs its token: open the address that it printed at its start")
-
-
-class _LocalViewer(Viewer):
-    """May do everything."""
-
-    name = "local"
-    token = None
-
-    async def may_read(self, namespace: str) -> bool:
-        del namespace
-        return True
-
-    async def readable(self, namespaces: Iterable[str]) -> frozenset[str] | None:
-        del namespaces
-        return None
-
-    async def may_write_history(self, namespaces: Iterable[str]) -> bool:
-        del namespaces
-        return True
-
-    async def may_get(self, path: str) -> bool:
-        del path
-        return True

@@ -177,8 +177,6 @@ def _is_done_before_it_has_stored() -> AbstractContextManager[object]:
     store = Follower._store
 
     async def saves_first(self: Follower, path: Path, file: Any, batch: Batch) -> None:
-        await self._places.save(batch.place)
-        assert self._known is not None
         self._known[batch.place.file] = batch.place
         await store(self, path, file, batch)
 

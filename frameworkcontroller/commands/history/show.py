@@ -37,6 +37,7 @@ from frameworkcontroller.history.reads import (
     GetTaskHistory,
     ListFrameworks,
     ListTasks,
+    Read,
 )
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection, connect
@@ -191,7 +192,7 @@ class _Show:
             await self._frameworks()
             return
         live = await self._live()
-        found = await self._all_frameworks(ListFrameworks(namespace=self.invocation.namespace, name=options.name))
+        found = await self._all(ListFrameworks(self.invocation.namespace, options.name), "older ones") or []
         if options.uid is not None:
             found = [one for one in found if one["uid"] == options.uid]
             live = live if live is not None and live["metadata"]["uid"] == options.uid else None
@@ -246,7 +247,7 @@ class _Show:
     async def _frameworks(self) -> None:
         everywhere: bool = self.options.all_namespaces
         namespace = "" if everywhere else self.invocation.namespace
-        found = await self._all_frameworks(ListFrameworks(namespace=namespace))
+        found = await self._all(ListFrameworks(namespace), "older ones") or []
         if not found and self.options.output is None:
             where = "" if everywhere else f' in namespace "{namespace}"'
             self.invocation.note(f"the history has no Frameworks{where}")
@@ -274,18 +275,21 @@ class _Show:
         }
         self._print(columns, items)
 
-    async def _all_frameworks(self, query: ListFrameworks) -> list[Item]:
+    async def _all(self, query: ListFrameworks | ListTasks, others: str) -> list[Item] | None:
+        """Read the pages of a list, up to ``--most``; None if there is no such list. ``others``: what is then left."""
         most: int = self.options.most
         found: list[Item] = []
         after = ""
         while True:
-            limit = min(MAX_PAGE, most - len(found))
-            page = await self.source.read(replace(query, limit=limit, after=after))
+            part: Read[Any] = replace(query, limit=min(MAX_PAGE, most - len(found)), after=after)
+            page = await self.source.read(part)
+            if page is None:
+                return None
             found += page["items"]
             if page["next"] is None:
                 return found
             if len(found) >= most:
-                self.invocation.note(f"older ones are not shown; --most N shows more than {most}")
+                self.invocation.note(f"{others} are not shown; --most N shows more than {most}")
                 return found
             after = page["next"]
 
@@ -320,7 +324,7 @@ class _Show:
             self.invocation.note(f"{_CURRENT} the current attempt, from the cluster")
 
     async def _tasks(self, uid: str, attempt: int, live: Json | None) -> None:
-        rows = await self._all_tasks(uid, attempt)
+        rows = await self._all(ListTasks(uid, attempt, failed=self.options.failed or None), "further Tasks")
         current = _attempt_of(live)
         if live is not None and current is not None and current["id"] == attempt:
             known = {(one["role"], one["index"], one["taskUid"], one["attempt"]) for one in rows or ()}
@@ -352,24 +356,6 @@ class _Show:
             },
             rows,
         )
-
-    async def _all_tasks(self, uid: str, attempt: int) -> list[Item] | None:
-        most: int = self.options.most
-        found: list[Item] = []
-        after = ""
-        while True:
-            limit = min(MAX_PAGE, most - len(found))
-            failed = True if self.options.failed else None
-            page = await self.source.read(ListTasks(uid, attempt, failed=failed, limit=limit, after=after))
-            if page is None:
-                return None
-            found += page["items"]
-            if page["next"] is None:
-                return found
-            if len(found) >= most:
-                self.invocation.note(f"further Tasks are not shown; --most N shows more than {most}")
-                return found
-            after = page["next"]
 
     async def _task(self, uid: str, live: Json | None) -> None:
         role, index = self.options.task

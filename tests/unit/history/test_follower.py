@@ -10,7 +10,7 @@ import pytest
 from frameworkcontroller.api.historyrecords import HistoryRecordError, decode_record
 from frameworkcontroller.history.archive import Stored
 from frameworkcontroller.history.errors import ArchiveError, RecordError
-from frameworkcontroller.history.follower import BATCH_BYTES, FolderError, Follower, PlacesInMemory
+from frameworkcontroller.history.follower import BATCH_BYTES, FolderError, Follower, Place
 from frameworkcontroller.history.metrics import Metrics
 
 
@@ -40,12 +40,12 @@ class World:
         self.folder = folder
         self.taken: list[str] = []
         self.away = False
-        self.places = PlacesInMemory()
+        self.places: dict[str, Place] = {}
         self.restart()
 
     def restart(self) -> None:
         self.metrics = Metrics()
-        self.follower = Follower(self.folder, self, self.metrics, self.places)
+        self.follower = Follower(self.folder, self.store, self.metrics, self.places)
 
     async def store(self, lines: list[bytes]) -> Stored:
         if self.away:
@@ -246,4 +246,4 @@ def test_a_folder_must_be_one(tmp_path: Path) -> None:
         if path.name == "file":
             path.touch()
         with pytest.raises(FolderError, match=reason):
-            Follower(path, world, world.metrics, world.places)
+            Follower(path, world.store, world.metrics, world.places)
