@@ -47,7 +47,6 @@ from frameworkcontroller.dashboard.views import (
     AttemptView,
     Cell,
     ConditionView,
-    EventView,
     FailureRow,
     FailureWords,
     FrameworkPage,
@@ -139,7 +138,7 @@ def framework_page(shell: Shell, source: FrameworkSource) -> FrameworkPage:
         roles=roles,
         failures=tuple(_failures(view, source, uid)),
         timeline=_timeline(view, source, shell),
-        events=event_views(source.events),
+        events=source.events,
         events_problem=source.events_problem,
         pods_problem=source.pods_problem,
         spec=_yaml(body.get("spec")),
@@ -195,21 +194,6 @@ def _conditions(view: View) -> Iterator[ConditionView]:
         since = one.last_transition_time or None
         bad = (one.type, one.status) in _BAD
         yield ConditionView(one.type, one.status, one.reason, clean_line(one.message, 2000), since, bad)
-
-
-def event_views(events: Sequence[Event]) -> tuple[EventView, ...]:
-    """Return the Events, the newest first."""
-    return tuple(
-        EventView(
-            one.seen,
-            one.warning,
-            clean_line(one.reason),
-            clean_line(one.about),
-            clean_line(one.message, 1000),
-            one.count,
-        )
-        for one in sorted(events, key=lambda one: one.seen, reverse=True)
-    )
 
 
 # --- attempts ---

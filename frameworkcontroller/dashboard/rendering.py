@@ -11,7 +11,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup
 
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.commands.output import duration
+from frameworkcontroller.commands.output import clean_line, duration
 from frameworkcontroller.dashboard.views import Shell
 
 
@@ -33,7 +33,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters.update(iso=_iso, day=_day, span=duration, ago=_ago, thousands=_thousands, svg=Markup)
+    made.filters.update(iso=_iso, day=_day, span=duration, ago=_ago, thousands=_thousands, svg=Markup, line=clean_line)
     return made
 
 

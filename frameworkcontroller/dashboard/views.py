@@ -15,11 +15,13 @@ Conventions of all of them:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 from frameworkcontroller.commands.diagnosis import Phase
+from frameworkcontroller.commands.events import Event
 from frameworkcontroller.dashboard.rows import Bar, FrameworkRow, Share
 
 PHASES: Final = tuple(phase.label for phase in Phase)
@@ -279,18 +281,6 @@ class FailureRow:
 
 
 @dataclass(frozen=True, slots=True)
-class EventView:
-    """An Event. ``about``: "Pod/train-worker-0"."""
-
-    seen: int
-    warning: bool
-    reason: str
-    about: str
-    message: str
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
 class FrameworkPage:
     """``framework.html``: a Framework with one of its attempts.
 
@@ -314,7 +304,7 @@ class FrameworkPage:
     roles: tuple[RoleView, ...]
     failures: tuple[FailureRow, ...]
     timeline: str
-    events: tuple[EventView, ...]
+    events: Sequence[Event]
     events_problem: str
     pods_problem: str
     spec: str
@@ -406,7 +396,7 @@ class TaskPage:
     missing: int
     pod: PodView | None
     pods_problem: str
-    events: tuple[EventView, ...]
+    events: Sequence[Event]
     events_problem: str
     commands: tuple[Command, ...]
     previous: str = ""

@@ -39,21 +39,12 @@ async def count_failures(connection: AsyncConnection, query: CountFailures, read
         by = FailureKey(query.by)
     except ValueError:
         raise QueryError("by", f"must be one of {', '.join(FailureKey)}") from None
-    of_tasks: dict[FailureKey, ColumnElement[Any]] = {
-        FailureKey.CODE: tasks.c.code,
-        FailureKey.NODE: tasks.c.node,
-        FailureKey.ROLE: tasks.c.role,
-        FailureKey.DAY: tasks.c.failed_at // _DAY_SEC,
-    }
-    of_attempts: dict[FailureKey, ColumnElement[Any]] = {
-        FailureKey.CODE: attempts.c.code,
-        FailureKey.NODE: attempts.c.cause_node,
-        FailureKey.ROLE: attempts.c.cause_role,
-        FailureKey.DAY: attempts.c.failed_at // _DAY_SEC,
-    }
+    day = by is FailureKey.DAY
+    blamed = "cause_" if by in {FailureKey.NODE, FailureKey.ROLE} else ""
 
     # First within each Framework, from an index alone. Only then their namespaces are looked up.
-    def inner(table: Table, key: ColumnElement[Any], identity: Any, *, task: bool) -> Select[Any]:
+    def inner(table: Table, column: str, identity: Any, *, task: bool) -> Select[Any]:
+        key = table.c.failed_at // _DAY_SEC if day else table.c[column]
         nothing: ColumnElement[int] = literal_column("0", Integer)
         count = func.count()
         conditions: list[ColumnElement[bool]] = [table.c.failed_at.is_not(None)]
@@ -61,7 +52,7 @@ async def count_failures(connection: AsyncConnection, query: CountFailures, read
             conditions.append(table.c.failed_at >= bounded(query.since))
         if query.until is not None:
             conditions.append(table.c.failed_at < bounded(query.until))
-        if by in {FailureKey.NODE, FailureKey.ROLE}:
+        if blamed:
             conditions.append(key.is_not(None))
         return (
             select(
@@ -79,15 +70,15 @@ async def count_failures(connection: AsyncConnection, query: CountFailures, read
         )
 
     parts = union_all(
-        inner(tasks, of_tasks[by], tasks.c.tid, task=True),
-        inner(attempts, of_attempts[by], attempts.c.aid, task=False),
+        inner(tasks, by, tasks.c.tid, task=True),
+        inner(attempts, f"{blamed}{by}", attempts.c.aid, task=False),
     ).subquery()
     seen = visible(readable)
     if query.namespace:
         seen.append(frameworks.c.namespace == clean(query.namespace))
     tasks_failed = func.sum(parts.c.tasks).label("tasks")
     attempts_failed = func.sum(parts.c.attempts).label("attempts")
-    newest_or_most = [parts.c.key.desc()] if by is FailureKey.DAY else [tasks_failed.desc(), attempts_failed.desc()]
+    newest_or_most = [parts.c.key.desc()] if day else [tasks_failed.desc(), attempts_failed.desc()]
     grouped = (
         select(
             parts.c.key,
@@ -111,7 +102,7 @@ async def count_failures(connection: AsyncConnection, query: CountFailures, read
     for group in groups:
         example = dict(examples["tid", group.tid] if group.tid is not None else examples["aid", group.aid])
         phrase = example.pop("phrase")
-        key = str(_EPOCH + timedelta(days=group.key)) if by is FailureKey.DAY else str(group.key)
+        key = str(_EPOCH + timedelta(days=group.key)) if day else str(group.key)
         items.append(
             {
                 "key": key,
@@ -132,8 +123,8 @@ async def _examples(connection: AsyncConnection, groups: Sequence[Row[Any]]) -> 
     found: dict[tuple[str, int], dict[str, Any]] = {}
     who = (frameworks.c.uid, frameworks.c.namespace, frameworks.c.name)
     for table, key, where in (
-        (tasks, "tid", (tasks.c.role, tasks.c.idx)),
-        (attempts, "aid", (null().label("role"), null().label("idx"))),
+        (tasks, "tid", (tasks.c.role, tasks.c.idx.label("index"))),
+        (attempts, "aid", (null().label("role"), null().label("index"))),
     ):
         wanted = [getattr(group, key) for group in groups if key == "tid" or group.tid is None]
         numbers = [number for number in wanted if number is not None]
@@ -144,13 +135,6 @@ async def _examples(connection: AsyncConnection, groups: Sequence[Row[Any]]) -> 
                 .where(table.c[key].in_(numbers))
             )
             for row in await connection.execute(query):
-                found[key, row.number] = {
-                    "uid": row.uid,
-                    "namespace": row.namespace,
-                    "name": row.name,
-                    "attempt": row.attempt,
-                    "role": row.role,
-                    "index": row.idx,
-                    "phrase": row.phrase,
-                }
+                example = dict(row._mapping)
+                found[key, example.pop("number")] = example
     return found
