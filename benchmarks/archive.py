@@ -25,7 +25,7 @@ import orjson
 
 from benchmarks.usage import load
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.history.archive import Archive
+from frameworkcontroller.history.archive import HistoryArchive
 from frameworkcontroller.history.reads import (
     CountFailures,
     FailureKey,
@@ -167,7 +167,7 @@ def batches(records: Records) -> Iterator[list[bytes]]:
         yield lines
 
 
-async def fill(archive: Archive, records: Records) -> tuple[int, int, float, float]:
+async def fill(archive: HistoryArchive, records: Records) -> tuple[int, int, float, float]:
     """Return records, bytes, seconds and CPU seconds of this process, without making the records."""
     count = size = 0
     seconds = cpu = 0.0
@@ -198,7 +198,7 @@ async def measure(query: Callable[[], Awaitable[Any]]) -> tuple[float, float]:
     return statistics.median(times), max(times)
 
 
-async def queries(archive: Archive, records: Records) -> dict[str, Callable[[], Awaitable[Any]]]:
+async def queries(archive: HistoryArchive, records: Records) -> dict[str, Callable[[], Awaitable[Any]]]:
     """What is measured, by name."""
     listed = [item for item in (await archive.read(ListFrameworks(limit=1000)))["items"] if item["tasks"] == 0]
     one = listed[len(listed) // 2]
@@ -259,7 +259,7 @@ def _databases(kind: str, folder: Path) -> Iterator[tuple[str, Postgres | None]]
 async def _run(kind: str, tasks: int, folder: Path) -> None:
     with _databases(kind, folder) as (url, server):
         records = Records(tasks)
-        async with await Archive.open(url) as archive:
+        async with await HistoryArchive.open(url) as archive:
             others = server.cpu_seconds() if server else 0.0
             count, size, seconds, cpu = await fill(archive, records)
             used = await archive.usage()

@@ -14,10 +14,10 @@ from frameworkcontroller.commands.program import CommandError, UsageError
 from frameworkcontroller.config.bindaddress import BindAddress, parse_bind_address
 from frameworkcontroller.dashboard.live import LiveFrameworks
 from frameworkcontroller.dashboard.serving import serve_pages
-from frameworkcontroller.history.client import ArchiveClient, ArchiveURLError
+from frameworkcontroller.history.archiveclient import ArchiveClient, ArchiveURLError
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import connect
-from frameworkcontroller.webaccess.boundedserver import ServerError
+from frameworkcontroller.webaccess.boundedserver import ListenError
 from frameworkcontroller.webaccess.cluster_access import ClusterAccess
 from frameworkcontroller.webaccess.loopback import is_loopback_address
 from frameworkcontroller.webaccess.loopback_access import LoopbackAccess
@@ -45,7 +45,7 @@ async def _run(options: argparse.Namespace) -> int:
             tls = None if certificate is None else certificate.context
             pages = serve_pages(live, past, access, address.host, address.port, tls=tls)
             url, watch = await stack.enter_async_context(pages)
-        except ServerError as error:
+        except ListenError as error:
             raise UsageError(f"--address {error}") from None
         print(f"The pages: {f'{url}/' if alone is None else alone.link(url)}", flush=True)  # noqa: T201 - a command line speaks to its user
         if watch is None:

@@ -13,11 +13,11 @@ from frameworkcontroller.dashboard.rows import WORDS, FrameworkRow, bar_of
 from frameworkcontroller.dashboard.views import (
     PHASES,
     Choice,
-    Column,
     Command,
     Empty,
     Filters,
     FrameworkList,
+    ListColumn,
     Shell,
 )
 from frameworkcontroller.history.reads import PHASES as PAST_PHASES
@@ -200,14 +200,14 @@ def framework_list(
 _PHASES: Final = {phase.label: phase for phase in Phase}
 
 
-def _columns(query: ListQuery, *, many: bool) -> Iterable[Column]:
+def _columns(query: ListQuery, *, many: bool) -> Iterable[ListColumn]:
     for key, title in _TITLES.items():
         if key == "namespace" and not many:
             continue
         is_sorted = key == query.sort
         descending = not query.descending if is_sorted else key in _DESCENDING_FIRST
         href = replace(query, sort=key, descending=descending, page=0, after="").href
-        yield Column(key, title, href, ("descending" if query.descending else "ascending") if is_sorted else "")
+        yield ListColumn(key, title, href, ("descending" if query.descending else "ascending") if is_sorted else "")
 
 
 def _filters(query: ListQuery, readable: Collection[FrameworkRow], namespaces: Sequence[str], *, past: bool) -> Filters:

@@ -42,7 +42,7 @@ _EXPLAINED: Final = frozenset({Phase.FAILED.label, Phase.STOPPED.label})
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class PhaseShare:
     """The Tasks in one phase. ``percent``: of all, for the width of a segment; a phase with Tasks has at least 1."""
 
     phase: str
@@ -58,7 +58,7 @@ class Bar:
     """
 
     total: int
-    shares: tuple[Share, ...] = ()
+    shares: tuple[PhaseShare, ...] = ()
     text: str = ""
 
 
@@ -69,7 +69,7 @@ def bar_of(counts: Mapping[Phase, int]) -> Bar:
         return Bar(0)
     wide = {phase: max(_LEAST_PERCENT, 100 * counts[phase] / total) for phase in _ORDER if counts.get(phase)}
     scale = 100 / sum(wide.values())
-    shares = tuple(Share(phase.label, counts[phase], round(percent * scale, 2)) for phase, percent in wide.items())
+    shares = tuple(PhaseShare(phase.label, counts[phase], round(percent * scale, 2)) for phase, percent in wide.items())
     text = ", ".join(f"{counts[phase]:,} {phase.label}" for phase in Phase if counts.get(phase))
     return Bar(total, shares, text)
 

@@ -22,7 +22,7 @@ from typing import Final
 
 from frameworkcontroller.commands.diagnosis import Phase
 from frameworkcontroller.commands.events import Event
-from frameworkcontroller.dashboard.rows import Bar, FrameworkRow, Share
+from frameworkcontroller.dashboard.rows import Bar, FrameworkRow, PhaseShare
 
 PHASES: Final = tuple(phase.label for phase in Phase)
 """The phases, the most interesting one first."""
@@ -31,7 +31,7 @@ PHASES: Final = tuple(phase.label for phase in Phase)
 # --- common to all pages ---
 
 
-class Level(StrEnum):
+class NoteLevel(StrEnum):
     """How urgent a note is."""
 
     INFO = "info"
@@ -42,7 +42,7 @@ class Level(StrEnum):
 class Note:
     """A remark at the top of a page, such as "The API server has not answered for 2m3s: ...". ``since``: from when."""
 
-    level: Level
+    level: NoteLevel
     text: str
     since: int | None = None
 
@@ -96,7 +96,7 @@ class Shell:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ListColumn:
     """A column of the list. ``href``: the list sorted by it, the other way round if it already is.
 
     ``key``: name, namespace, state, why, tasks, retries or age; ``sorted``: "ascending", "descending" or "" (the values
@@ -163,12 +163,12 @@ class FrameworkList:
 
     shell: Shell
     filters: Filters
-    columns: tuple[Column, ...]
+    columns: tuple[ListColumn, ...]
     rows: tuple[FrameworkRow, ...]
     matched: int
     live_total: int
     first_row: int = 1
-    counts: tuple[Share, ...] = ()
+    counts: tuple[PhaseShare, ...] = ()
     newer: str = ""
     older: str = ""
     empty: Empty | None = None

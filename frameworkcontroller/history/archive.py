@@ -32,11 +32,11 @@ from frameworkcontroller.history.reads import (
     ListTasks,
     Read,
 )
-from frameworkcontroller.webaccess.access import Viewer
+from frameworkcontroller.webaccess.viewers import Viewer
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredRecordCount:
     """What a call of ``store`` has stored. ``records``: of the call, known and older ones too."""
 
     records: int
@@ -71,7 +71,7 @@ _CALLS: Final = 16
 """Calls of ``store`` whose rows are in memory at once."""
 
 
-class Archive:
+class HistoryArchive:
     """The records of many Frameworks in a database. Methods may be called concurrently, by tasks of one event loop.
 
     All methods raise ArchiveError while the database cannot be used.
@@ -91,7 +91,7 @@ class Archive:
         return self._database.path
 
     @classmethod
-    async def open(cls, url: str, *, reserve: bool = False) -> Archive:
+    async def open(cls, url: str, *, reserve: bool = False) -> HistoryArchive:
         """Open the database, create it if needed, and migrate it to this version.
 
         Args:
@@ -111,13 +111,13 @@ class Archive:
         await self._writer.close()
         await self._database.close()
 
-    async def __aenter__(self) -> Archive:
+    async def __aenter__(self) -> HistoryArchive:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def store(self, lines: Sequence[bytes]) -> Stored:
+    async def store(self, lines: Sequence[bytes]) -> StoredRecordCount:
         """Store records, one of each line of JSON: all of them or none. Durable at return.
 
         Concurrent calls share a commit. Of records with the same id, the one with the later ``time`` stays.
@@ -126,11 +126,11 @@ class Archive:
             RecordError: a record is invalid.
         """
         if not lines:
-            return Stored(0)
+            return StoredRecordCount(0)
         async with self._places:
             batch = await asyncio.to_thread(parse, lines, self._wall())
             await self._writer.write(batch)
-        return Stored(batch.records)
+        return StoredRecordCount(batch.records)
 
     async def read(self, query: Read[A], readable: Readable = None) -> A:
         """Answer. ``readable``: the namespaces that the viewer may read, None: all."""
@@ -168,7 +168,7 @@ class Archive:
 
 @dataclass(frozen=True, slots=True)
 class _LocalReader:
-    archive: Archive
+    archive: HistoryArchive
     readable: Readable
 
     async def read(self, query: Read[A]) -> A:

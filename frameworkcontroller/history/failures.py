@@ -21,9 +21,9 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from frameworkcontroller.api.timestamps import format_time
+from frameworkcontroller.history.archiveerrors import QueryError
 from frameworkcontroller.history.database import attempts, frameworks, tasks
 from frameworkcontroller.history.dialects import bounded, clean
-from frameworkcontroller.history.errors import QueryError
 from frameworkcontroller.history.queries import Readable, checked_limit, visible
 from frameworkcontroller.history.reads import MAX_GROUPS, CountFailures, FailureKey, Json
 

@@ -31,9 +31,9 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import StatusError, with_plain_roles
 from frameworkcontroller.api.completion import REQUESTED, SUCCEEDED
 from frameworkcontroller.api.timestamps import format_time
+from frameworkcontroller.history.archiveerrors import QueryError
 from frameworkcontroller.history.database import attempts, frameworks, pods, tasks
 from frameworkcontroller.history.dialects import Contains, Texts, bounded, clean
-from frameworkcontroller.history.errors import QueryError
 from frameworkcontroller.history.ingest import unpack
 from frameworkcontroller.history.reads import (
     MAX_PAGE,

@@ -21,8 +21,8 @@ from typing_extensions import TypedDict  # pydantic takes no other before Python
 from frameworkcontroller.api.completion import Outcome
 from frameworkcontroller.api.status import State
 from frameworkcontroller.api.timestamps import format_time, parse_time
-from frameworkcontroller.history.errors import QueryError
-from frameworkcontroller.webaccess.access import Viewer
+from frameworkcontroller.history.archiveerrors import QueryError
+from frameworkcontroller.webaccess.viewers import Viewer
 
 RUNNING: Final = "running"
 """The phase of a Framework that has not ended, as far as its records say; those of others are outcomes."""

@@ -34,8 +34,14 @@ from frameworkcontroller.kube.accessreview import (
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import KubeError
 from frameworkcontroller.lru import LRUCache
-from frameworkcontroller.webaccess.access import Access, AccessUnavailable, AuthenticationRequired, SimpleViewer, Viewer
 from frameworkcontroller.webaccess.singleflight import SingleFlight
+from frameworkcontroller.webaccess.viewers import (
+    AccessUnavailable,
+    AuthenticationRequired,
+    SimpleViewer,
+    Viewer,
+    WebAccess,
+)
 
 VALID_SECONDS: Final = 45.0
 """The life of what is known by a token."""
@@ -62,7 +68,7 @@ _log: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 
-class ClusterAccess(Access):
+class ClusterAccess(WebAccess):
     """Admits holders of valid tokens. Belongs to one event loop."""
 
     def __init__(

@@ -15,10 +15,10 @@ from urllib.parse import parse_qs, quote, unquote
 from aiohttp import web
 from jinja2 import Environment, PackageLoader, Template
 
-from frameworkcontroller.webaccess.access import Access, AccessError, Refused
-from frameworkcontroller.webaccess.bodies import SlowBodyError, pieces
 from frameworkcontroller.webaccess.origins import from_own_page
+from frameworkcontroller.webaccess.requestbodies import SlowBodyError, pieces
 from frameworkcontroller.webaccess.sessions import Sessions
+from frameworkcontroller.webaccess.viewers import AccessError, RequestRefused, WebAccess
 
 LOGIN: Final = "/login"
 LOGOUT: Final = "/logout"
@@ -35,7 +35,7 @@ _RELATIVE: Final = re.compile(r"[A-Za-z0-9._~%!$&'()*+,;=:@/?-]*", re.ASCII)
 class Login:
     """The routes of the login page."""
 
-    def __init__(self, access: Access, sessions: Sessions) -> None:
+    def __init__(self, access: WebAccess, sessions: Sessions) -> None:
         self._access = access
         self._sessions = sessions
 
@@ -132,24 +132,24 @@ def _checked(target: str) -> str:
 def _require_own_page(request: web.BaseRequest) -> None:
     # Login CSRF: another page must not log a browser in with a token of its own choice.
     if from_own_page(request) is not True:
-        raise Refused("the form must be sent by a browser, from the login page; other clients send a header")
+        raise RequestRefused("the form must be sent by a browser, from the login page; other clients send a header")
 
 
 async def _read_form(request: web.Request) -> dict[str, str]:
     body = bytearray()
     if request.content_type != "application/x-www-form-urlencoded":
-        raise Refused("the form must be application/x-www-form-urlencoded")
+        raise RequestRefused("the form must be application/x-www-form-urlencoded")
     try:
         async for part in pieces(request.content, 1 << 14):
             body += part
             if len(body) > _MAX_BODY_BYTES:
-                raise Refused("the form is too large")
+                raise RequestRefused("the form is too large")
     except SlowBodyError as error:
-        raise Refused(str(error)) from None
+        raise RequestRefused(str(error)) from None
     try:
         fields = parse_qs(body.decode(), max_num_fields=10)
     except ValueError:
-        raise Refused("the form is malformed") from None
+        raise RequestRefused("the form is malformed") from None
     return {name: values[0] for name, values in fields.items()}
 
 

@@ -14,8 +14,14 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from frameworkcontroller.webaccess.access import Access, AuthenticationRequired, Refused, SimpleViewer, Viewer
 from frameworkcontroller.webaccess.loopback import foreign_host
+from frameworkcontroller.webaccess.viewers import (
+    AuthenticationRequired,
+    RequestRefused,
+    SimpleViewer,
+    Viewer,
+    WebAccess,
+)
 
 _TOKEN: Final = re.compile(rb"[\x21-\x7e]+")
 
@@ -48,7 +54,7 @@ def token_in(path: Path) -> str:
         raise TokenFileError(f"{path}: cannot be used: {error.strerror}") from None
 
 
-class LoopbackAccess(Access):
+class LoopbackAccess(WebAccess):
     """Admits holders of ``token`` to everything. Refuses other hosts than loopback."""
 
     by_link = True
@@ -65,7 +71,7 @@ class LoopbackAccess(Access):
         """Refuse Host headers that do not name loopback."""
         host = foreign_host(request)
         if host is not None:
-            raise Refused(f"the host is {host[:100]!r}, but this server is on loopback only")
+            raise RequestRefused(f"the host is {host[:100]!r}, but this server is on loopback only")
 
     async def identify(self, request: web.BaseRequest, token: str | None) -> Viewer:
         """Compare the token."""

@@ -13,8 +13,8 @@ from aiohttp import web
 from axe_playwright_python.async_playwright import Axe  # type: ignore[import-untyped]
 from playwright.async_api import expect
 
-from frameworkcontroller.webaccess.access import Access, AuthenticationRequired, Viewer
 from frameworkcontroller.webaccess.loopback_access import LoopbackAccess
+from frameworkcontroller.webaccess.viewers import AuthenticationRequired, Viewer, WebAccess
 from tests.browser.conftest import DESKTOP, PHONE, Tabs
 from tests.browser.pageserver import PageServer, serving
 from tests.browser.test_accessibility import RULES, SCHEMES, overflow
@@ -44,7 +44,7 @@ class Ann(Viewer):
         return False
 
 
-class ByToken(Access):
+class ByToken(WebAccess):
     """Knows one token."""
 
     def check_address(self, request: web.BaseRequest) -> None:

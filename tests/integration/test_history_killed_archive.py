@@ -12,7 +12,7 @@ from pathlib import Path
 
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.config.historyconfig import History, HistorySinkKind
-from frameworkcontroller.history.archive import Archive
+from frameworkcontroller.history.archive import HistoryArchive
 from frameworkcontroller.history.reads import GetFramework, GetTaskAttempt, ListTasks
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
@@ -103,7 +103,7 @@ async def test_every_attempt_is_in_an_archive_that_is_killed_again_and_again(
         await frameworks.until_gone("f")
     assert await server.end(signal.SIGTERM) == 0
 
-    async with await Archive.open(f"sqlite:///{server.database}") as archive:
+    async with await HistoryArchive.open(f"sqlite:///{server.database}") as archive:
         found = await archive.read(GetFramework(uid))
         assert found is not None
         assert found["deleted"] is not None

@@ -18,7 +18,7 @@ import orjson
 import pytest
 
 from frameworkcontroller.history.apidocument import document
-from frameworkcontroller.history.archive import Archive
+from frameworkcontroller.history.archive import HistoryArchive
 from frameworkcontroller.history.reads import ListFrameworks
 from tests.support.answerschema import faults
 from tests.support.certificates import make_certificates
@@ -152,7 +152,7 @@ async def post(client: aiohttp.ClientSession, url: str, body: bytes, **headers: 
 async def names(database: Path) -> set[str]:
     """What is in the archive, read without the server."""
     found: set[str] = set()
-    async with await Archive.open(f"sqlite:///{database}") as archive:
+    async with await HistoryArchive.open(f"sqlite:///{database}") as archive:
         after = ""
         while True:
             page = await archive.read(ListFrameworks(limit=1000, after=after))

@@ -14,19 +14,19 @@ from aiohttp import web
 from frameworkcontroller.api.historyrecords import HistoryRecord, RecordId, Trigger, encode_record
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import State
-from frameworkcontroller.dashboard.events import MAX_STREAMS_OF_ONE, EventStreams
+from frameworkcontroller.dashboard.eventstreams import MAX_STREAMS_OF_ONE, EventStreams
 from frameworkcontroller.dashboard.live import LiveFrameworks
-from frameworkcontroller.dashboard.server import Pages
-from frameworkcontroller.history.archive import Archive
-from frameworkcontroller.history.client import ArchiveClient
+from frameworkcontroller.dashboard.pages import Pages
+from frameworkcontroller.history.archive import HistoryArchive
+from frameworkcontroller.history.archiveclient import ArchiveClient
 from frameworkcontroller.history.reads import ArchiveSource
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.resources import NAMESPACES
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
-from frameworkcontroller.webaccess.access import Access, AuthenticationRequired, Viewer
 from frameworkcontroller.webaccess.boundedserver import BoundedServer
 from frameworkcontroller.webaccess.middleware import SECURITY_HEADERS, protect
+from frameworkcontroller.webaccess.viewers import AuthenticationRequired, Viewer, WebAccess
 from tests.support import pagesamples as samples
 from tests.support.archives import framework_record, task_record
 from tests.support.clusters import Cluster
@@ -65,7 +65,7 @@ class Named(Viewer):
         return False
 
 
-class ByToken(Access):
+class ByToken(WebAccess):
     """Takes a viewer's namespaces from its token."""
 
     def check_address(self, request: web.BaseRequest) -> None:
@@ -462,15 +462,17 @@ def record(trigger: Trigger, uid: str, body: samples.Json, attempt: int = 0) -> 
 
 
 @pytest.fixture
-async def archive(tmp_path: Path) -> AsyncIterator[Archive]:
+async def archive(tmp_path: Path) -> AsyncIterator[HistoryArchive]:
     loop = asyncio.get_running_loop()
     # The database works in a thread of its own.
     with loop.outside() if isinstance(loop, VirtualClockLoop) else nullcontext():
-        async with await Archive.open(f"sqlite:///{tmp_path}/history.db") as archive:
+        async with await HistoryArchive.open(f"sqlite:///{tmp_path}/history.db") as archive:
             yield archive
 
 
-async def test_past_frameworks_follow_live_ones(client: KubeClient, frameworks: Frameworks, archive: Archive) -> None:
+async def test_past_frameworks_follow_live_ones(
+    client: KubeClient, frameworks: Frameworks, archive: HistoryArchive
+) -> None:
     namespace = frameworks.namespace
     live_uid = (await frameworks.create("mnist", role()))["metadata"]["uid"]
     ended = {"worker": [samples.task(0, State.COMPLETED, samples.NO_DATA)]}
@@ -515,7 +517,7 @@ async def test_past_frameworks_follow_live_ones(client: KubeClient, frameworks: 
 
 
 async def test_a_past_framework_of_which_only_tasks_are_archived_runs(
-    client: KubeClient, frameworks: Frameworks, archive: Archive
+    client: KubeClient, frameworks: Frameworks, archive: HistoryArchive
 ) -> None:
     """Also one attempt of a Framework: each link that the pages have leads somewhere."""
     where = f"{frameworks.namespace}/train"
@@ -547,7 +549,7 @@ async def test_a_past_framework_of_which_only_tasks_are_archived_runs(
 
 
 async def test_past_frameworks_are_found_by_what_their_rows_show(
-    client: KubeClient, frameworks: Frameworks, archive: Archive
+    client: KubeClient, frameworks: Frameworks, archive: HistoryArchive
 ) -> None:
     namespace = frameworks.namespace
     ends = {"good": 0, "bad": 7, "halted": -210}

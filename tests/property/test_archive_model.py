@@ -14,7 +14,7 @@ from sqlalchemy import delete
 
 from frameworkcontroller.api.completion import REQUESTED, Outcome, outcome_of
 from frameworkcontroller.api.historyrecords import STAGES
-from frameworkcontroller.history.archive import Archive
+from frameworkcontroller.history.archive import HistoryArchive
 from frameworkcontroller.history.database import CHILDREN, frameworks
 from frameworkcontroller.history.reads import (
     CountFailures,
@@ -176,21 +176,23 @@ def runner() -> Iterable[asyncio.Runner]:
 
 
 @pytest.fixture
-def archive(database_url: str, runner: asyncio.Runner) -> Iterable[Archive]:
-    opened = runner.run(Archive.open(database_url))
+def archive(database_url: str, runner: asyncio.Runner) -> Iterable[HistoryArchive]:
+    opened = runner.run(HistoryArchive.open(database_url))
     yield opened
     runner.run(opened.close())
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.data())
-def test_the_archive_answers_as_its_model(archive: Archive, runner: asyncio.Runner, data: st.DataObject) -> None:
+def test_the_archive_answers_as_its_model(archive: HistoryArchive, runner: asyncio.Runner, data: st.DataObject) -> None:
     given_calls = data.draw(calls())
     together = data.draw(st.booleans())
     runner.run(_compare(archive, given_calls, data, together=together))
 
 
-async def _compare(archive: Archive, given_calls: list[list[bytes]], data: st.DataObject, *, together: bool) -> None:
+async def _compare(
+    archive: HistoryArchive, given_calls: list[list[bytes]], data: st.DataObject, *, together: bool
+) -> None:
     async with archive._database.writing() as connection:
         for table in (frameworks, *(table for table, _ in CHILDREN)):
             await connection.execute(delete(table))

@@ -16,11 +16,11 @@ from sqlalchemy import true, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from frameworkcontroller.api.completion import Outcome
-from frameworkcontroller.history import archive, follower, groupcommit, ingest, retention, server, upload
-from frameworkcontroller.history.archive import Archive
+from frameworkcontroller.history import archive, archiveapi, folderfollower, groupcommit, ingest, retention, upload
+from frameworkcontroller.history.archive import HistoryArchive
+from frameworkcontroller.history.archiveerrors import RecordError
 from frameworkcontroller.history.database import Database, frameworks
-from frameworkcontroller.history.errors import RecordError
-from frameworkcontroller.history.follower import Batch, Follower, Place
+from frameworkcontroller.history.folderfollower import FilePlace, FolderFollower, LineBatch
 from frameworkcontroller.history.groupcommit import Writer
 from frameworkcontroller.history.reads import READS, ListFrameworks, Read
 from tests.unit.history import test_archive, test_follower, test_retention, test_server
@@ -35,7 +35,7 @@ def _of_archive(test: Callable[..., Awaitable[object]], **parameters: Any) -> St
     async def story(folder: Path) -> None:
         url = f"sqlite:///{folder}/history.db"
         more = {"database_url": url} if "database_url" in test.__annotations__ else {}
-        async with await Archive.open(url) as archive:
+        async with await HistoryArchive.open(url) as archive:
             await test(archive, **more, **parameters)
 
     return story
@@ -91,7 +91,7 @@ def _acknowledges_at_once() -> AbstractContextManager[object]:
     write = Writer.write
     running = []
 
-    async def at_once(self: Writer, batch: ingest.Batch) -> None:
+    async def at_once(self: Writer, batch: ingest.RowBatch) -> None:
         running.append(asyncio.create_task(write(self, batch)))
 
     return patch.object(Writer, "write", at_once)
@@ -118,9 +118,9 @@ def _commits_afterwards() -> AbstractContextManager[object]:
 def _stores_halves() -> AbstractContextManager[object]:
     write = ingest.write
 
-    async def in_halves(connection: AsyncConnection, batch: ingest.Batch) -> None:
+    async def in_halves(connection: AsyncConnection, batch: ingest.RowBatch) -> None:
         for uid, row in batch.touched.items():
-            some = ingest.Batch()
+            some = ingest.RowBatch()
             some.touched[uid] = row
             await write(connection, some)
             await connection.exec_driver_sql("COMMIT")
@@ -131,9 +131,9 @@ def _stores_halves() -> AbstractContextManager[object]:
 
 
 def _stores_what_comes_before_the_bad_line() -> AbstractContextManager[object]:
-    store, parse = Archive.store, ingest.parse
+    store, parse = HistoryArchive.store, ingest.parse
 
-    async def partly(self: Archive, lines: Any) -> Any:
+    async def partly(self: HistoryArchive, lines: Any) -> Any:
         try:
             parse(lines, time.time())
         except RecordError as error:
@@ -141,7 +141,7 @@ def _stores_what_comes_before_the_bad_line() -> AbstractContextManager[object]:
             raise
         return await store(self, lines)
 
-    return patch.object(Archive, "store", partly)
+    return patch.object(HistoryArchive, "store", partly)
 
 
 def _syncs_nothing() -> AbstractContextManager[object]:
@@ -161,37 +161,37 @@ def _syncs_nothing() -> AbstractContextManager[object]:
 
 
 def _skips_a_line(which: int) -> Broken:
-    batches = follower._batches
+    batches = folderfollower._batches
 
-    def skipping(path: Path, known: Mapping[str, Place]) -> Iterator[Batch]:
+    def skipping(path: Path, known: Mapping[str, FilePlace]) -> Iterator[LineBatch]:
         for batch in batches(path, known):
             lines = list(batch.lines)
             if len(lines) > 1:
                 del lines[which]
             yield batch._replace(lines=lines)
 
-    return lambda: patch.object(follower, "_batches", skipping)
+    return lambda: patch.object(folderfollower, "_batches", skipping)
 
 
 def _is_done_before_it_has_stored() -> AbstractContextManager[object]:
-    store = Follower._store
+    store = FolderFollower._store
 
-    async def saves_first(self: Follower, path: Path, file: Any, batch: Batch) -> None:
+    async def saves_first(self: FolderFollower, path: Path, file: Any, batch: LineBatch) -> None:
         self._known[batch.place.file] = batch.place
         await store(self, path, file, batch)
 
-    return patch.object(Follower, "_store", saves_first)
+    return patch.object(FolderFollower, "_store", saves_first)
 
 
 def _reads_a_torn_line() -> AbstractContextManager[object]:
-    batches = follower._batches
+    batches = folderfollower._batches
 
-    def torn(path: Path, known: Mapping[str, Place]) -> Iterator[Batch]:
+    def torn(path: Path, known: Mapping[str, FilePlace]) -> Iterator[LineBatch]:
         with path.open("ab") as file:
             file.write(b"\n")
         return batches(path, known)
 
-    return patch.object(follower, "_batches", torn)
+    return patch.object(folderfollower, "_batches", torn)
 
 
 def _removes_the_newest() -> AbstractContextManager[object]:
@@ -203,13 +203,13 @@ def _removes_the_newest() -> AbstractContextManager[object]:
     return patch.object(retention, "_doom", whatever_its_age)
 
 
-async def _everything(self: Archive, viewer: Any) -> Archive:
+async def _everything(self: HistoryArchive, viewer: Any) -> HistoryArchive:
     return self
 
 
 def _looks_at_the_first_record() -> AbstractContextManager[object]:
     outline = upload.outline
-    return patch.object(server, "outline", lambda lines: (outline(lines[:1])[0], outline(lines)[1]))
+    return patch.object(archiveapi, "outline", lambda lines: (outline(lines[:1])[0], outline(lines)[1]))
 
 
 @dataclass(frozen=True)
@@ -237,7 +237,7 @@ MUTANTS: Final = {
     ),
     "server-namespaces": Mutant(
         "does not ask what the viewer may read",
-        lambda: patch.object(Archive, "for_viewer", _everything),
+        lambda: patch.object(HistoryArchive, "for_viewer", _everything),
         lambda _: test_server.test_queries_are_limited_to_the_namespaces_of_the_viewer(),
     ),
     "writers": Mutant(

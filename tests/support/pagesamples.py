@@ -42,8 +42,8 @@ from frameworkcontroller.dashboard.views import (
     FailurePage,
     FrameworkList,
     FrameworkPage,
-    Level,
     Note,
+    NoteLevel,
     Shell,
     TaskPage,
 )
@@ -296,7 +296,7 @@ def shell(page: str, root: str = "./", *, past: bool = True, live: bool = True, 
     return Shell(root, page, title, float(NOW), live, past, events, "all namespaces", "", "1.0", notes)
 
 
-STALE: Final = Note(Level.WARNING, "Not current for 2m3s: connection to 10.0.0.1:6443 refused", NOW - 123)
+STALE: Final = Note(NoteLevel.WARNING, "Not current for 2m3s: connection to 10.0.0.1:6443 refused", NOW - 123)
 
 
 def list_page(

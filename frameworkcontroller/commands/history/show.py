@@ -25,10 +25,10 @@ from frameworkcontroller.commands.decompress import decompressed
 from frameworkcontroller.commands.invocation import Invocation, checked_name, open_invocation
 from frameworkcontroller.commands.objects import Json
 from frameworkcontroller.commands.output import clean_line, counted, duration, table
-from frameworkcontroller.history.archive import Archive
-from frameworkcontroller.history.client import ArchiveClient, ArchiveURLError
-from frameworkcontroller.history.errors import ArchiveError, QueryError, RecordError
-from frameworkcontroller.history.follower import FolderError, read_folder
+from frameworkcontroller.history.archive import HistoryArchive
+from frameworkcontroller.history.archiveclient import ArchiveClient, ArchiveURLError
+from frameworkcontroller.history.archiveerrors import ArchiveError, QueryError, RecordError
+from frameworkcontroller.history.folderfollower import FolderError, read_folder
 from frameworkcontroller.history.reads import (
     MAX_PAGE,
     RUNNING,
@@ -150,14 +150,14 @@ async def _token(options: argparse.Namespace, url: str) -> str | None:
 
 
 @asynccontextmanager
-async def _folder(invocation: Invocation, options: argparse.Namespace) -> AsyncIterator[Archive]:
+async def _folder(invocation: Invocation, options: argparse.Namespace) -> AsyncIterator[HistoryArchive]:
     """Read what concerns the Frameworks from a folder of records into an archive of this process."""
     # A prefilter: JSON of the controller has no blanks there. What else it keeps, the queries leave out.
     wanted = [f'"namespace":"{invocation.namespace}"'.encode()] * (not options.all_namespaces)
     if options.name is not None:
         wanted.append(f'"name":"{options.name}"'.encode())
     with tempfile.TemporaryDirectory(prefix="framework-history-") as directory:
-        async with await Archive.open(f"sqlite:///{directory}/archive.db") as archive:
+        async with await HistoryArchive.open(f"sqlite:///{directory}/archive.db") as archive:
             bad = 0
             for path, batch in read_folder(options.dir, lambda path, why: invocation.error(f"{path}: {why}")):
                 lines = [line for _, line in batch.lines if all(part in line for part in wanted)]

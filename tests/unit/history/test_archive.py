@@ -15,8 +15,8 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from frameworkcontroller.history import groupcommit, ingest, queries
-from frameworkcontroller.history.archive import Archive, encode
-from frameworkcontroller.history.errors import ArchiveError, QueryError, RecordError
+from frameworkcontroller.history.archive import HistoryArchive, encode
+from frameworkcontroller.history.archiveerrors import ArchiveError, QueryError, RecordError
 from frameworkcontroller.history.ingest import MAX_RECORD_BYTES
 from frameworkcontroller.history.reads import (
     CountFailures,
@@ -43,12 +43,12 @@ SECOND = 1_000_000
 
 
 @pytest.fixture
-async def archive(database_url: str) -> AsyncIterator[Archive]:
-    async with await Archive.open(database_url) as opened:
+async def archive(database_url: str) -> AsyncIterator[HistoryArchive]:
+    async with await HistoryArchive.open(database_url) as opened:
         yield opened
 
 
-async def names(archive: Archive, namespaces: frozenset[str] | None = None, **query: Any) -> list[str]:
+async def names(archive: HistoryArchive, namespaces: frozenset[str] | None = None, **query: Any) -> list[str]:
     """The names of all pages, and that no page but the last is short."""
     found: list[str] = []
     after = ""
@@ -61,7 +61,7 @@ async def names(archive: Archive, namespaces: frozenset[str] | None = None, **qu
         after = page["next"]
 
 
-async def test_a_framework_is_listed_as_its_newest_record_says(archive: Archive) -> None:
+async def test_a_framework_is_listed_as_its_newest_record_says(archive: HistoryArchive) -> None:
     tasks = {"worker": [task_status(0, 2, retries=2, code=0), task_status(1, code=7), task_status(2, code=None)]}
     stored = await archive.store(
         [
@@ -117,7 +117,7 @@ async def test_a_framework_is_listed_as_its_newest_record_says(archive: Archive)
     ],
 )
 async def test_the_phase_of_a_framework(
-    archive: Archive, code: int | None, state: str, trigger: str, phase: str
+    archive: HistoryArchive, code: int | None, state: str, trigger: str, phase: str
 ) -> None:
     record = framework_record("u", code=code, state=state, trigger=trigger, completed=None if code is None else 20)
     await archive.store([record])
@@ -126,7 +126,7 @@ async def test_the_phase_of_a_framework(
         assert [item["phase"] for item in page["items"]] == [asked] * (asked == phase)
 
 
-async def test_a_framework_with_only_tasks_in_the_archive_runs(archive: Archive) -> None:
+async def test_a_framework_with_only_tasks_in_the_archive_runs(archive: HistoryArchive) -> None:
     await archive.store([task_record("u", 0, code=1)])
     (item,) = (await archive.read(ListFrameworks(phase="running")))["items"]
     assert (item["phase"], item["state"], item["code"], item["tasks"]) == ("running", None, None, None)
@@ -134,7 +134,7 @@ async def test_a_framework_with_only_tasks_in_the_archive_runs(archive: Archive)
     assert (await archive.read(ListFrameworks(phase="running")))["items"] == []
 
 
-async def test_stopped_tasks_have_not_failed(archive: Archive) -> None:
+async def test_stopped_tasks_have_not_failed(archive: HistoryArchive) -> None:
     """One fails, and the end of the attempt stops the others."""
     statuses = [task_status(0, code=7), *(task_status(index, code=-220) for index in range(1, 10))]
     await archive.store([framework_record("u", code=7, roles={"worker": statuses}), task_record("u", 10, code=-230)])
@@ -151,7 +151,7 @@ async def test_stopped_tasks_have_not_failed(archive: Archive) -> None:
         assert [one["index"] for one in page["items"]] == indexes
 
 
-async def test_a_framework_shows_its_attempts_and_their_objects(archive: Archive) -> None:
+async def test_a_framework_shows_its_attempts_and_their_objects(archive: HistoryArchive) -> None:
     await archive.store([framework_record("u", time=1, trigger="OnFrameworkRetry", code=1, state="AttemptCompleted")])
     await archive.store([framework_record("u", attempt=2, time=2, roles={"worker": [task_status(0, code=None)]})])
     await archive.store([task_record("u", 0, attempt=1)])
@@ -177,7 +177,7 @@ async def test_a_framework_shows_its_attempts_and_their_objects(archive: Archive
     assert await archive.read(GetAttempt("other", 0)) is None
 
 
-async def test_a_record_of_its_own_wins_over_that_in_the_framework(archive: Archive) -> None:
+async def test_a_record_of_its_own_wins_over_that_in_the_framework(archive: HistoryArchive) -> None:
     await archive.store([task_record("u", 0, code=3, time=1)])
     await archive.store([framework_record("u", time=9, roles={"worker": [task_status(0, code=4)]})])
     found = await archive.read(GetTaskAttempt("u", 0, "worker", 0, "task-0", 0))
@@ -192,7 +192,7 @@ async def test_a_record_of_its_own_wins_over_that_in_the_framework(archive: Arch
     assert found["code"] == 3
 
 
-async def test_a_task_attempt_without_a_record_is_shown_from_the_framework(archive: Archive) -> None:
+async def test_a_task_attempt_without_a_record_is_shown_from_the_framework(archive: HistoryArchive) -> None:
     await archive.store([framework_record("u", roles={"worker": [task_status(0), task_status(1, 3, code=0)]})])
     found = await archive.read(GetTaskAttempt("u", 0, "worker", 1, "task-1", 3))
     assert found is not None
@@ -203,7 +203,7 @@ async def test_a_task_attempt_without_a_record_is_shown_from_the_framework(archi
     assert await archive.read(GetTaskAttempt("u", 0, "worker", 1, "task-1", 2)) is None
 
 
-async def test_compressed_roles_are_read_and_shown(archive: Archive) -> None:
+async def test_compressed_roles_are_read_and_shown(archive: HistoryArchive) -> None:
     roles = [{"name": "worker", "taskStatuses": [task_status(index, code=5) for index in range(3)]}]
     packed = base64.b64encode(gzip.compress(orjson.dumps(roles))).decode()
     status = {"taskRoleStatuses": None, "taskRoleStatusesCompressed": packed}
@@ -217,7 +217,7 @@ async def test_compressed_roles_are_read_and_shown(archive: Archive) -> None:
     assert found["tasks"]["failed"] == 3
 
 
-async def test_a_status_that_cannot_be_read_is_kept_whole(archive: Archive) -> None:
+async def test_a_status_that_cannot_be_read_is_kept_whole(archive: HistoryArchive) -> None:
     """A Framework whose status is broken must be archived, too: its deletion waits for that."""
     status = {
         "id": 1 << 70,
@@ -258,7 +258,7 @@ def _with_status(uid: str, status: dict[str, Any]) -> bytes:
     return json.dumps(line).encode()
 
 
-async def test_pods_are_shown_with_their_task(archive: Archive) -> None:
+async def test_pods_are_shown_with_their_task(archive: HistoryArchive) -> None:
     await archive.store([pod_record("u", 0, pod="b", time=2), pod_record("u", 0, pod="a", time=1)])
     (item,) = (await archive.read(ListFrameworks()))["items"]
     assert item["state"] is None
@@ -268,7 +268,7 @@ async def test_pods_are_shown_with_their_task(archive: Archive) -> None:
     assert [pod["metadata"]["uid"] for pod in found["pods"]] == ["a", "b"]
 
 
-async def test_a_large_record_comes_back_as_it_was(archive: Archive) -> None:
+async def test_a_large_record_comes_back_as_it_was(archive: HistoryArchive) -> None:
     line = task_record("u", 0, padding=300_000)
     await archive.store([line])
     found = await archive.read(GetTaskAttempt("u", 0, "worker", 0, "task-0", 0))
@@ -297,7 +297,9 @@ async def test_a_large_record_comes_back_as_it_was(archive: Archive) -> None:
         (b'{"id":' + b"[" * 5000 + b"]" * 5000 + b"}", "no JSON"),
     ],
 )
-async def test_an_invalid_record_is_named_and_nothing_is_stored(archive: Archive, line: bytes, problem: str) -> None:
+async def test_an_invalid_record_is_named_and_nothing_is_stored(
+    archive: HistoryArchive, line: bytes, problem: str
+) -> None:
     with pytest.raises(RecordError) as raised:
         await archive.store([task_record("v", 0), framework_record("w"), line, task_record("v", 1)])
     assert raised.value.line == 3
@@ -306,13 +308,13 @@ async def test_an_invalid_record_is_named_and_nothing_is_stored(archive: Archive
     assert (await archive.read(ListFrameworks()))["items"] == []
 
 
-async def test_a_record_of_100_mb_is_refused_unread(archive: Archive) -> None:
+async def test_a_record_of_100_mb_is_refused_unread(archive: HistoryArchive) -> None:
     with pytest.raises(RecordError, match=f"line 2: has 100000000 bytes, at most {MAX_RECORD_BYTES}"):
         await archive.store([task_record("u", 0), b"x" * 100_000_000])
     assert await archive.read(GetFramework("u")) is None
 
 
-async def test_a_uid_of_another_framework_is_refused(archive: Archive) -> None:
+async def test_a_uid_of_another_framework_is_refused(archive: HistoryArchive) -> None:
     """Otherwise who may write into one namespace could change what another one shows."""
     await archive.store([task_record("u", 0)])
     with pytest.raises(RecordError, match="line 2: id: u is another Framework in other records"):
@@ -322,7 +324,7 @@ async def test_a_uid_of_another_framework_is_refused(archive: Archive) -> None:
     assert await names(archive) == ["train"]
 
 
-async def test_one_bad_caller_does_not_fail_the_others(archive: Archive) -> None:
+async def test_one_bad_caller_does_not_fail_the_others(archive: HistoryArchive) -> None:
     await archive.store([task_record("u", 0)])
     results = await asyncio.gather(
         archive.store([task_record("v", 0)]),
@@ -336,11 +338,11 @@ async def test_one_bad_caller_does_not_fail_the_others(archive: Archive) -> None
 
 
 async def test_a_record_that_the_database_refuses_does_not_fail_other_callers(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
+    archive: HistoryArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise one sender could keep all others from storing."""
 
-    async def write(connection: AsyncConnection, batch: ingest.Batch) -> None:
+    async def write(connection: AsyncConnection, batch: ingest.RowBatch) -> None:
         if "bad" in batch.touched:
             await connection.execute(text("SELECT * FROM nothing"))
         await ingest.write(connection, batch)
@@ -355,7 +357,7 @@ async def test_a_record_that_the_database_refuses_does_not_fail_other_callers(
 
 @pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize("backwards", [True, False])
-async def test_clocks_of_controllers_may_differ(archive: Archive, *, together: bool, backwards: bool) -> None:
+async def test_clocks_of_controllers_may_differ(archive: HistoryArchive, *, together: bool, backwards: bool) -> None:
     """What a controller whose clock is behind says of a later state is not lost."""
     tasks = {"worker": [task_status(0, code=7)]}
     lines = [
@@ -382,7 +384,7 @@ async def test_clocks_of_controllers_may_differ(archive: Archive, *, together: b
     assert [(task["code"], task["trigger"]) for task in history["items"]] == [(5, "OnTaskDeletion")]
 
 
-async def test_a_record_from_the_future_is_refused(archive: Archive) -> None:
+async def test_a_record_from_the_future_is_refused(archive: HistoryArchive) -> None:
     """A clock may be ahead, but not by years: retention would keep such a Framework for ever."""
     now = time.time()
     archive._wall = lambda: now
@@ -395,7 +397,7 @@ async def test_a_record_from_the_future_is_refused(archive: Archive) -> None:
     assert len(await names(archive, limit=10)) == 1
 
 
-async def test_a_time_of_an_object_in_the_future_is_no_value(archive: Archive) -> None:
+async def test_a_time_of_an_object_in_the_future_is_no_value(archive: HistoryArchive) -> None:
     """It would be the first of every list for ever."""
     roles = {"worker": [task_status(0, code=7)]}
     line = framework_record("u", code=7, roles=roles).replace(at(0).encode(), b"9999-12-31T23:59:59Z")
@@ -409,7 +411,7 @@ async def test_a_time_of_an_object_in_the_future_is_no_value(archive: Archive) -
     assert "9999" not in str(page["items"])
 
 
-async def test_a_record_from_before_1970_is_stored(archive: Archive) -> None:
+async def test_a_record_from_before_1970_is_stored(archive: HistoryArchive) -> None:
     """A clock that was never set."""
     early = [
         line.replace(b'"time":"2026', b'"time":"1969') for line in (framework_record("u", code=3), task_record("u", 0))
@@ -440,14 +442,14 @@ LONG = "".join(chr(0x10000 + number * 97 % 0x4000) for number in range(9000))
         (task_record(LONG[:250], 0, role=LONG[:250]), "id: role and UIDs must have at most 1024 bytes, and have 20"),
     ],
 )
-async def test_texts_that_no_index_can_hold_are_refused(archive: Archive, line: bytes, problem: str) -> None:
+async def test_texts_that_no_index_can_hold_are_refused(archive: HistoryArchive, line: bytes, problem: str) -> None:
     """Otherwise the database would refuse them, again and again, and with them other records of the controller."""
     with pytest.raises(RecordError) as raised:
         await archive.store([line])
     assert raised.value.problem.startswith(problem)
 
 
-async def test_long_texts_inside_of_an_object_are_cut_in_columns(archive: Archive) -> None:
+async def test_long_texts_inside_of_an_object_are_cut_in_columns(archive: HistoryArchive) -> None:
     status = task_status(0, code=1, node=LONG)
     roles = {"worker": [status, task_status(1, uid=LONG)], LONG: [task_status(2)]}
     line = framework_record("u", code=1, state=LONG, roles=roles, cause=(LONG, 2))
@@ -461,7 +463,7 @@ async def test_long_texts_inside_of_an_object_are_cut_in_columns(archive: Archiv
 
 
 @pytest.mark.parametrize("number", [b"9" * 300, b"9" * 5000, b"-" + b"9" * 5000, b"1e400", b"0." + b"1" * 5000])
-async def test_long_numbers(archive: Archive, number: bytes) -> None:
+async def test_long_numbers(archive: HistoryArchive, number: bytes) -> None:
     """They are refused, or else shown."""
     line = task_record("u", 0).replace(b'"padding":""', b'"padding":' + number)
     try:
@@ -476,8 +478,8 @@ async def test_long_numbers(archive: Archive, number: bytes) -> None:
     assert orjson.loads(encode(found))["object"]["spec"]["padding"] == orjson.loads(number)
 
 
-async def test_what_is_acknowledged_is_committed_and_synced(archive: Archive, database_url: str) -> None:
-    async with await Archive.open(database_url) as other:
+async def test_what_is_acknowledged_is_committed_and_synced(archive: HistoryArchive, database_url: str) -> None:
+    async with await HistoryArchive.open(database_url) as other:
         for number in range(5):
             await asyncio.gather(*(archive.store([task_record(f"u-{number}-{caller}", 0)]) for caller in range(3)))
             assert len((await other.read(ListFrameworks()))["items"]) == 3 * (number + 1)
@@ -490,18 +492,18 @@ async def test_what_is_acknowledged_is_committed_and_synced(archive: Archive, da
             assert await connection.scalar(text("PRAGMA journal_mode")) == "wal"
 
 
-async def test_namespaces_are_listed_without_reading_all_frameworks(archive: Archive) -> None:
+async def test_namespaces_are_listed_without_reading_all_frameworks(archive: HistoryArchive) -> None:
     assert (await archive.read(ListNamespaces()))["items"] == []
     where = ["b/x", "a/x", "a/y", "ä/x", "a-1/x", "Z/x", "b/z"]
     await archive.store([task_record(f"u-{number}", 0, where=one) for number, one in enumerate(where)])
     assert (await archive.read(ListNamespaces()))["items"] == ["Z", "a", "a-1", "b", "ä"]
 
 
-async def test_no_lines_are_nothing(archive: Archive) -> None:
+async def test_no_lines_are_nothing(archive: HistoryArchive) -> None:
     assert (await archive.store([])).records == 0
 
 
-async def test_filters_and_pages_of_frameworks(archive: Archive) -> None:
+async def test_filters_and_pages_of_frameworks(archive: HistoryArchive) -> None:
     """Every filter, page by page."""
     await archive.store(
         [
@@ -550,7 +552,7 @@ async def test_filters_and_pages_of_frameworks(archive: Archive) -> None:
 
 @pytest.mark.parametrize("seen", [None, frozenset({"ns-0", "ns-1"}), frozenset({"ns-1"})])
 async def test_a_search_reads_a_bounded_part_of_the_archive_for_each_page(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch, seen: frozenset[str] | None
+    archive: HistoryArchive, monkeypatch: pytest.MonkeyPatch, seen: frozenset[str] | None
 ) -> None:
     """A word that few Frameworks have costs many short pages, not one that reads all."""
     monkeypatch.setattr(queries, "SEARCHED", 10)
@@ -583,7 +585,7 @@ async def test_a_search_reads_a_bounded_part_of_the_archive_for_each_page(
 
 
 @pytest.mark.parametrize("count", [1, 2, 15, 16, 17, 600])
-async def test_nothing_of_other_namespaces_is_seen_or_counted(archive: Archive, count: int) -> None:
+async def test_nothing_of_other_namespaces_is_seen_or_counted(archive: HistoryArchive, count: int) -> None:
     mine = frozenset(f"ns-{number}" for number in range(count))
     await archive.store(
         [
@@ -617,7 +619,7 @@ async def test_nothing_of_other_namespaces_is_seen_or_counted(archive: Archive, 
     assert (await archive.read(ListNamespaces()))["items"] == sorted(f"ns-{number}" for number in range(20))
 
 
-async def test_pages_of_tasks(archive: Archive) -> None:
+async def test_pages_of_tasks(archive: HistoryArchive) -> None:
     statuses = [task_status(index, code=index % 3, uid=f"t/{index}".replace("/", "-")) for index in range(12)]
     await archive.store([framework_record("u", roles={"worker": statuses, "ps": [task_status(0, code=None)]})])
     for limit in (1, 5, 13, 100):
@@ -668,7 +670,7 @@ async def test_pages_of_tasks(archive: Archive) -> None:
     assert await archive.read(ListTasks("other", 0)) is None
 
 
-async def test_the_history_of_one_task(archive: Archive) -> None:
+async def test_the_history_of_one_task(archive: HistoryArchive) -> None:
     lines = [task_record("u", 3, number, attempt=attempt) for attempt in range(3) for number in range(2)]
     await archive.store([*lines, task_record("u", 2), task_record("u", 3, role="ps")])
     found = await archive.read(GetTaskHistory("u", "worker", 3))
@@ -680,7 +682,7 @@ async def test_the_history_of_one_task(archive: Archive) -> None:
 
 
 @pytest.mark.parametrize("after", ["x", "1", "1.2.3", "null", "WzFd", "é", "W10", "1." + "9" * 30])
-async def test_a_place_in_a_list_that_is_none(archive: Archive, after: str) -> None:
+async def test_a_place_in_a_list_that_is_none(archive: HistoryArchive, after: str) -> None:
     await archive.store([task_record("u", 0)])
     for call in (archive.read(ListFrameworks(after=after)), archive.read(ListTasks("u", 0, after=after))):
         with pytest.raises(QueryError, match="after: must be the next of a page"):
@@ -688,7 +690,7 @@ async def test_a_place_in_a_list_that_is_none(archive: Archive, after: str) -> N
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1001])
-async def test_a_limit_out_of_bounds(archive: Archive, limit: int) -> None:
+async def test_a_limit_out_of_bounds(archive: HistoryArchive, limit: int) -> None:
     for call in (
         archive.read(ListFrameworks(limit=limit)),
         archive.read(ListTasks("u", 0, limit=limit)),
@@ -698,7 +700,7 @@ async def test_a_limit_out_of_bounds(archive: Archive, limit: int) -> None:
             await call
 
 
-async def test_failures_by_code_node_role_and_day(archive: Archive) -> None:
+async def test_failures_by_code_node_role_and_day(archive: HistoryArchive) -> None:
     day = 86_400
     await archive.store(
         [
@@ -762,7 +764,7 @@ async def test_failures_by_code_node_role_and_day(archive: Archive) -> None:
 
 
 async def test_a_closed_archive_says_so(database_url: str) -> None:
-    archive = await Archive.open(database_url)
+    archive = await HistoryArchive.open(database_url)
     await archive.close()
     with pytest.raises(ArchiveError, match="closed"):
         await archive.read(ListFrameworks())
@@ -773,9 +775,9 @@ async def test_a_closed_archive_says_so(database_url: str) -> None:
 
 
 async def test_what_is_stored_is_there_after_the_archive_is_opened_again(database_url: str) -> None:
-    async with await Archive.open(database_url) as archive:
+    async with await HistoryArchive.open(database_url) as archive:
         await archive.store([task_record("u", 0)])
-    async with await Archive.open(database_url) as archive:
+    async with await HistoryArchive.open(database_url) as archive:
         assert await names(archive) == ["train"]
 
 
@@ -789,11 +791,11 @@ def test_answers_are_encoded_whatever_is_in_them() -> None:
 )  # fmt: skip
 async def test_a_url_of_another_kind_is_refused(url: str) -> None:
     with pytest.raises(ArchiveError, match="sqlite:///"):
-        await Archive.open(url)
+        await HistoryArchive.open(url)
 
 
 async def test_no_error_shows_the_password() -> None:
     with pytest.raises(ArchiveError) as raised:
-        await Archive.open("postgresql://me:secret@/x?host=/nowhere")
+        await HistoryArchive.open("postgresql://me:secret@/x?host=/nowhere")
     assert "secret" not in str(raised.value)
     assert "postgresql://me:***@" in str(raised.value)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from frameworkcontroller.history.apidocument import ROUTES, document
-from frameworkcontroller.history.errors import QueryError
+from frameworkcontroller.history.archiveerrors import QueryError
 from frameworkcontroller.history.reads import (
     READS,
     CountFailures,

@@ -15,9 +15,10 @@ from aiohttp import web
 
 from frameworkcontroller.history import archive as archive_module
 from frameworkcontroller.history import upload
-from frameworkcontroller.history.archive import Archive, Stored
-from frameworkcontroller.history.errors import ArchiveError, RecordError
-from frameworkcontroller.history.metrics import Metrics
+from frameworkcontroller.history.archive import HistoryArchive, StoredRecordCount
+from frameworkcontroller.history.archiveapi import application, new_metrics
+from frameworkcontroller.history.archiveerrors import ArchiveError, RecordError
+from frameworkcontroller.history.archivemetrics import ArchiveMetrics
 from frameworkcontroller.history.queries import Readable
 from frameworkcontroller.history.reads import (
     READS,
@@ -28,11 +29,10 @@ from frameworkcontroller.history.reads import (
     ListNamespaces,
     Read,
 )
-from frameworkcontroller.history.server import application, new_metrics
-from frameworkcontroller.webaccess import bodies
-from frameworkcontroller.webaccess.access import Access, Viewer
-from frameworkcontroller.webaccess.boundedserver import BoundedServer, ServerError
+from frameworkcontroller.webaccess import requestbodies
+from frameworkcontroller.webaccess.boundedserver import BoundedServer, ListenError
 from frameworkcontroller.webaccess.loopback_access import LoopbackAccess
+from frameworkcontroller.webaccess.viewers import Viewer, WebAccess
 from tests.support.access import Everyone
 from tests.support.eventually import eventually
 
@@ -42,10 +42,10 @@ HEADERS = {"Content-Type": "application/x-ndjson"}
 @pytest.fixture(autouse=True)
 def _encode(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive_module, "encode", orjson.dumps)
-    monkeypatch.setattr("frameworkcontroller.history.server.encode", orjson.dumps)
+    monkeypatch.setattr("frameworkcontroller.history.archiveapi.encode", orjson.dumps)
 
 
-class Memory(Archive):
+class Memory(HistoryArchive):
     """Keeps lines, and has the Framework ``u`` in namespace ``default``."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Memory(Archive):
         self.storing = 0
         self.queries: list[tuple[Read[Any], Readable]] = []
 
-    async def store(self, lines: Sequence[bytes]) -> Stored:
+    async def store(self, lines: Sequence[bytes]) -> StoredRecordCount:
         self.storing += 1
         await self.gate.wait()
         self.storing -= 1
@@ -66,7 +66,7 @@ class Memory(Archive):
             if line.startswith(b"bad"):
                 raise RecordError(number, "no JSON")
         self.lines += lines
-        return Stored(len(lines))
+        return StoredRecordCount(len(lines))
 
     async def check(self) -> None:
         if self.away:
@@ -88,7 +88,9 @@ class Memory(Archive):
 class Served:
     """A server and a client of it."""
 
-    def __init__(self, archive: Memory, server: BoundedServer, client: aiohttp.ClientSession, metrics: Metrics) -> None:
+    def __init__(
+        self, archive: Memory, server: BoundedServer, client: aiohttp.ClientSession, metrics: ArchiveMetrics
+    ) -> None:
         self.archive = archive
         self.server = server
         self.client = client
@@ -111,7 +113,7 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(access: Access | None = None, **options: Any) -> AsyncIterator[Served]:
+async def serving(access: WebAccess | None = None, **options: Any) -> AsyncIterator[Served]:
     archive, metrics = Memory(), new_metrics()
     app = application(archive, access or Everyone(), metrics=metrics)
     async with (
@@ -275,7 +277,7 @@ async def test_a_turn_that_does_not_come_is_told() -> None:
 async def test_senders_take_turns() -> None:
     """However many requests one of them sends, the others wait for one of these at most."""
     metrics = new_metrics()
-    turns = upload.Turns(2, 2, metrics)
+    turns = upload.SenderTurns(2, 2, metrics)
     served: list[str] = []
     gate = asyncio.Event()
 
@@ -369,7 +371,7 @@ def of(token: str, namespace: str = "") -> dict[str, str]:
 
 async def test_a_body_below_the_least_rate_ends(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Though a byte comes all the time."""
-    monkeypatch.setattr(bodies, "GRACE_SEC", 0.2)
+    monkeypatch.setattr(requestbodies, "GRACE_SEC", 0.2)
     reader, writer = await served.open()
     writer.write(b"POST /v1/records HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n")
 
@@ -386,7 +388,7 @@ async def test_a_body_below_the_least_rate_ends(served: Served, monkeypatch: pyt
 
 
 async def test_a_silent_body_ends(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "IDLE_SEC", 0.05)
+    monkeypatch.setattr(requestbodies, "IDLE_SEC", 0.05)
     reader, writer = await served.open()
     writer.write(b"POST /v1/records HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nx")
     answer = await reader.readline()
@@ -400,7 +402,7 @@ async def test_a_silent_body_ends(served: Served, monkeypatch: pytest.MonkeyPatc
 async def test_an_address_in_use_is_told(served: Served) -> None:
     app = application(served.archive, Everyone())
     server = BoundedServer(app, "127.0.0.1", served.server.port)
-    with pytest.raises(ServerError, match=rf"127\.0\.0\.1:{served.server.port}: Address already in use"):
+    with pytest.raises(ListenError, match=rf"127\.0\.0\.1:{served.server.port}: Address already in use"):
         await server.__aenter__()
 
 
@@ -482,7 +484,7 @@ async def test_other_hosts_and_users_are_refused() -> None:
         assert served.archive.lines == [line().rstrip()]
 
 
-class Restricted(Access):
+class Restricted(WebAccess):
     """Admits everyone, as one who may read and write in some namespaces only."""
 
     def check_address(self, request: web.BaseRequest) -> None:

@@ -23,7 +23,7 @@ from aiohttp import web
 
 from frameworkcontroller import __version__
 from frameworkcontroller.commands.output import clean_line, duration
-from frameworkcontroller.dashboard.events import EventStreams
+from frameworkcontroller.dashboard.eventstreams import EventStreams
 from frameworkcontroller.dashboard.failurepage import FailureQuery, failure_page
 from frameworkcontroller.dashboard.frameworkpage import FrameworkSource, framework_page
 from frameworkcontroller.dashboard.listing import (
@@ -35,12 +35,12 @@ from frameworkcontroller.dashboard.listing import (
     live_rows,
 )
 from frameworkcontroller.dashboard.live import LiveFrameworks
+from frameworkcontroller.dashboard.pagesources import Archived, PageSources
 from frameworkcontroller.dashboard.rendering import HasShell, render
 from frameworkcontroller.dashboard.rows import FrameworkRow, past_row
-from frameworkcontroller.dashboard.sources import Archived, Sources
 from frameworkcontroller.dashboard.taskpage import task_page
-from frameworkcontroller.dashboard.views import ErrorPage, FailurePage, Level, Note, Shell
-from frameworkcontroller.history.errors import ArchiveError, QueryError
+from frameworkcontroller.dashboard.views import ErrorPage, FailurePage, Note, NoteLevel, Shell
+from frameworkcontroller.history.archiveerrors import ArchiveError, QueryError
 from frameworkcontroller.history.reads import (
     PHASES,
     ArchiveReader,
@@ -51,7 +51,7 @@ from frameworkcontroller.history.reads import (
     ListNamespaces,
 )
 from frameworkcontroller.kube.parsing import gc_paused
-from frameworkcontroller.webaccess.access import VIEWER, AccessError, Viewer
+from frameworkcontroller.webaccess.viewers import VIEWER, AccessError, Viewer
 
 T = TypeVar("T")
 
@@ -87,7 +87,7 @@ class Pages:
         self._past = past
         self._wall = wall
         self._archive_sec = archive_sec
-        self._sources = Sources(live)
+        self._sources = PageSources(live)
         self._static = dict(_static_files())
         self._streams = streams or (EventStreams(live) if live is not None else None)
 
@@ -334,10 +334,10 @@ class Pages:
             span = duration(now - stale.since)
             problem = f": {clean_line(stale.problem)}" if stale.problem else ""
             text = f"Not current for {span}" if stale.listed else f"Frameworks have not been listed yet, for {span}"
-            found.insert(0, Note(Level.WARNING, f"{text}{problem}", int(stale.since)))
+            found.insert(0, Note(NoteLevel.WARNING, f"{text}{problem}", int(stale.since)))
         if archived.problem:
             text = f"Past Frameworks are missing, as the archive cannot be read: {clean_line(archived.problem)}"
-            found.append(Note(Level.WARNING, text))
+            found.append(Note(NoteLevel.WARNING, text))
         namespace = self._live.namespace if self._live is not None else None
         viewer: Viewer | None = request.get(VIEWER)
         return Shell(

@@ -27,8 +27,8 @@ from typing import Final, NamedTuple
 
 from frameworkcontroller.api.historyrecords import HistoryRecordError, decode_record
 from frameworkcontroller.backoff import Backoff
-from frameworkcontroller.history.errors import ArchiveError, RecordError
-from frameworkcontroller.history.metrics import FILE, Metrics
+from frameworkcontroller.history.archiveerrors import ArchiveError, RecordError
+from frameworkcontroller.history.archivemetrics import FILE, ArchiveMetrics
 from frameworkcontroller.history.upload import MAX_BODY_BYTES, outline
 
 _log: Final = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class FolderError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FilePlace:
     """A place in a file: all lines before it are stored or skipped.
 
     ``file``: digest of the first line. ``window``: digest of the bytes before ``offset``, which is that in the
@@ -68,23 +68,23 @@ class Place:
     seen: str = ""
 
 
-class Batch(NamedTuple):
+class LineBatch(NamedTuple):
     """Lines of a file, with their numbers from 1, and the place after them."""
 
     lines: list[tuple[int, bytes]]
     too_long: list[int]
-    place: Place
+    place: FilePlace
 
 
-class Follower:
+class FolderFollower:
     """Follows one folder. ``run`` never ends; it is cancelled between two batches or during one."""
 
     def __init__(
         self,
         folder: Path,
         store: Callable[[list[bytes]], Awaitable[object]],
-        metrics: Metrics,
-        known: dict[str, Place] | None = None,
+        metrics: ArchiveMetrics,
+        known: dict[str, FilePlace] | None = None,
         *,
         rng: random.Random | None = None,
     ) -> None:
@@ -171,7 +171,7 @@ class Follower:
     async def _read(self, path: Path, file: _File) -> None:
         size = file.unread
         batches = _batches(path, self._known)
-        place: Place | None = None
+        place: FilePlace | None = None
         try:
             while (batch := await asyncio.to_thread(next, batches, None)) is not None:
                 await self._store(path, file, batch)
@@ -191,7 +191,7 @@ class Follower:
         if file.bad > _LOGGED_LINES:
             _log.warning("%s: %d lines are no records; they were skipped", path, file.bad)
 
-    async def _store(self, path: Path, file: _File, batch: Batch) -> None:
+    async def _store(self, path: Path, file: _File, batch: LineBatch) -> None:
         """Store a batch without the lines that are no records."""
         for number in batch.too_long:
             self._skip(path, file, number, f"it has more than {MAX_BODY_BYTES} bytes")
@@ -228,7 +228,7 @@ class Follower:
             _log.warning("%s, line %d is no record, skipped: %s", path, number, problem)
 
 
-def read_folder(folder: Path, on_error: Callable[[Path, str], None]) -> Iterator[tuple[Path, Batch]]:
+def read_folder(folder: Path, on_error: Callable[[Path, str], None]) -> Iterator[tuple[Path, LineBatch]]:
     """Yield what the files of a folder have now, by their names. ``on_error`` gets those that are broken, and why.
 
     Raises:
@@ -255,7 +255,7 @@ class _File:
     bad: int = 0
 
 
-def _batches(path: Path, known: Mapping[str, Place]) -> Generator[Batch, None, None]:
+def _batches(path: Path, known: Mapping[str, FilePlace]) -> Generator[LineBatch, None, None]:
     """Read a file from its place to its last complete line. Raises OSError, EOFError, ValueError, zlib.error."""
     compressed = path.suffix == ".gz"
     with gzip.open(path) if compressed else path.open("rb") as file:
@@ -293,8 +293,8 @@ def _batches(path: Path, known: Mapping[str, Place]) -> Generator[Batch, None, N
                     lines.append((line, each))
                     size += len(each)
                 if size >= BATCH_BYTES:
-                    place = Place(place.file, offset, line, _digest(window))
-                    yield Batch(lines, too_long, place)
+                    place = FilePlace(place.file, offset, line, _digest(window))
+                    yield LineBatch(lines, too_long, place)
                     lines, too_long, size = [], [], 0
             if len(rest) > MAX_BODY_BYTES:
                 offset += len(rest)
@@ -302,14 +302,14 @@ def _batches(path: Path, known: Mapping[str, Place]) -> Generator[Batch, None, N
                 rest = b""
                 dropping = True
         if offset > place.offset and not dropping:
-            yield Batch(lines, too_long, Place(place.file, offset, line, _digest(window)))
+            yield LineBatch(lines, too_long, FilePlace(place.file, offset, line, _digest(window)))
         if broken is not None:
             raise broken
 
 
 def _resume(
-    file: io.BufferedReader | gzip.GzipFile, known: Mapping[str, Place], *, whole: bool
-) -> tuple[Place, bytes] | None:
+    file: io.BufferedReader | gzip.GzipFile, known: Mapping[str, FilePlace], *, whole: bool
+) -> tuple[FilePlace, bytes] | None:
     """Return the place from which to read the file, and the bytes before it; None: it has no complete line yet."""
     first = file.readline(_FIRST_BYTES)
     if not first or not (first.endswith(b"\n") or len(first) == _FIRST_BYTES or whole):
@@ -324,7 +324,7 @@ def _resume(
             if _digest(window) == place.window:
                 return place, window
     file.seek(0)
-    return Place(name), b""
+    return FilePlace(name), b""
 
 
 def _digest(content: bytes) -> str:

@@ -34,7 +34,7 @@ class _Registry(CollectorRegistry):
             yield metric
 
 
-class Metrics:
+class ArchiveMetrics:
     """The metrics of one server, with a registry of their own."""
 
     def __init__(self, routes: Iterable[str] = ()) -> None:

@@ -16,9 +16,9 @@ from pydantic import ValidationError
 from yarl import URL
 
 from frameworkcontroller import __version__
-from frameworkcontroller.history.errors import ArchiveError, QueryError
+from frameworkcontroller.history.archiveerrors import ArchiveError, QueryError
 from frameworkcontroller.history.reads import A, ArchiveReader, Read
-from frameworkcontroller.webaccess.access import Viewer
+from frameworkcontroller.webaccess.viewers import Viewer
 
 _log: Final = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from frameworkcontroller.dashboard.frameworkpage import FrameworkSource, read_at
 from frameworkcontroller.dashboard.live import LiveFrameworks, PodsAndEvents
 from frameworkcontroller.dashboard.rows import framework_href
 from frameworkcontroller.dashboard.taskpage import TaskSource, find_task
-from frameworkcontroller.dashboard.views import Level, Link, Note
+from frameworkcontroller.dashboard.views import Link, Note, NoteLevel
 from frameworkcontroller.history.reads import (
     MAX_PAGE,
     ArchiveReader,
@@ -49,7 +49,7 @@ class Archived:
     problem: str = ""
 
 
-class Sources:
+class PageSources:
     """Reads what a page shows. The viewer may read the namespace: that is the caller's to check."""
 
     def __init__(self, live: LiveFrameworks | None) -> None:
@@ -120,7 +120,7 @@ class Sources:
             # Deleted and created again since the last event.
             return None, PodsAndEvents()
         if problem is not None:
-            notes.append(Note(Level.WARNING, f"This is an older state, as the object cannot be read: {problem}"))
+            notes.append(Note(NoteLevel.WARNING, f"This is an older state, as the object cannot be read: {problem}"))
         return body, await live.pods_and_events(body)
 
     async def _decoded(self, body: Json) -> View:

@@ -80,7 +80,7 @@ class SimpleViewer(Viewer):
 VIEWER: Final = web.RequestKey("viewer", Viewer)
 
 
-class Access(ABC):
+class WebAccess(ABC):
     """Identifies the senders of requests."""
 
     by_link: ClassVar[bool] = False
@@ -116,7 +116,7 @@ class AuthenticationRequired(AccessError):
     title = "Authentication required"
 
 
-class Refused(AccessError):
+class RequestRefused(AccessError):
     """403: a request that must not be sent like this, or by this sender."""
 
     status = 403

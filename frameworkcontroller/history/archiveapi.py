@@ -16,13 +16,13 @@ import orjson
 from aiohttp import web
 
 from frameworkcontroller.history.apidocument import JSON, NAMESPACE_HEADER, NDJSON, PROBLEM, ROUTES, document
-from frameworkcontroller.history.archive import Archive, encode
-from frameworkcontroller.history.errors import ArchiveError, QueryError, RecordError
-from frameworkcontroller.history.metrics import HTTP, Metrics
+from frameworkcontroller.history.archive import HistoryArchive, encode
+from frameworkcontroller.history.archiveerrors import ArchiveError, QueryError, RecordError
+from frameworkcontroller.history.archivemetrics import HTTP, ArchiveMetrics
 from frameworkcontroller.history.reads import READS, Read, shown
 from frameworkcontroller.history.upload import UploadError, Uploads, outline
-from frameworkcontroller.webaccess.access import VIEWER, Access
 from frameworkcontroller.webaccess.middleware import protect
+from frameworkcontroller.webaccess.viewers import VIEWER, WebAccess
 
 _log: Final = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ Mount = Callable[[web.Application], None]
 
 
 def application(
-    archive: Archive, access: Access, *, metrics: Metrics | None = None, mounts: Iterable[Mount] = ()
+    archive: HistoryArchive, access: WebAccess, *, metrics: ArchiveMetrics | None = None, mounts: Iterable[Mount] = ()
 ) -> web.Application:
     """Return the API over ``archive``, for those whom ``access`` admits.
 
@@ -64,15 +64,15 @@ def application(
     return app
 
 
-def new_metrics() -> Metrics:
+def new_metrics() -> ArchiveMetrics:
     """Return metrics with the time series of all routes."""
-    return Metrics([*(read.operation for read in READS), *(route.operation for route in ROUTES), _PAGES])
+    return ArchiveMetrics([*(read.operation for read in READS), *(route.operation for route in ROUTES), _PAGES])
 
 
 class _Api:
     """The handlers. That of a route which is no read is the method of its name."""
 
-    def __init__(self, archive: Archive, metrics: Metrics) -> None:
+    def __init__(self, archive: HistoryArchive, metrics: ArchiveMetrics) -> None:
         self._archive = archive
         self._metrics = metrics
         self._uploads = Uploads(metrics)
@@ -182,7 +182,7 @@ def _is_api(path: str) -> bool:
 _PLAIN_PATHS: Final = frozenset(route.path for route in ROUTES) | {"/v1"}
 
 
-def _problems(metrics: Metrics) -> Any:
+def _problems(metrics: ArchiveMetrics) -> Any:
     """Return the middleware that answers errors of the API as problems. Pages have error pages."""
 
     @web.middleware
@@ -218,7 +218,7 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         return _problem(503, "Database unavailable", str(error))
 
 
-def _observed(metrics: Metrics) -> Any:
+def _observed(metrics: ArchiveMetrics) -> Any:
     """Return the middleware that measures requests, and hides what was not expected."""
 
     @web.middleware
