@@ -38,7 +38,7 @@ from frameworkcontroller.dashboard.live import LiveFrameworks
 from frameworkcontroller.dashboard.pagesources import Archived, PageSources
 from frameworkcontroller.dashboard.rendering import HasShell, render
 from frameworkcontroller.dashboard.rows import FrameworkRow, past_row
-from frameworkcontroller.dashboard.taskpage import task_page
+from frameworkcontroller.dashboard.taskpage import TaskSource, task_page
 from frameworkcontroller.dashboard.views import ErrorPage, FailurePage, Note, NoteLevel, Shell
 from frameworkcontroller.history.archiveerrors import ArchiveError, QueryError
 from frameworkcontroller.history.reads import (
@@ -196,19 +196,28 @@ class Pages:
     async def _framework(self, request: web.Request) -> web.StreamResponse:
         namespace, name, uid = await self._named(request)
         wanted = _number(request.query.get("attempt"))
-        archived = await self._archived(request[VIEWER])
-        notes: list[Note] = []
-        try:
-            async with self._in_time():
-                source = await self._sources.framework(namespace, name, uid, wanted, archived, notes)
-        except ArchiveError as error:
-            # What the cluster has is shown without it.
-            archived, notes = Archived(None, str(error)), []
-            source = await self._sources.framework(namespace, name, uid, wanted, archived, notes)
+
+        async def read(archived: Archived, notes: list[Note]) -> FrameworkSource:
+            return await self._sources.framework(namespace, name, uid, wanted, archived, notes)
+
+        source, archived, notes = await self._read(request[VIEWER], read)
         events = self._events_of(source)
         shell = self._shell(request, "framework", f"{namespace}/{name}", events, archived, notes)
         # Many Tasks take long, which must not delay other requests.
         return await _page("framework.html", partial(framework_page, shell, source))
+
+    async def _read(
+        self, viewer: Viewer, read: Callable[[Archived, list[Note]], Awaitable[T]]
+    ) -> tuple[T, Archived, list[Note]]:
+        """Read with the archive, or without it if it cannot be read: what the cluster has is then shown alone."""
+        archived = await self._archived(viewer)
+        notes: list[Note] = []
+        try:
+            async with self._in_time():
+                return await read(archived, notes), archived, notes
+        except ArchiveError as error:
+            archived, notes = Archived(None, str(error)), []
+            return await read(archived, notes), archived, notes
 
     # --- one Task ---
 
@@ -217,16 +226,12 @@ class Pages:
         role, index = request.match_info["role"], _number(request.match_info["index"])
         if index is None:
             raise web.HTTPNotFound
-        archived = await self._archived(request[VIEWER])
-        notes: list[Note] = []
-        try:
-            async with self._in_time():
-                framework = await self._sources.framework(namespace, name, uid, None, archived, notes)
-                source = await self._sources.task(framework, uid, role, index, archived.past)
-        except ArchiveError as error:
-            archived, notes = Archived(None, str(error)), []
+
+        async def read(archived: Archived, notes: list[Note]) -> tuple[FrameworkSource, TaskSource]:
             framework = await self._sources.framework(namespace, name, uid, None, archived, notes)
-            source = await self._sources.task(framework, uid, role, index, None)
+            return framework, await self._sources.task(framework, uid, role, index, archived.past)
+
+        (framework, source), archived, notes = await self._read(request[VIEWER], read)
         title = f"{namespace}/{name} {role}[{index}]"
         shell = self._shell(request, "task", title, self._events_of(framework), archived, notes)
         view = await asyncio.to_thread(task_page, shell, framework, source)

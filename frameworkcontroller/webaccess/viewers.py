@@ -54,10 +54,9 @@ class Viewer(ABC):
 class SimpleViewer(Viewer):
     """May read everything or nothing, and send records."""
 
-    token = None
-
     def __init__(self, name: str, *, reads: bool) -> None:
         self.name = name
+        self.token = None
         self._reads = reads
 
     async def may_read(self, namespace: str) -> bool:
