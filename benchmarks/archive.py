@@ -25,7 +25,16 @@ import orjson
 
 from benchmarks.usage import load
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.history.archive import Archive, FailureKey, FailureQuery, FrameworkQuery, TaskQuery
+from frameworkcontroller.history.archive import HistoryArchive
+from frameworkcontroller.history.reads import (
+    CountFailures,
+    FailureKey,
+    GetAttempt,
+    GetFramework,
+    GetTaskHistory,
+    ListFrameworks,
+    ListTasks,
+)
 from tests.support.postgres import Postgres, find_postgres
 
 _BATCH_BYTES: Final = 1 << 20
@@ -158,7 +167,7 @@ def batches(records: Records) -> Iterator[list[bytes]]:
         yield lines
 
 
-async def fill(archive: Archive, records: Records) -> tuple[int, int, float, float]:
+async def fill(archive: HistoryArchive, records: Records) -> tuple[int, int, float, float]:
     """Return records, bytes, seconds and CPU seconds of this process, without making the records."""
     count = size = 0
     seconds = cpu = 0.0
@@ -189,22 +198,22 @@ async def measure(query: Callable[[], Awaitable[Any]]) -> tuple[float, float]:
     return statistics.median(times), max(times)
 
 
-async def queries(archive: Archive, records: Records) -> dict[str, Callable[[], Awaitable[Any]]]:
+async def queries(archive: HistoryArchive, records: Records) -> dict[str, Callable[[], Awaitable[Any]]]:
     """What is measured, by name."""
-    listed = [item for item in (await archive.frameworks(FrameworkQuery(limit=1000))).items if item["tasks"] == 0]
+    listed = [item for item in (await archive.read(ListFrameworks(limit=1000)))["items"] if item["tasks"] == 0]
     one = listed[len(listed) // 2]
-    far = (await archive.frameworks(FrameworkQuery(limit=1, until=_END - 50 * _DAY))).next or ""
-    some = await archive.tasks(records.large or one["uid"], 0, TaskQuery(limit=1000))
-    after = (some.next if some else None) or ""
+    far = (await archive.read(ListFrameworks(limit=1, until=_END - 50 * _DAY)))["next"] or ""
+    some = await archive.read(ListTasks(records.large or one["uid"], 0, limit=1000))
+    after = (some["next"] if some else None) or ""
     mine = frozenset(f"team-{number}" for number in range(4))
     many = frozenset(f"team-{number}" for number in range(30))
     month: dict[str, Any] = {"since": _END - 30 * _DAY, "until": _END}
 
     def page(namespaces: frozenset[str] | None = None, **query: Any) -> Callable[[], Awaitable[Any]]:
-        return lambda: archive.frameworks(FrameworkQuery(**query), namespaces)
+        return lambda: archive.read(ListFrameworks(**query), namespaces)
 
     def failures(by: FailureKey, namespaces: frozenset[str] | None = None) -> Callable[[], Awaitable[Any]]:
-        return lambda: archive.failures(FailureQuery(by=by, **month), namespaces)
+        return lambda: archive.read(CountFailures(by=by, **month), namespaces)
 
     large = records.large or one["uid"]
     return {
@@ -220,12 +229,12 @@ async def queries(archive: Archive, records: Records) -> dict[str, Callable[[], 
         "list: a week, a month ago": page(since=_END - 37 * _DAY, until=_END - 30 * _DAY),
         "list: viewer of 4 of 40 namespaces": page(mine),
         "list: viewer of 30 of 40 namespaces, part of no name": page(many, q="nothing"),
-        "one Framework": lambda: archive.framework(one["uid"]),
-        "its attempt, with the object": lambda: archive.attempt(one["uid"], 0),
-        "a page of 100 of 10,000 Tasks": lambda: archive.tasks(large, 0, TaskQuery(after=after)),
-        "a page of 1,000 of 10,000 Tasks": lambda: archive.tasks(large, 0, TaskQuery(limit=1000)),
-        "a page of failed Tasks": lambda: archive.tasks(large, 0, TaskQuery(failed=True)),
-        "one Task over all attempts": lambda: archive.task_history(large, "worker", 19),
+        "one Framework": lambda: archive.read(GetFramework(one["uid"])),
+        "its attempt, with the object": lambda: archive.read(GetAttempt(one["uid"], 0)),
+        "a page of 100 of 10,000 Tasks": lambda: archive.read(ListTasks(large, 0, after=after)),
+        "a page of 1,000 of 10,000 Tasks": lambda: archive.read(ListTasks(large, 0, limit=1000)),
+        "a page of failed Tasks": lambda: archive.read(ListTasks(large, 0, failed=True)),
+        "one Task over all attempts": lambda: archive.read(GetTaskHistory(large, "worker", 19)),
         **{f"failures of 30 days by {by}": failures(by) for by in FailureKey},
         "failures by node, viewer of 4 of 40 namespaces": failures(FailureKey.NODE, mine),
     }
@@ -250,7 +259,7 @@ def _databases(kind: str, folder: Path) -> Iterator[tuple[str, Postgres | None]]
 async def _run(kind: str, tasks: int, folder: Path) -> None:
     with _databases(kind, folder) as (url, server):
         records = Records(tasks)
-        async with await Archive.open(url) as archive:
+        async with await HistoryArchive.open(url) as archive:
             others = server.cpu_seconds() if server else 0.0
             count, size, seconds, cpu = await fill(archive, records)
             used = await archive.usage()

@@ -85,7 +85,7 @@ ARCHIVE: Final = "Archive of the history"
 
 def archive_families() -> list[Metric]:
     """Collect the metrics that only the archive has."""
-    from frameworkcontroller.history.server import new_metrics
+    from frameworkcontroller.history.archiveapi import new_metrics
 
     metrics = new_metrics()
     metrics.watch_folders(lambda: 0, lambda: 0.0)

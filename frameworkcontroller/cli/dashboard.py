@@ -13,12 +13,11 @@ from frameworkcontroller.commands import program
 from frameworkcontroller.commands.program import CommandError, UsageError
 from frameworkcontroller.config.bindaddress import BindAddress, parse_bind_address
 from frameworkcontroller.dashboard.live import LiveFrameworks
-from frameworkcontroller.dashboard.past import PastSource, RemoteArchive
 from frameworkcontroller.dashboard.serving import serve_pages
-from frameworkcontroller.history.client import ArchiveClient, ArchiveURLError
+from frameworkcontroller.history.archiveclient import ArchiveClient, ArchiveURLError
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import connect
-from frameworkcontroller.webaccess.boundedserver import ServerError
+from frameworkcontroller.webaccess.boundedserver import ListenError
 from frameworkcontroller.webaccess.cluster_access import ClusterAccess
 from frameworkcontroller.webaccess.loopback import is_loopback_address
 from frameworkcontroller.webaccess.loopback_access import LoopbackAccess
@@ -38,12 +37,7 @@ async def _run(options: argparse.Namespace) -> int:
     connection = await connect(kubeconfig=None if kubeconfig is None else str(kubeconfig), context=options.context)
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(KubeClient(connection))
-        past: PastSource | None = None
-        if options.history is not None:
-            past = RemoteArchive(
-                await stack.enter_async_context(_archive(options.history, options.history_ca_file)),
-                options.history_token_file,
-            )
+        past = None if options.history is None else await stack.enter_async_context(_archive(options))
         live = LiveFrameworks(client, options.namespace)
         alone = LoopbackAccess() if is_loopback_address(address.host) else None
         access = alone or ClusterAccess(client, audiences=options.audience)
@@ -51,7 +45,7 @@ async def _run(options: argparse.Namespace) -> int:
             tls = None if certificate is None else certificate.context
             pages = serve_pages(live, past, access, address.host, address.port, tls=tls)
             url, watch = await stack.enter_async_context(pages)
-        except ServerError as error:
+        except ListenError as error:
             raise UsageError(f"--address {error}") from None
         print(f"The pages: {f'{url}/' if alone is None else alone.link(url)}", flush=True)  # noqa: T201 - a command line speaks to its user
         if watch is None:
@@ -72,12 +66,12 @@ def listening_address(text: str) -> BindAddress:
     return address
 
 
-def _archive(url: str, ca_file: Path | None) -> ArchiveClient:
+def _archive(options: argparse.Namespace) -> ArchiveClient:
     """Return a client of the archive. Raise UsageError if the URL is invalid."""
     try:
-        return ArchiveClient(url, ca_file=ca_file)
+        return ArchiveClient(options.history, ca_file=options.history_ca_file, token_file=options.history_token_file)
     except ArchiveURLError as error:
-        raise UsageError(f"--history {url!r}: {error}") from None
+        raise UsageError(f"--history {options.history!r}: {error}") from None
 
 
 async def open_browser(url: str, directory: Path) -> bool:

@@ -136,10 +136,10 @@ async def _archive(cluster: LocalCluster, directory: Path) -> AsyncIterator[tupl
     """
     # Late imports: `local run` needs none of it.
     from frameworkcontroller.dashboard.live import LiveFrameworks
-    from frameworkcontroller.dashboard.past import LocalArchive
-    from frameworkcontroller.dashboard.server import Pages
-    from frameworkcontroller.history.archive import Archive, ArchiveError
-    from frameworkcontroller.history.server import application, new_metrics
+    from frameworkcontroller.dashboard.pages import Pages
+    from frameworkcontroller.history.archive import HistoryArchive
+    from frameworkcontroller.history.archiveapi import application, new_metrics
+    from frameworkcontroller.history.archiveerrors import ArchiveError
     from frameworkcontroller.webaccess.boundedserver import BoundedServer
     from frameworkcontroller.webaccess.loopback_access import LoopbackAccess, TokenFileError, token_in
 
@@ -149,12 +149,12 @@ async def _archive(cluster: LocalCluster, directory: Path) -> AsyncIterator[tupl
     except TokenFileError as error:
         raise CommandError(str(error)) from None
     try:
-        archive = await Archive.open(f"sqlite:///{directory}/history.db")
+        archive = await HistoryArchive.open(f"sqlite:///{directory}/history.db")
     except ArchiveError as error:
         raise CommandError(f"cannot open the archive: {error}") from None
     async with archive, KubeClient(cluster.connect()) as client:
         live, metrics = LiveFrameworks(client), new_metrics()
-        app = application(archive, access, metrics=metrics, mounts=[Pages(live, LocalArchive(archive)).add_to])
+        app = application(archive, access, metrics=metrics, mounts=[Pages(live, archive).add_to])
         async with BoundedServer(app, "127.0.0.1", 0, connected=metrics.connected) as server:
             sink = History(sink=HistorySinkKind.HTTP, url=f"{server.url}/v1/records", token_file=str(token_file))
             yield access.link(server.url), sink, live

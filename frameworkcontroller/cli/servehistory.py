@@ -19,19 +19,19 @@ from frameworkcontroller.cli.dashboard import listening_address
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.program import UsageError
 from frameworkcontroller.dashboard.live import LiveFrameworks
-from frameworkcontroller.dashboard.past import LocalArchive
-from frameworkcontroller.dashboard.server import Pages
-from frameworkcontroller.history.archive import Archive, ArchiveError
-from frameworkcontroller.history.follower import FolderError, Follower, PlacesInMemory
-from frameworkcontroller.history.metrics import Metrics
-from frameworkcontroller.history.server import application, new_metrics
+from frameworkcontroller.dashboard.pages import Pages
+from frameworkcontroller.history.archive import HistoryArchive
+from frameworkcontroller.history.archiveapi import application, new_metrics
+from frameworkcontroller.history.archiveerrors import ArchiveError
+from frameworkcontroller.history.archivemetrics import ArchiveMetrics
+from frameworkcontroller.history.folderfollower import FolderError, FolderFollower
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import connect
-from frameworkcontroller.webaccess.access import Access
-from frameworkcontroller.webaccess.boundedserver import BoundedServer, ServerError
+from frameworkcontroller.webaccess.boundedserver import BoundedServer, ListenError
 from frameworkcontroller.webaccess.cluster_access import ClusterAccess
 from frameworkcontroller.webaccess.loopback import is_loopback_address
 from frameworkcontroller.webaccess.loopback_access import LoopbackAccess, TokenFileError, token_in
+from frameworkcontroller.webaccess.viewers import WebAccess
 
 _log: Final = logging.getLogger(__name__)
 
@@ -69,10 +69,10 @@ async def _serve(options: argparse.Namespace) -> int:
     async with AsyncExitStack() as stack:
         client = None if alone and not options.live else await _client(options, stack)
         try:
-            archive = await stack.enter_async_context(await Archive.open(database, reserve=True))
+            archive = await stack.enter_async_context(await HistoryArchive.open(database, reserve=True))
         except ArchiveError as error:
             raise UsageError(f"{named}: {error}") from None
-        access: Access
+        access: WebAccess
         if client is None or alone:
             access = LoopbackAccess(_token(options.token_file, archive))
         else:
@@ -84,7 +84,7 @@ async def _serve(options: argparse.Namespace) -> int:
                 lambda: sum(one.unread_bytes for one in followers), lambda: max(one.lag_seconds for one in followers)
             )
         live = LiveFrameworks(client) if client is not None and options.live else None
-        mounts = () if options.no_pages else (Pages(live, LocalArchive(archive)).add_to,)
+        mounts = () if options.no_pages else (Pages(live, archive).add_to,)
         app = application(archive, access, metrics=metrics, mounts=mounts)
         server = BoundedServer(app, address.host, address.port, tls=tls, connected=metrics.connected)
         work: list[Coroutine[Any, Any, Any]] = [_sample(archive, metrics), *(one.run() for one in followers)]
@@ -106,7 +106,7 @@ async def _serve(options: argparse.Namespace) -> int:
                 done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 for one in done:
                     one.result()
-        except ServerError as error:
+        except ListenError as error:
             raise UsageError(f"--address {error}") from None
     return program.EXIT_OK
 
@@ -119,7 +119,7 @@ async def _client(options: argparse.Namespace, stack: AsyncExitStack) -> KubeCli
     return await stack.enter_async_context(KubeClient(connection))
 
 
-async def _sample(archive: Archive, metrics: Metrics) -> None:
+async def _sample(archive: HistoryArchive, metrics: ArchiveMetrics) -> None:
     """Keep the metrics of the database's size up to date."""
     while True:
         try:
@@ -136,7 +136,7 @@ async def _sample(archive: Archive, metrics: Metrics) -> None:
         await asyncio.sleep(SAMPLE_SEC)
 
 
-async def _prune(archive: Archive, metrics: Metrics, days: int | None, most_bytes: int | None) -> None:
+async def _prune(archive: HistoryArchive, metrics: ArchiveMetrics, days: int | None, most_bytes: int | None) -> None:
     """Remove what is too old or too much, now and every ten minutes."""
     while True:
         before = None if days is None else int(time.time()) - days * _DAY_SEC
@@ -166,7 +166,7 @@ def _size(option: str, text: str | None) -> int | None:
     return size
 
 
-def _token(path: Path | None, archive: Archive) -> str | None:
+def _token(path: Path | None, archive: HistoryArchive) -> str | None:
     """Return the token of a server on loopback: that of the file, by default beside the database; None for a new one.
 
     Raises:
@@ -188,8 +188,8 @@ def _check_token_file(path: Path) -> None:
         raise UsageError(f"--token-file {path}: cannot be read: {error.strerror}") from None
 
 
-def _follower(folder: Path, archive: Archive, metrics: Metrics) -> Follower:
+def _follower(folder: Path, archive: HistoryArchive, metrics: ArchiveMetrics) -> FolderFollower:
     try:
-        return Follower(folder, archive, metrics, PlacesInMemory())
+        return FolderFollower(folder, archive.store, metrics)
     except FolderError as error:
         raise UsageError(f"--follow {error}") from None

@@ -14,23 +14,21 @@ from frameworkcontroller.api.status import FrameworkAttemptStatus, State, TaskRo
 from frameworkcontroller.dashboard.kubectl import framework_commands
 from frameworkcontroller.dashboard.rows import (
     ONLY_TASKS,
+    FrameworkRow,
     bar_of,
     framework_href,
-    live_row,
+    live_framework,
     past_row,
     past_time,
     tasks_href,
 )
-from frameworkcontroller.dashboard.summaries import LiveFramework, live_framework
 from frameworkcontroller.dashboard.views import (
     AttemptView,
     Cell,
     ConditionView,
-    EventView,
     FailureRow,
     FailureWords,
     FrameworkPage,
-    FrameworkRow,
     Link,
     RoleView,
     Shell,
@@ -97,7 +95,7 @@ class FrameworkSource:
     events: Sequence[Event] = ()
     events_problem: str = ""
     others: tuple[Link, ...] = ()
-    summary: LiveFramework | None = None
+    summary: FrameworkRow | None = None
     decoded: View | None = None
 
     @property
@@ -141,7 +139,7 @@ def framework_page(shell: Shell, source: FrameworkSource) -> FrameworkPage:
         roles=roles,
         failures=tuple(_failures(view, source, uid)),
         timeline=_timeline(view, source, shell),
-        events=event_views(source.events),
+        events=source.events,
         events_problem=source.events_problem,
         pods_problem=source.pods_problem,
         spec=_yaml(body.get("spec")),
@@ -161,11 +159,10 @@ def _labels(metadata: Json) -> Iterator[tuple[str, str]]:
 def head_of(source: FrameworkSource) -> FrameworkRow:
     """Return the row of the Framework, as in the list."""
     if source.live:
-        return live_row(source.summary or live_framework(source.body))
+        return source.summary or live_framework(source.body)
     if source.item is not None:
         return past_row(source.item)
-    row = live_row(live_framework(source.body))
-    return replace(row, live=False, href=framework_href(row.namespace, row.name, row.uid))
+    return replace(live_framework(source.body), live=False)
 
 
 def _roles(view: View) -> Sequence[TaskRoleStatus]:
@@ -198,21 +195,6 @@ def _conditions(view: View) -> Iterator[ConditionView]:
         since = one.last_transition_time or None
         bad = (one.type, one.status) in _BAD
         yield ConditionView(one.type, one.status, one.reason, clean_line(one.message, 2000), since, bad)
-
-
-def event_views(events: Sequence[Event]) -> tuple[EventView, ...]:
-    """Return the Events, the newest first."""
-    return tuple(
-        EventView(
-            one.seen,
-            one.warning,
-            clean_line(one.reason),
-            clean_line(one.about),
-            clean_line(one.message, 1000),
-            one.count,
-        )
-        for one in sorted(events, key=lambda one: one.seen, reverse=True)
-    )
 
 
 # --- attempts ---

@@ -8,20 +8,18 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from frameworkcontroller.dashboard.rows import bar_of, live_row
-from frameworkcontroller.dashboard.summaries import WORDS, LiveFramework
+from frameworkcontroller.dashboard.rows import WORDS, FrameworkRow, bar_of
 from frameworkcontroller.dashboard.views import (
     PHASES,
     Choice,
-    Column,
     Command,
     Empty,
     Filters,
     FrameworkList,
-    FrameworkRow,
+    ListColumn,
     Shell,
 )
-from frameworkcontroller.history import openapi
+from frameworkcontroller.history.reads import PHASES as PAST_PHASES
 from frameworkcontroller.views.diagnosis import Phase
 
 ROWS: Final = 100
@@ -35,19 +33,19 @@ PAST: Final = "past"
 _PHASE_ORDER: Final = {phase: number for number, phase in enumerate(PHASES)}
 
 
-def _shown_result(one: LiveFramework) -> str:
+def _shown_result(one: FrameworkRow) -> str:
     # The usual end needs no explanation.
     return "" if one.phase == Phase.SUCCEEDED.label else one.result
 
 
-_KEYS: Final[Mapping[str, Callable[[LiveFramework], Any]]] = {
+_KEYS: Final[Mapping[str, Callable[[FrameworkRow], Any]]] = {
     "name": lambda one: one.name,
     "namespace": lambda one: (one.namespace, one.name),
     "state": lambda one: (_PHASE_ORDER[one.phase], one.state, one.word),
     "why": lambda one: (not (one.why or _shown_result(one)), one.result, one.why),
     "tasks": lambda one: one.tasks,
     "retries": lambda one: one.retries + one.task_retries,
-    "age": lambda one: -one.created,
+    "age": lambda one: -(one.created or 0),
 }
 """Of each column, what it is sorted by in ascending order."""
 
@@ -120,7 +118,7 @@ class ListQuery:
         """Whether it leaves out Frameworks."""
         return bool(self.text or self.namespace or self.state or self.which)
 
-    def matches(self, one: LiveFramework) -> bool:
+    def matches(self, one: FrameworkRow) -> bool:
         """Return whether the list shows this live Framework."""
         if self.namespace and one.namespace != self.namespace:
             return False
@@ -133,7 +131,7 @@ class ListQuery:
         )
         return all(word in found for word in self.text.lower().split())
 
-    def ordered(self, found: Iterable[LiveFramework]) -> list[LiveFramework]:
+    def ordered(self, found: Iterable[FrameworkRow]) -> list[FrameworkRow]:
         """Return them in the order of the list; equal ones by name."""
         ranked = sorted(found, key=lambda one: (one.name, one.namespace))
         ranked.sort(key=_KEYS[self.sort], reverse=self.descending)
@@ -148,7 +146,7 @@ class PastRows:
     next: str = ""
 
 
-def live_rows(query: ListQuery, matched: Sequence[LiveFramework]) -> Sequence[LiveFramework]:
+def live_rows(query: ListQuery, matched: Sequence[FrameworkRow]) -> Sequence[FrameworkRow]:
     """Return those of the page; none if the page is one of past Frameworks."""
     if query.after or query.which == PAST:
         return ()
@@ -158,8 +156,8 @@ def live_rows(query: ListQuery, matched: Sequence[LiveFramework]) -> Sequence[Li
 def framework_list(
     shell: Shell,
     query: ListQuery,
-    readable: Collection[LiveFramework],
-    matched: Sequence[LiveFramework],
+    readable: Collection[FrameworkRow],
+    matched: Sequence[FrameworkRow],
     past: PastRows,
     namespaces: Sequence[str],
     *,
@@ -172,7 +170,7 @@ def framework_list(
     if query.which == PAST:
         matched = ()
     shown = live_rows(query, matched)
-    rows = (*map(live_row, shown), *past.rows)
+    rows = (*shown, *past.rows)
     older = ""
     if len(shown) == ROWS and ((query.page + 1) * ROWS < len(matched) or (shell.past and query.which != LIVE)):
         older = replace(query, page=query.page + 1).href
@@ -200,24 +198,21 @@ def framework_list(
 
 
 _PHASES: Final = {phase.label: phase for phase in Phase}
-_PAST_PHASES: Final = frozenset(openapi.PHASES)
 
 
-def _columns(query: ListQuery, *, many: bool) -> Iterable[Column]:
+def _columns(query: ListQuery, *, many: bool) -> Iterable[ListColumn]:
     for key, title in _TITLES.items():
         if key == "namespace" and not many:
             continue
         is_sorted = key == query.sort
         descending = not query.descending if is_sorted else key in _DESCENDING_FIRST
         href = replace(query, sort=key, descending=descending, page=0, after="").href
-        yield Column(key, title, href, ("descending" if query.descending else "ascending") if is_sorted else "")
+        yield ListColumn(key, title, href, ("descending" if query.descending else "ascending") if is_sorted else "")
 
 
-def _filters(
-    query: ListQuery, readable: Collection[LiveFramework], namespaces: Sequence[str], *, past: bool
-) -> Filters:
+def _filters(query: ListQuery, readable: Collection[FrameworkRow], namespaces: Sequence[str], *, past: bool) -> Filters:
     # Past Frameworks, which are not counted, are in one of these phases.
-    kept = _PAST_PHASES if past and query.which != LIVE else ()
+    kept = PAST_PHASES if past and query.which != LIVE else ()
     present = {text for one in readable for text in (one.phase, one.word)}
     # Each number is that of the rows which the choice would give with the other filters.
     only_text, live = replace(query, namespace="", state=""), query.which != PAST

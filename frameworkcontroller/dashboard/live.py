@@ -6,25 +6,26 @@ import asyncio
 import hashlib
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
 import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
-from frameworkcontroller.dashboard.summaries import LiveFramework, live_framework
+from frameworkcontroller.dashboard.rows import FrameworkRow, live_framework
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import Forbidden, KubeError, NotFound
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import EVENTS, PODS
+from frameworkcontroller.lru import LRUCache
 from frameworkcontroller.views.apiobjects import Json
 from frameworkcontroller.views.kubeevents import KubeEvent as Event
 from frameworkcontroller.views.kubeevents import read_event
 from frameworkcontroller.views.paging import each_object
 from frameworkcontroller.views.poddiagnosis import diagnose_pods
+from frameworkcontroller.webaccess.singleflight import SingleFlight
 
 T = TypeVar("T")
 
@@ -97,7 +98,7 @@ class LiveFrameworks:
         self._wall = wall
         self._loop = asyncio.get_running_loop()
         self._began = wall()
-        self._informer: Informer[LiveFramework] = Informer(
+        self._informer: Informer[FrameworkRow] = Informer(
             client, FRAMEWORKS, live_framework, namespace=namespace, on_problem=self._on_problem
         )
         self._informer.add_handler(
@@ -109,9 +110,10 @@ class LiveFrameworks:
         self._subscribers: set[Changes] = set()
         self._fingerprints: dict[str, int] = {}
         self._salt = secrets.token_bytes(16)
-        self._objects: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
+        self._objects: LRUCache[str, tuple[str, bytes]] = LRUCache(_MAX_OBJECTS)
         """Version and JSON by UID: parsed, a large one takes twenty times the memory."""
-        self._reads: _Reads[Hashable, Any] = _Reads(_MAX_READS, self._loop.time)
+        self._reads: SingleFlight[Hashable, Any] = SingleFlight()
+        self._read: LRUCache[Hashable, tuple[float, Any]] = LRUCache(_MAX_READS)
 
     async def run(self) -> None:
         """Keep them current until cancelled."""
@@ -148,15 +150,15 @@ class LiveFrameworks:
             return Stale("", self._began, listed=False)
         return None
 
-    def all(self) -> Iterator[LiveFramework]:
+    def all(self) -> Iterator[FrameworkRow]:
         """Iterate over all of them, until the next await."""
         return iter(self._informer.lister.values())
 
-    def get(self, namespace: str, name: str) -> LiveFramework | None:
+    def get(self, namespace: str, name: str) -> FrameworkRow | None:
         """Return the Framework of that name."""
         return self._informer.lister.get(f"{namespace}/{name}")
 
-    def by_uid(self, uid: str) -> LiveFramework | None:
+    def by_uid(self, uid: str) -> FrameworkRow | None:
         """Return the Framework with that UID."""
         key = self._uids.get(uid)
         return None if key is None else self._informer.lister.get(key)
@@ -176,7 +178,7 @@ class LiveFrameworks:
         """Collect no more changes there."""
         self._subscribers.discard(changes)
 
-    def _on_change(self, old: LiveFramework | None, new: LiveFramework | None) -> None:
+    def _on_change(self, old: FrameworkRow | None, new: FrameworkRow | None) -> None:
         for one in (old, new):
             if one is not None:
                 mark = self._fingerprints.get(one.namespace, 0) ^ hash((one.uid, one.resource_version))
@@ -217,7 +219,7 @@ class LiveFrameworks:
 
     # --- whole objects ---
 
-    async def read(self, one: LiveFramework) -> tuple[Json, KubeError | None]:
+    async def read(self, one: FrameworkRow) -> tuple[Json, KubeError | None]:
         """Return the object of a Framework, at least as new as its summary; else an older one, and why.
 
         Raises:
@@ -226,14 +228,13 @@ class LiveFrameworks:
         """
         known = self._objects.get(one.uid)
         if known is not None and known[0] == one.resource_version:
-            self._objects.move_to_end(one.uid)
             return _parsed(known[1]), None
         try:
-            raw = await self._reads.get(
-                (one.uid, one.resource_version), 0.0, lambda: self._client.get(FRAMEWORKS, one.name, one.namespace)
+            raw = await self._reads.run(
+                (one.uid, one.resource_version), lambda: self._client.get(FRAMEWORKS, one.name, one.namespace)
             )
         except NotFound:
-            self._objects.pop(one.uid, None)
+            self._objects.pop(one.uid)
             raise
         except KubeError as error:
             if known is None:
@@ -241,18 +242,28 @@ class LiveFrameworks:
             return _parsed(known[1]), error
         body = _parsed(raw)
         metadata = body["metadata"]
-        self._objects[metadata["uid"]] = metadata["resourceVersion"], raw
-        self._objects.move_to_end(metadata["uid"])
-        while len(self._objects) > _MAX_OBJECTS:
-            self._objects.popitem(last=False)
+        self._objects.put(metadata["uid"], (metadata["resourceVersion"], raw))
         return body, None
+
+    async def _shared(self, key: Hashable, read: Callable[[], Awaitable[T]]) -> T:
+        """Return the value of a read that is in progress, or began a few seconds ago, or of a new one."""
+        began = self._loop.time()
+        known = self._read.get(key)
+        if known is not None and began - known[0] < _FRESH_SEC:
+            value: T = known[1]
+            return value
+
+        async def kept() -> T:
+            value: T = self._read.put(key, (began, await read()))[1]
+            return value
+
+        found: T = await self._reads.run(key, kept)
+        return found
 
     async def pods_and_events(self, framework: Json) -> PodsAndEvents:
         """Return the diagnoses of its Pods, and its Events. Missing permission is a problem, not an error."""
         metadata = framework["metadata"]
-        key = ("framework", metadata["uid"])
-        found: PodsAndEvents = await self._reads.get(key, _FRESH_SEC, lambda: self._read_all(framework))
-        return found
+        return await self._shared(("framework", metadata["uid"]), lambda: self._read_all(framework))
 
     async def _read_all(self, framework: Json) -> PodsAndEvents:
         metadata = framework["metadata"]
@@ -275,10 +286,7 @@ class LiveFrameworks:
 
     async def pod(self, namespace: str, name: str) -> tuple[Json | None, str, tuple[Event, ...], str]:
         """Return a Pod, or None and why, and its Events with why there are none."""
-        found: tuple[Json | None, str, tuple[Event, ...], str] = await self._reads.get(
-            ("pod", namespace, name), _FRESH_SEC, lambda: self._read_pod(namespace, name)
-        )
-        return found
+        return await self._shared(("pod", namespace, name), lambda: self._read_pod(namespace, name))
 
     async def _read_pod(self, namespace: str, name: str) -> tuple[Json | None, str, tuple[Event, ...], str]:
         body, problem = None, ""
@@ -313,40 +321,3 @@ def _problem(what: str, error: KubeError) -> str:
     if isinstance(error, Forbidden):
         return f"These pages have no permission to read {what}: {error}"
     return f"{what} cannot be read: {error}"
-
-
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
-
-
-class _Reads(Generic[K, V]):
-    """Shares reads between requests that come at the same time or soon after. Errors are not kept."""
-
-    def __init__(self, most: int, clock: Callable[[], float]) -> None:
-        self._most = most
-        self._clock = clock
-        self._tasks: OrderedDict[K, tuple[asyncio.Task[V], float]] = OrderedDict()
-
-    async def get(self, key: K, fresh: float, read: Callable[[], Awaitable[V]]) -> V:
-        """Return the value of a read that is in progress, or ended less than ``fresh`` seconds ago, or of a new one."""
-        known = self._tasks.get(key)
-        if known is None or (known[0].done() and self._is_old(known, fresh)):
-            task = asyncio.create_task(_awaited(read))
-            self._tasks[key] = known = task, self._clock()
-            self._tasks.move_to_end(key)
-            while len(self._tasks) > self._most:
-                self._tasks.popitem(last=False)
-        try:
-            # One who goes away must not cancel the read of the others.
-            return await asyncio.shield(known[0])
-        finally:
-            if not fresh and known[0].done() and self._tasks.get(key) is known:
-                del self._tasks[key]
-
-    def _is_old(self, known: tuple[asyncio.Task[V], float], fresh: float) -> bool:
-        task, began = known
-        return task.cancelled() or task.exception() is not None or self._clock() - began >= fresh
-
-
-async def _awaited(read: Callable[[], Awaitable[T]]) -> T:
-    return await read()

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.dashboard.views import Shell
-from frameworkcontroller.views.texts import duration
+from frameworkcontroller.views.texts import clean_line, duration
 
 
 class HasShell(Protocol):
@@ -33,7 +33,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters.update(iso=_iso, day=_day, span=duration, ago=_ago, thousands=_thousands, svg=Markup)
+    made.filters.update(iso=_iso, day=_day, span=duration, ago=_ago, thousands=_thousands, svg=Markup, line=clean_line)
     return made
 
 

@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from frameworkcontroller.dashboard.live import LiveFrameworks
-from frameworkcontroller.dashboard.past import PastSource
-from frameworkcontroller.dashboard.server import Pages
-from frameworkcontroller.webaccess.access import Access
+from frameworkcontroller.dashboard.pages import Pages
+from frameworkcontroller.history.reads import ArchiveSource
 from frameworkcontroller.webaccess.boundedserver import BoundedServer
 from frameworkcontroller.webaccess.middleware import protect
+from frameworkcontroller.webaccess.viewers import WebAccess
 
 _DRAIN_SEC: Final = 1.0
 
@@ -21,8 +21,8 @@ _DRAIN_SEC: Final = 1.0
 @asynccontextmanager
 async def serve_pages(
     live: LiveFrameworks | None,
-    past: PastSource | None,
-    access: Access,
+    past: ArchiveSource | None,
+    access: WebAccess,
     host: str,
     port: int,
     *,

@@ -15,7 +15,6 @@ from frameworkcontroller.dashboard.frameworkpage import (
     FrameworkSource,
     Json,
     archived_task,
-    event_views,
     head_of,
 )
 from frameworkcontroller.dashboard.kubectl import task_commands
@@ -91,7 +90,7 @@ def task_page(shell: Shell, framework: FrameworkSource, source: TaskSource) -> T
         missing=max(0, task.attempt.id + 1 - len(known)) if task else 0,
         pod=pod,
         pods_problem=source.pods_problem,
-        events=event_views(source.events),
+        events=source.events,
         events_problem=source.events_problem,
         commands=task_commands(
             view.namespace,

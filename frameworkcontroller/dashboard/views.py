@@ -15,11 +15,14 @@ Conventions of all of them:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from frameworkcontroller.dashboard.rows import Bar, FrameworkRow, PhaseShare
 from frameworkcontroller.views.diagnosis import Phase
+from frameworkcontroller.views.kubeevents import KubeEvent as Event
 
 PHASES: Final = tuple(phase.label for phase in Phase)
 """The phases, the most interesting one first."""
@@ -28,7 +31,7 @@ PHASES: Final = tuple(phase.label for phase in Phase)
 # --- common to all pages ---
 
 
-class Level(StrEnum):
+class NoteLevel(StrEnum):
     """How urgent a note is."""
 
     INFO = "info"
@@ -39,7 +42,7 @@ class Level(StrEnum):
 class Note:
     """A remark at the top of a page, such as "The API server has not answered for 2m3s: ...". ``since``: from when."""
 
-    level: Level
+    level: NoteLevel
     text: str
     since: int | None = None
 
@@ -89,65 +92,11 @@ class Shell:
     notes: tuple[Note, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """The Tasks in one phase. ``percent``: of all, for the width of a segment; a phase with Tasks has at least 1."""
-
-    phase: str
-    number: int
-    percent: float
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """The Tasks of a Framework or a role by phase, in the order of a bar, without empty phases.
-
-    ``text``: the same in words, "3 failed, 5 running"; "" without Tasks.
-    """
-
-    total: int
-    shares: tuple[Share, ...] = ()
-    text: str = ""
-
-
 # --- the list ---
 
 
 @dataclass(frozen=True, slots=True)
-class FrameworkRow:
-    """A Framework in the list, and the head of its own page.
-
-    ``id``: unique in the list, usable as an id in HTML. ``state``: that of the API ("AttemptRunning"), or for one
-    without a status "not seen by a controller yet". ``word``: stalled, being deleted, suspended or queued, or "".
-    ``why``: the sentence on what it waits for or why it ended, "" if there is nothing to say. ``result``: code and
-    phrase of the last completed attempt ("137 ContainerSigKillReceived"). ``retries``: of the Framework;
-    ``task_retries``: of its Tasks. ``attempt``: its number. ``ended``: None while it is not completed. ``live``: it
-    exists in the cluster; else it is from the archive.
-    """
-
-    id: str
-    namespace: str
-    name: str
-    uid: str
-    href: str
-    live: bool
-    phase: str
-    state: str
-    word: str = ""
-    why: str = ""
-    result: str = ""
-    attempt: int = 0
-    retries: int = 0
-    task_retries: int = 0
-    bar: Bar = Bar(0)
-    created: int | None = None
-    started: int | None = None
-    ended: int | None = None
-    queue: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
+class ListColumn:
     """A column of the list. ``href``: the list sorted by it, the other way round if it already is.
 
     ``key``: name, namespace, state, why, tasks, retries or age; ``sorted``: "ascending", "descending" or "" (the values
@@ -214,12 +163,12 @@ class FrameworkList:
 
     shell: Shell
     filters: Filters
-    columns: tuple[Column, ...]
+    columns: tuple[ListColumn, ...]
     rows: tuple[FrameworkRow, ...]
     matched: int
     live_total: int
     first_row: int = 1
-    counts: tuple[Share, ...] = ()
+    counts: tuple[PhaseShare, ...] = ()
     newer: str = ""
     older: str = ""
     empty: Empty | None = None
@@ -332,18 +281,6 @@ class FailureRow:
 
 
 @dataclass(frozen=True, slots=True)
-class EventView:
-    """An Event. ``about``: "Pod/train-worker-0"."""
-
-    seen: int
-    warning: bool
-    reason: str
-    about: str
-    message: str
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
 class FrameworkPage:
     """``framework.html``: a Framework with one of its attempts.
 
@@ -367,7 +304,7 @@ class FrameworkPage:
     roles: tuple[RoleView, ...]
     failures: tuple[FailureRow, ...]
     timeline: str
-    events: tuple[EventView, ...]
+    events: Sequence[Event]
     events_problem: str
     pods_problem: str
     spec: str
@@ -459,7 +396,7 @@ class TaskPage:
     missing: int
     pod: PodView | None
     pods_problem: str
-    events: tuple[EventView, ...]
+    events: Sequence[Event]
     events_problem: str
     commands: tuple[Command, ...]
     previous: str = ""

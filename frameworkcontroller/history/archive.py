@@ -1,56 +1,42 @@
-"""The archive: takes records, keeps them in a database, answers queries.
-
-Answers are JSON values with the names of the HTTP API; times are RFC 3339, UTC. A field whose
-value is not known is None.
-"""
+"""The archive: takes records, keeps them in a database, answers reads."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from frameworkcontroller.api import names
-from frameworkcontroller.api.codec import StatusError, with_plain_roles
 from frameworkcontroller.history import queries, retention
 from frameworkcontroller.history.database import Database
-from frameworkcontroller.history.errors import ArchiveError, QueryError, RecordError
-from frameworkcontroller.history.failures import FailureKey, FailureQuery, count_failures
+from frameworkcontroller.history.failures import count_failures
 from frameworkcontroller.history.groupcommit import Writer
-from frameworkcontroller.history.ingest import parse, unpack
-from frameworkcontroller.history.queries import (
-    FrameworkQuery,
-    Namespaces,
-    Page,
-    TaskQuery,
+from frameworkcontroller.history.ingest import parse
+from frameworkcontroller.history.queries import Readable
+from frameworkcontroller.history.reads import (
+    A,
+    ArchiveReader,
+    CountFailures,
+    GetAttempt,
+    GetFramework,
+    GetTaskAttempt,
+    GetTaskHistory,
+    ListFrameworks,
+    ListNamespaces,
+    ListTasks,
+    Read,
 )
-
-__all__ = [
-    "Archive",
-    "ArchiveError",
-    "FailureKey",
-    "FailureQuery",
-    "FrameworkQuery",
-    "Namespaces",
-    "Page",
-    "Pruned",
-    "QueryError",
-    "RecordError",
-    "Stored",
-    "TaskQuery",
-    "Usage",
-    "encode",
-]
+from frameworkcontroller.webaccess.viewers import Viewer
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredRecordCount:
     """What a call of ``store`` has stored. ``records``: of the call, known and older ones too."""
 
     records: int
@@ -85,10 +71,10 @@ _CALLS: Final = 16
 """Calls of ``store`` whose rows are in memory at once."""
 
 
-class Archive:
+class HistoryArchive:
     """The records of many Frameworks in a database. Methods may be called concurrently, by tasks of one event loop.
 
-    All methods raise ArchiveError while the database cannot be used; methods with a query raise QueryError.
+    All methods raise ArchiveError while the database cannot be used.
     """
 
     def __init__(self, database: Database, wall: Callable[[], float] = time.time) -> None:
@@ -105,7 +91,7 @@ class Archive:
         return self._database.path
 
     @classmethod
-    async def open(cls, url: str, *, reserve: bool = False) -> Archive:
+    async def open(cls, url: str, *, reserve: bool = False) -> HistoryArchive:
         """Open the database, create it if needed, and migrate it to this version.
 
         Args:
@@ -125,13 +111,13 @@ class Archive:
         await self._writer.close()
         await self._database.close()
 
-    async def __aenter__(self) -> Archive:
+    async def __aenter__(self) -> HistoryArchive:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def store(self, lines: Sequence[bytes]) -> Stored:
+    async def store(self, lines: Sequence[bytes]) -> StoredRecordCount:
         """Store records, one of each line of JSON: all of them or none. Durable at return.
 
         Concurrent calls share a commit. Of records with the same id, the one with the later ``time`` stays.
@@ -140,102 +126,24 @@ class Archive:
             RecordError: a record is invalid.
         """
         if not lines:
-            return Stored(0)
+            return StoredRecordCount(0)
         async with self._places:
             batch = await asyncio.to_thread(parse, lines, self._wall())
             await self._writer.write(batch)
-        return Stored(batch.records)
+        return StoredRecordCount(batch.records)
 
-    async def frameworks(self, query: FrameworkQuery, namespaces: Namespaces = None) -> Page:
-        """List Frameworks.
-
-        The items have ``uid``, ``namespace``, ``name``, ``cluster``, ``state``, ``phase``, ``code``, ``phrase``,
-        ``type``, ``diagnostics``, ``attempts`` (how many were begun), ``taskRetries``, ``tasks``, ``failedTasks``,
-        ``succeededTasks`` and ``stoppedTasks`` (of the newest archived attempt), ``created``, ``started``,
-        ``completed``, ``archived`` (time of the newest record), ``deleted``.
-        A Framework with only Tasks or Pods in the archive is ``running``, and has no ``state``.
-        """
+    async def read(self, query: Read[A], readable: Readable = None) -> A:
+        """Answer. ``readable``: the namespaces that the viewer may read, None: all."""
         async with self._database.reading() as connection:
-            return await queries.list_frameworks(connection, query, namespaces)
+            found = await _READS[type(query)](connection, query, readable)
+        # What has to be decompressed is made after the connection is free.
+        answer: A = await asyncio.to_thread(found) if callable(found) else found
+        return answer
 
-    async def namespaces(self) -> list[str]:
-        """The namespaces of all Frameworks, sorted."""
-        async with self._database.reading() as connection:
-            return await queries.list_namespaces(connection)
-
-    async def framework(self, uid: str, namespaces: Namespaces = None) -> dict[str, Any] | None:
-        """A Framework as an item of ``frameworks``, with ``attempts`` replaced by a list of the archived ones.
-
-        These have ``id``, ``trigger``, ``code``, ``phrase``, ``type``, ``diagnostics``, ``started``, ``completed``,
-        ``tasks``, ``failedTasks``, by ``id``. The number of attempts is ``attemptCount``.
-        """
-        async with self._database.reading() as connection:
-            return await queries.get_framework(connection, uid, namespaces)
-
-    async def attempt(self, uid: str, attempt: int, namespaces: Namespaces = None) -> dict[str, Any] | None:
-        """An attempt of a Framework: as in ``framework``, with ``record`` (without ``object``), ``object``, ``tasks``.
-
-        ``object``: the Framework as archived, its roles decompressed; None if only Tasks are archived yet.
-        ``tasks``: counts of Tasks ``total``, ``running``, ``succeeded``, ``stopped``, ``failed``.
-        """
-        async with self._database.reading() as connection:
-            found = await queries.get_attempt(connection, uid, attempt, namespaces)
-        if found is None:
-            return None
-        item, packed = found
-        return {**item, **await asyncio.to_thread(_shown, packed)}
-
-    async def tasks(self, uid: str, attempt: int, query: TaskQuery, namespaces: Namespaces = None) -> Page | None:
-        """List Task attempts of an attempt of a Framework; None if there is no such attempt.
-
-        The items have ``role``, ``index``, ``taskUid``, ``attempt``, ``code``, ``phrase``, ``type``, ``diagnostics``,
-        ``node``, ``pod``, ``podUid``, ``podIP``, ``hostIP``, ``started``, ``ran``, ``completed``, ``trigger``.
-        ``frameworkAttempt`` is the number of the Framework attempt.
-        """
-        async with self._database.reading() as connection:
-            return await queries.list_tasks(connection, uid, attempt, query, namespaces)
-
-    async def task_history(
-        self, uid: str, role: str, index: int, namespaces: Namespaces = None
-    ) -> list[dict[str, Any]] | None:
-        """All archived attempts of a Task over all attempts of its Framework, oldest first; items as in ``tasks``.
-
-        At most ``MAX_PAGE``, the newest ones. None if there is no such Framework.
-        """
-        async with self._database.reading() as connection:
-            return await queries.list_task_history(connection, uid, role, index, namespaces)
-
-    async def task_attempt(
-        self,
-        uid: str,
-        attempt: int,
-        role: str,
-        index: int,
-        task_uid: str,
-        task_attempt: int,
-        namespaces: Namespaces = None,
-    ) -> dict[str, Any] | None:
-        """A Task attempt: an item of ``tasks`` with ``object`` (kind Task) and ``pods`` (the archived Pods).
-
-        The object of a Task attempt without a record of its own is made from the Framework's.
-        """
-        place = (role, index, task_uid, task_attempt)
-        async with self._database.reading() as connection:
-            found = await queries.get_task_attempt(connection, uid, attempt, place, namespaces)
-        if found is None:
-            return None
-        return {**found.item, **await asyncio.to_thread(_shown_task, found)}
-
-    async def failures(self, query: FailureQuery, namespaces: Namespaces = None) -> list[dict[str, Any]]:
-        """Count failures. Most Task attempts first; by day: newest first.
-
-        The items have ``key`` (a text), ``label`` (of a code its phrase), ``taskAttempts``, ``frameworkAttempts``
-        (attempts of Frameworks that failed: with this code, on this day, because of a Task of this role, or on this
-        node), ``frameworks`` (to which these belong), ``first``, ``last`` (completions) and ``example`` with ``uid``,
-        ``namespace``, ``name``, ``attempt``, ``role``, ``index`` (these None for the Framework itself).
-        """
-        async with self._database.reading() as connection:
-            return await count_failures(connection, query, namespaces)
+    async def for_viewer(self, viewer: Viewer) -> ArchiveReader:
+        """Return the archive as the viewer may read it."""
+        every = await self.read(ListNamespaces())
+        return _LocalReader(self, await viewer.readable(every["items"]))
 
     async def prune(self, *, before: int | None = None, max_bytes: int | None = None) -> Pruned:
         """Remove Frameworks as a whole, oldest record first, in small steps between which others write.
@@ -258,53 +166,22 @@ class Archive:
         await self._database.check()
 
 
-def _shown(packed: bytes | None) -> dict[str, Any]:
-    """The object of a record, its roles decompressed, and the rest of the record."""
-    if packed is None:
-        return {"object": None, "record": None}
-    record = unpack(packed)
-    found = record.pop("object")
-    try:
-        attempt = with_plain_roles(found["status"]["attemptStatus"])
-        found = {**found, "status": {**found["status"], "attemptStatus": attempt}}
-    except (LookupError, StatusError, TypeError, ValueError):
-        pass  # It is shown as it was stored.
-    return {"object": found, "record": record}
+@dataclass(frozen=True, slots=True)
+class _LocalReader:
+    archive: HistoryArchive
+    readable: Readable
+
+    async def read(self, query: Read[A]) -> A:
+        return await self.archive.read(query, self.readable)
 
 
-def _shown_task(found: queries.TaskAttempt) -> dict[str, Any]:
-    item = found.item
-    task = unpack(found.own)["object"] if found.own is not None else None
-    if task is None and found.framework is not None:
-        task = _task_of(_shown(found.framework)["object"], item)
-    return {"object": task, "pods": [unpack(pod)["object"] for pod in found.pods]}
-
-
-def _task_of(framework: Any, item: dict[str, Any]) -> dict[str, Any] | None:
-    """The Task of an item from the archived object of its Framework, None if a later one no longer has it."""
-    try:
-        role = next(
-            role for role in framework["status"]["attemptStatus"]["taskRoleStatuses"] if role["name"] == item["role"]
-        )
-        status = next(
-            task
-            for task in role["taskStatuses"]
-            if task["index"] == item["index"]
-            and (task.get("instanceUID") or "") == item["taskUid"]
-            and task["attemptStatus"]["id"] == item["attempt"]
-        )
-    except (LookupError, StopIteration, TypeError, AttributeError):
-        return None
-    roles = (framework.get("spec") or {}).get("taskRoles") or ()
-    return {
-        "apiVersion": names.API_VERSION,
-        "kind": "Task",
-        "metadata": {
-            "name": item["pod"],
-            "namespace": framework["metadata"].get("namespace"),
-            "uid": item["taskUid"],
-            "creationTimestamp": status.get("startTime"),
-        },
-        "spec": next((spec.get("task") for spec in roles if spec.get("name") == item["role"]), None),
-        "status": status,
-    }
+_READS: Final[Mapping[type[Read[Any]], Callable[[AsyncConnection, Any, Readable], Awaitable[Any]]]] = {
+    ListFrameworks: queries.list_frameworks,
+    GetFramework: queries.get_framework,
+    GetAttempt: queries.get_attempt,
+    ListTasks: queries.list_tasks,
+    GetTaskAttempt: queries.get_task_attempt,
+    GetTaskHistory: queries.list_task_history,
+    CountFailures: count_failures,
+    ListNamespaces: queries.list_namespaces,
+}

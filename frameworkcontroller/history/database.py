@@ -38,7 +38,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from frameworkcontroller.history.errors import ArchiveError
+from frameworkcontroller.history.archiveerrors import ArchiveError
 from frameworkcontroller.history.reserve import Reserve
 
 _log: Final = logging.getLogger(__name__)

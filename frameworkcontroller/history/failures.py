@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date, timedelta
-from enum import StrEnum
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -23,68 +21,30 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from frameworkcontroller.api.timestamps import format_time
+from frameworkcontroller.history.archiveerrors import QueryError
 from frameworkcontroller.history.database import attempts, frameworks, tasks
 from frameworkcontroller.history.dialects import bounded, clean
-from frameworkcontroller.history.errors import QueryError
-from frameworkcontroller.history.queries import Namespaces, checked_limit, visible
-
-MAX_GROUPS: Final = 1000
-"""The most groups of failures that one answer has: those with the most failures, or the newest days."""
+from frameworkcontroller.history.queries import Readable, checked_limit, visible
+from frameworkcontroller.history.reads import MAX_GROUPS, CountFailures, FailureKey, Json
 
 _EPOCH: Final = date(1970, 1, 1)
 _DAY_SEC: Final = literal_column("86400", Integer)
 """Not a parameter: PostgreSQL must see that what is selected is what is grouped by."""
 
 
-class FailureKey(StrEnum):
-    """By what failures are grouped. ``DAY``: of the completion, UTC."""
-
-    CODE = "code"
-    NODE = "node"
-    ROLE = "role"
-    DAY = "day"
-
-
-@dataclass(frozen=True, slots=True)
-class FailureQuery:
-    """Which failures to count: attempts that failed, and not on request (`completion.REQUESTED`).
-
-    Attributes:
-        since, until: seconds since the epoch; of the completion, from ``since`` to before ``until``.
-        limit: most groups of the answer, 1 to ``MAX_GROUPS``.
-    """
-
-    by: FailureKey = FailureKey.CODE
-    namespace: str = ""
-    since: int | None = None
-    until: int | None = None
-    limit: int = MAX_GROUPS
-
-
-async def count_failures(
-    connection: AsyncConnection, query: FailureQuery, namespaces: Namespaces
-) -> list[dict[str, Any]]:
-    """Failures by group."""
+async def count_failures(connection: AsyncConnection, query: CountFailures, readable: Readable) -> Json:
+    """Failures by group: attempts that failed, and not on request (`completion.REQUESTED`)."""
     limit = checked_limit(query.limit, MAX_GROUPS)
     try:
         by = FailureKey(query.by)
     except ValueError:
         raise QueryError("by", f"must be one of {', '.join(FailureKey)}") from None
-    of_tasks: dict[FailureKey, ColumnElement[Any]] = {
-        FailureKey.CODE: tasks.c.code,
-        FailureKey.NODE: tasks.c.node,
-        FailureKey.ROLE: tasks.c.role,
-        FailureKey.DAY: tasks.c.failed_at // _DAY_SEC,
-    }
-    of_attempts: dict[FailureKey, ColumnElement[Any]] = {
-        FailureKey.CODE: attempts.c.code,
-        FailureKey.NODE: attempts.c.cause_node,
-        FailureKey.ROLE: attempts.c.cause_role,
-        FailureKey.DAY: attempts.c.failed_at // _DAY_SEC,
-    }
+    day = by is FailureKey.DAY
+    blamed = "cause_" if by in {FailureKey.NODE, FailureKey.ROLE} else ""
 
     # First within each Framework, from an index alone. Only then their namespaces are looked up.
-    def inner(table: Table, key: ColumnElement[Any], identity: Any, *, task: bool) -> Select[Any]:
+    def inner(table: Table, column: str, identity: Any, *, task: bool) -> Select[Any]:
+        key = table.c.failed_at // _DAY_SEC if day else table.c[column]
         nothing: ColumnElement[int] = literal_column("0", Integer)
         count = func.count()
         conditions: list[ColumnElement[bool]] = [table.c.failed_at.is_not(None)]
@@ -92,7 +52,7 @@ async def count_failures(
             conditions.append(table.c.failed_at >= bounded(query.since))
         if query.until is not None:
             conditions.append(table.c.failed_at < bounded(query.until))
-        if by in {FailureKey.NODE, FailureKey.ROLE}:
+        if blamed:
             conditions.append(key.is_not(None))
         return (
             select(
@@ -110,15 +70,15 @@ async def count_failures(
         )
 
     parts = union_all(
-        inner(tasks, of_tasks[by], tasks.c.tid, task=True),
-        inner(attempts, of_attempts[by], attempts.c.aid, task=False),
+        inner(tasks, by, tasks.c.tid, task=True),
+        inner(attempts, f"{blamed}{by}", attempts.c.aid, task=False),
     ).subquery()
-    seen = visible(namespaces)
+    seen = visible(readable)
     if query.namespace:
         seen.append(frameworks.c.namespace == clean(query.namespace))
     tasks_failed = func.sum(parts.c.tasks).label("tasks")
     attempts_failed = func.sum(parts.c.attempts).label("attempts")
-    newest_or_most = [parts.c.key.desc()] if by is FailureKey.DAY else [tasks_failed.desc(), attempts_failed.desc()]
+    newest_or_most = [parts.c.key.desc()] if day else [tasks_failed.desc(), attempts_failed.desc()]
     grouped = (
         select(
             parts.c.key,
@@ -142,7 +102,7 @@ async def count_failures(
     for group in groups:
         example = dict(examples["tid", group.tid] if group.tid is not None else examples["aid", group.aid])
         phrase = example.pop("phrase")
-        key = str(_EPOCH + timedelta(days=group.key)) if by is FailureKey.DAY else str(group.key)
+        key = str(_EPOCH + timedelta(days=group.key)) if day else str(group.key)
         items.append(
             {
                 "key": key,
@@ -155,7 +115,7 @@ async def count_failures(
                 "example": example,
             }
         )
-    return items
+    return {"items": items}
 
 
 async def _examples(connection: AsyncConnection, groups: Sequence[Row[Any]]) -> dict[tuple[str, int], dict[str, Any]]:
@@ -163,8 +123,8 @@ async def _examples(connection: AsyncConnection, groups: Sequence[Row[Any]]) -> 
     found: dict[tuple[str, int], dict[str, Any]] = {}
     who = (frameworks.c.uid, frameworks.c.namespace, frameworks.c.name)
     for table, key, where in (
-        (tasks, "tid", (tasks.c.role, tasks.c.idx)),
-        (attempts, "aid", (null().label("role"), null().label("idx"))),
+        (tasks, "tid", (tasks.c.role, tasks.c.idx.label("index"))),
+        (attempts, "aid", (null().label("role"), null().label("index"))),
     ):
         wanted = [getattr(group, key) for group in groups if key == "tid" or group.tid is None]
         numbers = [number for number in wanted if number is not None]
@@ -175,13 +135,6 @@ async def _examples(connection: AsyncConnection, groups: Sequence[Row[Any]]) -> 
                 .where(table.c[key].in_(numbers))
             )
             for row in await connection.execute(query):
-                found[key, row.number] = {
-                    "uid": row.uid,
-                    "namespace": row.namespace,
-                    "name": row.name,
-                    "attempt": row.attempt,
-                    "role": row.role,
-                    "index": row.idx,
-                    "phrase": row.phrase,
-                }
+                example = dict(row._mapping)
+                found[key, example.pop("number")] = example
     return found

@@ -9,9 +9,9 @@ from typing import Final
 
 from sqlalchemy import exc
 
+from frameworkcontroller.history.archiveerrors import ArchiveError, RecordError
 from frameworkcontroller.history.database import Database, is_full, is_locked
-from frameworkcontroller.history.errors import ArchiveError, RecordError
-from frameworkcontroller.history.ingest import Batch, ForeignRecordError, write
+from frameworkcontroller.history.ingest import ForeignRecordError, RowBatch, write
 
 _log: Final = logging.getLogger(__name__)
 
@@ -24,11 +24,11 @@ class Writer:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._waiting: deque[tuple[Batch, asyncio.Future[None]]] = deque()
+        self._waiting: deque[tuple[RowBatch, asyncio.Future[None]]] = deque()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
-    async def write(self, batch: Batch) -> None:
+    async def write(self, batch: RowBatch) -> None:
         """Return once the batch is durable. A caller that is canceled may find it stored or not.
 
         Raises:
@@ -58,12 +58,12 @@ class Writer:
                 rows += len(group[-1][0])
             await self._write_group(group)
 
-    async def _write_group(self, group: list[tuple[Batch, asyncio.Future[None]]]) -> None:
+    async def _write_group(self, group: list[tuple[RowBatch, asyncio.Future[None]]]) -> None:
         error: Exception | None = None
         try:
             whole = group[0][0]
             if len(group) > 1:
-                whole = Batch()
+                whole = RowBatch()
                 for batch, _ in group:
                     whole.merge(batch)
             await self._commit(whole)
@@ -98,7 +98,7 @@ class Writer:
                 else:
                     done.set_exception(error)
 
-    async def _commit(self, batch: Batch) -> None:
+    async def _commit(self, batch: RowBatch) -> None:
         try:
             await self._write(batch)
         except ArchiveError as error:
@@ -108,7 +108,7 @@ class Writer:
             # is the same, so it does not matter whether it was committed.
             await self._write(batch)
 
-    async def _write(self, batch: Batch) -> None:
+    async def _write(self, batch: RowBatch) -> None:
         self._database.require_room()
         async with self._database.writing() as connection:
             await write(connection, batch)

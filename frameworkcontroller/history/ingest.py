@@ -43,8 +43,9 @@ from frameworkcontroller.api.historyrecords import (
     decode_record,
 )
 from frameworkcontroller.api.timestamps import parse_time
+from frameworkcontroller.history.archiveerrors import RecordError
 from frameworkcontroller.history.database import attempts, frameworks, pods, tasks
-from frameworkcontroller.history.errors import RecordError
+from frameworkcontroller.history.reads import RUNNING
 
 MAX_RECORD_BYTES: Final = 72 << 20
 """The controller's largest record: the roles decompressed (``codec.MAX_DECOMPRESSED_BYTES``), and the rest."""
@@ -70,9 +71,6 @@ MAX_AHEAD_SEC: Final = 86400
 _TIMES: Final = ("created", "started", "ran", "completed", "ended", "failed_at")
 
 _COMPLETED: Final = "Completed"
-RUNNING: Final = "running"
-"""The phase of a Framework that has not ended, as far as its records say; those of others are outcomes."""
-
 _INT64: Final = 1 << 63
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 """Characters that PostgreSQL does not take in a text."""
@@ -101,7 +99,7 @@ AttemptKey = tuple[str, int]
 
 
 @dataclass(slots=True)
-class Batch:
+class RowBatch:
     """The rows of some records; of rows with the same key the one that stays."""
 
     records: int = 0
@@ -130,7 +128,7 @@ class Batch:
             known["last"] = max(known["last"], row["last"])
             known["created"] = min(known["created"], row["created"])
 
-    def merge(self, other: Batch) -> None:
+    def merge(self, other: RowBatch) -> None:
         """Add the rows of another batch.
 
         Raises:
@@ -175,7 +173,7 @@ def _put(rows: dict[Any, Row], key: Any, row: Row, rank: Callable[[Row], tuple[i
 # --- records to rows --------------------------------------------------------------------------------------------
 
 
-def parse(lines: Sequence[bytes], now: float) -> Batch:
+def parse(lines: Sequence[bytes], now: float) -> RowBatch:
     """The rows of records, one a line. ``now``: seconds since the epoch.
 
     Times in objects that are too far ahead of ``now`` give no value in a column.
@@ -183,7 +181,7 @@ def parse(lines: Sequence[bytes], now: float) -> Batch:
     Raises:
         RecordError: a record is invalid.
     """
-    batch = Batch()
+    batch = RowBatch()
     latest = int(now) + MAX_AHEAD_SEC
     for number, line in enumerate(lines, 1):
         text = line.strip()
@@ -200,7 +198,7 @@ def parse(lines: Sequence[bytes], now: float) -> Batch:
     return batch
 
 
-def _forget_future(batch: Batch, latest: int) -> None:
+def _forget_future(batch: RowBatch, latest: int) -> None:
     """Remove times that would keep a Framework at the top of every list."""
     for row in (*batch.summaries.values(), *batch.attempts.values(), *batch.tasks.values()):
         for name in _TIMES:
@@ -224,7 +222,7 @@ def _check(record: HistoryRecord, latest: int) -> None:
         raise HistoryRecordError(f"id: role and UIDs must have at most {_MAX_ID_BYTES} bytes, and have {size}")
 
 
-def _add(batch: Batch, record: HistoryRecord, line: bytes) -> None:
+def _add(batch: RowBatch, record: HistoryRecord, line: bytes) -> None:
     found = record.id
     time = _microseconds(record.time)
     batch.records += 1
@@ -258,7 +256,7 @@ def _add(batch: Batch, record: HistoryRecord, line: bytes) -> None:
         _put(batch.pods, pod_key, {**dict(zip(names, pod_key, strict=True)), "time": time, "record": pack(line)})
 
 
-def _add_framework(batch: Batch, record: HistoryRecord, time: int, line: bytes) -> None:
+def _add_framework(batch: RowBatch, record: HistoryRecord, time: int, line: bytes) -> None:
     uid = record.id.framework_uid
     key = (uid, record.id.attempt)
     metadata = _object(record.object.get("metadata"))
@@ -562,7 +560,7 @@ class _Statements:
 _STATEMENTS: Final = {dialect: _Statements(dialect) for dialect in ("sqlite", "postgresql")}
 
 
-async def write(connection: AsyncConnection, batch: Batch) -> None:
+async def write(connection: AsyncConnection, batch: RowBatch) -> None:
     """Write the rows.
 
     Raises:

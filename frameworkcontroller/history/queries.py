@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, Final
 
 import orjson
@@ -12,6 +12,7 @@ from sqlalchemy import (
     ColumnElement,
     Row,
     Select,
+    Table,
     Text,
     and_,
     bindparam,
@@ -26,14 +27,28 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from frameworkcontroller.api import names
+from frameworkcontroller.api.codec import StatusError, with_plain_roles
 from frameworkcontroller.api.completion import REQUESTED, SUCCEEDED
 from frameworkcontroller.api.timestamps import format_time
+from frameworkcontroller.history.archiveerrors import QueryError
 from frameworkcontroller.history.database import attempts, frameworks, pods, tasks
 from frameworkcontroller.history.dialects import Contains, Texts, bounded, clean
-from frameworkcontroller.history.errors import QueryError
-
-MAX_PAGE: Final = 1000
-"""The most items that a page may have."""
+from frameworkcontroller.history.ingest import unpack
+from frameworkcontroller.history.reads import (
+    MAX_PAGE,
+    FrameworkAnswer,
+    FrameworkAttempt,
+    GetAttempt,
+    GetFramework,
+    GetTaskAttempt,
+    GetTaskHistory,
+    Json,
+    ListFrameworks,
+    ListNamespaces,
+    ListTasks,
+    TaskAttempt,
+)
 
 SEARCHED: Final = 20_000
 """The most Frameworks in which a page looks for words. Then it ends, and the next one continues."""
@@ -44,61 +59,10 @@ _FEW_NAMESPACES: Final = 500
 _MERGED_NAMESPACES: Final = 16
 """The pages of up to this number of namespaces are read one by one, and merged."""
 
-Namespaces = frozenset[str] | None
+Readable = frozenset[str] | None
 """The namespaces that the viewer may read, None: all. What is in another one does not exist, and is not counted."""
 
-
-@dataclass(frozen=True, slots=True)
-class FrameworkQuery:
-    """Which Frameworks to list, newest (by ``created``) first. None and "" do not restrict.
-
-    Attributes:
-        name: the whole name.
-        state: of the newest record of the Framework, such as ``Completed``.
-        phase: an ``Outcome``, or ``running``: its records do not say that it has ended.
-        code: completion code of the attempt in the newest record of the Framework.
-        since, until: seconds since the epoch. Frameworks that existed at some time from ``since`` to before ``until``.
-        q: words that namespace, name, UID, state, code, phrase and reason must have, in any case. A page of the found
-            ones may be short, or empty, and still have a ``next``.
-        limit: most items of the page, 1 to ``MAX_PAGE``.
-        after: ``Page.next`` of the page before.
-    """
-
-    namespace: str = ""
-    name: str = ""
-    state: str = ""
-    phase: str = ""
-    code: int | None = None
-    since: int | None = None
-    until: int | None = None
-    q: str = ""
-    limit: int = 100
-    after: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class TaskQuery:
-    """Which Task attempts of a Framework attempt to list, by role, index, instance and attempt.
-
-    Attributes:
-        failed: True: those that failed; stopped ones have not. False: the others.
-        limit: most items of the page, 1 to ``MAX_PAGE``.
-        after: ``Page.next`` of the page before.
-    """
-
-    role: str = ""
-    index: int | None = None
-    failed: bool | None = None
-    limit: int = 100
-    after: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A part of a list. ``next``: the ``after`` of the next page, None if this is the last one."""
-
-    items: list[dict[str, Any]]
-    next: str | None = None
+_TIMES: Final = frozenset({"created", "started", "ran", "completed", "archived", "deleted"})
 
 
 def checked_limit(limit: int, most: int = MAX_PAGE) -> int:
@@ -115,16 +79,35 @@ def checked_limit(limit: int, most: int = MAX_PAGE) -> int:
 # --- what may be seen -------------------------------------------------------------------------------------------
 
 
-def visible(namespaces: Namespaces, column: Any = frameworks.c.namespace) -> list[ColumnElement[bool]]:
+def visible(readable: Readable, column: Any = frameworks.c.namespace) -> list[ColumnElement[bool]]:
     """The condition that a row is in one of the namespaces; none if all may be seen."""
-    if namespaces is None:
+    if readable is None:
         return []
-    if not namespaces:
+    if not readable:
         return [false()]
-    if len(namespaces) <= _FEW_NAMESPACES:
-        return [column.in_(sorted(namespaces))]
-    texts = orjson.dumps(sorted(namespaces)).decode()
+    if len(readable) <= _FEW_NAMESPACES:
+        return [column.in_(sorted(readable))]
+    texts = orjson.dumps(sorted(readable)).decode()
     return [column.in_(select(Texts(bindparam(None, texts, Text)).table_valued("value").c.value))]
+
+
+# --- rows as answers --------------------------------------------------------------------------------------------
+
+
+def _columns(answer: Any, table: Table, **other: ColumnElement[Any]) -> list[ColumnElement[Any]]:
+    """The columns for the fields of an answer, labeled with their names."""
+    return [
+        (other[name] if name in other else table.c[re.sub("([a-z])([A-Z]+)", r"\1_\2", name).lower()]).label(name)
+        for name in answer.__annotations__
+    ]
+
+
+def _item(answer: Any, row: Row[Any]) -> Json:
+    values = row._mapping
+    return {
+        name: format_time(values[name]) if name in _TIMES and values[name] is not None else values[name]
+        for name in answer.__annotations__
+    }
 
 
 # --- Frameworks -------------------------------------------------------------------------------------------------
@@ -132,7 +115,10 @@ def visible(namespaces: Namespaces, column: Any = frameworks.c.namespace) -> lis
 _CURSOR: Final = re.compile(r"(-?[0-9]{1,18})\.([0-9]{1,18})")
 
 
-async def list_frameworks(connection: AsyncConnection, query: FrameworkQuery, namespaces: Namespaces) -> Page:
+_FRAMEWORK: Final = [*_columns(FrameworkAnswer, frameworks, archived=frameworks.c.last // 1_000_000), frameworks.c.fid]
+
+
+async def list_frameworks(connection: AsyncConnection, query: ListFrameworks, readable: Readable) -> Json:
     """A page of Frameworks."""
     limit = checked_limit(query.limit)
     columns = frameworks.c
@@ -153,13 +139,13 @@ async def list_frameworks(connection: AsyncConnection, query: FrameworkQuery, na
         conditions.append(tuple_(columns.created, columns.fid) < tuple_(*map(int, place.groups())))
 
     if query.namespace:
-        conditions += [columns.namespace == clean(query.namespace), *visible(namespaces)]
+        conditions += [columns.namespace == clean(query.namespace), *visible(readable)]
         source = [conditions]
-    elif namespaces and len(namespaces) <= _MERGED_NAMESPACES:
+    elif readable and len(readable) <= _MERGED_NAMESPACES:
         # Each of them reads the newest entries of an index, and no Framework of others.
-        source = [[*conditions, columns.namespace == one] for one in sorted(namespaces)]
+        source = [[*conditions, columns.namespace == one] for one in sorted(readable)]
     else:
-        source = [[*conditions, *visible(namespaces)]]
+        source = [[*conditions, *visible(readable)]]
     order = (columns.created.desc(), columns.fid.desc())
     end: Row[Any] | None = None
     if query.q:
@@ -170,11 +156,11 @@ async def list_frameworks(connection: AsyncConnection, query: FrameworkQuery, na
     pages = [some.limit(limit + 1).subquery() for some in found]
     fids = union_all(*(select(page.c.fid) for page in pages)) if len(pages) > 1 else select(pages[0].c.fid)
     rows = (
-        await connection.execute(select(frameworks).where(columns.fid.in_(fids)).order_by(*order).limit(limit + 1))
+        await connection.execute(select(*_FRAMEWORK).where(columns.fid.in_(fids)).order_by(*order).limit(limit + 1))
     ).all()
     last = rows[limit - 1] if len(rows) > limit else end
     more = None if last is None else f"{last.created}.{last.fid}"
-    return Page([_framework(row) for row in rows[:limit]], more)
+    return {"items": [_item(FrameworkAnswer, row) for row in rows[:limit]], "next": more}
 
 
 # ASCII only: SQLite knows no other letters, and the databases must agree.
@@ -227,40 +213,15 @@ async def _end_of_search(connection: AsyncConnection, source: list[list[ColumnEl
     return max(found, key=lambda row: (row.created, row.fid), default=None)
 
 
-def _framework(row: Row[Any]) -> dict[str, Any]:
-    return {
-        "uid": row.uid,
-        "namespace": row.namespace,
-        "name": row.name,
-        "cluster": row.cluster,
-        "state": row.state,
-        "phase": row.phase,
-        "code": row.code,
-        "phrase": row.phrase,
-        "type": row.type,
-        "diagnostics": row.diagnostics,
-        "attempts": row.attempts,
-        "taskRetries": row.task_retries,
-        "tasks": row.tasks,
-        "failedTasks": row.failed_tasks,
-        "succeededTasks": row.succeeded_tasks,
-        "stoppedTasks": row.stopped_tasks,
-        "created": _time(row.created),
-        "started": _time(row.started),
-        "completed": _time(row.completed),
-        "archived": _time(row.last // 1_000_000),
-        "deleted": _time(row.deleted),
-    }
-
-
-async def list_namespaces(connection: AsyncConnection) -> list[str]:
+async def list_namespaces(connection: AsyncConnection, _query: ListNamespaces, readable: Readable) -> Json:
     """The namespaces of all Frameworks."""
     # Each by a look into the index. DISTINCT would read all Frameworks, and each page of a viewer asks for this.
     first = func.min(frameworks.c.namespace)
     found = select(first.label("namespace")).cte("found", recursive=True)
     following = select(first).where(frameworks.c.namespace > found.c.namespace).scalar_subquery()
     found = found.union_all(select(following).select_from(found).where(found.c.namespace.is_not(None)))
-    return sorted(await connection.scalars(select(found.c.namespace).where(found.c.namespace.is_not(None))))
+    every = sorted(await connection.scalars(select(found.c.namespace).where(found.c.namespace.is_not(None))))
+    return {"items": [one for one in every if readable is None or one in readable]}
 
 
 async def count_frameworks(connection: AsyncConnection) -> int:
@@ -268,50 +229,34 @@ async def count_frameworks(connection: AsyncConnection) -> int:
     return await connection.scalar(select(func.count()).select_from(frameworks)) or 0
 
 
-async def _find(connection: AsyncConnection, uid: str, namespaces: Namespaces) -> Row[Any] | None:
-    found = select(frameworks).where(frameworks.c.uid == clean(uid), *visible(namespaces))
+async def _find(connection: AsyncConnection, uid: str, readable: Readable) -> Row[Any] | None:
+    found = select(*_FRAMEWORK).where(frameworks.c.uid == clean(uid), *visible(readable))
     return (await connection.execute(found)).one_or_none()
 
 
-async def get_framework(connection: AsyncConnection, uid: str, namespaces: Namespaces) -> dict[str, Any] | None:
+_ATTEMPT: Final = _columns(FrameworkAttempt, attempts, id=attempts.c.attempt)
+_WHOLE_ATTEMPT: Final = [
+    *_ATTEMPT, attempts.c.running_tasks, attempts.c.succeeded_tasks, attempts.c.stopped_tasks, attempts.c.record,
+]  # fmt: skip
+
+
+async def get_framework(connection: AsyncConnection, query: GetFramework, readable: Readable) -> Json | None:
     """A Framework with its attempts."""
-    row = await _find(connection, uid, namespaces)
+    row = await _find(connection, query.uid, readable)
     if row is None:
         return None
-    columns = [column for column in attempts.c if column is not attempts.c.record]
-    found = select(*columns).where(attempts.c.fid == row.fid).order_by(attempts.c.attempt)
-    item = _framework(row)
-    return {
-        **item,
-        "attemptCount": item["attempts"],
-        "attempts": [_attempt(attempt) for attempt in await connection.execute(found)],
-    }
+    found = select(*_ATTEMPT).where(attempts.c.fid == row.fid).order_by(attempts.c.attempt)
+    its = [_item(FrameworkAttempt, attempt) for attempt in await connection.execute(found)]
+    return {**_item(FrameworkAnswer, row), "attempts": its, "attemptCount": row.attempts}
 
 
-def _attempt(row: Row[Any]) -> dict[str, Any]:
-    return {
-        "id": row.attempt,
-        "trigger": row.trigger,
-        "code": row.code,
-        "phrase": row.phrase,
-        "type": row.type,
-        "diagnostics": row.diagnostics,
-        "started": _time(row.started),
-        "completed": _time(row.completed),
-        "tasks": row.tasks,
-        "failedTasks": row.failed_tasks,
-    }
-
-
-async def get_attempt(
-    connection: AsyncConnection, uid: str, attempt: int, namespaces: Namespaces
-) -> tuple[dict[str, Any], bytes | None] | None:
-    """An attempt of a Framework, and its record as it is kept."""
-    framework = await _find(connection, uid, namespaces)
+async def get_attempt(connection: AsyncConnection, query: GetAttempt, readable: Readable) -> Callable[[], Json] | None:
+    """An attempt of a Framework."""
+    framework = await _find(connection, query.uid, readable)
     if framework is None:
         return None
-    found = select(attempts).where(attempts.c.fid == framework.fid, attempts.c.attempt == bounded(attempt))
-    row = (await connection.execute(found)).one_or_none()
+    here = (attempts.c.fid == framework.fid, attempts.c.attempt == bounded(query.n))
+    row = (await connection.execute(select(*_WHOLE_ATTEMPT).where(*here))).one_or_none()
     if row is None:
         return None
     counts = {
@@ -319,29 +264,43 @@ async def get_attempt(
         "running": row.running_tasks,
         "succeeded": row.succeeded_tasks,
         "stopped": row.stopped_tasks,
-        "failed": row.failed_tasks,
+        "failed": row.failedTasks,
     }
-    return {**_attempt(row), "tasks": counts}, row.record
+    return lambda: {**_item(FrameworkAttempt, row), "tasks": counts, **_shown(row.record)}
+
+
+def _shown(packed: bytes | None) -> Json:
+    """The object of a record, its roles decompressed, and the rest of the record."""
+    if packed is None:
+        return {"object": None, "record": None}
+    record = unpack(packed)
+    found = record.pop("object")
+    try:
+        attempt = with_plain_roles(found["status"]["attemptStatus"])
+        found = {**found, "status": {**found["status"], "attemptStatus": attempt}}
+    except (LookupError, StatusError, TypeError, ValueError):
+        pass  # It is shown as it was stored.
+    return {"object": found, "record": record}
 
 
 # --- Tasks ------------------------------------------------------------------------------------------------------
 
-_TASK_COLUMNS: Final = [column for column in tasks.c if column is not tasks.c.record]
+_TASK: Final = _columns(
+    TaskAttempt, tasks, frameworkAttempt=tasks.c.attempt, index=tasks.c.idx, attempt=tasks.c.task_attempt
+)
 _ORDER: Final = (tasks.c.role, tasks.c.idx, tasks.c.task_uid, tasks.c.task_attempt)
 
 
-async def list_tasks(
-    connection: AsyncConnection, uid: str, attempt: int, query: TaskQuery, namespaces: Namespaces
-) -> Page | None:
+async def list_tasks(connection: AsyncConnection, query: ListTasks, readable: Readable) -> Json | None:
     """A page of the Task attempts of an attempt."""
     limit = checked_limit(query.limit)
-    framework = await _find(connection, uid, namespaces)
+    framework = await _find(connection, query.uid, readable)
     if framework is None:
         return None
-    here = (attempts.c.fid == framework.fid, attempts.c.attempt == bounded(attempt))
+    here = (attempts.c.fid == framework.fid, attempts.c.attempt == bounded(query.n))
     if await connection.scalar(select(attempts.c.aid).where(*here)) is None:
         return None
-    conditions: list[ColumnElement[bool]] = [tasks.c.fid == framework.fid, tasks.c.attempt == attempt]
+    conditions: list[ColumnElement[bool]] = [tasks.c.fid == framework.fid, tasks.c.attempt == query.n]
     if query.role:
         conditions.append(tasks.c.role == clean(query.role))
     if query.index is not None:
@@ -357,14 +316,13 @@ async def list_tasks(
         conditions.append(failed if query.failed else not_(failed))
     if query.after:
         conditions.append(tuple_(*_ORDER) > tuple_(*_task_cursor(query.after)))
-    found = select(*_TASK_COLUMNS).where(*conditions).order_by(*_ORDER).limit(limit + 1)
-    rows = (await connection.execute(found)).all()
+    found = select(*_TASK).where(*conditions).order_by(*_ORDER).limit(limit + 1)
+    items = [_item(TaskAttempt, row) for row in await connection.execute(found)]
     more = None
-    if len(rows) > limit:
-        last = rows[limit - 1]
-        place = orjson.dumps([last.role, last.idx, last.task_uid, last.task_attempt])
+    if len(items) > limit:
+        place = orjson.dumps([items[limit - 1][name] for name in ("role", "index", "taskUid", "attempt")])
         more = base64.urlsafe_b64encode(place).decode().rstrip("=")
-    return Page([_task(row) for row in rows[:limit]], more)
+    return {"items": items[:limit], "next": more}
 
 
 def _task_cursor(after: str) -> tuple[str, int, str, int]:
@@ -377,106 +335,91 @@ def _task_cursor(after: str) -> tuple[str, int, str, int]:
     raise QueryError("after", "must be the next of a page")
 
 
-def _task(row: Row[Any]) -> dict[str, Any]:
-    return {
-        "frameworkAttempt": row.attempt,
-        "role": row.role,
-        "index": row.idx,
-        "taskUid": row.task_uid,
-        "attempt": row.task_attempt,
-        "code": row.code,
-        "phrase": row.phrase,
-        "type": row.type,
-        "diagnostics": row.diagnostics,
-        "node": row.node,
-        "pod": row.pod,
-        "podUid": row.pod_uid,
-        "podIP": row.pod_ip,
-        "hostIP": row.host_ip,
-        "started": _time(row.started),
-        "ran": _time(row.ran),
-        "completed": _time(row.completed),
-        "trigger": row.trigger,
-    }
-
-
-async def list_task_history(
-    connection: AsyncConnection, uid: str, role: str, index: int, namespaces: Namespaces
-) -> list[dict[str, Any]] | None:
+async def list_task_history(connection: AsyncConnection, query: GetTaskHistory, readable: Readable) -> Json | None:
     """The attempts of a Task over all attempts of its Framework."""
-    framework = await _find(connection, uid, namespaces)
+    framework = await _find(connection, query.uid, readable)
     if framework is None:
         return None
     # By the numbers of the attempts the index on the key gives each Task at once.
     numbers = select(attempts.c.attempt).where(attempts.c.fid == framework.fid)
     found = (
-        select(*_TASK_COLUMNS)
+        select(*_TASK)
         .where(
             tasks.c.fid == framework.fid,
             tasks.c.attempt.in_(numbers),
-            tasks.c.role == clean(role),
-            tasks.c.idx == bounded(index),
+            tasks.c.role == clean(query.role),
+            tasks.c.idx == bounded(query.index),
         )
         .order_by(tasks.c.attempt.desc(), tasks.c.started.desc(), tasks.c.task_attempt.desc(), tasks.c.task_uid)
         .limit(MAX_PAGE)
     )
-    return [_task(row) for row in reversed((await connection.execute(found)).all())]
-
-
-@dataclass(frozen=True, slots=True)
-class TaskAttempt:
-    """A Task attempt and the records in which it is: its own or else that of the Framework, and those of its Pods."""
-
-    item: dict[str, Any]
-    own: bytes | None
-    framework: bytes | None
-    pods: list[bytes]
+    return {"items": [_item(TaskAttempt, row) for row in reversed((await connection.execute(found)).all())]}
 
 
 async def get_task_attempt(
-    connection: AsyncConnection,
-    uid: str,
-    attempt: int,
-    place: tuple[str, int, str, int],
-    namespaces: Namespaces,
-) -> TaskAttempt | None:
-    """A Task attempt by role, index, instance and number."""
-    framework = await _find(connection, uid, namespaces)
+    connection: AsyncConnection, query: GetTaskAttempt, readable: Readable
+) -> Callable[[], Json] | None:
+    """A Task attempt, with the objects of its own record, or else that of the Framework, and of those of its Pods."""
+    framework = await _find(connection, query.uid, readable)
     if framework is None:
         return None
-    role, index, task_uid, number = place
-    role, task_uid = clean(role), clean(task_uid)
-    found = select(tasks).where(
-        tasks.c.fid == framework.fid,
-        tasks.c.attempt == bounded(attempt),
-        tasks.c.role == role,
-        tasks.c.idx == bounded(index),
-        tasks.c.task_uid == task_uid,
-        tasks.c.task_attempt == bounded(number),
-    )
+
+    def here(table: Table) -> list[ColumnElement[bool]]:
+        return [
+            table.c.fid == framework.fid,
+            table.c.attempt == bounded(query.n),
+            table.c.role == clean(query.role),
+            table.c.task_uid == clean(query.task_uid),
+            table.c.task_attempt == bounded(query.attempt),
+        ]
+
+    found = select(*[*_TASK, tasks.c.record]).where(*here(tasks), tasks.c.idx == bounded(query.index))
     row = (await connection.execute(found)).one_or_none()
     if row is None:
         return None
-    its_pods = (
-        select(pods.c.record)
-        .where(
-            pods.c.fid == framework.fid,
-            pods.c.attempt == attempt,
-            pods.c.role == role,
-            pods.c.task_uid == task_uid,
-            pods.c.task_attempt == number,
+    its_pods = select(pods.c.record).where(*here(pods)).order_by(pods.c.time, pods.c.pod_uid).limit(MAX_PAGE)
+    packed_pods = list(await connection.scalars(its_pods))
+    whole = None
+    if row.record is None:
+        of_framework = (attempts.c.fid == framework.fid, attempts.c.attempt == query.n)
+        whole = await connection.scalar(select(attempts.c.record).where(*of_framework))
+
+    def made() -> Json:
+        item = _item(TaskAttempt, row)
+        if row.record is not None:
+            body = unpack(row.record)["object"]
+        else:
+            body = None if whole is None else _task_of(_shown(whole)["object"], item)
+        return {**item, "object": body, "pods": [unpack(pod)["object"] for pod in packed_pods]}
+
+    return made
+
+
+def _task_of(framework: Any, item: Json) -> Json | None:
+    """The Task of an item from the archived object of its Framework, None if a later one no longer has it."""
+    try:
+        role = next(
+            role for role in framework["status"]["attemptStatus"]["taskRoleStatuses"] if role["name"] == item["role"]
         )
-        .order_by(pods.c.time, pods.c.pod_uid)
-        .limit(MAX_PAGE)
-    )
-    whole = select(attempts.c.record).where(attempts.c.fid == framework.fid, attempts.c.attempt == attempt)
-    return TaskAttempt(
-        _task(row),
-        row.record,
-        None if row.record is not None else await connection.scalar(whole),
-        list(await connection.scalars(its_pods)),
-    )
-
-
-def _time(seconds: int | None) -> str | None:
-    return None if seconds is None else format_time(seconds)
+        status = next(
+            task
+            for task in role["taskStatuses"]
+            if task["index"] == item["index"]
+            and (task.get("instanceUID") or "") == item["taskUid"]
+            and task["attemptStatus"]["id"] == item["attempt"]
+        )
+    except (LookupError, StopIteration, TypeError, AttributeError):
+        return None
+    roles = (framework.get("spec") or {}).get("taskRoles") or ()
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "Task",
+        "metadata": {
+            "name": item["pod"],
+            "namespace": framework["metadata"].get("namespace"),
+            "uid": item["taskUid"],
+            "creationTimestamp": status.get("startTime"),
+        },
+        "spec": next((spec.get("task") for spec in roles if spec.get("name") == item["role"]), None),
+        "status": status,
+    }

@@ -7,8 +7,8 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, Table, delete, func, insert, select, text
 
+from frameworkcontroller.history.archiveerrors import ArchiveError
 from frameworkcontroller.history.database import CHILDREN, Database, doomed, frameworks
-from frameworkcontroller.history.errors import ArchiveError
 
 _FRAMEWORKS: Final = 100
 """Frameworks that become invisible in a step."""

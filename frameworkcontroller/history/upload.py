@@ -18,8 +18,8 @@ from typing import Final
 import orjson
 from aiohttp import ClientError, web
 
-from frameworkcontroller.history.metrics import Metrics
-from frameworkcontroller.webaccess.bodies import SlowBodyError, pieces
+from frameworkcontroller.history.archivemetrics import ArchiveMetrics
+from frameworkcontroller.webaccess.requestbodies import SlowBodyError, pieces
 
 MAX_BODY_BYTES: Final = 64 * 2**20
 """Of a decompressed body, and so of a record: some 20 times what an API server stores of a Framework."""
@@ -54,10 +54,10 @@ class UploadError(Exception):
         self.field = field
 
 
-class Turns:
+class SenderTurns:
     """A bounded number of places, for which senders take turns: one that sends much delays the others by one place."""
 
-    def __init__(self, places: int, of_one: int, metrics: Metrics, turn_sec: float = TURN_SEC) -> None:
+    def __init__(self, places: int, of_one: int, metrics: ArchiveMetrics, turn_sec: float = TURN_SEC) -> None:
         """``of_one``: places that one sender may have. ``turn_sec``: the longest wait for a place."""
         self._free = places
         self._of_one = of_one
@@ -123,13 +123,13 @@ class Turns:
 class Uploads:
     """Gives requests their turns."""
 
-    def __init__(self, metrics: Metrics, *, turn_sec: float = TURN_SEC) -> None:
+    def __init__(self, metrics: ArchiveMetrics, *, turn_sec: float = TURN_SEC) -> None:
         """``turn_sec``: the longest wait for a turn."""
         self._metrics = metrics
-        self._turns = Turns(UPLOADS, UPLOADS_OF_ONE, metrics, turn_sec)
-        self.large = Turns(LARGE, 1, metrics, turn_sec)
+        self._turns = SenderTurns(UPLOADS, UPLOADS_OF_ONE, metrics, turn_sec)
+        self.large = SenderTurns(LARGE, 1, metrics, turn_sec)
         """For the arrival of large bodies, which depends on their senders."""
-        self.whole = Turns(1, 1, metrics, turn_sec)
+        self.whole = SenderTurns(1, 1, metrics, turn_sec)
         """For large bodies that have arrived: their lines and rows take several times their size."""
 
     @asynccontextmanager

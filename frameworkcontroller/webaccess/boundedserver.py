@@ -48,7 +48,7 @@ _EVENT_STREAM: Final = "text/event-stream"
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class ServerError(Exception):
+class ListenError(Exception):
     """The server cannot listen on its address. The text names the address and the reason."""
 
 
@@ -128,7 +128,7 @@ class BoundedServer:
         except OSError as error:
             await self._runner.cleanup()
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror or error)
-            raise ServerError(f"{self.host or '*'}:{self.port}: {reason}") from None
+            raise ListenError(f"{self.host or '*'}:{self.port}: {reason}") from None
         self.port = self._server.sockets[0].getsockname()[1]
         self._reaping = asyncio.create_task(self._reap(), name="idle connections")
         return self

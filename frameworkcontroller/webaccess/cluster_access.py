@@ -34,8 +34,14 @@ from frameworkcontroller.kube.accessreview import (
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import KubeError
 from frameworkcontroller.lru import LRUCache
-from frameworkcontroller.webaccess.access import Access, AccessUnavailable, AuthenticationRequired, Viewer
 from frameworkcontroller.webaccess.singleflight import SingleFlight
+from frameworkcontroller.webaccess.viewers import (
+    AccessUnavailable,
+    AuthenticationRequired,
+    SimpleViewer,
+    Viewer,
+    WebAccess,
+)
 
 VALID_SECONDS: Final = 45.0
 """The life of what is known by a token."""
@@ -62,7 +68,7 @@ _log: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 
-class ClusterAccess(Access):
+class ClusterAccess(WebAccess):
     """Admits holders of valid tokens. Belongs to one event loop."""
 
     def __init__(
@@ -97,7 +103,7 @@ class ClusterAccess(Access):
         if token is None:
             raise AuthenticationRequired("a bearer token is required")
         if self._is_writers(token):
-            return _Writer()
+            return SimpleViewer("writer", reads=False)
         return _ClusterViewer(self, token, (await self.review(token)).user.name)
 
     async def review(self, token: str) -> _Review:
@@ -222,29 +228,6 @@ class _ClusterViewer(Viewer):
         if permission.namespace != ALL_NAMESPACES and not _NAMESPACE.fullmatch(permission.namespace):
             return False
         return await self._access.allows(self._token, permission)
-
-
-class _Writer(Viewer):
-    """The holder of the token of writers: may send records, and read nothing."""
-
-    name = "writer"
-    token = None
-
-    async def may_read(self, namespace: str) -> bool:
-        del namespace
-        return False
-
-    async def readable(self, namespaces: Iterable[str]) -> frozenset[str] | None:
-        del namespaces
-        return frozenset()
-
-    async def may_write_history(self, namespaces: Iterable[str]) -> bool:
-        del namespaces
-        return True
-
-    async def may_get(self, path: str) -> bool:
-        del path
-        return False
 
 
 def _now() -> float:

@@ -7,7 +7,6 @@ import hmac
 import os
 import re
 import secrets
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -15,8 +14,14 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from frameworkcontroller.webaccess.access import Access, AuthenticationRequired, Refused, Viewer
 from frameworkcontroller.webaccess.loopback import foreign_host
+from frameworkcontroller.webaccess.viewers import (
+    AuthenticationRequired,
+    RequestRefused,
+    SimpleViewer,
+    Viewer,
+    WebAccess,
+)
 
 _TOKEN: Final = re.compile(rb"[\x21-\x7e]+")
 
@@ -49,7 +54,7 @@ def token_in(path: Path) -> str:
         raise TokenFileError(f"{path}: cannot be used: {error.strerror}") from None
 
 
-class LoopbackAccess(Access):
+class LoopbackAccess(WebAccess):
     """Admits holders of ``token`` to everything. Refuses other hosts than loopback."""
 
     by_link = True
@@ -66,35 +71,12 @@ class LoopbackAccess(Access):
         """Refuse Host headers that do not name loopback."""
         host = foreign_host(request)
         if host is not None:
-            raise Refused(f"the host is {host[:100]!r}, but this server is on loopback only")
+            raise RequestRefused(f"the host is {host[:100]!r}, but this server is on loopback only")
 
     async def identify(self, request: web.BaseRequest, token: str | None) -> Viewer:
         """Compare the token."""
         del request
         # Bytes: the value may not be ASCII.
         if token is not None and hmac.compare_digest(token.encode(errors="replace"), self.token.encode()):
-            return _LocalViewer()
+            return SimpleViewer("local", reads=True)
         raise AuthenticationRequired("this server needs its token: open the address that it printed at its start")
-
-
-class _LocalViewer(Viewer):
-    """May do everything."""
-
-    name = "local"
-    token = None
-
-    async def may_read(self, namespace: str) -> bool:
-        del namespace
-        return True
-
-    async def readable(self, namespaces: Iterable[str]) -> frozenset[str] | None:
-        del namespaces
-        return None
-
-    async def may_write_history(self, namespaces: Iterable[str]) -> bool:
-        del namespaces
-        return True
-
-    async def may_get(self, path: str) -> bool:
-        del path
-        return True

@@ -18,19 +18,19 @@ import orjson
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from frameworkcontroller.webaccess.access import (
-    VIEWER,
-    Access,
-    AccessError,
-    AccessUnavailable,
-    AuthenticationRequired,
-    Refused,
-    Viewer,
-)
 from frameworkcontroller.webaccess.login import PATHS, Login, login_redirect, problem_page, wants_page
 from frameworkcontroller.webaccess.loopback import names_loopback
 from frameworkcontroller.webaccess.origins import is_https, refuse_other_pages
 from frameworkcontroller.webaccess.sessions import Sessions
+from frameworkcontroller.webaccess.viewers import (
+    VIEWER,
+    AccessError,
+    AccessUnavailable,
+    AuthenticationRequired,
+    RequestRefused,
+    Viewer,
+    WebAccess,
+)
 
 PUBLIC: Final = frozenset({"/healthz", "/readyz"})
 """Paths of probes, which have no token. Their answers must not name or count anything."""
@@ -60,7 +60,7 @@ _RETRY_AFTER_SECONDS: Final = 5
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def protect(app: web.Application, access: Access, *, public: Collection[str] = PUBLIC) -> None:
+def protect(app: web.Application, access: WebAccess, *, public: Collection[str] = PUBLIC) -> None:
     """Let only those use ``app`` whom ``access`` admits, with a login page for browsers, and add the security headers.
 
     To be called once, before the application starts. ``public``: paths that need no viewer.
@@ -71,7 +71,7 @@ def protect(app: web.Application, access: Access, *, public: Collection[str] = P
     app.on_response_prepare.append(_add_headers)
 
 
-def access_middleware(access: Access, sessions: Sessions, *, public: Collection[str] = PUBLIC) -> Middleware:
+def access_middleware(access: WebAccess, sessions: Sessions, *, public: Collection[str] = PUBLIC) -> Middleware:
     """Return a middleware that sets ``request[VIEWER]``, and answers refused requests with a problem.
 
     Browsers without a login are sent to the login page.
@@ -89,7 +89,7 @@ def access_middleware(access: Access, sessions: Sessions, *, public: Collection[
                 token = _bearer_token(request) or sessions.token(request)
                 request[VIEWER] = await _identify(access, request, token)
                 if request.path == METRICS and not await request[VIEWER].may_get(METRICS):
-                    raise Refused(f"this needs the permission to get the nonResourceURL {METRICS}")
+                    raise RequestRefused(f"this needs the permission to get the nonResourceURL {METRICS}")
             return await handler(request)
         except AccessError as error:
             return _refusal(request, error)
@@ -97,7 +97,7 @@ def access_middleware(access: Access, sessions: Sessions, *, public: Collection[
     return check
 
 
-async def _identify(access: Access, request: web.Request, token: str | None) -> Viewer:
+async def _identify(access: WebAccess, request: web.Request, token: str | None) -> Viewer:
     try:
         return await access.identify(request, token)
     except AccessError:

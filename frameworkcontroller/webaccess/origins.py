@@ -7,14 +7,14 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from frameworkcontroller.webaccess.access import Refused
+from frameworkcontroller.webaccess.viewers import RequestRefused
 
 _READS: Final = frozenset({"GET", "HEAD"})
 _PROBLEM: Final = "a page of another origin sent this request"
 
 
 def refuse_other_pages(request: web.BaseRequest) -> None:
-    """Raise `Refused` for requests of pages of other origins, except links that are followed.
+    """Raise `RequestRefused` for requests of pages of other origins, except links that are followed.
 
     Clients that are not browsers send none of these headers, and pages cannot set them.
     """
@@ -22,9 +22,9 @@ def refuse_other_pages(request: web.BaseRequest) -> None:
         site = request.headers.get("Sec-Fetch-Site", "none")
         if site not in ("same-origin", "none") and not _is_followed_link(request):
             # Whether such a resource loads would tell the page which names there are.
-            raise Refused(_PROBLEM)
+            raise RequestRefused(_PROBLEM)
     elif from_own_page(request) is False:
-        raise Refused(_PROBLEM)
+        raise RequestRefused(_PROBLEM)
 
 
 def from_own_page(request: web.BaseRequest) -> bool | None:

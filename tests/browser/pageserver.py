@@ -16,18 +16,17 @@ from frameworkcontroller.api.codec import EncodedStatus, decode_status
 from frameworkcontroller.api.historyrecords import HistoryRecord, Trigger, encode_record, framework_attempt_id
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import State
-from frameworkcontroller.dashboard.events import EventStreams
+from frameworkcontroller.dashboard.eventstreams import EventStreams
 from frameworkcontroller.dashboard.live import LiveFrameworks
-from frameworkcontroller.dashboard.past import LocalArchive
-from frameworkcontroller.dashboard.server import Pages
-from frameworkcontroller.history.archive import Archive
+from frameworkcontroller.dashboard.pages import Pages
+from frameworkcontroller.history.archive import HistoryArchive
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.errors import AlreadyExists
 from frameworkcontroller.kube.resources import CRDS, EVENTS, NAMESPACES
 from frameworkcontroller.local.apiserver.apiserver import ApiServer
-from frameworkcontroller.webaccess.access import Access
 from frameworkcontroller.webaccess.middleware import protect
+from frameworkcontroller.webaccess.viewers import WebAccess
 from tests.support import pagesamples
 from tests.support.access import Everyone
 from tests.support.eventually import eventually
@@ -53,9 +52,9 @@ class PageServer:
         self,
         api: ApiServer,
         client: KubeClient,
-        archive: Archive | None,
+        archive: HistoryArchive | None,
         live: LiveFrameworks,
-        access: Access | None = None,
+        access: WebAccess | None = None,
     ) -> None:
         self.client = client
         self.archive = archive
@@ -73,7 +72,7 @@ class PageServer:
 
     async def start(self) -> None:
         """Serve, on the same port as before."""
-        past = LocalArchive(self.archive) if self.archive is not None else None
+        past = self.archive
         self.streams = EventStreams(self._live)
         app = Pages(self._live, past, wall=clock, streams=self.streams).application()
         protect(app, self._access)
@@ -163,12 +162,12 @@ def _record(body: Json, trigger: Trigger) -> bytes:
 
 @asynccontextmanager
 async def serving(
-    folder: Path, *, with_archive: bool = True, access: Access | None = None
+    folder: Path, *, with_archive: bool = True, access: WebAccess | None = None
 ) -> AsyncIterator[PageServer]:
     """Serve the pages of an empty cluster, and of an empty archive in ``folder``. ``access``: usually of loopback."""
     async with ApiServer(wall=clock) as api:
         client = KubeClient(Connection.to_address(api.url))
-        archive = await Archive.open(f"sqlite:///{folder}/history.db") if with_archive else None
+        archive = await HistoryArchive.open(f"sqlite:///{folder}/history.db") if with_archive else None
         live = LiveFrameworks(client, wall=clock)
         watching: asyncio.Task[None] | None = None
         server = PageServer(api, client, archive, live, access)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
@@ -13,8 +13,8 @@ from aiohttp import web
 from axe_playwright_python.async_playwright import Axe  # type: ignore[import-untyped]
 from playwright.async_api import expect
 
-from frameworkcontroller.webaccess.access import Access, AuthenticationRequired, Viewer
 from frameworkcontroller.webaccess.loopback_access import LoopbackAccess
+from frameworkcontroller.webaccess.viewers import AuthenticationRequired, SimpleViewer, Viewer, WebAccess
 from tests.browser.conftest import DESKTOP, PHONE, Tabs
 from tests.browser.pageserver import PageServer, serving
 from tests.browser.test_accessibility import RULES, SCHEMES, overflow
@@ -25,26 +25,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 TOKEN: Final = "the-token_of.ann"
 
 
-class Ann(Viewer):
-    """May read all."""
-
-    name = "ann"
-    token = TOKEN
-
-    async def may_read(self, namespace: str) -> bool:
-        return True
-
-    async def readable(self, namespaces: Iterable[str]) -> frozenset[str] | None:
-        return None
-
-    async def may_write_history(self, namespaces: Iterable[str]) -> bool:
-        return False
-
-    async def may_get(self, path: str) -> bool:
-        return False
-
-
-class ByToken(Access):
+class ByToken(WebAccess):
     """Knows one token."""
 
     def check_address(self, request: web.BaseRequest) -> None:
@@ -53,7 +34,10 @@ class ByToken(Access):
     async def identify(self, request: web.BaseRequest, token: str | None) -> Viewer:
         if token != TOKEN:
             raise AuthenticationRequired("the token is invalid")
-        return Ann()
+        ann = SimpleViewer("ann", reads=True)
+        # So it is a user of the cluster, whose name is shown.
+        ann.token = TOKEN
+        return ann
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -22,8 +22,8 @@ from frameworkcontroller.kube.errors import ApiError, Invalid, NotFound
 from frameworkcontroller.kube.resources import NAMESPACES, SERVICEACCOUNTS, Resource
 from frameworkcontroller.local.apiserver.reviews import API_AUDIENCE, TokenHolder
 from frameworkcontroller.webaccess import cluster_access
-from frameworkcontroller.webaccess.access import AccessUnavailable, AuthenticationRequired, Viewer
 from frameworkcontroller.webaccess.cluster_access import ClusterAccess
+from frameworkcontroller.webaccess.viewers import AccessUnavailable, AuthenticationRequired, Viewer
 from tests.support.clusters import Cluster, ControlPlanes
 from tests.support.eventually import eventually
 

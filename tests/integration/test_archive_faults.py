@@ -19,8 +19,10 @@ import pytest
 from sqlalchemy import insert
 
 from frameworkcontroller.history import database as database_module
-from frameworkcontroller.history.archive import Archive, ArchiveError, FrameworkQuery, TaskQuery
+from frameworkcontroller.history.archive import HistoryArchive
+from frameworkcontroller.history.archiveerrors import ArchiveError
 from frameworkcontroller.history.database import Database, frameworks
+from frameworkcontroller.history.reads import ListFrameworks, ListTasks
 from tests.support.archives import task_record
 from tests.support.eventually import eventually
 from tests.support.postgres import Postgres, running_postgres
@@ -30,11 +32,11 @@ TASKS = 40
 
 WRITERS = f"""
 import asyncio, os, sys
-from frameworkcontroller.history.archive import Archive
+from frameworkcontroller.history.archive import HistoryArchive
 from tests.support.archives import task_record
 
 async def main(name: str) -> None:
-    archive = await Archive.open(sys.argv[1])
+    archive = await HistoryArchive.open(sys.argv[1])
     async def call(number: int) -> None:
         uid = f"{{name}}-{{number}}"
         await archive.store([task_record(uid, index, padding=1500) for index in range({TASKS})])
@@ -120,19 +122,19 @@ class Writers:
         return line
 
 
-async def counts(archive: Archive) -> dict[str, int]:
+async def counts(archive: HistoryArchive) -> dict[str, int]:
     """The Tasks of all Frameworks."""
     found: dict[str, int] = {}
     after = ""
     while True:
-        page = await archive.frameworks(FrameworkQuery(limit=1000, after=after))
-        for item in page.items:
-            tasks = await archive.tasks(item["uid"], 0, TaskQuery(limit=1000))
+        page = await archive.read(ListFrameworks(limit=1000, after=after))
+        for item in page["items"]:
+            tasks = await archive.read(ListTasks(item["uid"], 0, limit=1000))
             assert tasks is not None
-            found[item["uid"]] = len(tasks.items)
-        if page.next is None:
+            found[item["uid"]] = len(tasks["items"])
+        if page["next"] is None:
             return found
-        after = page.next
+        after = page["next"]
 
 
 async def test_kill_in_the_middle_of_batches(database_url: str) -> None:
@@ -145,7 +147,7 @@ async def test_kill_in_the_middle_of_batches(database_url: str) -> None:
             for _ in range(rng.randrange(2000)):
                 pass
             await writers.kill()
-            async with await Archive.open(database_url) as archive:
+            async with await HistoryArchive.open(database_url) as archive:
                 found = await counts(archive)
                 assert writers.acknowledged <= set(found)
                 assert set(found.values()) == {TASKS}, "half of a call is stored"
@@ -156,7 +158,7 @@ async def test_two_servers_on_one_database(database_url: str) -> None:
     with Writers(database_url) as writers:
         await writers.start("a")
         await writers.start("b")
-        async with await Archive.open(database_url) as archive:
+        async with await HistoryArchive.open(database_url) as archive:
             for name in ("a", "b"):
                 while not any(uid.startswith(name) for uid in writers.acknowledged):
                     await writers.until(1)
@@ -172,7 +174,7 @@ async def test_two_servers_on_one_database(database_url: str) -> None:
 
 
 async def test_two_servers_that_write_the_same_records_in_any_order(database_url: str) -> None:
-    async with await Archive.open(database_url) as one, await Archive.open(database_url) as two:
+    async with await HistoryArchive.open(database_url) as one, await HistoryArchive.open(database_url) as two:
         lines = [task_record(f"u-{number % 7}", number) for number in range(200)]
         for turn in range(10):
             await asyncio.gather(
@@ -192,11 +194,11 @@ async def test_other_users_cannot_read_the_files(tmp_path: Path) -> None:
         for before in (False, True):
             path = tmp_path / f"{before}.db"
             if before:
-                async with await Archive.open(f"sqlite:///{path}") as archive:
+                async with await HistoryArchive.open(f"sqlite:///{path}") as archive:
                     await archive.store([task_record("u", 0)])
                 for each in tmp_path.glob(f"{path.name}*"):
                     each.chmod(0o644)
-            async with await Archive.open(f"sqlite:///{path}") as archive:
+            async with await HistoryArchive.open(f"sqlite:///{path}") as archive:
                 await archive.store([task_record("v", 0)])
                 files = {each.name: stat.S_IMODE(each.stat().st_mode) for each in tmp_path.glob(f"{path.name}*")}
             assert files == dict.fromkeys((path.name, f"{path.name}-wal", f"{path.name}-shm"), 0o600)
@@ -209,7 +211,8 @@ async def test_a_full_disk(tmp_path: Path) -> None:
     script = f"""
 import asyncio, sys
 from pathlib import Path
-from frameworkcontroller.history.archive import *
+from frameworkcontroller.history.archive import HistoryArchive
+from frameworkcontroller.history.archiveerrors import ArchiveError
 from tests.support.archives import task_record
 from tests.integration.test_archive_faults import counts
 import os, resource, signal
@@ -222,7 +225,7 @@ async def main() -> None:
     if limited:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (4 << 20, resource.RLIM_INFINITY))
-    archive = await Archive.open(f"sqlite:///{{folder}}/history.db")
+    archive = await HistoryArchive.open(f"sqlite:///{{folder}}/history.db")
     stored = set()
     errors = []
     for number in range(400):
@@ -251,7 +254,7 @@ async def main() -> None:
         (folder / "ballast").unlink()
     await archive.store([task_record("after", 0)])
     await archive.close()
-    archive = await Archive.open(f"sqlite:///{{folder}}/history.db")
+    archive = await HistoryArchive.open(f"sqlite:///{{folder}}/history.db")
     assert set(await counts(archive)) == stored | {{"after"}}
     await archive.close()
 
@@ -296,7 +299,7 @@ def fill(folder: Path, left: int = 0) -> None:
     assert found.f_bavail * found.f_frsize == left
 
 
-async def store_until_full(archive: Archive) -> list[str]:
+async def store_until_full(archive: HistoryArchive) -> list[str]:
     """Return the UIDs of the stored Frameworks, the oldest first."""
     stored: list[str] = []
     while True:
@@ -315,7 +318,7 @@ async def store_until_full(archive: Archive) -> list[str]:
 async def test_on_a_full_disk_reads_and_retention_go_on(disk: Path, tmp_path: Path, restarted: str) -> None:
     """Also after a restart, which finds no byte for the files that SQLite needs to open a database."""
     url = f"sqlite:///{disk}/history.db"
-    archive = await Archive.open(url, reserve=True)
+    archive = await HistoryArchive.open(url, reserve=True)
     fill(disk, left=36 << 20)
     stored = await store_until_full(archive)
     assert len(stored) > 100
@@ -334,7 +337,7 @@ async def test_on_a_full_disk_reads_and_retention_go_on(disk: Path, tmp_path: Pa
             shutil.copy2(file, disk)
     if restarted != "no":
         fill(disk)
-        archive = await Archive.open(url, reserve=True)
+        archive = await HistoryArchive.open(url, reserve=True)
     async with archive:
         assert set(await counts(archive)) == set(stored)
         with pytest.raises(ArchiveError, match="full"):
@@ -352,18 +355,18 @@ async def test_on_a_full_disk_reads_and_retention_go_on(disk: Path, tmp_path: Pa
 
 async def test_a_corrupt_database_is_not_ready_until_it_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
-    async with await Archive.open(f"sqlite:///{path}") as archive:
+    async with await HistoryArchive.open(f"sqlite:///{path}") as archive:
         for number in range(200):
             await archive.store([task_record(f"u-{number}", index, padding=3000) for index in range(5)])
     good = path.read_bytes()
-    async with await Archive.open(f"sqlite:///{path}") as archive:
+    async with await HistoryArchive.open(f"sqlite:///{path}") as archive:
         await archive.check()
         with path.open("r+b") as file:
             # Not the first pages, which have the schema.
             file.seek(16 * 4096)
             file.write(os.urandom(len(good) - 16 * 4096))
         answers = await asyncio.gather(
-            *(archive.tasks(f"u-{number}", 0, TaskQuery()) for number in range(200)), return_exceptions=True
+            *(archive.read(ListTasks(f"u-{number}", 0)) for number in range(200)), return_exceptions=True
         )
         assert any(isinstance(one, ArchiveError) and "malformed" in str(one) for one in answers)
         for _ in range(3):
@@ -374,7 +377,7 @@ async def test_a_corrupt_database_is_not_ready_until_it_is_replaced(tmp_path: Pa
         (tmp_path / "copy").write_bytes(good)
         (tmp_path / "copy").rename(path)
         await archive.check()
-        assert await archive.tasks("u-199", 0, TaskQuery()) is not None
+        assert await archive.read(ListTasks("u-199", 0)) is not None
 
 
 async def _run(*command: str) -> tuple[int, str, str]:
@@ -386,7 +389,7 @@ async def _run(*command: str) -> tuple[int, str, str]:
 
 async def test_a_locked_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database_module, "BUSY_SEC", 0.1)
-    async with await Archive.open(f"sqlite:///{tmp_path}/history.db") as archive:
+    async with await HistoryArchive.open(f"sqlite:///{tmp_path}/history.db") as archive:
         await archive.store([task_record("u", 0)])
         other = sqlite3.connect(tmp_path / "history.db", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
@@ -403,7 +406,7 @@ async def test_a_locked_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("with_wal", [False, True])
 async def test_a_deleted_file(tmp_path: Path, with_wal: bool, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "history.db"
-    async with await Archive.open(f"sqlite:///{path}") as archive:
+    async with await HistoryArchive.open(f"sqlite:///{path}") as archive:
         await archive.store([task_record("u", 0)])
         path.unlink()
         if with_wal:
@@ -413,29 +416,29 @@ async def test_a_deleted_file(tmp_path: Path, with_wal: bool, caplog: pytest.Log
         await archive.store([task_record("v", 0)])
         assert "deleted or replaced" in caplog.text
         assert await counts(archive) == {"v": 1}
-        async with await Archive.open(f"sqlite:///{path}") as other:
+        async with await HistoryArchive.open(f"sqlite:///{path}") as other:
             assert await counts(other) == {"v": 1}
 
 
 async def test_a_replaced_file(tmp_path: Path) -> None:
     """As when a backup is put back."""
     path, backup = tmp_path / "history.db", tmp_path / "backup.db"
-    async with await Archive.open(f"sqlite:///{backup}") as archive:
+    async with await HistoryArchive.open(f"sqlite:///{backup}") as archive:
         await archive.store([task_record("old", 0)])
-    async with await Archive.open(f"sqlite:///{path}") as archive:
+    async with await HistoryArchive.open(f"sqlite:///{path}") as archive:
         await archive.store([task_record("u", 0)])
         for end in ("-wal", "-shm"):
             path.with_name(path.name + end).unlink()
         backup.replace(path)
         assert await counts(archive) == {"old": 1}
         await archive.store([task_record("v", 0)])
-        async with await Archive.open(f"sqlite:///{path}") as other:
+        async with await HistoryArchive.open(f"sqlite:///{path}") as other:
             assert await counts(other) == {"old": 1, "v": 1}
 
 
 async def test_a_file_that_is_deleted_during_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "history.db"
-    async with await Archive.open(f"sqlite:///{path}") as archive:
+    async with await HistoryArchive.open(f"sqlite:///{path}") as archive:
         await archive.store([task_record("u", 0)])
         looked: list[Any] = []
         look = archive._database._identity
@@ -448,7 +451,7 @@ async def test_a_file_that_is_deleted_during_a_commit(tmp_path: Path, monkeypatc
 
         monkeypatch.setattr(archive._database, "_identity", delete_first)
         await archive.store([task_record("v", 0)])
-        async with await Archive.open(f"sqlite:///{path}") as other:
+        async with await HistoryArchive.open(f"sqlite:///{path}") as other:
             assert await counts(other) == {"v": 1}
 
 
@@ -471,11 +474,11 @@ def own_postgres(other_postgres: Postgres) -> Iterator[Postgres]:
 
 
 async def test_postgresql_stops_and_starts_again(own_postgres: Postgres) -> None:
-    async with await Archive.open(own_postgres.new_database()) as archive:
+    async with await HistoryArchive.open(own_postgres.new_database()) as archive:
         await archive.store([task_record("u", 0)])
         for end in (own_postgres.stop, own_postgres.kill):
             end()
-            for call in (archive.store([task_record("v", 0)]), archive.frameworks(FrameworkQuery()), archive.check()):
+            for call in (archive.store([task_record("v", 0)]), archive.read(ListFrameworks()), archive.check()):
                 with pytest.raises(ArchiveError):
                     await call
             own_postgres.start()
@@ -488,7 +491,7 @@ async def test_postgresql_is_killed_while_records_come(own_postgres: Postgres) -
     acknowledged: set[str] = set()
     url = own_postgres.new_database()
 
-    async def send(archive: Archive, number: int) -> None:
+    async def send(archive: HistoryArchive, number: int) -> None:
         uid = f"u-{number}"
         while uid not in acknowledged:
             try:
@@ -497,7 +500,7 @@ async def test_postgresql_is_killed_while_records_come(own_postgres: Postgres) -
             except ArchiveError:
                 await asyncio.sleep(0.01)
 
-    async with await Archive.open(url) as archive:
+    async with await HistoryArchive.open(url) as archive:
         sending = [asyncio.create_task(send(archive, number)) for number in range(60)]
         for enough in (5, 25):
 
@@ -543,21 +546,21 @@ async def _waits(transport: asyncio.WriteTransport) -> bool:
 async def test_postgresql_hangs(own_postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database_module, "_COMMAND_SEC", 0.5)
     monkeypatch.setattr(database_module, "_CONNECT_SEC", 0.5)
-    async with await Archive.open(own_postgres.new_database()) as archive:
+    async with await HistoryArchive.open(own_postgres.new_database()) as archive:
         await archive.store([task_record("u", 0)])
         own_postgres.pause()
         try:
             with pytest.raises(ArchiveError):
                 await archive.store([task_record("v", 0)])
             with pytest.raises(ArchiveError):
-                await archive.frameworks(FrameworkQuery())
+                await archive.read(ListFrameworks())
         finally:
             own_postgres.resume()
         await eventually(lambda: _stores(archive))
         assert set(await counts(archive)) == {"u", "v"}
 
 
-async def _stores(archive: Archive) -> bool:
+async def _stores(archive: HistoryArchive) -> bool:
     try:
         await archive.store([task_record("v", 0)])
     except ArchiveError:
@@ -567,7 +570,7 @@ async def _stores(archive: Archive) -> bool:
 
 async def test_a_database_that_is_dropped_and_made_again(own_postgres: Postgres) -> None:
     url = own_postgres.new_database()
-    async with await Archive.open(url) as archive:
+    async with await HistoryArchive.open(url) as archive:
         await archive.store([task_record("u", 0)])
         own_postgres.drop_database(url)
         with pytest.raises(ArchiveError, match="does not exist"):
@@ -580,4 +583,4 @@ async def test_a_database_that_is_dropped_and_made_again(own_postgres: Postgres)
 
 async def test_no_postgresql(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match="No such file or directory"):
-        await Archive.open(f"postgresql://test@/postgres?host={tmp_path}")
+        await HistoryArchive.open(f"postgresql://test@/postgres?host={tmp_path}")

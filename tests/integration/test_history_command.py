@@ -16,15 +16,15 @@ from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.output import console
 from frameworkcontroller.commands.parsers import build_plugin_parser
 from frameworkcontroller.commands.program import CommandError, UsageError
-from frameworkcontroller.history.archive import Archive
-from frameworkcontroller.history.server import application
+from frameworkcontroller.history.archive import HistoryArchive
+from frameworkcontroller.history.archiveapi import application
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
-from frameworkcontroller.webaccess.access import Access
 from frameworkcontroller.webaccess.boundedserver import BoundedServer
 from frameworkcontroller.webaccess.loopback_access import LoopbackAccess, token_in
+from frameworkcontroller.webaccess.viewers import WebAccess
 from tests.support.access import Everyone
 from tests.support.archives import framework_record, pod_record, task_record, task_status
 from tests.support.cli import Cli
@@ -75,9 +75,9 @@ async def past(cluster: Cluster, frameworks: Frameworks, tmp_path: Path) -> tupl
 
 
 @asynccontextmanager
-async def archive_of(folder: Path, access: Access | None = None) -> AsyncIterator[str]:
+async def archive_of(folder: Path, access: WebAccess | None = None) -> AsyncIterator[str]:
     """The URL of an archive that has the records of the folder. ``access``: usually everyone's."""
-    async with await Archive.open(f"sqlite:///{folder}/archive.db") as archive:
+    async with await HistoryArchive.open(f"sqlite:///{folder}/archive.db") as archive:
         for path in folder.glob("*.ndjson"):
             await archive.store(path.read_bytes().splitlines())
         app = application(archive, access or Everyone())

@@ -14,7 +14,8 @@ import pytest
 
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.config.historyconfig import History, HistorySinkKind
-from frameworkcontroller.history.archive import Archive, TaskQuery
+from frameworkcontroller.history.archive import HistoryArchive
+from frameworkcontroller.history.reads import GetFramework, GetTaskAttempt, ListTasks
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
@@ -105,21 +106,21 @@ async def test_every_attempt_is_in_an_archive_that_is_killed_again_and_again(
         await frameworks.until_gone("f")
     assert await server.end(signal.SIGTERM) == 0
 
-    async with await Archive.open(f"sqlite:///{server.database}") as archive:
-        found = await archive.framework(uid)
+    async with await HistoryArchive.open(f"sqlite:///{server.database}") as archive:
+        found = await archive.read(GetFramework(uid))
         assert found is not None
         assert found["deleted"] is not None
         assert [attempt["trigger"] for attempt in found["attempts"]] == ["OnFrameworkRetry", "OnFrameworkDeletion"]
         for number in range(2):
-            page = await archive.tasks(uid, number, TaskQuery())
+            page = await archive.read(ListTasks(uid, number))
             assert page is not None
-            assert [(task["index"], task["attempt"]) for task in page.items] == [
+            assert [(task["index"], task["attempt"]) for task in page["items"]] == [
                 (index, attempt) for index in range(3) for attempt in range(RETRIES + 1)
             ]
-            assert {task["code"] for task in page.items} == {1}
-            for task in page.items:
+            assert {task["code"] for task in page["items"]} == {1}
+            for task in page["items"]:
                 place = (task["role"], task["index"], task["taskUid"], task["attempt"])
-                whole = await archive.task_attempt(uid, number, *place)
+                whole = await archive.read(GetTaskAttempt(uid, number, *place))
                 assert whole is not None
                 assert whole["object"]["status"]["attemptStatus"]["id"] == task["attempt"]
                 assert task["trigger"] == "OnTaskRetry" or task["attempt"] == RETRIES

@@ -15,8 +15,7 @@ from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.config.config import shipped_config
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import NotFound
-from frameworkcontroller.kube.resources import EVENTS, NODES, PODS
-from frameworkcontroller.local.apiserver.object_records import Change
+from frameworkcontroller.kube.resources import EVENTS, NODES
 from frameworkcontroller.local.cluster import LocalCluster
 from frameworkcontroller.local.kubelet.node import DISCONNECTED
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime

@@ -14,19 +14,19 @@ from aiohttp import web
 from frameworkcontroller.api.historyrecords import HistoryRecord, RecordId, Trigger, encode_record
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import State
-from frameworkcontroller.dashboard.events import MAX_STREAMS_OF_ONE, EventStreams
+from frameworkcontroller.dashboard.eventstreams import MAX_STREAMS_OF_ONE, EventStreams
 from frameworkcontroller.dashboard.live import LiveFrameworks
-from frameworkcontroller.dashboard.past import LocalArchive, PastSource, RemoteArchive
-from frameworkcontroller.dashboard.server import Pages
-from frameworkcontroller.history.archive import Archive
-from frameworkcontroller.history.client import ArchiveClient
+from frameworkcontroller.dashboard.pages import Pages
+from frameworkcontroller.history.archive import HistoryArchive
+from frameworkcontroller.history.archiveclient import ArchiveClient
+from frameworkcontroller.history.reads import ArchiveSource
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.resources import NAMESPACES
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
-from frameworkcontroller.webaccess.access import Access, AuthenticationRequired, Viewer
 from frameworkcontroller.webaccess.boundedserver import BoundedServer
 from frameworkcontroller.webaccess.middleware import SECURITY_HEADERS, protect
+from frameworkcontroller.webaccess.viewers import AuthenticationRequired, Viewer, WebAccess
 from tests.support import pagesamples as samples
 from tests.support.archives import framework_record, task_record
 from tests.support.clusters import Cluster
@@ -65,7 +65,7 @@ class Named(Viewer):
         return False
 
 
-class ByToken(Access):
+class ByToken(WebAccess):
     """Takes a viewer's namespaces from its token."""
 
     def check_address(self, request: web.BaseRequest) -> None:
@@ -147,7 +147,7 @@ class Stream:
 async def pages(
     client: KubeClient,
     namespace: str | None,
-    past: PastSource | None = None,
+    past: ArchiveSource | None = None,
     *,
     heartbeat: float = 15.0,
     archive_sec: float = 60.0,
@@ -467,15 +467,17 @@ def record(trigger: Trigger, uid: str, body: samples.Json, attempt: int = 0) -> 
 
 
 @pytest.fixture
-async def archive(tmp_path: Path) -> AsyncIterator[Archive]:
+async def archive(tmp_path: Path) -> AsyncIterator[HistoryArchive]:
     loop = asyncio.get_running_loop()
     # The database works in a thread of its own.
     with loop.outside() if isinstance(loop, VirtualClockLoop) else nullcontext():
-        async with await Archive.open(f"sqlite:///{tmp_path}/history.db") as archive:
+        async with await HistoryArchive.open(f"sqlite:///{tmp_path}/history.db") as archive:
             yield archive
 
 
-async def test_past_frameworks_follow_live_ones(client: KubeClient, frameworks: Frameworks, archive: Archive) -> None:
+async def test_past_frameworks_follow_live_ones(
+    client: KubeClient, frameworks: Frameworks, archive: HistoryArchive
+) -> None:
     namespace = frameworks.namespace
     live_uid = (await frameworks.create("mnist", role()))["metadata"]["uid"]
     ended = {"worker": [samples.task(0, State.COMPLETED, samples.NO_DATA)]}
@@ -490,7 +492,7 @@ async def test_past_frameworks_follow_live_ones(client: KubeClient, frameworks: 
         record(Trigger.FRAMEWORK_RETRY, live_uid, retried),
     ]
     await archive.store(lines)
-    async with pages(client, namespace, LocalArchive(archive)) as visit:
+    async with pages(client, namespace, archive) as visit:
         viewer = Visit(visit.session, visit.url, namespace)
         page = await viewer.shows("", f'id="f-{live_uid}"', 'id="f-past"')
         assert page.count(f'id="f-{live_uid}"') == 1
@@ -520,7 +522,7 @@ async def test_past_frameworks_follow_live_ones(client: KubeClient, frameworks: 
 
 
 async def test_a_past_framework_of_which_only_tasks_are_archived_runs(
-    client: KubeClient, frameworks: Frameworks, archive: Archive
+    client: KubeClient, frameworks: Frameworks, archive: HistoryArchive
 ) -> None:
     """Also one attempt of a Framework: each link that the pages have leads somewhere."""
     where = f"{frameworks.namespace}/train"
@@ -531,7 +533,7 @@ async def test_a_past_framework_of_which_only_tasks_are_archived_runs(
             task_record("lacks-one", 3, where=f"{frameworks.namespace}/serve", code=77, attempt=1),
         ]
     )
-    async with pages(client, frameworks.namespace, LocalArchive(archive)) as visit:
+    async with pages(client, frameworks.namespace, archive) as visit:
         page = await visit.get("?which=past")
         row = page[page.index('id="f-only-tasks"') :].partition("</tr>")[0]
         assert 'class="phase running"' in row
@@ -552,7 +554,7 @@ async def test_a_past_framework_of_which_only_tasks_are_archived_runs(
 
 
 async def test_past_frameworks_are_found_by_what_their_rows_show(
-    client: KubeClient, frameworks: Frameworks, archive: Archive
+    client: KubeClient, frameworks: Frameworks, archive: HistoryArchive
 ) -> None:
     namespace = frameworks.namespace
     ends = {"good": 0, "bad": 7, "halted": -210}
@@ -560,7 +562,7 @@ async def test_past_frameworks_are_found_by_what_their_rows_show(
         [framework_record(f"u-{name}", where=f"{namespace}/{name}", code=code) for name, code in ends.items()]
     )
 
-    async with pages(client, namespace, LocalArchive(archive)) as visit:
+    async with pages(client, namespace, archive) as visit:
 
         async def found(query: str) -> set[str]:
             page = await visit.get(f"?which=past&{query}")
@@ -583,7 +585,7 @@ async def test_without_the_archive_live_ones_are_shown(client: KubeClient, frame
     uid = (await frameworks.create("f", role()))["metadata"]["uid"]
     async with (
         ArchiveClient("http://127.0.0.1:1") as away,
-        pages(client, frameworks.namespace, RemoteArchive(away)) as visit,
+        pages(client, frameworks.namespace, away) as visit,
     ):
         await visit.shows("", ">f<", "Past Frameworks are missing")
         here = f"frameworks/{frameworks.namespace}"
@@ -613,7 +615,7 @@ async def test_a_broken_or_silent_archive_hides_no_live_framework(
     async with (
         BoundedServer(app, "127.0.0.1", 0) as server,
         ArchiveClient(server.url) as archive,
-        pages(client, frameworks.namespace, RemoteArchive(archive), archive_sec=0.2) as visit,
+        pages(client, frameworks.namespace, archive, archive_sec=0.2) as visit,
     ):
         try:
             await visit.shows("", ">f<", "no answer within" if garbage is None else "is not that of an archive")

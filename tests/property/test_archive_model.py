@@ -14,8 +14,16 @@ from sqlalchemy import delete
 
 from frameworkcontroller.api.completion import REQUESTED, Outcome, outcome_of
 from frameworkcontroller.api.historyrecords import STAGES
-from frameworkcontroller.history.archive import Archive, FailureKey, FailureQuery, FrameworkQuery, TaskQuery
+from frameworkcontroller.history.archive import HistoryArchive
 from frameworkcontroller.history.database import CHILDREN, frameworks
+from frameworkcontroller.history.reads import (
+    CountFailures,
+    FailureKey,
+    GetAttempt,
+    GetTaskAttempt,
+    ListFrameworks,
+    ListTasks,
+)
 from tests.support.archives import EPOCH, framework_record, pod_record, task_record, task_status
 
 WHERE = {"u1": "a/train", "u2": "a/serve", "u3": "b/train", "u4": "c/x%y"}
@@ -168,21 +176,23 @@ def runner() -> Iterable[asyncio.Runner]:
 
 
 @pytest.fixture
-def archive(database_url: str, runner: asyncio.Runner) -> Iterable[Archive]:
-    opened = runner.run(Archive.open(database_url))
+def archive(database_url: str, runner: asyncio.Runner) -> Iterable[HistoryArchive]:
+    opened = runner.run(HistoryArchive.open(database_url))
     yield opened
     runner.run(opened.close())
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.data())
-def test_the_archive_answers_as_its_model(archive: Archive, runner: asyncio.Runner, data: st.DataObject) -> None:
+def test_the_archive_answers_as_its_model(archive: HistoryArchive, runner: asyncio.Runner, data: st.DataObject) -> None:
     given_calls = data.draw(calls())
     together = data.draw(st.booleans())
     runner.run(_compare(archive, given_calls, data, together=together))
 
 
-async def _compare(archive: Archive, given_calls: list[list[bytes]], data: st.DataObject, *, together: bool) -> None:
+async def _compare(
+    archive: HistoryArchive, given_calls: list[list[bytes]], data: st.DataObject, *, together: bool
+) -> None:
     async with archive._database.writing() as connection:
         for table in (frameworks, *(table for table, _ in CHILDREN)):
             await connection.execute(delete(table))
@@ -217,13 +227,13 @@ async def _compare(archive: Archive, given_calls: list[list[bytes]], data: st.Da
         )
     )
     limit, after = data.draw(st.integers(1, 4)), ""
-    listed: list[dict[str, Any]] = []
+    listed: list[Any] = []
     while True:
-        page = await archive.frameworks(FrameworkQuery(limit=limit, after=after, **query, **times), seen)
-        listed += page.items
-        if page.next is None:
+        page = await archive.read(ListFrameworks(limit=limit, after=after, **query, **times), seen)
+        listed += page["items"]
+        if page["next"] is None:
             break
-        after = page.next
+        after = page["next"]
     assert [item["created"] for item in listed] == sorted((item["created"] for item in listed), reverse=True)
     assert sorted(item["uid"] for item in listed) == sorted(
         uid for uid in model.seen if WHERE[uid][0] in visible and _matches(model, uid, query, times)
@@ -251,36 +261,38 @@ async def _compare(archive: Archive, given_calls: list[list[bytes]], data: st.Da
         assert item["phase"] == _phase(record)
 
     for uid, number in model.attempts:
-        attempt = await archive.attempt(uid, number, seen)
+        attempt = await archive.read(GetAttempt(uid, number), seen)
         if WHERE[uid][0] not in visible:
             assert attempt is None
             continue
         assert attempt is not None
         assert attempt["object"] == (model.attempts[uid, number] or {"object": None})["object"]
-        page = await archive.tasks(uid, number, TaskQuery(limit=1000), seen) or pytest.fail("no such attempt")
-        assert page.next is None
-        assert [_key(uid, item) for item in page.items] == sorted(
+        its_tasks = await archive.read(ListTasks(uid, number, limit=1000), seen)
+        assert its_tasks is not None
+        assert its_tasks["next"] is None
+        assert [_key(uid, item) for item in its_tasks["items"]] == sorted(
             key for key in model.tasks if key[:2] == (uid, number)
         )
-        for item in page.items:
-            task = model.tasks[_key(uid, item)]
+        for shown in its_tasks["items"]:
+            task = model.tasks[_key(uid, shown)]
             status = task["status"]["attemptStatus"]
-            assert item["trigger"] == task["record"]["trigger"]
-            assert item["code"] == (status["completionStatus"] and status["completionStatus"]["code"])
-            assert item["node"] == ((status["podNodeName"] or "").replace("\x00", "\ufffd") or None)
-            place = (item["role"], item["index"], item["taskUid"], item["attempt"])
-            whole = await archive.task_attempt(uid, number, *place, seen) or pytest.fail("no such Task attempt")
+            assert shown["trigger"] == task["record"]["trigger"]
+            assert shown["code"] == (status["completionStatus"] and status["completionStatus"]["code"])
+            assert shown["node"] == ((status["podNodeName"] or "").replace("\x00", "\ufffd") or None)
+            place = (shown["role"], shown["index"], shown["taskUid"], shown["attempt"])
+            whole = await archive.read(GetTaskAttempt(uid, number, *place), seen)
+            assert whole is not None
             if task["own"]:
                 assert whole["object"] == task["record"]["object"]
             its_pods = [
                 record["object"]
                 for key, record in model.pods.items()
-                if key[:5] == (uid, number, item["role"], item["taskUid"], str(item["attempt"]))
+                if key[:5] == (uid, number, shown["role"], shown["taskUid"], str(shown["attempt"]))
             ]
             assert sorted(whole["pods"], key=str) == sorted(its_pods, key=str)
 
     for by in FailureKey:
-        items = await archive.failures(FailureQuery(by=by, **times), seen)
+        items = (await archive.read(CountFailures(by=by, **times), seen))["items"]
         first = "" if times["since"] is None else _text(since or 0)
         last = "9" if times["until"] is None else _text(until or 0)
         assert {
@@ -289,7 +301,7 @@ async def _compare(archive: Archive, given_calls: list[list[bytes]], data: st.Da
         } == model.failures(by, visible, first, last)
 
 
-def _key(uid: str, item: dict[str, Any]) -> tuple[Any, ...]:
+def _key(uid: str, item: Any) -> tuple[Any, ...]:
     return (uid, item["frameworkAttempt"], item["role"], item["index"], item["taskUid"], item["attempt"])
 
 

@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, cast
 from unittest.mock import patch
 
 import pytest
@@ -17,11 +16,13 @@ from sqlalchemy import true, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from frameworkcontroller.api.completion import Outcome
-from frameworkcontroller.history import archive, follower, groupcommit, ingest, queries, retention, server, upload
-from frameworkcontroller.history.archive import Archive, RecordError
+from frameworkcontroller.history import archive, archiveapi, folderfollower, groupcommit, ingest, retention, upload
+from frameworkcontroller.history.archive import HistoryArchive
+from frameworkcontroller.history.archiveerrors import RecordError
 from frameworkcontroller.history.database import Database, frameworks
-from frameworkcontroller.history.follower import Batch, Follower, Place
+from frameworkcontroller.history.folderfollower import FilePlace, FolderFollower, LineBatch
 from frameworkcontroller.history.groupcommit import Writer
+from frameworkcontroller.history.reads import READS, ListFrameworks, Read
 from tests.unit.history import test_archive, test_follower, test_retention, test_server
 
 Story = Callable[[Path], Awaitable[object]]
@@ -34,7 +35,7 @@ def _of_archive(test: Callable[..., Awaitable[object]], **parameters: Any) -> St
     async def story(folder: Path) -> None:
         url = f"sqlite:///{folder}/history.db"
         more = {"database_url": url} if "database_url" in test.__annotations__ else {}
-        async with await Archive.open(url) as archive:
+        async with await HistoryArchive.open(url) as archive:
             await test(archive, **more, **parameters)
 
     return story
@@ -76,30 +77,21 @@ def _later_wins_in_a_call() -> AbstractContextManager[object]:
     return patch.object(ingest, "_put", lambda rows, key, row, rank=None: rows.__setitem__(key, row))
 
 
-def _not_limited(name: str, place: int, module: ModuleType = queries) -> Broken:
-    """The query without the namespaces, its parameter of this place. ``module``: that which calls it by this name."""
-    query = getattr(module, name)
+def _not_limited(read: type[Read[Any]], unless: Callable[[Any], bool] = lambda _: False) -> Broken:
+    """Answer a read for all namespaces, except the queries for which ``unless`` holds."""
+    answer = archive._READS[read]
 
-    async def unlimited(*arguments: Any) -> Any:
-        return await query(*arguments[:place], None, *arguments[place + 1 :])
+    async def unlimited(connection: Any, query: Any, readable: Any) -> Any:
+        return await answer(connection, query, readable if unless(query) else None)
 
-    return lambda: patch.object(module, name, unlimited)
-
-
-def _unlimited_with_namespace() -> AbstractContextManager[object]:
-    query = queries.list_frameworks
-
-    async def unlimited(connection: Any, asked: queries.FrameworkQuery, namespaces: Any) -> Any:
-        return await query(connection, asked, None if asked.namespace else namespaces)
-
-    return patch.object(queries, "list_frameworks", unlimited)
+    return lambda: patch.dict(cast("dict[Any, Any]", archive._READS), {read: unlimited})
 
 
 def _acknowledges_at_once() -> AbstractContextManager[object]:
     write = Writer.write
     running = []
 
-    async def at_once(self: Writer, batch: ingest.Batch) -> None:
+    async def at_once(self: Writer, batch: ingest.RowBatch) -> None:
         running.append(asyncio.create_task(write(self, batch)))
 
     return patch.object(Writer, "write", at_once)
@@ -126,9 +118,9 @@ def _commits_afterwards() -> AbstractContextManager[object]:
 def _stores_halves() -> AbstractContextManager[object]:
     write = ingest.write
 
-    async def in_halves(connection: AsyncConnection, batch: ingest.Batch) -> None:
+    async def in_halves(connection: AsyncConnection, batch: ingest.RowBatch) -> None:
         for uid, row in batch.touched.items():
-            some = ingest.Batch()
+            some = ingest.RowBatch()
             some.touched[uid] = row
             await write(connection, some)
             await connection.exec_driver_sql("COMMIT")
@@ -139,9 +131,9 @@ def _stores_halves() -> AbstractContextManager[object]:
 
 
 def _stores_what_comes_before_the_bad_line() -> AbstractContextManager[object]:
-    store, parse = Archive.store, ingest.parse
+    store, parse = HistoryArchive.store, ingest.parse
 
-    async def partly(self: Archive, lines: Any) -> Any:
+    async def partly(self: HistoryArchive, lines: Any) -> Any:
         try:
             parse(lines, time.time())
         except RecordError as error:
@@ -149,7 +141,7 @@ def _stores_what_comes_before_the_bad_line() -> AbstractContextManager[object]:
             raise
         return await store(self, lines)
 
-    return patch.object(Archive, "store", partly)
+    return patch.object(HistoryArchive, "store", partly)
 
 
 def _syncs_nothing() -> AbstractContextManager[object]:
@@ -169,39 +161,37 @@ def _syncs_nothing() -> AbstractContextManager[object]:
 
 
 def _skips_a_line(which: int) -> Broken:
-    batches = follower._batches
+    batches = folderfollower._batches
 
-    def skipping(path: Path, known: Mapping[str, Place]) -> Iterator[Batch]:
+    def skipping(path: Path, known: Mapping[str, FilePlace]) -> Iterator[LineBatch]:
         for batch in batches(path, known):
             lines = list(batch.lines)
             if len(lines) > 1:
                 del lines[which]
             yield batch._replace(lines=lines)
 
-    return lambda: patch.object(follower, "_batches", skipping)
+    return lambda: patch.object(folderfollower, "_batches", skipping)
 
 
 def _is_done_before_it_has_stored() -> AbstractContextManager[object]:
-    store = Follower._store
+    store = FolderFollower._store
 
-    async def saves_first(self: Follower, path: Path, file: Any, batch: Batch) -> None:
-        await self._places.save(batch.place)
-        assert self._known is not None
+    async def saves_first(self: FolderFollower, path: Path, file: Any, batch: LineBatch) -> None:
         self._known[batch.place.file] = batch.place
         await store(self, path, file, batch)
 
-    return patch.object(Follower, "_store", saves_first)
+    return patch.object(FolderFollower, "_store", saves_first)
 
 
 def _reads_a_torn_line() -> AbstractContextManager[object]:
-    batches = follower._batches
+    batches = folderfollower._batches
 
-    def torn(path: Path, known: Mapping[str, Place]) -> Iterator[Batch]:
+    def torn(path: Path, known: Mapping[str, FilePlace]) -> Iterator[LineBatch]:
         with path.open("ab") as file:
             file.write(b"\n")
         return batches(path, known)
 
-    return patch.object(follower, "_batches", torn)
+    return patch.object(folderfollower, "_batches", torn)
 
 
 def _removes_the_newest() -> AbstractContextManager[object]:
@@ -213,13 +203,13 @@ def _removes_the_newest() -> AbstractContextManager[object]:
     return patch.object(retention, "_doom", whatever_its_age)
 
 
-async def _readable(self: server._Api, viewer: Any) -> None:
-    return None
+async def _everything(self: HistoryArchive, viewer: Any) -> HistoryArchive:
+    return self
 
 
 def _looks_at_the_first_record() -> AbstractContextManager[object]:
     outline = upload.outline
-    return patch.object(server, "outline", lambda lines: (outline(lines[:1])[0], outline(lines)[1]))
+    return patch.object(archiveapi, "outline", lambda lines: (outline(lines[:1])[0], outline(lines)[1]))
 
 
 @dataclass(frozen=True)
@@ -236,17 +226,18 @@ MUTANTS: Final = {
     "any-summary-wins": Mutant("shows the record that comes last", _any_summary_wins, _IN_CALLS),
     "later-wins-in-a-call": Mutant("keeps the last record of a call", _later_wins_in_a_call, _IN_ONE_CALL),
     "any-owner": Mutant("takes the Framework's word for a Task", _any_wins, _OWN),
-    "list": Mutant("lists all namespaces", _not_limited("list_frameworks", 2), _NAMESPACES),
-    "list-of-a-namespace": Mutant("lists any namespace that is named", _unlimited_with_namespace, _NAMESPACES),
-    "failures": Mutant("counts failures everywhere", _not_limited("count_failures", 2, archive), _NAMESPACES),
-    "framework": Mutant("shows any Framework", _not_limited("get_framework", 2), _NAMESPACES),
-    "attempt": Mutant("shows any attempt", _not_limited("get_attempt", 3), _NAMESPACES),
-    "tasks": Mutant("lists the Tasks of any attempt", _not_limited("list_tasks", 4), _NAMESPACES),
-    "task-history": Mutant("lists the attempts of any Task", _not_limited("list_task_history", 4), _NAMESPACES),
-    "task-attempt": Mutant("shows any Task attempt", _not_limited("get_task_attempt", 4), _NAMESPACES),
+    **{
+        read.operation: Mutant(f"answers {read.operation} of any namespace", _not_limited(read), _NAMESPACES)
+        for read in READS
+    },
+    "list-of-a-namespace": Mutant(
+        "lists any namespace that is named",
+        _not_limited(ListFrameworks, unless=lambda query: not query.namespace),
+        _NAMESPACES,
+    ),
     "server-namespaces": Mutant(
         "does not ask what the viewer may read",
-        lambda: patch.object(server._Api, "_readable", _readable),
+        lambda: patch.object(HistoryArchive, "for_viewer", _everything),
         lambda _: test_server.test_queries_are_limited_to_the_namespaces_of_the_viewer(),
     ),
     "writers": Mutant(

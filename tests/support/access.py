@@ -2,8 +2,8 @@
 
 from aiohttp import web
 
-from frameworkcontroller.webaccess.access import Viewer
 from frameworkcontroller.webaccess.loopback_access import LoopbackAccess
+from frameworkcontroller.webaccess.viewers import Viewer
 
 
 class Everyone(LoopbackAccess):

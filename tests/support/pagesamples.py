@@ -34,16 +34,15 @@ from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.dashboard.failurepage import FailureQuery, failure_page
 from frameworkcontroller.dashboard.frameworkpage import FrameworkSource, framework_page
 from frameworkcontroller.dashboard.listing import ListQuery, PastRows, framework_list
-from frameworkcontroller.dashboard.rows import past_row
-from frameworkcontroller.dashboard.summaries import live_framework
+from frameworkcontroller.dashboard.rows import live_framework, past_row
 from frameworkcontroller.dashboard.taskpage import TaskSource, task_page
 from frameworkcontroller.dashboard.views import (
     ErrorPage,
     FailurePage,
     FrameworkList,
     FrameworkPage,
-    Level,
     Note,
+    NoteLevel,
     Shell,
     TaskPage,
 )
@@ -297,7 +296,7 @@ def shell(page: str, root: str = "./", *, past: bool = True, live: bool = True, 
     return Shell(root, page, title, float(NOW), live, past, events, "all namespaces", "", "1.0", notes)
 
 
-STALE: Final = Note(Level.WARNING, "Not current for 2m3s: connection to 10.0.0.1:6443 refused", NOW - 123)
+STALE: Final = Note(NoteLevel.WARNING, "Not current for 2m3s: connection to 10.0.0.1:6443 refused", NOW - 123)
 
 
 def list_page(

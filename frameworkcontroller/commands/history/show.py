@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
@@ -24,12 +24,20 @@ from frameworkcontroller.commands import program
 from frameworkcontroller.commands.decompress import decompressed
 from frameworkcontroller.commands.invocation import Invocation, checked_name, open_invocation
 from frameworkcontroller.commands.output import table
-from frameworkcontroller.history.archive import Archive
-from frameworkcontroller.history.client import ArchiveClient, ArchiveReader, ArchiveURLError
-from frameworkcontroller.history.errors import ArchiveError, QueryError, RecordError
-from frameworkcontroller.history.follower import FolderError, read_folder
-from frameworkcontroller.history.ingest import RUNNING
-from frameworkcontroller.history.queries import MAX_PAGE, FrameworkQuery, TaskQuery
+from frameworkcontroller.history.archive import HistoryArchive
+from frameworkcontroller.history.archiveclient import ArchiveClient, ArchiveURLError
+from frameworkcontroller.history.archiveerrors import ArchiveError, QueryError, RecordError
+from frameworkcontroller.history.folderfollower import FolderError, read_folder
+from frameworkcontroller.history.reads import (
+    MAX_PAGE,
+    RUNNING,
+    ArchiveReader,
+    GetFramework,
+    GetTaskHistory,
+    ListFrameworks,
+    ListTasks,
+    Read,
+)
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection, connect
 from frameworkcontroller.kube.errors import ConnectionConfigError, KubeError, NotFound
@@ -44,7 +52,6 @@ _CURRENT: Final = "*"
 _MESSAGE: Final = 200
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
-Source: TypeAlias = Archive | ArchiveReader
 Item: TypeAlias = Mapping[str, Any]
 
 
@@ -101,7 +108,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 @asynccontextmanager
-async def _source(invocation: Invocation, options: argparse.Namespace) -> AsyncIterator[Source]:
+async def _source(invocation: Invocation, options: argparse.Namespace) -> AsyncIterator[ArchiveReader]:
     if options.dir is not None:
         if options.token_file is not None or options.ca_file is not None:
             raise program.UsageError("--dir: takes neither --token-file nor --ca-file, which are for --archive")
@@ -144,14 +151,14 @@ async def _token(options: argparse.Namespace, url: str) -> str | None:
 
 
 @asynccontextmanager
-async def _folder(invocation: Invocation, options: argparse.Namespace) -> AsyncIterator[Archive]:
+async def _folder(invocation: Invocation, options: argparse.Namespace) -> AsyncIterator[HistoryArchive]:
     """Read what concerns the Frameworks from a folder of records into an archive of this process."""
     # A prefilter: JSON of the controller has no blanks there. What else it keeps, the queries leave out.
     wanted = [f'"namespace":"{invocation.namespace}"'.encode()] * (not options.all_namespaces)
     if options.name is not None:
         wanted.append(f'"name":"{options.name}"'.encode())
     with tempfile.TemporaryDirectory(prefix="framework-history-") as directory:
-        async with await Archive.open(f"sqlite:///{directory}/archive.db") as archive:
+        async with await HistoryArchive.open(f"sqlite:///{directory}/archive.db") as archive:
             bad = 0
             for path, batch in read_folder(options.dir, lambda path, why: invocation.error(f"{path}: {why}")):
                 lines = [line for _, line in batch.lines if all(part in line for part in wanted)]
@@ -177,7 +184,7 @@ async def _folder(invocation: Invocation, options: argparse.Namespace) -> AsyncI
 class _Show:
     invocation: Invocation
     options: argparse.Namespace
-    source: Source
+    source: ArchiveReader
 
     async def run(self) -> None:
         """Show what the options ask for."""
@@ -186,7 +193,7 @@ class _Show:
             await self._frameworks()
             return
         live = await self._live()
-        found = await self._all_frameworks(FrameworkQuery(namespace=self.invocation.namespace, name=options.name))
+        found = await self._all(ListFrameworks(self.invocation.namespace, options.name), "older ones") or []
         if options.uid is not None:
             found = [one for one in found if one["uid"] == options.uid]
             live = live if live is not None and live["metadata"]["uid"] == options.uid else None
@@ -241,7 +248,7 @@ class _Show:
     async def _frameworks(self) -> None:
         everywhere: bool = self.options.all_namespaces
         namespace = "" if everywhere else self.invocation.namespace
-        found = await self._all_frameworks(FrameworkQuery(namespace=namespace))
+        found = await self._all(ListFrameworks(namespace), "older ones") or []
         if not found and self.options.output is None:
             where = "" if everywhere else f' in namespace "{namespace}"'
             self.invocation.note(f"the history has no Frameworks{where}")
@@ -269,28 +276,29 @@ class _Show:
         }
         self._print(columns, items)
 
-    async def _all_frameworks(self, query: FrameworkQuery) -> list[Item]:
+    async def _all(self, query: ListFrameworks | ListTasks, others: str) -> list[Item] | None:
+        """Read the pages of a list, up to ``--most``; None if there is no such list. ``others``: what is then left."""
         most: int = self.options.most
         found: list[Item] = []
         after = ""
         while True:
-            limit = min(MAX_PAGE, most - len(found))
-            page = await self.source.frameworks(
-                FrameworkQuery(namespace=query.namespace, name=query.name, limit=limit, after=after)
-            )
-            found += page.items
-            if page.next is None:
+            part: Read[Any] = replace(query, limit=min(MAX_PAGE, most - len(found)), after=after)
+            page = await self.source.read(part)
+            if page is None:
+                return None
+            found += page["items"]
+            if page["next"] is None:
                 return found
             if len(found) >= most:
-                self.invocation.note(f"older ones are not shown; --most N shows more than {most}")
+                self.invocation.note(f"{others} are not shown; --most N shows more than {most}")
                 return found
-            after = page.next
+            after = page["next"]
 
     # --- one Framework ---
 
     async def _attempts(self, uid: str, live: Json | None) -> None:
-        framework = await self.source.framework(uid)
-        rows: list[dict[str, Any]] = [{**one, "current": False} for one in (framework or {}).get("attempts", ())]
+        framework = await self.source.read(GetFramework(uid))
+        rows: list[dict[str, Any]] = [{**one, "current": False} for one in (framework["attempts"] if framework else ())]
         current = _attempt_of(live)
         if current is not None:
             archived = [one for one in rows if one["id"] != current["id"]]
@@ -317,7 +325,7 @@ class _Show:
             self.invocation.note(f"{_CURRENT} the current attempt, from the cluster")
 
     async def _tasks(self, uid: str, attempt: int, live: Json | None) -> None:
-        rows = await self._all_tasks(uid, attempt)
+        rows = await self._all(ListTasks(uid, attempt, failed=self.options.failed or None), "further Tasks")
         current = _attempt_of(live)
         if live is not None and current is not None and current["id"] == attempt:
             known = {(one["role"], one["index"], one["taskUid"], one["attempt"]) for one in rows or ()}
@@ -350,29 +358,10 @@ class _Show:
             rows,
         )
 
-    async def _all_tasks(self, uid: str, attempt: int) -> list[Item] | None:
-        most: int = self.options.most
-        found: list[Item] = []
-        after = ""
-        while True:
-            query = TaskQuery(
-                failed=True if self.options.failed else None, limit=min(MAX_PAGE, most - len(found)), after=after
-            )
-            page = await self.source.tasks(uid, attempt, query)
-            if page is None:
-                return None
-            found += page.items
-            if page.next is None:
-                return found
-            if len(found) >= most:
-                self.invocation.note(f"further Tasks are not shown; --most N shows more than {most}")
-                return found
-            after = page.next
-
     async def _task(self, uid: str, live: Json | None) -> None:
         role, index = self.options.task
-        archived = await self.source.task_history(uid, role, index)
-        rows: list[dict[str, Any]] = [dict(one) for one in archived or ()]
+        archived = await self.source.read(GetTaskHistory(uid, role, index))
+        rows: list[dict[str, Any]] = [dict(one) for one in (archived["items"] if archived else ())]
         if live is not None:
             known = {(one["frameworkAttempt"], one["taskUid"], one["attempt"]) for one in rows}
             rows += [

@@ -10,7 +10,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
-from frameworkcontroller.history.errors import ArchiveError
+from frameworkcontroller.history.archiveerrors import ArchiveError
 
 
 class Migrations:

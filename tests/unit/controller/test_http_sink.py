@@ -16,7 +16,7 @@ from frameworkcontroller import __version__
 from frameworkcontroller.config.historyconfig import History, HistorySinkKind
 from frameworkcontroller.controller.historysink import RecordsRefused, Unavailable
 from frameworkcontroller.controller.httpsink import HttpDestination
-from frameworkcontroller.history.openapi import NAMESPACE_HEADER
+from frameworkcontroller.history.apidocument import NAMESPACE_HEADER
 from frameworkcontroller.manager.historysinks import open_sink
 from tests.support.certificates import make_certificates
 from tests.support.faulty_server import Answer, FaultyServer, answer, cut, drop, faulty_server, silence

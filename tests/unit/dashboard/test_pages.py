@@ -20,8 +20,7 @@ from frameworkcontroller.dashboard.frameworkpage import FrameworkSource, framewo
 from frameworkcontroller.dashboard.listing import ROWS, ListQuery, PastRows, framework_list
 from frameworkcontroller.dashboard.live import Changes
 from frameworkcontroller.dashboard.rendering import render
-from frameworkcontroller.dashboard.rows import ONLY_TASKS, live_row, past_row
-from frameworkcontroller.dashboard.summaries import live_framework
+from frameworkcontroller.dashboard.rows import ONLY_TASKS, live_framework, past_row
 from frameworkcontroller.dashboard.views import PHASES, FrameworkList
 from frameworkcontroller.views.diagnosis import diagnose_framework, read_view
 from tests.support import pagesamples as samples
@@ -162,7 +161,7 @@ def test_a_past_framework_has_the_bar_that_it_had() -> None:
     item = {
         **samples.past_items()[1], "tasks": 10, "failedTasks": 1, "succeededTasks": 0, "stoppedTasks": 9,
     }  # fmt: skip
-    assert live_row(live_framework(body)).bar == past_row(item).bar
+    assert live_framework(body).bar == past_row(item).bar
     assert past_row(item).bar.text == "1 failed, 9 stopped"
 
 

@@ -15,18 +15,20 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from frameworkcontroller.history import groupcommit, ingest, queries
-from frameworkcontroller.history.archive import (
-    Archive,
-    ArchiveError,
-    FailureKey,
-    FailureQuery,
-    FrameworkQuery,
-    QueryError,
-    RecordError,
-    TaskQuery,
-    encode,
-)
+from frameworkcontroller.history.archive import HistoryArchive, encode
+from frameworkcontroller.history.archiveerrors import ArchiveError, QueryError, RecordError
 from frameworkcontroller.history.ingest import MAX_RECORD_BYTES
+from frameworkcontroller.history.reads import (
+    CountFailures,
+    FailureKey,
+    GetAttempt,
+    GetFramework,
+    GetTaskAttempt,
+    GetTaskHistory,
+    ListFrameworks,
+    ListNamespaces,
+    ListTasks,
+)
 from tests.support.archives import (
     EPOCH,
     at,
@@ -41,25 +43,25 @@ SECOND = 1_000_000
 
 
 @pytest.fixture
-async def archive(database_url: str) -> AsyncIterator[Archive]:
-    async with await Archive.open(database_url) as opened:
+async def archive(database_url: str) -> AsyncIterator[HistoryArchive]:
+    async with await HistoryArchive.open(database_url) as opened:
         yield opened
 
 
-async def names(archive: Archive, namespaces: frozenset[str] | None = None, **query: Any) -> list[str]:
+async def names(archive: HistoryArchive, namespaces: frozenset[str] | None = None, **query: Any) -> list[str]:
     """The names of all pages, and that no page but the last is short."""
     found: list[str] = []
     after = ""
     while True:
-        page = await archive.frameworks(FrameworkQuery(after=after, **query), namespaces)
-        found += [item["name"] for item in page.items]
-        if page.next is None:
+        page = await archive.read(ListFrameworks(after=after, **query), namespaces)
+        found += [item["name"] for item in page["items"]]
+        if page["next"] is None:
             return found
-        assert len(page.items) == query["limit"]
-        after = page.next
+        assert len(page["items"]) == query["limit"]
+        after = page["next"]
 
 
-async def test_a_framework_is_listed_as_its_newest_record_says(archive: Archive) -> None:
+async def test_a_framework_is_listed_as_its_newest_record_says(archive: HistoryArchive) -> None:
     tasks = {"worker": [task_status(0, 2, retries=2, code=0), task_status(1, code=7), task_status(2, code=None)]}
     stored = await archive.store(
         [
@@ -68,9 +70,9 @@ async def test_a_framework_is_listed_as_its_newest_record_says(archive: Archive)
         ]
     )
     assert stored.records == 2
-    page = await archive.frameworks(FrameworkQuery())
-    assert page.next is None
-    assert page.items == [
+    page = await archive.read(ListFrameworks())
+    assert page["next"] is None
+    assert page["items"] == [
         {
             "uid": "u",
             "namespace": "default",
@@ -115,47 +117,45 @@ async def test_a_framework_is_listed_as_its_newest_record_says(archive: Archive)
     ],
 )
 async def test_the_phase_of_a_framework(
-    archive: Archive, code: int | None, state: str, trigger: str, phase: str
+    archive: HistoryArchive, code: int | None, state: str, trigger: str, phase: str
 ) -> None:
     record = framework_record("u", code=code, state=state, trigger=trigger, completed=None if code is None else 20)
     await archive.store([record])
     for asked in ("succeeded", "failed", "stopped", "running"):
-        page = await archive.frameworks(FrameworkQuery(phase=asked))
-        assert [item["phase"] for item in page.items] == [asked] * (asked == phase)
+        page = await archive.read(ListFrameworks(phase=asked))
+        assert [item["phase"] for item in page["items"]] == [asked] * (asked == phase)
 
 
-async def test_a_framework_with_only_tasks_in_the_archive_runs(archive: Archive) -> None:
+async def test_a_framework_with_only_tasks_in_the_archive_runs(archive: HistoryArchive) -> None:
     await archive.store([task_record("u", 0, code=1)])
-    (item,) = (await archive.frameworks(FrameworkQuery(phase="running"))).items
+    (item,) = (await archive.read(ListFrameworks(phase="running")))["items"]
     assert (item["phase"], item["state"], item["code"], item["tasks"]) == ("running", None, None, None)
     await archive.store([framework_record("u", code=1)])
-    assert (await archive.frameworks(FrameworkQuery(phase="running"))).items == []
+    assert (await archive.read(ListFrameworks(phase="running")))["items"] == []
 
 
-async def test_stopped_tasks_have_not_failed(archive: Archive) -> None:
+async def test_stopped_tasks_have_not_failed(archive: HistoryArchive) -> None:
     """One fails, and the end of the attempt stops the others."""
     statuses = [task_status(0, code=7), *(task_status(index, code=-220) for index in range(1, 10))]
     await archive.store([framework_record("u", code=7, roles={"worker": statuses}), task_record("u", 10, code=-230)])
-    (item,) = (await archive.frameworks(FrameworkQuery())).items
-    assert {name: item[f"{name}Tasks"] for name in ("failed", "succeeded", "stopped")} == {
-        "failed": 1, "succeeded": 0, "stopped": 9,
-    }  # fmt: skip
-    framework, attempt = await archive.framework("u"), await archive.attempt("u", 0)
+    (item,) = (await archive.read(ListFrameworks()))["items"]
+    assert (item["failedTasks"], item["succeededTasks"], item["stoppedTasks"]) == (1, 0, 9)
+    framework, attempt = await archive.read(GetFramework("u")), await archive.read(GetAttempt("u", 0))
     assert framework is not None
     assert attempt is not None
     assert framework["attempts"][0]["failedTasks"] == 1
     assert attempt["tasks"] == {"total": 10, "running": 0, "succeeded": 0, "stopped": 9, "failed": 1}
     for failed, indexes in ((True, [0]), (False, list(range(1, 11)))):
-        page = await archive.tasks("u", 0, TaskQuery(failed=failed))
+        page = await archive.read(ListTasks("u", 0, failed=failed))
         assert page is not None
-        assert [one["index"] for one in page.items] == indexes
+        assert [one["index"] for one in page["items"]] == indexes
 
 
-async def test_a_framework_shows_its_attempts_and_their_objects(archive: Archive) -> None:
+async def test_a_framework_shows_its_attempts_and_their_objects(archive: HistoryArchive) -> None:
     await archive.store([framework_record("u", time=1, trigger="OnFrameworkRetry", code=1, state="AttemptCompleted")])
     await archive.store([framework_record("u", attempt=2, time=2, roles={"worker": [task_status(0, code=None)]})])
     await archive.store([task_record("u", 0, attempt=1)])
-    found = await archive.framework("u")
+    found = await archive.read(GetFramework("u"))
     assert found is not None
     assert found["attemptCount"] == 3
     assert [(item["id"], item["trigger"], item["code"], item["tasks"]) for item in found["attempts"]] == [
@@ -164,60 +164,60 @@ async def test_a_framework_shows_its_attempts_and_their_objects(archive: Archive
         (2, "OnFrameworkCompletion", 0, 1),
     ]
     assert found["attempts"][0]["diagnostics"] == "ended with 1"
-    newest = await archive.attempt("u", 2)
+    newest = await archive.read(GetAttempt("u", 2))
     assert newest is not None
     assert newest["tasks"] == {"total": 1, "running": 1, "succeeded": 0, "stopped": 0, "failed": 0}
     assert newest["object"]["metadata"]["uid"] == "u"
     assert newest["record"]["controller"] == "1.0"
-    only_tasks = await archive.attempt("u", 1)
+    only_tasks = await archive.read(GetAttempt("u", 1))
     assert only_tasks is not None
     assert only_tasks["object"] is None
-    assert await archive.attempt("u", 3) is None
-    assert await archive.framework("other") is None
-    assert await archive.attempt("other", 0) is None
+    assert await archive.read(GetAttempt("u", 3)) is None
+    assert await archive.read(GetFramework("other")) is None
+    assert await archive.read(GetAttempt("other", 0)) is None
 
 
-async def test_a_record_of_its_own_wins_over_that_in_the_framework(archive: Archive) -> None:
+async def test_a_record_of_its_own_wins_over_that_in_the_framework(archive: HistoryArchive) -> None:
     await archive.store([task_record("u", 0, code=3, time=1)])
     await archive.store([framework_record("u", time=9, roles={"worker": [task_status(0, code=4)]})])
-    found = await archive.task_attempt("u", 0, "worker", 0, "task-0", 0)
+    found = await archive.read(GetTaskAttempt("u", 0, "worker", 0, "task-0", 0))
     assert found is not None
     assert found["code"] == 3
     assert found["object"]["status"]["attemptStatus"]["completionStatus"]["code"] == 3
     # Likewise in the other order.
     await archive.store([framework_record("v", time=9, roles={"worker": [task_status(0, code=4)]})])
     await archive.store([task_record("v", 0, code=3, time=1)])
-    found = await archive.task_attempt("v", 0, "worker", 0, "task-0", 0)
+    found = await archive.read(GetTaskAttempt("v", 0, "worker", 0, "task-0", 0))
     assert found is not None
     assert found["code"] == 3
 
 
-async def test_a_task_attempt_without_a_record_is_shown_from_the_framework(archive: Archive) -> None:
+async def test_a_task_attempt_without_a_record_is_shown_from_the_framework(archive: HistoryArchive) -> None:
     await archive.store([framework_record("u", roles={"worker": [task_status(0), task_status(1, 3, code=0)]})])
-    found = await archive.task_attempt("u", 0, "worker", 1, "task-1", 3)
+    found = await archive.read(GetTaskAttempt("u", 0, "worker", 1, "task-1", 3))
     assert found is not None
     assert found["trigger"] == "OnFrameworkCompletion"
     assert found["object"]["kind"] == "Task"
     assert found["object"]["spec"] == {"of": "worker"}
     assert found["object"]["status"] == task_status(1, 3, code=0)
-    assert await archive.task_attempt("u", 0, "worker", 1, "task-1", 2) is None
+    assert await archive.read(GetTaskAttempt("u", 0, "worker", 1, "task-1", 2)) is None
 
 
-async def test_compressed_roles_are_read_and_shown(archive: Archive) -> None:
+async def test_compressed_roles_are_read_and_shown(archive: HistoryArchive) -> None:
     roles = [{"name": "worker", "taskStatuses": [task_status(index, code=5) for index in range(3)]}]
     packed = base64.b64encode(gzip.compress(orjson.dumps(roles))).decode()
     status = {"taskRoleStatuses": None, "taskRoleStatusesCompressed": packed}
     await archive.store([framework_record("u", attempt_status=status)])
-    page = await archive.tasks("u", 0, TaskQuery())
+    page = await archive.read(ListTasks("u", 0))
     assert page is not None
-    assert [(item["index"], item["code"]) for item in page.items] == [(0, 5), (1, 5), (2, 5)]
-    found = await archive.attempt("u", 0)
+    assert [(item["index"], item["code"]) for item in page["items"]] == [(0, 5), (1, 5), (2, 5)]
+    found = await archive.read(GetAttempt("u", 0))
     assert found is not None
     assert found["object"]["status"]["attemptStatus"]["taskRoleStatuses"] == roles
     assert found["tasks"]["failed"] == 3
 
 
-async def test_a_status_that_cannot_be_read_is_kept_whole(archive: Archive) -> None:
+async def test_a_status_that_cannot_be_read_is_kept_whole(archive: HistoryArchive) -> None:
     """A Framework whose status is broken must be archived, too: its deletion waits for that."""
     status = {
         "id": 1 << 70,
@@ -237,13 +237,13 @@ async def test_a_status_that_cannot_be_read_is_kept_whole(archive: Archive) -> N
             _with_status("w", status),
         ]
     )
-    found = await archive.attempt("v", 0)
+    found = await archive.read(GetAttempt("v", 0))
     assert found is not None
     code = found["object"]["status"]["attemptStatus"]["completionStatus"]["code"]
     assert code == 123456789012345678901234567890
     assert found["code"] is None
     assert b"123456789012345678901234567890" in encode(found)
-    found = await archive.attempt("w", 0)
+    found = await archive.read(GetAttempt("w", 0))
     assert found is not None
     assert found["object"]["status"]["attemptStatus"] == status
     assert found["diagnostics"] == "a\ufffdb😀"
@@ -258,19 +258,20 @@ def _with_status(uid: str, status: dict[str, Any]) -> bytes:
     return json.dumps(line).encode()
 
 
-async def test_pods_are_shown_with_their_task(archive: Archive) -> None:
+async def test_pods_are_shown_with_their_task(archive: HistoryArchive) -> None:
     await archive.store([pod_record("u", 0, pod="b", time=2), pod_record("u", 0, pod="a", time=1)])
-    assert (await archive.framework("u") or {})["state"] is None
+    (item,) = (await archive.read(ListFrameworks()))["items"]
+    assert item["state"] is None
     await archive.store([task_record("u", 0)])
-    found = await archive.task_attempt("u", 0, "worker", 0, "task-0", 0)
+    found = await archive.read(GetTaskAttempt("u", 0, "worker", 0, "task-0", 0))
     assert found is not None
     assert [pod["metadata"]["uid"] for pod in found["pods"]] == ["a", "b"]
 
 
-async def test_a_large_record_comes_back_as_it_was(archive: Archive) -> None:
+async def test_a_large_record_comes_back_as_it_was(archive: HistoryArchive) -> None:
     line = task_record("u", 0, padding=300_000)
     await archive.store([line])
-    found = await archive.task_attempt("u", 0, "worker", 0, "task-0", 0)
+    found = await archive.read(GetTaskAttempt("u", 0, "worker", 0, "task-0", 0))
     assert found is not None
     assert found["object"] == orjson.loads(line)["object"]
     assert (await archive.usage()).bytes < 300_000
@@ -296,22 +297,24 @@ async def test_a_large_record_comes_back_as_it_was(archive: Archive) -> None:
         (b'{"id":' + b"[" * 5000 + b"]" * 5000 + b"}", "no JSON"),
     ],
 )
-async def test_an_invalid_record_is_named_and_nothing_is_stored(archive: Archive, line: bytes, problem: str) -> None:
+async def test_an_invalid_record_is_named_and_nothing_is_stored(
+    archive: HistoryArchive, line: bytes, problem: str
+) -> None:
     with pytest.raises(RecordError) as raised:
         await archive.store([task_record("v", 0), framework_record("w"), line, task_record("v", 1)])
     assert raised.value.line == 3
     assert raised.value.problem.startswith(problem)
     assert str(raised.value).startswith(f"line 3: {problem}")
-    assert (await archive.frameworks(FrameworkQuery())).items == []
+    assert (await archive.read(ListFrameworks()))["items"] == []
 
 
-async def test_a_record_of_100_mb_is_refused_unread(archive: Archive) -> None:
+async def test_a_record_of_100_mb_is_refused_unread(archive: HistoryArchive) -> None:
     with pytest.raises(RecordError, match=f"line 2: has 100000000 bytes, at most {MAX_RECORD_BYTES}"):
         await archive.store([task_record("u", 0), b"x" * 100_000_000])
-    assert await archive.framework("u") is None
+    assert await archive.read(GetFramework("u")) is None
 
 
-async def test_a_uid_of_another_framework_is_refused(archive: Archive) -> None:
+async def test_a_uid_of_another_framework_is_refused(archive: HistoryArchive) -> None:
     """Otherwise who may write into one namespace could change what another one shows."""
     await archive.store([task_record("u", 0)])
     with pytest.raises(RecordError, match="line 2: id: u is another Framework in other records"):
@@ -321,7 +324,7 @@ async def test_a_uid_of_another_framework_is_refused(archive: Archive) -> None:
     assert await names(archive) == ["train"]
 
 
-async def test_one_bad_caller_does_not_fail_the_others(archive: Archive) -> None:
+async def test_one_bad_caller_does_not_fail_the_others(archive: HistoryArchive) -> None:
     await archive.store([task_record("u", 0)])
     results = await asyncio.gather(
         archive.store([task_record("v", 0)]),
@@ -331,15 +334,15 @@ async def test_one_bad_caller_does_not_fail_the_others(archive: Archive) -> None
         return_exceptions=True,
     )
     assert [type(result).__name__ for result in results] == ["Stored", "RecordError", "Stored", "RecordError"]
-    assert {item["uid"] for item in (await archive.frameworks(FrameworkQuery())).items} == {"u", "v", "w"}
+    assert {item["uid"] for item in (await archive.read(ListFrameworks()))["items"]} == {"u", "v", "w"}
 
 
 async def test_a_record_that_the_database_refuses_does_not_fail_other_callers(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
+    archive: HistoryArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise one sender could keep all others from storing."""
 
-    async def write(connection: AsyncConnection, batch: ingest.Batch) -> None:
+    async def write(connection: AsyncConnection, batch: ingest.RowBatch) -> None:
         if "bad" in batch.touched:
             await connection.execute(text("SELECT * FROM nothing"))
         await ingest.write(connection, batch)
@@ -349,12 +352,12 @@ async def test_a_record_that_the_database_refuses_does_not_fail_other_callers(
         *(archive.store([task_record(uid, 0)]) for uid in ("u", "v", "bad", "w")), return_exceptions=True
     )
     assert [type(result).__name__ for result in results] == ["Stored", "Stored", "ArchiveError", "Stored"]
-    assert {item["uid"] for item in (await archive.frameworks(FrameworkQuery())).items} == {"u", "v", "w"}
+    assert {item["uid"] for item in (await archive.read(ListFrameworks()))["items"]} == {"u", "v", "w"}
 
 
 @pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize("backwards", [True, False])
-async def test_clocks_of_controllers_may_differ(archive: Archive, *, together: bool, backwards: bool) -> None:
+async def test_clocks_of_controllers_may_differ(archive: HistoryArchive, *, together: bool, backwards: bool) -> None:
     """What a controller whose clock is behind says of a later state is not lost."""
     tasks = {"worker": [task_status(0, code=7)]}
     lines = [
@@ -370,18 +373,18 @@ async def test_clocks_of_controllers_may_differ(archive: Archive, *, together: b
     calls = [lines] if together else [[line] for line in lines]
     for call in reversed(calls) if backwards else calls:
         await archive.store(call[::-1] if backwards else call)
-    (item,) = (await archive.frameworks(FrameworkQuery())).items
+    (item,) = (await archive.read(ListFrameworks()))["items"]
     assert (item["state"], item["code"], item["attempts"], item["tasks"]) == ("Completed", 2, 2, 1)
     assert (item["deleted"], item["archived"]) == (at(60), at(90))
-    found = await archive.framework("u")
+    found = await archive.read(GetFramework("u"))
     assert found is not None
     assert [attempt["trigger"] for attempt in found["attempts"]] == ["OnFrameworkRetry", "OnFrameworkDeletion"]
-    history = await archive.task_history("u", "worker", 1)
+    history = await archive.read(GetTaskHistory("u", "worker", 1))
     assert history is not None
-    assert [(task["code"], task["trigger"]) for task in history] == [(5, "OnTaskDeletion")]
+    assert [(task["code"], task["trigger"]) for task in history["items"]] == [(5, "OnTaskDeletion")]
 
 
-async def test_a_record_from_the_future_is_refused(archive: Archive) -> None:
+async def test_a_record_from_the_future_is_refused(archive: HistoryArchive) -> None:
     """A clock may be ahead, but not by years: retention would keep such a Framework for ever."""
     now = time.time()
     archive._wall = lambda: now
@@ -394,30 +397,30 @@ async def test_a_record_from_the_future_is_refused(archive: Archive) -> None:
     assert len(await names(archive, limit=10)) == 1
 
 
-async def test_a_time_of_an_object_in_the_future_is_no_value(archive: Archive) -> None:
+async def test_a_time_of_an_object_in_the_future_is_no_value(archive: HistoryArchive) -> None:
     """It would be the first of every list for ever."""
     roles = {"worker": [task_status(0, code=7)]}
     line = framework_record("u", code=7, roles=roles).replace(at(0).encode(), b"9999-12-31T23:59:59Z")
     assert b"9999" in line
     await archive.store([line])
-    found = await archive.framework("u")
+    found = await archive.read(GetFramework("u"))
     assert found is not None
     assert "9999" not in str(found)
-    page = await archive.tasks("u", 0, TaskQuery())
+    page = await archive.read(ListTasks("u", 0))
     assert page is not None
-    assert "9999" not in str(page.items)
+    assert "9999" not in str(page["items"])
 
 
-async def test_a_record_from_before_1970_is_stored(archive: Archive) -> None:
+async def test_a_record_from_before_1970_is_stored(archive: HistoryArchive) -> None:
     """A clock that was never set."""
     early = [
         line.replace(b'"time":"2026', b'"time":"1969') for line in (framework_record("u", code=3), task_record("u", 0))
     ]
     for line in early:
         await archive.store([line])
-    (item,) = (await archive.frameworks(FrameworkQuery())).items
-    assert (item["state"], item["code"], item["archived"][:4]) == ("Completed", 3, "1969")
-    attempt = await archive.attempt("u", 0)
+    (item,) = (await archive.read(ListFrameworks()))["items"]
+    assert (item["state"], item["code"], str(item["archived"])[:4]) == ("Completed", 3, "1969")
+    attempt = await archive.read(GetAttempt("u", 0))
     assert attempt is not None
     assert attempt["code"] == 3
     assert attempt["object"] is not None
@@ -439,28 +442,28 @@ LONG = "".join(chr(0x10000 + number * 97 % 0x4000) for number in range(9000))
         (task_record(LONG[:250], 0, role=LONG[:250]), "id: role and UIDs must have at most 1024 bytes, and have 20"),
     ],
 )
-async def test_texts_that_no_index_can_hold_are_refused(archive: Archive, line: bytes, problem: str) -> None:
+async def test_texts_that_no_index_can_hold_are_refused(archive: HistoryArchive, line: bytes, problem: str) -> None:
     """Otherwise the database would refuse them, again and again, and with them other records of the controller."""
     with pytest.raises(RecordError) as raised:
         await archive.store([line])
     assert raised.value.problem.startswith(problem)
 
 
-async def test_long_texts_inside_of_an_object_are_cut_in_columns(archive: Archive) -> None:
+async def test_long_texts_inside_of_an_object_are_cut_in_columns(archive: HistoryArchive) -> None:
     status = task_status(0, code=1, node=LONG)
     roles = {"worker": [status, task_status(1, uid=LONG)], LONG: [task_status(2)]}
     line = framework_record("u", code=1, state=LONG, roles=roles, cause=(LONG, 2))
     await archive.store([line, task_record("u", 0, node=LONG), pod_record("u", 0, pod=LONG[:200])])
-    page = await archive.tasks("u", 0, TaskQuery())
+    page = await archive.read(ListTasks("u", 0))
     assert page is not None
-    assert sorted((item["index"], len(item["role"])) for item in page.items) == [(0, 6), (2, 253)]
-    found = await archive.task_attempt("u", 0, "worker", 0, "task-0", 0)
+    assert sorted((item["index"], len(item["role"])) for item in page["items"]) == [(0, 6), (2, 253)]
+    found = await archive.read(GetTaskAttempt("u", 0, "worker", 0, "task-0", 0))
     assert found is not None
     assert found["object"]["status"]["attemptStatus"]["podNodeName"] == LONG
 
 
 @pytest.mark.parametrize("number", [b"9" * 300, b"9" * 5000, b"-" + b"9" * 5000, b"1e400", b"0." + b"1" * 5000])
-async def test_long_numbers(archive: Archive, number: bytes) -> None:
+async def test_long_numbers(archive: HistoryArchive, number: bytes) -> None:
     """They are refused, or else shown."""
     line = task_record("u", 0).replace(b'"padding":""', b'"padding":' + number)
     try:
@@ -470,16 +473,16 @@ async def test_long_numbers(archive: Archive, number: bytes) -> None:
             await archive.store([line])
         return
     await archive.store([line])
-    found = await archive.task_attempt("u", 0, "worker", 0, "task-0", 0)
+    found = await archive.read(GetTaskAttempt("u", 0, "worker", 0, "task-0", 0))
     assert found is not None
     assert orjson.loads(encode(found))["object"]["spec"]["padding"] == orjson.loads(number)
 
 
-async def test_what_is_acknowledged_is_committed_and_synced(archive: Archive, database_url: str) -> None:
-    async with await Archive.open(database_url) as other:
+async def test_what_is_acknowledged_is_committed_and_synced(archive: HistoryArchive, database_url: str) -> None:
+    async with await HistoryArchive.open(database_url) as other:
         for number in range(5):
             await asyncio.gather(*(archive.store([task_record(f"u-{number}-{caller}", 0)]) for caller in range(3)))
-            assert len((await other.frameworks(FrameworkQuery())).items) == 3 * (number + 1)
+            assert len((await other.read(ListFrameworks()))["items"]) == 3 * (number + 1)
     # A loss of power cannot be tried here.
     async with archive._database.writing() as connection:
         if archive._database.path is None:
@@ -489,18 +492,18 @@ async def test_what_is_acknowledged_is_committed_and_synced(archive: Archive, da
             assert await connection.scalar(text("PRAGMA journal_mode")) == "wal"
 
 
-async def test_namespaces_are_listed_without_reading_all_frameworks(archive: Archive) -> None:
-    assert await archive.namespaces() == []
+async def test_namespaces_are_listed_without_reading_all_frameworks(archive: HistoryArchive) -> None:
+    assert (await archive.read(ListNamespaces()))["items"] == []
     where = ["b/x", "a/x", "a/y", "ä/x", "a-1/x", "Z/x", "b/z"]
     await archive.store([task_record(f"u-{number}", 0, where=one) for number, one in enumerate(where)])
-    assert await archive.namespaces() == ["Z", "a", "a-1", "b", "ä"]
+    assert (await archive.read(ListNamespaces()))["items"] == ["Z", "a", "a-1", "b", "ä"]
 
 
-async def test_no_lines_are_nothing(archive: Archive) -> None:
+async def test_no_lines_are_nothing(archive: HistoryArchive) -> None:
     assert (await archive.store([])).records == 0
 
 
-async def test_filters_and_pages_of_frameworks(archive: Archive) -> None:
+async def test_filters_and_pages_of_frameworks(archive: HistoryArchive) -> None:
     """Every filter, page by page."""
     await archive.store(
         [
@@ -549,7 +552,7 @@ async def test_filters_and_pages_of_frameworks(archive: Archive) -> None:
 
 @pytest.mark.parametrize("seen", [None, frozenset({"ns-0", "ns-1"}), frozenset({"ns-1"})])
 async def test_a_search_reads_a_bounded_part_of_the_archive_for_each_page(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch, seen: frozenset[str] | None
+    archive: HistoryArchive, monkeypatch: pytest.MonkeyPatch, seen: frozenset[str] | None
 ) -> None:
     """A word that few Frameworks have costs many short pages, not one that reads all."""
     monkeypatch.setattr(queries, "SEARCHED", 10)
@@ -564,14 +567,14 @@ async def test_a_search_reads_a_bounded_part_of_the_archive_for_each_page(
         for limit in (1, 3, 100):
             found, after, pages = [], "", 0
             while True:
-                page = await archive.frameworks(FrameworkQuery(q=words, limit=limit, after=after), seen)
-                assert len(page.items) <= limit
-                found += [item["name"] for item in page.items]
+                page = await archive.read(ListFrameworks(q=words, limit=limit, after=after), seen)
+                assert len(page["items"]) <= limit
+                found += [item["name"] for item in page["items"]]
                 pages += 1
-                if page.next is None:
+                if page["next"] is None:
                     break
-                assert page.next != after
-                after = page.next
+                assert page["next"] != after
+                after = page["next"]
             assert pages >= len(read) // 10
             order = sorted(read, key=lambda number: (number % 20, number), reverse=True)
             assert found == [
@@ -582,7 +585,7 @@ async def test_a_search_reads_a_bounded_part_of_the_archive_for_each_page(
 
 
 @pytest.mark.parametrize("count", [1, 2, 15, 16, 17, 600])
-async def test_nothing_of_other_namespaces_is_seen_or_counted(archive: Archive, count: int) -> None:
+async def test_nothing_of_other_namespaces_is_seen_or_counted(archive: HistoryArchive, count: int) -> None:
     mine = frozenset(f"ns-{number}" for number in range(count))
     await archive.store(
         [
@@ -600,47 +603,48 @@ async def test_nothing_of_other_namespaces_is_seen_or_counted(archive: Archive, 
     assert await names(archive, mine, namespace="ns-19") == (["f-19"] if count > 19 else [])
     assert await names(archive, frozenset()) == []
     for by in FailureKey:
-        items = await archive.failures(FailureQuery(by=by), mine)
+        items = (await archive.read(CountFailures(by=by), mine))["items"]
         assert sum(item["taskAttempts"] for item in items) == len(seen)
         assert {item["example"]["name"] for item in items} <= set(seen)
-        assert await archive.failures(FailureQuery(by=by), frozenset()) == []
-        assert await archive.failures(FailureQuery(by=by, namespace="ns-19"), frozenset({"ns-0"})) == []
+        assert (await archive.read(CountFailures(by=by), frozenset()))["items"] == []
+        assert (await archive.read(CountFailures(by=by, namespace="ns-19"), frozenset({"ns-0"})))["items"] == []
     for none in (frozenset[str](), frozenset({"ns-x"})):
-        assert await archive.framework("u-0", none) is None
-        assert await archive.attempt("u-0", 0, none) is None
-        assert await archive.tasks("u-0", 0, TaskQuery(), none) is None
-        assert await archive.task_history("u-0", "worker", 0, none) is None
-        assert await archive.task_attempt("u-0", 0, "worker", 0, "task-0", 0, none) is None
-    assert await archive.framework("u-0", mine) is not None
-    assert await archive.namespaces() == sorted(f"ns-{number}" for number in range(20))
+        assert await archive.read(GetFramework("u-0"), none) is None
+        assert await archive.read(GetAttempt("u-0", 0), none) is None
+        assert await archive.read(ListTasks("u-0", 0), none) is None
+        assert await archive.read(GetTaskHistory("u-0", "worker", 0), none) is None
+        assert await archive.read(GetTaskAttempt("u-0", 0, "worker", 0, "task-0", 0), none) is None
+    assert await archive.read(GetFramework("u-0"), mine) is not None
+    assert set((await archive.read(ListNamespaces(), mine))["items"]) == mine & {f"ns-{number}" for number in range(20)}
+    assert (await archive.read(ListNamespaces()))["items"] == sorted(f"ns-{number}" for number in range(20))
 
 
-async def test_pages_of_tasks(archive: Archive) -> None:
+async def test_pages_of_tasks(archive: HistoryArchive) -> None:
     statuses = [task_status(index, code=index % 3, uid=f"t/{index}".replace("/", "-")) for index in range(12)]
     await archive.store([framework_record("u", roles={"worker": statuses, "ps": [task_status(0, code=None)]})])
     for limit in (1, 5, 13, 100):
         found: list[tuple[str, int]] = []
         after = ""
         while True:
-            page = await archive.tasks("u", 0, TaskQuery(limit=limit, after=after))
+            page = await archive.read(ListTasks("u", 0, limit=limit, after=after))
             assert page is not None
-            found += [(item["role"], item["index"]) for item in page.items]
-            if page.next is None:
+            found += [(item["role"], item["index"]) for item in page["items"]]
+            if page["next"] is None:
                 break
-            after = page.next
+            after = page["next"]
         assert found == [("ps", 0), *(("worker", index) for index in range(12))]
-    page = await archive.tasks("u", 0, TaskQuery(role="worker", failed=True))
+    page = await archive.read(ListTasks("u", 0, role="worker", failed=True))
     assert page is not None
-    assert [item["index"] for item in page.items] == [index for index in range(12) if index % 3]
-    page = await archive.tasks("u", 0, TaskQuery(failed=False))
+    assert [item["index"] for item in page["items"]] == [index for index in range(12) if index % 3]
+    page = await archive.read(ListTasks("u", 0, failed=False))
     assert page is not None
-    assert [(item["role"], item["index"]) for item in page.items] == [
+    assert [(item["role"], item["index"]) for item in page["items"]] == [
         ("ps", 0),
         *(("worker", index) for index in range(0, 12, 3)),
     ]
-    page = await archive.tasks("u", 0, TaskQuery(index=4))
+    page = await archive.read(ListTasks("u", 0, index=4))
     assert page is not None
-    assert page.items == [
+    assert page["items"] == [
         {
             "frameworkAttempt": 0,
             "role": "worker",
@@ -662,41 +666,41 @@ async def test_pages_of_tasks(archive: Archive) -> None:
             "trigger": "OnFrameworkCompletion",
         }
     ]
-    assert await archive.tasks("u", 1, TaskQuery()) is None
-    assert await archive.tasks("other", 0, TaskQuery()) is None
+    assert await archive.read(ListTasks("u", 1)) is None
+    assert await archive.read(ListTasks("other", 0)) is None
 
 
-async def test_the_history_of_one_task(archive: Archive) -> None:
+async def test_the_history_of_one_task(archive: HistoryArchive) -> None:
     lines = [task_record("u", 3, number, attempt=attempt) for attempt in range(3) for number in range(2)]
     await archive.store([*lines, task_record("u", 2), task_record("u", 3, role="ps")])
-    found = await archive.task_history("u", "worker", 3)
+    found = await archive.read(GetTaskHistory("u", "worker", 3))
     assert found is not None
-    assert [(item["frameworkAttempt"], item["attempt"]) for item in found] == [
+    assert [(item["frameworkAttempt"], item["attempt"]) for item in found["items"]] == [
         (attempt, number) for attempt in range(3) for number in range(2)
     ]
-    assert await archive.task_history("u", "worker", 7) == []
+    assert await archive.read(GetTaskHistory("u", "worker", 7)) == {"items": []}
 
 
 @pytest.mark.parametrize("after", ["x", "1", "1.2.3", "null", "WzFd", "é", "W10", "1." + "9" * 30])
-async def test_a_place_in_a_list_that_is_none(archive: Archive, after: str) -> None:
+async def test_a_place_in_a_list_that_is_none(archive: HistoryArchive, after: str) -> None:
     await archive.store([task_record("u", 0)])
-    for call in (archive.frameworks(FrameworkQuery(after=after)), archive.tasks("u", 0, TaskQuery(after=after))):
+    for call in (archive.read(ListFrameworks(after=after)), archive.read(ListTasks("u", 0, after=after))):
         with pytest.raises(QueryError, match="after: must be the next of a page"):
             await call
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1001])
-async def test_a_limit_out_of_bounds(archive: Archive, limit: int) -> None:
+async def test_a_limit_out_of_bounds(archive: HistoryArchive, limit: int) -> None:
     for call in (
-        archive.frameworks(FrameworkQuery(limit=limit)),
-        archive.tasks("u", 0, TaskQuery(limit=limit)),
-        archive.failures(FailureQuery(limit=limit)),
+        archive.read(ListFrameworks(limit=limit)),
+        archive.read(ListTasks("u", 0, limit=limit)),
+        archive.read(CountFailures(limit=limit)),
     ):
         with pytest.raises(QueryError, match=f"limit: must be from 1 to 1000, not {limit}"):
             await call
 
 
-async def test_failures_by_code_node_role_and_day(archive: Archive) -> None:
+async def test_failures_by_code_node_role_and_day(archive: HistoryArchive) -> None:
     day = 86_400
     await archive.store(
         [
@@ -728,7 +732,7 @@ async def test_failures_by_code_node_role_and_day(archive: Archive) -> None:
     )
 
     async def count(by: str, **query: Any) -> dict[str, tuple[int, int, int]]:
-        items = await archive.failures(FailureQuery(by=FailureKey(by), **query))
+        items = (await archive.read(CountFailures(by=FailureKey(by), **query)))["items"]
         return {item["key"]: (item["taskAttempts"], item["frameworkAttempts"], item["frameworks"]) for item in items}
 
     assert await count("code") == {"7": (3, 2, 2), "8": (1, 0, 1), "-120": (1, 0, 1)}
@@ -738,11 +742,11 @@ async def test_failures_by_code_node_role_and_day(archive: Archive) -> None:
     assert await count("code", namespace="other") == {"7": (0, 1, 1)}
     assert await count("code", since=EPOCH + 50, until=EPOCH + 100) == {"8": (1, 0, 1)}
     assert await count("code", limit=1) == {"7": (3, 2, 2)}
-    items = await archive.failures(FailureQuery(by=FailureKey.DAY))
+    items = (await archive.read(CountFailures(by=FailureKey.DAY)))["items"]
     assert [item["key"] for item in items] == ["2026-01-03", "2026-01-01"]
     assert items[1]["first"] == at(10)
     assert items[1]["last"] == at(100)
-    seven = (await archive.failures(FailureQuery()))[0]
+    seven = (await archive.read(CountFailures()))["items"][0]
     assert (seven["key"], seven["label"]) == ("7", "Phrase7")
     assert seven["example"] == {
         "uid": "u",
@@ -752,18 +756,18 @@ async def test_failures_by_code_node_role_and_day(archive: Archive) -> None:
         "role": "worker",
         "index": 0,
     }
-    only_framework = (await archive.failures(FailureQuery(namespace="other")))[0]
+    only_framework = (await archive.read(CountFailures(namespace="other")))["items"][0]
     assert only_framework["example"]["role"] is None
     assert only_framework["example"]["uid"] == "v"
     with pytest.raises(QueryError, match="by: must be one of code, node, role, day"):
-        await archive.failures(FailureQuery(by="zone"))  # type: ignore[arg-type]
+        await archive.read(CountFailures(by="zone"))
 
 
 async def test_a_closed_archive_says_so(database_url: str) -> None:
-    archive = await Archive.open(database_url)
+    archive = await HistoryArchive.open(database_url)
     await archive.close()
     with pytest.raises(ArchiveError, match="closed"):
-        await archive.frameworks(FrameworkQuery())
+        await archive.read(ListFrameworks())
     with pytest.raises(ArchiveError, match="closed"):
         await archive.store([task_record("u", 0)])
     with pytest.raises(ArchiveError, match="closed"):
@@ -771,9 +775,9 @@ async def test_a_closed_archive_says_so(database_url: str) -> None:
 
 
 async def test_what_is_stored_is_there_after_the_archive_is_opened_again(database_url: str) -> None:
-    async with await Archive.open(database_url) as archive:
+    async with await HistoryArchive.open(database_url) as archive:
         await archive.store([task_record("u", 0)])
-    async with await Archive.open(database_url) as archive:
+    async with await HistoryArchive.open(database_url) as archive:
         assert await names(archive) == ["train"]
 
 
@@ -787,11 +791,11 @@ def test_answers_are_encoded_whatever_is_in_them() -> None:
 )  # fmt: skip
 async def test_a_url_of_another_kind_is_refused(url: str) -> None:
     with pytest.raises(ArchiveError, match="sqlite:///"):
-        await Archive.open(url)
+        await HistoryArchive.open(url)
 
 
 async def test_no_error_shows_the_password() -> None:
     with pytest.raises(ArchiveError) as raised:
-        await Archive.open("postgresql://me:secret@/x?host=/nowhere")
+        await HistoryArchive.open("postgresql://me:secret@/x?host=/nowhere")
     assert "secret" not in str(raised.value)
     assert "postgresql://me:***@" in str(raised.value)

@@ -8,9 +8,10 @@ import orjson
 import pytest
 
 from frameworkcontroller.api.historyrecords import HistoryRecordError, decode_record
-from frameworkcontroller.history.archive import ArchiveError, RecordError, Stored
-from frameworkcontroller.history.follower import BATCH_BYTES, FolderError, Follower, PlacesInMemory
-from frameworkcontroller.history.metrics import Metrics
+from frameworkcontroller.history.archive import StoredRecordCount
+from frameworkcontroller.history.archiveerrors import ArchiveError, RecordError
+from frameworkcontroller.history.archivemetrics import ArchiveMetrics
+from frameworkcontroller.history.folderfollower import BATCH_BYTES, FilePlace, FolderError, FolderFollower
 
 
 def record(number: int, *, padding: int = 0) -> bytes:
@@ -39,14 +40,14 @@ class World:
         self.folder = folder
         self.taken: list[str] = []
         self.away = False
-        self.places = PlacesInMemory()
+        self.places: dict[str, FilePlace] = {}
         self.restart()
 
     def restart(self) -> None:
-        self.metrics = Metrics()
-        self.follower = Follower(self.folder, self, self.metrics, self.places)
+        self.metrics = ArchiveMetrics()
+        self.follower = FolderFollower(self.folder, self.store, self.metrics, self.places)
 
-    async def store(self, lines: list[bytes]) -> Stored:
+    async def store(self, lines: list[bytes]) -> StoredRecordCount:
         if self.away:
             raise ArchiveError("away")
         found = []
@@ -58,7 +59,7 @@ class World:
             if b"refused" in line:
                 raise RecordError(number, "the database refuses it")
         self.taken += found
-        return Stored(len(lines))
+        return StoredRecordCount(len(lines))
 
     async def new(self) -> list[str]:
         """What is stored now that was not before."""
@@ -210,7 +211,7 @@ async def test_large_files_come_in_batches(world: World) -> None:
 async def test_a_line_that_is_too_long_takes_no_memory_and_is_skipped(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("frameworkcontroller.history.follower.MAX_BODY_BYTES", 100_000)
+    monkeypatch.setattr("frameworkcontroller.history.folderfollower.MAX_BODY_BYTES", 100_000)
     world.write("a.ndjson", record(1), b"x" * 5_000_000 + b"\n", record(2), b"y" * 100_001 + b"\n", record(3))
     assert await world.new() == ["f1", "f2", "f3"]
     assert world.refused() == 2
@@ -245,4 +246,4 @@ def test_a_folder_must_be_one(tmp_path: Path) -> None:
         if path.name == "file":
             path.touch()
         with pytest.raises(FolderError, match=reason):
-            Follower(path, world, world.metrics, world.places)
+            FolderFollower(path, world.store, world.metrics, world.places)

@@ -13,9 +13,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, text
 
-from frameworkcontroller.history.archive import Archive, ArchiveError, FrameworkQuery
+from frameworkcontroller.history.archive import HistoryArchive
+from frameworkcontroller.history.archiveerrors import ArchiveError
 from frameworkcontroller.history.database import MIGRATIONS, Database, metadata
 from frameworkcontroller.history.migrations.runner import Migrations
+from frameworkcontroller.history.reads import GetAttempt, ListFrameworks
 from tests.support.archives import framework_record, task_record
 
 NEXT: Final = '''
@@ -43,13 +45,13 @@ def later(folder: Path, fault: str = "") -> Path:
     return folder
 
 
-async def open_with(url: str, folder: Path) -> Archive:
+async def open_with(url: str, folder: Path) -> HistoryArchive:
     database = Database(url, folder)
     await database.open()
-    return Archive(database)
+    return HistoryArchive(database)
 
 
-async def value(archive: Archive, query: str) -> Any:
+async def value(archive: HistoryArchive, query: str) -> Any:
     async with archive._database.reading() as connection:
         return await connection.scalar(text(query))
 
@@ -58,15 +60,15 @@ async def test_the_versions_give_the_tables_that_are_used(database_url: str) -> 
     def differences(connection: Connection) -> list[Any]:
         return list(compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), metadata))
 
-    async with await Archive.open(database_url) as archive, archive._database.reading() as connection:
+    async with await HistoryArchive.open(database_url) as archive, archive._database.reading() as connection:
         assert await connection.run_sync(differences) == []
 
 
 async def test_an_older_database_is_migrated_with_its_records(database_url: str, tmp_path: Path) -> None:
-    async with await Archive.open(database_url) as archive:
+    async with await HistoryArchive.open(database_url) as archive:
         await archive.store([framework_record("u"), task_record("u", 0)])
     async with await open_with(database_url, later(tmp_path / "later")) as archive:
-        assert [item["uid"] for item in (await archive.frameworks(FrameworkQuery())).items] == ["u"]
+        assert [item["uid"] for item in (await archive.read(ListFrameworks()))["items"]] == ["u"]
         assert await value(archive, "SELECT priority - created FROM frameworks") == 1
         await archive.store([framework_record("v")])
         assert await value(archive, "SELECT count(*) FROM frameworks") == 2
@@ -76,13 +78,13 @@ async def test_a_newer_database_is_refused(database_url: str, tmp_path: Path) ->
     async with await open_with(database_url, later(tmp_path / "later")) as archive:
         await archive.store([framework_record("u")])
     with pytest.raises(ArchiveError, match="version 9999 of the schema, which a newer frameworkcontroller has made"):
-        await Archive.open(database_url)
+        await HistoryArchive.open(database_url)
 
 
 async def test_a_database_that_is_migrated_by_another_process_is_written_no_more(
     database_url: str, tmp_path: Path
 ) -> None:
-    async with await Archive.open(database_url) as older:
+    async with await HistoryArchive.open(database_url) as older:
         await older.store([framework_record("u")])
         async with await open_with(database_url, later(tmp_path / "later")) as newer:
             with pytest.raises(ArchiveError, match="version 9999"):
@@ -93,23 +95,23 @@ async def test_a_database_that_is_migrated_by_another_process_is_written_no_more
 
 
 async def test_a_migration_that_fails_changes_nothing(database_url: str, tmp_path: Path) -> None:
-    async with await Archive.open(database_url) as archive:
+    async with await HistoryArchive.open(database_url) as archive:
         await archive.store([framework_record("u")])
     broken = later(tmp_path / "later", fault='    op.execute(text("SELECT x FROM nowhere"))')
     with pytest.raises(ArchiveError, match="nowhere"):
         await open_with(database_url, broken)
-    async with await Archive.open(database_url) as archive:
-        assert [item["uid"] for item in (await archive.frameworks(FrameworkQuery())).items] == ["u"]
+    async with await HistoryArchive.open(database_url) as archive:
+        assert [item["uid"] for item in (await archive.read(ListFrameworks()))["items"]] == ["u"]
         with pytest.raises(ArchiveError, match="priority"):
             await value(archive, "SELECT priority FROM frameworks")
 
 
 async def test_many_open_an_empty_database_at_once(database_url: str) -> None:
     """Each migrates, or waits for the one that does."""
-    archives = await asyncio.gather(*(Archive.open(database_url) for _ in range(4)))
+    archives = await asyncio.gather(*(HistoryArchive.open(database_url) for _ in range(4)))
     await asyncio.gather(*(archive.store([framework_record(f"u-{n}")]) for n, archive in enumerate(archives)))
     for archive in archives:
-        assert len((await archive.frameworks(FrameworkQuery())).items) == 4
+        assert len((await archive.read(ListFrameworks()))["items"]) == 4
         await archive.close()
 
 
@@ -117,7 +119,7 @@ async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
     path.write_bytes(b"no database at all " * 1000)
     with pytest.raises(ArchiveError, match="file is not a database"):
-        await Archive.open(f"sqlite:///{path}")
+        await HistoryArchive.open(f"sqlite:///{path}")
     assert path.read_bytes().startswith(b"no database")
 
 
@@ -127,12 +129,12 @@ async def test_a_database_with_tables_of_others_is_not_taken(tmp_path: Path) -> 
         connection.execute("CREATE TABLE frameworks (x)")
     connection.close()
     with pytest.raises(ArchiveError, match="table frameworks already exists"):
-        await Archive.open(f"sqlite:///{path}")
+        await HistoryArchive.open(f"sqlite:///{path}")
 
 
 async def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match="there is no directory"):
-        await Archive.open(f"sqlite:///{tmp_path}/nowhere/history.db")
+        await HistoryArchive.open(f"sqlite:///{tmp_path}/nowhere/history.db")
 
 
 async def test_stopped_tasks_are_counted_anew_and_phases_are_known_in_an_older_database(
@@ -179,11 +181,11 @@ async def test_stopped_tasks_are_counted_anew_and_phases_are_known_in_an_older_d
                 {"index": index, "code": code, "kind": "Failed" if code else "Succeeded"},
             )
     await database.close()
-    async with await Archive.open(database_url) as archive:
-        items = {int(item["uid"][1:]): item for item in (await archive.frameworks(FrameworkQuery())).items}
+    async with await HistoryArchive.open(database_url) as archive:
+        items = {int(item["uid"][1:]): item for item in (await archive.read(ListFrameworks()))["items"]}
         assert {fid: item["phase"] for fid, item in items.items()} == {fid: end[-1] for fid, end in ends.items()}
-        assert [items[2][f"{name}Tasks"] for name in ("failed", "succeeded", "stopped")] == [1, 2, 3]
+        assert [items[2]["failedTasks"], items[2]["succeededTasks"], items[2]["stoppedTasks"]] == [1, 2, 3]
         assert items[2]["diagnostics"] == "the last"
-        newest = await archive.attempt("u2", 1)
+        newest = await archive.read(GetAttempt("u2", 1))
         assert newest is not None
         assert newest["tasks"] == {"total": 6, "running": None, "succeeded": 2, "stopped": 3, "failed": 1}

@@ -3,9 +3,10 @@
 import asyncio
 import gzip
 import io
+import re
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 import orjson
@@ -14,14 +15,24 @@ from aiohttp import web
 
 from frameworkcontroller.history import archive as archive_module
 from frameworkcontroller.history import upload
-from frameworkcontroller.history.archive import Archive, ArchiveError, RecordError, Stored
-from frameworkcontroller.history.metrics import Metrics
-from frameworkcontroller.history.queries import FrameworkQuery, Namespaces, Page
-from frameworkcontroller.history.server import application, new_metrics
-from frameworkcontroller.webaccess import bodies
-from frameworkcontroller.webaccess.access import Access, Viewer
-from frameworkcontroller.webaccess.boundedserver import BoundedServer, ServerError
+from frameworkcontroller.history.archive import HistoryArchive, StoredRecordCount
+from frameworkcontroller.history.archiveapi import application, new_metrics
+from frameworkcontroller.history.archiveerrors import ArchiveError, RecordError
+from frameworkcontroller.history.archivemetrics import ArchiveMetrics
+from frameworkcontroller.history.queries import Readable
+from frameworkcontroller.history.reads import (
+    READS,
+    A,
+    CountFailures,
+    GetFramework,
+    ListFrameworks,
+    ListNamespaces,
+    Read,
+)
+from frameworkcontroller.webaccess import requestbodies
+from frameworkcontroller.webaccess.boundedserver import BoundedServer, ListenError
 from frameworkcontroller.webaccess.loopback_access import LoopbackAccess
+from frameworkcontroller.webaccess.viewers import Viewer, WebAccess
 from tests.support.access import Everyone
 from tests.support.eventually import eventually
 
@@ -31,10 +42,10 @@ HEADERS = {"Content-Type": "application/x-ndjson"}
 @pytest.fixture(autouse=True)
 def _encode(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive_module, "encode", orjson.dumps)
-    monkeypatch.setattr("frameworkcontroller.history.server.encode", orjson.dumps)
+    monkeypatch.setattr("frameworkcontroller.history.archiveapi.encode", orjson.dumps)
 
 
-class Memory(Archive):
+class Memory(HistoryArchive):
     """Keeps lines, and has the Framework ``u`` in namespace ``default``."""
 
     def __init__(self) -> None:
@@ -43,9 +54,9 @@ class Memory(Archive):
         self.gate = asyncio.Event()
         self.gate.set()
         self.storing = 0
-        self.queries: list[FrameworkQuery] = []
+        self.queries: list[tuple[Read[Any], Readable]] = []
 
-    async def store(self, lines: Sequence[bytes]) -> Stored:
+    async def store(self, lines: Sequence[bytes]) -> StoredRecordCount:
         self.storing += 1
         await self.gate.wait()
         self.storing -= 1
@@ -55,29 +66,31 @@ class Memory(Archive):
             if line.startswith(b"bad"):
                 raise RecordError(number, "no JSON")
         self.lines += lines
-        return Stored(len(lines))
+        return StoredRecordCount(len(lines))
 
     async def check(self) -> None:
         if self.away:
             raise ArchiveError("secret password wrong")
 
-    async def namespaces(self) -> list[str]:
-        return ["default", "other"]
-
-    async def frameworks(self, query: FrameworkQuery, namespaces: Namespaces = None) -> Page:
-        self.queries.append(query)
-        return Page([], None)
-
-    async def framework(self, uid: str, namespaces: Namespaces = None) -> dict[str, Any] | None:
-        if uid == "broken":
+    async def read(self, query: Read[A], readable: Readable = None) -> A:
+        if query == GetFramework("broken"):
             raise KeyError("a mistake of the program")
-        return {"uid": uid} if uid == "u" else None
+        answer: Any = {
+            ListNamespaces: {"items": [one for one in ("default", "other") if readable is None or one in readable]},
+            ListFrameworks: {"items": [], "next": None},
+            CountFailures: {"items": []},
+            GetFramework: {"uid": "u"} if query == GetFramework("u") else None,
+        }.get(type(query))
+        self.queries.append((query, readable))
+        return cast("A", answer)
 
 
 class Served:
     """A server and a client of it."""
 
-    def __init__(self, archive: Memory, server: BoundedServer, client: aiohttp.ClientSession, metrics: Metrics) -> None:
+    def __init__(
+        self, archive: Memory, server: BoundedServer, client: aiohttp.ClientSession, metrics: ArchiveMetrics
+    ) -> None:
         self.archive = archive
         self.server = server
         self.client = client
@@ -100,7 +113,7 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(access: Access | None = None, **options: Any) -> AsyncIterator[Served]:
+async def serving(access: WebAccess | None = None, **options: Any) -> AsyncIterator[Served]:
     archive, metrics = Memory(), new_metrics()
     app = application(archive, access or Everyone(), metrics=metrics)
     async with (
@@ -264,7 +277,7 @@ async def test_a_turn_that_does_not_come_is_told() -> None:
 async def test_senders_take_turns() -> None:
     """However many requests one of them sends, the others wait for one of these at most."""
     metrics = new_metrics()
-    turns = upload.Turns(2, 2, metrics)
+    turns = upload.SenderTurns(2, 2, metrics)
     served: list[str] = []
     gate = asyncio.Event()
 
@@ -358,7 +371,7 @@ def of(token: str, namespace: str = "") -> dict[str, str]:
 
 async def test_a_body_below_the_least_rate_ends(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Though a byte comes all the time."""
-    monkeypatch.setattr(bodies, "GRACE_SEC", 0.2)
+    monkeypatch.setattr(requestbodies, "GRACE_SEC", 0.2)
     reader, writer = await served.open()
     writer.write(b"POST /v1/records HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n")
 
@@ -375,7 +388,7 @@ async def test_a_body_below_the_least_rate_ends(served: Served, monkeypatch: pyt
 
 
 async def test_a_silent_body_ends(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "IDLE_SEC", 0.05)
+    monkeypatch.setattr(requestbodies, "IDLE_SEC", 0.05)
     reader, writer = await served.open()
     writer.write(b"POST /v1/records HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nx")
     answer = await reader.readline()
@@ -389,7 +402,7 @@ async def test_a_silent_body_ends(served: Served, monkeypatch: pytest.MonkeyPatc
 async def test_an_address_in_use_is_told(served: Served) -> None:
     app = application(served.archive, Everyone())
     server = BoundedServer(app, "127.0.0.1", served.server.port)
-    with pytest.raises(ServerError, match=rf"127\.0\.0\.1:{served.server.port}: Address already in use"):
+    with pytest.raises(ListenError, match=rf"127\.0\.0\.1:{served.server.port}: Address already in use"):
         await server.__aenter__()
 
 
@@ -410,7 +423,7 @@ async def test_a_stop_waits_for_the_batch_in_progress() -> None:
 
 async def test_answers_and_problems(served: Served) -> None:
     assert await served.get("/v1/frameworks?limit=5&q=a") == (200, {"items": [], "next": None})
-    assert served.archive.queries == [FrameworkQuery(q="a", limit=5)]
+    assert served.archive.queries[-1] == (ListFrameworks(q="a", limit=5), None)
     assert await served.get("/v1/frameworks/u") == (200, {"uid": "u"})
     for path, status, problem in (
         ("/v1/frameworks/x", 404, {"title": "Not found", "detail": "there is no Framework x"}),
@@ -471,7 +484,7 @@ async def test_other_hosts_and_users_are_refused() -> None:
         assert served.archive.lines == [line().rstrip()]
 
 
-class Restricted(Access):
+class Restricted(WebAccess):
     """Admits everyone, as one who may read and write in some namespaces only."""
 
     def check_address(self, request: web.BaseRequest) -> None:
@@ -504,30 +517,14 @@ class RestrictedViewer(Viewer):
 
 async def test_queries_are_limited_to_the_namespaces_of_the_viewer() -> None:
     async with serving(Restricted()) as served:
-        seen: list[tuple[str, Namespaces]] = []
-
-        def spy(name: str, answer: Any) -> None:
-            async def query(*arguments: Any) -> Any:
-                seen.append((name, arguments[-1]))
-                return answer
-
-            setattr(served.archive, name, query)
-
-        for name in ("framework", "attempt", "task_attempt", "task_history"):
-            spy(name, None)
-        spy("tasks", None)
-        spy("failures", [])
-        spy("frameworks", Page([], None))
-        for path in (
-            "/v1/frameworks", "/v1/frameworks/u", "/v1/frameworks/u/attempts/0", "/v1/frameworks/u/attempts/0/tasks",
-            "/v1/frameworks/u/attempts/0/tasks/w/0/t/0", "/v1/frameworks/u/tasks/w/0", "/v1/failures",
-        ):  # fmt: skip
+        for read in READS:
+            path = re.sub("{[a-z]+}", "1", re.sub("{taskUid}", "t", read.path))
             async with served.client.get(
                 f"{served.server.url}{path}", headers={"Authorization": "Bearer other"}
             ) as got:
                 assert got.status in (200, 404), path
-        assert [namespaces for _, namespaces in seen] == [frozenset({"other"})] * 7
-        assert len({name for name, _ in seen}) == 7
+            query, readable = served.archive.queries[-1]
+            assert (type(query), readable) == (read, frozenset({"other"}))
         async with served.client.get(
             f"{served.server.url}/v1/namespaces", headers={"Authorization": "Bearer other"}
         ) as got:

@@ -13,8 +13,8 @@ from aiohttp.test_utils import make_mocked_request
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import connect
 from frameworkcontroller.webaccess import cluster_access
-from frameworkcontroller.webaccess.access import AccessUnavailable, AuthenticationRequired, Viewer
 from frameworkcontroller.webaccess.cluster_access import ClusterAccess
+from frameworkcontroller.webaccess.viewers import AccessUnavailable, AuthenticationRequired, Viewer
 from tests.support.faulty_server import Answer, FaultyServer, answer, drop, faulty_server, silence, status
 from tests.support.virtual_clock import VirtualClockLoop
 

@@ -14,9 +14,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from frameworkcontroller.webaccess import sessions
-from frameworkcontroller.webaccess.access import VIEWER, Access, Viewer
 from frameworkcontroller.webaccess.loopback_access import LoopbackAccess
 from frameworkcontroller.webaccess.middleware import SECURITY_HEADERS, protect
+from frameworkcontroller.webaccess.viewers import VIEWER, Viewer, WebAccess
 
 TOKEN = "the-token_of.ann"
 PAGE = {"Accept": "text/html,application/xhtml+xml"}
@@ -28,7 +28,7 @@ async def page(request: web.Request) -> web.Response:
 
 
 @asynccontextmanager
-async def serving(access: Access | None = None) -> AsyncIterator[str]:
+async def serving(access: WebAccess | None = None) -> AsyncIterator[str]:
     app = web.Application()
     protect(app, access or LoopbackAccess(TOKEN))
     for path in ("/", "/frameworks/{namespace}/{name}", "/events"):

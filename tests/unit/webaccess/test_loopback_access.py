@@ -11,9 +11,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from frameworkcontroller.webaccess.access import VIEWER, Access, Viewer
 from frameworkcontroller.webaccess.loopback_access import LoopbackAccess, TokenFileError, token_in
 from frameworkcontroller.webaccess.middleware import SECURITY_HEADERS, protect
+from frameworkcontroller.webaccess.viewers import VIEWER, Viewer, WebAccess
 from tests.support.access import Everyone
 
 
@@ -58,7 +58,7 @@ async def broken(_request: web.Request) -> web.Response:
 
 
 @asynccontextmanager
-async def serving(access: Access) -> AsyncIterator[str]:
+async def serving(access: WebAccess) -> AsyncIterator[str]:
     app = web.Application()
     protect(app, access)
     app.router.add_get("/", page)

@@ -4,8 +4,7 @@ A file has one record a line, and may be compressed, renamed or removed once it 
 end is still being written, so it waits. A line that is no record is logged and skipped.
 
 The place in a file is identified by content: a digest of its first line, and one of the bytes before the place. So a
-renamed or compressed file is continued, and another file of the same name is read from its beginning. A place is saved
-after the records before it are stored: after a crash some come again, which changes nothing.
+renamed or compressed file is continued, and another file of the same name is read from its beginning.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ import random
 import re
 import time
 import zlib
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from frameworkcontroller.api.historyrecords import HistoryRecordError, decode_record
 from frameworkcontroller.backoff import Backoff
-from frameworkcontroller.history.archive import ArchiveError, RecordError, Stored
-from frameworkcontroller.history.metrics import FILE, Metrics
+from frameworkcontroller.history.archiveerrors import ArchiveError, RecordError
+from frameworkcontroller.history.archivemetrics import FILE, ArchiveMetrics
 from frameworkcontroller.history.upload import MAX_BODY_BYTES, outline
 
 _log: Final = logging.getLogger(__name__)
@@ -54,7 +53,7 @@ class FolderError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FilePlace:
     """A place in a file: all lines before it are stored or skipped.
 
     ``file``: digest of the first line. ``window``: digest of the bytes before ``offset``, which is that in the
@@ -69,62 +68,37 @@ class Place:
     seen: str = ""
 
 
-class Places(Protocol):
-    """Where places are saved. Methods raise ArchiveError while they cannot be."""
-
-    async def load(self) -> Mapping[str, Place]:
-        """Return all places, by ``file``."""
-
-    async def save(self, place: Place) -> None:
-        """Save a place."""
-
-
-class Storage(Protocol):
-    """What records are stored in: an Archive."""
-
-    async def store(self, lines: list[bytes]) -> Stored:
-        """Store all of them or none."""
-
-
-class PlacesInMemory:
-    """Places that are forgotten at the end of the process: then all files are read again, which changes nothing."""
-
-    def __init__(self) -> None:
-        self._places: dict[str, Place] = {}
-
-    async def load(self) -> Mapping[str, Place]:
-        """Return all places."""
-        return self._places
-
-    async def save(self, place: Place) -> None:
-        """Save a place."""
-        self._places[place.file] = place
-
-
-class Batch(NamedTuple):
+class LineBatch(NamedTuple):
     """Lines of a file, with their numbers from 1, and the place after them."""
 
     lines: list[tuple[int, bytes]]
     too_long: list[int]
-    place: Place
+    place: FilePlace
 
 
-class Follower:
+class FolderFollower:
     """Follows one folder. ``run`` never ends; it is cancelled between two batches or during one."""
 
     def __init__(
-        self, folder: Path, storage: Storage, metrics: Metrics, places: Places, *, rng: random.Random | None = None
+        self,
+        folder: Path,
+        store: Callable[[list[bytes]], Awaitable[object]],
+        metrics: ArchiveMetrics,
+        known: dict[str, FilePlace] | None = None,
+        *,
+        rng: random.Random | None = None,
     ) -> None:
-        """
+        """``store``: of the archive. ``known``: the places of an earlier follower of the folder, by ``file``.
+
         Raises:
             FolderError: ``folder`` is not a folder that can be read.
         """
         self.folder = folder
-        self._storage = storage
+        self._store_lines = store
         self._metrics = metrics
-        self._places = places
         self._rng = rng or random.Random()
-        self._known: dict[str, Place] | None = None
+        # Forgotten at the end of the process: then all files are read again, which changes nothing.
+        self._known = {} if known is None else known
         self._files: dict[Path, _File] = {}
         self._behind_since: float | None = None
         self._listed = True
@@ -164,12 +138,10 @@ class Follower:
         Raises:
             ArchiveError: the database cannot be used. What was stored before stays.
         """
-        if self._known is None:
-            self._known = dict(await self._places.load())
         await asyncio.to_thread(self._look)
         for path, file in sorted(self._files.items()):
             if file.unread:
-                await self._read(path, file, self._known)
+                await self._read(path, file)
         if not self.unread_bytes:
             self._behind_since = None
 
@@ -189,23 +161,22 @@ class Follower:
             seen = f"{stat.st_ino} {stat.st_size} {stat.st_mtime_ns} {path}"
             file = self._files.get(path) or _File()
             if file.seen != seen:
-                known = any(place.seen == seen for place in (self._known or {}).values())
+                known = any(place.seen == seen for place in self._known.values())
                 file = _File(seen, 0 if known else stat.st_size, file.bad)
             files[path] = file
         self._files = files
         if self._behind_since is None and self.unread_bytes:
             self._behind_since = time.monotonic()
 
-    async def _read(self, path: Path, file: _File, known: dict[str, Place]) -> None:
+    async def _read(self, path: Path, file: _File) -> None:
         size = file.unread
-        batches = _batches(path, known)
-        place: Place | None = None
+        batches = _batches(path, self._known)
+        place: FilePlace | None = None
         try:
             while (batch := await asyncio.to_thread(next, batches, None)) is not None:
                 await self._store(path, file, batch)
                 place = batch.place
-                await self._places.save(place)
-                known[place.file] = place
+                self._known[place.file] = place
                 file.unread = max(1, size - place.offset)
         except (OSError, EOFError, zlib.error, ValueError) as error:
             self._metrics.refused(FILE, 400)
@@ -213,16 +184,14 @@ class Follower:
             _log.warning("%s cannot be read further: %s", path, getattr(error, "strerror", None) or error)
         else:
             if place is not None:
-                place = replace(place, seen=file.seen)
-                await self._places.save(place)
-                known[place.file] = place
+                self._known[place.file] = replace(place, seen=file.seen)
         finally:
             batches.close()
         file.unread = 0
         if file.bad > _LOGGED_LINES:
             _log.warning("%s: %d lines are no records; they were skipped", path, file.bad)
 
-    async def _store(self, path: Path, file: _File, batch: Batch) -> None:
+    async def _store(self, path: Path, file: _File, batch: LineBatch) -> None:
         """Store a batch without the lines that are no records."""
         for number in batch.too_long:
             self._skip(path, file, number, f"it has more than {MAX_BODY_BYTES} bytes")
@@ -230,7 +199,7 @@ class Follower:
         checked = False
         while lines:
             try:
-                await self._storage.store([line for _, line in lines])
+                await self._store_lines([line for _, line in lines])
             except RecordError as error:
                 if not checked:
                     # There may be many: find all that are found without the database.
@@ -259,7 +228,7 @@ class Follower:
             _log.warning("%s, line %d is no record, skipped: %s", path, number, problem)
 
 
-def read_folder(folder: Path, on_error: Callable[[Path, str], None]) -> Iterator[tuple[Path, Batch]]:
+def read_folder(folder: Path, on_error: Callable[[Path, str], None]) -> Iterator[tuple[Path, LineBatch]]:
     """Yield what the files of a folder have now, by their names. ``on_error`` gets those that are broken, and why.
 
     Raises:
@@ -286,7 +255,7 @@ class _File:
     bad: int = 0
 
 
-def _batches(path: Path, known: Mapping[str, Place]) -> Generator[Batch, None, None]:
+def _batches(path: Path, known: Mapping[str, FilePlace]) -> Generator[LineBatch, None, None]:
     """Read a file from its place to its last complete line. Raises OSError, EOFError, ValueError, zlib.error."""
     compressed = path.suffix == ".gz"
     with gzip.open(path) if compressed else path.open("rb") as file:
@@ -324,8 +293,8 @@ def _batches(path: Path, known: Mapping[str, Place]) -> Generator[Batch, None, N
                     lines.append((line, each))
                     size += len(each)
                 if size >= BATCH_BYTES:
-                    place = Place(place.file, offset, line, _digest(window))
-                    yield Batch(lines, too_long, place)
+                    place = FilePlace(place.file, offset, line, _digest(window))
+                    yield LineBatch(lines, too_long, place)
                     lines, too_long, size = [], [], 0
             if len(rest) > MAX_BODY_BYTES:
                 offset += len(rest)
@@ -333,14 +302,14 @@ def _batches(path: Path, known: Mapping[str, Place]) -> Generator[Batch, None, N
                 rest = b""
                 dropping = True
         if offset > place.offset and not dropping:
-            yield Batch(lines, too_long, Place(place.file, offset, line, _digest(window)))
+            yield LineBatch(lines, too_long, FilePlace(place.file, offset, line, _digest(window)))
         if broken is not None:
             raise broken
 
 
 def _resume(
-    file: io.BufferedReader | gzip.GzipFile, known: Mapping[str, Place], *, whole: bool
-) -> tuple[Place, bytes] | None:
+    file: io.BufferedReader | gzip.GzipFile, known: Mapping[str, FilePlace], *, whole: bool
+) -> tuple[FilePlace, bytes] | None:
     """Return the place from which to read the file, and the bytes before it; None: it has no complete line yet."""
     first = file.readline(_FIRST_BYTES)
     if not first or not (first.endswith(b"\n") or len(first) == _FIRST_BYTES or whole):
@@ -355,7 +324,7 @@ def _resume(
             if _digest(window) == place.window:
                 return place, window
     file.seek(0)
-    return Place(name), b""
+    return FilePlace(name), b""
 
 
 def _digest(content: bytes) -> str:

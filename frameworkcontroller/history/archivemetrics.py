@@ -6,7 +6,8 @@ No label holds a name that a user chose. docs/metrics.md is generated from this 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Histogram, Metric, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily
@@ -33,7 +34,7 @@ class _Registry(CollectorRegistry):
             yield metric
 
 
-class Metrics:
+class ArchiveMetrics:
     """The metrics of one server, with a registry of their own."""
 
     def __init__(self, routes: Iterable[str] = ()) -> None:
@@ -41,70 +42,46 @@ class Metrics:
         self.registry = _Registry()
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
-        self._records = Counter(
-            "frameworkcontroller_archive_records",
+        names: dict[str, Any] = {"namespace": "frameworkcontroller", "subsystem": "archive", "registry": self.registry}
+        counter: Callable[..., Counter] = partial(Counter, **names)
+        gauge: Callable[..., Gauge] = partial(Gauge, **names)
+        self._records = counter(
+            "records",
             "Records stored, known ones that came again too, by trigger and by source: http; file, a followed folder.",
             ["source", "trigger"],
-            registry=self.registry,
         )
-        self._refused = Counter(
-            "frameworkcontroller_archive_refused",
-            "Refused records, by source. http: requests, by their status code (400: a bad record). file: lines "
+        self._refused = counter(
+            "refused",
+            "What was not stored, by source. http: requests, by their status code (400: a bad record). file: lines "
             "that are no records, and compressed files that cannot be read (code 400).",
             ["source", "code"],
-            registry=self.registry,
         )
         self._requests = Histogram(
-            "frameworkcontroller_archive_request_duration_seconds",
+            "request_duration_seconds",
             "Time to answer a request, by route (page: the pages) and class of the status code.",
             ["route", "code"],
             buckets=_REQUEST_BUCKETS,
-            registry=self.registry,
+            **names,
         )
-        self._bytes = Gauge(
-            "frameworkcontroller_archive_bytes",
-            "Size of the database without space to be reused, sampled once a minute.",
-            registry=self.registry,
+        self._bytes = gauge("bytes", "Size of the database without space to be reused, sampled once a minute.")
+        self._frameworks = gauge("frameworks", "Frameworks in the database, sampled once a minute.")
+        self._database_up = gauge("database_up", "1 if the database could be used when it was last sampled, else 0.")
+        self._volume_bytes = gauge(
+            "volume_bytes", "Size of the volume with the database, sampled once a minute; 0: not SQLite."
         )
-        self._frameworks = Gauge(
-            "frameworkcontroller_archive_frameworks",
-            "Frameworks in the database, sampled once a minute.",
-            registry=self.registry,
+        self._volume_free_bytes = gauge(
+            "volume_free_bytes", "Free space of the volume with the database, sampled once a minute; 0: not SQLite."
         )
-        self._database_up = Gauge(
-            "frameworkcontroller_archive_database_up",
-            "1 if the database could be used when it was last sampled, else 0.",
-            registry=self.registry,
-        )
-        self._volume_bytes = Gauge(
-            "frameworkcontroller_archive_volume_bytes",
-            "Size of the volume with the database, sampled once a minute; 0: not SQLite.",
-            registry=self.registry,
-        )
-        self._volume_free_bytes = Gauge(
-            "frameworkcontroller_archive_volume_free_bytes",
-            "Free space of the volume with the database, sampled once a minute; 0: not SQLite.",
-            registry=self.registry,
-        )
-        self._removed = Counter(
-            "frameworkcontroller_archive_removed",
-            "Rows removed by retention, by kind: framework; attempt, of Frameworks and Tasks, and Pods.",
+        self._removed = counter(
+            "removed",
+            "What retention has removed, by kind: framework; attempt, those of Frameworks and Tasks, and Pods.",
             ["kind"],
-            registry=self.registry,
         )
-        self._uploads = Gauge(
-            "frameworkcontroller_archive_uploads",
-            "Requests with records in progress, by state: waiting for their turn; active.",
-            ["state"],
-            registry=self.registry,
+        self._uploads = gauge(
+            "uploads", "Requests with records in progress, by state: waiting for their turn; active.", ["state"]
         )
-        self._connections = Gauge(
-            "frameworkcontroller_archive_connections", "Open connections of clients.", registry=self.registry
-        )
-        self._build = Gauge(
-            "frameworkcontroller_archive_build_info", "1, with the version as label.", ["version"],
-            registry=self.registry,
-        )  # fmt: skip
+        self._connections = gauge("connections", "Open connections of clients.")
+        self._build = gauge("build_info", "1, with the version as label.", ["version"])
         self._build.labels(__version__).set(1)
         for source in SOURCES:
             for trigger in Trigger:

@@ -1,25 +1,26 @@
-"""The archive's HTTP API as a client sees it. The methods are those of `Archive`, with its queries and answers.
-
-What the token may not read does not exist.
-"""
+"""A client of the archive's HTTP API."""
 
 from __future__ import annotations
 
+import logging
 import ssl
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import aiohttp
 import orjson
+from pydantic import ValidationError
 from yarl import URL
 
 from frameworkcontroller import __version__
-from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.history.errors import ArchiveError, QueryError
-from frameworkcontroller.history.failures import FailureQuery
-from frameworkcontroller.history.queries import FrameworkQuery, Page, TaskQuery
+from frameworkcontroller.history.archiveerrors import ArchiveError, QueryError
+from frameworkcontroller.history.reads import A, ArchiveReader, Read
+from frameworkcontroller.webaccess.viewers import Viewer
+
+_log: Final = logging.getLogger(__name__)
 
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=60.0, sock_connect=10.0)
 _MAX_ANSWER_BYTES: Final = 256 * 2**20
@@ -37,8 +38,9 @@ class NotAdmittedError(ArchiveError):
 class ArchiveClient:
     """Connections to one archive, used within ``async with``. ``reader`` sends requests."""
 
-    def __init__(self, url: str, *, ca_file: Path | None = None) -> None:
+    def __init__(self, url: str, *, ca_file: Path | None = None, token_file: Path | None = None) -> None:
         """``url``: of the server, with the path under which it is served, if any. ``ca_file``: PEM, for https.
+        ``token_file``: has the token for viewers without one.
 
         Raises:
             ArchiveURLError: one of them cannot be used.
@@ -50,6 +52,7 @@ class ArchiveClient:
                 self._tls = ssl.create_default_context(cafile=str(ca_file))
             except (OSError, ssl.SSLError) as error:
                 raise ArchiveURLError(f"{ca_file}: cannot be read as certificates: {error}") from None
+        self._token_file = token_file
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -66,7 +69,21 @@ class ArchiveClient:
 
     def reader(self, token: str | None = None) -> ArchiveReader:
         """Return what sends requests with this bearer token."""
-        return ArchiveReader(self, token)
+        return _RemoteReader(self, token)
+
+    async def for_viewer(self, viewer: Viewer) -> ArchiveReader:
+        """Return the archive as the viewer may read it, which it decides: it is asked with the token of the viewer.
+
+        On loopback, viewers have no token of the cluster: then the archive gets the one in ``token_file``.
+        """
+        token = viewer.token
+        if token is None and self._token_file is not None:
+            try:
+                # It may be renewed at any time.
+                token = self._token_file.read_text(encoding="utf-8").strip()
+            except OSError as error:
+                raise ArchiveError(f"{self._token_file}: cannot be read: {error.strerror}") from None
+        return self.reader(token)
 
     async def get(self, path: str, query: Mapping[str, str], token: str | None) -> dict[str, Any] | None:
         """Return the JSON object at a path; None if there is none (404).
@@ -119,59 +136,22 @@ class ArchiveClient:
         raise ArchiveError(f"{self.url}: answered {status}: {detail}")
 
 
-class ArchiveReader:
-    """The archive as one token may read it. All methods raise ArchiveError; those with a query raise QueryError."""
+@dataclass(frozen=True, slots=True)
+class _RemoteReader:
+    client: ArchiveClient
+    token: str | None
 
-    def __init__(self, client: ArchiveClient, token: str | None) -> None:
-        self._client = client
-        self._token = token
-
-    async def frameworks(self, query: FrameworkQuery) -> Page:
-        """List Frameworks."""
-        return _page(await self._required("/v1/frameworks", _query(query)))
-
-    async def namespaces(self) -> list[str]:
-        """List namespaces."""
-        return list((await self._required("/v1/namespaces"))["items"])
-
-    async def framework(self, uid: str) -> dict[str, Any] | None:
-        """Return a Framework and its attempts."""
-        return await self._get(_path("frameworks", uid))
-
-    async def attempt(self, uid: str, attempt: int) -> dict[str, Any] | None:
-        """Return an attempt of a Framework."""
-        return await self._get(_path("frameworks", uid, "attempts", attempt))
-
-    async def tasks(self, uid: str, attempt: int, query: TaskQuery) -> Page | None:
-        """List the Task attempts of an attempt of a Framework."""
-        found = await self._get(_path("frameworks", uid, "attempts", attempt, "tasks"), _query(query))
-        return None if found is None else _page(found)
-
-    async def task_history(self, uid: str, role: str, index: int) -> list[dict[str, Any]] | None:
-        """List the attempts of a Task over all attempts of its Framework."""
-        found = await self._get(_path("frameworks", uid, "tasks", role, index))
-        return None if found is None else list(found["items"])
-
-    async def task_attempt(
-        self, uid: str, attempt: int, role: str, index: int, task_uid: str, task_attempt: int
-    ) -> dict[str, Any] | None:
-        """Return a Task attempt with its objects."""
-        return await self._get(
-            _path("frameworks", uid, "attempts", attempt, "tasks", role, index, task_uid, task_attempt)
-        )
-
-    async def failures(self, query: FailureQuery) -> list[dict[str, Any]]:
-        """Count failures."""
-        return list((await self._required("/v1/failures", _query(query)))["items"])
-
-    async def _get(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any] | None:
-        return await self._client.get(path, query or {}, self._token)
-
-    async def _required(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
-        found = await self._get(path, query)
-        if found is None:
-            raise ArchiveError(f"{self._client.url}: has no {path}: is this an archive of this version?")
-        return found
+    async def read(self, query: Read[A]) -> A:
+        path, parameters = query.location()
+        found = await self.client.get(path, parameters, self.token)
+        if found is None and not query.missing:
+            raise ArchiveError(f"{self.client.url}: has no {path}: is this an archive of this version?")
+        try:
+            answer: A = query.answer().validate_python(found)
+        except ValidationError as error:
+            _log.warning("Cannot read the answer of the archive to %s: %s", path, error)
+            raise ArchiveError(f"{self.client.url}: its answer is not that of an archive of this version") from None
+        return answer
 
 
 def check_url(url: str) -> str:
@@ -187,25 +167,3 @@ def check_url(url: str) -> str:
     if parts.query or parts.fragment or parts.username is not None:
         raise ArchiveURLError("must have no user, no query and no fragment")
     return url.rstrip("/").removesuffix("/v1/records")
-
-
-def _page(content: Mapping[str, Any]) -> Page:
-    return Page(list(content["items"]), content["next"])
-
-
-def _path(*parts: object) -> str:
-    return "/v1/" + "/".join(quote(str(part), safe="") for part in parts)
-
-
-def _query(query: FrameworkQuery | TaskQuery | FailureQuery) -> dict[str, str]:
-    """Return the parameters that are not at their defaults."""
-    default = type(query)()
-    given: dict[str, str] = {}
-    for name in type(query).__slots__:
-        value = getattr(query, name)
-        if value is None or value == getattr(default, name):
-            continue
-        if name in ("since", "until"):
-            value = format_time(value)
-        given[name] = str(value).lower() if isinstance(value, bool) else str(value)
-    return given

@@ -51,10 +51,35 @@ class Viewer(ABC):
         """Whether the viewer may ``get`` the nonResourceURL ``path``, for example ``/metrics``."""
 
 
+class SimpleViewer(Viewer):
+    """May read everything or nothing, and send records."""
+
+    def __init__(self, name: str, *, reads: bool) -> None:
+        self.name = name
+        self.token = None
+        self._reads = reads
+
+    async def may_read(self, namespace: str) -> bool:
+        del namespace
+        return self._reads
+
+    async def readable(self, namespaces: Iterable[str]) -> frozenset[str] | None:
+        del namespaces
+        return None if self._reads else frozenset()
+
+    async def may_write_history(self, namespaces: Iterable[str]) -> bool:
+        del namespaces
+        return True
+
+    async def may_get(self, path: str) -> bool:
+        del path
+        return self._reads
+
+
 VIEWER: Final = web.RequestKey("viewer", Viewer)
 
 
-class Access(ABC):
+class WebAccess(ABC):
     """Identifies the senders of requests."""
 
     by_link: ClassVar[bool] = False
@@ -90,7 +115,7 @@ class AuthenticationRequired(AccessError):
     title = "Authentication required"
 
 
-class Refused(AccessError):
+class RequestRefused(AccessError):
     """403: a request that must not be sent like this, or by this sender."""
 
     status = 403

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from aiohttp import web
 
 from frameworkcontroller.api import names
 from frameworkcontroller.dashboard.frameworkpage import FrameworkSource, read_attempt_id
 from frameworkcontroller.dashboard.live import LiveFrameworks, PodsAndEvents
-from frameworkcontroller.dashboard.past import Item, Past
 from frameworkcontroller.dashboard.rows import framework_href
 from frameworkcontroller.dashboard.taskpage import TaskSource, find_task
-from frameworkcontroller.dashboard.views import Level, Link, Note
-from frameworkcontroller.history.archive import FrameworkQuery, TaskQuery
+from frameworkcontroller.dashboard.views import Link, Note, NoteLevel
+from frameworkcontroller.history.reads import (
+    MAX_PAGE,
+    ArchiveReader,
+    GetAttempt,
+    GetFramework,
+    GetTaskAttempt,
+    GetTaskHistory,
+    ListFrameworks,
+    ListTasks,
+)
 from frameworkcontroller.kube.errors import KubeError, NotFound
 from frameworkcontroller.kube.parsing import gc_paused
 from frameworkcontroller.lru import LRUCache
@@ -24,6 +32,7 @@ from frameworkcontroller.views.diagnosis import FrameworkView as View
 from frameworkcontroller.views.diagnosis import read_view
 
 Json = dict[str, Any]
+Item: TypeAlias = Mapping[str, Any]
 
 _OTHERS: Final = 20
 _MAX_VIEWS: Final = 4
@@ -37,11 +46,11 @@ _DRAWN_TASKS: Final = 2000
 class Archived:
     """The archive for one request: None if there is none, or if it is away, and then why."""
 
-    past: Past | None
+    past: ArchiveReader | None
     problem: str = ""
 
 
-class Sources:
+class PageSources:
     """Reads what a page shows. The viewer may read the namespace: that is the caller's to check."""
 
     def __init__(self, live: LiveFrameworks | None) -> None:
@@ -62,15 +71,15 @@ class Sources:
         others: tuple[Link, ...] = ()
         past = archived.past
         if past is not None:
-            page = await past.frameworks(FrameworkQuery(namespace, name, limit=_OTHERS))
+            page = await past.read(ListFrameworks(namespace, name, limit=_OTHERS))
             if body is not None:
                 uid = body["metadata"]["uid"]
-            elif not uid and page.items:
-                uid = page.items[0]["uid"]
-            item = await past.framework(uid) if uid else None
-            if item is not None and (item["namespace"], item["name"]) != (namespace, name):
-                item = None
-            others = self._others(namespace, name, uid, page.items)
+            elif not uid and page["items"]:
+                uid = page["items"][0]["uid"]
+            found = await past.read(GetFramework(uid)) if uid else None
+            if found is not None and (found["namespace"], found["name"]) == (namespace, name):
+                item = found
+            others = self._others(namespace, name, uid, page["items"])
         if body is None and item is None:
             self._check_complete(archived)
             raise web.HTTPNotFound
@@ -112,7 +121,7 @@ class Sources:
             # Deleted and created again since the last event.
             return None, PodsAndEvents()
         if problem is not None:
-            notes.append(Note(Level.WARNING, f"This is an older state, as the object cannot be read: {problem}"))
+            notes.append(Note(NoteLevel.WARNING, f"This is an older state, as the object cannot be read: {problem}"))
         return body, await live.pods_and_events(body)
 
     async def _decoded(self, body: Json) -> View:
@@ -141,11 +150,14 @@ class Sources:
         if archived.problem:
             raise web.HTTPServiceUnavailable(text=f"The archive cannot be read: {archived.problem}")
 
-    async def task(self, framework: FrameworkSource, uid: str, role: str, index: int, past: Past | None) -> TaskSource:
+    async def task(
+        self, framework: FrameworkSource, uid: str, role: str, index: int, past: ArchiveReader | None
+    ) -> TaskSource:
         """Read the attempts of a Task: the live one, with its Pod, and the past ones."""
         source = TaskSource(role, index)
         if past is not None:
-            items = await past.task_history(uid, role, index) or ()
+            history = await past.read(GetTaskHistory(uid, role, index))
+            items: Sequence[Item] = history["items"] if history is not None else ()
             source = TaskSource(role, index, [(item["frameworkAttempt"], item, None) for item in items])
             objects = [await _task_object(past, uid, role, index, item) for item in items[-_DRAWN_ATTEMPTS:]]
             known = dict(enumerate(objects, len(items) - len(objects)))
@@ -174,7 +186,9 @@ def _read(body: Json) -> View:
         return read_view(body, {})
 
 
-async def _with_archived(source: FrameworkSource, past: Past | None, uid: str, wanted: int | None) -> FrameworkSource:
+async def _with_archived(
+    source: FrameworkSource, past: ArchiveReader | None, uid: str, wanted: int | None
+) -> FrameworkSource:
     """Add the archived attempts, and show the wanted one."""
     recorded = read_attempt_id(source.body)
     # One without a record of its own has only Tasks: those of its newest attempt are shown.
@@ -182,13 +196,13 @@ async def _with_archived(source: FrameworkSource, past: Past | None, uid: str, w
     number = current if wanted is None else wanted
     shown: Item = source.body
     if number != current:
-        found = await past.attempt(uid, number) if past is not None else None
+        found = await past.read(GetAttempt(uid, number)) if past is not None else None
         if found is None:
             raise web.HTTPNotFound(text=f"Attempt {number} of this Framework is not in the archive.")
         shown = found["object"] or _unrecorded(source.item or {})
     if past is None:
         return source
-    retried = await past.tasks(uid, number, TaskQuery(failed=True, limit=1000)) if number >= 0 else None
+    retried = await past.read(ListTasks(uid, number, failed=True, limit=MAX_PAGE)) if number >= 0 else None
     earlier: list[Item] = []
     task_attempts: list[Item] = []
     newest = sorted((item["id"] for item in source.attempts), reverse=True)
@@ -196,17 +210,17 @@ async def _with_archived(source: FrameworkSource, past: Past | None, uid: str, w
     for one in dict.fromkeys([current, number, *newest[:_DRAWN_ATTEMPTS]]):
         if one < 0 or (one not in few and one not in (current, number)):
             continue
-        if one not in (current, number) and (found := await past.attempt(uid, one)) and found["object"]:
+        if one not in (current, number) and (found := await past.read(GetAttempt(uid, one))) and found["object"]:
             earlier.append(found["object"])
-        page = await past.tasks(uid, one, TaskQuery(limit=1000))
-        task_attempts += page.items if page is not None else ()
+        page = await past.read(ListTasks(uid, one, limit=MAX_PAGE))
+        task_attempts += page["items"] if page is not None else ()
     return replace(
         source,
         shown=shown,
         number=number,
         earlier=earlier,
         task_attempts=task_attempts,
-        retried=retried.items if retried is not None else (),
+        retried=retried["items"] if retried is not None else (),
     )
 
 
@@ -223,15 +237,16 @@ def _unrecorded(item: Item) -> Json:
     }
 
 
-async def _newest_object(past: Past, uid: str, attempts: Sequence[Item]) -> Json | None:
+async def _newest_object(past: ArchiveReader, uid: str, attempts: Sequence[Item]) -> Json | None:
     for item in sorted(attempts, key=lambda one: int(one["id"]), reverse=True):
-        found = await past.attempt(uid, item["id"])
+        found = await past.read(GetAttempt(uid, item["id"]))
         if found is not None and found["object"] is not None:
             body: Json = found["object"]
             return body
     return None
 
 
-async def _task_object(past: Past, uid: str, role: str, index: int, item: Item) -> Item | None:
-    found = await past.task_attempt(uid, item["frameworkAttempt"], role, index, item["taskUid"], item["attempt"])
+async def _task_object(past: ArchiveReader, uid: str, role: str, index: int, item: Item) -> Item | None:
+    asked = GetTaskAttempt(uid, item["frameworkAttempt"], role, index, item["taskUid"], item["attempt"])
+    found = await past.read(asked)
     return found["object"] if found is not None else None

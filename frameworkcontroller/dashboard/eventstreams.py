@@ -16,7 +16,7 @@ import orjson
 from aiohttp import web
 
 from frameworkcontroller.dashboard.live import LiveFrameworks
-from frameworkcontroller.webaccess.access import AccessError, Viewer
+from frameworkcontroller.webaccess.viewers import AccessError, Viewer
 
 MAX_STREAMS: Final = 500
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
@@ -22,7 +22,7 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from frameworkcontroller import __version__
-from frameworkcontroller.dashboard.events import EventStreams
+from frameworkcontroller.dashboard.eventstreams import EventStreams
 from frameworkcontroller.dashboard.failurepage import FailureQuery, failure_page
 from frameworkcontroller.dashboard.frameworkpage import FrameworkSource, framework_page
 from frameworkcontroller.dashboard.listing import (
@@ -34,19 +34,24 @@ from frameworkcontroller.dashboard.listing import (
     live_rows,
 )
 from frameworkcontroller.dashboard.live import LiveFrameworks
-from frameworkcontroller.dashboard.past import Past, PastSource
+from frameworkcontroller.dashboard.pagesources import Archived, PageSources
 from frameworkcontroller.dashboard.rendering import HasShell, render
-from frameworkcontroller.dashboard.rows import past_row
-from frameworkcontroller.dashboard.sources import Archived, Sources
-from frameworkcontroller.dashboard.summaries import LiveFramework
-from frameworkcontroller.dashboard.taskpage import task_page
-from frameworkcontroller.dashboard.views import ErrorPage, FailurePage, FrameworkRow, Level, Note, Shell
-from frameworkcontroller.history.archive import ArchiveError, FailureKey, FrameworkQuery, QueryError
-from frameworkcontroller.history.failures import FailureQuery as ArchivedFailures
-from frameworkcontroller.history.openapi import PHASES
+from frameworkcontroller.dashboard.rows import FrameworkRow, past_row
+from frameworkcontroller.dashboard.taskpage import TaskSource, task_page
+from frameworkcontroller.dashboard.views import ErrorPage, FailurePage, Note, NoteLevel, Shell
+from frameworkcontroller.history.archiveerrors import ArchiveError, QueryError
+from frameworkcontroller.history.reads import (
+    PHASES,
+    ArchiveReader,
+    ArchiveSource,
+    CountFailures,
+    FailureKey,
+    ListFrameworks,
+    ListNamespaces,
+)
 from frameworkcontroller.kube.parsing import gc_paused
 from frameworkcontroller.views.texts import clean_line, duration
-from frameworkcontroller.webaccess.access import VIEWER, AccessError, Viewer
+from frameworkcontroller.webaccess.viewers import VIEWER, AccessError, Viewer
 
 T = TypeVar("T")
 
@@ -70,7 +75,7 @@ class Pages:
     def __init__(
         self,
         live: LiveFrameworks | None,
-        past: PastSource | None = None,
+        past: ArchiveSource | None = None,
         *,
         wall: Callable[[], float] = time.time,
         archive_sec: float = _ARCHIVE_SEC,
@@ -82,7 +87,7 @@ class Pages:
         self._past = past
         self._wall = wall
         self._archive_sec = archive_sec
-        self._sources = Sources(live)
+        self._sources = PageSources(live)
         self._static = dict(_static_files())
         self._streams = streams or (EventStreams(live) if live is not None else None)
 
@@ -133,7 +138,7 @@ class Pages:
         if archived.past is not None:
             try:
                 async with self._in_time():
-                    namespaces.update(await archived.past.namespaces())
+                    namespaces.update((await archived.past.read(ListNamespaces()))["items"])
                     past = await self._past_rows(query, archived.past, live_rows(query, matched), viewer)
             except QueryError:
                 raise web.HTTPBadRequest(text="This link to past Frameworks is not valid.") from None
@@ -149,7 +154,7 @@ class Pages:
         view = framework_list(shell, query, readable, matched, past, sorted(namespaces), listed=listed)
         return await _page("frameworks.html", view)
 
-    async def _readable(self, viewer: Viewer) -> list[LiveFramework]:
+    async def _readable(self, viewer: Viewer) -> list[FrameworkRow]:
         if self._live is None:
             return []
         scope = await viewer.readable(self._live.namespaces)
@@ -159,26 +164,26 @@ class Pages:
         return None if self._live is None else await viewer.readable(self._live.namespaces)
 
     async def _past_rows(
-        self, query: ListQuery, past: Past, shown: Sequence[LiveFramework], viewer: Viewer
+        self, query: ListQuery, past: ArchiveReader, shown: Sequence[FrameworkRow], viewer: Viewer
     ) -> PastRows:
         """Return the past Frameworks that fill the page."""
         room = ROWS - len(shown)
         if query.which == LIVE or room <= 0 or query.state not in ("", *PHASES):
             return PastRows()
         # What is in the cluster is shown as such: the archive has its earlier attempts.
-        asked = FrameworkQuery(
+        asked = ListFrameworks(
             namespace=query.namespace, phase=query.state, q=query.text, limit=room, after=query.after
         )
         rows: list[FrameworkRow] = []
         for _ in range(_PAST_PAGES):
-            page = await past.frameworks(asked)
-            for item in page.items:
+            page = await past.read(asked)
+            for item in page["items"]:
                 if self._is_live(item["uid"]) or not await viewer.may_read(item["namespace"]):
                     continue
                 rows.append(past_row(item))
-            if page.next is None:
+            if page["next"] is None:
                 return PastRows(rows)
-            asked = replace(asked, limit=room - len(rows) or room, after=page.next)
+            asked = replace(asked, limit=room - len(rows) or room, after=page["next"])
             if len(rows) == room:
                 break
         return PastRows(rows, asked.after)
@@ -191,19 +196,28 @@ class Pages:
     async def _framework(self, request: web.Request) -> web.StreamResponse:
         namespace, name, uid = await self._named(request)
         wanted = _number(request.query.get("attempt"))
-        archived = await self._archived(request[VIEWER])
-        notes: list[Note] = []
-        try:
-            async with self._in_time():
-                source = await self._sources.framework(namespace, name, uid, wanted, archived, notes)
-        except ArchiveError as error:
-            # What the cluster has is shown without it.
-            archived, notes = Archived(None, str(error)), []
-            source = await self._sources.framework(namespace, name, uid, wanted, archived, notes)
+
+        async def read(archived: Archived, notes: list[Note]) -> FrameworkSource:
+            return await self._sources.framework(namespace, name, uid, wanted, archived, notes)
+
+        source, archived, notes = await self._read(request[VIEWER], read)
         events = self._events_of(source)
         shell = self._shell(request, "framework", f"{namespace}/{name}", events, archived, notes)
         # Many Tasks take long, which must not delay other requests.
         return await _page("framework.html", partial(framework_page, shell, source))
+
+    async def _read(
+        self, viewer: Viewer, read: Callable[[Archived, list[Note]], Awaitable[T]]
+    ) -> tuple[T, Archived, list[Note]]:
+        """Read with the archive, or without it if it cannot be read: what the cluster has is then shown alone."""
+        archived = await self._archived(viewer)
+        notes: list[Note] = []
+        try:
+            async with self._in_time():
+                return await read(archived, notes), archived, notes
+        except ArchiveError as error:
+            archived, notes = Archived(None, str(error)), []
+            return await read(archived, notes), archived, notes
 
     # --- one Task ---
 
@@ -212,16 +226,12 @@ class Pages:
         role, index = request.match_info["role"], _number(request.match_info["index"])
         if index is None:
             raise web.HTTPNotFound
-        archived = await self._archived(request[VIEWER])
-        notes: list[Note] = []
-        try:
-            async with self._in_time():
-                framework = await self._sources.framework(namespace, name, uid, None, archived, notes)
-                source = await self._sources.task(framework, uid, role, index, archived.past)
-        except ArchiveError as error:
-            archived, notes = Archived(None, str(error)), []
+
+        async def read(archived: Archived, notes: list[Note]) -> tuple[FrameworkSource, TaskSource]:
             framework = await self._sources.framework(namespace, name, uid, None, archived, notes)
-            source = await self._sources.task(framework, uid, role, index, None)
+            return framework, await self._sources.task(framework, uid, role, index, archived.past)
+
+        (framework, source), archived, notes = await self._read(request[VIEWER], read)
         title = f"{namespace}/{name} {role}[{index}]"
         shell = self._shell(request, "task", title, self._events_of(framework), archived, notes)
         view = await asyncio.to_thread(task_page, shell, framework, source)
@@ -238,21 +248,20 @@ class Pages:
             raise web.HTTPServiceUnavailable(text=f"The archive cannot be read: {archived.problem}")
         shell = self._shell(request, "failures", "Failures", {}, archived, [])
         try:
-            with _understood():
-                page = await self._counted(shell, query, archived.past)
+            page = await self._counted(shell, query, archived.past)
         except ArchiveError as error:
             raise web.HTTPServiceUnavailable(text=f"The archive cannot be read: {error}") from None
         return await _page("failures.html", page)
 
-    async def _counted(self, shell: Shell, query: FailureQuery, past: Past | None) -> FailurePage:
+    async def _counted(self, shell: Shell, query: FailureQuery, past: ArchiveReader | None) -> FailurePage:
         if past is None:
             return failure_page(shell, query, None)
         begins = query.begins(self._wall())
-        asked = ArchivedFailures(FailureKey(query.by), query.namespace, begins)
-        items = await past.failures(asked)
-        by_day = ArchivedFailures(FailureKey.DAY, query.namespace, begins)
-        days = await past.failures(by_day) if asked.by != FailureKey.DAY else ()
-        return failure_page(shell, query, items, days, await past.namespaces())
+        found = await past.read(CountFailures(query.by, query.namespace, begins))
+        by_day = CountFailures(FailureKey.DAY, query.namespace, begins)
+        days = (await past.read(by_day))["items"] if query.by != FailureKey.DAY else ()
+        namespaces = await past.read(ListNamespaces())
+        return failure_page(shell, query, found["items"], days, namespaces["items"])
 
     # --- events, static files ---
 
@@ -290,7 +299,7 @@ class Pages:
 
     @asynccontextmanager
     async def _in_time(self) -> AsyncIterator[None]:
-        """Raise ArchiveError for an archive that answers too late, or with what is no answer of an archive.
+        """Raise ArchiveError for an archive that answers too late.
 
         What the cluster has is shown without it, so it must not be waited for as long as its client would.
         """
@@ -298,9 +307,8 @@ class Pages:
             yield
             return
         try:
-            with _understood():
-                async with asyncio.timeout(self._archive_sec if self._live is not None else None):
-                    yield
+            async with asyncio.timeout(self._archive_sec if self._live is not None else None):
+                yield
         except TimeoutError:
             raise ArchiveError(f"no answer within {self._archive_sec:.0f} s") from None
 
@@ -331,10 +339,10 @@ class Pages:
             span = duration(now - stale.since)
             problem = f": {clean_line(stale.problem)}" if stale.problem else ""
             text = f"Not current for {span}" if stale.listed else f"Frameworks have not been listed yet, for {span}"
-            found.insert(0, Note(Level.WARNING, f"{text}{problem}", int(stale.since)))
+            found.insert(0, Note(NoteLevel.WARNING, f"{text}{problem}", int(stale.since)))
         if archived.problem:
             text = f"Past Frameworks are missing, as the archive cannot be read: {clean_line(archived.problem)}"
-            found.append(Note(Level.WARNING, text))
+            found.append(Note(NoteLevel.WARNING, text))
         namespace = self._live.namespace if self._live is not None else None
         viewer: Viewer | None = request.get(VIEWER)
         return Shell(
@@ -396,18 +404,6 @@ _TEXTS: Final = {
     404: "There is no such page, or you may not read what it shows.",
     405: "These pages can only be read.",
 }
-
-
-@contextmanager
-def _understood() -> Iterator[None]:
-    """Raise ArchiveError for what is no answer of an archive."""
-    try:
-        yield
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, QueryError):
-            raise
-        _log.warning("Cannot read the answer of the archive", exc_info=True)
-        raise ArchiveError("its answer is not that of an archive of this version") from None
 
 
 def _number(text: str | None) -> int | None:

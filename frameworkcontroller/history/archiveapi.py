@@ -7,29 +7,22 @@ import hashlib
 import hmac
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import orjson
 from aiohttp import web
 
-from frameworkcontroller.history import openapi
-from frameworkcontroller.history.archive import (
-    Archive,
-    ArchiveError,
-    FailureQuery,
-    FrameworkQuery,
-    Page,
-    QueryError,
-    RecordError,
-    TaskQuery,
-    encode,
-)
-from frameworkcontroller.history.metrics import HTTP, Metrics
-from frameworkcontroller.history.openapi import ParameterError, Route, shown
+from frameworkcontroller.history.apidocument import JSON, NAMESPACE_HEADER, NDJSON, PROBLEM, ROUTES, document
+from frameworkcontroller.history.archive import HistoryArchive, encode
+from frameworkcontroller.history.archiveerrors import ArchiveError, QueryError, RecordError
+from frameworkcontroller.history.archivemetrics import HTTP, ArchiveMetrics
+from frameworkcontroller.history.reads import READS, Read, shown
 from frameworkcontroller.history.upload import UploadError, Uploads, outline
-from frameworkcontroller.webaccess.access import VIEWER, Access, Viewer
 from frameworkcontroller.webaccess.middleware import protect
+from frameworkcontroller.webaccess.viewers import VIEWER, WebAccess
 
 _log: Final = logging.getLogger(__name__)
 
@@ -48,7 +41,7 @@ Mount = Callable[[web.Application], None]
 
 
 def application(
-    archive: Archive, access: Access, *, metrics: Metrics | None = None, mounts: Iterable[Mount] = ()
+    archive: HistoryArchive, access: WebAccess, *, metrics: ArchiveMetrics | None = None, mounts: Iterable[Mount] = ()
 ) -> web.Application:
     """Return the API over ``archive``, for those whom ``access`` admits.
 
@@ -58,53 +51,57 @@ def application(
     metrics = metrics or new_metrics()
     app = web.Application(client_max_size=_MAX_BODY_BYTES, middlewares=[_observed(metrics), _problems(metrics)])
     api = _Api(archive, metrics)
-    for route in openapi.ROUTES:
-        app.router.add_route(route.method, route.path, api.handler(route), name=f"api-{route.name}")
-        if route.method == "GET":
-            app.router.add_route("HEAD", route.path, api.handler(route))
+    handlers = {read.path: (read.operation, partial(api.read, read)) for read in READS}
+    handlers |= {route.path: (route.operation, getattr(api, route.operation)) for route in ROUTES}
+    for path, (operation, handler) in handlers.items():
+        if operation == "records":
+            app.router.add_post(path, handler, name="api-records")
+        else:
+            app.router.add_get(path, handler, name=f"api-{operation}")
     for mount in mounts:
         mount(app)
     protect(app, access)
     return app
 
 
-def new_metrics() -> Metrics:
+def new_metrics() -> ArchiveMetrics:
     """Return metrics with the time series of all routes."""
-    return Metrics([*(route.name for route in openapi.ROUTES), _PAGES])
+    return ArchiveMetrics([*(read.operation for read in READS), *(route.operation for route in ROUTES), _PAGES])
 
 
 class _Api:
-    """The handlers. A route's is the method of its name."""
+    """The handlers. That of a route which is no read is the method of its name."""
 
-    def __init__(self, archive: Archive, metrics: Metrics) -> None:
+    def __init__(self, archive: HistoryArchive, metrics: ArchiveMetrics) -> None:
         self._archive = archive
         self._metrics = metrics
         self._uploads = Uploads(metrics)
-        self._document = orjson.dumps(openapi.document(), option=orjson.OPT_INDENT_2)
+        self._document = orjson.dumps(document(), option=orjson.OPT_INDENT_2)
 
-    def handler(self, route: Route) -> Handler:
-        """Return the handler of a route, which checks the parameters."""
-        work: Callable[..., Awaitable[web.Response]] = getattr(self, route.name)
-
-        async def handle(request: web.Request) -> web.Response:
-            values = route.path_values(request.match_info) | route.query(request.query.items())
-            if values.get("after"):
-                values["after"] = _place(values["after"], _list_of(route.name, values))
-            return await work(request, **values)
-
-        return handle
+    async def read(self, kind: type[Read[Any]], request: web.Request) -> web.Response:
+        """Answer a read."""
+        query = kind.parse(request.match_info, request.query.items())
+        after = getattr(query, "after", None)
+        if after:
+            query = replace(query, after=_place(after, query))  # type: ignore[type-var]
+        answer = await (await self._archive.for_viewer(request[VIEWER])).read(query)
+        if answer is None:
+            return _problem(404, "Not found", f"there is no {query.what()}")
+        if after is not None and answer["next"] is not None:
+            answer["next"] += f".{_seal(answer['next'], query)}"
+        return _json(answer)
 
     async def records(self, request: web.Request) -> web.Response:
         viewer = request[VIEWER]
-        named = request.headers.getall(openapi.NAMESPACE_HEADER, ())
+        named = request.headers.getall(NAMESPACE_HEADER, ())
         # Before the body is read: it must cost those who may not send it more than the archive.
         if not await viewer.may_write_history(named):
-            where = f"the namespace of the header {openapi.NAMESPACE_HEADER}" if named else "all namespaces"
+            where = f"the namespace of the header {NAMESPACE_HEADER}" if named else "all namespaces"
             raise UploadError(403, "Not permitted", f"this needs the permission to patch frameworks/status in {where}")
         async with self._uploads.turn(viewer.owner) as upload:
-            content_type = request.headers.get("Content-Type", openapi.NDJSON).partition(";")[0].strip().lower()
-            if content_type != openapi.NDJSON:
-                detail = f'Content-Type: must be {openapi.NDJSON}, not "{content_type[:50]}"'
+            content_type = request.headers.get("Content-Type", NDJSON).partition(";")[0].strip().lower()
+            if content_type != NDJSON:
+                detail = f'Content-Type: must be {NDJSON}, not "{content_type[:50]}"'
                 raise UploadError(415, "Unsupported type", detail, field="Content-Type")
             numbered = await upload.read(request)
             lines = [line for _, line in numbered]
@@ -120,47 +117,8 @@ class _Api:
             self._metrics.stored(HTTP, triggers)
         return _json({"stored": len(lines)})
 
-    async def frameworks(self, request: web.Request, **values: Any) -> web.Response:
-        page = await self._archive.frameworks(FrameworkQuery(**values), await self._readable(request[VIEWER]))
-        return _json(_page(page, _list_of("frameworks", values)))
-
-    async def framework(self, request: web.Request, uid: str) -> web.Response:
-        return _found(await self._archive.framework(uid, await self._readable(request[VIEWER])), f"Framework {uid}")
-
-    async def attempt(self, request: web.Request, uid: str, n: int) -> web.Response:
-        found = await self._archive.attempt(uid, n, await self._readable(request[VIEWER]))
-        return _found(found, f"attempt {n} of Framework {uid}")
-
-    async def tasks(self, request: web.Request, uid: str, n: int, **values: Any) -> web.Response:
-        page = await self._archive.tasks(uid, n, TaskQuery(**values), await self._readable(request[VIEWER]))
-        items = None if page is None else _page(page, _list_of("tasks", {"uid": uid, "n": n} | values))
-        return _found(items, f"attempt {n} of Framework {uid}")
-
-    async def task_attempt(
-        self, request: web.Request, uid: str, n: int, role: str, index: int, attempt: int, **values: str
-    ) -> web.Response:
-        task_uid = values["taskUid"]
-        readable = await self._readable(request[VIEWER])
-        found = await self._archive.task_attempt(uid, n, role, index, task_uid, attempt, readable)
-        return _found(
-            found, f"attempt {attempt} of Task {role}[{index}] ({task_uid}) in attempt {n} of Framework {uid}"
-        )
-
-    async def task_history(self, request: web.Request, uid: str, role: str, index: int) -> web.Response:
-        items = await self._archive.task_history(uid, role, index, await self._readable(request[VIEWER]))
-        return _found(None if items is None else {"items": items}, f"Framework {uid}")
-
-    async def failures(self, request: web.Request, **values: Any) -> web.Response:
-        items = await self._archive.failures(FailureQuery(**values), await self._readable(request[VIEWER]))
-        return _json({"items": items})
-
-    async def namespaces(self, request: web.Request) -> web.Response:
-        found = await self._archive.namespaces()
-        readable = await request[VIEWER].readable(found)
-        return _json({"items": [one for one in found if readable is None or one in readable]})
-
     async def openapi(self, _request: web.Request) -> web.Response:
-        return web.Response(body=self._document, content_type=openapi.JSON)
+        return web.Response(body=self._document, content_type=JSON)
 
     async def healthz(self, _request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
@@ -179,9 +137,6 @@ class _Api:
         body, content_type = self._metrics.encode(request.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": content_type})
 
-    async def _readable(self, viewer: Viewer) -> frozenset[str] | None:
-        return await viewer.readable(await self._archive.namespaces())
-
 
 class _BadRecord(Exception):
     def __init__(self, line: int, problem: str) -> None:
@@ -189,35 +144,23 @@ class _BadRecord(Exception):
         self.line = line
 
 
-def _list_of(route: str, values: Mapping[str, Any]) -> bytes:
-    """Return what tells lists apart: the route and its parameters, except those of the page."""
-    parameters = sorted((name, str(value)) for name, value in values.items() if name not in ("after", "limit"))
-    return orjson.dumps([route, parameters])
-
-
-def _page(page: Page, of: bytes) -> dict[str, Any]:
-    return {"items": page.items, "next": None if page.next is None else f"{page.next}.{_seal(page.next, of)}"}
-
-
-def _place(after: str, of: bytes) -> str:
-    """Return the place in a list. Raise ParameterError if it is not one that ``_page`` gave out for the same list."""
+def _place(after: str, query: Read[Any]) -> str:
+    """Return the place in a list. Raise QueryError if it is not one that was given out for the same list."""
     place, dot, seal = after.rpartition(".")
-    if not dot or not hmac.compare_digest(seal.encode(errors="replace"), _seal(place, of).encode()):
-        raise ParameterError("after", f"must be `next` of a page of the same list, not {shown(after)}")
+    if not dot or not hmac.compare_digest(seal.encode(errors="replace"), _seal(place, query).encode()):
+        raise QueryError("after", f"must be `next` of a page of the same list, not {shown(after)}")
     return place
 
 
-def _seal(place: str, of: bytes) -> str:
+def _seal(place: str, query: Read[Any]) -> str:
     # It has no secret: what a place gives access to is checked by the viewer. It finds mistakes.
+    values = sorted((name, str(value)) for name, value in vars(query).items() if name not in ("after", "limit"))
+    of = orjson.dumps([query.operation, values])
     return hashlib.sha256(b"%b %b" % (of, place.encode(errors="replace"))).hexdigest()[:16]
 
 
 def _json(value: Any) -> web.Response:
-    return web.Response(body=encode(value), content_type=openapi.JSON)
-
-
-def _found(value: Any, what: str) -> web.Response:
-    return _problem(404, "Not found", f"there is no {what}") if value is None else _json(value)
+    return web.Response(body=encode(value), content_type=JSON)
 
 
 def _problem(status: int, title: str, detail: str, **more: Any) -> web.Response:
@@ -225,7 +168,7 @@ def _problem(status: int, title: str, detail: str, **more: Any) -> web.Response:
     response = web.Response(
         status=status,
         body=orjson.dumps(given, option=orjson.OPT_APPEND_NEWLINE),
-        content_type=openapi.PROBLEM,
+        content_type=PROBLEM,
     )
     if status == 503:
         response.headers["Retry-After"] = str(_RETRY_AFTER_SECONDS)
@@ -236,10 +179,10 @@ def _is_api(path: str) -> bool:
     return path.startswith("/v1/") or path in _PLAIN_PATHS
 
 
-_PLAIN_PATHS: Final = frozenset(route.path for route in openapi.ROUTES if "{" not in route.path) | {"/v1"}
+_PLAIN_PATHS: Final = frozenset(route.path for route in ROUTES) | {"/v1"}
 
 
-def _problems(metrics: Metrics) -> Any:
+def _problems(metrics: ArchiveMetrics) -> Any:
     """Return the middleware that answers errors of the API as problems. Pages have error pages."""
 
     @web.middleware
@@ -264,8 +207,6 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         if isinstance(error, web.HTTPMethodNotAllowed):
             response.headers["Allow"] = ", ".join(sorted(error.allowed_methods))
         return response
-    except ParameterError as error:
-        return _problem(400, "Bad parameter", str(error), field=error.field)
     except QueryError as error:
         return _problem(400, "Bad parameter", str(error), field=error.field)
     except UploadError as error:
@@ -277,7 +218,7 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         return _problem(503, "Database unavailable", str(error))
 
 
-def _observed(metrics: Metrics) -> Any:
+def _observed(metrics: ArchiveMetrics) -> Any:
     """Return the middleware that measures requests, and hides what was not expected."""
 
     @web.middleware
