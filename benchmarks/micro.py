@@ -40,10 +40,10 @@ from frameworkcontroller.kube.parsing import loads_without_managed_fields
 from frameworkcontroller.kube.workqueue import QueueCore
 from frameworkcontroller.logs import configure_logging
 from frameworkcontroller.machine.framework import new_status
-from frameworkcontroller.machine.manifests import PodTemplate, configmap_body
-from frameworkcontroller.machine.model import Env, Observed
+from frameworkcontroller.machine.kernel.manifests import PodTemplate, configmap_body
+from frameworkcontroller.machine.kernel.model import Env, Observed
+from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.plan import plan
-from frameworkcontroller.machine.tracker import Tracker
 
 _RUNS: Final = 5
 _RUN_SEC: Final = 0.2

@@ -18,7 +18,7 @@ from frameworkcontroller.api.status import WAITS, Condition, FrameworkStatus, St
 from frameworkcontroller.commands.objects import queue_label_of, queue_of
 from frameworkcontroller.commands.output import clean_line, duration
 from frameworkcontroller.commands.poddiagnosis import without_name
-from frameworkcontroller.machine.policy import RetryDecision, decide_retry, decide_task_retry
+from frameworkcontroller.machine.kernel.policy import RetryDecision, decide_retry, decide_task_retry
 
 NOT_SEEN: Final = "not seen by a controller yet"
 

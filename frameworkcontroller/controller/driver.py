@@ -28,10 +28,9 @@ from frameworkcontroller.kube.resources import Resource
 from frameworkcontroller.lru import LRUCache
 from frameworkcontroller.machine import farewell, remaining
 from frameworkcontroller.machine.farewell import Farewell, Look, StoreLast
-from frameworkcontroller.machine.model import AttemptCounters, Env, Limits, NotListed, Observed, Snapshot
-from frameworkcontroller.machine.orphans import orphans, release
-from frameworkcontroller.machine.pacing import AnswerTimes
-from frameworkcontroller.machine.protocol import (
+from frameworkcontroller.machine.kernel.model import AttemptCounters, Env, Limits, NotListed, Observed, Snapshot
+from frameworkcontroller.machine.kernel.pacing import AnswerTimes
+from frameworkcontroller.machine.kernel.protocol import (
     Archive,
     Call,
     Done,
@@ -47,9 +46,10 @@ from frameworkcontroller.machine.protocol import (
     Warn,
     WriteResult,
 )
+from frameworkcontroller.machine.kernel.requests import Answer, Kind, PatchStatus, Refusal, Refused, Request, Unanswered
+from frameworkcontroller.machine.parts.kueue.orphanedworkloads import orphans, release
 from frameworkcontroller.machine.quarantine import Quarantine
 from frameworkcontroller.machine.reconciler import Reconciler, read_spec
-from frameworkcontroller.machine.requests import Answer, Kind, PatchStatus, Refusal, Refused, Request, Unanswered
 
 R = TypeVar("R")
 

@@ -23,10 +23,10 @@ from frameworkcontroller.controller.history import DeletionHistory, NoHistory
 from frameworkcontroller.controller.reconcilers import Reconcilers
 from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.kube.workqueue import WorkQueue
-from frameworkcontroller.machine.model import SnapshotTrigger
+from frameworkcontroller.machine.kernel.model import SnapshotTrigger
+from frameworkcontroller.machine.kernel.requests import Kind
+from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.reconciler import Reconciler
-from frameworkcontroller.machine.requests import Kind
-from frameworkcontroller.machine.tracker import Tracker
 
 _log = logging.getLogger(__name__)
 

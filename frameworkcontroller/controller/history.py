@@ -7,8 +7,8 @@ from typing import Any, Final, Literal, Protocol, get_args
 
 from frameworkcontroller.api.historyrecords import Trigger
 from frameworkcontroller.api.objects import FrameworkRecord
-from frameworkcontroller.machine.model import Snapshot
-from frameworkcontroller.machine.requests import Answer, Unanswered
+from frameworkcontroller.machine.kernel.model import Snapshot
+from frameworkcontroller.machine.kernel.requests import Answer, Unanswered
 
 Result = Literal["stored", "failed", "refused", "dropped"]
 """The outcome of a record. ``failed``: the sink was unavailable. ``refused``: it does not take this one.

@@ -38,7 +38,7 @@ from frameworkcontroller.kube.resources import (
     WORKLOADS,
     Resource,
 )
-from frameworkcontroller.machine.requests import (
+from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
     Get,

@@ -11,13 +11,13 @@ from typing import Any
 
 from frameworkcontroller.api.codec import encode_condition
 from frameworkcontroller.api.status import WAITS, Condition, State
-from frameworkcontroller.machine.context import Context, describe
-from frameworkcontroller.machine.holds import Stall, Wait
-from frameworkcontroller.machine.model import Env, Urgency
-from frameworkcontroller.machine.queueing import NOT_LOOKED_AT
-from frameworkcontroller.machine.reasons import EventPolicy, Reason
-from frameworkcontroller.machine.states import ENDED
-from frameworkcontroller.machine.tracker import Tracker
+from frameworkcontroller.machine.kernel.context import Context, describe
+from frameworkcontroller.machine.kernel.holds import Stall, Wait
+from frameworkcontroller.machine.kernel.model import Env, Urgency
+from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason
+from frameworkcontroller.machine.kernel.states import ENDED
+from frameworkcontroller.machine.kernel.tracker import Tracker
+from frameworkcontroller.machine.parts.kueue.queueing import NOT_LOOKED_AT
 
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _MAX_REASON = 1024

@@ -24,8 +24,8 @@ from frameworkcontroller.api.objects import FrameworkRecord, PodRecord
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.api.workloads import WorkloadRecord
 from frameworkcontroller.backoff import Backoff
-from frameworkcontroller.machine import history
-from frameworkcontroller.machine.actions import (
+from frameworkcontroller.machine.ending import Ends, ends_in
+from frameworkcontroller.machine.kernel.actions import (
     ChangeFinalizer,
     Confirm,
     Delete,
@@ -36,13 +36,13 @@ from frameworkcontroller.machine.actions import (
     Target,
     carry_out,
 )
-from frameworkcontroller.machine.context import is_of_framework
-from frameworkcontroller.machine.ending import Ends, ends_in
-from frameworkcontroller.machine.model import Env, Record, Snapshot, SnapshotTrigger, require
-from frameworkcontroller.machine.protocol import RequeueError, read_live
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Answer, Answered, Get, Kind, Request
-from frameworkcontroller.machine.workloads import GiveBack
+from frameworkcontroller.machine.kernel.context import is_of_framework
+from frameworkcontroller.machine.kernel.model import Env, Record, Snapshot, SnapshotTrigger, require
+from frameworkcontroller.machine.kernel.protocol import RequeueError, read_live
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import Answer, Answered, Get, Kind, Request
+from frameworkcontroller.machine.parts.history import archiving as history
+from frameworkcontroller.machine.parts.kueue.workloadactions import GiveBack
 
 LOOK_SEC: Final = 5.0
 """Time until the Framework is looked at again while something of it may run. Mostly an event comes before."""

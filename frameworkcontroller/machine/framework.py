@@ -18,17 +18,7 @@ from frameworkcontroller.api.objects import ConfigMapRecord, Framework
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, State
 from frameworkcontroller.api.timestamps import LAST_TIME, format_time
-from frameworkcontroller.machine import claims, companions, dependencies, gangs, history, kueue
 from frameworkcontroller.machine import task as task_machine
-from frameworkcontroller.machine.actions import Cleanup, Confirm, Create, Delete, LookUp, Target
-from frameworkcontroller.machine.context import (
-    Context,
-    count_tasks,
-    describe,
-    describe_row,
-    replace_orphan,
-    summarize,
-)
 from frameworkcontroller.machine.gates import (
     may_begin,
     may_start,
@@ -39,20 +29,35 @@ from frameworkcontroller.machine.gates import (
     must_not_begin,
     retry_waits,
 )
-from frameworkcontroller.machine.holds import DEPENDENCIES, Stall, Wait
-from frameworkcontroller.machine.manifests import configmap_body
-from frameworkcontroller.machine.model import Env, SnapshotTrigger, Urgency, require
-from frameworkcontroller.machine.policy import (
+from frameworkcontroller.machine.kernel import companions
+from frameworkcontroller.machine.kernel.actions import Cleanup, Confirm, Create, Delete, LookUp, Target
+from frameworkcontroller.machine.kernel.context import (
+    Context,
+    count_tasks,
+    describe,
+    describe_row,
+    replace_orphan,
+    summarize,
+)
+from frameworkcontroller.machine.kernel.holds import DEPENDENCIES, Stall, Wait
+from frameworkcontroller.machine.kernel.manifests import configmap_body
+from frameworkcontroller.machine.kernel.model import Env, SnapshotTrigger, Urgency, require
+from frameworkcontroller.machine.kernel.policy import (
     NO_BACK_OFF,
     decide_retry,
     ended_early,
     framework_back_off,
     retries_in_a_row,
 )
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import Kind
+from frameworkcontroller.machine.kernel.states import ENDED
+from frameworkcontroller.machine.parts.claims import volumeclaims as claims
+from frameworkcontroller.machine.parts.dependencies import dependencies
+from frameworkcontroller.machine.parts.gangs import gangs
+from frameworkcontroller.machine.parts.history import archiving as history
+from frameworkcontroller.machine.parts.kueue import kueue
 from frameworkcontroller.machine.scale import new_role
-from frameworkcontroller.machine.states import ENDED
 
 _TASK_STOPPED = CompletionStatus.of(FRAMEWORK_ATTEMPT_COMPLETION, "Stop to complete current FrameworkAttempt")
 

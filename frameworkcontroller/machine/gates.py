@@ -22,13 +22,15 @@ from frameworkcontroller.api.completion import (
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.api.timestamps import LAST_TIME, format_time
-from frameworkcontroller.machine import companions, gangs, kueue
-from frameworkcontroller.machine.context import Context
-from frameworkcontroller.machine.dependencies import dependency_wait, unmet_dependency
-from frameworkcontroller.machine.holds import CREATIONS, Wait
-from frameworkcontroller.machine.policy import evaluate_completion
-from frameworkcontroller.machine.reasons import EventPolicy, Reason
-from frameworkcontroller.machine.rules import end_by_rule
+from frameworkcontroller.machine.kernel import companions
+from frameworkcontroller.machine.kernel.context import Context
+from frameworkcontroller.machine.kernel.holds import CREATIONS, Wait
+from frameworkcontroller.machine.kernel.policy import evaluate_completion
+from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason
+from frameworkcontroller.machine.kernel.rules import end_by_rule
+from frameworkcontroller.machine.parts.dependencies.dependencies import dependency_wait, unmet_dependency
+from frameworkcontroller.machine.parts.gangs import gangs
+from frameworkcontroller.machine.parts.kueue import kueue
 
 WAITS: Final = (
     Reason.DELETING,

@@ -13,10 +13,10 @@ import orjson
 from frameworkcontroller.api.names import FRAMEWORK_NAME
 from frameworkcontroller.api.objects import Identity, is_claim_of
 from frameworkcontroller.api.status import State, TaskStatus
-from frameworkcontroller.machine import claims, gangs, history
 from frameworkcontroller.machine import framework as framework_machine
 from frameworkcontroller.machine import task as task_machine
-from frameworkcontroller.machine.actions import (
+from frameworkcontroller.machine.gates import STOPPED, must_end_first
+from frameworkcontroller.machine.kernel.actions import (
     Accepted,
     Action,
     ChangeFinalizer,
@@ -42,19 +42,21 @@ from frameworkcontroller.machine.actions import (
     Result,
     Target,
 )
-from frameworkcontroller.machine.agenda import TaskKey
-from frameworkcontroller.machine.context import Context, replace_orphan
-from frameworkcontroller.machine.failure import (
+from frameworkcontroller.machine.kernel.agenda import TaskKey
+from frameworkcontroller.machine.kernel.context import Context, replace_orphan
+from frameworkcontroller.machine.kernel.failure import (
     classify_creation_refusal,
     describe_creation_refusal,
     is_quota_refusal,
 )
-from frameworkcontroller.machine.gates import STOPPED, must_end_first
-from frameworkcontroller.machine.holds import CLAIMS, CREATIONS, Spared, Stall, Wait
-from frameworkcontroller.machine.model import InvariantError
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import COMPANIONS, PODGROUPS, Kind, Refusal, Refused, Unanswered
-from frameworkcontroller.machine.states import ENDED
+from frameworkcontroller.machine.kernel.holds import CLAIMS, CREATIONS, Spared, Stall, Wait
+from frameworkcontroller.machine.kernel.model import InvariantError
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import COMPANIONS, PODGROUPS, Kind, Refusal, Refused, Unanswered
+from frameworkcontroller.machine.kernel.states import ENDED
+from frameworkcontroller.machine.parts.claims import volumeclaims as claims
+from frameworkcontroller.machine.parts.gangs import gangs
+from frameworkcontroller.machine.parts.history import archiving as history
 
 _NODE_LOOK_SEC = 30
 """Time until a Node that was not lost is looked at again."""

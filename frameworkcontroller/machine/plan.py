@@ -9,17 +9,21 @@ from collections.abc import Sequence
 
 from frameworkcontroller.api.names import QUEUE_NAME
 from frameworkcontroller.api.objects import Framework
-from frameworkcontroller.machine import claims, companions, conditions, framework, history, scale, workloadoutcomes
-from frameworkcontroller.machine.actions import Outcome
-from frameworkcontroller.machine.context import Context, count_tasks
+from frameworkcontroller.machine import conditions, framework, scale
 from frameworkcontroller.machine.gates import may_start
-from frameworkcontroller.machine.holds import Stall
-from frameworkcontroller.machine.model import Env, Observed, Plan
+from frameworkcontroller.machine.kernel import companions
+from frameworkcontroller.machine.kernel.actions import Outcome
+from frameworkcontroller.machine.kernel.context import Context, count_tasks
+from frameworkcontroller.machine.kernel.holds import Stall
+from frameworkcontroller.machine.kernel.model import Env, Observed, Plan
+from frameworkcontroller.machine.kernel.protocol import Archive
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import Answer, Kind
+from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.owned import take
-from frameworkcontroller.machine.protocol import Archive
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Answer, Kind
-from frameworkcontroller.machine.tracker import Tracker
+from frameworkcontroller.machine.parts.claims import volumeclaims as claims
+from frameworkcontroller.machine.parts.history import archiving as history
+from frameworkcontroller.machine.parts.kueue import workloadoutcomes
 
 
 def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> Plan:

@@ -18,9 +18,8 @@ from frameworkcontroller.api.codec import EncodedStatus, StatusError
 from frameworkcontroller.api.objects import CompanionRecord, Framework, FrameworkRecord, PodRecord
 from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.machine import conditions
-from frameworkcontroller.machine.model import Env, Record, require
-from frameworkcontroller.machine.plan import reject
-from frameworkcontroller.machine.protocol import (
+from frameworkcontroller.machine.kernel.model import Env, Record, require
+from frameworkcontroller.machine.kernel.protocol import (
     Archive,
     Call,
     Done,
@@ -36,8 +35,8 @@ from frameworkcontroller.machine.protocol import (
     failure,
     read_live,
 )
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import (
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import (
     LARGE_BYTES,
     Answer,
     Get,
@@ -48,7 +47,8 @@ from frameworkcontroller.machine.requests import (
     Request,
     Unanswered,
 )
-from frameworkcontroller.machine.tracker import Tracker
+from frameworkcontroller.machine.kernel.tracker import Tracker
+from frameworkcontroller.machine.plan import reject
 
 RETRY_SEC: Final = 600.0
 """Mean time in quarantine. A retry costs one read."""

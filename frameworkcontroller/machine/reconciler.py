@@ -39,8 +39,8 @@ from frameworkcontroller.api.objects import (
 from frameworkcontroller.api.spec import ENDING_FIELDS, FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.api.status import FrameworkStatus, State
 from frameworkcontroller.api.workloads import WorkloadRecord
-from frameworkcontroller.machine import history
-from frameworkcontroller.machine.actions import (
+from frameworkcontroller.machine.ending import Ends, ends_in, ends_of, spec_to_end
+from frameworkcontroller.machine.kernel.actions import (
     Action,
     ChangeFinalizer,
     Create,
@@ -55,12 +55,19 @@ from frameworkcontroller.machine.actions import (
     carry_out,
     needs_live_status,
 )
-from frameworkcontroller.machine.batch import Batch
-from frameworkcontroller.machine.ending import Ends, ends_in, ends_of, spec_to_end
-from frameworkcontroller.machine.model import Env, Observed, Plan, Record, Snapshot, SnapshotTrigger, Urgency, require
-from frameworkcontroller.machine.pacing import Pacing
-from frameworkcontroller.machine.plan import archived, fold, plan, reject, stall
-from frameworkcontroller.machine.protocol import (
+from frameworkcontroller.machine.kernel.batch import Batch
+from frameworkcontroller.machine.kernel.model import (
+    Env,
+    Observed,
+    Plan,
+    Record,
+    Snapshot,
+    SnapshotTrigger,
+    Urgency,
+    require,
+)
+from frameworkcontroller.machine.kernel.pacing import Pacing
+from frameworkcontroller.machine.kernel.protocol import (
     NOT_FOUND,
     Act,
     Archive,
@@ -84,8 +91,8 @@ from frameworkcontroller.machine.protocol import (
     failure,
     read_live,
 )
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import (
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import (
     COMPANIONS,
     LARGE_BYTES,
     PODGROUPS,
@@ -100,8 +107,10 @@ from frameworkcontroller.machine.requests import (
     Unanswered,
     metadata_in,
 )
-from frameworkcontroller.machine.stored import Stored, digest_of
-from frameworkcontroller.machine.tracker import Tracker
+from frameworkcontroller.machine.kernel.stored import Stored, digest_of
+from frameworkcontroller.machine.kernel.tracker import Tracker
+from frameworkcontroller.machine.parts.history import archiving as history
+from frameworkcontroller.machine.plan import archived, fold, plan, reject, stall
 
 # --- times ---------------------------------------------------------------------------------------------------------
 

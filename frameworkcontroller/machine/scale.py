@@ -11,11 +11,11 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.completion import DELETE_TASK_REQUESTED, CompletionStatus
 from frameworkcontroller.api.spec import PodForceDeletionPolicy, TaskRoleSpec, TaskSpec
 from frameworkcontroller.api.status import State, TaskAttemptStatus, TaskRoleStatus, TaskStatus
-from frameworkcontroller.machine import history
-from frameworkcontroller.machine.context import Context, count_tasks
-from frameworkcontroller.machine.model import Env, SnapshotTrigger, Urgency
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.states import ENDED
+from frameworkcontroller.machine.kernel.context import Context, count_tasks
+from frameworkcontroller.machine.kernel.model import Env, SnapshotTrigger, Urgency
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.states import ENDED
+from frameworkcontroller.machine.parts.history import archiving as history
 
 SCALED_DOWN = CompletionStatus.of(DELETE_TASK_REQUESTED, "User has requested to delete the Task by Framework ScaleDown")
 

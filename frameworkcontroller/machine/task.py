@@ -20,27 +20,30 @@ from frameworkcontroller.api.objects import Identity, PodRecord
 from frameworkcontroller.api.spec import PodForceDeletionPolicy
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.machine import claims, gangs, history, kueue
-from frameworkcontroller.machine.actions import Cleanup, Confirm, Create, Delete, Renderer, Target
-from frameworkcontroller.machine.agenda import TaskKey
-from frameworkcontroller.machine.context import Context, describe_row, is_of_framework, replace_orphan, summarize
-from frameworkcontroller.machine.failure import disrupted
 from frameworkcontroller.machine.gates import may_create, retry_waits
-from frameworkcontroller.machine.holds import CREATIONS, Stall
-from frameworkcontroller.machine.manifests import PodTemplate
-from frameworkcontroller.machine.model import SnapshotTrigger, Urgency, require
-from frameworkcontroller.machine.policy import (
+from frameworkcontroller.machine.kernel.actions import Cleanup, Confirm, Create, Delete, Renderer, Target
+from frameworkcontroller.machine.kernel.agenda import TaskKey
+from frameworkcontroller.machine.kernel.context import Context, describe_row, is_of_framework, replace_orphan, summarize
+from frameworkcontroller.machine.kernel.failure import disrupted
+from frameworkcontroller.machine.kernel.holds import CREATIONS, Stall
+from frameworkcontroller.machine.kernel.manifests import PodTemplate
+from frameworkcontroller.machine.kernel.model import SnapshotTrigger, Urgency, require
+from frameworkcontroller.machine.kernel.policy import (
     NO_BACK_OFF,
     decide_task_retry,
     ended_early,
     retries_in_a_row,
     task_back_off,
 )
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Kind
-from frameworkcontroller.machine.rules import with_rule
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import Kind
+from frameworkcontroller.machine.kernel.rules import with_rule
+from frameworkcontroller.machine.kernel.states import ENDED
+from frameworkcontroller.machine.parts.claims import volumeclaims as claims
+from frameworkcontroller.machine.parts.gangs import gangs
+from frameworkcontroller.machine.parts.history import archiving as history
+from frameworkcontroller.machine.parts.kueue import kueue
 from frameworkcontroller.machine.scale import SCALED_DOWN
-from frameworkcontroller.machine.states import ENDED
 
 _STALL_LEFT_RUNNING_SEC = 30
 """Time until running containers of an ended Pod stall the Framework: the default grace period."""

@@ -49,8 +49,8 @@ from frameworkcontroller.kube.resources import (
     WORKLOADS,
     Resource,
 )
-from frameworkcontroller.machine.model import NotListed
-from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.kernel.model import NotListed
+from frameworkcontroller.machine.kernel.requests import Kind
 
 Ts = TypeVarTuple("Ts")
 C_co = TypeVar("C_co", bound=CompanionRecord, covariant=True)

@@ -11,7 +11,7 @@ from typing import Final
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_status
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.kernel.requests import Kind
 from tests.support.historysink import ArchiveStandIn, Attempt, attempts_of
 from tests.support.world import Body, World, controller_of, is_deleting, mark_of, name_of, uid_of
 

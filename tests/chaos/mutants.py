@@ -27,38 +27,27 @@ from frameworkcontroller.controller.historysink import HistorySink
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.crdguard import CrdGuard
 from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
-from frameworkcontroller.machine import (
-    actions,
-    claims,
-    companions,
-    context,
-    dependencies,
-    framework,
-    gangs,
-    gates,
-    history,
-    holds,
-    kueue,
-    manifests,
-    owned,
-    reconciler,
-    states,
-    task,
-)
-from frameworkcontroller.machine import policy as policies
-from frameworkcontroller.machine.actions import Action, Delete, Target
-from frameworkcontroller.machine.actions import Outcome as ActionOutcome
-from frameworkcontroller.machine.context import Context
-from frameworkcontroller.machine.expectations import Expectations
-from frameworkcontroller.machine.holds import Holds
-from frameworkcontroller.machine.model import Urgency, require
-from frameworkcontroller.machine.policy import RetryDecision, decide_retry
-from frameworkcontroller.machine.protocol import ReadLive, View
+from frameworkcontroller.machine import framework, gates, owned, reconciler, task
+from frameworkcontroller.machine.kernel import actions, companions, context, holds, manifests, states
+from frameworkcontroller.machine.kernel import policy as policies
+from frameworkcontroller.machine.kernel.actions import Action, Delete, Target
+from frameworkcontroller.machine.kernel.actions import Outcome as ActionOutcome
+from frameworkcontroller.machine.kernel.context import Context
+from frameworkcontroller.machine.kernel.expectations import Expectations
+from frameworkcontroller.machine.kernel.holds import Holds
+from frameworkcontroller.machine.kernel.model import Urgency, require
+from frameworkcontroller.machine.kernel.policy import RetryDecision, decide_retry
+from frameworkcontroller.machine.kernel.protocol import ReadLive, View
+from frameworkcontroller.machine.kernel.requests import Answer, Answered, Kind, PatchStatus, Refusal, Refused
+from frameworkcontroller.machine.kernel.rules import with_rule
+from frameworkcontroller.machine.kernel.tracker import Tracker
+from frameworkcontroller.machine.parts.claims import volumeclaims as claims
+from frameworkcontroller.machine.parts.dependencies import dependencies
+from frameworkcontroller.machine.parts.gangs import gangs
+from frameworkcontroller.machine.parts.history import archiving as history
+from frameworkcontroller.machine.parts.kueue import kueue
+from frameworkcontroller.machine.parts.kueue.workloadactions import GiveBack
 from frameworkcontroller.machine.reconciler import Reconciler
-from frameworkcontroller.machine.requests import Answer, Answered, Kind, PatchStatus, Refusal, Refused
-from frameworkcontroller.machine.rules import with_rule
-from frameworkcontroller.machine.tracker import Tracker
-from frameworkcontroller.machine.workloads import GiveBack
 from frameworkcontroller.manager import app, informers
 from frameworkcontroller.manager.informers import CompanionInformer
 from tests.chaos.embedded import EmbeddedPlayer, play

@@ -24,7 +24,7 @@ from frameworkcontroller.controller.requests import send
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import NotFound
 from frameworkcontroller.kube.resources import PODS, WORKLOADS
-from frameworkcontroller.machine.actions import (
+from frameworkcontroller.machine.kernel.actions import (
     Created,
     Patched,
     QueueAction,
@@ -33,8 +33,8 @@ from frameworkcontroller.machine.actions import (
     WasAdmitted,
     carry_out,
 )
-from frameworkcontroller.machine.requests import Answered, Get, Kind, MergePatch, Post, Request
-from frameworkcontroller.machine.workloads import (
+from frameworkcontroller.machine.kernel.requests import Answered, Get, Kind, MergePatch, Post, Request
+from frameworkcontroller.machine.parts.kueue.workloadactions import (
     MAX_POD_SETS,
     ChangeRequest,
     ConditionChange,

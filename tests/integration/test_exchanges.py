@@ -11,7 +11,7 @@ from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.controller.requests import send
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
-from frameworkcontroller.machine.actions import (
+from frameworkcontroller.machine.kernel.actions import (
     Accepted,
     Action,
     Cleanup,
@@ -32,7 +32,7 @@ from frameworkcontroller.machine.actions import (
     Target,
     carry_out,
 )
-from frameworkcontroller.machine.requests import Kind, Refused, Unanswered
+from frameworkcontroller.machine.kernel.requests import Kind, Refused, Unanswered
 from tests.support.faulty_server import Answer, FaultyServer, answer, drop, faulty_server, status
 
 pytestmark = pytest.mark.virtual_clock

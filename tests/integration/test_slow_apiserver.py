@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from frameworkcontroller.config.config import Config
-from frameworkcontroller.machine import pacing
+from frameworkcontroller.machine.kernel import pacing
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster, embedded_cluster, simulated_node
 from tests.support.exposure import Exposure

@@ -15,9 +15,10 @@ import pytest
 
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine import gates, kueue, reconciler
-from frameworkcontroller.machine.context import Context
+from frameworkcontroller.machine import gates, reconciler
 from frameworkcontroller.machine.ending import Ends
+from frameworkcontroller.machine.kernel.context import Context
+from frameworkcontroller.machine.parts.kueue import kueue
 from tests.property.test_suspension import begin, follow
 from tests.support.history import History
 from tests.support.kueue import QUEUES

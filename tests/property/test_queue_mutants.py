@@ -18,18 +18,23 @@ from frameworkcontroller.api.objects import QueueLabels
 from frameworkcontroller.api.spec import RetryPolicy
 from frameworkcontroller.api.status import AdmissionStatus, AdmittedPodSet, FrameworkAttemptStatus, State
 from frameworkcontroller.api.workloads import WorkloadRecord
-from frameworkcontroller.machine import framework, gangs, gates, kueue, manifests, orphans, workloads
-from frameworkcontroller.machine.actions import Patch, Patched, Target, carry_out, patched
-from frameworkcontroller.machine.context import Context
-from frameworkcontroller.machine.holds import Wait
-from frameworkcontroller.machine.model import require
-from frameworkcontroller.machine.podgroups import minimum_patch
-from frameworkcontroller.machine.policy import RetryDecision, decide_retry
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Kind
-from frameworkcontroller.machine.states import ENDED
-from frameworkcontroller.machine.tracker import Tracker
-from frameworkcontroller.machine.workloads import LetGo
+from frameworkcontroller.machine import framework, gates
+from frameworkcontroller.machine.kernel import manifests
+from frameworkcontroller.machine.kernel.actions import Patch, Patched, Target, carry_out, patched
+from frameworkcontroller.machine.kernel.context import Context
+from frameworkcontroller.machine.kernel.holds import Wait
+from frameworkcontroller.machine.kernel.model import require
+from frameworkcontroller.machine.kernel.policy import RetryDecision, decide_retry
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import Kind
+from frameworkcontroller.machine.kernel.states import ENDED
+from frameworkcontroller.machine.kernel.tracker import Tracker
+from frameworkcontroller.machine.parts.gangs import gangs
+from frameworkcontroller.machine.parts.gangs.podgroupbodies import minimum_patch
+from frameworkcontroller.machine.parts.kueue import kueue
+from frameworkcontroller.machine.parts.kueue import orphanedworkloads as orphans
+from frameworkcontroller.machine.parts.kueue import workloadactions as workloads
+from frameworkcontroller.machine.parts.kueue.workloadactions import LetGo
 from tests.property.test_queue_histories import HISTORIES, error_of
 from tests.support import driver
 from tests.support.gangscheduler import Backend

@@ -10,11 +10,11 @@ from typing import Any, Final
 import pytest
 
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.actions import Action, Create
-from frameworkcontroller.machine.context import Context
+from frameworkcontroller.machine.kernel.actions import Action, Create
+from frameworkcontroller.machine.kernel.context import Context
+from frameworkcontroller.machine.kernel.requests import Kind
+from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.reconciler import Reconciler
-from frameworkcontroller.machine.requests import Kind
-from frameworkcontroller.machine.tracker import Tracker
 from tests.property.test_queues import Queued
 from tests.support.archive import ArchivedHistory
 from tests.support.history import History

@@ -31,7 +31,8 @@ from frameworkcontroller.api.podgroups import (
 from frameworkcontroller.api.spec import SpecError, parse_spec
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.machine.actions import (
+from frameworkcontroller.machine.ending import Ends, ends_in, ends_of, spec_to_end
+from frameworkcontroller.machine.kernel.actions import (
     Accepted,
     Action,
     Cleanup,
@@ -47,12 +48,11 @@ from frameworkcontroller.machine.actions import (
     Result,
     Target,
 )
-from frameworkcontroller.machine.ending import Ends, ends_in, ends_of, spec_to_end
-from frameworkcontroller.machine.failure import Classifier, FailureClass
-from frameworkcontroller.machine.model import Env, Limits, NotListed, Observed, Plan, Urgency
+from frameworkcontroller.machine.kernel.failure import Classifier, FailureClass
+from frameworkcontroller.machine.kernel.model import Env, Limits, NotListed, Observed, Plan, Urgency
+from frameworkcontroller.machine.kernel.requests import PODGROUPS, Kind, Refused
+from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.plan import fold, plan
-from frameworkcontroller.machine.requests import PODGROUPS, Kind, Refused
-from frameworkcontroller.machine.tracker import Tracker
 from tests.support.invariants import check_status, check_step
 
 NOW: Final = 1_700_000_000

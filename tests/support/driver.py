@@ -38,13 +38,21 @@ from frameworkcontroller.api.podgroups import (
 )
 from frameworkcontroller.api.workloads import WorkloadRecord, workload_record
 from frameworkcontroller.backoff import Backoff
-from frameworkcontroller.machine.actions import Action, Create, Delete
 from frameworkcontroller.machine.farewell import Farewell, Look, StoreLast, is_due
-from frameworkcontroller.machine.model import Env, Limits, Observed, Urgency
-from frameworkcontroller.machine.orphans import orphans, release
-from frameworkcontroller.machine.protocol import Act, Archive, Call, Done, Emit, Offer, Relist, StatusWritten, Wait
-from frameworkcontroller.machine.reconciler import Reconciler
-from frameworkcontroller.machine.requests import (
+from frameworkcontroller.machine.kernel.actions import Action, Create, Delete
+from frameworkcontroller.machine.kernel.model import Env, Limits, Observed, Urgency
+from frameworkcontroller.machine.kernel.protocol import (
+    Act,
+    Archive,
+    Call,
+    Done,
+    Emit,
+    Offer,
+    Relist,
+    StatusWritten,
+    Wait,
+)
+from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
     Get,
@@ -59,7 +67,9 @@ from frameworkcontroller.machine.requests import (
     Request,
     Unanswered,
 )
-from frameworkcontroller.machine.tracker import Tracker
+from frameworkcontroller.machine.kernel.tracker import Tracker
+from frameworkcontroller.machine.parts.kueue.orphanedworkloads import orphans, release
+from frameworkcontroller.machine.reconciler import Reconciler
 from tests.support.guarantees import Guarantees
 from tests.support.world import ApiRefusal, Body, Event, Lost, World
 

@@ -12,7 +12,7 @@ from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.spec import parse_spec
 from frameworkcontroller.api.status import FrameworkAttemptStatus, State, TaskAttemptStatus, TaskStatus
 from frameworkcontroller.local.manifest_files import Manifest, read_manifests
-from frameworkcontroller.machine.manifests import PodTemplate
+from frameworkcontroller.machine.kernel.manifests import PodTemplate
 
 Json = dict[str, Any]
 

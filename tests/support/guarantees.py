@@ -25,10 +25,10 @@ from frameworkcontroller.api.spec import (
 )
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
 from frameworkcontroller.api.timestamps import parse_time
-from frameworkcontroller.machine.actions import Action, Cleanup, Confirm, Delete, Target
-from frameworkcontroller.machine.model import InvariantError, Limits
-from frameworkcontroller.machine.requests import Kind, PatchFinalizers
-from frameworkcontroller.machine.tracker import Tracker
+from frameworkcontroller.machine.kernel.actions import Action, Cleanup, Confirm, Delete, Target
+from frameworkcontroller.machine.kernel.model import InvariantError, Limits
+from frameworkcontroller.machine.kernel.requests import Kind, PatchFinalizers
+from frameworkcontroller.machine.kernel.tracker import Tracker
 from tests.support.invariants import check_status, check_step
 from tests.support.queueguarantees import QueueGuarantees
 from tests.support.world import NAMESPACE, PODGROUPS, Body, World, controller_of, is_deleting, mark_of, name_of, uid_of

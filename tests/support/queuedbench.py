@@ -12,8 +12,17 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import Framework, QueueLabels
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.api.workloads import WorkloadRecord, workload_name, workload_record
-from frameworkcontroller.machine.actions import Accepted, Action, Delete, Patch, QueueAction, Result, Target, carry_out
-from frameworkcontroller.machine.requests import (
+from frameworkcontroller.machine.kernel.actions import (
+    Accepted,
+    Action,
+    Delete,
+    Patch,
+    QueueAction,
+    Result,
+    Target,
+    carry_out,
+)
+from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
     Get,

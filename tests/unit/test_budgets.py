@@ -41,14 +41,14 @@ from frameworkcontroller.config.config import shipped_config
 from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.kube.parsing import parse
 from frameworkcontroller.machine.ending import Ends, ends_in, spec_to_end
-from frameworkcontroller.machine.manifests import PodTemplate, claim_body
-from frameworkcontroller.machine.model import Env, InvariantError, Observed
+from frameworkcontroller.machine.kernel.manifests import PodTemplate, claim_body
+from frameworkcontroller.machine.kernel.model import Env, InvariantError, Observed
+from frameworkcontroller.machine.kernel.requests import BodyTooLargeError
+from frameworkcontroller.machine.kernel.rules import with_rule
+from frameworkcontroller.machine.kernel.tracker import Tracker
+from frameworkcontroller.machine.parts.gangs.podgroupbodies import gangs_of, podgroup_body, refusal
+from frameworkcontroller.machine.parts.kueue.workloadactions import workload_spec
 from frameworkcontroller.machine.plan import plan
-from frameworkcontroller.machine.podgroups import gangs_of, podgroup_body, refusal
-from frameworkcontroller.machine.requests import BodyTooLargeError
-from frameworkcontroller.machine.rules import with_rule
-from frameworkcontroller.machine.tracker import Tracker
-from frameworkcontroller.machine.workloads import workload_spec
 from tests.support.bench import NOW, Bench, Body, limits, role
 
 BYTES: Final = 1_400_000

@@ -24,7 +24,7 @@ FIELDS: Final = {field.name for record in RECORDS for field in fields(record)}
 LISTS: Final = {"roles", "tasks", "conditions"}
 """Those of the fields that are lists."""
 
-OWNER: Final = ("machine/tracker.py", "Tracker")
+OWNER: Final = ("machine/kernel/tracker.py", "Tracker")
 
 HOLDERS: Final = {"machine", "controller", "manager"}
 """Packages of the controller's process. Commands decode statuses of their own, and write none."""
@@ -40,12 +40,12 @@ MUTATORS: Final = {"append", "clear", "extend", "insert", "pop", "remove", "reve
 DECISIONS: Final = {
     "frameworkcontroller.api.completion.CompletionStatus",
     "frameworkcontroller.api.status.Condition",
-    "frameworkcontroller.machine.actions.Outcome",
-    "frameworkcontroller.machine.model.Record",
+    "frameworkcontroller.machine.kernel.actions.Outcome",
+    "frameworkcontroller.machine.kernel.model.Record",
 }
 """Classes of which only the machine, and the decoding in api/, make objects."""
 
-EXPECTATIONS: Final = "frameworkcontroller.machine.expectations"
+EXPECTATIONS: Final = "frameworkcontroller.machine.kernel.expectations"
 
 
 # --- the rules ------------------------------------------------------------------------------------------------------
@@ -193,8 +193,8 @@ def test_only_the_machine_decides() -> None:
         ("machine/scale.py", "tasks = role.status.tasks\ntasks.pop()"),
         ("machine/scale.py", "tasks = role.status.tasks\ntasks[0] = task"),
         ("machine/conditions.py", "ctx.status.conditions.clear()"),
-        ("machine/tracker.py", "def f(task):\n    task.encoded = None"),
-        ("machine/tracker.py", "class AnotherOne:\n    def f(self):\n        self.status.name = ''"),
+        ("machine/kernel/tracker.py", "def f(task):\n    task.encoded = None"),
+        ("machine/kernel/tracker.py", "class AnotherOne:\n    def f(self):\n        self.status.name = ''"),
         ("machine/x.py", "setattr(task, 'state', state)"),
         ("controller/driver.py", "machine.tracker.status.observed_generation = 1"),
     ],
@@ -209,7 +209,7 @@ def test_a_change_by_another_is_found(file: str, source: str) -> None:
         ("machine/task.py", "uid = task.attempt.pod_uid"),
         ("machine/task.py", "TaskAttemptStatus(id=0, start_time=now)"),
         ("machine/x.py", "class C:\n    def __init__(self):\n        self.name = ''"),
-        ("machine/tracker.py", "class Tracker:\n    def f(self, task):\n        task.state = 1"),
+        ("machine/kernel/tracker.py", "class Tracker:\n    def f(self, task):\n        task.state = 1"),
         ("machine/x.py", "names = []\nnames.append('')"),
         ("commands/summary.py", "summary.state = State.RUNNING"),
     ],
@@ -241,16 +241,16 @@ def test_a_change_that_is_not_marked_is_found(body: str, *, faulty: bool) -> Non
 @pytest.mark.parametrize(
     "source",
     [
-        "from frameworkcontroller.machine.model import Record\nRecord(reason, '')",
-        "from frameworkcontroller.machine.actions import Outcome as Result\nResult(action, result)",
+        "from frameworkcontroller.machine.kernel.model import Record\nRecord(reason, '')",
+        "from frameworkcontroller.machine.kernel.actions import Outcome as Result\nResult(action, result)",
         "from frameworkcontroller.machine import actions\nactions.Outcome(action, result)",
         "from frameworkcontroller.api.status import Condition\ndef f():\n    return Condition()",
         "from frameworkcontroller.api.completion import CompletionStatus\nCompletionStatus.of(code, '')",
         "from frameworkcontroller.api.completion import CompletionStatus\nCompletionStatus(0, '')",
         "import frameworkcontroller.api.completion as codes\ncodes.CompletionStatus.of(code, '')",
-        "from frameworkcontroller.machine.expectations import Expectations",
+        "from frameworkcontroller.machine.kernel.expectations import Expectations",
         "from frameworkcontroller.machine import expectations",
-        "import frameworkcontroller.machine.expectations",
+        "import frameworkcontroller.machine.kernel.expectations",
         "machine.tracker.expectations.see(uid)",
         "see = machine.tracker.expectations.see",
     ],
@@ -262,9 +262,12 @@ def test_a_decision_elsewhere_is_found(source: str) -> None:
 @pytest.mark.parametrize(
     ("file", "source"),
     [
-        ("machine/x.py", "from frameworkcontroller.machine.model import Record\nRecord(reason, '')"),
+        ("machine/x.py", "from frameworkcontroller.machine.kernel.model import Record\nRecord(reason, '')"),
         ("api/codec.py", "from frameworkcontroller.api.status import Condition\nCondition()"),
-        ("controller/x.py", "from frameworkcontroller.machine.model import Record\ndef f(found: list[Record]): ..."),
+        (
+            "controller/x.py",
+            "from frameworkcontroller.machine.kernel.model import Record\ndef f(found: list[Record]): ...",
+        ),
         ("controller/x.py", "from frameworkcontroller.local.apiserver.records import Record\nRecord()"),
         ("commands/x.py", "from frameworkcontroller.api.status import Condition\nisinstance(found, Condition)"),
     ],

@@ -22,7 +22,7 @@ from frameworkcontroller.controller.eventhandlers import EventHandlers
 from frameworkcontroller.controller.reconcilers import Reconcilers
 from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.kube.workqueue import WorkQueue
-from frameworkcontroller.machine.model import Snapshot, SnapshotTrigger
+from frameworkcontroller.machine.kernel.model import Snapshot, SnapshotTrigger
 from frameworkcontroller.machine.reconciler import Reconciler
 
 POD = PodRecord("ns/f-a-0", "ns", "f-a-0", "5", Identity("pod-1", "cm-1", None, False), "Running")

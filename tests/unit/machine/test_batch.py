@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from frameworkcontroller.machine.actions import (
+from frameworkcontroller.machine.kernel.actions import (
     Accepted,
     Action,
     Create,
@@ -15,8 +15,8 @@ from frameworkcontroller.machine.actions import (
     Result,
     Target,
 )
-from frameworkcontroller.machine.batch import WIDTH, Batch
-from frameworkcontroller.machine.requests import Kind, Refused, Unanswered
+from frameworkcontroller.machine.kernel.batch import WIDTH, Batch
+from frameworkcontroller.machine.kernel.requests import Kind, Refused, Unanswered
 from tests.support.bench import refused
 
 

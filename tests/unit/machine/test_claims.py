@@ -10,7 +10,7 @@ import pytest
 
 from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.actions import (
+from frameworkcontroller.machine.kernel.actions import (
     Accepted,
     Action,
     Create,
@@ -27,11 +27,11 @@ from frameworkcontroller.machine.actions import (
     carry_out,
     needs_live_status,
 )
-from frameworkcontroller.machine.batch import Batch
-from frameworkcontroller.machine.holds import Spared, Stall
-from frameworkcontroller.machine.model import NotListed, Plan
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import (
+from frameworkcontroller.machine.kernel.batch import Batch
+from frameworkcontroller.machine.kernel.holds import Spared, Stall
+from frameworkcontroller.machine.kernel.model import NotListed, Plan
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
     Get,

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from frameworkcontroller.machine.actions import Create, Delete
-from frameworkcontroller.machine.model import Plan
-from frameworkcontroller.machine.requests import Kind, Unanswered
+from frameworkcontroller.machine.kernel.actions import Create, Delete
+from frameworkcontroller.machine.kernel.model import Plan
+from frameworkcontroller.machine.kernel.requests import Kind, Unanswered
 from tests.support.bench import Bench, limits, refused, role
 
 HOUR = 3600.0

@@ -10,10 +10,10 @@ import pytest
 
 from frameworkcontroller.api.objects import Identity, service_record
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.actions import Create, Created, Exists, Target, carry_out
-from frameworkcontroller.machine.model import NotListed, Plan
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Answered, Get, Kind, Post, Refusal, Refused, Unanswered
+from frameworkcontroller.machine.kernel.actions import Create, Created, Exists, Target, carry_out
+from frameworkcontroller.machine.kernel.model import NotListed, Plan
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import Answered, Get, Kind, Post, Refusal, Refused, Unanswered
 from tests.support.bench import UID, Bench, foreign, refused, role
 
 CONFIGMAP = Kind.CONFIGMAP

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from frameworkcontroller.api.objects import service_record
-from frameworkcontroller.machine.actions import Action, Create, Exists
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.kernel.actions import Action, Create, Exists
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import Kind
 from tests.support.bench import Bench, foreign, refused, role
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.actions import Create, Created
-from frameworkcontroller.machine.model import Plan, Urgency
-from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.kernel.actions import Create, Created
+from frameworkcontroller.machine.kernel.model import Plan, Urgency
+from frameworkcontroller.machine.kernel.reasons import Reason
 from tests.support.bench import Bench, Body, role
 
 READY = {"type": "Ready", "status": "True"}

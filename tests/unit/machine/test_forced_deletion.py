@@ -5,8 +5,8 @@ from typing import Any, Final
 import orjson
 import pytest
 
-from frameworkcontroller.machine.actions import Accepted, Delete, Gone, NotForced, Result, Target, carry_out
-from frameworkcontroller.machine.requests import (
+from frameworkcontroller.machine.kernel.actions import Accepted, Delete, Gone, NotForced, Result, Target, carry_out
+from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
     Get,

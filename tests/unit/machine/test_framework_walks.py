@@ -10,7 +10,7 @@ import pytest
 from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import State
 from frameworkcontroller.api.timestamps import parse_time
-from frameworkcontroller.machine.actions import (
+from frameworkcontroller.machine.kernel.actions import (
     Accepted,
     Action,
     Cleanup,
@@ -25,9 +25,9 @@ from frameworkcontroller.machine.actions import (
     Remains,
     Result,
 )
-from frameworkcontroller.machine.model import Plan, Snapshot, SnapshotTrigger, Urgency
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Kind, Unanswered
+from frameworkcontroller.machine.kernel.model import Plan, Snapshot, SnapshotTrigger, Urgency
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import Kind, Unanswered
 from tests.support.bench import NOW, UID, Bench, foreign, limits, refused, role
 
 STOPPED = "User has requested to stop the Framework"

@@ -12,7 +12,7 @@ import pytest
 from frameworkcontroller.api.names import POD_IDENTITY
 from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.podgroups import GangScheduler
-from frameworkcontroller.machine.actions import (
+from frameworkcontroller.machine.kernel.actions import (
     Accepted,
     Action,
     Create,
@@ -28,10 +28,10 @@ from frameworkcontroller.machine.actions import (
     Result,
     Target,
 )
-from frameworkcontroller.machine.gangs import TELL_SEC
-from frameworkcontroller.machine.model import NotListed, Urgency
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Answered, Kind, Post, Refusal, Refused
+from frameworkcontroller.machine.kernel.model import NotListed, Urgency
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import Answered, Kind, Post, Refusal, Refused
+from frameworkcontroller.machine.parts.gangs.gangs import TELL_SEC
 from tests.support.bench import UID, Bench, Body, limits, refused, role
 from tests.support.queuedbench import QueuedBench
 

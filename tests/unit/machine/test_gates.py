@@ -8,11 +8,11 @@ import pytest
 
 from frameworkcontroller.api.status import Condition, TaskStatus
 from frameworkcontroller.machine import gates
-from frameworkcontroller.machine.actions import Create
-from frameworkcontroller.machine.context import Context
 from frameworkcontroller.machine.gates import STOPPED
-from frameworkcontroller.machine.holds import Wait
-from frameworkcontroller.machine.reasons import EventPolicy, Reason
+from frameworkcontroller.machine.kernel.actions import Create
+from frameworkcontroller.machine.kernel.context import Context
+from frameworkcontroller.machine.kernel.holds import Wait
+from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason
 from tests.support.bench import Bench, role
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from frameworkcontroller.machine import framework, manifests, policy
+from frameworkcontroller.machine import framework
+from frameworkcontroller.machine.kernel import manifests, policy
 from tests.golden import traces
 
 BEFORE = traces.unpacked((Path(traces.__file__).parent / "traces.xz").read_bytes())

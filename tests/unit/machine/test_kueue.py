@@ -1,4 +1,4 @@
-"""The rows of the protocol with Kueue (machine/kueue.py)."""
+"""The rows of the protocol with Kueue (machine/parts/kueue/kueue.py)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.objects import Identity, QueueLabels
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.actions import (
+from frameworkcontroller.machine.kernel.actions import (
     Accepted,
     Action,
     Create,
@@ -23,11 +23,11 @@ from frameworkcontroller.machine.actions import (
     Patch,
     needs_live_status,
 )
-from frameworkcontroller.machine.manifests import PodTemplate
-from frameworkcontroller.machine.model import NotListed
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Kind, MergePatch, Unanswered
-from frameworkcontroller.machine.workloads import (
+from frameworkcontroller.machine.kernel.manifests import PodTemplate
+from frameworkcontroller.machine.kernel.model import NotListed
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import Kind, MergePatch, Unanswered
+from frameworkcontroller.machine.parts.kueue.workloadactions import (
     ChangeRequest,
     ConditionChange,
     EnterQueue,

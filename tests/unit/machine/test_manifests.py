@@ -14,7 +14,7 @@ from frameworkcontroller.api import hostlists, names
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.spec import parse_spec
 from frameworkcontroller.api.status import AdmittedPodSet, FrameworkAttemptStatus, State, TaskAttemptStatus, TaskStatus
-from frameworkcontroller.machine.manifests import PodTemplate, claim_body, configmap_body, service_body
+from frameworkcontroller.machine.kernel.manifests import PodTemplate, claim_body, configmap_body, service_body
 from tests.support.bench import Body
 
 CONFIGMAP_MARKS = {

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.spec import parse_spec
 from frameworkcontroller.api.status import FrameworkAttemptStatus, TaskAttemptStatus, TaskStatus
-from frameworkcontroller.machine import manifests
-from frameworkcontroller.machine.manifests import PodTemplate
-from frameworkcontroller.machine.requests import BodyTooLargeError, Kind, Post
+from frameworkcontroller.machine.kernel import manifests
+from frameworkcontroller.machine.kernel.manifests import PodTemplate
+from frameworkcontroller.machine.kernel.requests import BodyTooLargeError, Kind, Post
 from tests.support.bench import role
 from tests.support.oneframework import Driver, OneFramework
 from tests.support.queuedbench import QueuedBench

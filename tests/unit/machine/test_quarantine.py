@@ -10,10 +10,10 @@ from frameworkcontroller.api.codec import StatusError
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.api.workloads import WorkloadRecord
 from frameworkcontroller.machine.farewell import LOOK_SEC, end_quarantined
-from frameworkcontroller.machine.protocol import Done, Emit, ReadLive, RequeueError, Wait, Warn, WriteStatus
+from frameworkcontroller.machine.kernel.protocol import Done, Emit, ReadLive, RequeueError, Wait, Warn, WriteStatus
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import Answer, Answered, Get, PatchStatus, Refusal, Unanswered
 from frameworkcontroller.machine.quarantine import RETRY_SEC, Quarantine
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Answer, Answered, Get, PatchStatus, Refusal, Unanswered
 from tests.support.oneframework import NOW, Driver, OneFramework, refused
 
 CAUSE: Final = ValueError("nobody foresaw it")

@@ -11,12 +11,12 @@ import pytest
 from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.status import State, TaskAttemptStatus, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.machine.actions import Create
-from frameworkcontroller.machine.batch import WIDTH
 from frameworkcontroller.machine.gates import STOPPED
-from frameworkcontroller.machine.model import Urgency
-from frameworkcontroller.machine.pacing import FAST_SEC, LARGE_STATUS_BYTES, AnswerTimes, Pacing
-from frameworkcontroller.machine.protocol import (
+from frameworkcontroller.machine.kernel.actions import Create
+from frameworkcontroller.machine.kernel.batch import WIDTH
+from frameworkcontroller.machine.kernel.model import Urgency
+from frameworkcontroller.machine.kernel.pacing import FAST_SEC, LARGE_STATUS_BYTES, AnswerTimes, Pacing
+from frameworkcontroller.machine.kernel.protocol import (
     Act,
     Done,
     Emit,
@@ -31,15 +31,8 @@ from frameworkcontroller.machine.protocol import (
     WriteStatus,
     read_live,
 )
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.reconciler import (
-    BATCH_SEC,
-    PLANS_PER_PASS,
-    SHOW_SEC,
-    TOO_LARGE_RETRY_SEC,
-    Reconciler,
-)
-from frameworkcontroller.machine.requests import (
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
     Get,
@@ -51,7 +44,14 @@ from frameworkcontroller.machine.requests import (
     Request,
     Unanswered,
 )
-from frameworkcontroller.machine.tracker import Tracker
+from frameworkcontroller.machine.kernel.tracker import Tracker
+from frameworkcontroller.machine.reconciler import (
+    BATCH_SEC,
+    PLANS_PER_PASS,
+    SHOW_SEC,
+    TOO_LARGE_RETRY_SEC,
+    Reconciler,
+)
 from tests.support.bench import Body, role
 from tests.support.oneframework import Driver, OneFramework, acts, refused, written
 

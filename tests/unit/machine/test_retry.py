@@ -29,7 +29,7 @@ from frameworkcontroller.api.completion import (
 )
 from frameworkcontroller.api.spec import RetryPolicy
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.policy import NO_BACK_OFF, RetryBackOff, decide_retry, task_back_off
+from frameworkcontroller.machine.kernel.policy import NO_BACK_OFF, RetryBackOff, decide_retry, task_back_off
 from tests.support.bench import Bench, limits, role
 
 UNKNOWN = Code(1, "ContainerUnrecognizedFailed")

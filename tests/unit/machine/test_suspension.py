@@ -11,7 +11,7 @@ import pytest
 from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import Condition, State
-from frameworkcontroller.machine.actions import (
+from frameworkcontroller.machine.kernel.actions import (
     Accepted,
     Action,
     Cleanup,
@@ -24,9 +24,9 @@ from frameworkcontroller.machine.actions import (
     LookUp,
     Remains,
 )
-from frameworkcontroller.machine.model import SnapshotTrigger, Urgency
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Unanswered
+from frameworkcontroller.machine.kernel.model import SnapshotTrigger, Urgency
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import Unanswered
 from tests.support.bench import UID, Bench, role
 
 CONFIGMAP = "f-attempt"

@@ -12,7 +12,7 @@ from frameworkcontroller.api.codec import encode_status, encode_task
 from frameworkcontroller.api.completion import Code
 from frameworkcontroller.api.objects import Disruption, Identity
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.actions import (
+from frameworkcontroller.machine.kernel.actions import (
     Accepted,
     Action,
     Cleanup,
@@ -30,10 +30,10 @@ from frameworkcontroller.machine.actions import (
     Result,
     Target,
 )
-from frameworkcontroller.machine.failure import FailureClass, PodPattern
-from frameworkcontroller.machine.model import Plan, Urgency
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Kind, Unanswered
+from frameworkcontroller.machine.kernel.failure import FailureClass, PodPattern
+from frameworkcontroller.machine.kernel.model import Plan, Urgency
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import Kind, Unanswered
 from tests.support.bench import NOW, Bench, foreign, limits, refused, role
 
 TASK = ("a", 0)

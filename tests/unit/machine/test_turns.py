@@ -9,8 +9,8 @@ import pytest
 from frameworkcontroller.api.codec import EncodedStatus
 from frameworkcontroller.api.objects import ConfigMapRecord, FrameworkRecord, PodRecord, configmap_record, pod_record
 from frameworkcontroller.api.objects import framework_record as read_framework
-from frameworkcontroller.machine.model import Env, Observed, Record
-from frameworkcontroller.machine.protocol import (
+from frameworkcontroller.machine.kernel.model import Env, Observed, Record
+from frameworkcontroller.machine.kernel.protocol import (
     Act,
     Call,
     Done,
@@ -20,8 +20,7 @@ from frameworkcontroller.machine.protocol import (
     StatusWritten,
     WriteStatus,
 )
-from frameworkcontroller.machine.reconciler import Reconciler
-from frameworkcontroller.machine.requests import (
+from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
     Get,
@@ -34,6 +33,7 @@ from frameworkcontroller.machine.requests import (
     Request,
     Unanswered,
 )
+from frameworkcontroller.machine.reconciler import Reconciler
 from tests.support.bench import limits, role
 
 RETAIN_SEC: Final = limits().framework_completed_retain_sec
