@@ -67,7 +67,7 @@ class _Job:
             task.attempt.pod_node_name, task.attempt.pod_ip, task.attempt.pod_host_ip = "bench", "10.1.2.3", "10.0.0.1"
             task.state = State.RUNNING
             task.run_time = task.attempt.run_time = self.env.second
-        configmap = orjson.loads(configmap_body(self.subject, 0))
+        configmap = orjson.loads(configmap_body(self.subject, 0, {}))
         configmap["metadata"] |= {"uid": _UID, "resourceVersion": "1"}
         self.configmap = configmap_record(configmap)
 

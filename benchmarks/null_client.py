@@ -159,7 +159,7 @@ class NullClient:
     async def _launch(self, job: _Job) -> float:
         await self._write(job)
         attempt = job.status.attempt
-        body = configmap_body(job.framework, attempt.id)
+        body = configmap_body(job.framework, attempt.id, {})
         answer = await self._pool.send(
             self._pool.request("POST", f"{job.core}/configmaps", body), what="create configmaps"
         )

@@ -83,7 +83,7 @@ class EventHandlers:
     def _keep_deleted(
         self, old: FrameworkRecord, final: FrameworkRecord | None, tracker: Tracker | None, *, logged: bool
     ) -> None:
-        if tracker is not None and tracker.deletion_snapshot_taken:
+        if tracker is not None and tracker.process.deletion_snapshot_taken:
             if logged:
                 _log.info("[%s]: Framework was deleted", old.key)
             return

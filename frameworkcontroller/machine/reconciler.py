@@ -27,9 +27,8 @@ from frameworkcontroller.api.codec import (
     decode_status,
     dropped_fields,
 )
-from frameworkcontroller.api.names import split_claim_name, split_pod_name
+from frameworkcontroller.api.names import split_pod_name
 from frameworkcontroller.api.objects import (
-    ClaimRecord,
     CompanionRecord,
     Framework,
     FrameworkRecord,
@@ -38,7 +37,6 @@ from frameworkcontroller.api.objects import (
 )
 from frameworkcontroller.api.spec import ENDING_FIELDS, FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.api.status import FrameworkStatus, State
-from frameworkcontroller.api.workloads import WorkloadRecord
 from frameworkcontroller.machine.ending import Ends, ends_in, ends_of, spec_to_end
 from frameworkcontroller.machine.kernel.actions import (
     Action,
@@ -50,8 +48,7 @@ from frameworkcontroller.machine.kernel.actions import (
     NotAttempted,
     Outcome,
     Outdated,
-    QueueAction,
-    Target,
+    PartAction,
     carry_out,
     needs_live_status,
 )
@@ -66,6 +63,7 @@ from frameworkcontroller.machine.kernel.model import (
     Urgency,
     require,
 )
+from frameworkcontroller.machine.kernel.outcomes import drop
 from frameworkcontroller.machine.kernel.pacing import Pacing
 from frameworkcontroller.machine.kernel.protocol import (
     NOT_FOUND,
@@ -93,9 +91,7 @@ from frameworkcontroller.machine.kernel.protocol import (
 )
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import (
-    COMPANIONS,
     LARGE_BYTES,
-    PODGROUPS,
     Answer,
     Answered,
     Get,
@@ -109,7 +105,7 @@ from frameworkcontroller.machine.kernel.requests import (
 )
 from frameworkcontroller.machine.kernel.stored import Stored, digest_of
 from frameworkcontroller.machine.kernel.tracker import Tracker
-from frameworkcontroller.machine.parts.history import archiving as history
+from frameworkcontroller.machine.parts import PARTS
 from frameworkcontroller.machine.plan import archived, fold, plan, reject, stall
 
 # --- times ---------------------------------------------------------------------------------------------------------
@@ -304,7 +300,7 @@ class Reconciler:
     def on_readiness(self, name: str) -> bool:
         """A Pod became ready, or ceased to be. Return whether a role waits for that: then its Task is planned."""
         parts = split_pod_name(name)
-        if parts is None or parts[1] not in self.tracker.readiness:
+        if parts is None or not any(part.is_watched(self.tracker, parts[1]) for part in PARTS.is_watched):
             return False
         self.tracker.agenda.add(parts[1:])
         return True
@@ -320,30 +316,26 @@ class Reconciler:
         self.tracker.configmap_dropped(uid)
 
     def on_companion_event(self, record: CompanionRecord) -> None:
-        """A companion changed: plan it, if it is a volume claim. Others are part of every plan."""
-        if isinstance(record, ClaimRecord):
-            self.tracker.claims.add(record.name)
-        elif isinstance(record, WorkloadRecord):
-            self.tracker.queueing.known = True
+        """An object of a part changed. Most are looked at in every plan."""
+        if (part := PARTS.of_kind(Kind(record.kind))) is not None:
+            part.on_event(self.tracker, record)
 
     def on_companion_dropped(self, last: CompanionRecord) -> None:
-        """The cache dropped a companion: it is gone, or has lost its label."""
-        target = Target(Kind(last.kind), last.name)
-        if target.kind in PODGROUPS and self.tracker.status is not None:
-            target = replace(target, attempt_id=self.tracker.status.attempt.id)
-        if isinstance(last, ClaimRecord):
-            if (parts := split_claim_name(last.name)) is None:
-                return
-            target = Target(Kind.VOLUME_CLAIM, last.name, role=parts[2], index=parts[3])
-        self.tracker.companion_dropped(target, last.uid)
+        """The cache dropped an object of a part: it is gone, or has lost its label."""
+        part = PARTS.of_kind(Kind(last.kind))
+        if part is not None and (target := part.target_of(self.tracker, last)) is not None:
+            drop(PARTS, self.tracker, target, last.uid)
 
     def on_companions_listed(self, kind: Kind, listed: float, find: Callable[[str], CompanionRecord | None]) -> bool:
-        """The cache has all companions of the kind that existed at ``listed`` (monotonic seconds).
+        """The cache has all objects of the kind that existed at ``listed`` (monotonic seconds).
 
         Return whether it lacks one that was created before, which is planned then. ``find``: the cached one of a key.
         """
         namespace = self.key.partition("/")[0]
-        return self.tracker.companions_listed(kind, listed, lambda name: find(f"{namespace}/{name}"))
+        lacking = self.tracker.objects.listed(kind, listed, lambda name: find(f"{namespace}/{name}"))
+        for target, uid in lacking:
+            drop(PARTS, self.tracker, target, uid)
+        return bool(lacking)
 
     def on_archived(self, archive: Archive, answer: Answer) -> None:
         """The history has answered: plan what waits for it."""
@@ -357,9 +349,10 @@ class Reconciler:
         status = self.tracker.status
         if status is None or status.state is State.COMPLETED:
             return False
-        self.tracker.touch_all()
-        self.tracker.companions.clear()
-        self.tracker.queueing.acted.clear()
+        self.tracker.look_at_all()
+        self.tracker.objects.confirmed.clear()
+        for part in PARTS.on_resync:
+            part.on_resync(self.tracker)
         self._resync |= from_cache
         return True
 
@@ -381,7 +374,7 @@ class Reconciler:
     def is_large(self, call: Call, view: View) -> bool:
         """Whether the call sends or receives more than ``LARGE_BYTES``."""
         if isinstance(call, Act):
-            return isinstance(call.action, Create | QueueAction) and call.action.is_large
+            return isinstance(call.action, Create | PartAction) and call.action.is_large
         record, tracker = view.record, self.tracker
         status = max(self._pacing.size, _TASK_BYTES * tracker.task_count)
         return status + (0 if record is None else len(record.spec_json)) > LARGE_BYTES
@@ -526,7 +519,7 @@ class Reconciler:
             return None
         if self._persist_first:
             too_early = self._not_before - view.env.clock
-            if too_early > 0 and self.tracker.generation == current.framework.generation:
+            if too_early > 0 and self.tracker.process.generation == current.framework.generation:
                 current.requeue(too_early, view.env.clock)
                 return None
             return WriteStatus()
@@ -662,9 +655,10 @@ class Reconciler:
             return True
         # An earlier creation whose answer was lost may have created the Pod.
         tracker, target = self.tracker, action.target
-        if (target.kind is Kind.POD and not tracker.awaits_pod(target)) or (
-            target.kind is Kind.VOLUME_CLAIM and not tracker.awaits_claim(target)
-        ):
+        part = PARTS.of(target)
+        if target.kind is Kind.POD and not tracker.awaits_pod(target):
+            return False
+        if part is not None and not part.is_wanted(tracker, target):
             return False
         return not current.batch.stopped
 
@@ -734,7 +728,7 @@ class Reconciler:
                 self._take_finalizers(current, outcome.result)
             elif isinstance(action, ChangeFinalizer) and isinstance(outcome.result, Outdated):
                 self.stored.confirmed = False
-            is_recorded = action.target.kind not in COMPANIONS
+            is_recorded = PARTS.of(action.target) is None
             if is_recorded and isinstance(action, Create) and isinstance(outcome.result, Created | Exists):
                 # Without the body, which may be large.
                 self._creation_outcomes.append(replace(outcome, action=replace(action, source=b"")))
@@ -790,7 +784,7 @@ class Reconciler:
             self._catch_up(current, view)
         framework, tracker = require(self._framework, "Framework"), self.tracker
         # After a take-over nothing is decided yet: outcomes are valid for any spec.
-        generation = framework.generation if tracker.generation is None else tracker.generation
+        generation = framework.generation if tracker.process.generation is None else tracker.process.generation
         encoded = EncodedStatus(self.name, require(tracker.status, "status"), compress=self._compress)
         self._log_snapshots()
         began = view.env.clock
@@ -851,8 +845,8 @@ class Reconciler:
         self._creation_outcomes.clear()
         tracker.persisted()
         if tracker.holds.end_stall(None, Reason.FIELDS_DROPPED):
-            tracker.again = True
-        counters, tracker.attempt_counters = tracker.attempt_counters, None
+            tracker.agenda.look()
+        counters, tracker.process.counters = tracker.process.counters, None
         if counters is not None:
             self._effects.append(Persisted(counters))
         self._emit_records()
@@ -1010,8 +1004,8 @@ class Reconciler:
         tracker.inherit(self.tracker)
         if self.stored.may_be(digest):
             # Of this process: another controller has created nothing by it since.
-            tracker.begun_at, tracker.unrecorded = self.tracker.begun_at, self.tracker.unrecorded
-        history.inherit(self.name, tracker, self.tracker)
+            tracker.absence.begun_at = self.tracker.absence.begun_at
+            tracker.absence.unrecorded = self.tracker.absence.unrecorded
         self.tracker = tracker
         added = added_fields(status)
         self.stored = Stored.in_answer(self.name, live.resource_version, live.finalizers, digest, added)
@@ -1022,7 +1016,7 @@ class Reconciler:
         framework = self._read(live)
         if self._has_queues and not framework.spec.is_suspended:
             # Another controller may have begun since, with a ConfigMap that was taken for a late one here.
-            tracker.late.clear()
+            tracker.absence.late.clear()
         if status is not None and self._creation_outcomes:
             self._records.extend(fold(framework, tracker, self._creation_outcomes, view.env).records)
         self._persist_first = tracker.urgency is not Urgency.NONE

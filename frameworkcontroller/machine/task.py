@@ -20,10 +20,11 @@ from frameworkcontroller.api.objects import Identity, PodRecord
 from frameworkcontroller.api.spec import PodForceDeletionPolicy
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.machine.gates import may_create, retry_waits
+from frameworkcontroller.machine.gates import may_create, may_forget, retry_waits
+from frameworkcontroller.machine.kernel.absence import is_of_framework
 from frameworkcontroller.machine.kernel.actions import Cleanup, Confirm, Create, Delete, Renderer, Target
 from frameworkcontroller.machine.kernel.agenda import TaskKey
-from frameworkcontroller.machine.kernel.context import Context, describe_row, is_of_framework, replace_orphan, summarize
+from frameworkcontroller.machine.kernel.context import Context, describe_row, replace_orphan, summarize
 from frameworkcontroller.machine.kernel.failure import disrupted
 from frameworkcontroller.machine.kernel.holds import CREATIONS, Stall
 from frameworkcontroller.machine.kernel.manifests import PodTemplate
@@ -39,10 +40,6 @@ from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Kind
 from frameworkcontroller.machine.kernel.rules import with_rule
 from frameworkcontroller.machine.kernel.states import ENDED
-from frameworkcontroller.machine.parts.claims import volumeclaims as claims
-from frameworkcontroller.machine.parts.gangs import gangs
-from frameworkcontroller.machine.parts.history import archiving as history
-from frameworkcontroller.machine.parts.kueue import kueue
 from frameworkcontroller.machine.scale import SCALED_DOWN
 
 _STALL_LEFT_RUNNING_SEC = 30
@@ -92,10 +89,10 @@ def attempt_is_over(
 ) -> None:
     """Complete the attempt: its Pod is gone, or was never created (``refused``: by the API server)."""
     tracker, key = ctx.tracker, task.key
-    _decide(ctx, task, completion, tracker.dropped.get(key))
+    _decide(ctx, task, completion, tracker.life.dropped.get(key))
     tracker.expectations.forget(task.attempt.pod_uid)
-    tracker.dropped.pop(key, None)
-    tracker.left_running.pop(key, None)
+    tracker.life.dropped.pop(key, None)
+    tracker.life.left_running.pop(key, None)
     if refused:
         tracker.holds.hold_retry(key, ctx.env, "the Pod of the last TaskAttempt was refused")
     else:
@@ -142,26 +139,30 @@ def _create(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> None:
         ctx.tracker.holds.wait(key, None)
         ctx.act(Cleanup(target, configmap_uid))
         return
-    if may_create(ctx, task) is not None or not claims.keep(ctx, task):
+    if may_create(ctx, task) is not None or not _ensure(ctx, task):
         return
-    template = ctx.tracker.templates.get(task.role)
+    template = ctx.tracker.life.templates.get(task.role)
     if template is None:
         spec = ctx.framework.spec.role(task.role)
         if spec is None:
             return
-        admission = ctx.status.admission
-        admitted = None if admission is None else admission.pod_set(task.role)
-        role_uid, joins = ctx.tracker.roles[task.role].instance_uid, gangs.member(ctx, spec)
-        template = PodTemplate(ctx.framework, ctx.attempt, spec, role_uid, admitted, joins)
-        ctx.tracker.templates[task.role] = template
+        shapes = [shape for part in ctx.parts.shape if (shape := part.shape(ctx, spec)) is not None]
+        template = PodTemplate(ctx.framework, ctx.attempt, spec, ctx.tracker.roles[task.role].instance_uid, shapes)
+        ctx.tracker.life.templates[task.role] = template
     ctx.create_for(key, lambda: _creation(ctx, task, target, template))
 
 
 def _creation(ctx: Context, task: TaskStatus, target: Target, template: PodTemplate) -> Create:
     configmap_uid = require(ctx.attempt.configmap_uid, "configMapUID")
-    shown = () if ctx.framework.spec.scheduling is None else gangs.look_at(ctx, task)
+    field: tuple[str, ...] = ()
+    for part in ctx.parts.creating_pod:
+        field = part.creating_pod(ctx, task) or field
     source = Renderer(template.fill, (template.words(task),))
-    return Create(target, source, configmap_uid, shown, template.is_large)
+    return Create(target, source, configmap_uid, field, template.is_large)
+
+
+def _ensure(ctx: Context, task: TaskStatus) -> bool:
+    return not sum(not part.ensure_for(ctx, task) for part in ctx.parts.ensure_for)
 
 
 def _delete_orphan(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> bool:
@@ -248,13 +249,13 @@ def _without_pod(ctx: Context, task: TaskStatus) -> None:
     uid = require(task.attempt.pod_uid, f"podUID of Task {task.role}[{task.index}]")
     key = task.key
     if ctx.tracker.expectations.has_seen(uid):
-        by_others = _deleted_by_others("Pod was deleted by others", ctx.tracker.dropped.get(key))
+        by_others = _deleted_by_others("Pod was deleted by others", ctx.tracker.life.dropped.get(key))
         _doubt_configmaps(ctx, task, by_others)
         attempt_is_over(ctx, task, by_others)
         return
     if task.state is State.CREATION_REQUESTED and not ctx.tracker.expectations.has_lost(uid):
         since, timeout = task.transition_time, ctx.env.limits.object_local_cache_creation_timeout_sec
-        if ctx.tracker.orphaned:
+        if ctx.tracker.life.orphaned:
             since, timeout = ctx.status.transition_time, _ORPHAN_LOOK_SEC
         if not task.deletion_pending and not ctx.is_over(key, since, timeout):
             return
@@ -382,15 +383,11 @@ def _with_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
         tracker.move(task, State.PREPARING, now)
     if pod.phase != "Unknown":
         tracker.record_placement(task, pod)
-    if ctx.framework.spec.scheduling is not None:
-        gangs.observe(ctx, task, pod)
-    if ctx.status.admission is not None:
-        kueue.watch_gate(ctx, task, pod)
     if pod.phase == "Succeeded":
         _complete_attempt(ctx, task, CompletionStatus.of(POD_SUCCEEDED, "Pod succeeded", pod=pod.completion))
     elif pod.phase == "Failed":
         _complete_attempt(ctx, task, ctx.env.limits.classifier.classify(pod), pod)
-    elif task.deletion_pending or tracker.orphaned:
+    elif task.deletion_pending or tracker.life.orphaned:
         _complete_attempt(ctx, task, None)
     elif pod.phase == "Running" and task.state is State.PREPARING:
         tracker.move(task, State.RUNNING, now)
@@ -398,11 +395,14 @@ def _with_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
         ctx.record(Reason.TASK_RUNNING, text, task)
     elif task.state is State.PREPARING and (overdue := _exceeds_deadline(ctx, task, pod)) is not None:
         _complete_attempt(ctx, task, overdue)
-    ctx.tracker.observe_readiness(task, ready=pod.ready)
+    for part in ctx.parts.observe_pod:
+        part.observe_pod(ctx, task, pod)
+    role = ctx.framework.spec.role(task.role)
     waits = task.state is State.PREPARING and not ctx.tracker.is_completing
-    if waits and ctx.framework.spec.has_claims and may_create(ctx, task) is None:
-        # While no node uses it, another client may have deleted a claim, and the Pod would wait for it forever.
-        claims.keep(ctx, task)
+    waits &= role is not None and any(part.needs_objects(role) for part in ctx.parts.needs_objects)
+    if waits and may_create(ctx, task) is None:
+        # While no node uses it, another client may have deleted an object, and the Pod would wait for it forever.
+        _ensure(ctx, task)
 
 
 def _exceeds_deadline(ctx: Context, task: TaskStatus, pod: PodRecord) -> CompletionStatus | None:
@@ -425,7 +425,7 @@ def _left_running_until(ctx: Context, key: TaskKey, pod: PodRecord) -> float | N
     _end_left_running(ctx, key, pod)
     if pod.running_grace_sec is None:
         return None
-    left, now = ctx.tracker.left_running, ctx.env.clock
+    left, now = ctx.tracker.life.left_running, ctx.env.clock
     if key not in left or left[key][0] != pod.uid:
         left[key] = (pod.uid, now)
     due = left[key][1] + pod.running_grace_sec + ctx.env.limits.kubelet_report_sec
@@ -434,10 +434,10 @@ def _left_running_until(ctx: Context, key: TaskKey, pod: PodRecord) -> float | N
 
 def _end_left_running(ctx: Context, key: TaskKey, pod: PodRecord | None) -> None:
     """Forget that containers of an ended Pod run, if they have ended or the Pod is terminating."""
-    if key not in ctx.tracker.left_running:
+    if key not in ctx.tracker.life.left_running:
         return
     if pod is None or pod.identity.deleting or pod.running_grace_sec is None:
-        del ctx.tracker.left_running[key]
+        del ctx.tracker.life.left_running[key]
         ctx.tracker.holds.end_stall(key, Reason.POD_STILL_RUNS)
 
 
@@ -446,7 +446,7 @@ def _waits_for_containers(ctx: Context, key: TaskKey, pod: PodRecord) -> bool:
     due = _left_running_until(ctx, key, pod)
     if due is None:
         return False
-    stall_at = ctx.tracker.left_running[key][1] + _STALL_LEFT_RUNNING_SEC
+    stall_at = ctx.tracker.life.left_running[key][1] + _STALL_LEFT_RUNNING_SEC
     if ctx.env.clock < stall_at:
         due = min(due, stall_at)
     else:
@@ -466,7 +466,7 @@ def containers_run_until(ctx: Context) -> float | None:
     Costs the number of such Pods and of Tasks on the agenda.
     """
     dues = []
-    for key in (*ctx.tracker.agenda, *ctx.tracker.left_running):
+    for key in (*ctx.tracker.agenda, *ctx.tracker.life.left_running):
         pod = ctx.observed.find_pod(pod_name(ctx.framework.name, *key))
         if pod is None or pod.identity.deleting or pod.identity.controller_uid != ctx.attempt.configmap_uid:
             continue
@@ -510,7 +510,7 @@ def _decide_retry(ctx: Context, task: TaskStatus) -> None:
     back_off = task_back_off(policy, completion, ctx.env.limits)
     if task.retry.retry_delay_sec is None:
         delay = back_off.delay_sec(in_a_row, completion, early=early)
-        if not delay and not history.may_forget_task(ctx, task, SnapshotTrigger.TASK_RETRY):
+        if not delay and not may_forget(ctx, SnapshotTrigger.TASK_RETRY, task):
             return
         ctx.tracker.schedule_retry(task, delay)
         if delay:
@@ -521,11 +521,11 @@ def _decide_retry(ctx: Context, task: TaskStatus) -> None:
             ctx.record(Reason.TASK_RETRY_SCHEDULED, text, task, completion=completion, warning=False)
     delay = require(task.retry.retry_delay_sec, "retryDelaySec")
     if delay:
-        history.prepare_task(ctx, task)
+        may_forget(ctx, SnapshotTrigger.TASK_RETRY, task, due=False)
     if not ctx.is_over(task.key, task.transition_time, delay):
         retry_waits(ctx, task, delay, summarize(completion) + describe_row(in_a_row))
         return
-    if delay and not history.may_forget_task(ctx, task, SnapshotTrigger.TASK_RETRY):
+    if delay and not may_forget(ctx, SnapshotTrigger.TASK_RETRY, task):
         return
     ctx.snapshot_task(SnapshotTrigger.TASK_RETRY, task)
     recent = 0 if back_off is NO_BACK_OFF else back_off.row_after(in_a_row, completion, early=early)
@@ -541,7 +541,7 @@ def _complete(ctx: Context, task: TaskStatus, why: str) -> None:
     ctx.tracker.move(task, State.COMPLETED, ctx.env.second)
     if task.deletion_pending:
         # The rescale step removes or replaces it, once that is persisted.
-        ctx.tracker.again = True
+        ctx.tracker.agenda.look()
     text = f"Task completed, not retried as {why}, with {summarize(completion)}"
     ctx.record(Reason.TASK_COMPLETED, text, task, completion=completion)
 

@@ -26,11 +26,10 @@ from frameworkcontroller.kube.errors import NotFound
 from frameworkcontroller.kube.resources import PODS, WORKLOADS
 from frameworkcontroller.machine.kernel.actions import (
     Created,
+    PartAction,
     Patched,
-    QueueAction,
     Result,
     Target,
-    WasAdmitted,
     carry_out,
 )
 from frameworkcontroller.machine.kernel.requests import Answered, Get, Kind, MergePatch, Post, Request
@@ -45,6 +44,7 @@ from frameworkcontroller.machine.parts.kueue.workloadactions import (
     ReadAdmission,
     Reclaim,
     Tell,
+    WasAdmitted,
     WorkloadSpec,
     workload_spec,
 )
@@ -80,7 +80,7 @@ class Kueue:
     classes: Mapping[str, int] = field(default_factory=lambda: {"high": 1000, "low": -1000, "batch": 0})
     flavors: Mapping[str, Json] = field(default_factory=lambda: {"gold": {"nodeLabels": {"flavor": "gold"}}})
 
-    async def run(self, action: QueueAction, *, is_dry: bool = False) -> Result:
+    async def run(self, action: PartAction, *, is_dry: bool = False) -> Result:
         """Carry the action out. Classes and flavors are read from here; the first write of a dry one ends it."""
         self.sent = []
         exchange = carry_out(action)

@@ -18,7 +18,8 @@ from frameworkcontroller.api.status import State
 from frameworkcontroller.machine import gates, reconciler
 from frameworkcontroller.machine.ending import Ends
 from frameworkcontroller.machine.kernel.context import Context
-from frameworkcontroller.machine.parts.kueue import kueue
+from frameworkcontroller.machine.kernel.part import Phase
+from frameworkcontroller.machine.parts.kueue.kueue import Kueue
 from tests.property.test_suspension import begin, follow
 from tests.support.history import History
 from tests.support.kueue import QUEUES
@@ -113,8 +114,11 @@ def test_what_is_evicted_gives_its_quota_back_at_any_moment(steps: int, evict: s
 # --- controllers broken on purpose -----------------------------------------------------------------------------------
 
 
-def _stays(ctx: Context) -> CompletionStatus | None:
-    return None if ctx.framework.invalid else kueue.must_evict(ctx)
+_MUST_END: Final = Kueue.must_end
+
+
+def _stays(part: Kueue, ctx: Context, phase: Phase) -> CompletionStatus | None:
+    return None if ctx.framework.invalid else _MUST_END(part, ctx, phase)
 
 
 MUTANTS: Final[dict[str, tuple[Callable[[], AbstractContextManager[object]], Callable[..., None], Any]]] = {
@@ -129,7 +133,7 @@ MUTANTS: Final[dict[str, tuple[Callable[[], AbstractContextManager[object]], Cal
         exceed,
     ),
     "an invalid spec cannot be evicted": (
-        lambda: patch.object(gates, "_END_LAST", (gates._exceeds_deadline, gates._must_suspend, _stays)),
+        lambda: patch.object(Kueue, "must_end", _stays),
         evict_at,
         "Preempted",
     ),

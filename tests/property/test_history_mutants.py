@@ -12,13 +12,13 @@ from unittest.mock import patch
 import pytest
 
 from frameworkcontroller.machine import farewell, gates
-from frameworkcontroller.machine.farewell import Farewell, Look
 from frameworkcontroller.machine.kernel.actions import Delete
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.model import Env, SnapshotTrigger
 from frameworkcontroller.machine.kernel.requests import Answer, Answered
 from frameworkcontroller.machine.parts.history import archiving as history
 from frameworkcontroller.machine.parts.history.archival import Archival
+from frameworkcontroller.machine.parts.history.finalization import Farewell, Look
 from tests.support.archive import ArchivedHistory
 from tests.support.world import ApiRefusal, Body, Violation
 

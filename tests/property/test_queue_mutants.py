@@ -151,8 +151,8 @@ def _without_a_look(tracker: Tracker) -> bool:
 def _set_and_forget(tracker: Tracker, admission: AdmissionStatus | None) -> None:
     """As if it were persisted."""
     require(tracker.status, "status").admission = admission
-    tracker.templates.clear()
-    tracker.again = True
+    tracker.life.templates.clear()
+    tracker.agenda.look()
 
 
 def _count_evictions(policy: RetryPolicy, completion: CompletionStatus, used: int, delay: int) -> RetryDecision:

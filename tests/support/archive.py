@@ -15,10 +15,10 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.status import Condition, State
-from frameworkcontroller.machine.farewell import Farewell, StoreLast
 from frameworkcontroller.machine.kernel.model import Limits, Snapshot, SnapshotTrigger
 from frameworkcontroller.machine.kernel.protocol import Archive, Offer
 from frameworkcontroller.machine.kernel.requests import Answer, Answered, Kind, PatchFinalizers, Refused, Unanswered
+from frameworkcontroller.machine.parts.history.finalization import Farewell, StoreLast
 from frameworkcontroller.machine.reconciler import Reconciler
 from tests.support.driver import Controller
 from tests.support.history import LIMITS, NAME, History

@@ -16,12 +16,13 @@ from frameworkcontroller.machine.kernel.actions import (
     Accepted,
     Action,
     Delete,
+    PartAction,
     Patch,
-    QueueAction,
     Result,
     Target,
     carry_out,
 )
+from frameworkcontroller.machine.kernel.outcomes import drop
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
@@ -33,6 +34,8 @@ from frameworkcontroller.machine.kernel.requests import (
     Refused,
     Request,
 )
+from frameworkcontroller.machine.parts import PARTS
+from frameworkcontroller.machine.parts.kueue.queueing import Queueing
 from tests.support.bench import NOW, UID, Bench, Body, limits, role
 from tests.support.kueue import set_condition
 
@@ -149,11 +152,11 @@ class QueuedBench(Bench):
         before = self.services.pop(NAME, None)
         is_watched = self.live is not None and names.FRAMEWORK_NAME in self.live["metadata"].get("labels", ())
         if before is not None and (self.live is None or not is_watched or self.live["metadata"]["uid"] != before.uid):
-            self.tracker.companion_dropped(TARGET, before.uid)
+            drop(PARTS, self.tracker, TARGET, before.uid)
         if self.live is not None and is_watched:
             self.live["metadata"]["namespace"] = "ns"
             self.services[NAME] = workload_record(self.live)
-            self.tracker.queueing.known = True
+            self.tracker.part(Queueing).known = True
 
     @property
     def cached(self) -> WorkloadRecord | None:
@@ -207,7 +210,7 @@ class QueuedBench(Bench):
         if isinstance(action, Delete) and action.target == TARGET:
             self.delete_workload(see=False)
             self.fold(action, Accepted())
-        elif isinstance(action, QueueAction) or (isinstance(action, Patch) and action.target == TARGET):
+        elif isinstance(action, PartAction) or (isinstance(action, Patch) and action.target == TARGET):
             self.perform(action)
         else:
             return False

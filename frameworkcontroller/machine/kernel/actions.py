@@ -13,9 +13,7 @@ from typing import Any, ClassVar, Final
 import orjson
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.objects import Identity, ObjectError, identity_of, is_claim_of
-from frameworkcontroller.api.status import AdmissionStatus
-from frameworkcontroller.api.workloads import WorkloadRecord
+from frameworkcontroller.api.objects import Identity, ObjectError, identity_of
 from frameworkcontroller.machine.kernel.failure import classify_creation_refusal
 from frameworkcontroller.machine.kernel.requests import (
     COMPANIONS,
@@ -161,34 +159,18 @@ class NotAttempted:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """The Workload is as ``record`` says, and nothing was done."""
-
-    record: WorkloadRecord
-
-
-@dataclass(frozen=True, slots=True)
-class WasAdmitted:
-    """Kueue has admitted the Framework. ``waited_sec``: its time in the queue, None if Kueue does not say."""
-
-    admission: AdmissionStatus
-    waited_sec: int | None = field(default=None, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Unmet:
-    """Nothing was done: something that the action needs is missing, or contradicts the spec."""
-
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
 class FinalizersAre:
     """The finalizers are as wanted. ``resource_version``: of the Framework now, ``before``: right before."""
 
     finalizers: tuple[str, ...]
     before: str
     resource_version: str
+
+
+class PartResult:
+    """A result that only the part of its action knows."""
+
+    __slots__ = ()
 
 
 Result = (
@@ -204,9 +186,7 @@ Result = (
     | FinalizersAre
     | Outdated
     | NotAttempted
-    | Seen
-    | WasAdmitted
-    | Unmet
+    | PartResult
 )
 
 Exchange = Generator[Request, Answer, Result]
@@ -263,7 +243,7 @@ class Create:
         answer = yield Post(target.kind, target.name, body, whole=bool(self.field))
         match answer:
             case Answered(body=body):
-                return Created(_metadata(body, "uid")["uid"], not self.field or _has(body, self.field))
+                return Created(metadata_of(body, "uid")["uid"], not self.field or _has(body, self.field))
             case Refused(kind=Refusal.ALREADY_EXISTS, message=message):
                 return Exists((yield from _namesake(target)), message)
             case Refused() as refused if target.kind is Kind.POD and _is_final(refused):
@@ -303,7 +283,7 @@ class Delete:
         match answer:
             case Answered(body=body):
                 # A proxy's page must not look like an accepted deletion, which is never repeated.
-                _metadata(body)
+                metadata_of(body)
                 return (yield from _confirm(target, self.uid, "is still being deleted")) if self.confirm else Accepted()
             case Refused(kind=Refusal.OBJECT_NOT_FOUND):
                 return Gone()
@@ -319,7 +299,7 @@ class Delete:
         if node is None:
             answer = yield Get(self.target.kind, self.target.name, whole=True)
             match answer:
-                case Answered(body=body) if _metadata(body, "uid")["uid"] == self.uid:
+                case Answered(body=body) if metadata_of(body, "uid")["uid"] == self.uid:
                     node = _spec(body).get("nodeName") or ""
                 case Answered() | Refused(kind=Refusal.OBJECT_NOT_FOUND):
                     return Gone()
@@ -417,71 +397,6 @@ class Patch:
 
 
 @dataclass(frozen=True, slots=True)
-class MarkClaim:
-    """Set the labels, the annotations and the owner of a volume claim, if it is that of its Task.
-
-    ``identity``: values of ``names.CLAIM_IDENTITY``. ``owner``: the reference to the Framework as JSON, None for none.
-    """
-
-    target: Target
-    framework_uid: str
-    identity: tuple[str, ...]
-    labels: tuple[tuple[str, str], ...]
-    annotations: tuple[tuple[str, str], ...]
-    owner: bytes | None
-
-    def exchange(self) -> Exchange:
-        target = self.target
-        metadata = yield from _find(target)
-        if metadata is None:
-            return Gone()
-        found = _identity(target, metadata)
-        if found.deleting or not is_claim_of(found, self.identity, self.framework_uid):
-            return Exists(found)
-        change = self._change(metadata, owned=found.controller_uid is not None)
-        if not change:
-            return Created(found.uid)
-        if names.FRAMEWORK_UID in change.get("annotations", ()) and not (yield from self._framework_exists()):
-            return Remains("its Framework is gone")
-        # Both are preconditions: nothing that another client has changed since is undone.
-        change |= {"uid": found.uid, "resourceVersion": metadata.get("resourceVersion")}
-        answer = yield MergePatch(target.kind, target.name, orjson.dumps({"metadata": change}))
-        match answer:
-            case Answered():
-                return Created(found.uid)
-            case Refused(kind=Refusal.OBJECT_NOT_FOUND):
-                return Gone()
-            case Refused(kind=Refusal.CONFLICT, message=message):
-                return Remains(message)
-        raise NotDoneError(answer)
-
-    def _framework_exists(self) -> Generator[Request, Answer, bool]:
-        """Whether the Framework still exists, now that the claim was read.
-
-        If so, no later Framework of its name had adopted the claim, which would be lost with an owner that is gone.
-        """
-        answer = yield Get(Kind.FRAMEWORK, self.identity[1])
-        match answer:
-            case Answered(body=body):
-                return bool(_metadata(body, "uid")["uid"] == self.framework_uid)
-            case Refused(kind=Refusal.OBJECT_NOT_FOUND):
-                return False
-        raise NotDoneError(answer)
-
-    def _change(self, metadata: Mapping[str, Any], *, owned: bool) -> dict[str, Any]:
-        """The changes of the metadata, empty if they are as wanted."""
-        change: dict[str, Any] = {}
-        for field_name, wanted in (("labels", self.labels), ("annotations", self.annotations)):
-            present = metadata.get(field_name) or {}
-            if missing := {key: value for key, value in wanted if present.get(key) != value}:
-                change[field_name] = missing
-        if owned != (self.owner is not None):
-            others = [one for one in metadata.get("ownerReferences") or () if one.get("uid") != self.framework_uid]
-            change["ownerReferences"] = others if self.owner is None else [*others, orjson.loads(self.owner)]
-        return change
-
-
-@dataclass(frozen=True, slots=True)
 class Refresh:
     """Read the Framework live: the object belongs to a later attempt than the status."""
 
@@ -495,19 +410,20 @@ class Refresh:
 
 @dataclass(frozen=True, slots=True)
 class ChangeFinalizer:
-    """Add or remove the finalizer of the history, if the Framework is still the one of that UID and resourceVersion.
+    """Add or remove a finalizer, if the Framework is still the one of that UID and resourceVersion.
 
     ``resource_version``, ``finalizers``: as they are stored, which the reconciler knows when the action begins.
     """
 
     target: Target
     uid: str
+    finalizer: str
     add: bool
     resource_version: str = field(default="", compare=False)
     finalizers: tuple[str, ...] = field(default=(), compare=False)
 
     def exchange(self) -> Exchange:
-        name, version, present = names.HISTORY_FINALIZER, self.resource_version, self.finalizers
+        name, version, present = self.finalizer, self.resource_version, self.finalizers
         if (name in present) == self.add:
             return FinalizersAre(present, version, version)
         index = None if self.add else present.index(name)
@@ -515,7 +431,7 @@ class ChangeFinalizer:
         answer = yield PatchFinalizers(target.kind, target.name, self.uid, version, name, index, bool(present))
         match answer:
             case Answered(body=body):
-                metadata = _metadata(body, "resourceVersion")
+                metadata = metadata_of(body, "resourceVersion")
                 found = tuple(metadata.get("finalizers") or ())
                 return FinalizersAre(found, version, str(metadata["resourceVersion"]))
             case Refused(kind=Refusal.OBJECT_NOT_FOUND):
@@ -526,12 +442,12 @@ class ChangeFinalizer:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class QueueAction:
-    """An action on the Workload of a Framework in Kueue's queue (workloads.py)."""
+class PartAction:
+    """An action of a part, whose exchange only the part knows."""
 
     target: Target
-    is_release: ClassVar[bool] = False
-    """Whether it gives quota back, so that a live read must confirm the status first."""
+    needs_live: ClassVar[bool] = False
+    """Whether a live read must confirm the status first."""
 
     @property
     def is_large(self) -> bool:
@@ -543,9 +459,7 @@ class QueueAction:
         raise NotImplementedError
 
 
-Action = (
-    Create | Delete | Cleanup | LookUp | Confirm | Relabel | Patch | MarkClaim | Refresh | ChangeFinalizer | QueueAction
-)
+Action = Create | Delete | Cleanup | LookUp | Confirm | Relabel | Patch | Refresh | ChangeFinalizer | PartAction
 
 
 @dataclass(frozen=True, slots=True)
@@ -558,11 +472,11 @@ class Outcome:
 
 def needs_live_status(action: Action) -> bool:
     """Whether a live read must confirm the status first."""
-    if isinstance(action, QueueAction):
-        return action.is_release
+    if isinstance(action, PartAction):
+        return action.needs_live
     if isinstance(action, ChangeFinalizer):
         return not action.add
-    return isinstance(action, Refresh | MarkClaim) or (isinstance(action, Delete) and action.orphan)
+    return isinstance(action, Refresh) or (isinstance(action, Delete) and action.orphan)
 
 
 def carry_out(action: Action) -> Exchange:
@@ -596,7 +510,7 @@ def patched(
     answer = yield MergePatch(target.kind, target.name, body, subresource)
     match answer:
         case Answered(body=body):
-            return Patched(str(_metadata(body, "resourceVersion")["resourceVersion"]))
+            return Patched(str(metadata_of(body, "resourceVersion")["resourceVersion"]))
         case Refused(kind=Refusal.OBJECT_NOT_FOUND):
             return Gone()
         case Refused(kind=Refusal.CONFLICT | Refusal.ALREADY_EXISTS | Refusal.INVALID, message=message) as refused:
@@ -626,7 +540,7 @@ def _controlled(target: Target, controller_uid: str) -> Exchange:
 
 
 def _confirm(target: Target, uid: str, otherwise: str) -> Exchange:
-    found = yield from _find(target)
+    found = yield from find_metadata(target)
     if found is None or found["uid"] != uid:
         return Gone()
     labels = found.get("labels") or {}
@@ -640,11 +554,11 @@ def _is_there(target: Target, uid: str) -> Generator[Request, Answer, bool]:
 
 def _identify(target: Target) -> Generator[Request, Answer, Identity | None]:
     """Read the identity of the object of the target's name, None if there is none."""
-    found = yield from _find(target)
-    return None if found is None else _identity(target, found)
+    found = yield from find_metadata(target)
+    return None if found is None else identity_in(target, found)
 
 
-def _identity(target: Target, metadata: Mapping[str, Any]) -> Identity:
+def identity_in(target: Target, metadata: Mapping[str, Any]) -> Identity:
     try:
         return identity_of(metadata, _IDENTITY[target.kind])
     except ObjectError as error:
@@ -652,18 +566,18 @@ def _identity(target: Target, metadata: Mapping[str, Any]) -> Identity:
         raise NotDoneError(Unanswered(text)) from error
 
 
-def _find(target: Target) -> Generator[Request, Answer, dict[str, Any] | None]:
+def find_metadata(target: Target) -> Generator[Request, Answer, dict[str, Any] | None]:
     """Read the metadata of the object of the target's name, None if there is none."""
     answer = yield Get(target.kind, target.name)
     match answer:
         case Answered(body=body):
-            return _metadata(body, "uid")
+            return metadata_of(body, "uid")
         case Refused(kind=Refusal.OBJECT_NOT_FOUND):
             return None
     raise NotDoneError(answer)
 
 
-def _metadata(body: bytes, field: str | None = None) -> dict[str, Any]:
+def metadata_of(body: bytes, field: str | None = None) -> dict[str, Any]:
     """The metadata in an answer, which has the text ``field``; a Status has empty ones."""
     metadata = metadata_in(body, field)
     if isinstance(metadata, Unanswered):
@@ -686,7 +600,7 @@ def _has(body: bytes, path: Iterable[str]) -> bool:
 
 
 def _has_taint_of_lost_node(body: bytes) -> bool:
-    _metadata(body, "uid")
+    metadata_of(body, "uid")
     taints = _spec(body).get("taints")
     found = taints if isinstance(taints, list) else ()
     return any(isinstance(taint, dict) and taint.get("key") in LOST_NODE_TAINTS for taint in found)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from frameworkcontroller.api.spec import TaskRoleSpec
 from frameworkcontroller.deadlines import Deadlines
 from frameworkcontroller.machine.kernel.model import Env
 
@@ -12,59 +11,66 @@ TaskKey = tuple[str, int]
 """Role and index of a Task."""
 
 
-class ClaimAgenda:
-    """The volume claims that the next plan looks at, by name."""
-
-    __slots__ = ("_due", "_names", "changing", "paced", "policies", "scan", "unlisted")
-
-    def __init__(self) -> None:
-        self._names: dict[str, None] = {}
-        self._due: dict[str, None] = {}
-        self.scan = False
-        """Whether to look at all claims of the Framework."""
-        self.changing: set[str] = set()
-        """Claims with an action whose outcome is not known. What it changes is an event of its own."""
-        self.unlisted: set[TaskKey] = set()
-        """Tasks that wait until the claims are listed."""
-        self.paced: Deadlines[str] = Deadlines()
-        """Claims to change after a pause, and its end (monotonic seconds)."""
-        self.policies: dict[str, TaskRoleSpec] = {}
-        """The last specs of roles by name, without Pods, of which the policies count for claims."""
-
-    def __bool__(self) -> bool:
-        return bool(self._names or self._due)
-
-    def add(self, name: str) -> None:
-        """Look at the claim in the next plan."""
-        self._names[name] = None
-
-    def retry(self, name: str) -> None:
-        """Look at the claim again after the back-off."""
-        self._due[name] = None
-
-    def take(self, *, again: bool) -> list[str]:
-        """Take the claims. ``again``: also those that waited for the end of the back-off."""
-        taken = {**self._due, **self._names} if again else self._names
-        self._names = {}
-        if again:
-            self._due = {}
-        return list(taken)
-
-
 class Agenda:
-    """Tasks in the order of their latest events, which decides which of two completes first."""
+    """What the next plan looks at: the Framework itself, its roles, its Pods and Tasks.
 
-    __slots__ = ("_alarms", "_deadlines", "_framework_deadline", "_keys")
+    Tasks are in the order of their latest events, which decides which of two completes first.
+    """
+
+    __slots__ = ("_alarms", "_blocked", "_deadlines", "_framework", "_framework_deadline", "_keys", "roles", "scan")
 
     def __init__(self) -> None:
         self._keys: dict[TaskKey, None] = {}
         self._alarms: Deadlines[TaskKey] = Deadlines()
         self._deadlines: dict[TaskKey, dict[float, float]] = {}
+        self._blocked: dict[TaskKey, None] = {}
+        self._framework = False
+        self.roles = True
+        """Whether Tasks may have to be added or removed."""
+        self.scan = False
+        """Whether to look for orphaned Pods."""
         self._framework_deadline: tuple[float, float] | None = None
         """Not in the dict: most Frameworks of a big cluster are completed, and have no other deadline."""
 
     def __bool__(self) -> bool:
         return bool(self._keys)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is something to look at."""
+        return self._framework or bool(self._keys)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether Tasks wait for the status to be persisted."""
+        return bool(self._blocked)
+
+    def look(self) -> None:
+        """Look at the Framework itself, once its status is persisted."""
+        self._framework = True
+
+    def look_at_roles(self) -> None:
+        """Look whether Tasks are to be added or removed."""
+        self.roles = True
+
+    def look_at_all(self, keys: Iterable[TaskKey]) -> None:
+        """Look at the Framework, at these Tasks, and for orphaned Pods."""
+        self._framework = self.scan = True
+        self.update(keys)
+
+    def look_once_persisted(self, *keys: TaskKey) -> None:
+        """Put the Tasks on the agenda once the status is persisted."""
+        self._blocked.update(dict.fromkeys(keys))
+
+    def persisted(self) -> None:
+        """The status is persisted."""
+        self.update(self._blocked)
+        self._blocked.clear()
+
+    def begin(self, clock: float) -> None:
+        """Begin a plan: it looks at the Framework, and at the Tasks whose alarms are due."""
+        self._framework = False
+        self.ring(clock)
 
     def __iter__(self) -> Iterator[TaskKey]:
         return iter(self._keys)
@@ -140,5 +146,6 @@ class Agenda:
     def forget_tasks(self) -> None:
         """Forget all Tasks; the Framework's deadline stays."""
         self._keys.clear()
+        self._blocked.clear()
         self._alarms.clear()
         self._deadlines.clear()

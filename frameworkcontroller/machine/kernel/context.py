@@ -11,6 +11,7 @@ from frameworkcontroller.api.codec import encode_status, encode_task
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import Framework, Identity, PodRecord
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, TaskStatus
+from frameworkcontroller.machine.kernel.absence import is_of_framework
 from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, Refresh, Target
 from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.holds import ObjectKey
@@ -25,15 +26,13 @@ from frameworkcontroller.machine.kernel.model import (
     Urgency,
     require,
 )
+from frameworkcontroller.machine.kernel.part import Parts
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Kind
 from frameworkcontroller.machine.kernel.tracker import Tracker
 
 CREATIONS_PER_PLAN: Final = 500
 """Maximum number of creations per plan: if all are refused, 10,000 Tasks must not be rendered again and again."""
-
-_LISTED_SEC: Final = 1.0
-"""Time until it is looked at whether Pods have been listed again."""
 
 
 @dataclass(slots=True)
@@ -44,7 +43,10 @@ class Context:
     tracker: Tracker
     observed: Observed
     env: Env
+    parts: Parts
     plan: Plan = field(default_factory=Plan)
+    is_new: bool = False
+    """Whether this plan is the first one of a Framework without a status."""
     creations: int = 0
     """Those for Tasks."""
     ends: bool = False
@@ -75,13 +77,6 @@ class Context:
             warning = completion is not None and completion.unexpected
         self.plan.records.append(Record(reason, message, role, index, warning, completion))
 
-    @property
-    def must_go(self) -> bool:
-        """Whether the Framework is being deleted, and its finalizer waits for the end of all that runs."""
-        framework, limits = self.framework, self.env.limits
-        waits = limits.history_blocks and SnapshotTrigger.FRAMEWORK_DELETION in limits.history
-        return framework.deleting and framework.held and waits
-
     def framework_snapshot(self, trigger: SnapshotTrigger) -> Snapshot:
         """The Framework's status, which must be persisted."""
         return Snapshot(trigger, encode_status(self.framework.name, self.status))
@@ -104,7 +99,7 @@ class Context:
 
     def persist_first(self) -> None:
         """Plan again once all is persisted, which is due now. No event follows a write."""
-        self.tracker.again = True
+        self.tracker.agenda.look()
         self.tracker.change(None, Urgency.NOW)
 
     def requeue_at(self, when: float) -> None:
@@ -151,15 +146,6 @@ class Context:
         """Drop the creations of this plan, which has found that the attempt ends."""
         self.plan.actions = [action for action in self.plan.actions if not isinstance(action, Create)]
 
-    def look_for_pods(self) -> None:
-        """Note whether Pods of the Framework exist, or may exist."""
-        self.tracker.remains = self.shows_pods() or self.must_list_pods()
-
-    def shows_pods(self) -> bool:
-        """Whether the cache shows Pods of the Framework. Costs their number, which is mostly none."""
-        uid = self.framework.uid
-        return any(is_of_framework(uid, pod) for pod in self.observed.list_pods())
-
     def is_of_attempt(self, pod: PodRecord) -> bool:
         """Whether the attempt controls the Pod, or nothing does, and it is of any attempt of the Framework."""
         owner = pod.identity.controller_uid
@@ -171,22 +157,6 @@ class Context:
         """Whether the Pod is of a later attempt than the status, which is outdated. Such a Pod is not touched."""
         marks = pod.annotations
         return marks is not None and is_newer((marks[0], marks[1].partition("_")[0]), self.configmap_identity())
-
-    def must_list_pods(self) -> bool:
-        """Whether the cache may lack Pods that another controller has created. If so, have them listed.
-
-        The cache of a new leader may be older than the last Pods of its predecessor.
-        """
-        tracker, now = self.tracker, self.env.clock
-        if tracker.begun_at is None or not tracker.may_have_unrecorded_pods:
-            return False
-        if now >= tracker.listing_until:
-            if self.observed.pods_listed >= tracker.begun_at:
-                return False
-            self.plan.relist.add(Kind.POD)
-            tracker.listing_until = now + _LISTED_SEC
-        self.requeue_at(tracker.listing_until)
-        return True
 
     def configmap_target(self) -> Target:
         """The ConfigMap of the current attempt."""
@@ -210,16 +180,6 @@ class Context:
             task.instance_uid,
             str(task.attempt.id),
         )
-
-
-def is_of_framework(framework_uid: str, pod: PodRecord) -> bool:
-    """Whether the Pod is of any attempt of the Framework, whose ConfigMap may be gone.
-
-    A Pod that has lost its owner is recognized by its annotations and its name: a copy for debugging has another name.
-    """
-    identity = pod.identity
-    is_marked = identity.annotations is not None and identity.annotations[0] == framework_uid
-    return is_marked and (identity.controller_uid is not None or names.split_pod_name(pod.name) is not None)
 
 
 _MAX_DIGITS = 18

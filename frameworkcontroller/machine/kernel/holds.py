@@ -12,19 +12,10 @@ from frameworkcontroller.machine.kernel.model import Env
 from frameworkcontroller.machine.kernel.reasons import Reason
 
 CREATIONS: Final = "creations"
-CLAIMS: Final = "PersistentVolumeClaims"
-GANGS: Final = "PodGroups"
-DEPENDENCIES: Final = "dependsOn"
-HISTORY: Final = "history"
-FINALIZER: Final = "finalizer"
 ObjectKey = TaskKey | str | None
-"""One Task, a companion (``Target.key``), existing volume claims (``CLAIMS``), all gangs (``GANGS``), the order of
-roles (``DEPENDENCIES``), the records for the history (``HISTORY``), its finalizer (``FINALIZER``), or (None) ConfigMap
-and Framework."""
+"""One Task, another object (``Target.key``) or a matter of a part, or (None) ConfigMap and Framework."""
 HoldKey = ObjectKey
 """The actions on one object, or all creations of Pods and volume claims (``CREATIONS``)."""
-
-_KEPT: Final = (CREATIONS, HISTORY, FINALIZER)
 
 HOLD_BACKOFF: Final = Backoff(base=0.5, maximum=15.0, jitter=0.25)
 """A stuck Framework sends at most a few requests a minute, and recovers within ``maximum`` seconds."""
@@ -232,10 +223,10 @@ class Holds:
             self.wait(key, None)
         self._spared = {key: spared for key, spared in self._spared.items() if exists(key)}
 
-    def keep_companions(self, is_wanted: Callable[[ObjectKey], bool]) -> None:
-        """Forget companions that are no longer wanted."""
+    def keep_others(self, is_wanted: Callable[[ObjectKey], bool]) -> None:
+        """Forget what is of neither a Task nor the Framework and no longer wanted."""
         for key in {*self.stalls, *self._holds, *self._made}:
-            if isinstance(key, str) and key not in _KEPT and not is_wanted(key):
+            if isinstance(key, str) and key != CREATIONS and not is_wanted(key):
                 self.release(key)
                 self._made.pop(key, None)
 

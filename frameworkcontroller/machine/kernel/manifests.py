@@ -12,24 +12,23 @@ import re
 import string
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import orjson
 
 from frameworkcontroller.api import hostlists, names
 from frameworkcontroller.api.objects import Framework
-from frameworkcontroller.api.spec import ClaimRetention, ClaimTemplate, TaskRoleSpec
-from frameworkcontroller.api.status import AdmissionStatus, AdmittedPodSet, FrameworkAttemptStatus, TaskStatus
+from frameworkcontroller.api.spec import TaskRoleSpec
+from frameworkcontroller.api.status import FrameworkAttemptStatus, TaskStatus
 from frameworkcontroller.machine.kernel.model import require
 from frameworkcontroller.machine.kernel.requests import LARGE_BYTES, MAX_BODY_BYTES, BodyTooLargeError
-from frameworkcontroller.machine.parts.gangs.podgroupbodies import Member
 
 _MAX_RAW_BYTES: Final = 4 * MAX_BODY_BYTES
 """Size from which a template in progress is given up: its words are longer than their values, but fewer than this."""
 
 
-def configmap_body(framework: Framework, attempt_id: int, admission: AdmissionStatus | None = None) -> bytes:
-    """The ConfigMap of an attempt. With its queue as label, Kueue takes the Pods for those of a managed job.
+def configmap_body(framework: Framework, attempt_id: int, labels: Mapping[str, str]) -> bytes:
+    """The ConfigMap of an attempt. ``labels``: of parts.
 
     Its foregroundDeletion finalizer holds it, and with it the next attempt, until the last Pod of the attempt is gone.
     """
@@ -40,10 +39,7 @@ def configmap_body(framework: Framework, attempt_id: int, admission: AdmissionSt
             "metadata": {
                 "name": names.configmap_name(framework.name),
                 "namespace": framework.namespace,
-                "labels": {
-                    names.FRAMEWORK_NAME: framework.name,
-                    **({} if admission is None else {names.QUEUE_NAME: admission.queue_name}),
-                },
+                "labels": {names.FRAMEWORK_NAME: framework.name, **labels},
                 "annotations": {
                     names.FRAMEWORK_NAMESPACE: framework.namespace,
                     names.FRAMEWORK_NAME: framework.name,
@@ -56,90 +52,6 @@ def configmap_body(framework: Framework, attempt_id: int, admission: AdmissionSt
             },
         }
     )
-
-
-def service_body(framework: Framework) -> bytes:
-    """The headless Service that gives the Framework's Pods their host names. It needs no ports for that."""
-    spec = framework.spec
-    return orjson.dumps(
-        {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {
-                "name": spec.subdomain(framework.name),
-                "namespace": framework.namespace,
-                "labels": {names.FRAMEWORK_NAME: framework.name},
-                "annotations": {
-                    names.FRAMEWORK_NAMESPACE: framework.namespace,
-                    names.FRAMEWORK_NAME: framework.name,
-                    names.FRAMEWORK_UID: framework.uid,
-                },
-                "ownerReferences": [framework_reference(framework)],
-            },
-            "spec": {
-                "clusterIP": "None",
-                "publishNotReadyAddresses": spec.network is None or spec.network.publish_not_ready_addresses,
-                "selector": {names.FRAMEWORK_NAME: framework.name},
-            },
-        }
-    )
-
-
-def is_large(template: ClaimTemplate) -> bool:
-    """Whether a body of the claim may have more than ``LARGE_BYTES``."""
-    metadata = template.metadata
-    size = sum(len(part.text) for part in (metadata.labels, metadata.annotations, template.spec))
-    # A placeholder is replaced by the seventeen-fold, at most.
-    return 17 * size > LARGE_BYTES
-
-
-def claim_body(framework: Framework, role: TaskRoleSpec, template: ClaimTemplate, index: int) -> bytes:
-    """A volume claim of a Task. It outlives attempts, and so has no placeholder that depends on one.
-
-    Raises BodyTooLargeError.
-    """
-    marks = claim_annotations(framework, role, index)
-    values = {
-        names.FRAMEWORK_NAMESPACE: framework.namespace,
-        names.CONFIGMAP_NAME: names.configmap_name(framework.name),
-        names.POD_NAME: names.pod_name(framework.name, role.name, index),
-        **{name: marks[name] for name in POD_LABELS},
-    }
-    metadata = template.metadata
-    raw = b"[%s]" % b",".join(part.text for part in (metadata.labels, metadata.annotations, template.spec))
-    words = {names.placeholder(name).encode(): value.encode() for name, value in values.items()}
-    if (size := filled_size(raw, words)) > MAX_BODY_BYTES:
-        raise BodyTooLargeError(f"volumeClaimTemplate {metadata.name} of TaskRole {role.name}", size)
-    labels, annotations, spec = orjson.loads(filled(raw, words))
-    body = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {
-            "name": names.claim_name(metadata.name, framework.name, role.name, index),
-            "namespace": framework.namespace,
-            "labels": {**labels, **{name: marks[name] for name in POD_LABELS}},
-            "annotations": {**annotations, **marks},
-        },
-        "spec": spec,
-    }
-    if claim_has_owner(role):
-        body["metadata"]["ownerReferences"] = [framework_reference(framework)]
-    return orjson.dumps(body)
-
-
-def claim_has_owner(role: TaskRoleSpec) -> bool:
-    """Whether the Framework owns the volume claims of the role, so that they are deleted with it."""
-    return role.persistent_volume_claim_retention_policy.when_deleted is ClaimRetention.DELETE
-
-
-def claim_annotations(framework: Framework, role: TaskRoleSpec, index: int) -> dict[str, str]:
-    """The annotations by which a volume claim of a Task is recognized, and that say what happens to it."""
-    identity = (framework.namespace, framework.name, role.name, str(index))
-    return {
-        **dict(zip(names.CLAIM_IDENTITY, identity, strict=True)),
-        names.FRAMEWORK_UID: framework.uid,
-        names.WHEN_SCALED: role.persistent_volume_claim_retention_policy.when_scaled.value,
-    }
 
 
 def framework_reference(framework: Framework) -> dict[str, Any]:
@@ -216,6 +128,20 @@ _LONGEST_VALUE = 253
 """Characters of a name."""
 
 
+class PodShape(Protocol):
+    """The fields that a part adds to the Pods of a role."""
+
+    @property
+    def texts(self) -> Any:
+        """All added values, as JSON: the markers of a template differ from each."""
+
+    def apply(self, template: Mapping[str, Any], pod_name: str) -> dict[str, Any]:
+        """Return the template with the fields. ``pod_name``: the marker that becomes the name of the Pod.
+
+        A field of a wrong type in the template stays as it is: the API server refuses it, which completes the Task.
+        """
+
+
 class PodTemplate:
     """The Pod template of a role, for one attempt and generation of the Framework.
 
@@ -242,12 +168,11 @@ class PodTemplate:
         attempt: FrameworkAttemptStatus,
         role: TaskRoleSpec,
         role_uid: str,
-        admitted: AdmittedPodSet | None = None,
-        member: Member | None = None,
+        shapes: Sequence[PodShape] = (),
     ) -> None:
-        """``admitted``: what Kueue adds to the Pods of the role. ``member``: what puts them into a gang."""
+        """``shapes``: the fields that parts add to the Pods of the role."""
         template = role.task.pod.text
-        marker = self._marker = _unused_marker(template + orjson.dumps(admitted))
+        marker = self._marker = _unused_marker(template + orjson.dumps([shape.texts for shape in shapes]))
         per_task = {field: marker.decode() + field for field in ("index", "pod_name", "task_uid", "task_attempt_id")}
         annotations = pod_annotations(framework, attempt, role.name, role_uid, **per_task)
         values = {name: annotations[name] for name in _PLACEHOLDERS}
@@ -271,18 +196,14 @@ class PodTemplate:
         """Bytes at least, if they are too many for a Pod to be rendered, else unused."""
         if self._least > _MAX_RAW_BYTES:
             return
-        subdomain = framework.spec.subdomain(framework.name) if framework.spec.has_hostnames else None
-        claims = [one.metadata.name for one in role.volume_claim_templates]
         decoded = orjson.loads(filled(template, words))
-        if admitted is not None:
-            decoded = with_admission(decoded, admitted)
+        for shape in shapes:
+            decoded = shape.apply(decoded, annotations[names.POD_NAME])
         env = _env(annotations)
         self._least += _containers(decoded) * len(orjson.dumps(env))
         if self._least > _MAX_RAW_BYTES:
             return
-        pod = _pod(decoded, annotations, subdomain, claims, env)
-        if member is not None and isinstance(pod["metadata"], dict) and isinstance(pod["spec"], dict):
-            member.join(pod["metadata"], pod["spec"])
+        pod = _pod(decoded, annotations, env)
         self.raw = orjson.dumps(pod)
         self._counts = {self._marker + field: self.raw.count(self._marker + field) for field in _FIELDS}
         longest = {self._marker + field: b"." * _LONGEST_VALUE for field in _FIELDS}
@@ -318,31 +239,6 @@ class PodTemplate:
         return len(self.raw) + self._growth + replaced
 
 
-def with_admission(template: Mapping[str, Any], admitted: AdmittedPodSet) -> dict[str, Any]:
-    """The Pod template with what Kueue adds. Nothing contradicts it: ``workloads.ReadAdmission`` has compared them."""
-    metadata, spec = template.get("metadata"), template.get("spec")
-    if metadata is None or isinstance(metadata, dict):
-        metadata = dict(metadata or {})
-        for name, ours in (("labels", admitted.labels), ("annotations", admitted.annotations)):
-            if ours:
-                metadata[name] = _with(metadata.get(name), ours)
-    if isinstance(spec, dict):
-        spec = dict(spec)
-        if admitted.node_selector:
-            spec["nodeSelector"] = _with(spec.get("nodeSelector"), admitted.node_selector)
-        gates = [{"name": name} for name in admitted.scheduling_gates]
-        for name, added in (("tolerations", admitted.tolerations), ("schedulingGates", gates)):
-            own = spec.get(name)
-            if added and (own is None or isinstance(own, list)):
-                known = set(map(_key, own or ()))
-                spec[name] = [*(own or []), *(one for one in added if _key(one) not in known)]
-    return {**template, "metadata": metadata, "spec": spec}
-
-
-def _key(value: Any) -> bytes:
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
-
-
 def _network_values(framework: Framework, role: TaskRoleSpec) -> dict[str, str]:
     """The values of placeholders that are the same for all Tasks of a role."""
     spec = framework.spec
@@ -370,31 +266,20 @@ def _controller_reference(api_version: str, kind: str, name: str, uid: str) -> d
 # Fields of a wrong type in the user's template are passed on: the API server refuses them, which completes the Task.
 
 
-def _pod(
-    template: Mapping[str, Any],
-    annotations: dict[str, str],
-    subdomain: str | None,
-    claims: Sequence[str],
-    env: list[dict[str, Any]],
-) -> dict[str, Any]:
+def _pod(template: Mapping[str, Any], annotations: dict[str, str], env: list[dict[str, Any]]) -> dict[str, Any]:
     metadata = template.get("metadata")
     if metadata is None or isinstance(metadata, dict):
         metadata = dict(metadata or {})
         metadata["name"] = annotations[names.POD_NAME]
         metadata["namespace"] = annotations[names.FRAMEWORK_NAMESPACE]
-        metadata["labels"] = _with(metadata.get("labels"), {name: annotations[name] for name in POD_LABELS})
-        metadata["annotations"] = _with(metadata.get("annotations"), annotations)
+        metadata["labels"] = with_entries(metadata.get("labels"), {name: annotations[name] for name in POD_LABELS})
+        metadata["annotations"] = with_entries(metadata.get("annotations"), annotations)
         configmap = annotations[names.CONFIGMAP_NAME], annotations[names.CONFIGMAP_UID]
         # With another owner, the garbage collector would untie the Pod from its attempt, and let it run on.
         metadata["ownerReferences"] = [_controller_reference("v1", "ConfigMap", *configmap)]
     spec = template.get("spec")
     if isinstance(spec, dict):
         spec = dict(spec)
-        if subdomain is not None and not (spec.get("hostname") or spec.get("subdomain")):
-            spec |= {"hostname": annotations[names.POD_NAME], "subdomain": subdomain}
-        volumes = spec.get("volumes")
-        if claims and (volumes is None or isinstance(volumes, list)):
-            spec["volumes"] = _volumes(claims, annotations[names.POD_NAME], volumes or [])
         for listed in _CONTAINERS:
             if isinstance(spec.get(listed), list):
                 spec[listed] = [_container(container, env) for container in spec[listed]]
@@ -423,12 +308,6 @@ def _env(annotations: Mapping[str, str]) -> list[dict[str, Any]]:
     ]
 
 
-def _volumes(claims: Sequence[str], pod: str, others: Sequence[Any]) -> list[Any]:
-    """The volumes of the claims, and the others, but for those of the same name."""
-    ours = [{"name": claim, "persistentVolumeClaim": {"claimName": f"{claim}-{pod}"}} for claim in claims]
-    return [*ours, *(one for one in others if not (isinstance(one, dict) and one.get("name") in claims))]
-
-
 def _container(container: Any, env: list[dict[str, Any]]) -> Any:
     if not isinstance(container, dict):
         return container
@@ -441,7 +320,8 @@ def _container(container: Any, env: list[dict[str, Any]]) -> Any:
     return container
 
 
-def _with(mapping: Any, ours: Mapping[str, str]) -> Any:
+def with_entries(mapping: Any, ours: Mapping[str, str]) -> Any:
+    """The mapping of a template with these entries. Anything else stays as it is: the API server refuses it."""
     if mapping is None:
         return dict(ours)
     return {**mapping, **ours} if isinstance(mapping, dict) else mapping

@@ -9,15 +9,13 @@ Framework with any (``is_clean``).
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, TypeVar, cast
 
-from frameworkcontroller.api.completion import FRAMEWORK_EVICTED, CompletionStatus
-from frameworkcontroller.api.objects import CompanionRecord, PodRecord
+from frameworkcontroller.api.completion import CompletionStatus
+from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.status import (
-    AdmissionStatus,
     Condition,
     FrameworkAttemptStatus,
     FrameworkStatus,
@@ -27,28 +25,106 @@ from frameworkcontroller.api.status import (
     TaskRoleStatus,
     TaskStatus,
 )
+from frameworkcontroller.machine.kernel.absence import Absence
 from frameworkcontroller.machine.kernel.actions import Action, Target
-from frameworkcontroller.machine.kernel.agenda import Agenda, ClaimAgenda, TaskKey
-from frameworkcontroller.machine.kernel.expectations import Expectations
+from frameworkcontroller.machine.kernel.agenda import Agenda, TaskKey
+from frameworkcontroller.machine.kernel.expectations import Expectations, OwnedObjects
 from frameworkcontroller.machine.kernel.holds import Holds
 from frameworkcontroller.machine.kernel.manifests import PodTemplate
 from frameworkcontroller.machine.kernel.model import AttemptCounters, InvariantError, Level, Urgency, require
 from frameworkcontroller.machine.kernel.reasons import Reason
-from frameworkcontroller.machine.kernel.requests import PODGROUPS, Kind
-from frameworkcontroller.machine.kernel.states import EDGES, ENDED, FRAMEWORK_URGENCY, LIVE, TASK_URGENCY
-from frameworkcontroller.machine.parts.gangs.podgroupbodies import GangPlans
-from frameworkcontroller.machine.parts.history.archival import Archival
-from frameworkcontroller.machine.parts.kueue.queueing import OUT_OF_SYNC, Queueing
+from frameworkcontroller.machine.kernel.states import EDGES, ENDED, FRAMEWORK_URGENCY, TASK_URGENCY
 
 
-class Shown(NamedTuple):
-    """A companion that an answer of the API server has shown.
+class PartState:
+    """The state that a part keeps beside the status, in memory only. Made anew for each life: losing it is safe.
 
-    ``since``: when (monotonic seconds) its creation was first wanted; a list of before is older than the answer.
+    The tracker tells all that exist of its changes: a part without a state pays nothing.
     """
 
-    uid: str
-    since: float
+    __slots__ = ()
+    of_attempt: ClassVar[bool] = False
+    """Whether it ends with the attempt of the Framework, else with the process."""
+    listens: ClassVar[bool] = False
+    """Whether it has methods for changes of the status (``on_change`` to ``on_index``)."""
+
+    def on_change(self, subject: FrameworkStatus | TaskStatus | None) -> None:
+        """Something that the history has to know has changed, of a Task or of the Framework (also None)."""
+
+    def on_move(self, tracker: Tracker, task: TaskStatus) -> None:
+        """A Task has moved to another state, or became deletionPending."""
+
+    def on_count(self, task: TaskStatus, step: int) -> None:
+        """A Task that is not deletionPending is counted in its state (1), or no longer (-1)."""
+
+    def on_index(self, tracker: Tracker) -> None:
+        """Roles or Tasks were added or removed. All Tasks are counted anew afterwards."""
+
+    def on_look_at_all(self) -> None:
+        """The next plan looks at everything."""
+
+    def on_persisted(self, tracker: Tracker) -> bool:
+        """The tracked status is stored. Return whether the Framework is to be planned again."""
+        return False
+
+    def on_end(self, tracker: Tracker) -> None:
+        """The attempt is over, and with it this state, which is of the attempt."""
+
+    def on_tasks_over(self) -> None:
+        """The attempt is over: forget its Tasks."""
+
+    def on_completion(self, tracker: Tracker, completion: CompletionStatus) -> None:
+        """The completion of an attempt was decided."""
+
+    def successor(self, tracker: Tracker, before: Tracker) -> PartState | None:
+        """The state for another tracker of the Framework, which goes on from a stored status; None: a new one."""
+
+
+_S = TypeVar("_S", bound=PartState)
+
+
+@dataclass(slots=True)
+class AttemptLife:
+    """What is known of the Framework's attempt beside its status. Made anew with each attempt."""
+
+    configmap_end: CompletionStatus | None = None
+    """Its completion if its ConfigMap is gone, but not deleted by another client."""
+    orphaned: bool = False
+    """Whether the ConfigMap is gone, and Pods of the attempt may exist that only the machine deletes."""
+    alone_since: float | None = None
+    """When (monotonic seconds) the ConfigMap was first seen to be terminating without Pods."""
+    templates: dict[str, PodTemplate] = field(default_factory=dict)
+    """Encoded Pods by role, of this generation."""
+    dropped: dict[TaskKey, PodRecord] = field(default_factory=dict)
+    """Last states of recorded Pods that the cache has dropped, if they have conditions and no completion is decided."""
+    left_running: dict[TaskKey, tuple[str, float]] = field(default_factory=dict)
+    """UIDs of ended Pods with running containers, and when that was first seen (monotonic seconds)."""
+    begun: set[str] = field(default_factory=set)
+    """Roles of which a Pod was created."""
+    failing: list[TaskStatus] = field(default_factory=list)
+    """Tasks that failed by a rule that ends the attempt."""
+
+    def forget_tasks(self) -> None:
+        """Forget what is known of Tasks, as the attempt is over."""
+        self.alone_since = None
+        for known in (self.templates, self.dropped, self.left_running):
+            known.clear()
+
+
+@dataclass(slots=True)
+class ProcessLife:
+    """What this process knows of a Framework beside its status, over all attempts."""
+
+    generation: int | None = None
+    """Generation of the spec in the last plan."""
+    last_stall: Reason | None = None
+    """The stall that was recorded last."""
+    last_wait: Reason | None = None
+    """The reason to wait that the condition Running shows."""
+    deletion_snapshot_taken: bool = False
+    """Whether the history has the deletion of the Framework."""
+    counters: AttemptCounters | None = None
+    """Attempts that ended or were retried since the last persisted status."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -61,94 +137,23 @@ class Tracker:
     counts: TaskCounts = field(default_factory=TaskCounts)
     """Those of the status."""
     role_counts: dict[str, TaskCounts] = field(default_factory=dict)
-    agenda: Agenda = field(default_factory=Agenda)
-    again: bool = False
-    """Whether to plan the Framework itself again once the status is persisted."""
-    scan: bool = False
-    """Whether the next plan looks for orphaned Pods."""
-    follow_ups: list[Action] = field(default_factory=list)
-    """Actions for the next plan, as a consequence of outcomes."""
-    holds: Holds = field(default_factory=Holds)
-    expectations: Expectations = field(default_factory=Expectations)
-    last_stall: Reason | None = None
-    """The stall that this process has recorded last."""
-    last_wait: Reason | None = None
-    """The reason to wait that the condition Running shows."""
-    generation: int | None = None
-    """Generation of the spec in the last plan."""
-    rescale_due: bool = True
-    configmap_end: CompletionStatus | None = None
-    """Completion of the attempt if its ConfigMap is gone, but not deleted by another client."""
-    absent: bool | None = None
-    """Whether a live read has shown, while the next attempt is held back, that no ConfigMap of it exists, and nothing
-    was found since. None: unknown."""
-    remains: bool = False
-    """Whether Pods of the Framework exist, or may exist, while the next attempt is held back."""
-    late: set[str] = field(default_factory=set)
-    """UIDs of ConfigMaps that appeared when they were known to be absent. They are deleted, and never adopted."""
-    orphaned: bool = False
-    """Whether the ConfigMap is gone, and Pods of the attempt may exist that only the machine deletes."""
-    deletion_snapshot_taken: bool = False
-    """Whether the history has the deletion of the Framework."""
-    alone_since: float | None = None
-    """When (monotonic seconds) the ConfigMap was first seen to be terminating without Pods."""
-    templates: dict[str, PodTemplate] = field(default_factory=dict)
-    """Encoded Pods by role, of this attempt and generation."""
-    dropped: dict[TaskKey, PodRecord] = field(default_factory=dict)
-    """Last states of recorded Pods that the cache has dropped, if they have conditions and no completion is decided."""
-    left_running: dict[TaskKey, tuple[str, float]] = field(default_factory=dict)
-    """UIDs of ended Pods with running containers, and when that was first seen (monotonic seconds)."""
-    readiness: dict[str, set[int]] = field(default_factory=dict)
-    """By role that another one waits for to be Ready, the indexes of Tasks whose Pods are."""
-    begun: set[str] = field(default_factory=set)
-    """Roles of which a Pod was created in this attempt."""
-    granted: dict[str, set[int]] = field(default_factory=dict)
-    """By role with more Tasks than Kueue has admitted, the indexes of Tasks that have a Pod, or may have one."""
-    claims: ClaimAgenda = field(default_factory=ClaimAgenda)
-    queueing: Queueing = field(default_factory=Queueing)
-    companions: dict[Target, Shown] = field(default_factory=dict)
-    """Companions that an answer of the API server has shown, and of whose end nothing is known."""
-    urgency: Urgency = Urgency.NONE
     task_states: dict[State, int] = field(default_factory=lambda: dict.fromkeys(State, 0))
     """Numbers of Tasks by state, with those that are deletionPending."""
-    attempt_counters: AttemptCounters | None = None
-    """Attempts that ended or were retried since the last persisted status."""
-    gangs: GangPlans | None = None
-    """Of a Framework with spec.scheduling (gangs.py)."""
-    placed_groups: frozenset[str] = frozenset()
-    """PodGroups that were placed in this attempt, which is persisted."""
-    archival: Archival | None = None
-    """What the history has of this attempt; None while nothing waits for it."""
-    finalizer_outdated: bool = False
-    """Whether the last change of the history's finalizer has failed by a precondition, or so it seems."""
-    completion_unsaid: bool = False
-    """Whether the history is to be offered the completion of the Framework, once that is persisted."""
-    begun_at: float | None = None
-    """When (monotonic seconds) this process made its first plan by the status."""
-    listing_until: float = -math.inf
-    """When (monotonic seconds) to look whether Pods have been listed since then."""
-    unrecorded: dict[TaskKey, tuple[str, int]] = field(default_factory=dict)
-    """Attempts, as instance and id, for which another controller may have created a Pod that no status has recorded."""
-    enders: list[TaskStatus] = field(default_factory=list)
-    """Tasks that failed by a rule that ends the attempt of the Framework."""
-    _awaited: dict[Target, float] = field(default_factory=dict)
-    """Companions to be created, and when (monotonic seconds) that was first wanted."""
-    _ended: set[str] = field(default_factory=set)
-    """UIDs of companions that the cache has dropped while one was to be created."""
-    _listed: set[Target] = field(default_factory=set)
-    """Those of the companions to be created whose kind was listed since."""
+    agenda: Agenda = field(default_factory=Agenda)
+    holds: Holds = field(default_factory=Holds)
+    expectations: Expectations = field(default_factory=Expectations)
+    objects: OwnedObjects = field(default_factory=OwnedObjects)
+    absence: Absence = field(default_factory=Absence)
+    process: ProcessLife = field(default_factory=ProcessLife)
+    life: AttemptLife = field(default_factory=AttemptLife)
+    follow_ups: list[Action] = field(default_factory=list)
+    """Actions for the next plan, as a consequence of outcomes."""
+    urgency: Urgency = Urgency.NONE
+    _parts: dict[type[PartState], PartState] = field(default_factory=dict)
+    _listeners: list[PartState] = field(default_factory=list)
     _dirty: set[TaskStatus] = field(default_factory=set)
-    _blocked: dict[TaskKey, None] = field(default_factory=dict)
-    _completions: dict[tuple[str, int], int] = field(default_factory=dict)
     _head_dirty: bool = False
-    _end_is_stored: bool = False
-    """Whether the end of the attempt is persisted."""
-    _live: dict[str, int] | None = None
-    """By role, the Tasks that have a Pod or are about to get one; None: not counted."""
-    _stored_live: dict[str, int] | None = None
-    """Those of the stored status."""
-    _starting: set[str] = field(default_factory=set)
-    """Roles whose start is not persisted."""
+    _completions: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Track the given status, which is stored."""
@@ -159,7 +164,29 @@ class Tracker:
                 return
             for task in self.tasks():
                 if task.state is State.CREATION_PENDING:
-                    self.unrecorded[task.key] = task.instance_uid, task.attempt.id
+                    self.absence.unrecorded[task.key] = task.instance_uid, task.attempt.id
+
+    # --- parts ---
+
+    def part(self, kind: type[_S]) -> _S:
+        """The state of a part, which is made if there is none."""
+        state = self._parts.get(kind)
+        if state is None:
+            state = self._parts[kind] = kind()
+            self._listen()
+        return cast("_S", state)
+
+    def find_part(self, kind: type[_S]) -> _S | None:
+        """The state of a part, None if there is none."""
+        return cast("_S | None", self._parts.get(kind))
+
+    def end_part(self, kind: type[PartState]) -> None:
+        """Forget the state of a part."""
+        self._parts.pop(kind, None)
+        self._listen()
+
+    def _listen(self) -> None:
+        self._listeners = [state for state in self._parts.values() if state.listens]
 
     # --- queries ---
 
@@ -184,12 +211,6 @@ class Tracker:
             and task.state is State.CREATION_PENDING
         )
 
-    def awaits_claim(self, target: Target) -> bool:
-        """Whether the target's volume claim is still to be created."""
-        task = self.task((target.role, target.index))
-        waits = task is not None and task.state in (State.CREATION_PENDING, State.PREPARING)
-        return waits and not self.is_completing
-
     @property
     def is_clean(self) -> bool:
         """Whether everything is persisted."""
@@ -203,7 +224,7 @@ class Tracker:
     @property
     def is_busy(self) -> bool:
         """Whether another plan has work at once."""
-        return self.again or bool(self.agenda) or bool(self.follow_ups)
+        return self.agenda.is_due or bool(self.follow_ups)
 
     @property
     def is_completing(self) -> bool:
@@ -211,37 +232,15 @@ class Tracker:
         return self.status is not None and self.status.attempt.completion_status is not None
 
     @property
-    def nothing_runs(self) -> bool:
-        """Whether it is known that nothing of the Framework runs: no Pod exists, and no request that creates one."""
-        if self.status is None:
-            return False
-        if self.status.state in ENDED:
-            return self._end_is_stored and not self.remains
-        return self.status.state is State.CREATION_PENDING and self.absent is True and not self.remains
-
-    @property
     def ended_by_rule(self) -> TaskStatus | None:
         """The Task whose failure ends the attempt of the Framework by a rule, None if there is none."""
-        return next((task for task in self.enders if not task.deletion_pending), None)
+        return next((task for task in self.life.failing if not task.deletion_pending), None)
 
     @property
     def may_have_pods(self) -> bool:
         """Whether the status records a Pod that is not known to be gone."""
         with_pods = (state for state in EDGES if state is not State.CREATION_PENDING and state not in ENDED)
         return any(self.task_states[state] for state in with_pods)
-
-    @property
-    def may_have_unrecorded_pods(self) -> bool:
-        """Whether another controller may have created a Pod that the status does not record."""
-        if self.status is not None and self.status.state is State.CREATION_PENDING:
-            # Also for Tasks that a rescale has removed since.
-            return bool(self.unrecorded)
-        for key, attempt in self.unrecorded.items():
-            task = self.task(key)
-            pending = task is not None and task.state is State.CREATION_PENDING
-            if task is not None and pending and (task.instance_uid, task.attempt.id) == attempt:
-                return True
-        return False
 
     @property
     def is_at_rest(self) -> bool:
@@ -268,15 +267,11 @@ class Tracker:
     @property
     def is_awaited(self) -> bool:
         """Whether a Task waits for the changes to be persisted."""
-        return bool(self._blocked)
+        return self.agenda.is_awaited
 
     def is_settled(self, task: TaskStatus) -> bool:
         """Whether all changes of the Task are persisted, so that it justifies actions."""
         return task not in self._dirty
-
-    def has_started(self, role: str) -> bool:
-        """Whether the start of a role with dependencies is persisted."""
-        return self.roles[role].started and role not in self._starting
 
     # --- changes of the whole ---
 
@@ -284,19 +279,16 @@ class Tracker:
         """Track another status or attempt. ``dirty``: it is not persisted."""
         self.status = status
         self.forget_tasks()
-        if self.archival is not None:
-            self.archival.forget()
-        self.orphaned = False
-        self.absent, self.remains = None, False
-        self._end_is_stored = not dirty and status.state in ENDED
-        self._end_gangs()
-        self.placed_groups = frozenset(() if dirty else status.attempt.scheduled_pod_groups)
-        self.configmap_end = None
+        self.life = AttemptLife()
+        self.absence.begin_attempt(ended=not dirty and status.state in ENDED)
+        for kind in [kind for kind in self._parts if kind.of_attempt]:
+            self._parts.pop(kind).on_end(self)
+        self._listen()
         self.agenda.end_deadlines(None)
         self._dirty.clear()
         self._index()
-        self.touch_all()
-        self.rescale_due = True
+        self.look_at_all()
+        self.agenda.look_at_roles()
         if dirty:
             self._dirty.update(self.tasks())
             self.change(None, Urgency.NOW)
@@ -306,46 +298,29 @@ class Tracker:
         self.agenda.forget_tasks()
         self.holds.forget()
         self.expectations.forget_all()
-        self.alone_since = None
         self.follow_ups.clear()
-        self.claims.unlisted.clear()
-        self._starting.clear()
-        if self.archival is not None:
-            self.archival.forget_tasks()
-        for by_task in (
-            self.dropped,
-            self.left_running,
-            self.readiness,
-            self.unrecorded,
-            self._blocked,
-            self._completions,
-            self.templates,
-            self.granted,
-        ):
-            by_task.clear()
+        self.life.forget_tasks()
+        self.absence.unrecorded.clear()
+        self._completions.clear()
+        for state in self._parts.values():
+            state.on_tasks_over()
 
-    def touch_all(self) -> None:
-        """Have the next plan look at all Tasks, and for orphaned Pods."""
-        self.again = self.scan = self.claims.scan = True
-        self.agenda.update(task.key for task in self.tasks())
+    def look_at_all(self) -> None:
+        """Have the next plan look at the Framework, all Tasks and all objects, also for orphaned Pods."""
+        self.agenda.look_at_all(task.key for task in self.tasks())
+        for state in self._parts.values():
+            state.on_look_at_all()
 
     def persisted(self) -> None:
-        """The tracked status is stored: put the Tasks that waited for that on the agenda."""
+        """The tracked status is stored: put what waited for that on the agenda."""
         self._dirty.clear()
         self._head_dirty = False
-        self._end_is_stored = self.status is not None and self.status.state in ENDED
-        self._starting.clear()
-        if self._live is not None:
-            self._persisted_gangs(self._live)
+        self.absence.end_is_stored = self.status is not None and self.status.state in ENDED
         self.urgency = Urgency.NONE
-        self.agenda.update(self._blocked)
-        self._blocked.clear()
-        if self.archival is not None and self.archival.blocked:
-            self.archival.blocked = False
-            self.again = True
-        if self.queueing.blocked:
-            self.queueing.blocked = False
-            self.again = True
+        self.agenda.persisted()
+        for state in self._parts.values():
+            if state.on_persisted(self):
+                self.agenda.look()
 
     def move_framework(self, state: State, now: int) -> None:
         """Move the Framework as ``move`` does, and plan it again once persisted."""
@@ -359,7 +334,7 @@ class Tracker:
             status.accumulated_past_execution_time_seconds += max(0, now - started)
         self.agenda.end_deadlines(None)
         self.holds.wait(None, None)
-        self.again = True
+        self.agenda.look()
 
     def observe_generation(self, generation: int) -> None:
         """Record the spec generation of the status."""
@@ -368,36 +343,13 @@ class Tracker:
             status.observed_generation = generation
             self.change(None, Urgency.SHOWN, of_attempt=False)
 
-    def set_conditions(self, conditions: list[Condition], urgency: Urgency, *, said_only: bool = False) -> None:
-        """Replace the conditions. ``said_only``: only what Kueue says has changed, for which no action has to wait."""
+    def set_conditions(self, conditions: list[Condition], urgency: Urgency, *, quiet: bool = False) -> None:
+        """Replace the conditions. ``quiet``: only messages have changed for which no action has to wait."""
         require(self.status, "status").conditions = conditions
-        if said_only:
+        if quiet:
             self.urgency = max(self.urgency, urgency)
         else:
             self.change(None, urgency, of_attempt=False)
-
-    def set_admission(self, admission: AdmissionStatus | None) -> None:
-        """Record the admission by Kueue, or its end."""
-        status = require(self.status, "status")
-        status.admission = admission
-        self.queueing.lost, self.queueing.lost_reason = None, ""
-        if admission is not None:
-            # Another controller may have begun by the same admission: what it has created is not late.
-            self.absent, self.late = None, set()
-        # The bodies of Pods follow from it.
-        self.templates.clear()
-        self.change(None, Urgency.NOW)
-        self.again = True
-
-    def reclaim(self, admission: AdmissionStatus) -> None:
-        """Record an admission of which less is needed. Once that is persisted, Kueue learns it."""
-        require(self.status, "status").admission = admission
-        self.change(None, Urgency.SOON, of_attempt=False)
-        self.queueing.blocked = True
-
-    def count_admission(self, waited_sec: int) -> None:
-        """Count an admission, for which the Framework has waited for this time."""
-        self._counters().waited_sec.append(waited_sec)
 
     def configmap_created(self, uid: str, now: int) -> None:
         """Record the ConfigMap of the current attempt."""
@@ -417,7 +369,7 @@ class Tracker:
         ``recent``: retries in a row.
         """
         status = require(self.status, "status")
-        self._counters().retried[Level.FRAMEWORK, completion.category] += 1
+        self.counters().retried[Level.FRAMEWORK, completion.category] += 1
         status.retry.total_retried_count += 1
         status.retry.accountable_retried_count += accountable
         status.retry.retry_delay_sec = None
@@ -428,7 +380,7 @@ class Tracker:
 
     def count_rerun(self) -> None:
         """Count the completed Tasks, which run again in the next attempt."""
-        self._counters().rerun += self.counts.succeeded + self.counts.failed
+        self.counters().rerun += self.counts.succeeded + self.counts.failed
 
     # --- changes of roles ---
 
@@ -451,77 +403,6 @@ class Tracker:
         role.pod_force_deletion_policy = policy
         self.change(None, Urgency.NOW)
 
-    def start_role(self, role: TaskRoleStatus) -> None:
-        """Record that the role's dependencies held, and plan its Tasks once that is persisted."""
-        role.started = True
-        self._starting.add(role.name)
-        self._blocked.update(dict.fromkeys(task.key for task in role.tasks))
-        self.change(None, Urgency.NOW)
-
-    def watch_readiness(self, roles: Collection[str]) -> None:
-        """Count the ready Pods of these roles only. Puts the Tasks of new ones on the agenda."""
-        if self.readiness.keys() == roles:
-            return
-        before = self.readiness
-        self.readiness = {role: before.get(role, set()) for role in roles if role in self.roles}
-        for role in self.readiness.keys() - before.keys():
-            self.agenda.update(task.key for task in self.roles[role].tasks)
-
-    def observe_readiness(self, task: TaskStatus, *, ready: bool) -> None:
-        """Note whether the Pod of a running Task is ready, if a role waits for that."""
-        indexes = self.readiness.get(task.role)
-        if indexes is None:
-            return
-        if ready and task.state is State.RUNNING and not task.deletion_pending:
-            indexes.add(task.index)
-        else:
-            indexes.discard(task.index)
-
-    # --- gangs ---
-
-    def count_live(self) -> dict[str, int] | None:
-        """By role, the Tasks of the stored status that have a Pod or are about to get one; None: not known yet.
-
-        The first call of an attempt costs the number of Tasks.
-        """
-        if self._live is None:
-            self._live = dict.fromkeys(self.roles, 0)
-            for task in self.tasks():
-                self._count_live(self._live, task, 1)
-            if self.is_clean:
-                self._stored_live = dict(self._live)
-        return self._stored_live
-
-    def record_placed(self, group: str) -> None:
-        """Record that a PodGroup of the attempt was placed."""
-        groups = require(self.status, "status").attempt.scheduled_pod_groups
-        if group not in groups:
-            groups.append(group)
-            self.change(None, Urgency.SOON)
-
-    def _persisted_gangs(self, live: dict[str, int]) -> None:
-        if self.gangs is not None and self.gangs.blocked:
-            self.gangs.blocked = False
-            self.again = True
-        placed = require(self.status, "status").attempt.scheduled_pod_groups
-        if live != self._stored_live or len(placed) != len(self.placed_groups):
-            # Minimums may have to be lowered.
-            self._stored_live, self.placed_groups = dict(live), frozenset(placed)
-            self.again = True
-
-    def _end_gangs(self) -> None:
-        """Forget the gangs of the last attempt."""
-        if self.gangs is None:
-            return
-        self.gangs = self._live = self._stored_live = None
-        for target in [target for target in self.companions if target.kind in PODGROUPS]:
-            del self.companions[target]
-
-    @staticmethod
-    def _count_live(counts: dict[str, int], task: TaskStatus, step: int) -> None:
-        if task.state in LIVE and not task.deletion_pending:
-            counts[task.role] += step
-
     # --- changes of one Task ---
 
     def change(
@@ -531,8 +412,9 @@ class Tracker:
 
         ``of_attempt``: of something that the history has to know.
         """
-        if of_attempt and self.archival is not None:
-            self.archival.changed(subject)
+        if of_attempt:
+            for state in self._listeners:
+                state.on_change(subject)
         if isinstance(subject, TaskStatus):
             subject.encoded = None
             self._dirty.add(subject)
@@ -561,7 +443,7 @@ class Tracker:
         self, task: TaskStatus, completion: CompletionStatus, *, accountable: bool, recent: int, now: int
     ) -> None:
         """Replace the Task's attempt, which ended with ``completion``, by the next. ``recent``: retries in a row."""
-        self._counters().retried[Level.TASK, completion.category] += 1
+        self.counters().retried[Level.TASK, completion.category] += 1
         task.retry.total_retried_count += 1
         task.retry.accountable_retried_count += accountable
         task.retry.retry_delay_sec = None
@@ -585,7 +467,7 @@ class Tracker:
 
     def block(self, key: TaskKey) -> None:
         """Persist the changes of the Task soon, and plan it again then."""
-        self._blocked[key] = None
+        self.agenda.look_once_persisted(key)
         self.urgency = max(self.urgency, Urgency.SOON)
 
     def move(self, task: TaskStatus, state: State, now: int) -> None:
@@ -597,115 +479,42 @@ class Tracker:
         self.agenda.end_deadlines(task.key)
         self.holds.wait(task.key, None)
         if state is State.CREATION_REQUESTED:
-            self.begun.add(task.role)
-        elif self.readiness and state is not State.RUNNING:
-            self.observe_readiness(task, ready=False)
-        if (
-            self.granted
-            and state is not State.CREATION_PENDING
-            and (granted := self.granted.get(task.role)) is not None
-        ):
-            if state in ENDED:
-                granted.discard(task.index)
-                # Another Task may have its Pod now.
-                self.again = True
-            else:
-                granted.add(task.index)
-        if self._live is not None and state in ENDED:
-            # The minimum of its gang follows the persisted status.
-            self.hasten()
+            self.life.begun.add(task.role)
+        for listener in self._listeners:
+            listener.on_move(self, task)
         if state is State.COMPLETED:
             place = 1 + next(reversed(self._completions.values()), 0)
             self._completions.setdefault(_completion_key(task), place)
             task.retry.retry_delay_sec = None
             task.retry.recent_retried_count = 0
             if task.deletion_pending:
-                self.rescale_due = True
+                self.agenda.look_at_roles()
         self._count(task, 1)
 
     def completed_at(self, task: TaskStatus) -> tuple[int, int]:
         """Time of completion in seconds since the epoch, and place in the order that this process has seen, else 0."""
         return task.completion_time or 0, self._completions.get(_completion_key(task), 0)
 
-    @property
-    def _admission(self) -> AdmissionStatus | None:
-        return None if self.status is None else self.status.admission
-
-    def inherit(self, other: Tracker) -> None:
+    def inherit(self, before: Tracker) -> None:
         """Take from the previous tracker of the Framework what no status has."""
-        self._completions = other._completions
-        if self._admission == other._admission:
-            # Else another controller may have begun by the new one.
-            self.late = other.late
-        self.queueing.known = other.queueing.known
-        self.companions = other.companions
-        self.claims.policies = other.claims.policies
-        self._awaited, self._ended, self._listed = other._awaited, other._ended, other._listed
+        self._completions = before._completions
+        self.absence.late = before.absence.late
+        self.objects = before.objects
+        for kind, old in before._parts.items():
+            if (kept := old.successor(self, before)) is not None:
+                self._parts[kind] = kept
+        self._listen()
 
     def mark_deletion_pending(self, task: TaskStatus, completion: CompletionStatus) -> None:
         """Mark a Task deletionPending: it no longer counts (Rescale)."""
         self._count(task, -1)
         task.deletion_pending = True
-        self.observe_readiness(task, ready=False)
+        for state in self._listeners:
+            state.on_move(self, task)
         self.decide_completion(task, completion)
         if task.state is State.COMPLETED:
-            self.rescale_due = True
+            self.agenda.look_at_roles()
         self.change(task, Urgency.NOW)
-
-    def companion_wanted(self, target: Target, clock: float) -> None:
-        """The companion is to be created. From now on, its end may be seen before the answer."""
-        self._awaited.setdefault(target, clock)
-
-    def companion_answered(self, target: Target, uid: str | None) -> None:
-        """The creation of the companion was answered. ``uid``: of one that exists and is ours, None if none does."""
-        if uid is not None:
-            if target.kind is Kind.VOLUME_CLAIM:
-                self.holds.release_claim(target.key, target.name)
-            else:
-                self.holds.release(target.key)
-            if uid in self._ended or target in self._listed:
-                # The answer may be from before that end or list. The next one counts: the object has lost its label.
-                self._ended.discard(uid)
-            else:
-                self.companions[target] = Shown(uid, self._awaited.get(target, -math.inf))
-        self._awaited.pop(target, None)
-        self._listed.discard(target)
-        if not self._awaited:
-            self._ended.clear()
-
-    def companion_dropped(self, target: Target, uid: str) -> None:
-        """The cache dropped a companion: it is gone, or has lost its label."""
-        known = self.companions.get(target)
-        if known is not None and known.uid == uid:
-            del self.companions[target]
-        if self._awaited:
-            self._ended.add(uid)
-        if target.kind is Kind.VOLUME_CLAIM:
-            self.claims.add(target.name)
-        elif target.kind is Kind.WORKLOAD:
-            self.queueing.forget_looks()
-
-    def companions_listed(self, kind: Kind, listed: float, find: Callable[[str], CompanionRecord | None]) -> bool:
-        """The cache has all companions of the kind that existed at ``listed`` (monotonic seconds).
-
-        So those that it does not show are gone, or have lost their label. Return whether an answer had shown one.
-        ``find``: the cached companion of a name.
-        """
-        if not (self.companions or self._awaited):
-            return False
-        self._listed.update(
-            target for target, since in self._awaited.items() if target.kind is kind and since <= listed
-        )
-        dropped = [
-            (target, known.uid)
-            for target, known in self.companions.items()
-            if target.kind is kind
-            and known.since <= listed
-            and ((found := find(target.name)) is None or found.uid != known.uid)
-        ]
-        for target, uid in dropped:
-            self.companion_dropped(target, uid)
-        return bool(dropped)
 
     def pod_dropped(self, key: TaskKey, last: PodRecord, *, removed: bool) -> None:
         """The cache dropped a Pod. ``last``: its last state. ``removed``: whether this shows that it is gone."""
@@ -713,9 +522,9 @@ class Tracker:
         if task is None or task.attempt.pod_uid != last.uid or task.state in ENDED:
             return
         if task.attempt.completion_status is None and (last.disruption is not None or last.conditions):
-            self.dropped[key] = last
+            self.life.dropped[key] = last
         else:
-            self.dropped.pop(key, None)
+            self.life.dropped.pop(key, None)
         if removed:
             self.expectations.see(last.uid)
         else:
@@ -735,10 +544,10 @@ class Tracker:
         if subject.attempt.completion_status is not None:
             return False
         subject.attempt.completion_status = completion
-        if completion.is_one_of({FRAMEWORK_EVICTED.code}):
-            self._counters().evicted[self.queueing.lost_reason or OUT_OF_SYNC] += 1
+        for state in self._listeners:
+            state.on_completion(self, completion)
         if isinstance(subject, TaskStatus) and completion.ends_framework_attempt:
-            self.enders.append(subject)
+            self.life.failing.append(subject)
         self.change(subject, urgency)
         return True
 
@@ -761,7 +570,7 @@ class Tracker:
         elif state is State.ATTEMPT_COMPLETED:
             subject.attempt.completion_time = now
             if subject.attempt.completion_status is not None:
-                self._counters().completed[level, subject.attempt.completion_status.code] += 1
+                self.counters().completed[level, subject.attempt.completion_status.code] += 1
         elif state is State.COMPLETED:
             subject.completion_time = now
         self.change(subject, urgency[state])
@@ -776,39 +585,36 @@ class Tracker:
         # Part of the status, but no reason to write it: they change only together with a Task or a role.
         self.counts = status.task_counts = TaskCounts()
         self.task_states = dict.fromkeys(State, 0)
-        if self._live is not None:
-            self._live = dict.fromkeys(self.roles, 0)
-        self.begun = set()
-        self.enders.clear()
+        for state in self._listeners:
+            state.on_index(self)
+        self.life.begun = set()
+        self.life.failing.clear()
         for task in self.tasks():
             self._count(task, 1)
             self.task_states[task.state] += 1
             if task.attempt.pod_uid is not None or task.attempt.id:
-                self.begun.add(task.role)
+                self.life.begun.add(task.role)
             completion = task.attempt.completion_status
             if completion is not None and completion.ends_framework_attempt:
-                self.enders.append(task)
-        if self.readiness:
-            self.watch_readiness(self.readiness.keys() & self.roles.keys())
+                self.life.failing.append(task)
         self._dirty.intersection_update(self.tasks())
-        if self.archival is not None:
-            self.archival.keep(self.tasks())
         if self._completions:
             uids = {task.instance_uid for task in self.tasks()}
             self._completions = {key: place for key, place in self._completions.items() if key[0] in uids}
         self.agenda.keep(self.task)
         self.holds.keep(self.task)
 
-    def _counters(self) -> AttemptCounters:
-        if self.attempt_counters is None:
-            self.attempt_counters = AttemptCounters()
-        return self.attempt_counters
+    def counters(self) -> AttemptCounters:
+        """The counters since the last persisted status."""
+        if self.process.counters is None:
+            self.process.counters = AttemptCounters()
+        return self.process.counters
 
     def _count(self, task: TaskStatus, step: int) -> None:
         if task.deletion_pending:
             return
-        if self._live is not None:
-            self._count_live(self._live, task, step)
+        for state in self._listeners:
+            state.on_count(task, step)
         for counts in (self.counts, self.role_counts[task.role]):
             counts.total += step
             if task.state is State.RUNNING:

@@ -14,6 +14,7 @@ from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.api.status import State
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.commands.downgrade import FIELDS, QUEUE, Finding, examine
+from frameworkcontroller.machine.parts.dependencies.dependencies import RoleOrder
 from tests.support.bench import Bench, role
 
 ORIGINAL = {
@@ -139,7 +140,7 @@ def test_a_role_that_waits_for_others_blocks() -> None:
     bench.run()
     bench.show("f-a-0", conditions=[{"type": "Ready", "status": "True"}])
     bench.all_pods()
-    assert bench.tracker.has_started("b")
+    assert bench.tracker.part(RoleOrder).has_started(bench.tracker, "b")
     assert examine(body(bench)).blocks == ()
     waiting = Bench(*roles, executionType="Create")
     waiting.plan()

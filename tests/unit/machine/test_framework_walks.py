@@ -1260,7 +1260,7 @@ def test_a_plan_that_changes_nothing_asks_for_no_write() -> None:
     for _ in range(3):
         made = bench.plan(write=False)
         assert (made.actions, made.urgency, made.records, made.requeue_after) == ([], Urgency.NONE, [], None)
-    bench.tracker.touch_all()
+    bench.tracker.look_at_all()
     made = bench.plan(write=False)
     assert (made.actions, made.urgency, made.records, made.requeue_after) == ([], Urgency.NONE, [], None)
 

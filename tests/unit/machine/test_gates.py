@@ -13,6 +13,7 @@ from frameworkcontroller.machine.kernel.actions import Create
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import Wait
 from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason
+from frameworkcontroller.machine.parts.kueue.kueue import Kueue
 from tests.support.bench import Bench, role
 
 
@@ -64,10 +65,10 @@ def reason(monkeypatch: pytest.MonkeyPatch) -> Reason:
 def test_a_wait_of_tasks_is_shown_and_ends_by_an_event(monkeypatch: pytest.MonkeyPatch, reason: Reason) -> None:
     closed = True
 
-    def rule(_: Context, task: TaskStatus) -> Wait | None:
+    def rule(_: Kueue, _ctx: Context, task: TaskStatus) -> Wait | None:
         return Wait(reason, "something is missing") if closed and task.index else None
 
-    monkeypatch.setattr(gates, "_CREATE", (rule,))
+    monkeypatch.setattr(Kueue, "may_create", rule)
     bench = Bench(role(number=3))
     bench.attempt()
     made = [action.target.index for action in bench.plan().actions if isinstance(action, Create)]

@@ -282,7 +282,7 @@ def test_pods_that_wait_for_their_creation_take_no_memory() -> None:
 def test_what_is_completed_keeps_no_json_of_pods() -> None:
     bench = Bench(role(number=2, failed=1))
     bench.all_pods()
-    assert bench.tracker.templates
+    assert bench.tracker.life.templates
     bench.end("f-a-0", code=1)
     assert bench.status.state is State.COMPLETED
-    assert not bench.tracker.templates
+    assert not bench.tracker.life.templates

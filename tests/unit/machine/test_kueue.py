@@ -23,10 +23,10 @@ from frameworkcontroller.machine.kernel.actions import (
     Patch,
     needs_live_status,
 )
-from frameworkcontroller.machine.kernel.manifests import PodTemplate
 from frameworkcontroller.machine.kernel.model import NotListed
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Kind, MergePatch, Unanswered
+from frameworkcontroller.machine.parts.kueue.queueing import Queueing
 from frameworkcontroller.machine.parts.kueue.workloadactions import (
     ChangeRequest,
     ConditionChange,
@@ -39,6 +39,7 @@ from frameworkcontroller.machine.parts.kueue.workloadactions import (
 from tests.support.bench import UID, Body, foreign, refused, role
 from tests.support.kueue import condition as of_workload
 from tests.support.kueue import has_quota
+from tests.support.podtemplates import pod_template
 from tests.support.queuedbench import NAME, TARGET, QueuedBench, code, live, running, told
 
 PATIENCE_SEC = 200
@@ -281,7 +282,7 @@ def test_a_workload_that_has_lost_its_label_gets_it_back() -> None:
 def test_a_failed_creation_is_tried_again_and_told(failure: Any) -> None:
     bench = QueuedBench()
     bench.plan()
-    bench.tracker.queueing.acted.clear()
+    bench.tracker.part(Queueing).acted.clear()
     for _ in range(3):
         made = bench.wait(60)
         (action,) = made.actions
@@ -344,7 +345,7 @@ def pod_of(bench: QueuedBench, of_role: str = "a") -> Body:
     spec, admission = bench.framework.spec.role(of_role), bench.status.admission
     assert spec is not None
     assert admission is not None
-    made = PodTemplate(bench.framework, bench.status.attempt, spec, "uid", admission.pod_set(of_role))
+    made = pod_template(bench.framework, bench.status.attempt, spec, "uid", admission)
     body: Body = orjson.loads(made.render(bench.task(of_role)))
     return body
 
@@ -859,7 +860,8 @@ def test_a_digest_of_another_version_counts_as_equal_while_something_runs() -> N
     admission = bench.status.admission
     assert admission is not None
     (pod_set,) = admission.pod_sets
-    bench.tracker.set_admission(type(admission)("team-a", NAME, "workload-1", "cq", [type(pod_set)("a", 1, "0:old")]))
+    other = type(admission)("team-a", NAME, "workload-1", "cq", [type(pod_set)("a", 1, "0:old")])
+    bench.tracker.part(Queueing).set_admission(bench.tracker, other)
     bench.settle()
     assert code(bench) is None
 

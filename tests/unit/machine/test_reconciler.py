@@ -1462,7 +1462,7 @@ def test_what_is_persisted_is_counted_once() -> None:
     driver.settle()
     (counted,) = driver.take(Persisted)
     assert sum(counted.attempt_counters.completed.values()) == 1
-    assert driver.reconciler.tracker.attempt_counters is None
+    assert driver.reconciler.tracker.process.counters is None
 
 
 def test_a_first_failure_is_recorded_though_no_status_shows_it() -> None:

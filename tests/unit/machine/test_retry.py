@@ -169,4 +169,4 @@ def test_a_framework_whose_task_exits_like_an_eviction_is_not_retried_for_ever()
     completion = bench.status.attempt.completion_status
     assert completion is not None
     assert (bench.status.state, completion.code, bench.status.attempt.id) == (State.COMPLETED, -241, 0)
-    assert bench.tracker.attempt_counters is None or not bench.tracker.attempt_counters.evicted
+    assert bench.tracker.process.counters is None or not bench.tracker.process.counters.evicted

@@ -152,8 +152,8 @@ def test_completed_tasks_run_again_and_are_counted() -> None:
     bench.end("f-a-1", code=1)
     bench.edit(suspend=True)
     bench.plan(write=False)
-    assert bench.tracker.attempt_counters is not None
-    assert bench.tracker.attempt_counters.rerun == 2
+    assert bench.tracker.process.counters is not None
+    assert bench.tracker.process.counters.rerun == 2
     bench.write()
     bench.settle()
     bench.edit(suspend=False)
@@ -165,8 +165,8 @@ def test_an_attempt_that_ends_otherwise_counts_no_tasks_that_run_again() -> None
     bench = running(role(number=2, failed=1), retryPolicy={"maxRetryCount": 1})
     bench.end("f-a-1", code=1)
     assert bench.status.attempt.id == 1
-    assert bench.tracker.attempt_counters is not None
-    assert bench.tracker.attempt_counters.rerun == 0
+    assert bench.tracker.process.counters is not None
+    assert bench.tracker.process.counters.rerun == 0
 
 
 def test_resuming_starts_nothing_before_the_configmap_is_gone() -> None:
@@ -382,7 +382,7 @@ def unrecorded(bench: Bench, *, show: bool = True) -> str:
     bench.bodies[CONFIGMAP] = shadow.bodies[CONFIGMAP]
     if show:
         bench.show(CONFIGMAP)
-        bench.tracker.again = True
+        bench.tracker.agenda.look()
     return uid
 
 

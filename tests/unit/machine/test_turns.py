@@ -196,7 +196,7 @@ def stopped(number: int) -> Turns:
 def test_a_slow_live_read_puts_no_action_off() -> None:
     turns = stopped(1)
     turns.reconciler.stored.confirmed = False
-    turns.reconciler.tracker.again = True
+    turns.reconciler.tracker.agenda.look()
     read = turns.call()
     assert isinstance(read, ReadLive)
     turns.do(read, after=3)

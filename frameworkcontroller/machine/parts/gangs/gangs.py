@@ -2,29 +2,45 @@
 
 Source: docs/lifecycle.md, "Gangs". A Pod is deleted when its Task has ended, so that a group of a fixed minimum could
 never be complete again, once a Task is retried after another has completed. So the minimum follows the Tasks that are
-still to run, as the stored status shows them, and of these as many as Kueue has admitted. It is 1 once the group was
-placed. Within an attempt it is never raised.
+still to run, as the stored status shows them, and of these as many as may have Pods. It is 1 once the group was placed.
+Within an attempt it is never raised.
 
-Costs the number of groups, not of Tasks: the tracker counts these.
+Costs the number of groups, not of Tasks: ``GangState`` counts these.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final
 
-from frameworkcontroller.api.objects import Identity, PodRecord
+import orjson
+
+from frameworkcontroller.api.names import FRAMEWORK_NAME
+from frameworkcontroller.api.objects import CompanionRecord, Identity, PodRecord
 from frameworkcontroller.api.podgroups import DROPPABLE, IMMUTABLE_VERSION, GangScheduler, PodGroupRecord
 from frameworkcontroller.api.spec import TaskRoleSpec
 from frameworkcontroller.api.status import TaskStatus
-from frameworkcontroller.machine.kernel import companions
-from frameworkcontroller.machine.kernel.actions import Create, Patch, Target
-from frameworkcontroller.machine.kernel.companions import Presence
+from frameworkcontroller.machine.kernel.actions import Create, Exists, Outcome, Patch, Patched, Target
 from frameworkcontroller.machine.kernel.context import Context
-from frameworkcontroller.machine.kernel.holds import GANGS, Stall, Wait
-from frameworkcontroller.machine.kernel.model import NotListed
+from frameworkcontroller.machine.kernel.holds import ObjectKey, Stall, Wait
+from frameworkcontroller.machine.kernel.model import NotListed, Urgency, require
+from frameworkcontroller.machine.kernel.outcomes import (
+    FAILURES_TO_STALL_WHILE_DELETED,
+    answered,
+    back_off,
+    controls,
+    take_object,
+)
+from frameworkcontroller.machine.kernel.part import Part
+from frameworkcontroller.machine.kernel.presence import Presence, presence_of, watch_end
 from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import PODGROUPS, Kind, Refusal, Refused
+from frameworkcontroller.machine.kernel.states import ENDED, LIVE
+from frameworkcontroller.machine.kernel.tracker import PartState, Tracker
 from frameworkcontroller.machine.parts.gangs.podgroupbodies import (
-    GangPlans,
+    Gangs as GangsOfSpec,
+)
+from frameworkcontroller.machine.parts.gangs.podgroupbodies import (
     Group,
     Member,
     dropped_fields,
@@ -34,58 +50,304 @@ from frameworkcontroller.machine.parts.gangs.podgroupbodies import (
     podgroup_body,
     refusal,
 )
-from frameworkcontroller.machine.parts.kueue import kueue
+
+GANGS: Final = "PodGroups"
+"""Key of the stalls of all gangs."""
 
 TELL_SEC: Final = 60.0
 """The scheduler's message changes with each of its attempts: it is shown this often at most."""
 
 
-def known(ctx: Context) -> GangPlans:
-    """What is known of the gangs of the attempt. The spec has ``scheduling``."""
-    plans, generation = ctx.tracker.gangs, ctx.framework.generation
-    if plans is not None and plans.generation == generation:
-        return plans
-    limits = ctx.env.limits
-    gangs = gangs_of(ctx.framework, limits.gang_scheduler, limits.gang_scheduler_name)
-    problem = refusal(ctx.framework, gangs)
-    text = "" if problem is None else str(problem)
-    if plans is None:
-        plans = ctx.tracker.gangs = GangPlans(gangs, generation, text)
-    else:
-        plans.gangs, plans.generation, plans.refusal = gangs, generation, text
-    return plans
+# --- the state ----------------------------------------------------------------------------------------------------
 
 
-# --- before the attempt -------------------------------------------------------------------------------------------
+@dataclass(slots=True)
+class GroupState:
+    """In-memory state of one PodGroup of the attempt."""
+
+    exists: bool = False
+    """Whether it exists, as of the last plan."""
+    has_existed: bool = False
+    ending: bool = False
+    """Whether it is being deleted, or no longer served."""
+    stuck: bool = False
+    """Whether it was placed, and its minimum is too high and fixed."""
+    lowering: bool = False
+    """Whether it was placed, and its minimum is not lowered yet."""
+    failing: bool = False
+    """Whether it cannot be created."""
+    left_out: bool = False
+    """Whether it was placed, and new Pods do not join it."""
+    fixed: bool = False
+    """Whether the API server did not let its minimum change."""
+    checked: bool = False
+    """Whether a Pod was created to see whether the API server keeps its field."""
+    asked: tuple[str, int] | None = None
+    """Minimum of the last patch, and the resourceVersion before it."""
+    sent: tuple[str, int] | None = None
+    """That of an accepted patch that the cache does not show yet."""
 
 
-def begin_wait(ctx: Context) -> Wait | None:
-    """Why the attempt does not begin: its gangs are refused, or PodGroups cannot be listed."""
-    if ctx.framework.spec.scheduling is None:
+class GangState(PartState):
+    """In-memory state of the gangs of one attempt, and the number of Tasks that are still to run by role."""
+
+    __slots__ = ("_live", "_stored_live", "blocked", "gangs", "generation", "groups", "placed", "refusal", "told")
+    of_attempt: ClassVar[bool] = True
+    listens: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        self.gangs = GangsOfSpec(GangScheduler.KUBERNETES, "", ())
+        self.generation: int | None = None
+        """That of the spec of which the gangs are."""
+        self.refusal = ""
+        """Why they cannot be, "" if they can."""
+        self.groups: dict[str, GroupState] = {}
+        self.blocked = False
+        """Whether a PodGroup is to be created once the status is stored."""
+        self.told = ("", 0.0)
+        """Why groups are not placed, and since when (monotonic seconds) that is shown."""
+        self.placed: frozenset[str] = frozenset()
+        """PodGroups that were placed in this attempt, which is persisted."""
+        self._live: dict[str, int] | None = None
+        self._stored_live: dict[str, int] | None = None
+
+    def group(self, name: str) -> GroupState:
+        """The state of the group of that name."""
+        return self.groups.setdefault(name, GroupState())
+
+    def count_live(self, tracker: Tracker) -> dict[str, int] | None:
+        """By role, the Tasks of the stored status that have a Pod or are about to get one; None: not known yet.
+
+        The first call of an attempt costs the number of Tasks.
+        """
+        if self._live is None:
+            self._live = dict.fromkeys(tracker.roles, 0)
+            for task in tracker.tasks():
+                if not task.deletion_pending:
+                    self.on_count(task, 1)
+            if tracker.is_clean:
+                self._stored_live = dict(self._live)
+        return self._stored_live
+
+    def record_placed(self, tracker: Tracker, group: str) -> None:
+        """Record that a PodGroup of the attempt was placed."""
+        groups = require(tracker.status, "status").attempt.scheduled_pod_groups
+        if group not in groups:
+            groups.append(group)
+            tracker.change(None, Urgency.SOON)
+
+    def on_move(self, tracker: Tracker, task: TaskStatus) -> None:
+        if self._live is not None and task.state in ENDED:
+            # The minimum of its gang follows the persisted status.
+            tracker.hasten()
+
+    def on_count(self, task: TaskStatus, step: int) -> None:
+        if self._live is not None and task.state in LIVE:
+            self._live[task.role] += step
+
+    def on_index(self, tracker: Tracker) -> None:
+        if self._live is not None:
+            self._live = dict.fromkeys(tracker.roles, 0)
+
+    def on_persisted(self, tracker: Tracker) -> bool:
+        if self._live is None:
+            return False
+        again, self.blocked = self.blocked, False
+        placed = require(tracker.status, "status").attempt.scheduled_pod_groups
+        if self._live != self._stored_live or len(placed) != len(self.placed):
+            # Minimums may have to be lowered.
+            self._stored_live, self.placed = dict(self._live), frozenset(placed)
+            again = True
+        return again
+
+    def on_end(self, tracker: Tracker) -> None:
+        tracker.objects.forget(PODGROUPS)
+
+
+def known(ctx: Context) -> GangState:
+    """The state of the gangs of the attempt. The spec has ``scheduling``."""
+    state, generation = ctx.tracker.part(GangState), ctx.framework.generation
+    if state.generation != generation:
+        if state.generation is None:
+            state.placed = frozenset(ctx.attempt.scheduled_pod_groups)
+        limits = ctx.env.limits
+        state.gangs = gangs_of(ctx.framework, limits.gang_scheduler, limits.gang_scheduler_name)
+        problem = refusal(ctx.framework, state.gangs)
+        state.refusal, state.generation = "" if problem is None else str(problem), generation
+    return state
+
+
+# --- the part -----------------------------------------------------------------------------------------------------
+
+
+class Gangs(Part):
+    """The PodGroups of ``spec.scheduling``."""
+
+    kinds: ClassVar[frozenset[Kind]] = PODGROUPS
+
+    def ensure(self, ctx: Context) -> bool:
+        """Stall the Framework while its gangs are refused, or PodGroups cannot be listed."""
+        if ctx.framework.spec.scheduling is not None:
+            stall, stalls = _unsupported(ctx), ctx.tracker.holds.stalls
+            if stall is not None:
+                stalls[GANGS] = stall
+            else:
+                stalls.pop(GANGS, None)
+        return True
+
+    def may_begin(self, ctx: Context) -> Wait | None:
+        """Why the attempt does not begin: its gangs are refused, or PodGroups cannot be listed."""
+        if ctx.framework.spec.scheduling is None:
+            return None
+        stall = _unsupported(ctx)
+        if stall is not None:
+            return Wait(Reason.POD_GROUP_PENDING, stall.message)
+        if isinstance(ctx.observed.find_companion(known(ctx).gangs.kind, ctx.framework.name), NotListed):
+            return Wait(Reason.WAITING, "PodGroups are not listed yet")
         return None
-    stall = _unsupported(ctx)
-    if stall is not None:
-        return Wait(Reason.POD_GROUP_PENDING, stall.message)
-    plans = known(ctx)
-    if isinstance(ctx.observed.find_companion(plans.gangs.kind, ctx.framework.name), NotListed):
-        return Wait(Reason.WAITING, "PodGroups are not listed yet")
-    return None
+
+    def before_tasks(self, ctx: Context) -> None:
+        """Create the PodGroups that Pods wait for, and lower minimums to the Tasks that are still to run."""
+        if ctx.framework.spec.scheduling is None or ctx.framework.deleting or ctx.tracker.is_completing or ctx.ends:
+            return
+        state = known(ctx)
+        live = state.count_live(ctx.tracker)
+        if live is None:
+            return
+        messages: dict[str, None] = {}
+        for group in state.gangs.groups:
+            if group.waits and not _has_started(ctx, group):
+                continue
+            count = sum(_may_have_pods(ctx, role.name, live.get(role.name, 0)) for role in group.roles)
+            message = _keep_group(ctx, state, group, count)
+            if message:
+                messages[message] = None
+        _leave_out(ctx, state)
+        _tell(ctx, state, "; ".join(messages))
+
+    def may_create(self, ctx: Context, task: TaskStatus) -> Wait | None:
+        """Why the Pod of a Task waits for its PodGroup."""
+        spec = ctx.framework.spec
+        if spec.scheduling is None or (role := spec.role(task.role)) is None:
+            return None
+        name = spec.group_of(ctx.framework.name, role)
+        group = known(ctx).group(name)
+        if group.left_out:
+            return None
+        if group.lowering:
+            return Wait(Reason.WAITING, f"The minimum of PodGroup {name} is lowered first")
+        if group.exists:
+            return None
+        # Usually, it takes a moment.
+        reason = Reason.POD_GROUP_PENDING if group.failing else Reason.WAITING
+        return Wait(reason, f"PodGroup {name} does not exist yet")
+
+    def shape(self, ctx: Context, role: TaskRoleSpec) -> Member | None:
+        """The fields that put Pods of the role into their group; None without spec.scheduling."""
+        spec = ctx.framework.spec
+        if spec.scheduling is None:
+            return None
+        state, name = known(ctx), spec.group_of(ctx.framework.name, role)
+        joined = "" if state.group(name).left_out else name
+        return Member(state.gangs.scheduler, joined, state.gangs.filled_in)
+
+    def creating_pod(self, ctx: Context, task: TaskStatus) -> tuple[str, ...]:
+        """Ask for the field that puts the Pod into its group: once for each group."""
+        role = ctx.framework.spec.role(task.role)
+        joins = None if role is None else self.shape(ctx, role)
+        if joins is None or not (path := joins.field):
+            return ()
+        group = known(ctx).group(joins.group)
+        if group.checked:
+            return ()
+        group.checked = True
+        return tuple(path)
+
+    def pod_answered(self, ctx: Context, task: TaskStatus, pod: str, *, kept: bool | None) -> None:
+        """Stall the Framework if the API server does not keep the group of a Pod."""
+        spec = ctx.framework.spec
+        if spec.scheduling is None or (role := spec.role(task.role)) is None:
+            return
+        if kept is None:
+            known(ctx).group(spec.group_of(ctx.framework.name, role)).checked = False
+        elif kept:
+            ctx.tracker.holds.end_stall(GANGS, Reason.GANG_UNSUPPORTED)
+        else:
+            text = (
+                f"The API server dropped spec.schedulingGroup of Pod {pod}: its feature GenericWorkload is off. "
+                "The Pods of the Framework run, and are placed one by one"
+            )
+            ctx.tracker.holds.stalls[GANGS] = Stall(Reason.GANG_UNSUPPORTED, text)
+
+    def observe_pod(self, ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
+        """Record that the group of a Task was placed, as its Pod is on a node."""
+        spec = ctx.framework.spec
+        if spec.scheduling is None or not pod.node_name or task.deletion_pending:
+            return
+        if (role := spec.role(task.role)) is not None:
+            known(ctx).record_placed(ctx.tracker, spec.group_of(ctx.framework.name, role))
+
+    def keeps_hold(self, ctx: Context, key: ObjectKey) -> bool:
+        """Whether it is the key of a PodGroup, or of all, and the spec has some."""
+        is_of_gang = isinstance(key, str) and (key == GANGS or key.partition("/")[0] in PODGROUPS)
+        return is_of_gang and ctx.framework.spec.scheduling is not None
+
+    def target_of(self, tracker: Tracker, record: CompanionRecord) -> Target | None:
+        """The target of a PodGroup, which is of the current attempt."""
+        target = Target(Kind(record.kind), record.name)
+        return target if tracker.status is None else replace(target, attempt_id=tracker.status.attempt.id)
+
+    def take(self, ctx: Context, outcome: Outcome) -> None:
+        """Fold the outcome of the creation or the change of a PodGroup."""
+        tracker, action, result, target = ctx.tracker, outcome.action, outcome.result, outcome.action.target
+        if ctx.attempt.id != target.attempt_id:
+            return
+        state = tracker.find_part(GangState)
+        group = GroupState() if state is None else state.group(target.name)
+        match action, result:
+            case Patch(resource_version=version), Patched() if version:
+                # The cache may not show it yet.
+                group.sent = group.asked or group.sent
+            case Patch(resource_version=version), Refused(kind=Refusal.INVALID) if version:
+                group.fixed = True
+                tracker.agenda.look()
+                return
+            case Create(), Exists(found=Identity() as found) if not controls(action, found) and _is_older(ctx, found):
+                # Its own garbage collection, or a finalizer, takes that long. It is never used.
+                text = f"{target.kind} {target.name} ({found.uid}) of an earlier attempt still exists"
+                back_off(ctx, target, text, Reason.POD_GROUP_NOT_GONE, patience=FAILURES_TO_STALL_WHILE_DELETED)
+                tracker.agenda.look()
+                answered(tracker, target, None)
+                return
+            case Create(), Exists(found=Identity() as found) if controls(action, found) and not found.deleting:
+                # It may have lost the label by which it is watched: then its minimum would never be lowered.
+                labels = orjson.dumps({"metadata": {"labels": {FRAMEWORK_NAME: ctx.framework.name}}})
+                tracker.follow_ups.append(Patch(target, found.uid, labels))
+        take_object(ctx, action, result, Reason.POD_GROUP_CREATED)
 
 
-def tell_unsupported(ctx: Context) -> None:
-    """Stall the Framework while its gangs are refused, or PodGroups cannot be listed."""
-    stall, stalls = _unsupported(ctx), ctx.tracker.holds.stalls
-    if stall is not None:
-        stalls[GANGS] = stall
-    else:
-        stalls.pop(GANGS, None)
+def _is_older(ctx: Context, found: Identity) -> bool:
+    """Whether a PodGroup of the name is of another attempt of the Framework."""
+    if found.controller_uid is None or found.annotations is None:
+        return False
+    return found.annotations[0] == ctx.framework.uid
+
+
+def _may_have_pods(ctx: Context, role: str, count: int) -> int:
+    for part in ctx.parts.may_have_pods:
+        count = part.may_have_pods(ctx, role, count)
+    return count
+
+
+def _has_started(ctx: Context, group: Group) -> bool:
+    return all(part.has_started(ctx, group.roles[0].name) for part in ctx.parts.has_started)
 
 
 def _unsupported(ctx: Context) -> Stall | None:
-    plans = known(ctx)
-    if plans.refusal:
-        return Stall(Reason.GANG_UNSUPPORTED, plans.refusal)
-    kind = plans.gangs.kind
+    state = known(ctx)
+    if state.refusal:
+        return Stall(Reason.GANG_UNSUPPORTED, state.refusal)
+    kind = state.gangs.kind
     found = ctx.observed.find_companion(kind, ctx.framework.name)
     if not isinstance(found, NotListed) or not found.problem:
         return None
@@ -97,67 +359,45 @@ def _unsupported(ctx: Context) -> Stall | None:
 # --- while the attempt runs ---------------------------------------------------------------------------------------
 
 
-def keep(ctx: Context) -> None:
-    """Create the PodGroups that Pods wait for, and lower minimums to the Tasks that are still to run."""
-    tracker, plans = ctx.tracker, known(ctx)
-    live = tracker.count_live()
-    if live is None:
-        return
-    messages: dict[str, None] = {}
-    for group in plans.gangs.groups:
-        if group.waits and not _has_started(ctx, group):
-            continue
-        count = sum(kueue.count_admitted(ctx, role.name, live.get(role.name, 0)) for role in group.roles)
-        message = _keep_group(ctx, plans, group, count)
-        if message:
-            messages[message] = None
-    _choose_singles(ctx, plans)
-    _tell(ctx, plans, "; ".join(messages))
-
-
-def _has_started(ctx: Context, group: Group) -> bool:
-    name = group.roles[0].name
-    return name in ctx.tracker.roles and ctx.tracker.has_started(name)
-
-
-def _keep_group(ctx: Context, plans: GangPlans, group: Group, live: int) -> str:
+def _keep_group(ctx: Context, state: GangState, group: Group, live: int) -> str:
     """Create the group or lower its minimum. Return the scheduler's reason not to place it, "" if there is none."""
-    tracker, target = ctx.tracker, _target(ctx, plans, group)
-    holds, name = tracker.holds, group.name
+    tracker, target = ctx.tracker, _target(ctx, state, group)
+    holds, name, known_of = tracker.holds, group.name, state.group(group.name)
     configmap_uid = ctx.attempt.configmap_uid
-    presence, problem = companions.look(ctx, target, lambda found: found.controller_uid == configmap_uid)
+    presence, problem = presence_of(ctx, target, lambda found: found.controller_uid == configmap_uid)
     found = ctx.observed.find_companion(target.kind, name)
     is_lost = presence is Presence.ENDING or (isinstance(found, NotListed) and found.not_served)
-    if is_lost != (name in plans.ending):
-        plans.ending.symmetric_difference_update({name})
+    known_of.ending = is_lost
     if presence in (Presence.PRESENT, Presence.ENDING):
-        plans.seen.add(name)
+        known_of.has_existed = True
     # Until a group of Kubernetes was placed, its Pods hold it, and it can still be placed: others may join it.
-    is_held = presence is Presence.ENDING and not _is_placed(ctx, name)
+    is_held = presence is Presence.ENDING and name not in state.placed
     if presence is not Presence.PRESENT and not is_held:
-        plans.exists.discard(name)
-        _create(ctx, plans, group, live, presence, problem)
-        _note(ctx, plans.failing, name, isin=holds.has_failed(target.key) or target.key in holds.stalls)
+        known_of.exists = False
+        _create(ctx, state, group, live, presence, problem)
+        failing = holds.has_failed(target.key) or target.key in holds.stalls
+        _note(ctx, known_of.failing != failing)
+        known_of.failing = failing
         return ""
-    if name not in plans.exists:
+    if not known_of.exists:
         holds.release(target.key)
-        _note(ctx, plans.failing, name, isin=False)
-        _note(ctx, plans.exists, name, isin=True)
+        known_of.failing, known_of.exists = False, True
+        _note(ctx, True)
     if is_held:
-        companions.watch_end(ctx, target, Reason.POD_GROUP_NOT_GONE)
+        watch_end(ctx, target, Reason.POD_GROUP_NOT_GONE)
     if not isinstance(found, PodGroupRecord) or found.identity.controller_uid != configmap_uid:
         return ""
     if found.placed:
-        tracker.record_placed(name)
-    _tell_dropped(ctx, plans, target, found)
-    _lower(ctx, plans, group, target, found, live)
-    return f"PodGroup {name} is not placed: {found.message}" if found.message and not _is_placed(ctx, name) else ""
+        state.record_placed(tracker, name)
+    _tell_dropped(ctx, state, target, found)
+    _lower(ctx, state, group, target, found, live)
+    return f"PodGroup {name} is not placed: {found.message}" if found.message and name not in state.placed else ""
 
 
-def _tell_dropped(ctx: Context, plans: GangPlans, target: Target, found: PodGroupRecord) -> None:
+def _tell_dropped(ctx: Context, state: GangState, target: Target, found: PodGroupRecord) -> None:
     """Stall the Framework if the API server has dropped a field of the group. The group is placed without it."""
     scheduling, stalls = ctx.framework.spec.scheduling, ctx.tracker.holds.stalls
-    if scheduling is None or plans.gangs.scheduler is not GangScheduler.KUBERNETES:
+    if scheduling is None or state.gangs.scheduler is not GangScheduler.KUBERNETES:
         return
     key = f"{target.key}/spec"
     if not (dropped := dropped_fields(scheduling, found.kept)):
@@ -171,20 +411,15 @@ def _tell_dropped(ctx: Context, plans: GangPlans, target: Target, found: PodGrou
     stalls[key] = Stall(Reason.GANG_UNSUPPORTED, text)
 
 
-def _note(ctx: Context, groups: set[str], name: str, *, isin: bool) -> None:
-    """Add the group to the set, or take it out, and plan the Tasks again that wait for one."""
-    if (name in groups) != isin:
-        groups.symmetric_difference_update({name})
-        _wake(ctx)
+def _note(ctx: Context, changed: bool) -> None:
+    """Plan the Tasks again that wait for a group, if what they wait for has changed."""
+    if changed:
+        for reason in (Reason.WAITING, Reason.POD_GROUP_PENDING):
+            ctx.tracker.wake(reason)
 
 
-def _wake(ctx: Context) -> None:
-    for reason in (Reason.WAITING, Reason.POD_GROUP_PENDING):
-        ctx.tracker.wake(reason)
-
-
-def _create(ctx: Context, plans: GangPlans, group: Group, live: int, presence: Presence, problem: str) -> None:
-    tracker, target, holds = ctx.tracker, _target(ctx, plans, group), ctx.tracker.holds
+def _create(ctx: Context, state: GangState, group: Group, live: int, presence: Presence, problem: str) -> None:
+    tracker, target, holds = ctx.tracker, _target(ctx, state, group), ctx.tracker.holds
     if not live:
         return
     if problem:
@@ -194,56 +429,56 @@ def _create(ctx: Context, plans: GangPlans, group: Group, live: int, presence: P
         holds.end_stall(target.key, Reason.POD_GROUP_NOT_LISTED)
     if presence is Presence.ENDING:
         holds.end_stall(target.key, Reason.POD_GROUP_NOT_GONE)
-    elif presence is Presence.ABSENT and _has_other_pods(ctx, plans, group):
+    elif presence is Presence.ABSENT and _has_other_pods(ctx, state, group):
         # They will never be members, so that the gang could not be complete.
-        tracker.record_placed(group.name)
-        plans.blocked = True
+        state.record_placed(tracker, group.name)
+        state.blocked = True
     elif presence is Presence.ABSENT and not tracker.is_head_settled:
-        plans.blocked = True
+        state.blocked = True
         tracker.hasten()
     elif presence is Presence.ABSENT:
         configmap_uid = ctx.attempt.configmap_uid or ""
         body = podgroup_body(
             ctx.framework,
-            plans.gangs,
+            state.gangs,
             group,
-            _wanted(ctx, group, live),
+            _wanted(ctx, state, group, live),
             attempt=(ctx.attempt.id, configmap_uid),
             version=ctx.observed.served_version(target.kind),
         )
-        tracker.companion_wanted(target, ctx.env.clock)
+        tracker.objects.send(target, ctx.env.clock)
         ctx.act(Create(target, body, configmap_uid))
 
 
-def _has_other_pods(ctx: Context, plans: GangPlans, group: Group) -> bool:
+def _has_other_pods(ctx: Context, state: GangState, group: Group) -> bool:
     """Whether Pods of the group's roles were created when it did not exist: the spec or the configuration has changed.
 
     After a restart also if others have deleted it.
     """
-    if group.name in plans.seen or _is_placed(ctx, group.name):
+    if state.group(group.name).has_existed or group.name in state.placed:
         return False
-    return any(role.name in ctx.tracker.begun for role in group.roles)
+    return any(role.name in ctx.tracker.life.begun for role in group.roles)
 
 
-def _lower(ctx: Context, plans: GangPlans, group: Group, target: Target, found: PodGroupRecord, live: int) -> None:
+def _lower(ctx: Context, state: GangState, group: Group, target: Target, found: PodGroupRecord, live: int) -> None:
     """Lower the minimum of a group to the Tasks that are still to run."""
     holds, name, version = ctx.tracker.holds, group.name, found.resource_version
-    minimum, wanted = found.minimum, _wanted(ctx, group, live)
-    before, sent = plans.sent.get(name, ("", 0))
-    if before == version:
+    minimum, wanted, known_of = found.minimum, _wanted(ctx, state, group, live), state.group(name)
+    if known_of.sent is not None and known_of.sent[0] == version:
         # The cache does not show the change yet.
-        minimum = min(minimum, sent)
+        minimum = min(minimum, known_of.sent[1])
     else:
-        plans.sent.pop(name, None)
-    is_due = minimum > wanted and (not found.identity.deleting or name in plans.ending)
-    is_fixed, is_placed = _is_fixed(ctx, plans, name), _is_placed(ctx, name)
+        known_of.sent = None
+    is_due = minimum > wanted and (not found.identity.deleting or known_of.ending)
+    is_fixed, is_placed = _is_fixed(ctx, state, known_of), name in state.placed
     if is_due and not is_fixed:
-        plans.asked[name] = (version, wanted)
-        ctx.act(Patch(target, found.uid, minimum_patch(plans.gangs, group, wanted), version))
-    if (is_due and is_placed and is_fixed) != (name in plans.stuck):
-        plans.stuck.symmetric_difference_update({name})
+        known_of.asked = (version, wanted)
+        ctx.act(Patch(target, found.uid, minimum_patch(state.gangs, group, wanted), version))
+    known_of.stuck = is_due and is_placed and is_fixed
     # New Pods join the group, or none if the patch is refused.
-    _note(ctx, plans.lowering, name, isin=is_due and is_placed and not is_fixed)
+    lowering = is_due and is_placed and not is_fixed
+    _note(ctx, known_of.lowering != lowering)
+    known_of.lowering = lowering
     if is_due and is_fixed and not is_placed:
         why = f"only {live} Tasks are still to run" if live < minimum else f"minCount is {wanted} by now"
         text = (
@@ -255,141 +490,46 @@ def _lower(ctx: Context, plans: GangPlans, group: Group, target: Target, found: 
         holds.end_stall(target.key, Reason.GANG_UNSUPPORTED)
 
 
-def _wanted(ctx: Context, group: Group, live: int) -> int:
+def _wanted(ctx: Context, state: GangState, group: Group, live: int) -> int:
     """The minimum of a group of which ``live`` Tasks are still to run."""
-    if _is_placed(ctx, group.name):
+    if group.name in state.placed:
         return 1
     most = minimum_in_spec(ctx.framework.spec)
     return max(1, live if most is None else min(most, live))
 
 
-def _is_placed(ctx: Context, group: str) -> bool:
-    """Whether the group was placed in this attempt, which is persisted."""
-    return group in ctx.tracker.placed_groups
-
-
-def _is_fixed(ctx: Context, plans: GangPlans, group: str) -> bool:
+def _is_fixed(ctx: Context, state: GangState, group: GroupState) -> bool:
     """Whether the minimum of the group cannot be changed."""
-    if group in plans.fixed:
-        return True
-    native = plans.gangs.scheduler is GangScheduler.KUBERNETES
-    return native and ctx.observed.served_version(plans.gangs.kind) == IMMUTABLE_VERSION
+    native = state.gangs.scheduler is GangScheduler.KUBERNETES
+    return group.fixed or (native and ctx.observed.served_version(state.gangs.kind) == IMMUTABLE_VERSION)
 
 
-def _choose_singles(ctx: Context, plans: GangPlans) -> None:
+def _leave_out(ctx: Context, state: GangState) -> None:
     """Let new Pods of groups that were placed, and whose minimum stays too high or that are lost, join none.
 
     A native PodGroup that others delete stays until no Pod refers to it.
     """
-    singles = ctx.tracker.placed_groups & (plans.ending | plans.stuck)
-    if singles != plans.singles:
-        plans.singles = singles
-        ctx.tracker.templates.clear()
-        _wake(ctx)
+    changed = False
+    for name, group in state.groups.items():
+        left_out = name in state.placed and (group.ending or group.stuck)
+        changed |= left_out != group.left_out
+        group.left_out = left_out
+    if changed:
+        ctx.tracker.life.templates.clear()
+        _note(ctx, True)
 
 
-def _tell(ctx: Context, plans: GangPlans, message: str) -> None:
+def _tell(ctx: Context, state: GangState, message: str) -> None:
     """Show why groups are not placed, in the scheduler's words."""
-    shown, since = plans.told
+    shown, since = state.told
     if message == shown:
         return
     if message and shown and ctx.env.clock < since + TELL_SEC:
         ctx.requeue_at(since + TELL_SEC)
         return
-    plans.told = (message, ctx.env.clock)
+    state.told = (message, ctx.env.clock)
     ctx.tracker.holds.wait(None, Wait(Reason.POD_GROUP_PENDING, message) if message else None)
 
 
-# --- Pods ---------------------------------------------------------------------------------------------------------
-
-
-def group_wait(ctx: Context, task: TaskStatus) -> Wait | None:
-    """Why the Pod of a Task waits for its PodGroup."""
-    spec = ctx.framework.spec
-    if spec.scheduling is None or (role := spec.role(task.role)) is None:
-        return None
-    plans, name = known(ctx), spec.group_of(ctx.framework.name, role)
-    if name in plans.singles:
-        return None
-    if name in plans.lowering:
-        return Wait(Reason.WAITING, f"The minimum of PodGroup {name} is lowered first")
-    if name in plans.exists:
-        return None
-    # Usually, it takes a moment.
-    reason = Reason.POD_GROUP_PENDING if name in plans.failing else Reason.WAITING
-    return Wait(reason, f"PodGroup {name} does not exist yet")
-
-
-def member(ctx: Context, role: TaskRoleSpec) -> Member | None:
-    """What puts Pods of the role into their group; None without spec.scheduling."""
-    spec = ctx.framework.spec
-    if spec.scheduling is None:
-        return None
-    plans, name = known(ctx), spec.group_of(ctx.framework.name, role)
-    return Member(plans.gangs.scheduler, "" if name in plans.singles else name, plans.gangs.filled_in)
-
-
-def look_at(ctx: Context, task: TaskStatus) -> tuple[str, ...]:
-    """The path of the field that the answer to the creation of a Task's Pod is to show: once for each group."""
-    role = ctx.framework.spec.role(task.role)
-    joins = None if role is None else member(ctx, role)
-    if joins is None or not (path := joins.field):
-        return ()
-    plans = known(ctx)
-    if joins.group in plans.looked_at:
-        return ()
-    plans.looked_at.add(joins.group)
-    return tuple(path)
-
-
-def looked(ctx: Context, task: TaskStatus, pod: str, *, kept: bool | None) -> None:
-    """The answer to the creation of a Pod shows whether the API server keeps its group. ``kept`` None: no answer."""
-    spec = ctx.framework.spec
-    if spec.scheduling is None or (role := spec.role(task.role)) is None:
-        return
-    if kept is None:
-        known(ctx).looked_at.discard(spec.group_of(ctx.framework.name, role))
-    elif kept:
-        ctx.tracker.holds.end_stall(GANGS, Reason.GANG_UNSUPPORTED)
-    else:
-        text = (
-            f"The API server dropped spec.schedulingGroup of Pod {pod}: its feature GenericWorkload is off. "
-            "The Pods of the Framework run, and are placed one by one"
-        )
-        ctx.tracker.holds.stalls[GANGS] = Stall(Reason.GANG_UNSUPPORTED, text)
-
-
-def observe(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
-    """Record that the group of a Task was placed, as its Pod is on a node."""
-    role = ctx.framework.spec.role(task.role)
-    if pod.node_name and role is not None and not task.deletion_pending:
-        ctx.tracker.record_placed(ctx.framework.spec.group_of(ctx.framework.name, role))
-
-
-# --- outcomes -----------------------------------------------------------------------------------------------------
-
-
-def is_older(ctx: Context, found: Identity) -> bool:
-    """Whether a PodGroup of the name is of another attempt of the Framework."""
-    return (
-        found.controller_uid is not None
-        and found.annotations is not None
-        and (found.annotations[0] == ctx.framework.uid)
-    )
-
-
-def lowered(ctx: Context, target: Target) -> None:
-    """The minimum was lowered, which the cache may not show yet."""
-    plans = ctx.tracker.gangs
-    if plans is not None and target.name in plans.asked:
-        plans.sent[target.name] = plans.asked[target.name]
-
-
-def fixed(ctx: Context, target: Target) -> None:
-    """The API server does not let the minimum of the group change."""
-    if (plans := ctx.tracker.gangs) is not None:
-        plans.fixed.add(target.name)
-
-
-def _target(ctx: Context, plans: GangPlans, group: Group) -> Target:
-    return Target(plans.gangs.kind, group.name, ctx.attempt.id)
+def _target(ctx: Context, state: GangState, group: Group) -> Target:
+    return Target(state.gangs.kind, group.name, ctx.attempt.id)

@@ -7,7 +7,7 @@ refused, with the name of the field.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -83,41 +83,6 @@ class Gangs:
     def kind(self) -> Kind:
         """The kind of the PodGroups."""
         return KINDS[self.scheduler]
-
-
-@dataclass(slots=True)
-class GangPlans:
-    """What the plans of one attempt know of its gangs, and no status has. ``refusal``: why they cannot be, or ""."""
-
-    gangs: Gangs
-    generation: int
-    refusal: str
-    exists: set[str] = field(default_factory=set)
-    """The PodGroups that exist, as of the last plan."""
-    seen: set[str] = field(default_factory=set)
-    """Those that have existed."""
-    blocked: bool = False
-    """Whether one is to be created once the status is stored."""
-    ending: set[str] = field(default_factory=set)
-    """Those that are being deleted, or are no longer served."""
-    stuck: set[str] = field(default_factory=set)
-    """Those that were placed, and whose minimum is too high and fixed."""
-    lowering: set[str] = field(default_factory=set)
-    """Those that were placed, and whose minimum is not lowered yet."""
-    failing: set[str] = field(default_factory=set)
-    """Those that cannot be created."""
-    singles: frozenset[str] = frozenset()
-    """Those that were placed and that new Pods do not join."""
-    fixed: set[str] = field(default_factory=set)
-    """Those whose minimum the API server did not let change."""
-    looked_at: set[str] = field(default_factory=set)
-    """Those of which a Pod was created to see whether the API server keeps its field."""
-    asked: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """Minimums of the last patches, and the resourceVersions before them."""
-    sent: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """Those of accepted patches that the cache does not show yet."""
-    told: tuple[str, float] = ("", 0.0)
-    """Why groups are not placed, and since when (monotonic seconds) that is shown."""
 
 
 def gangs_of(framework: Framework, configured: GangScheduler, scheduler_name: str | None) -> Gangs:
@@ -309,19 +274,27 @@ class Member:
         native = self.group and self.scheduler is GangScheduler.KUBERNETES
         return ("spec", "schedulingGroup", "podGroupName") if native else ()
 
-    def join(self, metadata: dict[str, Any], spec: dict[str, Any]) -> None:
-        """Change metadata and spec of a Pod."""
+    @property
+    def texts(self) -> tuple[str, str]:
+        """The names of the group and of the scheduler."""
+        return self.group, self.filled_in
+
+    def apply(self, template: Mapping[str, Any], pod_name: str) -> dict[str, Any]:
+        """Return the template with what puts its Pods into the group."""
+        metadata, spec = template.get("metadata"), template.get("spec")
+        if not isinstance(spec, dict) or not (metadata is None or isinstance(metadata, dict)):
+            return dict(template)
+        metadata, spec = dict(metadata or {}), dict(spec)
         if self.filled_in and not spec.get("schedulerName"):
             spec["schedulerName"] = self.filled_in
-        if not self.group:
-            return
-        if self.scheduler is GangScheduler.KUBERNETES:
+        if self.group and self.scheduler is GangScheduler.KUBERNETES:
             spec["schedulingGroup"] = {"podGroupName": self.group}
-        elif self.scheduler is GangScheduler.VOLCANO:
+        elif self.group and self.scheduler is GangScheduler.VOLCANO:
             keys = (names.KUBE_GROUP_ANNOTATION, names.VOLCANO_GROUP_ANNOTATION)
             _add(metadata, "annotations", dict.fromkeys(keys, self.group))
-        else:
+        elif self.group:
             _add(metadata, "labels", {names.COSCHEDULING_GROUP_LABEL: self.group})
+        return {**template, "metadata": metadata, "spec": spec}
 
 
 def _add(metadata: dict[str, Any], field: str, ours: dict[str, str]) -> None:

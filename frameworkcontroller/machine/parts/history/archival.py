@@ -5,18 +5,25 @@ In memory only: after a restart everything is sent again, under the same ids.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
-from frameworkcontroller.api.status import TaskStatus
+from frameworkcontroller.api.codec import encode_status, encode_task
+from frameworkcontroller.api.status import FrameworkStatus, TaskStatus
 from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.model import Snapshot, SnapshotTrigger
+from frameworkcontroller.machine.kernel.tracker import PartState, Tracker
 
 
-@dataclass(slots=True)
-class Archival:
-    """The acknowledgments for one attempt of a Framework. A change of a status ends those for it (``changed``)."""
+@dataclass(slots=True, eq=False)
+class Archival(PartState):
+    """The acknowledgments for one attempt of a Framework. A change of a status ends those for it (``on_change``)."""
 
+    of_attempt: ClassVar[bool] = True
+    listens: ClassVar[bool] = True
+
+    name: str = ""
+    """The Framework's."""
     tasks: set[TaskStatus] = field(default_factory=set)
     """Tasks whose persisted attempt is acknowledged."""
     framework: set[SnapshotTrigger] = field(default_factory=set)
@@ -34,12 +41,14 @@ class Archival:
     since: float | None = None
     """From when on (monotonic seconds) nothing has been acknowledged of what was asked for; None: nothing is left."""
     problem: str = ""
-    """What the sink has said last."""
-    looked_back: bool = False
-    """Whether the stall that the stored status may show is taken over."""
+    """The last failure, in the words of the sink."""
 
-    def changed(self, subject: object) -> None:
-        """The status of a Task, or of the Framework, is no longer the one that was asked for."""
+    @property
+    def is_open(self) -> bool:
+        """Whether something is not acknowledged yet."""
+        return bool(self.asked_tasks or self.asked_framework or self.retry or self.gated)
+
+    def on_change(self, subject: FrameworkStatus | TaskStatus | None) -> None:
         if isinstance(subject, TaskStatus):
             self.tasks.discard(subject)
             self.asked_tasks.pop(subject, None)
@@ -47,30 +56,56 @@ class Archival:
         self.framework.clear()
         self.asked_framework.clear()
 
-    def keep(self, tasks: Iterable[TaskStatus]) -> None:
-        """Forget Tasks that no longer exist."""
-        kept = set(tasks)
+    def on_index(self, tracker: Tracker) -> None:
+        kept = set(tracker.tasks())
         self.tasks &= kept
         self.asked_tasks = {task: snapshot for task, snapshot in self.asked_tasks.items() if task in kept}
         keys = {task.key for task in kept}
         self.retry &= keys
         self.gated = {key for key in self.gated if key is None or key in keys}
 
-    @property
-    def is_open(self) -> bool:
-        """Whether something is not acknowledged yet."""
-        return bool(self.asked_tasks or self.asked_framework or self.retry or self.gated)
+    def on_persisted(self, tracker: Tracker) -> bool:
+        again, self.blocked = self.blocked, False
+        return again
 
-    def forget_tasks(self) -> None:
-        """Forget the Tasks: the attempt of the Framework is over, and only its own record counts."""
+    def on_tasks_over(self) -> None:
+        """Only the record of the Framework counts from now on."""
         self.tasks.clear()
         self.asked_tasks.clear()
         self.retry.clear()
         self.gated &= {None}
 
-    def forget(self) -> None:
-        """Forget the attempt, which another one replaces."""
-        for known in (self.tasks, self.framework, self.asked_tasks, self.asked_framework, self.gated, self.retry):
-            known.clear()
-        self.due.clear()
-        self.blocked, self.since, self.problem = False, None, ""
+    def successor(self, tracker: Tracker, before: Tracker) -> Archival | None:
+        """The acknowledgments of statuses that another controller has left as they were.
+
+        Conditions do not count: no attempt is in them.
+        """
+        status, was, name = tracker.status, before.status, self.name
+        if status is None or was is None:
+            return None
+        if (status.attempt.id, status.attempt.configmap_uid) != (was.attempt.id, was.attempt.configmap_uid):
+            return None
+        kept = Archival(name)
+        for task in self.tasks:
+            now = tracker.task(task.key)
+            if now is not None and encode_task(name, now.role, now) == encode_task(name, task.role, task):
+                kept.tasks.add(now)
+        if self.framework and _without_conditions(name, status) == _without_conditions(name, was):
+            kept.framework = set(self.framework)
+        return kept
+
+
+def _without_conditions(name: str, status: FrameworkStatus) -> bytes:
+    return encode_status(name, replace(status, conditions=[], observed_generation=None))
+
+
+@dataclass(slots=True, eq=False)
+class ArchiveMemory(PartState):
+    """What this process knows of a Framework and its history over all attempts."""
+
+    looked_back: bool = False
+    """Whether the stall that the stored status may show is taken over."""
+    finalizer_outdated: bool = False
+    """True after a patch of the finalizer failed, apparently by its precondition."""
+    unreported: bool = False
+    """Whether the completion of the Framework is to be offered, once that is persisted."""

@@ -10,29 +10,37 @@ the attempt like a Stop (gates.py), and the finalizer goes when nothing runs and
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Final
+from typing import ClassVar, Final
 
-from frameworkcontroller.api.codec import encode_status, encode_task
-from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
+from frameworkcontroller.api.completion import CompletionStatus
+from frameworkcontroller.api.names import HISTORY_FINALIZER
+from frameworkcontroller.api.status import State, TaskStatus
+from frameworkcontroller.machine.kernel.absence import look_for_pods, nothing_runs
 from frameworkcontroller.machine.kernel.actions import (
     ChangeFinalizer,
     FinalizersAre,
     Gone,
     NotAttempted,
+    Outcome,
     Outdated,
-    Result,
     Target,
 )
 from frameworkcontroller.machine.kernel.context import Context
-from frameworkcontroller.machine.kernel.holds import FINALIZER, HISTORY, Stall, Wait
+from frameworkcontroller.machine.kernel.holds import ObjectKey, Stall, Wait
 from frameworkcontroller.machine.kernel.model import Record, Snapshot, SnapshotTrigger
+from frameworkcontroller.machine.kernel.outcomes import hold
+from frameworkcontroller.machine.kernel.part import Part
 from frameworkcontroller.machine.kernel.protocol import Archive
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Answer, Answered, Kind, Refused
 from frameworkcontroller.machine.kernel.states import ENDED
-from frameworkcontroller.machine.kernel.tracker import Tracker
-from frameworkcontroller.machine.parts.history.archival import Archival
+from frameworkcontroller.machine.parts.history.archival import Archival, ArchiveMemory
+
+HISTORY: Final = "history"
+"""Key of the back-off and the stall of records for the history."""
+
+FINALIZER: Final = "finalizer"
+"""Key of those of its finalizer."""
 
 RECORDS_PER_ARCHIVE: Final = 500
 """Most records that are asked for at once: 10,000 Tasks that retry at once are 20 requests."""
@@ -51,63 +59,161 @@ def gates(ctx: Context, trigger: SnapshotTrigger) -> bool:
     return limits.history_blocks and trigger in limits.history
 
 
+# --- the part ---------------------------------------------------------------------------------------------------
+
+
+class History(Part):
+    """The history that waits: archive before forget, and the finalizer."""
+
+    target_part: ClassVar[str] = FINALIZER
+
+    def begin(self, ctx: Context) -> None:
+        """Put the Tasks on the agenda for which the back-off is over."""
+        archival = ctx.tracker.find_part(Archival)
+        if archival is None or not archival.retry:
+            return
+        if (until := ctx.tracker.holds.until(HISTORY)) > ctx.env.clock:
+            ctx.requeue_at(until)
+        else:
+            ctx.tracker.agenda.update(archival.retry)
+            ctx.tracker.agenda.look_at_roles()
+            archival.retry.clear()
+
+    def before(self, ctx: Context) -> None:
+        """Offer the completion. Add the finalizer to a Framework that has begun, and remove it where nothing waits."""
+        memory = ctx.tracker.find_part(ArchiveMemory)
+        if memory is not None and memory.unreported and ctx.tracker.is_clean:
+            memory.unreported = False
+            ctx.plan.offers.append(ctx.framework_snapshot(SnapshotTrigger.FRAMEWORK_COMPLETION))
+        framework = ctx.framework
+        if not (ctx.env.limits.history_blocks or framework.held):
+            return
+        wanted = self.keeps_deleted(ctx)
+        if framework.held and not wanted:
+            _change(ctx, add=False)
+        elif wanted and not framework.held and not framework.deleting and _has_begun(ctx):
+            _change(ctx, add=True)
+
+    def ensure(self, ctx: Context) -> bool:
+        """Add the finalizer before the ConfigMap of an attempt is created. Return whether it is there."""
+        if not self.keeps_deleted(ctx) or ctx.framework.held:
+            return True
+        _change(ctx, add=True)
+        return False
+
+    def keeps_deleted(self, ctx: Context) -> bool:
+        """Whether a deletion waits for the history."""
+        return gates(ctx, SnapshotTrigger.FRAMEWORK_DELETION)
+
+    def may_forget(self, ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None, *, due: bool) -> bool:
+        """Whether the attempt, which is over, may leave the status. If not, the history is asked to take it."""
+        if not gates(ctx, trigger):
+            return True
+        archival = _archival(ctx)
+        if not due:
+            _prepare(ctx, archival, trigger, task)
+            return False
+        if task is not None:
+            _ask_for_task(ctx, task, trigger)
+            stored = task in archival.tasks
+        else:
+            stored = trigger in archival.framework
+        key = None if task is None else task.key
+        if stored:
+            archival.gated.discard(key)
+            return True
+        archival.gated.add(key)
+        if task is None:
+            if not ctx.tracker.is_clean and trigger not in archival.asked_framework:
+                ctx.persist_first()
+            else:
+                _ask_for_attempt(ctx, trigger)
+        return False
+
+    def knows_attempt(self, ctx: Context) -> bool:
+        """Whether the history has the Framework's attempt, which so is persisted, apart from conditions."""
+        archival = ctx.tracker.find_part(Archival)
+        return archival is not None and SnapshotTrigger.FRAMEWORK_RETRY in archival.framework
+
+    def ended(self, ctx: Context, completion: CompletionStatus) -> None:
+        """Have the completion of the Framework offered once it is persisted."""
+        takes = SnapshotTrigger.FRAMEWORK_COMPLETION in ctx.env.limits.history
+        if ctx.status.state is State.COMPLETED and takes:
+            ctx.tracker.part(ArchiveMemory).unreported = True
+
+    def at_end(self, ctx: Context) -> None:
+        """Remove the finalizer of a deleted Framework of which nothing runs, once the history has it."""
+        framework = ctx.framework
+        if not (framework.deleting and framework.held and self.keeps_deleted(ctx)) or ctx.status.state not in ENDED:
+            return
+        look_for_pods(ctx)
+        if not ctx.tracker.is_clean:
+            ctx.persist_first()
+        elif self.may_forget(ctx, SnapshotTrigger.FRAMEWORK_DELETION, None, due=True) and _nothing_exists(ctx):
+            _change(ctx, add=False)
+
+    def finish(self, ctx: Context) -> None:
+        """Ask for what the plan has found, in few requests, and report what is not acknowledged."""
+        archival = ctx.tracker.find_part(Archival)
+        if archival is None:
+            return
+        if archival.due:
+            if archival.since is None:
+                archival.since = ctx.env.clock
+            for start in range(0, len(archival.due), RECORDS_PER_ARCHIVE):
+                ctx.plan.archives.append(archival.due[start : start + RECORDS_PER_ARCHIVE])
+            archival.due = []
+        if not archival.is_open:
+            archival.since = None
+        _tell(ctx, archival)
+
+    def keeps_hold(self, ctx: Context, key: ObjectKey) -> bool:
+        """Whether it is a key of the history."""
+        return key in (HISTORY, FINALIZER)
+
+    def take(self, ctx: Context, outcome: Outcome) -> None:
+        """Fold the outcome of a change of the finalizer."""
+        action, result, memory = outcome.action, outcome.result, ctx.tracker.part(ArchiveMemory)
+        ctx.tracker.agenda.look()
+        match action, result:
+            case _, NotAttempted():
+                pass
+            case ChangeFinalizer(), FinalizersAre() | Gone():
+                memory.finalizer_outdated = False
+                ctx.tracker.holds.release(FINALIZER)
+                if not action.add:
+                    ctx.plan.records.append(finalizer_removed(complete=self.keeps_deleted(ctx)))
+            case _, Outdated() if not memory.finalizer_outdated:
+                # Mostly another client has changed the Framework: a live read precedes the next attempt. A failed
+                # precondition looks like a refusal of the change, which the next attempt shows.
+                memory.finalizer_outdated = True
+            case _:
+                hold(ctx, action.target, result, "change the finalizers of")
+
+    def take_answer(self, ctx: Context, archive: Archive, answer: Answer) -> None:
+        """Fold the answer of the history. What has changed since it was asked for does not count."""
+        archival = ctx.tracker.find_part(Archival)
+        if archival is not None:
+            _take(ctx, archival, archive, answer)
+
+
 # --- the edges --------------------------------------------------------------------------------------------------
 
 
-def may_forget_task(ctx: Context, task: TaskStatus, trigger: SnapshotTrigger) -> bool:
-    """Whether the Task's attempt, which is over, may leave the status. If not, the history is asked to take it."""
-    if not gates(ctx, trigger):
-        return True
-    archival = _ask_for_task(ctx, task, trigger)
-    if task in archival.tasks:
-        archival.gated.discard(task.key)
-        return True
-    archival.gated.add(task.key)
-    return False
-
-
-def may_forget_attempt(ctx: Context, trigger: SnapshotTrigger) -> bool:
-    """Whether the attempt of the Framework, which is over, may leave the status. See ``may_forget_task``."""
-    if not gates(ctx, trigger):
-        return True
-    archival = _archival(ctx)
-    if trigger in archival.framework:
-        archival.gated.discard(None)
-        return True
-    archival.gated.add(None)
-    if not ctx.tracker.is_clean and trigger not in archival.asked_framework:
-        ctx.persist_first()
-    else:
+def _prepare(ctx: Context, archival: Archival, trigger: SnapshotTrigger, task: TaskStatus | None) -> None:
+    """Ask for the attempt while its retry is delayed."""
+    if task is not None:
+        _ask_for_task(ctx, task, trigger)
+    elif ctx.tracker.is_clean:
         _ask_for_attempt(ctx, trigger)
-    return False
-
-
-def has_attempt(ctx: Context) -> bool:
-    """Whether the history has the Framework's attempt, which so is persisted, apart from conditions."""
-    archival = ctx.tracker.archival
-    return archival is not None and SnapshotTrigger.FRAMEWORK_RETRY in archival.framework
-
-
-def prepare_task(ctx: Context, task: TaskStatus) -> None:
-    """Ask for the Task's attempt while its retry is delayed."""
-    if gates(ctx, SnapshotTrigger.TASK_RETRY):
-        _ask_for_task(ctx, task, SnapshotTrigger.TASK_RETRY)
-
-
-def prepare_attempt(ctx: Context) -> None:
-    """Ask for the Framework's attempt while its retry is delayed."""
-    if not gates(ctx, SnapshotTrigger.FRAMEWORK_RETRY):
-        return
-    if ctx.tracker.is_clean:
-        _ask_for_attempt(ctx, SnapshotTrigger.FRAMEWORK_RETRY)
     else:
-        _archival(ctx).blocked = True
+        archival.blocked = True
 
 
 def _archival(ctx: Context) -> Archival:
-    if ctx.tracker.archival is None:
-        ctx.tracker.archival = Archival()
-    return ctx.tracker.archival
+    archival = ctx.tracker.part(Archival)
+    archival.name = ctx.framework.name
+    return archival
 
 
 def _ask_for_task(ctx: Context, task: TaskStatus, trigger: SnapshotTrigger) -> Archival:
@@ -141,40 +247,11 @@ def _ask_for_attempt(ctx: Context, trigger: SnapshotTrigger) -> None:
 # --- one plan ---------------------------------------------------------------------------------------------------
 
 
-def begin(ctx: Context) -> None:
-    """Put the Tasks on the agenda for which the back-off is over."""
-    archival = ctx.tracker.archival
-    if archival is None or not archival.retry:
-        return
-    if (until := ctx.tracker.holds.until(HISTORY)) > ctx.env.clock:
-        ctx.requeue_at(until)
-    else:
-        ctx.tracker.agenda.update(archival.retry)
-        ctx.tracker.rescale_due = True
-        archival.retry.clear()
-
-
-def finish(ctx: Context) -> None:
-    """Ask for what the plan has found, in few requests, and say what is not acknowledged."""
-    archival = ctx.tracker.archival
-    if archival is None:
-        return
-    if archival.due:
-        if archival.since is None:
-            archival.since = ctx.env.clock
-        for start in range(0, len(archival.due), RECORDS_PER_ARCHIVE):
-            ctx.plan.archives.append(archival.due[start : start + RECORDS_PER_ARCHIVE])
-        archival.due = []
-    if not archival.is_open:
-        archival.since = None
-    _tell(ctx, archival)
-
-
 def _tell(ctx: Context, archival: Archival) -> None:
     holds, since = ctx.tracker.holds, archival.since
     shown = None
     if since is not None and archival.gated:
-        _keep_stall(ctx, archival)
+        _keep_stall(ctx)
         for after in (SHOW_SEC, STALL_SEC):
             if ctx.env.clock < since + after:
                 ctx.requeue_at(since + after)
@@ -196,21 +273,19 @@ def _tell(ctx: Context, archival: Archival) -> None:
         holds.wait(None, None)
 
 
-def _keep_stall(ctx: Context, archival: Archival) -> None:
+def _keep_stall(ctx: Context) -> None:
     """Keep the stall that a predecessor has found, and which this process would find only after ``STALL_SEC``."""
-    if archival.looked_back:
+    memory = ctx.tracker.part(ArchiveMemory)
+    if memory.looked_back:
         return
-    archival.looked_back = True
+    memory.looked_back = True
     told = next((one for one in ctx.status.conditions if one.type == "Stalled" and one.status == "True"), None)
     if told is not None and told.reason == Reason.HISTORY_UNAVAILABLE:
         ctx.tracker.holds.stalls.setdefault(HISTORY, Stall(Reason.HISTORY_UNAVAILABLE, told.message))
 
 
-def take(ctx: Context, archive: Archive, answer: Answer) -> None:
-    """Fold the answer of the history. What has changed since it was asked for does not count."""
-    tracker, archival = ctx.tracker, ctx.tracker.archival
-    if archival is None:
-        return
+def _take(ctx: Context, archival: Archival, archive: Archive, answer: Answer) -> None:
+    tracker = ctx.tracker
     stored, words = isinstance(answer, Answered), "" if isinstance(answer, Answered) else answer.message
     known = False
     for task, snapshot in zip(archive.tasks, archive.snapshots, strict=True):
@@ -230,7 +305,8 @@ def take(ctx: Context, archive: Archive, answer: Answer) -> None:
         left = archival.asked_tasks or archival.asked_framework or archival.retry
         archival.since = ctx.env.clock if left else None
         tracker.holds.end_stall(HISTORY, Reason.HISTORY_UNAVAILABLE)
-        tracker.rescale_due |= any(one.trigger is SnapshotTrigger.TASK_DELETION for one in archive.snapshots)
+        if any(one.trigger is SnapshotTrigger.TASK_DELETION for one in archive.snapshots):
+            tracker.agenda.look_at_roles()
     elif known:
         archival.problem = words
         retry_after = answer.retry_after_sec if isinstance(answer, Refused) else 0.0
@@ -241,61 +317,14 @@ def take(ctx: Context, archive: Archive, answer: Answer) -> None:
 def _take_attempt(ctx: Context, archival: Archival, snapshot: Snapshot, *, stored: bool) -> bool:
     if archival.asked_framework.get(snapshot.trigger) is not snapshot:
         return False
-    ctx.tracker.again = True
+    ctx.tracker.agenda.look()
     del archival.asked_framework[snapshot.trigger]
     if stored:
         archival.framework.add(snapshot.trigger)
     return True
 
 
-def inherit(name: str, tracker: Tracker, before: Tracker) -> None:
-    """Keep the acknowledgments of statuses that another controller has left as they were. ``name``: the Framework's.
-
-    Conditions do not count: no attempt is in them.
-    """
-    old, status, was = before.archival, tracker.status, before.status
-    if old is None or status is None or was is None:
-        return
-    if (status.attempt.id, status.attempt.configmap_uid) != (was.attempt.id, was.attempt.configmap_uid):
-        return
-    kept = Archival()
-    for task in old.tasks:
-        now = tracker.task(task.key)
-        if now is not None and encode_task(name, now.role, now) == encode_task(name, task.role, task):
-            kept.tasks.add(now)
-    if old.framework and _without_conditions(name, status) == _without_conditions(name, was):
-        kept.framework = set(old.framework)
-    tracker.archival = kept
-
-
-def _without_conditions(name: str, status: FrameworkStatus) -> bytes:
-    return encode_status(name, replace(status, conditions=[], observed_generation=None))
-
-
 # --- the finalizer ----------------------------------------------------------------------------------------------
-
-
-def wants_finalizer(ctx: Context) -> bool:
-    """Whether a deletion waits for the history."""
-    return gates(ctx, SnapshotTrigger.FRAMEWORK_DELETION)
-
-
-def is_held(ctx: Context) -> bool:
-    """Whether the ConfigMap of an attempt may be created: the finalizer is there. If not, it is added."""
-    if not wants_finalizer(ctx) or ctx.framework.held:
-        return True
-    _change(ctx, add=True)
-    return False
-
-
-def maintain(ctx: Context) -> None:
-    """Add the finalizer to a Framework that has begun, and remove it where nothing waits for the history."""
-    framework = ctx.framework
-    wanted = wants_finalizer(ctx)
-    if framework.held and not wanted:
-        _change(ctx, add=False)
-    elif wanted and not framework.held and not framework.deleting and _has_begun(ctx):
-        _change(ctx, add=True)
 
 
 def _has_begun(ctx: Context) -> bool:
@@ -303,26 +332,16 @@ def _has_begun(ctx: Context) -> bool:
     return ctx.status.state is not State.CREATION_PENDING or ctx.attempt.id > 0
 
 
-def let_go(ctx: Context) -> None:
-    """Remove the finalizer of a deleted Framework of which nothing runs, once the history has it."""
-    if not ctx.must_go or ctx.status.state not in ENDED:
-        return
-    ctx.look_for_pods()
-    if not ctx.tracker.is_clean:
-        ctx.persist_first()
-    elif may_forget_attempt(ctx, SnapshotTrigger.FRAMEWORK_DELETION) and _nothing_runs(ctx):
-        _change(ctx, add=False)
-
-
-def _nothing_runs(ctx: Context) -> bool:
+def _nothing_exists(ctx: Context) -> bool:
     configmap = ctx.observed.configmap
     if configmap is not None and configmap.identity.controller_uid == ctx.framework.uid:
         return False
-    return ctx.tracker.nothing_runs and not ctx.observed.creating
+    return nothing_runs(ctx.tracker) and not ctx.observed.creating
 
 
 def _change(ctx: Context, *, add: bool) -> None:
-    ctx.act(ChangeFinalizer(Target(Kind.FRAMEWORK, ctx.framework.name, part=FINALIZER), ctx.framework.uid, add))
+    target = Target(Kind.FRAMEWORK, ctx.framework.name, part=FINALIZER)
+    ctx.act(ChangeFinalizer(target, ctx.framework.uid, HISTORY_FINALIZER, add))
 
 
 def finalizer_removed(*, complete: bool) -> Record:
@@ -331,24 +350,3 @@ def finalizer_removed(*, complete: bool) -> Record:
         return Record(Reason.HISTORY_COMPLETE, "The history has all of the Framework, which is deleted now")
     text = "The finalizer is removed, as nothing waits for the history any longer"
     return Record(Reason.HISTORY_GIVEN_UP, f"{text}: what the sink does not have may be lost")
-
-
-def take_finalizer(ctx: Context, action: ChangeFinalizer, result: Result) -> bool:
-    """Fold the outcome of a change of the finalizer. Return whether it is no failure."""
-    tracker = ctx.tracker
-    tracker.again = True
-    match result:
-        case NotAttempted():
-            return True
-        case FinalizersAre() | Gone():
-            tracker.finalizer_outdated = False
-            tracker.holds.release(FINALIZER)
-            if not action.add:
-                ctx.plan.records.append(finalizer_removed(complete=wants_finalizer(ctx)))
-            return True
-        case Outdated() if not tracker.finalizer_outdated:
-            # Mostly another client has changed the Framework: a live read precedes the next attempt. A failed
-            # precondition looks like a refusal of the change, which the next attempt shows.
-            tracker.finalizer_outdated = True
-            return True
-    return False

@@ -14,8 +14,8 @@ from typing import Final
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.workloads import WorkloadRecord
-from frameworkcontroller.machine.kernel.actions import Gone, LookUp, Patched, Seen, Target, carry_out
-from frameworkcontroller.machine.kernel.context import is_of_framework
+from frameworkcontroller.machine.kernel.absence import is_of_framework
+from frameworkcontroller.machine.kernel.actions import Gone, LookUp, Patched, Target, carry_out
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
@@ -26,7 +26,7 @@ from frameworkcontroller.machine.kernel.requests import (
     Request,
     metadata_in,
 )
-from frameworkcontroller.machine.parts.kueue.workloadactions import LetGo
+from frameworkcontroller.machine.parts.kueue.workloadactions import GiveBack, LetGo, Seen
 
 LOOK_SEC: Final = 15.0
 """Time until an orphan is looked at again that cannot be released yet. Mostly an event comes before."""
@@ -43,6 +43,15 @@ class Release:
 def orphans(workloads: Iterable[WorkloadRecord], framework_uid: str | None) -> list[WorkloadRecord]:
     """Those of the Workloads with the finalizer that are not of the Framework with that UID (None: of none)."""
     return [one for one in workloads if one.in_use and _owner_uid(one) not in ("", framework_uid)]
+
+
+def releases_of(uid: str, workloads: Iterable[WorkloadRecord], now: int) -> list[GiveBack]:
+    """The releases of a Framework of that UID which Kueue has evicted, and for which nothing can be decided.
+
+    ``workloads``: the cached ones with its name. ``now``: seconds since the epoch.
+    """
+    evicted = (one for one in workloads if one.identity.controller_uid == uid and one.evicted and one.reserves)
+    return [GiveBack(Target(Kind.WORKLOAD, one.name), one.uid, now) for one in evicted]
 
 
 def _owner_uid(workload: WorkloadRecord) -> str:

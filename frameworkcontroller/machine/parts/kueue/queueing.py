@@ -1,19 +1,20 @@
-"""What one process knows of a Framework in Kueue's queue, beside what is persisted and what the cache shows.
-
-The protocol is in kueue.py. Losing this state, as in a crash, costs a live read.
-"""
+"""In-memory state of a queued Framework. Losing it costs a live read. The protocol is in kueue.py."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import ClassVar, Final
 
+from frameworkcontroller.api.completion import FRAMEWORK_EVICTED, CompletionStatus
+from frameworkcontroller.api.objects import QueueLabels
+from frameworkcontroller.api.status import AdmissionStatus, State, TaskStatus
+from frameworkcontroller.machine.kernel.absence import Known
 from frameworkcontroller.machine.kernel.holds import Wait
-
-if TYPE_CHECKING:
-    from frameworkcontroller.api.completion import CompletionStatus
-    from frameworkcontroller.api.objects import QueueLabels
-    from frameworkcontroller.machine.parts.kueue.workloadactions import WorkloadSpec
+from frameworkcontroller.machine.kernel.model import Urgency, require
+from frameworkcontroller.machine.kernel.part import Shown
+from frameworkcontroller.machine.kernel.states import ENDED
+from frameworkcontroller.machine.kernel.tracker import PartState, Tracker
+from frameworkcontroller.machine.parts.kueue.workloadactions import WorkloadSpec
 
 WORKLOAD_LOST: Final = "WorkloadLost"
 """Reason of an eviction: another client has deleted or finished the Workload, or Kueue took the admission back."""
@@ -23,18 +24,15 @@ OUT_OF_SYNC: Final = "WorkloadOutOfSync"
 NOT_LOOKED_AT: Final = "Kueue has not looked at the Workload yet"
 """Message of the condition QuotaReserved until Kueue has written its own."""
 
-ShownCondition = tuple[bool, str, str]
-"""Whether it is True, its reason and its message."""
 
-
-@dataclass(slots=True)
-class Queueing:
+@dataclass(slots=True, eq=False)
+class Queueing(PartState):
     """The state of the queueing of one Framework."""
+
+    listens: ClassVar[bool] = True
 
     wait: Wait | None = None
     """Why the attempt does not begin, by the last plan."""
-    look_up: bool = False
-    """Whether the last plan needs to know that nothing of the Framework runs."""
     known: bool | None = None
     """Whether the cache shows, or showed, a Workload of the Framework. None: not looked for yet."""
     lost: CompletionStatus | None = None
@@ -66,7 +64,7 @@ class Queueing:
     """The spec of the Workload that the Framework is to have, of its generation and labels."""
     priority_kept: str | None = None
     """The label of the priority class that does not count for the admitted Workload, as was recorded. None: it does."""
-    shown: tuple[ShownCondition, ShownCondition] | None = None
+    shown: tuple[Shown, Shown] | None = None
     """The conditions QuotaReserved and Admitted by the last plan."""
     stepped: bool = False
     """Whether a plan has found them."""
@@ -79,8 +77,61 @@ class Queueing:
     ready_until: float = 0.0
     """Until when (monotonic seconds) the condition PodsReady is not changed."""
 
+    granted: dict[str, set[int]] = field(default_factory=dict)
+    """By role with more Tasks than Kueue has admitted, the indexes of Tasks that have a Pod, or may have one."""
+
+    def set_admission(self, tracker: Tracker, admission: AdmissionStatus | None) -> None:
+        """Record the admission by Kueue, or its end."""
+        require(tracker.status, "status").admission = admission
+        self.lost, self.lost_reason = None, ""
+        if admission is not None:
+            # Another controller may have begun by the same admission: what it has created is not late.
+            tracker.absence.configmap, tracker.absence.late = Known.UNKNOWN, set()
+        # The bodies of Pods follow from it.
+        tracker.life.templates.clear()
+        tracker.change(None, Urgency.NOW)
+        tracker.agenda.look()
+
+    def reclaim(self, tracker: Tracker, admission: AdmissionStatus) -> None:
+        """Record an admission of which less is needed. Once that is persisted, Kueue learns it."""
+        require(tracker.status, "status").admission = admission
+        tracker.change(None, Urgency.SOON, of_attempt=False)
+        self.blocked = True
+
+    def on_move(self, tracker: Tracker, task: TaskStatus) -> None:
+        granted = self.granted.get(task.role) if self.granted else None
+        if granted is None or task.state is State.CREATION_PENDING:
+            return
+        if task.state in ENDED:
+            granted.discard(task.index)
+            # Another Task may have its Pod now.
+            tracker.agenda.look()
+        else:
+            granted.add(task.index)
+
+    def on_completion(self, tracker: Tracker, completion: CompletionStatus) -> None:
+        if completion.is_one_of({FRAMEWORK_EVICTED.code}):
+            tracker.counters().evicted[self.lost_reason or OUT_OF_SYNC] += 1
+
+    def on_persisted(self, tracker: Tracker) -> bool:
+        again, self.blocked = self.blocked, False
+        return again
+
+    def on_tasks_over(self) -> None:
+        self.granted.clear()
+
+    def successor(self, tracker: Tracker, before: Tracker) -> Queueing:
+        if _admission(tracker) != _admission(before):
+            # Another controller may have begun by the new one.
+            tracker.absence.late = set()
+        return Queueing(known=self.known)
+
     def forget_looks(self) -> None:
         """The cache has dropped the Workload: what was done while it showed none before counts no longer."""
         self.acted.clear()
         self.disproved = None
         self.dropped = True
+
+
+def _admission(tracker: Tracker) -> AdmissionStatus | None:
+    return None if tracker.status is None else tracker.status.admission

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Final
 
@@ -40,11 +40,9 @@ from frameworkcontroller.machine.kernel.actions import (
     Gone,
     NotDoneError,
     Outdated,
-    QueueAction,
-    Seen,
+    PartAction,
+    PartResult,
     Target,
-    Unmet,
-    WasAdmitted,
     patched,
 )
 from frameworkcontroller.machine.kernel.manifests import filled, filled_size, framework_reference
@@ -344,13 +342,38 @@ def _topology_request(annotations: Mapping[str, Any]) -> dict[str, Any]:
     return {**request, "podIndexLabel": names.TASK_INDEX} if request else {}
 
 
+# --- results ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Seen(PartResult):
+    """The Workload is as ``record`` says, and nothing was done."""
+
+    record: WorkloadRecord
+
+
+@dataclass(frozen=True, slots=True)
+class WasAdmitted(PartResult):
+    """Kueue has admitted the Framework. ``waited_sec``: its time in the queue, None if Kueue does not say."""
+
+    admission: AdmissionStatus
+    waited_sec: int | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Unmet(PartResult):
+    """Nothing was done: something that the action needs is missing, or contradicts the spec."""
+
+    message: str
+
+
 # --- actions ----------------------------------------------------------------------------------------------------
 
 Body = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class EnterQueue(QueueAction):
+class EnterQueue(PartAction):
     """Create the Workload, with the priority of its class."""
 
     framework: Framework
@@ -382,7 +405,7 @@ class EnterQueue(QueueAction):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ChangeRequest(QueueAction):
+class ChangeRequest(PartAction):
     """Make the spec of a Workload without quota that of the Framework; with ``priority_only``, of any one its priority.
 
     ``resource_version``: as the cache has shown it.
@@ -410,7 +433,7 @@ class ChangeRequest(QueueAction):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reclaim(QueueAction):
+class Reclaim(PartAction):
     """Give the quota of Tasks back that need no Pod again. ``admission``: persisted, with their numbers.
 
     A webhook of Kueue refuses lower numbers while there is quota.
@@ -436,7 +459,7 @@ class Reclaim(QueueAction):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Inspect(QueueAction):
+class Inspect(PartAction):
     """Read the Workload live. ``seen``: the resourceVersion in the cache, "" if it shows none."""
 
     seen: str
@@ -447,7 +470,7 @@ class Inspect(QueueAction):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ReadAdmission(QueueAction):
+class ReadAdmission(PartAction):
     """Read the admission, and what it adds to the Pods. ``queue_name`` and ``digest``: what is to be admitted."""
 
     framework: Framework
@@ -545,7 +568,7 @@ class ReadAdmission(QueueAction):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GiveBack(QueueAction):
+class GiveBack(PartAction):
     """Clear the reservation of a Workload of which nothing runs: of an evicted one, or of one that has reclaimed quota.
 
     ``now``: seconds since the epoch. The Workload keeps its place in the queue.
@@ -553,7 +576,7 @@ class GiveBack(QueueAction):
 
     uid: str
     now: int
-    is_release: ClassVar[bool] = True
+    needs_live: ClassVar[bool] = True
 
     def exchange(self) -> Exchange:
         found = yield from _read(self.target)
@@ -610,7 +633,7 @@ class ConditionChange:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tell(QueueAction):
+class Tell(PartAction):
     """Set a condition of the Workload. ``now``: seconds since the epoch."""
 
     uid: str
@@ -625,13 +648,13 @@ class Tell(QueueAction):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Finish(QueueAction):
+class Finish(PartAction):
     """Set the condition Finished, unless it is True, then remove the finalizer."""
 
     uid: str
     change: ConditionChange
     now: int
-    is_release: ClassVar[bool] = True
+    needs_live: ClassVar[bool] = True
 
     def exchange(self) -> Exchange:
         found = yield from _read(self.target)
@@ -645,11 +668,11 @@ class Finish(QueueAction):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LetGo(QueueAction):
+class LetGo(PartAction):
     """Remove the finalizer of a Workload that is being deleted, and of which nothing runs."""
 
     uid: str
-    is_release: ClassVar[bool] = True
+    needs_live: ClassVar[bool] = True
 
     def exchange(self) -> Exchange:
         return (yield from _let_go(self.target, self.uid))

@@ -1,4 +1,4 @@
-"""Folding the outcomes of actions on a Workload (workloads.py) into the status. The protocol is in kueue.py."""
+"""Folding the outcomes of actions on a Workload (workloadactions.py) into the status. The protocol is in kueue.py."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import orjson
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import AdmissionStatus, State
+from frameworkcontroller.machine.kernel.absence import Known
 from frameworkcontroller.machine.kernel.actions import (
     Accepted,
     Action,
@@ -21,18 +22,16 @@ from frameworkcontroller.machine.kernel.actions import (
     Patch,
     Patched,
     Result,
-    Seen,
-    Unmet,
-    WasAdmitted,
 )
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import Stall
 from frameworkcontroller.machine.kernel.manifests import framework_reference
+from frameworkcontroller.machine.kernel.outcomes import answered, conflict, drop, hold, look_later
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Refused
-from frameworkcontroller.machine.owned import conflict, hold, look_later
-from frameworkcontroller.machine.parts.kueue import kueue
+from frameworkcontroller.machine.parts.kueue.enqueueing import refuse
 from frameworkcontroller.machine.parts.kueue.queueing import WORKLOAD_LOST
+from frameworkcontroller.machine.parts.kueue.workload import evicted, problem_with, queueing_of
 from frameworkcontroller.machine.parts.kueue.workloadactions import (
     EnterQueue,
     Finish,
@@ -41,6 +40,9 @@ from frameworkcontroller.machine.parts.kueue.workloadactions import (
     LetGo,
     ReadAdmission,
     Reclaim,
+    Seen,
+    Unmet,
+    WasAdmitted,
 )
 
 _UNAVAILABLE = (403, 404, 405)
@@ -52,15 +54,15 @@ _REFUSED_FOR_GOOD = (400, 403, 422)
 def take(ctx: Context, outcome: Outcome) -> None:
     """Fold the outcome of an action on the Workload."""
     action, result, tracker = outcome.action, outcome.result, ctx.tracker
-    tracker.again = True
+    tracker.agenda.look()
     if isinstance(action, EnterQueue):
-        tracker.companion_answered(action.target, _entered(ctx, action, result))
+        answered(tracker, action.target, _entered(ctx, action, result))
     if isinstance(action, Patch) and not isinstance(result, Patched):
         # The label is not restored: the cache will not show the Workload, so look for it again.
-        tracker.companion_dropped(action.target, action.uid)
+        drop(ctx.parts, tracker, action.target, action.uid)
     match result:
         case NotAttempted():
-            tracker.queueing.acted.pop(type(action).__name__, None)
+            queueing_of(ctx).acted.pop(type(action).__name__, None)
         case Created() | Exists():
             pass
         case WasAdmitted(admission=admission, waited_sec=waited_sec):
@@ -69,7 +71,7 @@ def take(ctx: Context, outcome: Outcome) -> None:
             _take_look(ctx, action, result)
         case Outdated(message=message):
             # The other change may be in the cache already, or cause no event.
-            tracker.queueing.acted.pop(type(action).__name__, None)
+            queueing_of(ctx).acted.pop(type(action).__name__, None)
             look_later(ctx, action.target, message)
         case Patched() | Accepted() | Gone() | Seen():
             tracker.holds.release(action.target.key)
@@ -79,13 +81,13 @@ def take(ctx: Context, outcome: Outcome) -> None:
             ctx.record(Reason.WAITING, f"Kueue keeps the quota of completed Tasks: {result.message}")
         case Unmet(message=message) if isinstance(action, ReadAdmission):
             tracker.holds.release(action.target.key)
-            kueue.refuse(ctx, action, message)
+            refuse(ctx, action, message)
         case Unmet(message=message):
-            tracker.queueing.acted.pop(type(action).__name__, None)
+            queueing_of(ctx).acted.pop(type(action).__name__, None)
             look_later(ctx, action.target, message)
             tracker.holds.stalls[action.target.key] = Stall(Reason.QUEUE_INVALID, message)
         case _:
-            tracker.queueing.acted.pop(type(action).__name__, None)
+            queueing_of(ctx).acted.pop(type(action).__name__, None)
             hold(ctx, action.target, result, "create" if isinstance(action, EnterQueue) else "change")
             if isinstance(result, Refused) and result.by_api and result.code in _UNAVAILABLE:
                 text = f"Cannot use Workloads, which the label {names.QUEUE_NAME} needs: {result.message}"
@@ -98,12 +100,12 @@ def _entered(ctx: Context, action: EnterQueue, result: Result) -> str | None:
     match result:
         case Created(uid=uid):
             tracker.holds.made(target.key, ctx.env)
-            tracker.queueing.known = True
+            queueing_of(ctx).known = True
             text = f"{target.kind} {target.name} ({uid}) was created in LocalQueue {action.spec.queue_name}"
             ctx.record(Reason.QUEUE_ENTERED, text)
             return uid
         case Exists(found=Identity() as found) if found.controller_uid == ctx.framework.uid:
-            tracker.queueing.known = True
+            queueing_of(ctx).known = True
             if found.deleting:
                 hold(ctx, target, result, "create")
                 return None
@@ -129,24 +131,24 @@ def _restore_label(ctx: Context, action: Action, uid: str, *, with_owner: bool =
 def _take_admission(ctx: Context, action: Action, admission: AdmissionStatus, waited_sec: int | None) -> None:
     tracker = ctx.tracker
     tracker.holds.release(action.target.key)
-    wanted = tracker.queueing.spec
+    wanted = queueing_of(ctx).spec
     if (
         ctx.status.state is not State.CREATION_PENDING
         or ctx.status.admission is not None
         or tracker.is_completing
-        or tracker.absent is False
+        or tracker.absence.configmap is Known.FOUND
         or not isinstance(action, ReadAdmission)
         # The spec or the labels have changed since.
         or wanted is None
         or wanted.digest != action.spec.digest
         or wanted.queue_name != admission.queue_name
     ):
-        tracker.queueing.acted.pop(type(action).__name__, None)
+        queueing_of(ctx).acted.pop(type(action).__name__, None)
         return
-    tracker.set_admission(admission)
-    tracker.queueing.conflicts = 0
+    queueing_of(ctx).set_admission(tracker, admission)
+    queueing_of(ctx).conflicts = 0
     if waited_sec is not None:
-        tracker.count_admission(waited_sec)
+        tracker.counters().waited_sec.append(waited_sec)
     text = f"Kueue has admitted the Framework in ClusterQueue {admission.cluster_queue}"
     ctx.record(Reason.QUOTA_GRANTED, f"{text}, by Workload {admission.workload_name} ({admission.workload_uid})")
 
@@ -155,7 +157,7 @@ def _take_look(ctx: Context, action: Inspect, result: Seen | Gone) -> None:
     """Fold a live read, which decides whether an admission is over."""
     tracker, admission = ctx.tracker, ctx.status.admission
     tracker.holds.release(action.target.key)
-    tracker.queueing.dropped = False
+    queueing_of(ctx).dropped = False
     live = result.record if isinstance(result, Seen) else None
     if live is not None and not action.seen and live.identity.controller_uid == ctx.framework.uid:
         _restore_label(ctx, action, live.uid)
@@ -164,11 +166,11 @@ def _take_look(ctx: Context, action: Inspect, result: Seen | Gone) -> None:
         _restore_label(ctx, action, live.uid, with_owner=True)
     if admission is None:
         return
-    if (problem := kueue.problem_with(live, admission)) is not None:
-        tracker.queueing.lost = kueue.evicted(problem)
-        tracker.queueing.lost_reason = live.evicted.reason if live is not None and live.evicted else WORKLOAD_LOST
+    if (problem := problem_with(live, admission)) is not None:
+        queueing_of(ctx).lost = evicted(problem)
+        queueing_of(ctx).lost_reason = live.evicted.reason if live is not None and live.evicted else WORKLOAD_LOST
         return
-    tracker.queueing.disproved = action.seen
+    queueing_of(ctx).disproved = action.seen
 
 
 def _record_release(ctx: Context, action: Action, result: Result) -> None:
