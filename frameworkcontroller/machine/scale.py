@@ -46,10 +46,10 @@ def new_task(role: str, index: int, env: Env) -> TaskStatus:
 def rescale(ctx: Context) -> bool:
     """Adapt roles and Tasks of the status to the spec. Return whether changes must be persisted first.
 
-    Costs the number of Tasks, so it runs only if the spec changed or a leaving Task completed (``rescale_due``).
+    Costs the number of Tasks, so it runs only if the spec changed or a leaving Task completed (``Agenda.roles_due``).
     """
     tracker = ctx.tracker
-    if not tracker.agenda.roles or tracker.is_completing or ctx.status.state in ENDED:
+    if not tracker.agenda.roles_due or tracker.is_completing or ctx.status.state in ENDED:
         return False
     before = {role: role.tasks for role in ctx.attempt.roles}
     after = {role: list(tasks) for role, tasks in before.items()}
@@ -69,7 +69,7 @@ def rescale(ctx: Context) -> bool:
             after[role] = role.tasks
             persist_first = True
             ctx.record(Reason.TASK_ROLE_SCALED, f"TaskRole {spec.name} was added with {count_tasks(spec.task_number)}")
-    tracker.agenda.roles = waits or persist_first
+    tracker.agenda.roles_due = waits or persist_first
     if after != before:
         tracker.rescale(after)
     if persist_first:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Final
 
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.spec import TaskRoleSpec
@@ -14,6 +15,8 @@ from frameworkcontroller.machine.kernel.model import Env, Observed
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.parts import PARTS
 
+_LIMITS: Final = shipped_config().plan_limits()
+
 
 def pod_template(
     framework: Framework,
@@ -24,7 +27,7 @@ def pod_template(
 ) -> PodTemplate:
     """The Pod template of a role, with the fields of all parts. ``admission``: that of the status."""
     status = FrameworkStatus(start_time=0, transition_time=0, attempt=attempt, admission=admission)
-    env = Env(0.0, 0.0, random.Random(0), shipped_config().plan_limits())
+    env = Env(0.0, 0.0, random.Random(0), _LIMITS)
     ctx = Context(framework, Tracker(status), Observed(None, lambda _: None), env, PARTS)
     shapes = [shape for part in PARTS.shape if (shape := part.shape(ctx, role)) is not None]
     return PodTemplate(framework, attempt, role, role_uid, shapes)

@@ -17,7 +17,7 @@ class Agenda:
     Tasks are in the order of their latest events, which decides which of two completes first.
     """
 
-    __slots__ = ("_alarms", "_blocked", "_deadlines", "_framework", "_framework_deadline", "_keys", "roles", "scan")
+    __slots__ = ("_alarms", "_blocked", "_deadlines", "_framework", "_framework_deadline", "_keys", "roles_due", "scan")
 
     def __init__(self) -> None:
         self._keys: dict[TaskKey, None] = {}
@@ -25,7 +25,7 @@ class Agenda:
         self._deadlines: dict[TaskKey, dict[float, float]] = {}
         self._blocked: dict[TaskKey, None] = {}
         self._framework = False
-        self.roles = True
+        self.roles_due = True
         """Whether Tasks may have to be added or removed."""
         self.scan = False
         """Whether to look for orphaned Pods."""
@@ -51,7 +51,7 @@ class Agenda:
 
     def look_at_roles(self) -> None:
         """Look whether Tasks are to be added or removed."""
-        self.roles = True
+        self.roles_due = True
 
     def look_at_all(self, keys: Iterable[TaskKey]) -> None:
         """Look at the Framework, at these Tasks, and for orphaned Pods."""

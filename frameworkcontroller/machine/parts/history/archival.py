@@ -22,8 +22,7 @@ class Archival(PartState):
     of_attempt: ClassVar[bool] = True
     listens: ClassVar[bool] = True
 
-    name: str = ""
-    """The Framework's."""
+    framework_name: str = ""
     tasks: set[TaskStatus] = field(default_factory=set)
     """Tasks whose persisted attempt is acknowledged."""
     framework: set[SnapshotTrigger] = field(default_factory=set)
@@ -80,7 +79,7 @@ class Archival(PartState):
 
         Conditions do not count: no attempt is in them.
         """
-        status, was, name = tracker.status, before.status, self.name
+        status, was, name = tracker.status, before.status, self.framework_name
         if status is None or was is None:
             return None
         if (status.attempt.id, status.attempt.configmap_uid) != (was.attempt.id, was.attempt.configmap_uid):

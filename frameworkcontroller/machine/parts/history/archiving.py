@@ -212,7 +212,7 @@ def _prepare(ctx: Context, archival: Archival, trigger: SnapshotTrigger, task: T
 
 def _archival(ctx: Context) -> Archival:
     archival = ctx.tracker.part(Archival)
-    archival.name = ctx.framework.name
+    archival.framework_name = ctx.framework.name
     return archival
 
 
