@@ -4,7 +4,7 @@
     python -m tests.chaos --minutes 30 --seed 5000
     python -m tests.chaos --seed 17 --histories 1
     python -m tests.chaos --cluster 1.36 --histories 60
-    python -m tests.chaos --break no-uid-precondition --histories 40
+    python -m tests.chaos --break "C2: deletes whoever has the name" --histories 40
 
 Exit code 1: something was found. Each finding is printed with its seed; on the embedded cluster, where every run of a
 history is the same, also with the shortest story that shows it. Of a controller that is broken on purpose (`--break`)
@@ -26,10 +26,10 @@ from pathlib import Path
 from tests.chaos import real
 from tests.chaos.embedded import failure_of, play
 from tests.chaos.etcd import KEEPING_THE_RECORD
-from tests.chaos.mutants import MUTANTS
 from tests.chaos.player import Outcome
 from tests.chaos.shrink import shrink
 from tests.chaos.story import Story, make_story
+from tests.property.mutants import MUTANTS
 from tests.support.realcluster import ControlPlane, find_assets
 
 _AT_ONCE = 6
@@ -58,7 +58,9 @@ def main() -> None:
     parser.add_argument("--histories", type=int, help="how many (default: 100, or as fit into --minutes)")
     parser.add_argument("--minutes", type=float, help="stop after so long")
     parser.add_argument("--cluster", default="embedded", help="embedded (the default), or a real control plane")
-    parser.add_argument("--break", choices=MUTANTS, dest="broken", help="have a controller in them that lacks this")
+    parser.add_argument(
+        "--break", choices=MUTANTS, dest="broken", metavar="MUTANT", help="have a controller in them that lacks this"
+    )
     parser.add_argument("--no-shrink", action="store_true", help="do not shorten what fails")
     options = parser.parse_args()
     logging.lastResort = None  # what a controller logs is looked at in its story, not here

@@ -414,7 +414,7 @@ class Controller:
             self._ask()
         elif call in self._requests:
             request = self._requests.pop(call)
-            answer = self._send(call, request, self._known().uid)
+            answer = self.transmit(call, request, self._known().uid)
             self._continue(call, answer)
         else:
             self._turns.remove(call)
@@ -458,7 +458,7 @@ class Controller:
             try:
                 request = next(exchange)
                 while True:
-                    answer = self._send(None, request, orphan.identity.controller_uid or "")
+                    answer = self.transmit(None, request, orphan.identity.controller_uid or "")
                     request = exchange.send(answer)
             except StopIteration as end:
                 due = end.value.look_after if end.value.look_after is not None else due
@@ -482,7 +482,7 @@ class Controller:
         try:
             request = next(exchange)
             while True:
-                request = exchange.send(self._send(None, request, record.uid))
+                request = exchange.send(self.transmit(None, request, record.uid))
         except StopIteration as end:
             found = end.value
         if isinstance(found, StoreLast):
@@ -560,7 +560,8 @@ class Controller:
 
     # --- requests ---
 
-    def _send(self, call: Call | None, request: Request, uid: str) -> Answer:
+    def transmit(self, call: Call | None, request: Request, uid: str) -> Answer:
+        """Send a request for the Framework of that UID."""
         try:
             answer: Answer = Answered(orjson.dumps(self._execute(call, request, uid)))
         except Lost as lost:

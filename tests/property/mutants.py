@@ -1,0 +1,910 @@
+"""Controllers broken on purpose, by the guarantee (docs/guarantees.md) that they break. A short tale catches each.
+
+They show that the checks can fail: those of the pure machine's worlds (tests/support/history.py), and those of chaos.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+from unittest.mock import patch
+
+import orjson
+
+from frameworkcontroller.api import names
+from frameworkcontroller.api.objects import CompanionRecord, FrameworkRecord
+from frameworkcontroller.api.workloads import WorkloadCondition, WorkloadRecord, workload_name
+from frameworkcontroller.controller.driver import MAX_IN_FLIGHT
+from frameworkcontroller.kube.crdguard import CrdGuard
+from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
+from frameworkcontroller.machine.kernel.model import Env, NotListed, Observed, SnapshotTrigger
+from frameworkcontroller.machine.kernel.protocol import Archive, Effect, LogSnapshots, View
+from frameworkcontroller.machine.kernel.requests import (
+    PODGROUPS,
+    Answer,
+    Answered,
+    Kind,
+    MergePatch,
+    PatchFinalizers,
+    Post,
+    Refusal,
+    Refused,
+    Remove,
+    Request,
+)
+from frameworkcontroller.machine.reconciler import Reconciler
+from frameworkcontroller.manager import informers
+from tests.chaos import embedded
+from tests.chaos.player import Outcome
+from tests.chaos.proxy import Fault
+from tests.chaos.proxy import Kind as Faults
+from tests.chaos.story import CLAIM_SPEC, RETAIN_SEC, Step, Story
+from tests.property import test_archived_stories as archived
+from tests.property import test_ending as endings
+from tests.property import test_takeover as takeover
+from tests.support import queuedhistory
+from tests.support.flaws import (
+    Broken,
+    Flaw,
+    Hears,
+    Json,
+    Remembers,
+    Unsent,
+    all_of,
+    believes,
+    deleting_with,
+    flawed,
+    merges,
+    posts,
+    sees,
+    sees_roles,
+    sees_spec,
+    unfound,
+    unsent,
+    without_test_of,
+    writes,
+)
+from tests.support.frameworks import policy, role
+from tests.support.gangscheduler import Backend
+from tests.support.kueue import QUEUES
+from tests.support.queueguarantees import QUEUE_LABEL
+
+_PATIENCE_SEC: Final = 2000.0
+"""More than the ten minutes in which a lost event is made up for."""
+_ORDERS: Final = 6
+"""In which the requests of a tale in a queue are answered."""
+
+Tale = Callable[[], object]
+"""Raises AssertionError if something promised was not kept."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """``broken``: what makes it one. ``tale``: where that shows. ``found``: words, one of them in what is found."""
+
+    broken: Broken
+    tale: Tale
+    found: str
+
+    def play(self, story: Story) -> Outcome:
+        """Have it meet a story of chaos."""
+        with self.broken(), patch.object(embedded.EmbeddedPlayer, "patience", _PATIENCE_SEC):
+            return embedded.play(story)
+
+
+# --- tales -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Chaos:
+    """A story of chaos."""
+
+    story: Story
+
+    def __call__(self) -> None:
+        with patch.object(embedded.EmbeddedPlayer, "patience", _PATIENCE_SEC):
+            outcome = embedded.play(self.story)
+        if outcome.error is not None:
+            raise outcome.error
+
+
+def _chaos(*steps: Step, in_flight: int = MAX_IN_FLIGHT, retain_sec: int = RETAIN_SEC, **options: Any) -> Tale:
+    # Faults stop after the last step.
+    last = Step(max(step.at for step in steps) + 30.0, "annotate", ("f0",))
+    return Chaos(Story(0, (*sorted(steps, key=lambda step: step.at), last), in_flight, retain_sec, **options))
+
+
+def _create(*roles: Json, at: float = 0.0, **spec: Any) -> Step:
+    return Step(at, "create", ("f0", list(roles), spec))
+
+
+def _role(
+    number: int = 1, *, retry: Json | None = None, rule: str = "", task: Json | None = None, **simulate: str
+) -> Json:
+    more = dict(task or {})
+    if rule:
+        on_exit_codes = {"operator": "In", "values": [42]}
+        more["podFailurePolicy"] = {"rules": [{"action": rule, "onExitCodes": on_exit_codes}]}
+    simulated = {key.replace("_", "-"): value for key, value in simulate.items()}
+    return role("a", number, simulate=simulated, task={"retryPolicy": retry or {}, **more})
+
+
+def _fault(at: float, kind: Faults, verb: str, resource: str, **more: Any) -> Step:
+    return Step(at, "fault", (Fault(kind, verb, resource, **more),))
+
+
+def _slow(resource: str, before: float, after: float) -> Step:
+    return Step(0.0, "slow_down", (resource, before, after))
+
+
+def _claiming(number: int = 1, at: float = 0.0, stop_seconds: str = "0", **retention: str) -> Step:
+    item = _role(number, stop_seconds=stop_seconds, **_FOREVER)
+    item["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": CLAIM_SPEC}]
+    return _create(item | {"persistentVolumeClaimRetentionPolicy": retention}, at=at)
+
+
+_FOREVER: Final[Json] = {"run_seconds": "forever"}
+_FAILS_ONCE: Final[Json] = {"retry": {"maxRetryCount": 1}, "run_seconds": "3, forever", "exit_code": "1"}
+_ONE_FAILS: Final = {"frameworkAttemptCompletionPolicy": policy(1)}
+_LABEL: Final = {"metadata": {"labels": {QUEUE_LABEL: LOCAL_QUEUE}}}
+_SPEC: Final = {
+    "taskRoles": [
+        {
+            "name": "a",
+            "taskNumber": 2,
+            "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1, "minSucceededTaskCount": -1},
+            "task": {
+                "retryPolicy": {"maxRetryCount": 0},
+                "pod": {"spec": {"containers": [{"name": "main", "image": "work"}]}},
+            },
+        }
+    ],
+    "retryPolicy": {"maxRetryCount": -1},
+}
+
+
+def _stories(story: queuedhistory.Story, orders: int) -> None:
+    for seed in range(orders):
+        replace(story, seed=seed).play()
+
+
+def _step(act: str, *args: Any, **more: Any) -> queuedhistory.Step:
+    return queuedhistory.Step(act, args, more)
+
+
+def _queued(*steps: queuedhistory.Step) -> Tale:
+    """A Framework of two Tasks in a queue with quota for four."""
+    options = {"quota": {"a100": 4, "spot": 4}, "checks": True}
+    return partial(_stories, queuedhistory.Story(0, QUEUES[0], _SPEC, options, steps), _ORDERS)
+
+
+def _gang(backend: Backend, *steps: queuedhistory.Step) -> Tale:
+    """A Framework of two Tasks that are a gang."""
+    spec = {**_SPEC, "scheduling": {"schedulingPolicy": {"gang": {}}}}
+    return partial(_stories, queuedhistory.Story(0, None, spec, {"backend": backend}, steps), 2)
+
+
+def _archived(story: Callable[[str], Any]) -> Tale:
+    """The archive fails in it."""
+    return partial(archived.play, story, "fails")
+
+
+_SETTLE: Final = _step("settle")
+_REPLACED: Final = (
+    _SETTLE,
+    _step("kubelet", 0, "end", 0),
+    _SETTLE,
+    _step("set_retry", "a", fancy=False, limit=-1),
+    _SETTLE,
+    _step("kubelet", 0, "end", 1),
+    _SETTLE,
+)
+"""One Task succeeds, and one is retried."""
+_END_ALL: Final = (_step("kubelet", 0, "end", 1), _step("kubelet", 1, "end", 1), _SETTLE)
+_ONE_OF_TWO: Final = (_step("set_completion", "a", 1, -1), _SETTLE, _step("kubelet", 0, "end", 0), _SETTLE)
+"""One Task of two succeeds."""
+_UNRECORDED: Final = (
+    _step("follow", 0, 14),
+    _step("stand_by"),
+    _step("reach", 0, Kind.POD),
+    _step("take_over"),
+    _step("play", "Preempted", 0),
+    _step("grope", 0, 30),
+)
+"""A replica takes over that has not seen what was created, and the Framework is evicted."""
+_EVICTED: Final = _queued(_SETTLE, _step("play", "Preempted", 0), _SETTLE)
+_ORPHANED: Final = (_SETTLE, _step("delete", foreground=False), _SETTLE)
+"""The Framework is deleted in the background: its Pods and its Workload outlive it."""
+
+
+def _take_over(begin: Callable[[], Any]) -> Tale:
+    def tale() -> None:
+        history = begin()
+        takeover.go_on(history)
+        history.finish()
+
+    return tale
+
+
+def _left_unrecorded(wish: str, *, warm: bool) -> Tale:
+    def tale() -> None:
+        history = takeover.begin_for(wish)
+        takeover.nothing_is_recorded(history, warm=warm)
+        if wish:
+            takeover.fulfil(history, wish)
+        takeover.end_without_pods(history)
+        history.finish()
+
+    return tale
+
+
+def _a_pod_is_not_recorded() -> None:
+    history = takeover.a_pod_is_not_recorded()
+    takeover.end_without_pods(history)
+    history.kubelet(0, "remove")
+    history.finish()
+
+
+def _ends(end: Callable[..., None], what: Any) -> Tale:
+    def tale() -> None:
+        for steps in (3, 10, 99):
+            end(steps, what, crash=False)
+
+    return tale
+
+
+# --- flaws that need more than a line --------------------------------------------------------------------------------
+
+
+def _blind(observed: Observed) -> Observed:
+    """The cache of Pods is believed to be complete, and shows none beside those of Tasks."""
+    return replace(observed, list_pods=tuple, pods_listed=float("inf"))
+
+
+def _deleting_is_gone(observed: Observed) -> Observed:
+    find, listed = observed.find_pod, observed.list_pods
+
+    def find_pod(name: str) -> Any:
+        pod = find(name)
+        return None if pod is not None and pod.identity.deleting else pod
+
+    return replace(
+        observed, find_pod=find_pod, list_pods=lambda: [one for one in listed() if not one.identity.deleting]
+    )
+
+
+class _Acknowledges(Flaw):
+    """Whatever the history answers about records of ``trigger`` (None: any) acknowledges them."""
+
+    def __init__(self, trigger: SnapshotTrigger | None = None) -> None:
+        self._trigger = trigger
+
+    def archived(self, archive: Archive, answer: Answer) -> Answer:
+        triggers = {one.trigger for one in archive.snapshots}
+        return Answered(b"") if self._trigger is None or self._trigger in triggers else answer
+
+
+class _AcknowledgedForEver(Flaw):
+    """An attempt that was acknowledged once needs no acknowledgment of a later state."""
+
+    def __init__(self) -> None:
+        self._known: set[tuple[Any, ...]] = set()
+
+    def archived(self, archive: Archive, answer: Answer) -> Answer:
+        statuses = [(one.role, orjson.loads(one.status_json)) for one in archive.snapshots]
+        attempts = {(role, status.get("instanceUID"), status["attemptStatus"]["id"]) for role, status in statuses}
+        if isinstance(answer, Answered):
+            self._known |= attempts
+        return Answered(b"") if attempts <= self._known else answer
+
+
+class _LogsNothing(Flaw):
+    def effect(self, machine: Reconciler, effect: Effect) -> Effect | None:
+        return None if isinstance(effect, LogSnapshots) else effect
+
+
+class _DropsWithoutDoubt(Flaw):
+    def removed(self, pod: Any, removed: bool) -> bool:
+        return removed or pod.identity.deleting
+
+
+class _Releases(Flaw):
+    """The finalizer is removed as soon as the Framework is deleted."""
+
+    def __init__(self) -> None:
+        self._asked = ""
+
+    def extra(self, view: View) -> Request | None:
+        record = view.record
+        if record is None or record.deletion_time is None or self._asked == record.resource_version:
+            return None
+        if names.HISTORY_FINALIZER not in record.finalizers:
+            return None
+        self._asked = record.resource_version
+        place = record.finalizers.index(names.HISTORY_FINALIZER)
+        version, finalizer = record.resource_version, names.HISTORY_FINALIZER
+        return PatchFinalizers(Kind.FRAMEWORK, record.name, record.uid, version, finalizer, place)
+
+
+class _GivesBack(Flaw):
+    """Quota is given back as soon as it is asked for."""
+
+    def __init__(self) -> None:
+        self._given: set[str] = set()
+
+    def extra(self, view: View) -> Request | None:
+        record = view.record
+        if record is None:
+            return None
+        name = workload_name(record.name, record.uid)
+        found = view.observe(creating=False).find_companion(Kind.WORKLOAD, name)
+        if not (isinstance(found, WorkloadRecord) and found.evicted and found.reserves) or found.uid in self._given:
+            return None
+        self._given.add(found.uid)
+        return MergePatch(Kind.WORKLOAD, name, b'{"status": {"admission": null}}', "status")
+
+
+class _Forgets(Flaw):
+    """The Framework is never seen to be deleted."""
+
+    def record(self, record: FrameworkRecord) -> FrameworkRecord:
+        return replace(record, deletion_time=None)
+
+
+class _Unqueued(Flaw):
+    def record(self, record: FrameworkRecord) -> FrameworkRecord:
+        return replace(record, queue=None)
+
+
+class _Hurries(Flaw):
+    """Each look at the clock takes a minute."""
+
+    def __init__(self) -> None:
+        self._ahead = 0.0
+
+    def env(self, env: Env) -> Env:
+        self._ahead += 60.0
+        return replace(env, clock=env.clock + self._ahead)
+
+
+class _Cherishes(Flaw):
+    """A companion that was seen once is there for ever."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[Kind, str], CompanionRecord] = {}
+
+    def observed(self, observed: Observed) -> Observed:
+        def find(kind: Kind, name: str) -> CompanionRecord | NotListed | None:
+            found = observed.find_companion(kind, name)
+            if isinstance(found, CompanionRecord):
+                self._seen[kind, name] = found
+            return self._seen.get((kind, name), found)
+
+        return replace(observed, find_companion=find)
+
+
+class _OldSpec(Flaw):
+    """The spec is the one that was seen first."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, bytes] = {}
+
+    def record(self, record: FrameworkRecord) -> FrameworkRecord:
+        return replace(record, spec_json=self._first.setdefault(record.uid, record.spec_json))
+
+
+def _unevicted(found: CompanionRecord | NotListed | None) -> CompanionRecord | NotListed | None:
+    return replace(found, evicted=WorkloadCondition()) if isinstance(found, WorkloadRecord) else found
+
+
+def _without_eviction(answer: Answer) -> Answer:
+    if not isinstance(answer, Answered):
+        return answer
+    body = orjson.loads(answer.body)
+    conditions = (body.get("status") or {}).get("conditions") or []
+    body.setdefault("status", {})["conditions"] = [one for one in conditions if one["type"] != "Evicted"]
+    return Answered(orjson.dumps(body))
+
+
+_DEAF_TO_EVICTIONS: Final = all_of(
+    flawed(lambda: Hears(Kind.WORKLOAD, _without_eviction)),
+    sees(lambda one: replace(one, find_companion=lambda kind, name: _unevicted(one.find_companion(kind, name)))),
+)
+
+
+def _believe_gateways(answer: Answer) -> Answer:
+    if isinstance(answer, Refused) and answer.code == 404:
+        return replace(answer, kind=Refusal.OBJECT_NOT_FOUND, by_api=True)
+    return answer
+
+
+def _admits_more(answer: Answer) -> Answer:
+    if not isinstance(answer, Answered):
+        return answer
+    body = orjson.loads(answer.body)
+    for one in ((body.get("status") or {}).get("admission") or {}).get("podSetAssignments") or ():
+        one["count"] += 2
+    return Answered(orjson.dumps(body))
+
+
+@contextmanager
+def _without_guard_of_the_crd() -> Any:
+    async def run(_: object) -> None:
+        await asyncio.Event().wait()
+
+    with patch.object(CrdGuard, "run", run):
+        yield
+
+
+def _tasks(status: Json) -> list[Json]:
+    return [task for role in status["attemptStatus"]["taskRoleStatuses"] for task in role["taskStatuses"]]
+
+
+def _code(status: Json) -> int | None:
+    completion = status["attemptStatus"]["completionStatus"]
+    return None if completion is None else completion["code"]
+
+
+def _is_retried(status: Json) -> bool:
+    return any(one["attemptStatus"]["id"] and one["state"] == "AttemptCreationPending" for one in _tasks(status))
+
+
+def _say_suspended(status: Json) -> None:
+    if status["state"] == "AttemptDeletionPending" and _code(status) == -240:
+        others = [one for one in status["conditions"] if one["type"] != "Suspended"]
+        status["conditions"] = [*others, {**others[0], "type": "Suspended", "status": "True"}]
+
+
+def _count_all(status: Json) -> None:
+    retries = status["retryPolicyStatus"]
+    retries["accountableRetriedCount"] = retries["totalRetriedCount"]
+
+
+def _start_all(status: Json) -> None:
+    for one in status["attemptStatus"]["taskRoleStatuses"]:
+        one["started"] = True
+
+
+def _admit_less(status: Json) -> None:
+    if any(task["state"] == "AttemptRunning" for task in _tasks(status)):
+        for one in (status.get("admission") or {}).get("podSets") or ():
+            one["count"] -= 1
+
+
+def _name_by_attempt(pod: Json) -> None:
+    pod["metadata"]["name"] += "-" + pod["metadata"]["annotations"]["FC_TASK_ATTEMPT_ID"]
+
+
+def _own_by_another(pod: Json) -> None:
+    other = {"apiVersion": "v1", "kind": "ConfigMap", "name": "stays", "uid": "stays"}
+    pod["metadata"]["ownerReferences"].insert(0, other)
+
+
+def _raise_minimum(patch_: Json) -> None:
+    spec = patch_.get("spec") or {}
+    if "minMember" in spec:
+        spec["minMember"] += 3
+    elif "schedulingPolicy" in spec:
+        spec["schedulingPolicy"]["gang"]["minCount"] += 3
+
+
+def _reclaim_more(patch_: Json) -> None:
+    for one in (patch_.get("status") or {}).get("reclaimablePods") or ():
+        one["count"] += 1
+
+
+def _lose_conditions(patch_: Json) -> None:
+    conditions = (patch_.get("status") or {}).get("conditions")
+    if conditions:
+        patch_["status"]["conditions"] = [one for one in conditions if one["type"] in ("QuotaReserved", "Admitted")]
+
+
+def _is_about_readiness(request: Request) -> bool:
+    if not isinstance(request, MergePatch) or request.kind is not Kind.WORKLOAD:
+        return False
+    status = orjson.loads(request.body).get("status") or {}
+    return "admission" not in status and any(one["type"] == "PodsReady" for one in status.get("conditions") or ())
+
+
+def _lets_go(request: Request) -> bool:
+    return isinstance(request, MergePatch) and request.kind is Kind.WORKLOAD and b'"finalizers"' in request.body
+
+
+def _retry_more(spec: Json) -> None:
+    for owner in (spec, *(one["task"] for one in spec["taskRoles"])):
+        retry = owner.setdefault("retryPolicy", {})
+        retry["maxRetryCount"] = retry.get("maxRetryCount", 0) + 1
+
+
+def _reverse_rules(one: Json) -> None:
+    one["task"]["podFailurePolicy"]["rules"].reverse()
+
+
+def _mend(spec: Json) -> None:
+    if (spec.get("retryPolicy") or {}).get("maxRetryCount") == -7:
+        spec["retryPolicy"] = {}
+
+
+def _lose_ends(spec: Json) -> None:
+    if (spec.get("retryPolicy") or {}).get("maxRetryCount") == -7:
+        spec["suspend"] = False
+
+
+_NEVER: Final = {"minFailedTaskCount": -1, "minSucceededTaskCount": -1}
+_NODE_IS_WELL: Final[Json] = {"task": {"podGracefulDeletionTimeoutSec": 5, "podForceDeletionPolicy": "NodeUnreachable"}}
+
+MUTANTS: Final = {
+    # --- C1 to C4: instances
+    "C1: names the Pods of a Task by its attempts": Mutant(
+        posts(Kind.POD, _name_by_attempt),
+        _chaos(_create(_role(retry={"maxRetryCount": 3}, **_FOREVER)), Step(700.0, "annotate", ("f0",))),
+        "C1: |C2: ",
+    ),
+    "C1: creates Pods for what is not persisted": Mutant(
+        believes(_is_retried), _chaos(_create(_role(**_FAILS_ONCE))), "creation of f0-a-0"
+    ),
+    "C1: acts on what its cache has shown, without a live read": Mutant(
+        flawed(Remembers),
+        _take_over(takeover.an_attempt_is_over),
+        "creation of f-a-0|no status that was ever stored gives cause",
+    ),
+    "M: brings back what its cache has shown, without a live read": Mutant(
+        flawed(Remembers), _take_over(takeover.a_task_has_left), "is new and first seen as"
+    ),
+    # The list of Pods is from before the Pod was there.
+    "C2: takes a Pod for gone that its cache has never shown": Mutant(
+        unfound(Kind.POD),
+        _chaos(
+            Step(0.0, "kill_controller", (1.0,)),
+            _create(_role(**_FOREVER)),
+            _fault(20.0, Faults.STALE, "list", "pods"),
+            _fault(20.0, Faults.DELAY, "watch", "pods", seconds=10.0),
+            Step(21.0, "kill_controller", (1.0,)),
+        ),
+        "C2: ",
+    ),
+    # Its label is taken off while it ends, which its watch tells as it tells of its end.
+    "C2: takes a terminating Pod for gone that is not watched any more": Mutant(
+        flawed(_DropsWithoutDoubt),
+        _chaos(
+            _create(_role(stop_seconds="20", **_FOREVER)), Step(9.0, "delete_pod", (0,)), Step(12.0, "unlabel", (0,))
+        ),
+        "C2: ",
+    ),
+    "C2: takes a Pod that is being deleted for gone": Mutant(
+        all_of(sees(_deleting_is_gone), unfound(Kind.POD)),
+        _chaos(_create(_role(stop_seconds="2", **_FAILS_ONCE))),
+        "C2: ",
+    ),
+    # The answer to a deletion is lost, the cache lags, and before it is asked for again somebody else has the name.
+    "C2: deletes whoever has the name": Mutant(
+        deleting_with(uid=None),
+        _chaos(
+            _create(_role(2, **_FOREVER)),
+            _fault(9.0, Faults.HELD, "", "pods", seconds=10.0),
+            _fault(9.0, Faults.LOST, "delete", "pods"),
+            Step(9.0, "take_name", (1, False, 30.0)),
+            Step(9.5, "rescale", ("f0", "a", 1)),
+        ),
+        "it is not ours|whichever it is",
+    ),
+    # A creation that was given up is executed when its Task is gone.
+    "C2: sees no Pods": Mutant(
+        sees(lambda one: replace(one, find_pod=lambda _: None, list_pods=tuple)),
+        _chaos(
+            _create(_role(2, **_FOREVER)),
+            _fault(0.0, Faults.LATE, "create", "pods", times=2, seconds=30.0),
+            Step(0.5, "rescale", ("f0", "a", 0)),
+            Step(15.0, "rescale", ("f0", "a", 0)),
+        ),
+        "no Task of its has it",
+    ),
+    "C2: deletes Pods by force at once": Mutant(
+        deleting_with(grace_period_seconds=0),
+        _chaos(_create(_role(stop_seconds="5", task={"podGracefulDeletionTimeoutSec": 60}, **_FAILS_ONCE))),
+        "by force",
+    ),
+    # The node is well, and the Pod writes its last checkpoint.
+    "C2: takes a Node for gone without a look at it": Mutant(
+        unfound(Kind.NODE),
+        _chaos(_create(_role(stop_seconds="20", **_NODE_IS_WELL, **_FOREVER)), Step(9.0, "delete_pod", (0,))),
+        "its Node was healthy",
+    ),
+    # And a gateway answers for the API server.
+    "C2: takes a Node for gone because a gateway does not find it": Mutant(
+        flawed(lambda: Hears(Kind.NODE, _believe_gateways)),
+        _chaos(
+            _create(_role(stop_seconds="20", **_NODE_IS_WELL, **_FOREVER)),
+            _fault(9.0, Faults.NO_BACKEND, "get", "nodes", times=100),
+            Step(9.0, "delete_pod", (0,)),
+        ),
+        "its Node was healthy",
+    ),
+    "C3: begins beside Pods that no status records": Mutant(sees(_blind), _left_unrecorded("", warm=False), "C3: "),
+    "C4: takes an attempt for over as soon as its ConfigMap and the Pods of Tasks are gone": Mutant(
+        sees(_blind), _a_pod_is_not_recorded, "C4: "
+    ),
+    "C4: takes terminating Pods for gone": Mutant(
+        all_of(sees(_deleting_is_gone), unfound(Kind.POD)),
+        _chaos(_create(_role(stop_seconds="5", **_FOREVER)), Step(9.0, "delete_configmap", ("f0", "Background"))),
+        "C4: |C2: ",
+    ),
+    "C4: believes that its first list shows all Pods": Mutant(
+        sees(lambda one: replace(one, pods_listed=float("inf"))),
+        _left_unrecorded("suspend", warm=True),
+        "C4: |Suspended is True",
+    ),
+    "C4: says Suspended while Pods run": Mutant(
+        writes(_say_suspended),
+        _chaos(_create(_role(2, **_FOREVER)), Step(5.0, "set_spec", ("f0", {"suspend": True}))),
+        "Suspended is True",
+    ),
+    "C4: lets Pods have other owners than their ConfigMap": Mutant(
+        posts(Kind.POD, _own_by_another), _queued(*_ORPHANED), "K2: |C2/C4: |quota: |G3: "
+    ),
+    # --- S1, S2
+    # The answer to a write is lost; it is found to have landed, and the user's edit since then is not in the cache yet.
+    "S1: writes what it decided by an older spec": Mutant(
+        without_test_of("/metadata/generation"),
+        _chaos(
+            _create(_role(run_seconds="6")),
+            _fault(3.0, Faults.HELD, "", "frameworks", seconds=20.0),
+            _fault(3.0, Faults.LOST, "patch", "frameworks", times=4),
+            Step(3.0, "fail_pod", (0, 1)),
+            Step(3.1, "rescale", ("f0", "a", 3)),
+        ),
+        "was decided",
+    ),
+    "S2: goes by the spec that it has seen first": Mutant(
+        flawed(_OldSpec), _chaos(_create(_role(2, **_FOREVER)), Step(5.0, "rescale", ("f0", "a", 3))), "f0"
+    ),
+    # --- M
+    # A write of the status that was given up comes when others have followed.
+    "M: writes a status over whichever is stored": Mutant(
+        without_test_of("/metadata/resourceVersion"),
+        _chaos(_create(_role(**_FAILS_ONCE)), _fault(2.0, Faults.LATE, "patch", "frameworks", seconds=20.0)),
+        "went back",
+    ),
+    # Somebody applies the original's CRD over ours, and the Framework is stopped.
+    "M: never looks at the CRD again": Mutant(
+        _without_guard_of_the_crd,
+        _chaos(_create(_role(2, **_FOREVER)), Step(9.0, "replace_crd"), Step(9.5, "execute", ("f0", "Stop"))),
+        "the newest spec is not observed",
+    ),
+    # --- D
+    "D: lets no role wait": Mutant(
+        sees_roles(lambda one: one.pop("dependsOn", None)),
+        _chaos(_create(_role(**_FOREVER), {**role("b", 2), "dependsOn": [{"name": "a", "status": "Complete"}]})),
+        "D: ",
+    ),
+    "D: starts a role that waited before that is stored": Mutant(
+        believes(lambda one: any(role.get("started") for role in one["attemptStatus"]["taskRoleStatuses"])),
+        _chaos(_create(_role(run_seconds="3"), {**role("b", 2), "dependsOn": [{"name": "a", "status": "Ready"}]})),
+        "D: ",
+    ),
+    "D: starts the roles of an attempt with the ones before": Mutant(
+        writes(_start_all), _chaos(_create(_role(**_FOREVER))), "has started before its attempt"
+    ),
+    # --- V
+    "V: takes the creation of a claim for done": Mutant(
+        unsent(Post, Kind.VOLUME_CLAIM), _chaos(_claiming(2)), "its claim data never existed"
+    ),
+    "V: uses whichever claim has the name": Mutant(
+        sees_roles(lambda one: one.pop("volumeClaimTemplates", None)),
+        _chaos(Step(0.0, "take_claim", ("data-f0-a-0", {"FC_FRAMEWORK_NAME": "f0"}, {}, 20.0)), _claiming(at=1.0)),
+        "its claim data never existed",
+    ),
+    "V: deletes the claims of Tasks that have left, whatever whenScaled says": Mutant(
+        sees_roles(lambda one: one.update(persistentVolumeClaimRetentionPolicy={"whenScaled": "Delete"})),
+        _chaos(_claiming(2), Step(5.0, "rescale", ("f0", "a", 1))),
+        "it is to be retained|says another whenScaled",
+    ),
+    "V: deletes no claim when its Task has left": Mutant(
+        unsent(Remove, Kind.VOLUME_CLAIM),
+        _chaos(_claiming(2, whenScaled="Delete"), Step(5.0, "rescale", ("f0", "a", 1))),
+        "was to be deleted",
+    ),
+    # --- H
+    **{
+        f"H: acts on {trigger} before its record is stored": Mutant(
+            flawed(partial(_Acknowledges, trigger)), _archived(story), found
+        )
+        for trigger, story, found in (
+            (SnapshotTrigger.TASK_RETRY, archived.retry_of_a_task, "left the status, and is not in the archive"),
+            (SnapshotTrigger.FRAMEWORK_RETRY, archived.retry_of_the_framework, "left the status, and is not in the"),
+            (SnapshotTrigger.TASK_DELETION, archived.scale_down, "left the status, and is not in the archive"),
+            (SnapshotTrigger.FRAMEWORK_DELETION, archived.deletion, "the finalizer is removed before"),
+        )
+    },
+    "H: keeps the acknowledgment of a status that has changed since": Mutant(
+        flawed(_AcknowledgedForEver), _archived(archived.changed_after_the_archive), "and is in another state"
+    ),
+    "H: begins before the finalizer is there": Mutant(
+        unsent(PatchFinalizers, Kind.FRAMEWORK),
+        _archived(archived.deletion),
+        "a ConfigMap is created before the finalizer is there",
+    ),
+    "H: removes the finalizer while Pods exist": Mutant(
+        flawed(_Releases), _archived(archived.deletion_with_a_lost_node), "the finalizer is removed while"
+    ),
+    "H: deletes the ConfigMap of a deleted Framework before its end is stored": Mutant(
+        believes(lambda one: _code(one) == -210),
+        _archived(archived.deletion),
+        "no status that was ever stored gives cause to|the stored state is",
+    ),
+    "H: does not see a deletion": Mutant(flawed(_Forgets), _archived(archived.deletion), "It does not come about"),
+    "H: removes the finalizer of one that is left alone while its ConfigMap exists": Mutant(
+        unfound(Kind.CONFIGMAP),
+        _archived(partial(archived.deletion_with_a_status_that_cannot_be_stored, foreground=False)),
+        "the finalizer is removed while",
+    ),
+    "H: takes a page with the code 200 for an acknowledgment, or any other answer": Mutant(
+        flawed(_Acknowledges),
+        _chaos(_create(_role(2, **_FAILS_ONCE)), Step(0.5, "stop_sink", (60.0,)), history="Block"),
+        "H1: ",
+    ),
+    # The write that begins a Task's next attempt is accepted.
+    "H: logs no snapshot": Mutant(flawed(_LogsNothing), _chaos(_create(_role(**_FAILS_ONCE))), "is in no snapshot"),
+    # --- K1 to K3
+    "K1: starts without an admission": Mutant(flawed(_Unqueued), _queued(_SETTLE), "K1: "),
+    "K1: starts before the admission is stored": Mutant(
+        believes(lambda one: one.get("admission")), _queued(_SETTLE), "K1: "
+    ),
+    "K2: gives quota back at once": Mutant(flawed(_GivesBack), _EVICTED, "K2: |quota: "),
+    "K2: gives quota back while Pods exist that it has not seen": Mutant(
+        all_of(sees(_blind), unfound(Kind.CONFIGMAP, Kind.POD)), _queued(*_UNRECORDED), "K2: |quota: "
+    ),
+    "K2: gives the quota of completed Tasks back before that is stored": Mutant(
+        believes(lambda one: any(of.get("reclaimed") for of in (one.get("admission") or {}).get("podSets") or ())),
+        _queued(*_ONE_OF_TWO),
+        "K2: ",
+    ),
+    "K2: gives more quota back than completed Tasks had": Mutant(
+        merges(frozenset({Kind.WORKLOAD}), _reclaim_more), _queued(*_ONE_OF_TWO), "K2: "
+    ),
+    "K2: keeps the quota of completed Tasks until the attempt ends": Mutant(
+        merges(frozenset({Kind.WORKLOAD}), lambda one: (one.get("status") or {}).pop("reclaimablePods", None)),
+        _queued(*_ONE_OF_TWO, _step("check_idle_quota")),
+        "idle quota|Hot loop",
+    ),
+    "K2: replaces all conditions by its own": Mutant(
+        merges(frozenset({Kind.WORKLOAD}), _lose_conditions), _EVICTED, "are lost|K2: "
+    ),
+    "K2: creates Pods that need more than Kueue counts": Mutant(
+        posts(Kind.POD, lambda pod: pod["spec"]["containers"][0].update(resources={"requests": {"gpu": "2"}})),
+        _queued(_SETTLE),
+        "K2: ",
+    ),
+    "K2: never releases the Workload of a Framework that is gone": Mutant(
+        flawed(lambda: Unsent(_lets_go)), _queued(*_ORPHANED), "G3: "
+    ),
+    "K2: does not end an evicted attempt": Mutant(_DEAF_TO_EVICTIONS, _EVICTED, "G3: |It does not come about|Lost"),
+    "K2: counts an eviction as a retry": Mutant(writes(_count_all), _EVICTED, "accountable retries|retried: "),
+    "K2: never says that its Pods are ready": Mutant(
+        flawed(lambda: Unsent(_is_about_readiness)), _queued(_SETTLE), "PodsReady is not told|Hot loop"
+    ),
+    "K3: creates Pods for Tasks that were added since the admission": Mutant(
+        flawed(lambda: Hears(Kind.WORKLOAD, _admits_more)),
+        _queued(_SETTLE, _step("rescale", "a", 4), _SETTLE),
+        "quota: |K2: ",
+    ),
+    "K3: stores another admission than it goes by": Mutant(writes(_admit_less), _queued(_SETTLE), "K3: "),
+    # --- G1 to G3
+    **{
+        f"{name} ({backend.name})": Mutant(broken, _gang(backend, *steps), found)
+        for backend in Backend
+        for name, broken, steps, found in (
+            ("G1: creates Pods before their group", unsent(Post, *PODGROUPS), (_SETTLE,), "G1: "),
+            (
+                "G1: creates Pods without a group",
+                sees_spec(lambda spec: spec.pop("scheduling", None)),
+                (_SETTLE,),
+                "G1: ",
+            ),
+            ("G2: raises a minimum", merges(PODGROUPS, _raise_minimum), _REPLACED, "G2: "),
+            ("G3: never lowers a minimum", unsent(MergePatch, *PODGROUPS), _REPLACED, "It waits|G2: |Hot loop|It does"),
+        )
+        # There, no minimum is ever changed.
+        if backend is not Backend.NATIVE_1_36 or name.startswith("G1")
+    },
+    # --- what the manual says of retries, ends and hosts
+    "retry: retries once more than it was told": Mutant(
+        sees_spec(_retry_more),
+        _chaos(_create(_role(run_seconds="2", exit_code="1"))),
+        "retried: True, but|accountable retries",
+    ),
+    "retry: retries at once, whatever the back-off": Mutant(
+        sees_roles(lambda one: one["task"]["retryPolicy"].pop("backoff", None)),
+        _chaos(
+            _create(_role(retry={"maxRetryCount": 2, "backoff": {"baseSeconds": 5}}, run_seconds="2", exit_code="1"))
+        ),
+        "its back-off is 5s",
+    ),
+    "retry: lets the last rule that matches decide": Mutant(
+        sees_roles(_reverse_rules),
+        _chaos(
+            _create(
+                _role(
+                    run_seconds="2",
+                    exit_code="42, 0",
+                    task={
+                        "podFailurePolicy": {
+                            "rules": [
+                                {"action": action, "onCompletionCodes": {"operator": "In", "values": [42]}}
+                                for action in ("Ignore", "FailTask")
+                            ]
+                        }
+                    },
+                )
+            )
+        ),
+        "was never the first to match",
+    ),
+    "completion: ends no attempt by its Tasks": Mutant(
+        sees_roles(lambda one: one.update(frameworkAttemptCompletionPolicy=_NEVER)),
+        _chaos(_create(_role(2, **_FOREVER) | _ONE_FAILS), Step(5.0, "fail_pod", (0, 1))),
+        "enough Tasks of a have failed",
+    ),
+    "completion: lets a Framework be active for longer than its activeDeadlineSeconds": Mutant(
+        sees_spec(lambda spec: spec.pop("activeDeadlineSeconds", None)),
+        _chaos(_create(_role(**_FOREVER), activeDeadlineSeconds=10)),
+        "it was to end by its deadline",
+    ),
+    "completion: waits for a Pod to run for longer than its preRunningDeadlineSeconds": Mutant(
+        sees_roles(lambda one: one["task"].pop("preRunningDeadlineSeconds", None)),
+        _chaos(_create(_role(task={"preRunningDeadlineSeconds": 10}, prepare_seconds="forever"))),
+        "a[0] is AttemptPreparing",
+    ),
+    "completion: counts the active time of the last attempt only": Mutant(
+        writes(lambda one: one.update(accumulatedPastExecutionTimeSeconds=0)),
+        _chaos(
+            _create(
+                _role(run_seconds="6", exit_code="1") | _ONE_FAILS,
+                retryPolicy={"maxRetryCount": 9},
+                activeDeadlineSeconds=15,
+            )
+        ),
+        "the active time of all attempts",
+    ),
+    "retention: deletes a Framework before its completion is stored": Mutant(
+        believes(lambda one: one["state"] == "Completed"),
+        _chaos(_create(_role(run_seconds="2"), ttlSecondsAfterFinished=0)),
+        "the stored state is",
+    ),
+    "completion: ignores what ends a Framework with an invalid spec": Mutant(
+        sees_spec(_lose_ends), _ends(endings.end_at, endings.suspend), ""
+    ),
+    "completion: begins with an invalid spec": Mutant(sees_spec(_mend), _ends(endings.end_at, endings.exceed), ""),
+    "network: takes the creation of a Service for done": Mutant(
+        unsent(Post, Kind.SERVICE), _chaos(_create(_role(**_FOREVER), network={})), "there was never a Service"
+    ),
+    "network: believes in a Service that is gone": Mutant(
+        flawed(_Cherishes),
+        _chaos(_create(_role(**_FOREVER), network={}), Step(5.0, "delete_service", ("f0",))),
+        "its Service is not there",
+    ),
+    "network: creates Pods without host names": Mutant(
+        posts(Kind.POD, lambda pod: pod["spec"].pop("hostname", None)),
+        _chaos(_create(_role(**_FOREVER), network={})),
+        "has the host name",
+    ),
+    "network: creates Services that nobody needs": Mutant(
+        sees_spec(lambda spec: spec.update(network={})), _chaos(_create(_role(**_FOREVER))), "asks for Services"
+    ),
+    # --- liveness
+    "rest: tries again without a pause what is refused": Mutant(
+        flawed(_Hurries),
+        _chaos(Step(0.0, "deny", ("services", ("create",), 3.0)), _create(_role(**_FOREVER), network={})),
+        "it is in a circle",
+    ),
+    "rest: believes its watches for ever": Mutant(
+        lambda: patch.object(informers, "comparison_sec", None),
+        _chaos(_create(_role(run_seconds="2")), _fault(0.5, Faults.SKIPPED, "", "pods", times=3)),
+        "f0: a[0] is AttemptRunning",
+    ),
+}
+"""By the guarantee, or what else is promised, and what they do."""
