@@ -49,7 +49,8 @@ from frameworkcontroller.machine.kernel.requests import Answer, Kind, PatchStatu
 from frameworkcontroller.machine.parts.history.finalization import Farewell, Look, StoreLast, is_due
 from frameworkcontroller.machine.parts.kueue.orphanedworkloads import orphans, release, releases_of
 from frameworkcontroller.machine.quarantine import Quarantine, end_quarantined
-from frameworkcontroller.machine.reconciler import Reconciler, read_spec
+from frameworkcontroller.machine.reconciler import Reconciler
+from frameworkcontroller.machine.specreading import read_spec
 
 R = TypeVar("R")
 

@@ -39,7 +39,7 @@ from frameworkcontroller.machine.kernel.absence import (
     must_list_pods,
     shows_pods,
 )
-from frameworkcontroller.machine.kernel.actions import Cleanup, Confirm, Create, Delete, LookUp, Target
+from frameworkcontroller.machine.kernel.actions import Cleanup, Confirm, Create, Delete, LookUp
 from frameworkcontroller.machine.kernel.context import (
     Context,
     count_tasks,
@@ -48,7 +48,7 @@ from frameworkcontroller.machine.kernel.context import (
     replace_orphan,
     summarize,
 )
-from frameworkcontroller.machine.kernel.holds import Stall, Wait
+from frameworkcontroller.machine.kernel.holds import Wait
 from frameworkcontroller.machine.kernel.manifests import configmap_body
 from frameworkcontroller.machine.kernel.model import Env, SnapshotTrigger, Urgency, require
 from frameworkcontroller.machine.kernel.policy import (
@@ -61,7 +61,10 @@ from frameworkcontroller.machine.kernel.policy import (
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Kind
 from frameworkcontroller.machine.kernel.states import ENDED
+from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.scale import new_role
+from frameworkcontroller.machine.terminating import containers_run_until
+from frameworkcontroller.machine.terminatingconfigmap import watch_end, watch_orphan
 
 _TASK_STOPPED = CompletionStatus.of(FRAMEWORK_ATTEMPT_COMPLETION, "Stop to complete current FrameworkAttempt")
 
@@ -98,7 +101,7 @@ def step(ctx: Context) -> None:
         ctx.tracker.agenda.clear()
         if ctx.status.state is State.ATTEMPT_COMPLETED and ctx.framework.spec.is_suspended:
             look_for_pods(ctx)
-        _watch_orphan(ctx, ours)
+        watch_orphan(ctx, ours)
         if ctx.tracker.is_clean:
             task_machine.delete_leftovers(ctx)
         if not _delete_orphan(ctx, ours):
@@ -126,7 +129,7 @@ def step(ctx: Context) -> None:
         _with_configmap(ctx)
     _step_alive(ctx)
     if configmap.identity.deleting and ctx.status.state not in ENDED:
-        _watch_end(ctx, configmap)
+        watch_end(ctx, configmap)
 
 
 def complete_attempt(ctx: Context, completion: CompletionStatus) -> None:
@@ -211,7 +214,7 @@ def may_adopt(ctx: Context) -> bool:
 
 def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     ctx.tracker.agenda.clear()
-    _watch_orphan(ctx, configmap)
+    watch_orphan(ctx, configmap)
     tracker = ctx.tracker
     if configmap is not None:
         tracker.absence.saw_configmap(configmap.uid)
@@ -293,51 +296,6 @@ def _delete_orphan(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
         # It may be of this attempt, whose end is not persisted.
         ctx.persist_first()
     return True
-
-
-def _watch_orphan(ctx: Context, configmap: ConfigMapRecord | None) -> None:
-    """Watch the end of an orphaned ConfigMap of the attempt's name."""
-    ctx.tracker.holds.end_stalls_of_pods()
-    if configmap is not None and configmap.identity.deleting:
-        task_machine.watch_orphans(ctx, configmap.uid)
-        _watch_end(ctx, configmap)
-    else:
-        ctx.tracker.life.alone_since = None
-
-
-def _watch_end(ctx: Context, configmap: ConfigMapRecord) -> None:
-    """Stall the Framework if a terminating ConfigMap stays without Pods."""
-    tracker = ctx.tracker
-    _watch_collector(ctx, configmap)
-    if tracker.may_have_pods:
-        tracker.life.alone_since = None
-        return
-    if tracker.life.alone_since is None:
-        tracker.life.alone_since = ctx.env.clock
-    due = tracker.life.alone_since + ctx.env.limits.pod_stuck_deleting_sec
-    if ctx.env.clock < due:
-        ctx.requeue_at(due)
-    elif not any(pod.identity.controller_uid == configmap.uid for pod in ctx.observed.list_pods()):
-        when = format_time(require(configmap.identity.deletion_time, "deletionTimestamp"))
-        tracker.holds.stalls[None] = Stall(
-            Reason.CONFIGMAP_NOT_GONE,
-            f"ConfigMap {configmap.name} was to be deleted by {when} and still exists, without any Pod: "
-            "a finalizer holds it",
-        )
-
-
-def _watch_collector(ctx: Context, configmap: ConfigMapRecord) -> None:
-    """Stall the Framework if its ConfigMap was deleted, and none of the Pods is: the garbage collector has to do it."""
-    deleted = configmap.identity.deletion_time
-    if deleted is None or not ctx.is_over(None, deleted, ctx.env.limits.pod_stuck_deleting_sec):
-        return
-    pods = [pod for pod in ctx.observed.list_pods() if pod.identity.controller_uid == configmap.uid]
-    if pods and not any(pod.identity.deleting for pod in pods):
-        ctx.tracker.holds.stalls[None] = Stall(
-            Reason.PODS_NOT_DELETED,
-            f"ConfigMap {configmap.name} was deleted at {format_time(deleted)}, and none of its {len(pods)} Pods is "
-            f"being deleted, such as {pods[0].name}: does the garbage collector of Kubernetes work?",
-        )
 
 
 # --- a ConfigMap is recorded, but the cache does not show it -------------------------------------------------------
@@ -446,7 +404,7 @@ def _with_configmap(ctx: Context) -> None:
         ctx.tracker.move_framework(State.PREPARING, ctx.env.second)
     elif state is State.DELETION_PENDING:
         uid = require(ctx.attempt.configmap_uid, "configMapUID")
-        due = task_machine.containers_run_until(ctx)
+        due = containers_run_until(ctx)
         if not ctx.tracker.is_clean:
             ctx.persist_first()
         elif due is None:

@@ -16,27 +16,18 @@ from frameworkcontroller.machine import task as task_machine
 from frameworkcontroller.machine.gates import STOPPED, must_end_first
 from frameworkcontroller.machine.kernel.absence import Known
 from frameworkcontroller.machine.kernel.actions import (
-    Accepted,
     Action,
     ChangeFinalizer,
     Cleanup,
     Confirm,
     Create,
-    Created,
     Delete,
-    Exists,
-    Gone,
     LookUp,
-    NotAttempted,
-    NotForced,
     Outcome,
     PartAction,
     Patch,
     Refresh,
     Relabel,
-    Remains,
-    Result,
-    Target,
 )
 from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.context import Context, replace_orphan
@@ -60,7 +51,19 @@ from frameworkcontroller.machine.kernel.outcomes import (
 )
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Kind, Refused
+from frameworkcontroller.machine.kernel.results import (
+    Accepted,
+    Created,
+    Exists,
+    Gone,
+    NotAttempted,
+    NotForced,
+    Remains,
+    Result,
+)
 from frameworkcontroller.machine.kernel.states import ENDED
+from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.terminating import forced_deletion
 
 _NODE_LOOK_SEC = 30
 """Time until a Node that was not lost is looked at again."""
@@ -329,7 +332,7 @@ class _Pod:
         return replace_orphan(self.target, found, self.ctx.pod_identity(self.task))
 
     def end(self, found: Identity) -> None:
-        if (deletion := task_machine.forced_deletion(self.ctx, self.key, found, None, orphan=True)) is not None:
+        if (deletion := forced_deletion(self.ctx, self.key, found, None, orphan=True)) is not None:
             self.ctx.tracker.follow_ups.append(deletion)
 
     def deleted(self, action: Delete, result: Result) -> bool:

@@ -10,13 +10,10 @@ Source: docs/lifecycle.md, "In order", and docs/guarantees.md.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
-
-import orjson
 
 from frameworkcontroller import depths
 from frameworkcontroller.api import names
@@ -35,19 +32,14 @@ from frameworkcontroller.api.objects import (
     PodRecord,
     QueueLabels,
 )
-from frameworkcontroller.api.spec import ENDING_FIELDS, FrameworkSpec, SpecError, parse_spec
+from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.api.status import FrameworkStatus, State
 from frameworkcontroller.machine.ending import Ends, ends_in, ends_of, spec_to_end
 from frameworkcontroller.machine.kernel.actions import (
     Action,
     ChangeFinalizer,
     Create,
-    Created,
-    Exists,
-    FinalizersAre,
-    NotAttempted,
     Outcome,
-    Outdated,
     PartAction,
     carry_out,
     needs_live_status,
@@ -103,15 +95,15 @@ from frameworkcontroller.machine.kernel.requests import (
     Unanswered,
     metadata_in,
 )
+from frameworkcontroller.machine.kernel.results import Created, Exists, FinalizersAre, NotAttempted, Outdated
 from frameworkcontroller.machine.kernel.stored import Stored, digest_of
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.parts import PARTS
 from frameworkcontroller.machine.plan import archived, fold, plan, reject, stall
+from frameworkcontroller.machine.specreading import LARGE_SPEC_BYTES, ReadSpec, read_spec
 
 # --- times ---------------------------------------------------------------------------------------------------------
 
-LARGE_SPEC_BYTES: Final = 64 << 10
-"""Size from which a spec is to be parsed in a thread."""
 
 TICK_SEC: Final = 1.0
 """Interval of plans while actions are in flight."""
@@ -179,43 +171,6 @@ class _Pass:
 
 
 _Exchange = Generator[Request, Answer, None]
-
-
-@dataclass(frozen=True, slots=True)
-class ReadSpec:
-    """The spec of a record, None if it is invalid. ``digest``: of the text, b"" unless that is large.
-
-    ``error``, ``ends``: of an invalid spec, the reason and the values of ``ENDING_FIELDS``.
-    """
-
-    spec: FrameworkSpec | None
-    digest: bytes
-    error: str = ""
-    ends: Any = None
-
-    def is_of(self, record: FrameworkRecord) -> bool:
-        """Whether it is large, and the spec of this record."""
-        return bool(self.digest) and self.digest == _digest_of(record)
-
-
-def read_spec(record: FrameworkRecord) -> ReadSpec:
-    """Parse the spec of a record. One of 1.4 MB takes tens of milliseconds, or with many TaskRoles a quarter second."""
-    digest, given = _digest_of(record), orjson.loads(record.spec_json)
-    try:
-        if record.spec_problem:
-            raise SpecError(record.spec_problem)
-        return ReadSpec(parse_spec(given, framework=record.name), digest)
-    except SpecError as error:
-        ends = {field: given.get(field) for field in ENDING_FIELDS} if isinstance(given, dict) else None
-        return ReadSpec(None, digest, str(error), ends)
-
-
-def _digest_of(record: FrameworkRecord) -> bytes:
-    if len(record.spec_json) <= LARGE_SPEC_BYTES:
-        return b""
-    digest = hashlib.blake2b(record.spec_json, digest_size=16)
-    digest.update(record.spec_problem.encode())
-    return digest.digest()
 
 
 class Reconciler:

@@ -24,30 +24,22 @@ from frameworkcontroller.controller.requests import send
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import NotFound
 from frameworkcontroller.kube.resources import PODS, WORKLOADS
-from frameworkcontroller.machine.kernel.actions import (
-    Created,
-    PartAction,
-    Patched,
-    Result,
-    Target,
-    carry_out,
-)
+from frameworkcontroller.machine.kernel.actions import PartAction, carry_out
 from frameworkcontroller.machine.kernel.requests import Answered, Get, Kind, MergePatch, Post, Request
+from frameworkcontroller.machine.kernel.results import Created, Patched, Result
+from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.parts.kueue.readadmission import ReadAdmission, WasAdmitted
 from frameworkcontroller.machine.parts.kueue.workloadactions import (
-    MAX_POD_SETS,
     ChangeRequest,
     ConditionChange,
     EnterQueue,
     Finish,
     GiveBack,
     LetGo,
-    ReadAdmission,
     Reclaim,
     Tell,
-    WasAdmitted,
-    WorkloadSpec,
-    workload_spec,
 )
+from frameworkcontroller.machine.parts.kueue.workloadspec import MAX_POD_SETS, WorkloadSpec, workload_spec
 from tests.support.clusters import Cluster
 from tests.support.drawnframeworks import drawn, specs, templates
 from tests.support.dryrun import dry_run

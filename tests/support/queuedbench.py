@@ -12,16 +12,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import Framework, QueueLabels
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.api.workloads import WorkloadRecord, workload_name, workload_record
-from frameworkcontroller.machine.kernel.actions import (
-    Accepted,
-    Action,
-    Delete,
-    PartAction,
-    Patch,
-    Result,
-    Target,
-    carry_out,
-)
+from frameworkcontroller.machine.kernel.actions import Action, Delete, PartAction, Patch, carry_out
 from frameworkcontroller.machine.kernel.outcomes import drop
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
@@ -34,6 +25,8 @@ from frameworkcontroller.machine.kernel.requests import (
     Refused,
     Request,
 )
+from frameworkcontroller.machine.kernel.results import Accepted, Result
+from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.parts import PARTS
 from frameworkcontroller.machine.parts.kueue.queueing import Queueing
 from tests.support.bench import NOW, UID, Bench, Body, limits, role

@@ -47,7 +47,7 @@ from frameworkcontroller.machine.kernel.rules import with_rule
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.parts.claims.claimbodies import claim_body
 from frameworkcontroller.machine.parts.gangs.podgroupbodies import gangs_of, podgroup_body, refusal
-from frameworkcontroller.machine.parts.kueue.workloadactions import workload_spec
+from frameworkcontroller.machine.parts.kueue.workloadspec import workload_spec
 from frameworkcontroller.machine.plan import plan
 from tests.support.bench import NOW, Bench, Body, limits, role
 from tests.support.podtemplates import pod_template

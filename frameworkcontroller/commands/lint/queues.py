@@ -13,7 +13,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.problems import KeyPath
 from frameworkcontroller.commands.lint.findings import Finding, error, warning
 from frameworkcontroller.commands.lint.pods import mappings_in
-from frameworkcontroller.machine.parts.kueue.workloadactions import MAX_POD_SETS
+from frameworkcontroller.machine.parts.kueue.workloadspec import MAX_POD_SETS
 
 _LABELS: Final = (names.QUEUE_NAME, names.PRIORITY_CLASS, names.MAX_EXEC_TIME_SECONDS)
 _OBJECT_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")

@@ -10,9 +10,11 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from frameworkcontroller.machine.kernel.actions import Action, Create, Exists, NotAttempted, Outcome, Result, Target
+from frameworkcontroller.machine.kernel.actions import Action, Create, Outcome
 from frameworkcontroller.machine.kernel.failure import classify_creation_refusal
 from frameworkcontroller.machine.kernel.requests import COMPANIONS, Kind, Refused, Unanswered
+from frameworkcontroller.machine.kernel.results import Exists, NotAttempted, Result
+from frameworkcontroller.machine.kernel.target import Target
 
 WIDTH: Final = 50
 """Maximum number of a Framework's actions in flight: the limit for all Frameworks together (controller/driver.py)."""

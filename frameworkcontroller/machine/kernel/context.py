@@ -12,7 +12,7 @@ from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import Framework, Identity, PodRecord
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, TaskStatus
 from frameworkcontroller.machine.kernel.absence import is_of_framework
-from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, Refresh, Target
+from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, Refresh
 from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.holds import ObjectKey
 from frameworkcontroller.machine.kernel.manifests import pod_annotations
@@ -29,6 +29,7 @@ from frameworkcontroller.machine.kernel.model import (
 from frameworkcontroller.machine.kernel.part import Parts
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Kind
+from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.kernel.tracker import Tracker
 
 CREATIONS_PER_PLAN: Final = 500

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from frameworkcontroller.api.objects import CompanionRecord
-from frameworkcontroller.machine.kernel.actions import Target
 from frameworkcontroller.machine.kernel.model import Env
 from frameworkcontroller.machine.kernel.requests import Kind
+from frameworkcontroller.machine.kernel.target import Target
 
 
 class Expectations:

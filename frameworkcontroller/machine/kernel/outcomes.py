@@ -9,26 +9,24 @@ from typing import Final
 
 from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import State, TaskStatus
-from frameworkcontroller.machine.kernel.actions import (
-    Action,
-    Create,
-    Created,
-    Exists,
-    Gone,
-    NotAttempted,
-    Outdated,
-    Patch,
-    Patched,
-    Remains,
-    Result,
-    Target,
-)
+from frameworkcontroller.machine.kernel.actions import Action, Create, Patch
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.failure import describe_creation_refusal, is_quota_refusal
 from frameworkcontroller.machine.kernel.holds import Stall, Wait
 from frameworkcontroller.machine.kernel.part import Parts
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import PODGROUPS, Kind, Refused, Unanswered
+from frameworkcontroller.machine.kernel.results import (
+    Created,
+    Exists,
+    Gone,
+    NotAttempted,
+    Outdated,
+    Patched,
+    Remains,
+    Result,
+)
+from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.kernel.tracker import Tracker
 
 FAILURES_TO_STALL: Final = 3

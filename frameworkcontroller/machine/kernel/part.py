@@ -15,12 +15,13 @@ from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import CompanionRecord, PodRecord
 from frameworkcontroller.api.spec import TaskRoleSpec
 from frameworkcontroller.api.status import Condition, TaskStatus
-from frameworkcontroller.machine.kernel.actions import Outcome, Target
+from frameworkcontroller.machine.kernel.actions import Outcome
 from frameworkcontroller.machine.kernel.holds import ObjectKey, Wait
 from frameworkcontroller.machine.kernel.manifests import PodShape
 from frameworkcontroller.machine.kernel.model import SnapshotTrigger
 from frameworkcontroller.machine.kernel.protocol import Archive
 from frameworkcontroller.machine.kernel.requests import Answer, Kind
+from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.kernel.tracker import Tracker
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from enum import Enum, auto
 
 from frameworkcontroller.api.objects import CompanionRecord, Identity
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.machine.kernel.actions import Target
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import Stall
 from frameworkcontroller.machine.kernel.model import NotListed
 from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.target import Target
 
 
 class Presence(Enum):

@@ -8,8 +8,10 @@ from typing import Any, Final
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import FrameworkRecord, PodRecord
 from frameworkcontroller.machine.kernel.absence import is_of_framework
-from frameworkcontroller.machine.kernel.actions import Confirm, Delete, Exists, Gone, LookUp, Target, carry_out
+from frameworkcontroller.machine.kernel.actions import Confirm, Delete, LookUp, carry_out
 from frameworkcontroller.machine.kernel.requests import Answer, Kind, Request
+from frameworkcontroller.machine.kernel.results import Exists, Gone
+from frameworkcontroller.machine.kernel.target import Target
 
 LOOK_SEC: Final = 5.0
 """Time until the Framework is looked at again while something of it may run. Mostly an event comes before."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import ClassVar, TypeVar, cast
+from typing import TypeVar, cast
 
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import PodRecord
@@ -26,105 +26,18 @@ from frameworkcontroller.api.status import (
     TaskStatus,
 )
 from frameworkcontroller.machine.kernel.absence import Absence
-from frameworkcontroller.machine.kernel.actions import Action, Target
+from frameworkcontroller.machine.kernel.actions import Action
 from frameworkcontroller.machine.kernel.agenda import Agenda, TaskKey
 from frameworkcontroller.machine.kernel.expectations import Expectations, OwnedObjects
 from frameworkcontroller.machine.kernel.holds import Holds
-from frameworkcontroller.machine.kernel.manifests import PodTemplate
+from frameworkcontroller.machine.kernel.lifetimes import AttemptLife, ProcessLife
 from frameworkcontroller.machine.kernel.model import AttemptCounters, InvariantError, Level, Urgency, require
+from frameworkcontroller.machine.kernel.partstate import PartState
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.states import EDGES, ENDED, FRAMEWORK_URGENCY, TASK_URGENCY
-
-
-class PartState:
-    """The state that a part keeps beside the status, in memory only. Made anew for each life: losing it is safe.
-
-    The tracker tells all that exist of its changes: a part without a state pays nothing.
-    """
-
-    __slots__ = ()
-    of_attempt: ClassVar[bool] = False
-    """Whether it ends with the attempt of the Framework, else with the process."""
-    listens: ClassVar[bool] = False
-    """Whether it has methods for changes of the status (``on_change`` to ``on_index``)."""
-
-    def on_change(self, subject: FrameworkStatus | TaskStatus | None) -> None:
-        """Something that the history has to know has changed, of a Task or of the Framework (also None)."""
-
-    def on_move(self, tracker: Tracker, task: TaskStatus) -> None:
-        """A Task has moved to another state, or became deletionPending."""
-
-    def on_count(self, task: TaskStatus, step: int) -> None:
-        """A Task that is not deletionPending is counted in its state (1), or no longer (-1)."""
-
-    def on_index(self, tracker: Tracker) -> None:
-        """Roles or Tasks were added or removed. All Tasks are counted anew afterwards."""
-
-    def on_look_at_all(self) -> None:
-        """The next plan looks at everything."""
-
-    def on_persisted(self, tracker: Tracker) -> bool:
-        """The tracked status is stored. Return whether the Framework is to be planned again."""
-        return False
-
-    def on_end(self, tracker: Tracker) -> None:
-        """The attempt is over, and with it this state, which is of the attempt."""
-
-    def on_tasks_over(self) -> None:
-        """The attempt is over: forget its Tasks."""
-
-    def on_completion(self, tracker: Tracker, completion: CompletionStatus) -> None:
-        """The completion of an attempt was decided."""
-
-    def successor(self, tracker: Tracker, before: Tracker) -> PartState | None:
-        """The state for another tracker of the Framework, which goes on from a stored status; None: a new one."""
-
+from frameworkcontroller.machine.kernel.target import Target
 
 _S = TypeVar("_S", bound=PartState)
-
-
-@dataclass(slots=True)
-class AttemptLife:
-    """What is known of the Framework's attempt beside its status. Made anew with each attempt."""
-
-    configmap_end: CompletionStatus | None = None
-    """Its completion if its ConfigMap is gone, but not deleted by another client."""
-    orphaned: bool = False
-    """Whether the ConfigMap is gone, and Pods of the attempt may exist that only the machine deletes."""
-    alone_since: float | None = None
-    """When (monotonic seconds) the ConfigMap was first seen to be terminating without Pods."""
-    templates: dict[str, PodTemplate] = field(default_factory=dict)
-    """Encoded Pods by role, of this generation."""
-    dropped: dict[TaskKey, PodRecord] = field(default_factory=dict)
-    """Last states of recorded Pods that the cache has dropped, if they have conditions and no completion is decided."""
-    left_running: dict[TaskKey, tuple[str, float]] = field(default_factory=dict)
-    """UIDs of ended Pods with running containers, and when that was first seen (monotonic seconds)."""
-    begun: set[str] = field(default_factory=set)
-    """Roles of which a Pod was created."""
-    failing: list[TaskStatus] = field(default_factory=list)
-    """Tasks that failed by a rule that ends the attempt."""
-
-    def forget_tasks(self) -> None:
-        """Forget what is known of Tasks, as the attempt is over."""
-        self.alone_since = None
-        for known in (self.templates, self.dropped, self.left_running):
-            known.clear()
-
-
-@dataclass(slots=True)
-class ProcessLife:
-    """What this process knows of a Framework beside its status, over all attempts."""
-
-    generation: int | None = None
-    """Generation of the spec in the last plan."""
-    last_stall: Reason | None = None
-    """The stall that was recorded last."""
-    last_wait: Reason | None = None
-    """The reason to wait that the condition Running shows."""
-    deletion_snapshot_taken: bool = False
-    """Whether the history has the deletion of the Framework."""
-    counters: AttemptCounters | None = None
-    """Attempts that ended or were retried since the last persisted status."""
 
 
 @dataclass(slots=True, eq=False, repr=False)

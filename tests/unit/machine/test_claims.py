@@ -10,22 +10,7 @@ import pytest
 
 from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.kernel.actions import (
-    Accepted,
-    Action,
-    Create,
-    Created,
-    Delete,
-    Exists,
-    Gone,
-    NotAttempted,
-    Outcome,
-    Remains,
-    Result,
-    Target,
-    carry_out,
-    needs_live_status,
-)
+from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, Outcome, carry_out, needs_live_status
 from frameworkcontroller.machine.kernel.batch import Batch
 from frameworkcontroller.machine.kernel.holds import Spared, Stall
 from frameworkcontroller.machine.kernel.model import NotListed, Plan
@@ -42,6 +27,8 @@ from frameworkcontroller.machine.kernel.requests import (
     Remove,
     Unanswered,
 )
+from frameworkcontroller.machine.kernel.results import Accepted, Created, Exists, Gone, NotAttempted, Remains, Result
+from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.parts import PARTS
 from frameworkcontroller.machine.parts.claims.claimactions import MarkClaim
 from tests.support.bench import UID, Bench, foreign, refused, role

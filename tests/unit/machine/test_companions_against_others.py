@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from frameworkcontroller.api.objects import service_record
-from frameworkcontroller.machine.kernel.actions import Action, Create, Exists
+from frameworkcontroller.machine.kernel.actions import Action, Create
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Kind
+from frameworkcontroller.machine.kernel.results import Exists
 from tests.support.bench import Bench, foreign, refused, role
 
 

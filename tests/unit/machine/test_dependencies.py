@@ -9,9 +9,10 @@ import pytest
 
 from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.kernel.actions import Create, Created
+from frameworkcontroller.machine.kernel.actions import Create
 from frameworkcontroller.machine.kernel.model import Plan, Urgency
 from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.results import Created
 from frameworkcontroller.machine.parts.dependencies.dependencies import RoleOrder
 from tests.support.bench import Bench, Body, role
 

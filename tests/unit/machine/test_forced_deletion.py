@@ -5,7 +5,7 @@ from typing import Any, Final
 import orjson
 import pytest
 
-from frameworkcontroller.machine.kernel.actions import Accepted, Delete, Gone, NotForced, Result, Target, carry_out
+from frameworkcontroller.machine.kernel.actions import Delete, carry_out
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
@@ -17,6 +17,8 @@ from frameworkcontroller.machine.kernel.requests import (
     Request,
     Unanswered,
 )
+from frameworkcontroller.machine.kernel.results import Accepted, Gone, NotForced, Result
+from frameworkcontroller.machine.kernel.target import Target
 
 POD: Final = Target(Kind.POD, "f-a-0", 0, "a", 0, "t")
 NODE: Final = Get(Kind.NODE, "n")

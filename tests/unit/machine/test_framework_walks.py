@@ -10,24 +10,11 @@ import pytest
 from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import State
 from frameworkcontroller.api.timestamps import parse_time
-from frameworkcontroller.machine.kernel.actions import (
-    Accepted,
-    Action,
-    Cleanup,
-    Confirm,
-    Create,
-    Delete,
-    Exists,
-    Gone,
-    NotAttempted,
-    Refresh,
-    Relabel,
-    Remains,
-    Result,
-)
+from frameworkcontroller.machine.kernel.actions import Action, Cleanup, Confirm, Create, Delete, Refresh, Relabel
 from frameworkcontroller.machine.kernel.model import Plan, Snapshot, SnapshotTrigger, Urgency
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Kind, Unanswered
+from frameworkcontroller.machine.kernel.results import Accepted, Exists, Gone, NotAttempted, Remains, Result
 from tests.support.bench import NOW, UID, Bench, foreign, limits, refused, role
 
 STOPPED = "User has requested to stop the Framework"

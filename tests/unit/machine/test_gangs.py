@@ -12,26 +12,24 @@ import pytest
 from frameworkcontroller.api.names import POD_IDENTITY
 from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.podgroups import GangScheduler
-from frameworkcontroller.machine.kernel.actions import (
+from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, Patch
+from frameworkcontroller.machine.kernel.model import NotListed, Urgency
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import Answered, Kind, Post, Refusal, Refused
+from frameworkcontroller.machine.kernel.results import (
     Accepted,
-    Action,
-    Create,
     Created,
-    Delete,
     Exists,
     Gone,
     NotAttempted,
     Outdated,
-    Patch,
     Patched,
     Remains,
     Result,
-    Target,
 )
-from frameworkcontroller.machine.kernel.model import NotListed, Urgency
-from frameworkcontroller.machine.kernel.reasons import Reason
-from frameworkcontroller.machine.kernel.requests import Answered, Kind, Post, Refusal, Refused
-from frameworkcontroller.machine.parts.gangs.gangs import TELL_SEC, GangState
+from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.parts.gangs.gangs import TELL_SEC
+from frameworkcontroller.machine.parts.gangs.gangstate import GangState
 from tests.support.bench import UID, Bench, Body, limits, refused, role
 from tests.support.queuedbench import QueuedBench
 

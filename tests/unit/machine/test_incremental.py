@@ -13,9 +13,10 @@ from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.names import pod_name
 from frameworkcontroller.api.objects import Identity, PodRecord
 from frameworkcontroller.api.status import State, TaskStatus
-from frameworkcontroller.machine.kernel.actions import Accepted, Action, Create, Delete, NotAttempted
+from frameworkcontroller.machine.kernel.actions import Action, Create, Delete
 from frameworkcontroller.machine.kernel.context import CREATIONS_PER_PLAN
 from frameworkcontroller.machine.kernel.model import Observed, Urgency
+from frameworkcontroller.machine.kernel.results import Accepted, NotAttempted
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.plan import plan
 from tests.support.bench import Bench, refused, role

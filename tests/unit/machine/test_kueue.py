@@ -11,29 +11,19 @@ import pytest
 from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.objects import Identity, QueueLabels
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.kernel.actions import (
-    Accepted,
-    Action,
-    Create,
-    Delete,
-    Exists,
-    Gone,
-    LookUp,
-    Outdated,
-    Patch,
-    needs_live_status,
-)
+from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, LookUp, Patch, needs_live_status
 from frameworkcontroller.machine.kernel.model import NotListed
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Kind, MergePatch, Unanswered
+from frameworkcontroller.machine.kernel.results import Accepted, Exists, Gone, Outdated
 from frameworkcontroller.machine.parts.kueue.queueing import Queueing
+from frameworkcontroller.machine.parts.kueue.readadmission import ReadAdmission
 from frameworkcontroller.machine.parts.kueue.workloadactions import (
     ChangeRequest,
     ConditionChange,
     EnterQueue,
     Finish,
     Inspect,
-    ReadAdmission,
     Reclaim,
 )
 from tests.support.bench import UID, Body, foreign, refused, role

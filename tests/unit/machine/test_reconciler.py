@@ -45,13 +45,7 @@ from frameworkcontroller.machine.kernel.requests import (
     Unanswered,
 )
 from frameworkcontroller.machine.kernel.tracker import Tracker
-from frameworkcontroller.machine.reconciler import (
-    BATCH_SEC,
-    PLANS_PER_PASS,
-    SHOW_SEC,
-    TOO_LARGE_RETRY_SEC,
-    Reconciler,
-)
+from frameworkcontroller.machine.reconciler import BATCH_SEC, PLANS_PER_PASS, SHOW_SEC, TOO_LARGE_RETRY_SEC, Reconciler
 from tests.support.bench import Body, role
 from tests.support.oneframework import Driver, OneFramework, acts, refused, written
 

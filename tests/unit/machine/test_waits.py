@@ -21,9 +21,10 @@ from frameworkcontroller.commands.summary import Summary, summarize
 from frameworkcontroller.commands.tree import framework_tree
 from frameworkcontroller.controller.statecounts import StateCounts
 from frameworkcontroller.machine.gates import WAITS
-from frameworkcontroller.machine.kernel.actions import Action, Create, Result
+from frameworkcontroller.machine.kernel.actions import Action, Create
 from frameworkcontroller.machine.kernel.model import NotListed, Plan, Record, SnapshotTrigger
 from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason
+from frameworkcontroller.machine.kernel.results import Result
 from tests.support.bench import Bench, limits, refused, role
 from tests.support.queuedbench import QueuedBench
 

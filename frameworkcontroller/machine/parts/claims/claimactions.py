@@ -10,18 +10,8 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import is_claim_of
-from frameworkcontroller.machine.kernel.actions import (
-    Created,
-    Exchange,
-    Exists,
-    Gone,
-    NotDoneError,
-    PartAction,
-    Remains,
-    find_metadata,
-    identity_in,
-    metadata_of,
-)
+from frameworkcontroller.machine.kernel.actions import PartAction
+from frameworkcontroller.machine.kernel.exchanges import find_metadata, identity_in, metadata_of
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
@@ -32,6 +22,7 @@ from frameworkcontroller.machine.kernel.requests import (
     Refused,
     Request,
 )
+from frameworkcontroller.machine.kernel.results import Created, Exchange, Exists, Gone, NotDoneError, Remains
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,20 +20,7 @@ from frameworkcontroller.api.objects import ClaimRecord, CompanionRecord, Identi
 from frameworkcontroller.api.spec import ClaimRetention, ClaimTemplate, TaskRoleSpec, TaskSpec
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.deadlines import Deadlines
-from frameworkcontroller.machine.kernel.actions import (
-    Accepted,
-    Action,
-    Create,
-    Created,
-    Delete,
-    Exists,
-    Gone,
-    NotAttempted,
-    Outcome,
-    Renderer,
-    Result,
-    Target,
-)
+from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, Outcome, Renderer
 from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.failure import is_quota_refusal
@@ -53,10 +40,13 @@ from frameworkcontroller.machine.kernel.outcomes import (
     task_of,
 )
 from frameworkcontroller.machine.kernel.part import Part
+from frameworkcontroller.machine.kernel.partstate import PartState
 from frameworkcontroller.machine.kernel.presence import Presence, presence_of, watch_end
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Kind, Refused
-from frameworkcontroller.machine.kernel.tracker import PartState, Tracker
+from frameworkcontroller.machine.kernel.results import Accepted, Created, Exists, Gone, NotAttempted, Result
+from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.parts.claims.claimactions import MarkClaim
 from frameworkcontroller.machine.parts.claims.claimbodies import (
     ClaimVolumes,

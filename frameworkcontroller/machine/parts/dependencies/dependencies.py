@@ -19,9 +19,10 @@ from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import Wait
 from frameworkcontroller.machine.kernel.model import Urgency
 from frameworkcontroller.machine.kernel.part import Part, Phase, RoleWait
+from frameworkcontroller.machine.kernel.partstate import PartState
 from frameworkcontroller.machine.kernel.policy import completed_tasks
 from frameworkcontroller.machine.kernel.reasons import Reason
-from frameworkcontroller.machine.kernel.tracker import PartState, Tracker
+from frameworkcontroller.machine.kernel.tracker import Tracker
 
 
 class RoleOrder(PartState):

@@ -16,15 +16,7 @@ from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.names import HISTORY_FINALIZER
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.machine.kernel.absence import look_for_pods, nothing_runs
-from frameworkcontroller.machine.kernel.actions import (
-    ChangeFinalizer,
-    FinalizersAre,
-    Gone,
-    NotAttempted,
-    Outcome,
-    Outdated,
-    Target,
-)
+from frameworkcontroller.machine.kernel.actions import ChangeFinalizer, Outcome
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import ObjectKey, Stall, Wait
 from frameworkcontroller.machine.kernel.model import Record, Snapshot, SnapshotTrigger
@@ -33,7 +25,9 @@ from frameworkcontroller.machine.kernel.part import Part
 from frameworkcontroller.machine.kernel.protocol import Archive
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Answer, Answered, Kind, Refused
+from frameworkcontroller.machine.kernel.results import FinalizersAre, Gone, NotAttempted, Outdated
 from frameworkcontroller.machine.kernel.states import ENDED
+from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.parts.history.archival import Archival, ArchiveMemory
 
 HISTORY: Final = "history"

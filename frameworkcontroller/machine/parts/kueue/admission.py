@@ -41,8 +41,8 @@ from frameworkcontroller.machine.parts.kueue.workloadactions import (
     Inspect,
     Reclaim,
     Tell,
-    is_same,
 )
+from frameworkcontroller.machine.parts.kueue.workloadspec import is_same
 
 _READY_SEC: Final = 10.0
 """Least time between two changes of the condition PodsReady."""

@@ -15,14 +15,13 @@ from frameworkcontroller.api.workloads import (
 )
 from frameworkcontroller.backoff import exponential
 from frameworkcontroller.machine.kernel.absence import Known
-from frameworkcontroller.machine.kernel.actions import (
-    Delete,
-)
+from frameworkcontroller.machine.kernel.actions import Delete
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import Stall
 from frameworkcontroller.machine.kernel.model import NotListed
 from frameworkcontroller.machine.kernel.presence import watch_end
 from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.parts.kueue.readadmission import ReadAdmission
 from frameworkcontroller.machine.parts.kueue.workload import (
     act_once,
     ask_whether_nothing_runs,
@@ -37,8 +36,6 @@ from frameworkcontroller.machine.parts.kueue.workload import (
     workload_target,
 )
 from frameworkcontroller.machine.parts.kueue.workloadactions import (
-    API_VERSION,
-    MAX_POD_SETS,
     ChangeRequest,
     ConditionChange,
     EnterQueue,
@@ -46,11 +43,9 @@ from frameworkcontroller.machine.parts.kueue.workloadactions import (
     GiveBack,
     Inspect,
     LetGo,
-    ReadAdmission,
     is_admitted,
-    is_same,
-    seconds_in,
 )
+from frameworkcontroller.machine.parts.kueue.workloadspec import API_VERSION, MAX_POD_SETS, is_same, seconds_in
 
 _CONFLICT_SEC: Final = 60.0
 _MAX_CONFLICT_SEC: Final = 3600.0

@@ -54,10 +54,7 @@ from frameworkcontroller.api.completion import ALWAYS_RETRIED, CompletionStatus
 from frameworkcontroller.api.objects import CompanionRecord, PodRecord
 from frameworkcontroller.api.spec import TaskRoleSpec
 from frameworkcontroller.api.status import Condition, State, TaskStatus
-from frameworkcontroller.machine.kernel.actions import (
-    Outcome,
-    Target,
-)
+from frameworkcontroller.machine.kernel.actions import Outcome
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import Wait
 from frameworkcontroller.machine.kernel.model import NotListed
@@ -65,6 +62,7 @@ from frameworkcontroller.machine.kernel.part import Part, Phase, Shown
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Kind
 from frameworkcontroller.machine.kernel.states import ENDED, LIVE
+from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.parts.kueue.admission import (
     follow,

@@ -15,7 +15,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.workloads import WorkloadRecord
 from frameworkcontroller.machine.kernel.absence import is_of_framework
-from frameworkcontroller.machine.kernel.actions import Gone, LookUp, Patched, Target, carry_out
+from frameworkcontroller.machine.kernel.actions import LookUp, carry_out
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
@@ -26,6 +26,8 @@ from frameworkcontroller.machine.kernel.requests import (
     Request,
     metadata_in,
 )
+from frameworkcontroller.machine.kernel.results import Gone, Patched
+from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.parts.kueue.workloadactions import GiveBack, LetGo, Seen
 
 LOOK_SEC: Final = 15.0

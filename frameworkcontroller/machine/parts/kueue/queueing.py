@@ -12,9 +12,10 @@ from frameworkcontroller.machine.kernel.absence import Known
 from frameworkcontroller.machine.kernel.holds import Wait
 from frameworkcontroller.machine.kernel.model import Urgency, require
 from frameworkcontroller.machine.kernel.part import Shown
+from frameworkcontroller.machine.kernel.partstate import PartState
 from frameworkcontroller.machine.kernel.states import ENDED
-from frameworkcontroller.machine.kernel.tracker import PartState, Tracker
-from frameworkcontroller.machine.parts.kueue.workloadactions import WorkloadSpec
+from frameworkcontroller.machine.kernel.tracker import Tracker
+from frameworkcontroller.machine.parts.kueue.workloadspec import WorkloadSpec
 
 WORKLOAD_LOST: Final = "WorkloadLost"
 """Reason of an eviction: another client has deleted or finished the Workload, or Kueue took the admission back."""

@@ -11,21 +11,16 @@ from frameworkcontroller.api.workloads import (
     workload_name,
 )
 from frameworkcontroller.machine.kernel.absence import look_for_pods, nothing_runs
-from frameworkcontroller.machine.kernel.actions import (
-    Action,
-    Target,
-)
+from frameworkcontroller.machine.kernel.actions import Action
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import Wait
 from frameworkcontroller.machine.kernel.model import NotListed
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Kind
 from frameworkcontroller.machine.kernel.states import ENDED
+from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.parts.kueue.queueing import Queueing
-from frameworkcontroller.machine.parts.kueue.workloadactions import (
-    WorkloadSpec,
-    workload_spec,
-)
+from frameworkcontroller.machine.parts.kueue.workloadspec import WorkloadSpec, workload_spec
 
 _Cached = WorkloadRecord | NotListed | None
 

@@ -10,27 +10,26 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import AdmissionStatus, State
 from frameworkcontroller.machine.kernel.absence import Known
-from frameworkcontroller.machine.kernel.actions import (
-    Accepted,
-    Action,
-    Created,
-    Exists,
-    Gone,
-    NotAttempted,
-    Outcome,
-    Outdated,
-    Patch,
-    Patched,
-    Result,
-)
+from frameworkcontroller.machine.kernel.actions import Action, Outcome, Patch
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import Stall
 from frameworkcontroller.machine.kernel.manifests import framework_reference
 from frameworkcontroller.machine.kernel.outcomes import answered, conflict, drop, hold, look_later
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Refused
+from frameworkcontroller.machine.kernel.results import (
+    Accepted,
+    Created,
+    Exists,
+    Gone,
+    NotAttempted,
+    Outdated,
+    Patched,
+    Result,
+)
 from frameworkcontroller.machine.parts.kueue.enqueueing import refuse
 from frameworkcontroller.machine.parts.kueue.queueing import WORKLOAD_LOST
+from frameworkcontroller.machine.parts.kueue.readadmission import ReadAdmission, WasAdmitted
 from frameworkcontroller.machine.parts.kueue.workload import evicted, problem_with, queueing_of
 from frameworkcontroller.machine.parts.kueue.workloadactions import (
     EnterQueue,
@@ -38,11 +37,9 @@ from frameworkcontroller.machine.parts.kueue.workloadactions import (
     GiveBack,
     Inspect,
     LetGo,
-    ReadAdmission,
     Reclaim,
     Seen,
     Unmet,
-    WasAdmitted,
 )
 
 _UNAVAILABLE = (403, 404, 405)

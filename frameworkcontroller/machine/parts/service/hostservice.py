@@ -14,7 +14,7 @@ import orjson
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import Framework, Identity
 from frameworkcontroller.api.spec import TaskRoleSpec
-from frameworkcontroller.machine.kernel.actions import Create, Outcome, Target
+from frameworkcontroller.machine.kernel.actions import Create, Outcome
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import ObjectKey, Stall, Wait
 from frameworkcontroller.machine.kernel.manifests import framework_reference
@@ -23,6 +23,7 @@ from frameworkcontroller.machine.kernel.part import Part
 from frameworkcontroller.machine.kernel.presence import Presence, presence_of, watch_end
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Kind
+from frameworkcontroller.machine.kernel.target import Target
 
 
 @dataclass(frozen=True, slots=True)
