@@ -24,8 +24,8 @@ from frameworkcontroller.api.objects import FrameworkRecord
 from frameworkcontroller.controller.filesink import FileDestination
 from frameworkcontroller.controller.historysink import Destination, HistorySink
 from frameworkcontroller.controller.httpsink import HttpDestination
-from frameworkcontroller.machine.model import Snapshot
-from frameworkcontroller.machine.requests import Answered
+from frameworkcontroller.machine.kernel.model import Snapshot
+from frameworkcontroller.machine.kernel.requests import Answered
 
 LAG_SEC = 0.001
 

@@ -20,7 +20,7 @@ from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.spec import SpecError, parse_spec
 from frameworkcontroller.api.status import FrameworkAttemptStatus
 from frameworkcontroller.kube.parsing import loads_without_managed_fields
-from frameworkcontroller.machine.manifests import PodTemplate
+from frameworkcontroller.machine.kernel.manifests import PodTemplate
 
 _UID: Final = "6f9619ff-8b86-d011-b42d-00c04fc964ff"
 _SIZES: Final = (100_000, 300_000, 600_000, 1_400_000)
@@ -74,8 +74,8 @@ def _host_lists(roles: int) -> Callable[[], Any]:
 
 _POISONS: Final[dict[str, tuple[Callable[[int], Callable[[], Any]], Sequence[int]]]] = {
     "api/hostlists.py: `{{FC_HOSTS:` without end, bytes": (_placeholders, _SIZES),
-    "machine/manifests.py: `@0-@1-...`, bytes": (partial(_markers, salts=_digits), _SIZES),
-    "machine/manifests.py: `@AAAAA-@AAAAB-...`, bytes": (partial(_markers, salts=_letters), _SIZES),
+    "machine/kernel/manifests.py: `@0-@1-...`, bytes": (partial(_markers, salts=_digits), _SIZES),
+    "machine/kernel/manifests.py: `@AAAAA-@AAAAB-...`, bytes": (partial(_markers, salts=_letters), _SIZES),
     "kube/parsing.py: `managedFields` in user data, bytes": (_managed_fields, _SIZES),
     "api/spec.py: roles with a list of 9,000 hosts": (_host_lists, _ROLES),
 }

@@ -21,7 +21,7 @@ from unittest.mock import patch
 from benchmarks.rpc import serve
 from frameworkcontroller.cli import runcontroller as program
 from frameworkcontroller.cli.main import main
-from frameworkcontroller.machine.protocol import WriteResult
+from frameworkcontroller.machine.kernel.protocol import WriteResult
 from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.manager.exposition import registry_of
 

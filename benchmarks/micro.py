@@ -40,10 +40,10 @@ from frameworkcontroller.kube.parsing import loads_without_managed_fields
 from frameworkcontroller.kube.workqueue import QueueCore
 from frameworkcontroller.logs import configure_logging
 from frameworkcontroller.machine.framework import new_status
-from frameworkcontroller.machine.manifests import PodTemplate, configmap_body
-from frameworkcontroller.machine.model import Env, Observed
+from frameworkcontroller.machine.kernel.manifests import PodTemplate, configmap_body
+from frameworkcontroller.machine.kernel.model import Env, Observed
+from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.plan import plan
-from frameworkcontroller.machine.tracker import Tracker
 
 _RUNS: Final = 5
 _RUN_SEC: Final = 0.2
@@ -67,7 +67,7 @@ class _Job:
             task.attempt.pod_node_name, task.attempt.pod_ip, task.attempt.pod_host_ip = "bench", "10.1.2.3", "10.0.0.1"
             task.state = State.RUNNING
             task.run_time = task.attempt.run_time = self.env.second
-        configmap = orjson.loads(configmap_body(self.subject, 0))
+        configmap = orjson.loads(configmap_body(self.subject, 0, {}))
         configmap["metadata"] |= {"uid": _UID, "resourceVersion": "1"}
         self.configmap = configmap_record(configmap)
 

@@ -30,8 +30,8 @@ from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import JSON_PATCH
 from frameworkcontroller.machine.framework import new_status
-from frameworkcontroller.machine.manifests import PodTemplate, configmap_body
-from frameworkcontroller.machine.model import Env
+from frameworkcontroller.machine.kernel.manifests import PodTemplate, configmap_body
+from frameworkcontroller.machine.kernel.model import Env
 from frameworkcontroller.machine.scale import new_task
 
 IN_FLIGHT: Final = 64
@@ -159,7 +159,7 @@ class NullClient:
     async def _launch(self, job: _Job) -> float:
         await self._write(job)
         attempt = job.status.attempt
-        body = configmap_body(job.framework, attempt.id)
+        body = configmap_body(job.framework, attempt.id, {})
         answer = await self._pool.send(
             self._pool.request("POST", f"{job.core}/configmaps", body), what="create configmaps"
         )

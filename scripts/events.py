@@ -11,7 +11,7 @@ from typing import Final
 from frameworkcontroller.controller.eventcorrelator import BURST, COMBINED, REFILL_SEC, RESERVE, SIMILAR, SIMILAR_SEC
 from frameworkcontroller.controller.recorder import MAX_MESSAGE_BYTES, QPS
 from frameworkcontroller.controller.taskevents import DELAY_SEC, MAX_DELAY_SEC
-from frameworkcontroller.machine.reasons import EventPolicy, Reason
+from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason
 
 HEAD: Final = f"""\
 # Events

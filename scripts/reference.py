@@ -13,7 +13,7 @@ import yaml
 
 from frameworkcontroller.api import hostlists, names
 from frameworkcontroller.api.codec import COMPRESSION_THRESHOLD_BYTES
-from frameworkcontroller.machine.reasons import EventPolicy, Reason
+from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason
 
 CRD: Final = Path(__file__).resolve().parents[1] / "crd" / "frameworks.yaml"
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.states import EDGES
+from frameworkcontroller.machine.kernel.states import EDGES
 
 MEANING: Final = {
     State.CREATION_PENDING: "the object (ConfigMap or Pod) is not requested yet",
@@ -31,7 +31,7 @@ This page lists the states and their transitions. The [manual](manual.md#concept
 
 Frameworks and Tasks have the same states. "The object" is the ConfigMap of a FrameworkAttempt or the Pod of a
 TaskAttempt. States that are never observed are skipped. There are no other transitions: this page is generated from the
-table in `machine/states.py`, which every change of a state consults.
+table in `machine/kernel/states.py`, which every change of a state consults.
 """
 
 

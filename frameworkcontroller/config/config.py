@@ -34,8 +34,8 @@ from frameworkcontroller.config.historyconfig import History
 from frameworkcontroller.kube.connection import check_address
 from frameworkcontroller.kube.elector import JITTER, Timing
 from frameworkcontroller.kube.errors import ConnectionConfigError
-from frameworkcontroller.machine.failure import Classifier
-from frameworkcontroller.machine.model import Limits, SnapshotTrigger
+from frameworkcontroller.machine.kernel.failure import Classifier
+from frameworkcontroller.machine.kernel.model import Limits, SnapshotTrigger
 
 __all__ = ["Config", "ConfigurationError", "load_config", "shipped_config"]
 

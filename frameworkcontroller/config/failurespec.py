@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, field_validator
 from frameworkcontroller.api.completion import FAILED, RESERVED, Code
 from frameworkcontroller.api.inputmodel import INT32_MAX
 from frameworkcontroller.config.configfile import Section, not_below
-from frameworkcontroller.machine.failure import ContainerPattern, FailureClass, PodPattern, Range, Regex
+from frameworkcontroller.machine.kernel.failure import ContainerPattern, FailureClass, PodPattern, Range, Regex
 
 Int32 = Annotated[int, Field(ge=-INT32_MAX - 1, le=INT32_MAX)]
 

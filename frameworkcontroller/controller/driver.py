@@ -25,12 +25,10 @@ from frameworkcontroller.kube.fairness import FairSemaphore
 from frameworkcontroller.kube.indexer import Lister
 from frameworkcontroller.kube.resources import Resource
 from frameworkcontroller.lru import LRUCache
-from frameworkcontroller.machine import farewell, remaining
-from frameworkcontroller.machine.farewell import Farewell, Look, StoreLast
-from frameworkcontroller.machine.model import AttemptCounters, Env, Limits, NotListed, Observed, Snapshot
-from frameworkcontroller.machine.orphans import orphans, release
-from frameworkcontroller.machine.pacing import AnswerTimes
-from frameworkcontroller.machine.protocol import (
+from frameworkcontroller.machine import remaining
+from frameworkcontroller.machine.kernel.model import AttemptCounters, Env, Limits, NotListed, Observed, Snapshot
+from frameworkcontroller.machine.kernel.pacing import AnswerTimes
+from frameworkcontroller.machine.kernel.protocol import (
     Archive,
     Call,
     Done,
@@ -46,9 +44,12 @@ from frameworkcontroller.machine.protocol import (
     Warn,
     WriteResult,
 )
-from frameworkcontroller.machine.quarantine import Quarantine
-from frameworkcontroller.machine.reconciler import Reconciler, read_spec
-from frameworkcontroller.machine.requests import Answer, Kind, PatchStatus, Refusal, Refused, Request, Unanswered
+from frameworkcontroller.machine.kernel.requests import Answer, Kind, PatchStatus, Refusal, Refused, Request, Unanswered
+from frameworkcontroller.machine.parts.history.finalization import Farewell, Look, StoreLast, is_due
+from frameworkcontroller.machine.parts.kueue.orphanedworkloads import orphans, release, releases_of
+from frameworkcontroller.machine.quarantine import Quarantine, end_quarantined
+from frameworkcontroller.machine.reconciler import Reconciler
+from frameworkcontroller.machine.specreading import read_spec
 
 if TYPE_CHECKING:
     from frameworkcontroller.controller.historysink import HistorySink
@@ -166,7 +167,7 @@ class Driver:
             done = await self._run(self._quarantine(record, error))
         if record.deletion_time is not None and self._is_left_alone(record):
             orphan_after = await self._release_orphans(key, None, deleting_uid=record.uid)
-        if farewell.is_due(record) and self._is_left_alone(record):
+        if is_due(record) and self._is_left_alone(record):
             farewell_after = await self._bid_farewell(record)
             if orphan_after is None or (farewell_after is not None and farewell_after < orphan_after):
                 orphan_after = farewell_after
@@ -211,8 +212,10 @@ class Driver:
     async def _end_quarantined(self, record: FrameworkRecord) -> float | None:
         """End a Framework in quarantine that is to end. Returns the seconds until it is due again."""
         key = record.key
-        workloads = self.list_workloads(key) if self.limits.kueue else ()
-        exchange = farewell.end_quarantined(record, workloads, lambda: self.pods.by_index(key).values(), self._env())
+        workloads, env = self.list_workloads(key) if self.limits.kueue else (), self._env()
+        exchange = end_quarantined(
+            record, releases_of(record.uid, workloads, env.second), lambda: self.pods.by_index(key).values(), env
+        )
         return await self._exchange(exchange, record.namespace, key)
 
     async def _store_last(self, ending: Farewell, last: StoreLast) -> None:

@@ -22,10 +22,10 @@ from frameworkcontroller.api.objects import (
 from frameworkcontroller.controller.reconcilers import Reconcilers
 from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.kube.workqueue import WorkQueue
-from frameworkcontroller.machine.model import SnapshotTrigger
+from frameworkcontroller.machine.kernel.model import SnapshotTrigger
+from frameworkcontroller.machine.kernel.requests import Kind
+from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.reconciler import Reconciler
-from frameworkcontroller.machine.requests import Kind
-from frameworkcontroller.machine.tracker import Tracker
 
 if TYPE_CHECKING:
     from frameworkcontroller.controller.historysink import HistorySink
@@ -85,7 +85,7 @@ class EventHandlers:
     def _keep_deleted(
         self, old: FrameworkRecord, final: FrameworkRecord | None, tracker: Tracker | None, *, logged: bool
     ) -> None:
-        if tracker is not None and tracker.deletion_snapshot_taken:
+        if tracker is not None and tracker.process.deletion_snapshot_taken:
             if logged:
                 _log.info("[%s]: Framework was deleted", old.key)
             return

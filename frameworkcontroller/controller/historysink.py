@@ -37,8 +37,8 @@ from frameworkcontroller.api.timestamps import format_precise_time
 from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.controller.snapshots import SnapshotObjects, deleted_framework_object, pod_object
 from frameworkcontroller.lru import LRUCache
-from frameworkcontroller.machine.model import Snapshot
-from frameworkcontroller.machine.requests import Answer, Answered, Refusal, Refused, Unanswered
+from frameworkcontroller.machine.kernel.model import Snapshot
+from frameworkcontroller.machine.kernel.requests import Answer, Answered, Refusal, Refused, Unanswered
 
 _log: Final = logging.getLogger(__name__)
 

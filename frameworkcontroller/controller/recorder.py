@@ -30,9 +30,9 @@ from frameworkcontroller.kube import errors
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.resources import EVENTS
 from frameworkcontroller.lru import LRUCache
-from frameworkcontroller.machine.model import Record
+from frameworkcontroller.machine.kernel.model import Record
+from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason
 from frameworkcontroller.machine.quarantine import unreadable
-from frameworkcontroller.machine.reasons import EventPolicy, Reason
 
 _log: Final = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.kube import errors, resources
 from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.resources import Resource
-from frameworkcontroller.machine.requests import (
+from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
     Get,

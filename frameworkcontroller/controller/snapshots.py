@@ -16,8 +16,8 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import with_plain_roles
 from frameworkcontroller.api.objects import FrameworkRecord
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.machine.manifests import POD_LABELS
-from frameworkcontroller.machine.model import Snapshot, SnapshotTrigger
+from frameworkcontroller.machine.kernel.manifests import POD_LABELS
+from frameworkcontroller.machine.kernel.model import Snapshot, SnapshotTrigger
 
 _log: Final = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from frameworkcontroller.api.completion import FRAMEWORK_EVICTED
 from frameworkcontroller.api.status import FrameworkStatus, State
 from frameworkcontroller.controller.reconcilers import Machine
 from frameworkcontroller.machine.gates import WAITS
-from frameworkcontroller.machine.reasons import EventPolicy, Reason
+from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason
 
 STALLS: Final = tuple(reason for reason in Reason if reason.event is EventPolicy.STALL)
 """The reasons of the condition Stalled."""

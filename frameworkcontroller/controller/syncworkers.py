@@ -13,7 +13,7 @@ from typing import Final, Literal
 from frameworkcontroller.kube.concurrency import ConcurrencyLimit
 from frameworkcontroller.kube.fairness import LATE_SEC
 from frameworkcontroller.kube.workqueue import ShutDown, WorkQueue
-from frameworkcontroller.machine.protocol import RequeueError
+from frameworkcontroller.machine.kernel.protocol import RequeueError
 
 _log: Final = logging.getLogger(__name__)
 

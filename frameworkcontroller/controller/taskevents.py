@@ -14,9 +14,9 @@ from typing import Final
 
 from frameworkcontroller.controller.eventcorrelator import CACHE_CAPACITY, CorrelatedEvent, InvolvedObject
 from frameworkcontroller.lru import LRUCache
-from frameworkcontroller.machine.context import summarize
-from frameworkcontroller.machine.model import Record
-from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.kernel.context import summarize
+from frameworkcontroller.machine.kernel.model import Record
+from frameworkcontroller.machine.kernel.reasons import Reason
 
 DELAY_SEC: Final = 1.0
 MAX_DELAY_SEC: Final = 300.0

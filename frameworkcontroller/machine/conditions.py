@@ -11,21 +11,19 @@ from typing import Any
 
 from frameworkcontroller.api.codec import encode_condition
 from frameworkcontroller.api.status import WAITS, Condition, State
-from frameworkcontroller.machine.context import Context, describe
-from frameworkcontroller.machine.holds import Stall, Wait
-from frameworkcontroller.machine.model import Env, Urgency
-from frameworkcontroller.machine.queueing import NOT_LOOKED_AT
-from frameworkcontroller.machine.reasons import EventPolicy, Reason
-from frameworkcontroller.machine.states import ENDED
-from frameworkcontroller.machine.tracker import Tracker
+from frameworkcontroller.machine.kernel.absence import Known, nothing_runs
+from frameworkcontroller.machine.kernel.context import Context, describe
+from frameworkcontroller.machine.kernel.holds import Stall, Wait
+from frameworkcontroller.machine.kernel.model import Env, Urgency
+from frameworkcontroller.machine.kernel.part import Shown
+from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason
+from frameworkcontroller.machine.kernel.states import ENDED
+from frameworkcontroller.machine.kernel.tracker import Tracker
 
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _MAX_REASON = 1024
 MAX_MESSAGE = 32768
 _STALLS_QUOTED = 3
-_OF_QUEUE = ("QuotaReserved", "Admitted")
-_TELL_SEC = 60.0
-"""Least time between two status writes for messages of Kueue alone."""
 _WITHOUT_PODS = ENDED | {State.CREATION_PENDING}
 _OVER_WHEN_NOT_FOUND = frozenset({Reason.INVALID_SPEC, Reason.STATUS_TOO_LARGE, Reason.QUARANTINED})
 """Stalls that every sync finds again before it writes a status."""
@@ -60,18 +58,20 @@ def refresh(ctx: Context) -> None:
     if was_suspended is not None or ctx.framework.spec.suspend:
         suspended = _suspended(ctx, was_suspended, stalled)
     _record_stall(ctx, kept.get("Stalled"), stalled)
-    if wait is not None or ctx.tracker.last_wait is not None:
+    if wait is not None or ctx.tracker.process.last_wait is not None:
         _record_wait(ctx, kept.get("Running"), wait, message)
     if suspended is not None:
         now["Suspended"] = suspended
-    if (shown := _of_queue(ctx, kept)) is not None:
-        now |= dict(zip(_OF_QUEUE, shown, strict=True))
+    of_parts: dict[str, Shown] = {}
+    for part in ctx.parts.conditions:
+        of_parts |= part.conditions(ctx, kept)
+    now |= {kind: (one.value, one.reason, one.message) for kind, one in of_parts.items()}
     if stalled is not None:
         now["Stalled"] = (True, *stalled)
     elif "Stalled" in kept:
         now["Stalled"] = (False, Reason.PROGRESSING.value, "")
     fresh, generation = [], ctx.framework.generation
-    said_only, may_tell = True, ctx.tracker.queueing.message_until <= ctx.env.clock
+    quiet = True
     for kind, (value, whole_reason, whole_message) in now.items():
         text, reason, message = "True" if value else "False", whole_reason[:_MAX_REASON], whole_message[:MAX_MESSAGE]
         old = kept.get(kind)
@@ -81,34 +81,19 @@ def refresh(ctx: Context) -> None:
                 fresh.append(old)
                 continue
             since = old.last_transition_time
-            is_said = kind in _OF_QUEUE and not value and old.reason == reason and old.observed_generation == generation
-            if is_said and not may_tell and old.message != NOT_LOOKED_AT:
-                ctx.requeue_at(ctx.tracker.queueing.message_until)
-                fresh.append(old)
-                continue
-            said_only &= is_said
+            quiet &= kind in of_parts and of_parts[kind].quiet
         else:
-            since, said_only = ctx.env.second, False
+            since, quiet = ctx.env.second, False
         fresh.append(Condition(kind, text, reason, message, since, generation))
     if fresh == status.conditions:
         return
-    if said_only and len(fresh) == len(status.conditions):
-        ctx.tracker.queueing.message_until = ctx.env.clock + _TELL_SEC
-        ctx.tracker.set_conditions(fresh, Urgency.LATER, said_only=True)
+    if quiet and len(fresh) == len(status.conditions):
+        ctx.tracker.set_conditions(fresh, Urgency.LATER, quiet=True)
     else:
         # The others follow a state, whose transition has its own urgency.
         soon = "Stalled" in now or _differs(was_suspended, suspended)
-        soon |= any(_differs(kept.get(kind), now.get(kind)) for kind in _OF_QUEUE)
+        soon |= any(_differs(kept.get(kind), now[kind]) for kind in of_parts)
         ctx.tracker.set_conditions(fresh, Urgency.SOON if soon else Urgency.LATER)
-
-
-def _of_queue(ctx: Context, kept: dict[str, Condition]) -> tuple[tuple[bool, str, str], ...] | None:
-    """The conditions of a queued Framework, None for others."""
-    if not ctx.env.limits.kueue or ctx.tracker.queueing.stepped:
-        return ctx.tracker.queueing.shown
-    # Not looked at yet.
-    found = [kept[kind] for kind in _OF_QUEUE if kind in kept]
-    return tuple((one.status == "True", one.reason, one.message) for one in found) if len(found) == 2 else None
 
 
 def with_stalled(
@@ -139,8 +124,9 @@ def _suspended(
     # With an invalid spec nothing is resumed.
     if not spec.is_suspended and not (invalid and was_true):
         return None if before is None else (False, "Stopping" if spec.suspend else "Resumed", "")
-    kept = was_true and tracker.absent is None and not tracker.remains
-    if tracker.nothing_runs or (kept and ctx.status.state in _WITHOUT_PODS):
+    known = tracker.absence
+    kept = was_true and known.configmap is Known.UNKNOWN and not known.pods_remain
+    if nothing_runs(tracker) or (kept and ctx.status.state in _WITHOUT_PODS):
         return True, Reason.SUSPENDED.value, "spec.suspend is true; nothing of the Framework runs"
     return False, "Suspending", "spec.suspend is true; Pods of the Framework may still run"
 
@@ -154,14 +140,14 @@ def _record_stall(ctx: Context, before: Condition | None, stalled: tuple[Reason,
     reason_before = before.reason if before is not None and before.status == "True" else None
     if stalled is not None:
         reason, text = stalled
-        ctx.tracker.last_stall = reason
+        ctx.tracker.process.last_stall = reason
         if reason != reason_before:
             ctx.record(reason, text, warning=True)
     elif reason_before is not None:
         # A new process has not yet found the stall of a condition that its predecessor wrote.
-        if ctx.tracker.last_stall is not None or reason_before in _OVER_WHEN_NOT_FOUND:
+        if ctx.tracker.process.last_stall is not None or reason_before in _OVER_WHEN_NOT_FOUND:
             ctx.record(Reason.PROGRESSING, f"No longer stalled by {reason_before}")
-        ctx.tracker.last_stall = None
+        ctx.tracker.process.last_stall = None
 
 
 def _shown_wait(tracker: Tracker) -> Wait | None:
@@ -183,11 +169,11 @@ def _record_wait(ctx: Context, before: Condition | None, wait: Wait | None, mess
     if (
         wait is not None
         and reason is not None
-        and reason is not ctx.tracker.last_wait
+        and reason is not ctx.tracker.process.last_wait
         and (before is None or before.message != message)
     ):
         ctx.record(wait.reason, wait.message)
-    ctx.tracker.last_wait = reason
+    ctx.tracker.process.last_wait = reason
 
 
 def _stalled(ctx: Context) -> tuple[Reason, str] | None:

@@ -18,10 +18,29 @@ from frameworkcontroller.api.objects import ConfigMapRecord, Framework
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, State
 from frameworkcontroller.api.timestamps import LAST_TIME, format_time
-from frameworkcontroller.machine import claims, companions, dependencies, gangs, history, kueue
 from frameworkcontroller.machine import task as task_machine
-from frameworkcontroller.machine.actions import Cleanup, Confirm, Create, Delete, LookUp, Target
-from frameworkcontroller.machine.context import (
+from frameworkcontroller.machine.gates import (
+    may_begin,
+    may_enter,
+    may_forget,
+    may_start,
+    must_end,
+    must_end_first,
+    must_end_last,
+    must_end_unseen,
+    must_go,
+    must_not_begin,
+    retry_waits,
+)
+from frameworkcontroller.machine.kernel.absence import (
+    Known,
+    look_for_pods,
+    may_have_unrecorded_pods,
+    must_list_pods,
+    shows_pods,
+)
+from frameworkcontroller.machine.kernel.actions import Cleanup, Confirm, Create, Delete, LookUp
+from frameworkcontroller.machine.kernel.context import (
     Context,
     count_tasks,
     describe,
@@ -29,30 +48,23 @@ from frameworkcontroller.machine.context import (
     replace_orphan,
     summarize,
 )
-from frameworkcontroller.machine.gates import (
-    may_begin,
-    may_start,
-    must_end,
-    must_end_first,
-    must_end_last,
-    must_end_unseen,
-    must_not_begin,
-    retry_waits,
-)
-from frameworkcontroller.machine.holds import DEPENDENCIES, Stall, Wait
-from frameworkcontroller.machine.manifests import configmap_body
-from frameworkcontroller.machine.model import Env, SnapshotTrigger, Urgency, require
-from frameworkcontroller.machine.policy import (
+from frameworkcontroller.machine.kernel.holds import Wait
+from frameworkcontroller.machine.kernel.manifests import configmap_body
+from frameworkcontroller.machine.kernel.model import Env, SnapshotTrigger, Urgency, require
+from frameworkcontroller.machine.kernel.policy import (
     NO_BACK_OFF,
     decide_retry,
     ended_early,
     framework_back_off,
     retries_in_a_row,
 )
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import Kind
+from frameworkcontroller.machine.kernel.states import ENDED
+from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.scale import new_role
-from frameworkcontroller.machine.states import ENDED
+from frameworkcontroller.machine.terminating import containers_run_until
+from frameworkcontroller.machine.terminatingconfigmap import watch_end, watch_orphan
 
 _TASK_STOPPED = CompletionStatus.of(FRAMEWORK_ATTEMPT_COMPLETION, "Stop to complete current FrameworkAttempt")
 
@@ -74,14 +86,10 @@ def new_attempt(framework: Framework, attempt_id: int, env: Env) -> FrameworkAtt
 
 def step(ctx: Context) -> None:
     """Move the Framework and the Tasks on the agenda as far as the observed objects allow."""
-    ctx.tracker.holds.stalls.pop(DEPENDENCIES, None)
     ctx.tracker.holds.end_stall(None, Reason.PODS_NOT_DELETED)
-    if ctx.env.limits.history_blocks or ctx.framework.held:
-        history.maintain(ctx)
-    if not ctx.framework.invalid:
-        claims.maintain(ctx)
-    if ctx.env.limits.kueue or ctx.status.admission is not None:
-        kueue.step(ctx)
+    ctx.tracker.absence.wanted = False
+    for part in ctx.parts.before:
+        part.before(ctx)
     state = ctx.status.state
     if state is State.ATTEMPT_COMPLETED:
         _decide_retry(ctx)
@@ -92,14 +100,15 @@ def step(ctx: Context) -> None:
     if ctx.status.state in ENDED:
         ctx.tracker.agenda.clear()
         if ctx.status.state is State.ATTEMPT_COMPLETED and ctx.framework.spec.is_suspended:
-            ctx.look_for_pods()
-        _watch_orphan(ctx, ours)
+            look_for_pods(ctx)
+        watch_orphan(ctx, ours)
         if ctx.tracker.is_clean:
             task_machine.delete_leftovers(ctx)
         if not _delete_orphan(ctx, ours):
             ctx.tracker.holds.end_stall(None, Reason.STATUS_OUTDATED)
             ctx.tracker.holds.end_stall(None, Reason.CONFIGMAP_NOT_GONE)
-        history.let_go(ctx)
+        for part in ctx.parts.at_end:
+            part.at_end(ctx)
         return
     if ctx.status.state is State.CREATION_PENDING and not _adopt(ctx, ours):
         _create(ctx, ours)
@@ -110,7 +119,7 @@ def step(ctx: Context) -> None:
     if not ctx.tracker.expectations.has_seen(configmap.uid):
         ctx.tracker.expectations.see(configmap.uid)
         ctx.tracker.holds.end_stall(None, Reason.CONFIGMAP_NOT_ANSWERED)
-        ctx.tracker.touch_all()
+        ctx.tracker.look_at_all()
     if ctx.framework.spec.active_deadline_seconds is not None and ctx.attempt.execution_start_time is None:
         started = configmap.creation_time
         ctx.tracker.record_execution_start(ctx.status.transition_time if started is None else started)
@@ -120,7 +129,7 @@ def step(ctx: Context) -> None:
         _with_configmap(ctx)
     _step_alive(ctx)
     if configmap.identity.deleting and ctx.status.state not in ENDED:
-        _watch_end(ctx, configmap)
+        watch_end(ctx, configmap)
 
 
 def complete_attempt(ctx: Context, completion: CompletionStatus) -> None:
@@ -159,9 +168,8 @@ def attempt_is_over(ctx: Context, completion: CompletionStatus) -> None:
     tracker.forget_tasks()
     tracker.move_framework(State.ATTEMPT_COMPLETED, now)
     final = require(ctx.attempt.completion_status, "completionStatus of the attempt")
-    if ctx.status.admission is not None and final.is_one_of(ALWAYS_RETRIED):
-        # It is over, which is persisted with the end of the attempt.
-        tracker.set_admission(None)
+    for part in ctx.parts.ended:
+        part.ended(ctx, final)
     text = f"FrameworkAttempt {ctx.attempt.id} completed with {describe(final)}"
     ctx.record(Reason.FRAMEWORK_ATTEMPT_COMPLETED, text, completion=final)
 
@@ -186,7 +194,9 @@ def _adopt(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
     if configmap is None or configmap.identity.deleting or ctx.tracker.is_completing:
         return False
     # Attempt ids are not random: the ConfigMap was created for a persisted one.
-    if not ctx.tracker.is_clean or ctx.tracker.absent or configmap.uid in ctx.tracker.late:
+    if not ctx.tracker.is_clean or ctx.tracker.absence.configmap is Known.ABSENT:
+        return False
+    if configmap.uid in ctx.tracker.absence.late:
         return False
     if not may_adopt(ctx):
         return False
@@ -204,36 +214,34 @@ def may_adopt(ctx: Context) -> bool:
 
 def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     ctx.tracker.agenda.clear()
-    _watch_orphan(ctx, configmap)
+    watch_orphan(ctx, configmap)
     tracker = ctx.tracker
-    if configmap is not None and tracker.absent:
-        tracker.absent = False
-        tracker.late.add(configmap.uid)
-    if may_start(ctx) is not None and not ctx.must_go and (ctx.framework.deleting or not tracker.is_completing):
-        companions.release(ctx)
+    if configmap is not None:
+        tracker.absence.saw_configmap(configmap.uid)
+    if may_start(ctx) is not None and not must_go(ctx) and (ctx.framework.deleting or not tracker.is_completing):
+        _release(ctx)
         is_held = ctx.framework.spec.is_suspended or ctx.framework.invalid
-        if (is_held and not ctx.framework.deleting) or tracker.queueing.look_up:
+        if (is_held and not ctx.framework.deleting) or tracker.absence.wanted:
             _look_up(ctx, configmap)
         return
     ends = tracker.is_completing or must_end_first(ctx) is not None
     if not ends and (completion := must_not_begin(ctx)) is not None:
         ends = True
         _complete_unseen(ctx, completion)
-    if not ends and tracker.queueing.wait is not None:
-        may_begin(ctx)
-        companions.release(ctx)
-        if tracker.queueing.look_up:
+    if not ends and may_enter(ctx) is not None:
+        _release(ctx)
+        if tracker.absence.wanted:
             _look_up(ctx, configmap)
         elif not tracker.is_clean:
             ctx.persist_first()
         return
-    if not ends and tracker.may_have_unrecorded_pods and ctx.shows_pods():
+    if not ends and may_have_unrecorded_pods(tracker) and shows_pods(ctx):
         # A controller has created them and ended, and another client has deleted their ConfigMap, or its label.
         tracker.holds.wait(None, Wait(Reason.WAITING, "Pods that no status records are to be gone, or adopted, first"))
         _look_up(ctx, configmap)
         return
     # From now on any controller may create something. Others, which may delete it as late, must see that in the status.
-    was_held, tracker.absent = tracker.absent is not None, None
+    was_held = tracker.absence.may_begin()
     if not tracker.is_clean or (was_held and not ends):
         if not ends:
             # The condition still says what it waits for.
@@ -241,17 +249,23 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
         # Among others, that a resumed Framework is no longer Suspended.
         ctx.persist_first()
     elif ends:
-        if not ctx.must_list_pods():
-            tracker.remains = ctx.shows_pods()
+        if not must_list_pods(ctx):
+            tracker.absence.pods_remain = shows_pods(ctx)
             task_machine.delete_leftovers(ctx)
             ctx.act(Cleanup(ctx.configmap_target(), ctx.framework.uid))
     elif not _delete_orphan(ctx, configmap):
-        are_there = companions.keep(ctx)
-        if ctx.framework.spec.scheduling is not None:
-            gangs.tell_unsupported(ctx)
-        if may_begin(ctx) is None and are_there and history.is_held(ctx):
-            body = configmap_body(ctx.framework, ctx.attempt.id, ctx.status.admission)
+        missing = sum(not part.ensure(ctx) for part in ctx.parts.ensure)
+        if may_begin(ctx) is None and not missing:
+            labels: dict[str, str] = {}
+            for part in ctx.parts.configmap_labels:
+                labels |= part.configmap_labels(ctx)
+            body = configmap_body(ctx.framework, ctx.attempt.id, labels)
             ctx.act(Create(ctx.configmap_target(), body, ctx.framework.uid))
+
+
+def _release(ctx: Context) -> None:
+    for part in ctx.parts.release:
+        part.release(ctx)
 
 
 def _look_up(ctx: Context, configmap: ConfigMapRecord | None) -> None:
@@ -260,14 +274,15 @@ def _look_up(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     A controller may have created the ConfigMap, and Pods, and have ended before it recorded them.
     """
     tracker = ctx.tracker
-    ctx.look_for_pods()
+    look_for_pods(ctx)
     if not tracker.is_clean:
         ctx.persist_first()
     elif _delete_orphan(ctx, configmap):
-        tracker.absent = False
-    elif not tracker.absent and not ctx.observed.creating:
-        ctx.act(LookUp(ctx.configmap_target(), ctx.framework.uid))
-    elif tracker.absent:
+        tracker.absence.configmap = Known.FOUND
+    elif tracker.absence.configmap is not Known.ABSENT:
+        if not ctx.observed.creating:
+            ctx.act(LookUp(ctx.configmap_target(), ctx.framework.uid))
+    else:
         task_machine.delete_leftovers(ctx)
 
 
@@ -281,51 +296,6 @@ def _delete_orphan(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
         # It may be of this attempt, whose end is not persisted.
         ctx.persist_first()
     return True
-
-
-def _watch_orphan(ctx: Context, configmap: ConfigMapRecord | None) -> None:
-    """Watch the end of an orphaned ConfigMap of the attempt's name."""
-    ctx.tracker.holds.end_stalls_of_pods()
-    if configmap is not None and configmap.identity.deleting:
-        task_machine.watch_orphans(ctx, configmap.uid)
-        _watch_end(ctx, configmap)
-    else:
-        ctx.tracker.alone_since = None
-
-
-def _watch_end(ctx: Context, configmap: ConfigMapRecord) -> None:
-    """Stall the Framework if a terminating ConfigMap stays without Pods."""
-    tracker = ctx.tracker
-    _watch_collector(ctx, configmap)
-    if tracker.may_have_pods:
-        tracker.alone_since = None
-        return
-    if tracker.alone_since is None:
-        tracker.alone_since = ctx.env.clock
-    due = tracker.alone_since + ctx.env.limits.pod_stuck_deleting_sec
-    if ctx.env.clock < due:
-        ctx.requeue_at(due)
-    elif not any(pod.identity.controller_uid == configmap.uid for pod in ctx.observed.list_pods()):
-        when = format_time(require(configmap.identity.deletion_time, "deletionTimestamp"))
-        tracker.holds.stalls[None] = Stall(
-            Reason.CONFIGMAP_NOT_GONE,
-            f"ConfigMap {configmap.name} was to be deleted by {when} and still exists, without any Pod: "
-            "a finalizer holds it",
-        )
-
-
-def _watch_collector(ctx: Context, configmap: ConfigMapRecord) -> None:
-    """Stall the Framework if its ConfigMap was deleted, and none of the Pods is: the garbage collector has to do it."""
-    deleted = configmap.identity.deletion_time
-    if deleted is None or not ctx.is_over(None, deleted, ctx.env.limits.pod_stuck_deleting_sec):
-        return
-    pods = [pod for pod in ctx.observed.list_pods() if pod.identity.controller_uid == configmap.uid]
-    if pods and not any(pod.identity.deleting for pod in pods):
-        ctx.tracker.holds.stalls[None] = Stall(
-            Reason.PODS_NOT_DELETED,
-            f"ConfigMap {configmap.name} was deleted at {format_time(deleted)}, and none of its {len(pods)} Pods is "
-            f"being deleted, such as {pods[0].name}: does the garbage collector of Kubernetes work?",
-        )
 
 
 # --- a ConfigMap is recorded, but the cache does not show it -------------------------------------------------------
@@ -342,7 +312,7 @@ def _without_configmap(ctx: Context) -> None:
     if ctx.status.state is State.CREATION_REQUESTED and not ctx.tracker.expectations.has_lost(uid):
         timeout = ctx.env.limits.object_local_cache_creation_timeout_sec
         ends = must_end_first(ctx) is not None
-        if (not ends or ctx.must_go) and (completion := must_end_unseen(ctx)) is not None:
+        if (not ends or must_go(ctx)) and (completion := must_end_unseen(ctx)) is not None:
             _complete_unseen(ctx, completion)
         ends |= ctx.tracker.is_completing
         if not ends and not ctx.is_over(None, ctx.status.transition_time, timeout):
@@ -368,9 +338,9 @@ def configmap_never_seen(ctx: Context) -> None:
     timeout = ctx.env.limits.object_local_cache_creation_timeout_sec
     text = f"ConfigMap did not appear in the local cache within {timeout}s, so it was taken for deleted, and deleted"
     never_seen = CompletionStatus.of(CONFIGMAP_LOCAL_CACHE_CREATION_TIMEOUT, text)
-    ctx.tracker.configmap_end = must_end_first(ctx) or never_seen
+    ctx.tracker.life.configmap_end = must_end_first(ctx) or never_seen
     ctx.tracker.expectations.see(require(ctx.attempt.configmap_uid, "configMapUID"))
-    ctx.tracker.again = True
+    ctx.tracker.agenda.look()
 
 
 def _configmap_is_gone(ctx: Context) -> None:
@@ -380,14 +350,14 @@ def _configmap_is_gone(ctx: Context) -> None:
     """
     tracker = ctx.tracker
     by_others = _ended_by_others(ctx, "ConfigMap was deleted by others")
-    completion = tracker.configmap_end or by_others
+    completion = tracker.life.configmap_end or by_others
     if completion is by_others and not ctx.tracker.is_completing:
         # Usually in the background, so it was never seen to be terminating.
         ctx.record(Reason.CONFIGMAP_DELETING, "ConfigMap was deleted by others", completion=by_others)
     if _has_pods(ctx):
-        if not tracker.orphaned:
-            tracker.orphaned = True
-            tracker.touch_all()
+        if not tracker.life.orphaned:
+            tracker.life.orphaned = True
+            tracker.look_at_all()
             ctx.tracker.decide_completion(ctx.status, completion)
             _stop_tasks(ctx)
             if ctx.status.state is not State.DELETING:
@@ -412,7 +382,7 @@ def _has_pods(ctx: Context) -> bool:
     pods = (pod for pod in ctx.observed.list_pods() if ctx.is_of_attempt(pod))
     if any(not task_machine.is_known_to_be_gone(ctx, pod) for pod in pods):
         return True
-    return ctx.must_list_pods()
+    return must_list_pods(ctx)
 
 
 # --- the recorded ConfigMap is there ------------------------------------------------------------------------------
@@ -434,7 +404,7 @@ def _with_configmap(ctx: Context) -> None:
         ctx.tracker.move_framework(State.PREPARING, ctx.env.second)
     elif state is State.DELETION_PENDING:
         uid = require(ctx.attempt.configmap_uid, "configMapUID")
-        due = task_machine.containers_run_until(ctx)
+        due = containers_run_until(ctx)
         if not ctx.tracker.is_clean:
             ctx.persist_first()
         elif due is None:
@@ -459,13 +429,10 @@ def _step_alive(ctx: Context) -> None:
                     tracker.agenda.clear()
                     return
                 # Since when their Pods have not been looked at, some may have ended.
-                tracker.touch_all()
+                tracker.look_at_all()
             ctx.ends = otherwise is not None or tracker.ended_by_rule is not None
-    if ctx.framework.spec.dependents or tracker.readiness:
-        dependencies.watch_readiness(ctx)
-    has_gangs = ctx.framework.spec.scheduling is not None and not ctx.framework.deleting
-    if has_gangs and not tracker.is_completing and not ctx.ends:
-        gangs.keep(ctx)
+    for part in ctx.parts.before_tasks:
+        part.before_tasks(ctx)
     _step_tasks(ctx)
     if ctx.ends:
         # A Task whose Pod is gone completes, so that a policy may be met.
@@ -479,21 +446,15 @@ def _step_alive(ctx: Context) -> None:
         ctx.drop_creations()
         complete_attempt(ctx, completion)
         return
-    if ctx.framework.spec.dependents:
-        dependencies.start_roles(ctx)
-        kueue.stall_dependents(ctx)
-    if ctx.framework.spec.has_hostnames and not ctx.framework.deleting:
-        # It rests on the spec alone, so nothing is to be persisted before.
-        companions.keep(ctx)
-    if ctx.status.admission is not None and ctx.env.limits.kueue and not ctx.framework.deleting:
-        kueue.follow(ctx)
+    for part in ctx.parts.after_tasks:
+        part.after_tasks(ctx)
 
 
 def _step_tasks(ctx: Context) -> None:
     """Step the Tasks on the agenda, and delete orphaned Pods."""
     tracker = ctx.tracker
-    if tracker.scan:
-        tracker.scan = False
+    if tracker.agenda.scan:
+        tracker.agenda.scan = False
         tracker.agenda.update(task_machine.taskless_pods(ctx))
     for key in tracker.agenda.take():
         if (task := tracker.task(key)) is not None:
@@ -523,17 +484,16 @@ def _decide_retry(ctx: Context) -> None:
     decision = decide_retry(policy, completion, status.retry.accountable_retried_count, conflict_delay)
     if status.retry.retry_delay_sec is None and not decision.retry:
         ctx.tracker.move_framework(State.COMPLETED, ctx.env.second)
-        if status.admission is not None:
-            ctx.tracker.set_admission(None)
+        for part in ctx.parts.ended:
+            part.ended(ctx, completion)
         reason = Reason.FRAMEWORK_SUCCEEDED if completion.succeeded else Reason.FRAMEWORK_FAILED
         text = f"Framework completed, not retried as {decision.reason}, with {describe(completion)}"
         ctx.record(reason, text, completion=completion)
-        ctx.tracker.completion_unsaid = SnapshotTrigger.FRAMEWORK_COMPLETION in limits.history
         return
-    if ctx.framework.deleting and history.wants_finalizer(ctx):
+    if ctx.framework.deleting and any(part.keeps_deleted(ctx) for part in ctx.parts.keeps_deleted):
         # Also once its finalizer is gone, and that of another client is not.
         return
-    if not ctx.tracker.is_clean and not history.has_attempt(ctx):
+    if not ctx.tracker.is_clean and not any(part.knows_attempt(ctx) for part in ctx.parts.knows_attempt):
         # Clients must see the end of this attempt before the next one starts.
         ctx.persist_first()
         return
@@ -542,7 +502,7 @@ def _decide_retry(ctx: Context) -> None:
     last = summarize(completion) + describe_row(in_a_row)
     if status.retry.retry_delay_sec is None:
         delay = max(decision.delay_sec, back_off.delay_sec(in_a_row, completion, early=early))
-        if not delay and not history.may_forget_attempt(ctx, SnapshotTrigger.FRAMEWORK_RETRY):
+        if not delay and not may_forget(ctx, SnapshotTrigger.FRAMEWORK_RETRY):
             return
         ctx.tracker.schedule_retry(status, delay)
         due = status.transition_time + delay
@@ -554,11 +514,11 @@ def _decide_retry(ctx: Context) -> None:
     delay = require(status.retry.retry_delay_sec, "retryDelaySec")
     stop = ctx.framework.spec.execution_type is ExecutionType.STOP
     if delay:
-        history.prepare_attempt(ctx)
+        may_forget(ctx, SnapshotTrigger.FRAMEWORK_RETRY, due=False)
     if not stop and not ctx.is_over(None, status.transition_time, delay):
         retry_waits(ctx, None, delay, last)
         return
-    if delay and not history.may_forget_attempt(ctx, SnapshotTrigger.FRAMEWORK_RETRY):
+    if delay and not may_forget(ctx, SnapshotTrigger.FRAMEWORK_RETRY):
         return
     ctx.snapshot_framework(SnapshotTrigger.FRAMEWORK_RETRY)
     attempt = new_attempt(ctx.framework, status.retry.total_retried_count + 1, ctx.env)
@@ -573,20 +533,17 @@ def _decide_retry(ctx: Context) -> None:
 
 def retain(ctx: Context) -> None:
     """Delete the completed Framework after its retention."""
-    if ctx.tracker.completion_unsaid and ctx.tracker.is_clean:
-        ctx.tracker.completion_unsaid = False
-        ctx.plan.offers.append(ctx.framework_snapshot(SnapshotTrigger.FRAMEWORK_COMPLETION))
     if ctx.framework.deleting:
         return
     ttl = ctx.framework.spec.ttl_seconds_after_finished
     seconds = ctx.env.limits.framework_completed_retain_sec if ttl is None else ttl
     if not ctx.is_over(None, ctx.status.transition_time, seconds):
         return
-    if not history.may_forget_attempt(ctx, SnapshotTrigger.FRAMEWORK_DELETION):
+    if not may_forget(ctx, SnapshotTrigger.FRAMEWORK_DELETION):
         return
     if ctx.tracker.is_clean:
-        if not ctx.tracker.deletion_snapshot_taken:
-            ctx.tracker.deletion_snapshot_taken = True
+        if not ctx.tracker.process.deletion_snapshot_taken:
+            ctx.tracker.process.deletion_snapshot_taken = True
             ctx.snapshot_framework(SnapshotTrigger.FRAMEWORK_DELETION)
         ctx.act(Delete(Target(Kind.FRAMEWORK, ctx.framework.name), ctx.framework.uid))
     else:

@@ -1,7 +1,7 @@
 """The gates: why an attempt does not start yet, why a Pod is not created yet, and why an attempt ends.
 
-Each gate is a row of rules, of which the first with an answer counts. A rule reads the spec, the persisted status and
-the tracker, and changes nothing. A new reason to wait or to end is one function and its place in a row.
+Each gate is a row of rules, of which the first with an answer counts: those of the life, and the hooks of parts. A rule
+reads the spec, the persisted status and the tracker, and changes nothing.
 
 An end is asked for twice in a plan. Before Tasks observe their Pods, ``must_end_first`` gives what no outcome of a Task
 changes, and ``must_end_last`` forbids creations: no plan both creates a Pod and ends the attempt. Afterwards, outcomes
@@ -22,13 +22,13 @@ from frameworkcontroller.api.completion import (
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.api.timestamps import LAST_TIME, format_time
-from frameworkcontroller.machine import companions, gangs, kueue
-from frameworkcontroller.machine.context import Context
-from frameworkcontroller.machine.dependencies import dependency_wait, unmet_dependency
-from frameworkcontroller.machine.holds import CREATIONS, Wait
-from frameworkcontroller.machine.policy import evaluate_completion
-from frameworkcontroller.machine.reasons import EventPolicy, Reason
-from frameworkcontroller.machine.rules import end_by_rule
+from frameworkcontroller.machine.kernel.context import Context
+from frameworkcontroller.machine.kernel.holds import CREATIONS, HoldKey, Wait
+from frameworkcontroller.machine.kernel.model import SnapshotTrigger
+from frameworkcontroller.machine.kernel.part import Phase
+from frameworkcontroller.machine.kernel.policy import evaluate_completion
+from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason
+from frameworkcontroller.machine.kernel.rules import end_by_rule
 
 WAITS: Final = (
     Reason.DELETING,
@@ -81,22 +81,28 @@ _START: Final[tuple[Callable[[Context], Wait | None], ...]] = (
 )
 
 
+def may_enter(ctx: Context) -> Wait | None:
+    """Why an attempt that may start prepares nothing yet."""
+    return _kept(ctx, None, _entering(ctx))
+
+
 def may_begin(ctx: Context) -> Wait | None:
     """Why the ConfigMap of an attempt that may start is not created yet."""
-    return _kept(ctx, None, next((wait for rule in _BEGIN if (wait := rule(ctx)) is not None), None))
+    wait = _entering(ctx) or _backs_off(ctx, None)
+    for part in ctx.parts.may_begin:
+        wait = wait or part.may_begin(ctx)
+    return _kept(ctx, None, wait)
 
 
-def _attempt_backs_off(ctx: Context) -> Wait | None:
-    held = ctx.tracker.holds.held(None, ctx.env.clock)
-    return None if held is None else Wait(held.reason, held.why, held.until)
+def _entering(ctx: Context) -> Wait | None:
+    return next((wait for part in ctx.parts.may_enter if (wait := part.may_enter(ctx)) is not None), None)
 
 
-_BEGIN: Final[tuple[Callable[[Context], Wait | None], ...]] = (
-    kueue.pending,
-    _attempt_backs_off,
-    companions.pending,
-    gangs.begin_wait,
-)
+def _backs_off(ctx: Context, *keys: HoldKey) -> Wait | None:
+    """The longest of the back-offs."""
+    found = (ctx.tracker.holds.held(key, ctx.env.clock) for key in keys)
+    last = max((held for held in found if held is not None), key=lambda held: held.until, default=None)
+    return None if last is None else Wait(last.reason, last.why, last.until)
 
 
 # --- before the Pod of a Task is created --------------------------------------------------------------------------
@@ -104,27 +110,10 @@ _BEGIN: Final[tuple[Callable[[Context], Wait | None], ...]] = (
 
 def may_create(ctx: Context, task: TaskStatus) -> Wait | None:
     """Why the Task's Pod is not created yet. The Task is persisted, and is not deletionPending."""
-    wait = next((wait for rule in _CREATE if (wait := rule(ctx, task)) is not None), None)
-    return _kept(ctx, task, wait)
-
-
-def _attempt_ends(ctx: Context, task: TaskStatus) -> Wait | None:  # noqa: ARG001 - as all rules
-    return Wait(Reason.ATTEMPT_ENDS, "the FrameworkAttempt ends") if ctx.ends else None
-
-
-def _backs_off(ctx: Context, task: TaskStatus) -> Wait | None:
-    found = (ctx.tracker.holds.held(key, ctx.env.clock) for key in (task.key, CREATIONS))
-    last = max((held for held in found if held is not None), key=lambda held: held.until, default=None)
-    return None if last is None else Wait(last.reason, last.why, last.until)
-
-
-_CREATE: Final[tuple[Callable[[Context, TaskStatus], Wait | None], ...]] = (
-    _attempt_ends,
-    dependency_wait,
-    gangs.group_wait,
-    _backs_off,
-    kueue.count_wait,
-)
+    wait = Wait(Reason.ATTEMPT_ENDS, "the FrameworkAttempt ends") if ctx.ends else None
+    for part in ctx.parts.may_create:
+        wait = wait or part.may_create(ctx, task)
+    return _kept(ctx, task, wait or _backs_off(ctx, task.key, CREATIONS))
 
 
 def retry_waits(ctx: Context, task: TaskStatus | None, delay_sec: int, after: str) -> None:
@@ -146,6 +135,17 @@ def _kept(ctx: Context, task: TaskStatus | None, wait: Wait | None) -> Wait | No
     return wait
 
 
+# --- before an attempt leaves the status ---------------------------------------------------------------------------
+
+
+def may_forget(ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None = None, *, due: bool = True) -> bool:
+    """Whether the attempt of a Task, or of the Framework (None), which is over, may leave the status.
+
+    If not, that is prepared. ``due`` False: it is prepared only, for a time that is known.
+    """
+    return not sum(not part.may_forget(ctx, trigger, task, due=due) for part in ctx.parts.may_forget)
+
+
 # --- while the ConfigMap of an attempt exists ----------------------------------------------------------------------
 
 
@@ -156,7 +156,7 @@ def must_not_begin(ctx: Context) -> CompletionStatus | None:
 
 def must_end_unseen(ctx: Context) -> CompletionStatus | None:
     """Why the attempt ends whose ConfigMap is created, and not yet in the cache. Persisted before it is deleted."""
-    return _first(ctx, _END_UNSEEN)
+    return _first(ctx, _END_UNSEEN, Phase.UNSEEN)
 
 
 def must_end_first(ctx: Context) -> CompletionStatus | None:
@@ -166,7 +166,7 @@ def must_end_first(ctx: Context) -> CompletionStatus | None:
 
 def must_end_last(ctx: Context) -> CompletionStatus | None:
     """Why the attempt ends unless it ends because of its Tasks. Asked before Tasks observe their Pods."""
-    return _first(ctx, _END_LAST)
+    return _first(ctx, _END_LAST, Phase.LAST)
 
 
 def must_end(ctx: Context, otherwise: CompletionStatus | None) -> CompletionStatus | None:
@@ -174,11 +174,17 @@ def must_end(ctx: Context, otherwise: CompletionStatus | None) -> CompletionStat
 
     What the ends of Tasks mean is for the policies of a valid spec.
     """
-    return (None if ctx.framework.invalid else _first(ctx, _END_BY_TASKS)) or otherwise
+    return (None if ctx.framework.invalid else _first(ctx, _END_BY_TASKS, Phase.BY_TASKS)) or otherwise
 
 
 def _must_delete(ctx: Context) -> CompletionStatus | None:
-    return DELETED if ctx.must_go else None
+    return DELETED if must_go(ctx) else None
+
+
+def must_go(ctx: Context) -> bool:
+    """Whether the Framework is being deleted, and a part keeps it until the end of all that runs."""
+    framework = ctx.framework
+    return framework.deleting and framework.held and any(part.keeps_deleted(ctx) for part in ctx.parts.keeps_deleted)
 
 
 def _is_stopped(ctx: Context) -> CompletionStatus | None:
@@ -190,7 +196,7 @@ def _meets_policy(ctx: Context) -> CompletionStatus | None:
 
 
 def _fails_by_rule(ctx: Context) -> CompletionStatus | None:
-    return end_by_rule(ctx.tracker) if ctx.tracker.enders else None
+    return end_by_rule(ctx.tracker) if ctx.tracker.life.failing else None
 
 
 def _has_no_time_left(ctx: Context) -> CompletionStatus | None:
@@ -221,14 +227,19 @@ _EndRules = tuple[Callable[[Context], CompletionStatus | None], ...]
 
 _NOT_BEGIN: Final[_EndRules] = (_has_no_time_left,)
 _END_FIRST: Final[_EndRules] = (_must_delete, _is_stopped)
-_END_BY_TASKS: Final[_EndRules] = (_meets_policy, _fails_by_rule, unmet_dependency, kueue.only_unadmitted)
-_END_UNSEEN: Final[_EndRules] = (_must_delete, _must_suspend, kueue.must_evict)
-_END_LAST: Final[_EndRules] = (_exceeds_deadline, _must_suspend, kueue.must_evict)
+_END_BY_TASKS: Final[_EndRules] = (_meets_policy, _fails_by_rule)
+_END_UNSEEN: Final[_EndRules] = (_must_delete, _must_suspend)
+_END_LAST: Final[_EndRules] = (_exceeds_deadline, _must_suspend)
 """Those that a user or another component can take back."""
 
 
-def _first(ctx: Context, rules: _EndRules) -> CompletionStatus | None:
+def _first(ctx: Context, rules: _EndRules, phase: Phase | None = None) -> CompletionStatus | None:
+    """The first reason to end: by the rules of the life, then by the parts."""
     for rule in rules:
         if (completion := rule(ctx)) is not None:
             return completion
+    if phase is not None:
+        for part in ctx.parts.must_end:
+            if (completion := part.must_end(ctx, phase)) is not None:
+                return completion
     return None

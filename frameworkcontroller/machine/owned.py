@@ -8,91 +8,78 @@ from __future__ import annotations
 
 from typing import assert_never
 
-import orjson
-
 from frameworkcontroller.api.names import FRAMEWORK_NAME
-from frameworkcontroller.api.objects import Identity, is_claim_of
+from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import State, TaskStatus
-from frameworkcontroller.machine import claims, gangs, history
 from frameworkcontroller.machine import framework as framework_machine
 from frameworkcontroller.machine import task as task_machine
-from frameworkcontroller.machine.actions import (
-    Accepted,
+from frameworkcontroller.machine.gates import STOPPED, must_end_first
+from frameworkcontroller.machine.kernel.absence import Known
+from frameworkcontroller.machine.kernel.actions import (
     Action,
     ChangeFinalizer,
     Cleanup,
     Confirm,
     Create,
-    Created,
     Delete,
-    Exists,
-    Gone,
     LookUp,
-    MarkClaim,
-    NotAttempted,
-    NotForced,
     Outcome,
-    Outdated,
+    PartAction,
     Patch,
-    Patched,
-    QueueAction,
     Refresh,
     Relabel,
-    Remains,
-    Result,
-    Target,
 )
-from frameworkcontroller.machine.agenda import TaskKey
-from frameworkcontroller.machine.context import Context, replace_orphan
-from frameworkcontroller.machine.failure import (
+from frameworkcontroller.machine.kernel.agenda import TaskKey
+from frameworkcontroller.machine.kernel.context import Context, replace_orphan
+from frameworkcontroller.machine.kernel.failure import (
     classify_creation_refusal,
-    describe_creation_refusal,
     is_quota_refusal,
 )
-from frameworkcontroller.machine.gates import STOPPED, must_end_first
-from frameworkcontroller.machine.holds import CLAIMS, CREATIONS, Spared, Stall, Wait
-from frameworkcontroller.machine.model import InvariantError
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import COMPANIONS, PODGROUPS, Kind, Refusal, Refused, Unanswered
-from frameworkcontroller.machine.states import ENDED
+from frameworkcontroller.machine.kernel.holds import CREATIONS, Spared, Stall
+from frameworkcontroller.machine.kernel.model import InvariantError
+from frameworkcontroller.machine.kernel.outcomes import (
+    FAILURES_TO_STALL_WHILE_DELETED,
+    back_off,
+    conflict,
+    describe_failure,
+    hold,
+    is_dying,
+    look_later,
+    retry_after,
+    stall_by_quota,
+    task_of,
+)
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import Kind, Refused
+from frameworkcontroller.machine.kernel.results import (
+    Accepted,
+    Created,
+    Exists,
+    Gone,
+    NotAttempted,
+    NotForced,
+    Remains,
+    Result,
+)
+from frameworkcontroller.machine.kernel.states import ENDED
+from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.terminating import forced_deletion
 
 _NODE_LOOK_SEC = 30
 """Time until a Node that was not lost is looked at again."""
 
-_FAILURES_TO_STALL = 3
-"""Failures in a row after which a Framework is stalled."""
-
-_FAILURES_TO_STALL_WHILE_DELETED = 8
-"""Failures in a row after which a terminating object stalls the Framework: about a minute."""
-
-
-_CREATED = {Kind.SERVICE: Reason.SERVICE_CREATED, **dict.fromkeys(PODGROUPS, Reason.POD_GROUP_CREATED)}
-
 
 def take(ctx: Context, outcome: Outcome) -> None:
-    """Fold one outcome into the tracked status."""
+    """Fold the outcome for the Framework, its ConfigMap or one of its Pods into the tracked status."""
     target, result = outcome.action.target, outcome.result
-    if isinstance(outcome.action, ChangeFinalizer):
-        if not history.take_finalizer(ctx, outcome.action, result):
-            hold(ctx, target, result, "change the finalizers of")
-    elif target.kind is Kind.FRAMEWORK:
+    if target.kind is Kind.FRAMEWORK:
         if isinstance(result, NotAttempted):
-            ctx.tracker.again = True
+            ctx.tracker.agenda.look()
         elif isinstance(result, Accepted | Gone):
             ctx.tracker.holds.release(None)
             ctx.record(Reason.FRAMEWORK_DELETED, "Deleted: its retention after completion is over")
         else:
             hold(ctx, target, result, "delete")
-    elif target.kind is Kind.VOLUME_CLAIM:
-        if isinstance(outcome.action, Create):
-            _take_claim_creation(ctx, outcome.action, result)
-        else:
-            _take_claim_change(ctx, outcome.action, result)
-    elif target.kind in PODGROUPS:
-        if ctx.attempt.id == target.attempt_id:
-            _take_group(ctx, outcome.action, result)
-    elif target.kind in COMPANIONS:
-        _take_companion(ctx, outcome.action, result)
     elif target.kind is Kind.CONFIGMAP:
         if ctx.attempt.id == target.attempt_id:
             _take(_ConfigMap(ctx, target), outcome)
@@ -111,150 +98,6 @@ def _take_orphan(ctx: Context, outcome: Outcome) -> None:
             look_later(ctx, outcome.action.target, f"Pod {outcome.action.target.name} was deleted")
     elif isinstance(outcome.action, Delete):
         _take_failed_deletion(ctx, outcome.action, outcome.result)
-
-
-def _take_companion(ctx: Context, action: Action, result: Result) -> None:
-    """Fold the outcome of the creation or the change of a companion."""
-    tracker, target = ctx.tracker, action.target
-    # Also after a failure: the condition says what the attempt waits for.
-    tracker.again = True
-    if isinstance(action, Patch):
-        _take_companion_change(ctx, action, result)
-        return
-    uid = None
-    match result:
-        case NotAttempted():
-            pass
-        case Created():
-            uid = result.uid
-            tracker.holds.made(target.key, ctx.env)
-            ctx.record(_CREATED[target.kind], f"{target.kind} {target.name} ({uid}) was created")
-        case Exists(found=Identity() as found) if _controls(action, found):
-            if found.deleting:
-                hold(ctx, target, result, "create")
-            else:
-                uid = found.uid
-        case Exists(found=Identity() as found):
-            conflict(ctx, target, found)
-        case _:
-            if isinstance(result, Refused) and is_quota_refusal(result):
-                _stall_by_quota(ctx, target, result)
-            hold(ctx, target, result, "create")
-    tracker.companion_answered(target, uid)
-
-
-def _take_group(ctx: Context, action: Action, result: Result) -> None:
-    """Fold the outcome of the creation or the change of a PodGroup."""
-    tracker, target = ctx.tracker, action.target
-    match action, result:
-        case Patch(resource_version=version), Patched() if version:
-            gangs.lowered(ctx, target)
-        case Patch(resource_version=version), Refused(kind=Refusal.INVALID) if version:
-            gangs.fixed(ctx, target)
-            tracker.again = True
-            return
-        case Create(), Exists(found=Identity() as found) if not _controls(action, found) and gangs.is_older(ctx, found):
-            # Its own garbage collection, or a finalizer, takes that long. It is never used.
-            text = f"{target.kind} {target.name} ({found.uid}) of an earlier attempt still exists"
-            _wait(ctx, target, text, Reason.POD_GROUP_NOT_GONE, patience=_FAILURES_TO_STALL_WHILE_DELETED)
-            tracker.again = True
-            tracker.companion_answered(target, None)
-            return
-        case Create(), Exists(found=Identity() as found) if _controls(action, found) and not found.deleting:
-            # It may have lost the label by which it is watched: then its minimum would never be lowered.
-            labels = orjson.dumps({"metadata": {"labels": {FRAMEWORK_NAME: ctx.framework.name}}})
-            tracker.follow_ups.append(Patch(target, found.uid, labels))
-    _take_companion(ctx, action, result)
-
-
-def _take_companion_change(ctx: Context, action: Patch, result: Result) -> None:
-    tracker, target = ctx.tracker, action.target
-    match result:
-        case NotAttempted():
-            pass
-        case Patched() | Outdated():
-            tracker.holds.release(target.key)
-            # Another client may undo the change at once, or the cache may be behind.
-            tracker.holds.made(target.key, ctx.env)
-        case Gone():
-            tracker.companion_dropped(target, action.uid)
-            # The cache may still show it.
-            tracker.holds.made(target.key, ctx.env)
-        case _:
-            hold(ctx, target, result, "change")
-
-
-def _take_claim_creation(ctx: Context, action: Create, result: Result) -> None:
-    """Fold the outcome of the creation of a Task's volume claim. Refusals hold up all creations, as those of Pods."""
-    tracker, target = ctx.tracker, action.target
-    tracker.agenda.add((target.role, target.index))
-    uid = None
-    match result:
-        case NotAttempted():
-            pass
-        case Created():
-            uid = result.uid
-            tracker.holds.release(CREATIONS)
-            tracker.holds.made(claims.pace_key(target), ctx.env)
-            text = f"{target.kind} {target.name} ({uid}) was created"
-            ctx.record(Reason.VOLUME_CLAIM_CREATED, text, _task_of(ctx, target))
-        case Exists(found=Identity() as found) if is_claim_of(found, claims.identity(ctx, target), ctx.framework.uid):
-            role = ctx.framework.spec.role(target.role)
-            if found.deleting or role is None:
-                hold(ctx, target, result, "create")
-            else:
-                # It is retained, and has lost the label by which it is watched; or the answer to its creation was lost.
-                tracker.follow_ups.append(claims.mark(ctx, target, role))
-                look_later(ctx, target, f"{target.kind} {target.name} exists")
-        case Exists(found=Identity() as found):
-            conflict(ctx, target, found)
-        case _:
-            if isinstance(result, Refused) and is_quota_refusal(result):
-                _stall_by_quota(ctx, target, result)
-            why = f"Cannot create {target.kind} {target.name}: {_why(result)}"
-            tracker.holds.hold(CREATIONS, ctx.env, why, _retry_after(result))
-            hold(ctx, target, result, "create")
-    tracker.companion_answered(target, uid)
-
-
-def _take_claim_change(ctx: Context, action: Action, result: Result) -> None:
-    """Fold the outcome of a change or deletion of a volume claim. Failures hold up all of them."""
-    tracker, target = ctx.tracker, action.target
-    key, name = (target.role, target.index), f"{target.kind} {target.name}"
-    tracker.claims.changing.discard(target.name)
-    match result:
-        case NotAttempted():
-            tracker.claims.add(target.name)
-            tracker.again = True
-            return
-        case Created(uid=uid):
-            tracker.companion_answered(target, uid)
-            tracker.holds.made(claims.pace_key(target), ctx.env)
-            ctx.record(Reason.VOLUME_CLAIM_KEPT, f"{name} ({uid}) is kept as the spec says", _task_of(ctx, target))
-        case Accepted():
-            ctx.record(Reason.VOLUME_CLAIM_DELETED, f"{name} was deleted, as its Task has left")
-        case Gone():
-            pass
-        case _:
-            tracker.claims.retry(target.name)
-            foreign = isinstance(result, Exists) and not _is_dying(result)
-            why = "it is not this Framework's" if foreign else _why(result)
-            text = f"Cannot {'delete' if isinstance(action, Delete) else 'change'} {name}: {why}"
-            if (failures := tracker.holds.hold(CLAIMS, ctx.env, text, _retry_after(result))) == 1:
-                ctx.record(Reason.WAITING, text, warning=True)
-            elif failures >= _FAILURES_TO_STALL:
-                tracker.holds.stalls[CLAIMS] = Stall(Reason.VOLUME_CLAIM_NOT_ANSWERED, text)
-            ctx.requeue_at(tracker.holds.until(CLAIMS))
-            return
-    tracker.holds.release(CLAIMS)
-    if tracker.claims:
-        tracker.again = True
-    if tracker.task(key) is not None:
-        tracker.agenda.add(key)
-
-
-def _controls(action: Action, found: Identity) -> bool:
-    return isinstance(action, Create) and found.controller_uid == action.controller_uid
 
 
 # --- what Pods and ConfigMaps share ------------------------------------------------------------------------------
@@ -305,15 +148,15 @@ def _take(owned: _Owned, outcome: Outcome) -> None:
                     owned.look_again()
         case Refresh():
             _leave_newer(ctx, target)
-        case MarkClaim() | Patch() | QueueAction() | ChangeFinalizer():
-            raise InvariantError(f"{target.kind} {target.name} is no companion")
+        case Patch() | PartAction() | ChangeFinalizer():
+            raise InvariantError(f"{target.kind} {target.name} is the object of no part")
         case other:
             assert_never(other)
 
 
 def _take_creation(owned: _Owned, action: Create, result: Result) -> None:
     holds, key = owned.ctx.tracker.holds, owned.target.key
-    if not _is_dying(result):
+    if not is_dying(result):
         holds.end_stall(key, owned.not_gone)
     match result:
         case Created(uid=uid, kept=kept):
@@ -347,7 +190,7 @@ def _take_look_up(owned: _Owned, result: Result) -> None:
             owned.ctx.tracker.holds.release(owned.target.key)
             owned.created(found.uid)
         case Exists(found=Identity() as found):
-            owned.ctx.tracker.absent = False
+            owned.ctx.tracker.absence.configmap = Known.FOUND
             _replace(owned, found, "look up")
         case _:
             hold(owned.ctx, owned.target, result, "look up")
@@ -356,8 +199,8 @@ def _take_look_up(owned: _Owned, result: Result) -> None:
 def _replace(owned: _Owned, found: Identity, verb: str) -> None:
     """An object of the name is ours, and not the recorded one."""
     if found.deleting:
-        text = f"Cannot {verb} {owned.target.kind} {owned.target.name}: {_why(Exists(found))}"
-        _wait(owned.ctx, owned.target, text, owned.not_gone, patience=_FAILURES_TO_STALL_WHILE_DELETED, keep=True)
+        text = f"Cannot {verb} {owned.target.kind} {owned.target.name}: {describe_failure(Exists(found))}"
+        back_off(owned.ctx, owned.target, text, owned.not_gone, patience=FAILURES_TO_STALL_WHILE_DELETED, keep=True)
         owned.end(found)
     else:
         owned.ctx.tracker.follow_ups.append(owned.replace(found))
@@ -377,7 +220,7 @@ def _not_in_cache(ctx: Context, action: Confirm | Relabel, result: Result) -> No
             look_later(ctx, target, f"The label of {target.kind} {target.name} is restored")
         case Accepted():
             text = f"Restored the label {FRAMEWORK_NAME} of {target.kind} {target.name}, by which it is watched"
-            ctx.record(Reason.LABEL_RESTORED, text, _task_of(ctx, target), warning=True)
+            ctx.record(Reason.LABEL_RESTORED, text, task_of(ctx, target), warning=True)
             look_later(ctx, target, text)
         case Remains():
             if tracker.expectations.hide(action.uid, ctx.env):
@@ -385,6 +228,15 @@ def _not_in_cache(ctx: Context, action: Confirm | Relabel, result: Result) -> No
             hold(ctx, target, result, "see in the cache")
         case _:
             hold(ctx, target, result, "label" if isinstance(action, Relabel) else "see in the cache")
+
+
+def _leave_newer(ctx: Context, target: Target) -> None:
+    """An object belongs to a later attempt than the stored status, as a live read confirms."""
+    text = (
+        f"{target.kind} {target.name} belongs to a later attempt than the stored status, which was reset: "
+        "refusing to delete it; delete it if it is not needed"
+    )
+    back_off(ctx, target, text, Reason.STATUS_OUTDATED)
 
 
 # --- failures ---------------------------------------------------------------------------------------------------
@@ -397,111 +249,11 @@ def _take_failed_deletion(ctx: Context, action: Delete, result: Result) -> None:
         return
     holds, text = ctx.tracker.holds, result.message
     if holds.spare(key, Spared(action.uid, ctx.env.clock + _NODE_LOOK_SEC, text)):
-        ctx.record(Reason.WAITING, text, _task_of(ctx, action.target), warning=True)
+        ctx.record(Reason.WAITING, text, task_of(ctx, action.target), warning=True)
     if result.unreadable or key in holds.stalls:
         holds.stalls[key] = Stall(Reason.POD_NOT_GONE, text)
     # The next plan sets the alarm, and completes the message of the stall.
     ctx.tracker.agenda.add(key)
-
-
-def _is_dying(result: Result) -> bool:
-    return isinstance(result, Exists) and result.found is not None and result.found.deleting
-
-
-def _leave_newer(ctx: Context, target: Target) -> None:
-    """An object belongs to a later attempt than the stored status, as a live read confirms."""
-    text = (
-        f"{target.kind} {target.name} belongs to a later attempt than the stored status, which was reset: "
-        "refusing to delete it; delete it if it is not needed"
-    )
-    _wait(ctx, target, text, Reason.STATUS_OUTDATED)
-
-
-def conflict(ctx: Context, target: Target, found: Identity) -> None:
-    """Back off, as the target's name belongs to another owner's object."""
-    if found.controller_uid is not None:
-        owner = f"controlled by {found.controller_uid}"
-    elif target.kind is Kind.VOLUME_CLAIM:
-        owner = f"without the annotations of Task {target.role}[{target.index}]"
-    else:
-        owner = "without a controller"
-    text = f"{target.kind} {target.name} ({found.uid}) already exists, {owner}: refusing to adopt or delete it"
-    # It may belong to a deleted Framework of the same name, and be terminating.
-    patience = _FAILURES_TO_STALL_WHILE_DELETED if found.deleting else _FAILURES_TO_STALL
-    _wait(ctx, target, text, Reason.NAMING_CONFLICT, patience=patience)
-
-
-def _stall_by_quota(ctx: Context, target: Target, refusal: Refused) -> None:
-    """Stall with the first refusal: later ones differ only in the used amounts."""
-    stall = ctx.tracker.holds.stalls.get(target.key)
-    if stall is None or stall.reason is not Reason.QUOTA_EXCEEDED:
-        ctx.tracker.holds.stalls[target.key] = Stall(Reason.QUOTA_EXCEEDED, refusal.message, target.claim)
-
-
-def hold(ctx: Context, target: Target, result: Result, verb: str) -> None:
-    """Back off after a failure, and stall the Framework if it continues. ``verb``: what was to be done."""
-    if verb == "create" and target.kind is Kind.CONFIGMAP and isinstance(result, Refused):
-        text = describe_creation_refusal(target.kind, result)
-    else:
-        text = f"Cannot {verb} {target.kind} {target.name}: {_why(result)}"
-    kind = "POD_GROUP" if target.kind in PODGROUPS else target.kind.name
-    _wait(ctx, target, text, Reason[f"{kind}_NOT_ANSWERED"], at_least=_retry_after(result), keep=True)
-
-
-def _retry_after(result: Result) -> float:
-    return result.retry_after_sec if isinstance(result, Refused) else 0.0
-
-
-def _wait(
-    ctx: Context,
-    target: Target,
-    text: str,
-    reason: Reason,
-    *,
-    patience: int = _FAILURES_TO_STALL,
-    at_least: float = 0.0,
-    keep: bool = False,
-) -> None:
-    """Back off, record the first failure, and stall the Framework after ``patience`` ones in a row.
-
-    ``at_least``: seconds. ``keep``: an earlier stall of the object stays.
-    """
-    failures = look_later(ctx, target, text, at_least)
-    if failures == 1:
-        ctx.record(Reason.WAITING, text, _task_of(ctx, target), warning=True)
-    stalls = ctx.tracker.holds.stalls
-    if failures >= patience and not (keep and target.key in stalls):
-        stalls[target.key] = Stall(reason, text, target.claim)
-
-
-def look_later(ctx: Context, target: Target, why: str, at_least: float = 0.0) -> int:
-    """Back off, and plan again afterwards. Return the number of failures in a row."""
-    holds, task = ctx.tracker.holds, _task_of(ctx, target)
-    failures = holds.hold(target.key, ctx.env, why, at_least, claim=target.claim)
-    until = holds.until(target.key)
-    if task is not None and task.state is State.CREATION_PENDING:
-        # It is not looked at before.
-        holds.wait(task.key, Wait(Reason.WAITING, why, until))
-    ctx.plan_again(target.key, until)
-    return failures
-
-
-def _task_of(ctx: Context, target: Target) -> TaskStatus | None:
-    return ctx.tracker.task(target.key) if isinstance(target.key, tuple) else None
-
-
-def _why(result: Result) -> str:
-    match result:
-        case Refused(code=code, message=message):
-            return f"{code}: {message}"
-        case Unanswered(message=message) | Remains(message=message) | Outdated(message=message):
-            return message
-        case Exists(found=Identity(uid=uid)):
-            return f"one with UID {uid} is being deleted"
-        case Exists(message=message):
-            return f"the API server reports that it exists, but does not find it: {message}"
-        case _:
-            return type(result).__name__
 
 
 # --- differences between Pods and ConfigMaps ---------------------------------------------------------------------
@@ -566,21 +318,21 @@ class _Pod:
                 task_machine.attempt_is_over(ctx, self.task, completion, refused=True)
                 return
             if is_quota_refusal(result):
-                _stall_by_quota(ctx, self.target, result)
-        why = f"Cannot create {self.target.kind} {self.target.name}: {_why(result)}"
-        ctx.tracker.holds.hold(CREATIONS, ctx.env, why, _retry_after(result))
+                stall_by_quota(ctx, self.target, result)
+        why = f"Cannot create {self.target.kind} {self.target.name}: {describe_failure(result)}"
+        ctx.tracker.holds.hold(CREATIONS, ctx.env, why, retry_after(result))
         hold(ctx, self.target, result, "create")
 
     def looked(self, action: Create, *, kept: bool | None) -> None:
-        """Tell if the API server did not keep the field that puts the Pod into a gang. None: it is not known."""
-        if action.field:
-            gangs.looked(self.ctx, self.task, self.target.name, kept=kept)
+        """Report whether the API server has kept the field that it was asked for. None: it is not known."""
+        for part in self.ctx.parts.pod_answered if action.field else ():
+            part.pod_answered(self.ctx, self.task, self.target.name, kept=kept)
 
     def replace(self, found: Identity) -> Action:
         return replace_orphan(self.target, found, self.ctx.pod_identity(self.task))
 
     def end(self, found: Identity) -> None:
-        if (deletion := task_machine.forced_deletion(self.ctx, self.key, found, None, orphan=True)) is not None:
+        if (deletion := forced_deletion(self.ctx, self.key, found, None, orphan=True)) is not None:
             self.ctx.tracker.follow_ups.append(deletion)
 
     def deleted(self, action: Delete, result: Result) -> bool:
@@ -627,7 +379,7 @@ class _ConfigMap:
         return self.ctx.attempt.configmap_uid
 
     def look_again(self) -> None:
-        self.ctx.tracker.again = True
+        self.ctx.tracker.agenda.look()
 
     def awaits(self, action: Create) -> bool:  # noqa: ARG002 - as of Pods
         """Return True: only this attempt asks for it."""
@@ -638,7 +390,7 @@ class _ConfigMap:
         return True
 
     def is_current(self, found: Identity) -> bool:
-        return found.annotations == self.ctx.configmap_identity() and found.uid not in self.ctx.tracker.late
+        return found.annotations == self.ctx.configmap_identity() and found.uid not in self.ctx.tracker.absence.late
 
     def has_lost(self, found: Identity) -> bool:  # noqa: ARG002 - as of Pods
         """Return False: only Pods are untied from their attempt."""
@@ -649,11 +401,11 @@ class _ConfigMap:
 
     def refused(self, result: Result) -> None:
         if isinstance(result, Refused) and is_quota_refusal(result):
-            _stall_by_quota(self.ctx, self.target, result)
+            stall_by_quota(self.ctx, self.target, result)
         hold(self.ctx, self.target, result, "create")
 
     def looked(self, action: Create, *, kept: bool | None) -> None:
-        """Do nothing: only Pods are put into gangs."""
+        """Do nothing: only of Pods a field is asked for."""
 
     def replace(self, found: Identity) -> Action:
         return replace_orphan(self.target, found, self.ctx.configmap_identity())
@@ -671,14 +423,14 @@ class _ConfigMap:
         return True
 
     def absent(self) -> None:
-        tracker = self.ctx.tracker
-        tracker.absent = True
-        # Quota may be given back now.
-        tracker.again |= tracker.queueing.look_up
+        known = self.ctx.tracker.absence
+        known.configmap = Known.ABSENT
+        if known.wanted:
+            self.ctx.tracker.agenda.look()
 
     def cleaned_up(self) -> None:
         """End an attempt that the user stopped before it had a ConfigMap, once it has no Pods."""
-        if self.ctx.tracker.remains:
+        if self.ctx.tracker.absence.pods_remain:
             look_later(self.ctx, self.target, "Pods of the FrameworkAttempt may still run")
             return
         self.ctx.tracker.holds.release(None)

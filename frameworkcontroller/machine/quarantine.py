@@ -1,15 +1,15 @@
 """The quarantine of a Framework that the controller cannot handle.
 
 Causes: an invalid stored status, a violated invariant, an unexpected error. All knowledge of the Framework is dropped,
-as after a crash, and no action is taken. Its Pods continue to run, unless it is to end (farewell.py). The controller
-retries from the stored status when the spec changes, every ten minutes, and when it starts.
+as after a crash, and no action is taken. Its Pods continue to run, unless it is to end (``end_quarantined``). The
+controller retries from the stored status when the spec changes, every ten minutes, and when it starts.
 
 Only the condition Stalled (reason Quarantined) is written, at its own path: this works for an unreadable status, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Final
 
 import orjson
@@ -17,10 +17,12 @@ import orjson
 from frameworkcontroller.api.codec import EncodedStatus, StatusError
 from frameworkcontroller.api.objects import CompanionRecord, Framework, FrameworkRecord, PodRecord
 from frameworkcontroller.api.spec import FrameworkSpec
+from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.machine import conditions
-from frameworkcontroller.machine.model import Env, Record, require
-from frameworkcontroller.machine.plan import reject
-from frameworkcontroller.machine.protocol import (
+from frameworkcontroller.machine.ending import Ends, ends_in
+from frameworkcontroller.machine.kernel.actions import Action, carry_out
+from frameworkcontroller.machine.kernel.model import Env, Record, require
+from frameworkcontroller.machine.kernel.protocol import (
     Archive,
     Call,
     Done,
@@ -36,8 +38,8 @@ from frameworkcontroller.machine.protocol import (
     failure,
     read_live,
 )
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import (
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import (
     LARGE_BYTES,
     Answer,
     Get,
@@ -48,7 +50,9 @@ from frameworkcontroller.machine.requests import (
     Request,
     Unanswered,
 )
-from frameworkcontroller.machine.tracker import Tracker
+from frameworkcontroller.machine.kernel.teardown import LOOK_SEC, delete_all
+from frameworkcontroller.machine.kernel.tracker import Tracker
+from frameworkcontroller.machine.plan import reject
 
 RETRY_SEC: Final = 600.0
 """Mean time in quarantine. A retry costs one read."""
@@ -249,3 +253,42 @@ class Quarantine:
             f"It retries when the spec changes, and every {RETRY_SEC / 60:g} min. Until then, its Pods only "
             "end: by Stop, a suspension, the deadline, an eviction or a deletion"
         )
+
+
+def end_quarantined(
+    record: FrameworkRecord, releases: Sequence[Action], list_pods: Callable[[], Iterable[PodRecord]], env: Env
+) -> Generator[Request, Answer, float | None]:
+    """End what runs of a Framework in quarantine, if it is to end. Return the seconds until the next look.
+
+    Nothing of that is persisted, as the status may be unreadable. ``releases``: actions for the time when nothing runs;
+    if there are any, the attempt is to end. ``list_pods``: the cached Pods with its name.
+    """
+    ends = ends_in(orjson.loads(record.spec_json), Ends())
+    if not releases and not ends.is_asked_for and ends.active_deadline_seconds is None:
+        return None
+    try:
+        live = read_live((yield Get(Kind.FRAMEWORK, record.name)), record.uid)
+    except RequeueError:
+        return LOOK_SEC
+    ends = ends_in(orjson.loads(live.spec_json), Ends())
+    if not releases and not ends.is_asked_for:
+        left = _active_seconds_left(ends.active_deadline_seconds, live.status, env.now)
+        if left is None or left > 0:
+            return left
+    if not (yield from delete_all(live, list_pods)):
+        return LOOK_SEC
+    for action in releases:
+        yield from carry_out(action)
+    return None
+
+
+def _active_seconds_left(deadline: int | None, status: Any, now: float) -> float | None:
+    """The time until the deadline; None if there is none, or the status does not say when the attempt began."""
+    if deadline is None:
+        return None
+    try:
+        started = parse_time(status["attemptStatus"]["executionStartTime"])
+        before = status.get("accumulatedPastExecutionTimeSeconds") or 0
+        return max(0.0, started + deadline - before - now)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None

@@ -10,13 +10,10 @@ Source: docs/lifecycle.md, "In order", and docs/guarantees.md.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
-
-import orjson
 
 from frameworkcontroller import depths
 from frameworkcontroller.api import names
@@ -27,40 +24,40 @@ from frameworkcontroller.api.codec import (
     decode_status,
     dropped_fields,
 )
-from frameworkcontroller.api.names import split_claim_name, split_pod_name
+from frameworkcontroller.api.names import split_pod_name
 from frameworkcontroller.api.objects import (
-    ClaimRecord,
     CompanionRecord,
     Framework,
     FrameworkRecord,
     PodRecord,
     QueueLabels,
 )
-from frameworkcontroller.api.spec import ENDING_FIELDS, FrameworkSpec, SpecError, parse_spec
+from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.api.status import FrameworkStatus, State
-from frameworkcontroller.api.workloads import WorkloadRecord
-from frameworkcontroller.machine import history
-from frameworkcontroller.machine.actions import (
+from frameworkcontroller.machine.ending import Ends, ends_in, ends_of, spec_to_end
+from frameworkcontroller.machine.kernel.actions import (
     Action,
     ChangeFinalizer,
     Create,
-    Created,
-    Exists,
-    FinalizersAre,
-    NotAttempted,
     Outcome,
-    Outdated,
-    QueueAction,
-    Target,
+    PartAction,
     carry_out,
     needs_live_status,
 )
-from frameworkcontroller.machine.batch import Batch
-from frameworkcontroller.machine.ending import Ends, ends_in, ends_of, spec_to_end
-from frameworkcontroller.machine.model import Env, Observed, Plan, Record, Snapshot, SnapshotTrigger, Urgency, require
-from frameworkcontroller.machine.pacing import Pacing
-from frameworkcontroller.machine.plan import archived, fold, plan, reject, stall
-from frameworkcontroller.machine.protocol import (
+from frameworkcontroller.machine.kernel.batch import Batch
+from frameworkcontroller.machine.kernel.model import (
+    Env,
+    Observed,
+    Plan,
+    Record,
+    Snapshot,
+    SnapshotTrigger,
+    Urgency,
+    require,
+)
+from frameworkcontroller.machine.kernel.outcomes import drop
+from frameworkcontroller.machine.kernel.pacing import Pacing
+from frameworkcontroller.machine.kernel.protocol import (
     NOT_FOUND,
     Act,
     Archive,
@@ -84,11 +81,9 @@ from frameworkcontroller.machine.protocol import (
     failure,
     read_live,
 )
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import (
-    COMPANIONS,
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import (
     LARGE_BYTES,
-    PODGROUPS,
     Answer,
     Answered,
     Get,
@@ -100,13 +95,15 @@ from frameworkcontroller.machine.requests import (
     Unanswered,
     metadata_in,
 )
-from frameworkcontroller.machine.stored import Stored, digest_of
-from frameworkcontroller.machine.tracker import Tracker
+from frameworkcontroller.machine.kernel.results import Created, Exists, FinalizersAre, NotAttempted, Outdated
+from frameworkcontroller.machine.kernel.stored import Stored, digest_of
+from frameworkcontroller.machine.kernel.tracker import Tracker
+from frameworkcontroller.machine.parts import PARTS
+from frameworkcontroller.machine.plan import archived, fold, plan, reject, stall
+from frameworkcontroller.machine.specreading import LARGE_SPEC_BYTES, ReadSpec, read_spec
 
 # --- times ---------------------------------------------------------------------------------------------------------
 
-LARGE_SPEC_BYTES: Final = 64 << 10
-"""Size from which a spec is to be parsed in a thread."""
 
 TICK_SEC: Final = 1.0
 """Interval of plans while actions are in flight."""
@@ -174,43 +171,6 @@ class _Pass:
 
 
 _Exchange = Generator[Request, Answer, None]
-
-
-@dataclass(frozen=True, slots=True)
-class ReadSpec:
-    """The spec of a record, None if it is invalid. ``digest``: of the text, b"" unless that is large.
-
-    ``error``, ``ends``: of an invalid spec, the reason and the values of ``ENDING_FIELDS``.
-    """
-
-    spec: FrameworkSpec | None
-    digest: bytes
-    error: str = ""
-    ends: Any = None
-
-    def is_of(self, record: FrameworkRecord) -> bool:
-        """Whether it is large, and the spec of this record."""
-        return bool(self.digest) and self.digest == _digest_of(record)
-
-
-def read_spec(record: FrameworkRecord) -> ReadSpec:
-    """Parse the spec of a record. One of 1.4 MB takes tens of milliseconds, or with many TaskRoles a quarter second."""
-    digest, given = _digest_of(record), orjson.loads(record.spec_json)
-    try:
-        if record.spec_problem:
-            raise SpecError(record.spec_problem)
-        return ReadSpec(parse_spec(given, framework=record.name), digest)
-    except SpecError as error:
-        ends = {field: given.get(field) for field in ENDING_FIELDS} if isinstance(given, dict) else None
-        return ReadSpec(None, digest, str(error), ends)
-
-
-def _digest_of(record: FrameworkRecord) -> bytes:
-    if len(record.spec_json) <= LARGE_SPEC_BYTES:
-        return b""
-    digest = hashlib.blake2b(record.spec_json, digest_size=16)
-    digest.update(record.spec_problem.encode())
-    return digest.digest()
 
 
 class Reconciler:
@@ -295,7 +255,7 @@ class Reconciler:
     def on_readiness(self, name: str) -> bool:
         """A Pod became ready, or ceased to be. Return whether a role waits for that: then its Task is planned."""
         parts = split_pod_name(name)
-        if parts is None or parts[1] not in self.tracker.readiness:
+        if parts is None or not any(part.is_watched(self.tracker, parts[1]) for part in PARTS.is_watched):
             return False
         self.tracker.agenda.add(parts[1:])
         return True
@@ -311,30 +271,26 @@ class Reconciler:
         self.tracker.configmap_dropped(uid)
 
     def on_companion_event(self, record: CompanionRecord) -> None:
-        """A companion changed: plan it, if it is a volume claim. Others are part of every plan."""
-        if isinstance(record, ClaimRecord):
-            self.tracker.claims.add(record.name)
-        elif isinstance(record, WorkloadRecord):
-            self.tracker.queueing.known = True
+        """An object of a part changed. Most are looked at in every plan."""
+        if (part := PARTS.of_kind(Kind(record.kind))) is not None:
+            part.on_event(self.tracker, record)
 
     def on_companion_dropped(self, last: CompanionRecord) -> None:
-        """The cache dropped a companion: it is gone, or has lost its label."""
-        target = Target(Kind(last.kind), last.name)
-        if target.kind in PODGROUPS and self.tracker.status is not None:
-            target = replace(target, attempt_id=self.tracker.status.attempt.id)
-        if isinstance(last, ClaimRecord):
-            if (parts := split_claim_name(last.name)) is None:
-                return
-            target = Target(Kind.VOLUME_CLAIM, last.name, role=parts[2], index=parts[3])
-        self.tracker.companion_dropped(target, last.uid)
+        """The cache dropped an object of a part: it is gone, or has lost its label."""
+        part = PARTS.of_kind(Kind(last.kind))
+        if part is not None and (target := part.target_of(self.tracker, last)) is not None:
+            drop(PARTS, self.tracker, target, last.uid)
 
     def on_companions_listed(self, kind: Kind, listed: float, find: Callable[[str], CompanionRecord | None]) -> bool:
-        """The cache has all companions of the kind that existed at ``listed`` (monotonic seconds).
+        """The cache has all objects of the kind that existed at ``listed`` (monotonic seconds).
 
         Return whether it lacks one that was created before, which is planned then. ``find``: the cached one of a key.
         """
         namespace = self.key.partition("/")[0]
-        return self.tracker.companions_listed(kind, listed, lambda name: find(f"{namespace}/{name}"))
+        lacking = self.tracker.objects.listed(kind, listed, lambda name: find(f"{namespace}/{name}"))
+        for target, uid in lacking:
+            drop(PARTS, self.tracker, target, uid)
+        return bool(lacking)
 
     def on_archived(self, archive: Archive, answer: Answer) -> None:
         """The history has answered: plan what waits for it."""
@@ -348,9 +304,10 @@ class Reconciler:
         status = self.tracker.status
         if status is None or status.state is State.COMPLETED:
             return False
-        self.tracker.touch_all()
-        self.tracker.companions.clear()
-        self.tracker.queueing.acted.clear()
+        self.tracker.look_at_all()
+        self.tracker.objects.confirmed.clear()
+        for part in PARTS.on_resync:
+            part.on_resync(self.tracker)
         self._resync |= from_cache
         return True
 
@@ -372,7 +329,7 @@ class Reconciler:
     def is_large(self, call: Call, view: View) -> bool:
         """Whether the call sends or receives more than ``LARGE_BYTES``."""
         if isinstance(call, Act):
-            return isinstance(call.action, Create | QueueAction) and call.action.is_large
+            return isinstance(call.action, Create | PartAction) and call.action.is_large
         record, tracker = view.record, self.tracker
         status = max(self._pacing.size, _TASK_BYTES * tracker.task_count)
         return status + (0 if record is None else len(record.spec_json)) > LARGE_BYTES
@@ -517,7 +474,7 @@ class Reconciler:
             return None
         if self._persist_first:
             too_early = self._not_before - view.env.clock
-            if too_early > 0 and self.tracker.generation == current.framework.generation:
+            if too_early > 0 and self.tracker.process.generation == current.framework.generation:
                 current.requeue(too_early, view.env.clock)
                 return None
             return WriteStatus()
@@ -653,9 +610,10 @@ class Reconciler:
             return True
         # An earlier creation whose answer was lost may have created the Pod.
         tracker, target = self.tracker, action.target
-        if (target.kind is Kind.POD and not tracker.awaits_pod(target)) or (
-            target.kind is Kind.VOLUME_CLAIM and not tracker.awaits_claim(target)
-        ):
+        part = PARTS.of(target)
+        if target.kind is Kind.POD and not tracker.awaits_pod(target):
+            return False
+        if part is not None and not part.is_wanted(tracker, target):
             return False
         return not current.batch.stopped
 
@@ -725,7 +683,7 @@ class Reconciler:
                 self._take_finalizers(current, outcome.result)
             elif isinstance(action, ChangeFinalizer) and isinstance(outcome.result, Outdated):
                 self.stored.confirmed = False
-            is_recorded = action.target.kind not in COMPANIONS
+            is_recorded = PARTS.of(action.target) is None
             if is_recorded and isinstance(action, Create) and isinstance(outcome.result, Created | Exists):
                 # Without the body, which may be large.
                 self._creation_outcomes.append(replace(outcome, action=replace(action, source=b"")))
@@ -781,7 +739,7 @@ class Reconciler:
             self._catch_up(current, view)
         framework, tracker = require(self._framework, "Framework"), self.tracker
         # After a take-over nothing is decided yet: outcomes are valid for any spec.
-        generation = framework.generation if tracker.generation is None else tracker.generation
+        generation = framework.generation if tracker.process.generation is None else tracker.process.generation
         encoded = EncodedStatus(self.name, require(tracker.status, "status"), compress=self._compress)
         self._log_snapshots()
         began = view.env.clock
@@ -842,8 +800,8 @@ class Reconciler:
         self._creation_outcomes.clear()
         tracker.persisted()
         if tracker.holds.end_stall(None, Reason.FIELDS_DROPPED):
-            tracker.again = True
-        counters, tracker.attempt_counters = tracker.attempt_counters, None
+            tracker.agenda.look()
+        counters, tracker.process.counters = tracker.process.counters, None
         if counters is not None:
             self._effects.append(Persisted(counters))
         self._emit_records()
@@ -1001,8 +959,8 @@ class Reconciler:
         tracker.inherit(self.tracker)
         if self.stored.may_be(digest):
             # Of this process: another controller has created nothing by it since.
-            tracker.begun_at, tracker.unrecorded = self.tracker.begun_at, self.tracker.unrecorded
-        history.inherit(self.name, tracker, self.tracker)
+            tracker.absence.begun_at = self.tracker.absence.begun_at
+            tracker.absence.unrecorded = self.tracker.absence.unrecorded
         self.tracker = tracker
         added = added_fields(status)
         self.stored = Stored.in_answer(self.name, live.resource_version, live.finalizers, digest, added)
@@ -1013,7 +971,7 @@ class Reconciler:
         framework = self._read(live)
         if self._has_queues and not framework.spec.is_suspended:
             # Another controller may have begun since, with a ConfigMap that was taken for a late one here.
-            tracker.late.clear()
+            tracker.absence.late.clear()
         if status is not None and self._creation_outcomes:
             self._records.extend(fold(framework, tracker, self._creation_outcomes, view.env).records)
         self._persist_first = tracker.urgency is not Urgency.NONE

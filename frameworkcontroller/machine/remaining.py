@@ -12,7 +12,7 @@ from typing import Final
 
 from frameworkcontroller.api.objects import FrameworkRecord, Parsed
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.tracker import Tracker
+from frameworkcontroller.machine.kernel.tracker import Tracker
 
 FRAMEWORK: Final[Mapping[State, int]] = {
     State.CREATION_PENDING: 6,

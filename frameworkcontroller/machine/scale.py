@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from frameworkcontroller.api import names
 from frameworkcontroller.api.completion import DELETE_TASK_REQUESTED, CompletionStatus
 from frameworkcontroller.api.spec import PodForceDeletionPolicy, TaskRoleSpec, TaskSpec
 from frameworkcontroller.api.status import State, TaskAttemptStatus, TaskRoleStatus, TaskStatus
-from frameworkcontroller.machine import history
-from frameworkcontroller.machine.context import Context, count_tasks
-from frameworkcontroller.machine.model import Env, SnapshotTrigger, Urgency
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.states import ENDED
+from frameworkcontroller.machine.gates import may_forget
+from frameworkcontroller.machine.kernel.context import Context, count_tasks
+from frameworkcontroller.machine.kernel.model import Env, SnapshotTrigger, Urgency
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.states import ENDED
 
 SCALED_DOWN = CompletionStatus.of(DELETE_TASK_REQUESTED, "User has requested to delete the Task by Framework ScaleDown")
 
@@ -47,10 +46,10 @@ def new_task(role: str, index: int, env: Env) -> TaskStatus:
 def rescale(ctx: Context) -> bool:
     """Adapt roles and Tasks of the status to the spec. Return whether changes must be persisted first.
 
-    Costs the number of Tasks, so it runs only if the spec changed or a leaving Task completed (``rescale_due``).
+    Costs the number of Tasks, so it runs only if the spec changed or a leaving Task completed (``Agenda.roles_due``).
     """
     tracker = ctx.tracker
-    if not tracker.rescale_due or tracker.is_completing or ctx.status.state in ENDED:
+    if not tracker.agenda.roles_due or tracker.is_completing or ctx.status.state in ENDED:
         return False
     before = {role: role.tasks for role in ctx.attempt.roles}
     after = {role: list(tasks) for role, tasks in before.items()}
@@ -62,7 +61,7 @@ def rescale(ctx: Context) -> bool:
         persist_first |= change.persist_first
         if spec is None and not after[role]:
             del after[role]
-            persist_first = tracker.claims.scan = True
+            persist_first = True
             ctx.record(Reason.TASK_ROLE_DELETED, f"TaskRole {role.name} and its last Task are gone")
     for spec in ctx.framework.spec.task_roles:
         if spec.name not in tracker.roles:
@@ -70,11 +69,11 @@ def rescale(ctx: Context) -> bool:
             after[role] = role.tasks
             persist_first = True
             ctx.record(Reason.TASK_ROLE_SCALED, f"TaskRole {spec.name} was added with {count_tasks(spec.task_number)}")
-    tracker.rescale_due = waits or persist_first
+    tracker.agenda.roles_due = waits or persist_first
     if after != before:
         tracker.rescale(after)
     if persist_first:
-        tracker.again = True
+        tracker.agenda.look()
         tracker.change(ctx.status, Urgency.NOW)
     return persist_first
 
@@ -98,7 +97,7 @@ def copy_forced_deletion(ctx: Context) -> bool:
         ctx.tracker.set_forced_deletion(role, seconds, _force_deletion_policy(spec.task))
         changed = True
     if changed:
-        ctx.tracker.touch_all()
+        ctx.tracker.look_at_all()
     return changed
 
 
@@ -131,10 +130,7 @@ def _rescale_role(ctx: Context, role: str, tasks: list[TaskStatus], spec: TaskRo
         if tasks[-1] not in forgettable:
             break
         task = tasks.pop()
-        for template in () if spec is None else spec.volume_claim_templates:
-            name = template.metadata.name
-            ctx.tracker.claims.add(names.claim_name(name, ctx.framework.name, role, task.index))
-            persist_first = True
+        persist_first |= sum(part.task_removed(ctx, task, spec) for part in ctx.parts.task_removed) > 0
         ctx.snapshot_task(SnapshotTrigger.TASK_DELETION, task)
         ctx.record(Reason.TASK_DELETED, f"Task instance {task.instance_uid} is gone by ScaleDown", task)
     for position, task in enumerate(tasks[:wanted]):
@@ -168,7 +164,7 @@ def _rescale_role(ctx: Context, role: str, tasks: list[TaskStatus], spec: TaskRo
 
 def _may_forget(ctx: Context, task: TaskStatus) -> bool:
     """Whether the Task may be removed or replaced. All that have left are asked for at once."""
-    return ctx.tracker.is_settled(task) and history.may_forget_task(ctx, task, SnapshotTrigger.TASK_DELETION)
+    return ctx.tracker.is_settled(task) and may_forget(ctx, SnapshotTrigger.TASK_DELETION, task)
 
 
 def _has_left(task: TaskStatus) -> bool:

@@ -16,34 +16,31 @@ from frameworkcontroller.api.completion import (
     CompletionStatus,
 )
 from frameworkcontroller.api.names import pod_name, split_pod_name
-from frameworkcontroller.api.objects import Identity, PodRecord
-from frameworkcontroller.api.spec import PodForceDeletionPolicy
+from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.status import State, TaskStatus
-from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.machine import claims, gangs, history, kueue
-from frameworkcontroller.machine.actions import Cleanup, Confirm, Create, Delete, Renderer, Target
-from frameworkcontroller.machine.agenda import TaskKey
-from frameworkcontroller.machine.context import Context, describe_row, is_of_framework, replace_orphan, summarize
-from frameworkcontroller.machine.failure import disrupted
-from frameworkcontroller.machine.gates import may_create, retry_waits
-from frameworkcontroller.machine.holds import CREATIONS, Stall
-from frameworkcontroller.machine.manifests import PodTemplate
-from frameworkcontroller.machine.model import SnapshotTrigger, Urgency, require
-from frameworkcontroller.machine.policy import (
+from frameworkcontroller.machine.gates import may_create, may_forget, retry_waits
+from frameworkcontroller.machine.kernel.absence import is_of_framework
+from frameworkcontroller.machine.kernel.actions import Cleanup, Confirm, Create, Delete, Renderer
+from frameworkcontroller.machine.kernel.agenda import TaskKey
+from frameworkcontroller.machine.kernel.context import Context, describe_row, replace_orphan, summarize
+from frameworkcontroller.machine.kernel.failure import disrupted
+from frameworkcontroller.machine.kernel.holds import CREATIONS
+from frameworkcontroller.machine.kernel.manifests import PodTemplate
+from frameworkcontroller.machine.kernel.model import SnapshotTrigger, Urgency, require
+from frameworkcontroller.machine.kernel.policy import (
     NO_BACK_OFF,
     decide_task_retry,
     ended_early,
     retries_in_a_row,
     task_back_off,
 )
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Kind
-from frameworkcontroller.machine.rules import with_rule
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import Kind
+from frameworkcontroller.machine.kernel.rules import with_rule
+from frameworkcontroller.machine.kernel.states import ENDED
+from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.scale import SCALED_DOWN
-from frameworkcontroller.machine.states import ENDED
-
-_STALL_LEFT_RUNNING_SEC = 30
-"""Time until running containers of an ended Pod stall the Framework: the default grace period."""
+from frameworkcontroller.machine.terminating import end_left_running, taskless_target, waits_for_containers, watch_end
 
 _CONFIGMAP_DOUBT_SEC = 5
 """Interval of lists of ConfigMaps because Pods were deleted before they ran."""
@@ -58,7 +55,7 @@ def step(ctx: Context, task: TaskStatus) -> None:
     """Move a Task as far as its observed Pod allows."""
     key = task.key
     pod = ctx.observed.find_pod(pod_name(ctx.framework.name, *key))
-    _end_left_running(ctx, key, pod)
+    end_left_running(ctx, key, pod)
     if task.deletion_pending and _decide(ctx, task, SCALED_DOWN):
         # In a status of the original controller, which sets completionStatus later.
         ctx.tracker.change(task, Urgency.NOW)
@@ -89,10 +86,10 @@ def attempt_is_over(
 ) -> None:
     """Complete the attempt: its Pod is gone, or was never created (``refused``: by the API server)."""
     tracker, key = ctx.tracker, task.key
-    _decide(ctx, task, completion, tracker.dropped.get(key))
+    _decide(ctx, task, completion, tracker.life.dropped.get(key))
     tracker.expectations.forget(task.attempt.pod_uid)
-    tracker.dropped.pop(key, None)
-    tracker.left_running.pop(key, None)
+    tracker.life.dropped.pop(key, None)
+    tracker.life.left_running.pop(key, None)
     if refused:
         tracker.holds.hold_retry(key, ctx.env, "the Pod of the last TaskAttempt was refused")
     else:
@@ -139,26 +136,30 @@ def _create(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> None:
         ctx.tracker.holds.wait(key, None)
         ctx.act(Cleanup(target, configmap_uid))
         return
-    if may_create(ctx, task) is not None or not claims.keep(ctx, task):
+    if may_create(ctx, task) is not None or not _ensure(ctx, task):
         return
-    template = ctx.tracker.templates.get(task.role)
+    template = ctx.tracker.life.templates.get(task.role)
     if template is None:
         spec = ctx.framework.spec.role(task.role)
         if spec is None:
             return
-        admission = ctx.status.admission
-        admitted = None if admission is None else admission.pod_set(task.role)
-        role_uid, joins = ctx.tracker.roles[task.role].instance_uid, gangs.member(ctx, spec)
-        template = PodTemplate(ctx.framework, ctx.attempt, spec, role_uid, admitted, joins)
-        ctx.tracker.templates[task.role] = template
+        shapes = [shape for part in ctx.parts.shape if (shape := part.shape(ctx, spec)) is not None]
+        template = PodTemplate(ctx.framework, ctx.attempt, spec, ctx.tracker.roles[task.role].instance_uid, shapes)
+        ctx.tracker.life.templates[task.role] = template
     ctx.create_for(key, lambda: _creation(ctx, task, target, template))
 
 
 def _creation(ctx: Context, task: TaskStatus, target: Target, template: PodTemplate) -> Create:
     configmap_uid = require(ctx.attempt.configmap_uid, "configMapUID")
-    shown = () if ctx.framework.spec.scheduling is None else gangs.look_at(ctx, task)
+    field: tuple[str, ...] = ()
+    for part in ctx.parts.creating_pod:
+        field = part.creating_pod(ctx, task) or field
     source = Renderer(template.fill, (template.words(task),))
-    return Create(target, source, configmap_uid, shown, template.is_large)
+    return Create(target, source, configmap_uid, field, template.is_large)
+
+
+def _ensure(ctx: Context, task: TaskStatus) -> bool:
+    return not sum(not part.ensure_for(ctx, task) for part in ctx.parts.ensure_for)
 
 
 def _delete_orphan(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> bool:
@@ -172,11 +173,11 @@ def _delete_orphan(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> boo
         return False
     if pod.identity.deleting:
         if pod.uid != task.attempt.pod_uid:
-            _watch_end(ctx, pod, orphan=True)
+            watch_end(ctx, pod, orphan=True)
     elif not (ctx.tracker.is_head_settled and ctx.tracker.is_settled(task)):
         # It may be of this attempt, and not be adopted only because of a decision that is not persisted.
         ctx.tracker.block(task.key)
-    elif not _waits_for_containers(ctx, task.key, pod):
+    elif not waits_for_containers(ctx, task.key, pod):
         ctx.act(replace_orphan(ctx.pod_target(task), pod.identity, ctx.pod_identity(task)))
     return True
 
@@ -192,15 +193,15 @@ def taskless_pods(ctx: Context) -> Iterator[TaskKey]:
 def delete_taskless(ctx: Context, key: TaskKey) -> None:
     """Delete a Pod without a Task. After a ScaleDown, a creation whose answer was lost may still be executed."""
     pod = ctx.observed.find_pod(pod_name(ctx.framework.name, *key))
-    _end_left_running(ctx, key, pod)
+    end_left_running(ctx, key, pod)
     if pod is None or not _is_taskless(ctx, key, pod):
         ctx.tracker.holds.stalls.pop(key, None)
     elif pod.identity.deleting:
-        _watch_end(ctx, pod, orphan=True)
-    elif _waits_for_containers(ctx, key, pod):
+        watch_end(ctx, pod, orphan=True)
+    elif waits_for_containers(ctx, key, pod):
         return
     elif ctx.tracker.is_head_settled:
-        ctx.act(Delete(_taskless_target(ctx, key), pod.uid, orphan=True))
+        ctx.act(Delete(taskless_target(ctx, key), pod.uid, orphan=True))
     else:
         ctx.tracker.block(key)
 
@@ -216,15 +217,11 @@ def delete_leftovers(ctx: Context) -> None:
         if parts is None or not is_ours or is_known_to_be_gone(ctx, pod):
             continue
         if pod.identity.deleting:
-            _watch_end(ctx, pod, orphan=True)
+            watch_end(ctx, pod, orphan=True)
         else:
             task = ctx.tracker.task(parts[1:])
-            target = _taskless_target(ctx, parts[1:]) if task is None else ctx.pod_target(task)
+            target = taskless_target(ctx, parts[1:]) if task is None else ctx.pod_target(task)
             ctx.act(Delete(target, pod.uid, orphan=True))
-
-
-def _taskless_target(ctx: Context, key: TaskKey) -> Target:
-    return Target(Kind.POD, pod_name(ctx.framework.name, *key), role=key[0], index=key[1])
 
 
 def is_known_to_be_gone(ctx: Context, pod: PodRecord) -> bool:
@@ -245,13 +242,13 @@ def _without_pod(ctx: Context, task: TaskStatus) -> None:
     uid = require(task.attempt.pod_uid, f"podUID of Task {task.role}[{task.index}]")
     key = task.key
     if ctx.tracker.expectations.has_seen(uid):
-        by_others = _deleted_by_others("Pod was deleted by others", ctx.tracker.dropped.get(key))
+        by_others = _deleted_by_others("Pod was deleted by others", ctx.tracker.life.dropped.get(key))
         _doubt_configmaps(ctx, task, by_others)
         attempt_is_over(ctx, task, by_others)
         return
     if task.state is State.CREATION_REQUESTED and not ctx.tracker.expectations.has_lost(uid):
         since, timeout = task.transition_time, ctx.env.limits.object_local_cache_creation_timeout_sec
-        if ctx.tracker.orphaned:
+        if ctx.tracker.life.orphaned:
             since, timeout = ctx.status.transition_time, _ORPHAN_LOOK_SEC
         if not task.deletion_pending and not ctx.is_over(key, since, timeout):
             return
@@ -302,64 +299,7 @@ def _with_deleting_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
         _doubt_configmaps(ctx, task, by_others)
         _decide(ctx, task, by_others, pod)
         tracker.move(task, State.DELETING, ctx.env.second)
-    _watch_end(ctx, pod)
-
-
-def watch_orphans(ctx: Context, configmap_uid: str) -> None:
-    """Watch the Pods of an orphaned, terminating ConfigMap. Costs the number of all Pods."""
-    for pod in ctx.observed.list_pods():
-        if pod.identity.deleting and pod.identity.controller_uid == configmap_uid:
-            _watch_end(ctx, pod, orphan=True)
-
-
-def _watch_end(ctx: Context, pod: PodRecord, *, orphan: bool = False) -> None:
-    """Stall the Framework if a terminating Pod stays, and delete it by force after its role's timeout."""
-    parts = split_pod_name(pod.name)
-    if parts is None:
-        return
-    key = parts[1:]
-    deletion_time = require(pod.identity.deletion_time, "deletionTimestamp")
-    grace = pod.identity.deletion_grace_sec
-    if ctx.is_over(key, deletion_time - grace, grace + ctx.env.limits.pod_stuck_deleting_sec):
-        ctx.tracker.holds.stalls[key] = Stall(
-            Reason.POD_NOT_GONE,
-            f"Pod {pod.name} was to be deleted by {format_time(deletion_time)} and still exists "
-            f"(node {pod.node_name or 'none'}){_why_not_forced(ctx, key, pod.uid)}",
-        )
-    if (deletion := forced_deletion(ctx, key, pod.identity, pod.node_name, orphan=orphan)) is not None:
-        ctx.act(deletion)
-
-
-def _why_not_forced(ctx: Context, key: TaskKey, uid: str) -> str:
-    spared = ctx.tracker.holds.spared(key, uid)
-    return "" if spared is None else f": {spared.why}"
-
-
-def forced_deletion(ctx: Context, key: TaskKey, found: Identity, node: str | None, *, orphan: bool) -> Delete | None:
-    """The deletion by force of a terminating Pod, once the timeout of its role is over.
-
-    ``node``: the name of its Node; None if it is unknown.
-    """
-    tracker = ctx.tracker
-    role, task = tracker.roles.get(key[0]), tracker.task(key)
-    timeout = None if role is None else role.pod_graceful_deletion_timeout_sec
-    if role is None or timeout is None or found.deletion_time is None:
-        return None
-    if not ctx.is_over(key, found.deletion_time - found.deletion_grace_sec, timeout):
-        return None
-    # A policy of a later version spares Pods, too.
-    if_lost = role.pod_force_deletion_policy not in (None, PodForceDeletionPolicy.ALWAYS)
-    spared = tracker.holds.spared(key, found.uid) if if_lost else None
-    if spared is not None and spared.until > ctx.env.clock:
-        ctx.plan_again(key, spared.until)
-        return None
-    if tracker.is_head_settled and (task is None or tracker.is_settled(task)):
-        target = _taskless_target(ctx, key) if task is None else ctx.pod_target(task)
-        return Delete(
-            target, found.uid, force=True, confirm=True, orphan=orphan, if_node_lost=if_lost, node=node or None
-        )
-    tracker.block(key)
-    return None
+    watch_end(ctx, pod)
 
 
 def _with_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
@@ -368,7 +308,7 @@ def _with_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
         key = task.key
         if not tracker.is_settled(task):
             tracker.block(key)
-        elif not _waits_for_containers(ctx, key, pod):
+        elif not waits_for_containers(ctx, key, pod):
             ctx.act(Delete(ctx.pod_target(task), pod.uid))
         return
     if task.state not in _ALIVE:
@@ -379,15 +319,11 @@ def _with_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
         tracker.move(task, State.PREPARING, now)
     if pod.phase != "Unknown":
         tracker.record_placement(task, pod)
-    if ctx.framework.spec.scheduling is not None:
-        gangs.observe(ctx, task, pod)
-    if ctx.status.admission is not None:
-        kueue.watch_gate(ctx, task, pod)
     if pod.phase == "Succeeded":
         _complete_attempt(ctx, task, CompletionStatus.of(POD_SUCCEEDED, "Pod succeeded", pod=pod.completion))
     elif pod.phase == "Failed":
         _complete_attempt(ctx, task, ctx.env.limits.classifier.classify(pod), pod)
-    elif task.deletion_pending or tracker.orphaned:
+    elif task.deletion_pending or tracker.life.orphaned:
         _complete_attempt(ctx, task, None)
     elif pod.phase == "Running" and task.state is State.PREPARING:
         tracker.move(task, State.RUNNING, now)
@@ -395,11 +331,14 @@ def _with_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
         ctx.record(Reason.TASK_RUNNING, text, task)
     elif task.state is State.PREPARING and (overdue := _exceeds_deadline(ctx, task, pod)) is not None:
         _complete_attempt(ctx, task, overdue)
-    ctx.tracker.observe_readiness(task, ready=pod.ready)
+    for part in ctx.parts.observe_pod:
+        part.observe_pod(ctx, task, pod)
+    role = ctx.framework.spec.role(task.role)
     waits = task.state is State.PREPARING and not ctx.tracker.is_completing
-    if waits and ctx.framework.spec.has_claims and may_create(ctx, task) is None:
-        # While no node uses it, another client may have deleted a claim, and the Pod would wait for it forever.
-        claims.keep(ctx, task)
+    waits &= role is not None and any(part.needs_objects(role) for part in ctx.parts.needs_objects)
+    if waits and may_create(ctx, task) is None:
+        # While no node uses it, another client may have deleted an object, and the Pod would wait for it forever.
+        _ensure(ctx, task)
 
 
 def _exceeds_deadline(ctx: Context, task: TaskStatus, pod: PodRecord) -> CompletionStatus | None:
@@ -411,65 +350,6 @@ def _exceeds_deadline(ctx: Context, task: TaskStatus, pod: PodRecord) -> Complet
     where = f"on node {pod.node_name}" if pod.node_name else "and had no node"
     text = f"Pod did not run {where} within preRunningDeadlineSeconds {deadline} after its creation"
     return CompletionStatus.of(TASK_PRE_RUNNING_DEADLINE_EXCEEDED, text)
-
-
-def _left_running_until(ctx: Context, key: TaskKey, pod: PodRecord) -> float | None:
-    """When (monotonic seconds) an ended Pod with running containers may be deleted; None for now.
-
-    The API server removes ended Pods at once, and the containers would run beside the next instance. Kubelets before
-    1.22.9 write the phase before the grace period.
-    """
-    _end_left_running(ctx, key, pod)
-    if pod.running_grace_sec is None:
-        return None
-    left, now = ctx.tracker.left_running, ctx.env.clock
-    if key not in left or left[key][0] != pod.uid:
-        left[key] = (pod.uid, now)
-    due = left[key][1] + pod.running_grace_sec + ctx.env.limits.kubelet_report_sec
-    return due if now < due else None
-
-
-def _end_left_running(ctx: Context, key: TaskKey, pod: PodRecord | None) -> None:
-    """Forget that containers of an ended Pod run, if they have ended or the Pod is terminating."""
-    if key not in ctx.tracker.left_running:
-        return
-    if pod is None or pod.identity.deleting or pod.running_grace_sec is None:
-        del ctx.tracker.left_running[key]
-        ctx.tracker.holds.end_stall(key, Reason.POD_STILL_RUNS)
-
-
-def _waits_for_containers(ctx: Context, key: TaskKey, pod: PodRecord) -> bool:
-    """Whether the Pod must not be deleted yet, as its containers run. After a while this stalls the Framework."""
-    due = _left_running_until(ctx, key, pod)
-    if due is None:
-        return False
-    stall_at = ctx.tracker.left_running[key][1] + _STALL_LEFT_RUNNING_SEC
-    if ctx.env.clock < stall_at:
-        due = min(due, stall_at)
-    else:
-        when = int(ctx.env.now + due - ctx.env.clock)
-        ctx.tracker.holds.stalls[key] = Stall(
-            Reason.POD_STILL_RUNS,
-            f"Pod {pod.name} has {pod.phase.lower()}, and its containers still run (node {pod.node_name or 'none'}): "
-            f"it is deleted when they end, or at {format_time(when)}",
-        )
-    ctx.tracker.agenda.set_alarm(key, due)
-    return True
-
-
-def containers_run_until(ctx: Context) -> float | None:
-    """When (monotonic seconds) the attempt's ConfigMap may be deleted as to containers of ended Pods; None for now.
-
-    Costs the number of such Pods and of Tasks on the agenda.
-    """
-    dues = []
-    for key in (*ctx.tracker.agenda, *ctx.tracker.left_running):
-        pod = ctx.observed.find_pod(pod_name(ctx.framework.name, *key))
-        if pod is None or pod.identity.deleting or pod.identity.controller_uid != ctx.attempt.configmap_uid:
-            continue
-        if (due := _left_running_until(ctx, key, pod)) is not None:
-            dues.append(due)
-    return max(dues, default=None)
 
 
 def _complete_attempt(
@@ -507,7 +387,7 @@ def _decide_retry(ctx: Context, task: TaskStatus) -> None:
     back_off = task_back_off(policy, completion, ctx.env.limits)
     if task.retry.retry_delay_sec is None:
         delay = back_off.delay_sec(in_a_row, completion, early=early)
-        if not delay and not history.may_forget_task(ctx, task, SnapshotTrigger.TASK_RETRY):
+        if not delay and not may_forget(ctx, SnapshotTrigger.TASK_RETRY, task):
             return
         ctx.tracker.schedule_retry(task, delay)
         if delay:
@@ -518,11 +398,11 @@ def _decide_retry(ctx: Context, task: TaskStatus) -> None:
             ctx.record(Reason.TASK_RETRY_SCHEDULED, text, task, completion=completion, warning=False)
     delay = require(task.retry.retry_delay_sec, "retryDelaySec")
     if delay:
-        history.prepare_task(ctx, task)
+        may_forget(ctx, SnapshotTrigger.TASK_RETRY, task, due=False)
     if not ctx.is_over(task.key, task.transition_time, delay):
         retry_waits(ctx, task, delay, summarize(completion) + describe_row(in_a_row))
         return
-    if delay and not history.may_forget_task(ctx, task, SnapshotTrigger.TASK_RETRY):
+    if delay and not may_forget(ctx, SnapshotTrigger.TASK_RETRY, task):
         return
     ctx.snapshot_task(SnapshotTrigger.TASK_RETRY, task)
     recent = 0 if back_off is NO_BACK_OFF else back_off.row_after(in_a_row, completion, early=early)
@@ -538,7 +418,7 @@ def _complete(ctx: Context, task: TaskStatus, why: str) -> None:
     ctx.tracker.move(task, State.COMPLETED, ctx.env.second)
     if task.deletion_pending:
         # The rescale step removes or replaces it, once that is persisted.
-        ctx.tracker.again = True
+        ctx.tracker.agenda.look()
     text = f"Task completed, not retried as {why}, with {summarize(completion)}"
     ctx.record(Reason.TASK_COMPLETED, text, task, completion=completion)
 

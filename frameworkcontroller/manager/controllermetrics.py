@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar, get_args
 from frameworkcontroller.api.completion import CATEGORIES, DISRUPTIONS, PREDEFINED
 from frameworkcontroller.controller.syncworkers import SyncResult
 from frameworkcontroller.kube.transport import Exchange
-from frameworkcontroller.machine.model import AttemptCounters, Level
-from frameworkcontroller.machine.protocol import WriteResult
-from frameworkcontroller.machine.queueing import OUT_OF_SYNC, WORKLOAD_LOST
+from frameworkcontroller.machine.kernel.model import AttemptCounters, Level
+from frameworkcontroller.machine.kernel.protocol import WriteResult
+from frameworkcontroller.machine.parts.kueue.queueing import OUT_OF_SYNC, WORKLOAD_LOST
 
 if TYPE_CHECKING:
     from frameworkcontroller.controller.historysink import HistorySink

@@ -40,8 +40,8 @@ from frameworkcontroller.kube.discovery import find_served
 from frameworkcontroller.kube.errors import KubeError
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import Resource
-from frameworkcontroller.machine.model import NotListed
-from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.kernel.model import NotListed
+from frameworkcontroller.machine.kernel.requests import Kind
 
 Ts = TypeVarTuple("Ts")
 C_co = TypeVar("C_co", bound=CompanionRecord, covariant=True)

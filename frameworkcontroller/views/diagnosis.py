@@ -15,7 +15,7 @@ from frameworkcontroller.api.codec import StatusError, decode_status
 from frameworkcontroller.api.completion import CompletionStatus, Outcome
 from frameworkcontroller.api.spec import ExecutionType, FrameworkSpec, RetryPolicy, SpecError, parse_spec
 from frameworkcontroller.api.status import WAITS, Condition, FrameworkStatus, State, TaskStatus
-from frameworkcontroller.machine.policy import RetryDecision, decide_retry, decide_task_retry
+from frameworkcontroller.machine.kernel.policy import RetryDecision, decide_retry, decide_task_retry
 from frameworkcontroller.views.apiobjects import queue_label_of, queue_of
 from frameworkcontroller.views.poddiagnosis import without_name
 from frameworkcontroller.views.texts import clean_line, duration

@@ -29,7 +29,7 @@ from frameworkcontroller.local.queues.kueue_crds import definitions
 from frameworkcontroller.local.queues.queue_controller import QueueController
 from frameworkcontroller.local.queues.setup import provide_queue
 from frameworkcontroller.logs import KlogFormatter, LineHandler
-from frameworkcontroller.machine import batch
+from frameworkcontroller.machine.kernel import batch
 from frameworkcontroller.manager import app
 from frameworkcontroller.manager.app import Controller
 from tests.chaos.player import Outcome, Player, Unfinished, config_of

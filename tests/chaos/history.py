@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_status
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.kernel.requests import Kind
 from tests.support.historysink import ArchiveStandIn, Attempt, attempts_of
 from tests.support.world import Body, World, controller_of, is_deleting, mark_of, name_of, uid_of
 

@@ -18,9 +18,10 @@ from frameworkcontroller.api.codec import decode_status
 from frameworkcontroller.api.completion import DISRUPTIONS
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
 from frameworkcontroller.api.timestamps import parse_time
-from frameworkcontroller.machine.actions import Delete, Target
-from frameworkcontroller.machine.model import Limits
-from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.kernel.actions import Delete
+from frameworkcontroller.machine.kernel.model import Limits
+from frameworkcontroller.machine.kernel.requests import Kind
+from frameworkcontroller.machine.kernel.target import Target
 from tests.chaos.history import ArchiveJudge
 from tests.chaos.proxy import Change, Deletion
 from tests.support.guarantees import Guarantees, summary

@@ -13,7 +13,7 @@ import orjson
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_status
 from frameworkcontroller.api.status import FrameworkStatus
-from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.kernel.requests import Kind
 from tests.chaos.record import Circumstances, Write
 from tests.support.world import Body, Violation, uid_of
 

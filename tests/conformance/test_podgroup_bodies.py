@@ -24,7 +24,7 @@ from frameworkcontroller.api.quantities import parse_quantity
 from frameworkcontroller.api.spec import parse_spec
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.resources import CONFIGMAPS, Resource
-from frameworkcontroller.machine.podgroups import gangs_of, minimum_patch, podgroup_body, refusal
+from frameworkcontroller.machine.parts.gangs.podgroupbodies import gangs_of, minimum_patch, podgroup_body, refusal
 from tests.support.clusters import Cluster
 from tests.support.drawnframeworks import drawn, specs, templates
 from tests.support.dryrun import dry_run

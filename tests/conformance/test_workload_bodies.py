@@ -24,30 +24,22 @@ from frameworkcontroller.controller.requestsender import send
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import NotFound
 from frameworkcontroller.kube.resources import PODS, WORKLOADS
-from frameworkcontroller.machine.actions import (
-    Created,
-    Patched,
-    QueueAction,
-    Result,
-    Target,
-    WasAdmitted,
-    carry_out,
-)
-from frameworkcontroller.machine.requests import Answered, Get, Kind, MergePatch, Post, Request
-from frameworkcontroller.machine.workloads import (
-    MAX_POD_SETS,
+from frameworkcontroller.machine.kernel.actions import PartAction, carry_out
+from frameworkcontroller.machine.kernel.requests import Answered, Get, Kind, MergePatch, Post, Request
+from frameworkcontroller.machine.kernel.results import Created, Patched, Result
+from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.parts.kueue.readadmission import ReadAdmission, WasAdmitted
+from frameworkcontroller.machine.parts.kueue.workloadactions import (
     ChangeRequest,
     ConditionChange,
     EnterQueue,
     Finish,
     GiveBack,
     LetGo,
-    ReadAdmission,
     Reclaim,
     Tell,
-    WorkloadSpec,
-    workload_spec,
 )
+from frameworkcontroller.machine.parts.kueue.workloadspec import MAX_POD_SETS, WorkloadSpec, workload_spec
 from tests.support.clusters import Cluster
 from tests.support.drawnframeworks import drawn, specs, templates
 from tests.support.dryrun import dry_run
@@ -80,7 +72,7 @@ class Kueue:
     classes: Mapping[str, int] = field(default_factory=lambda: {"high": 1000, "low": -1000, "batch": 0})
     flavors: Mapping[str, Json] = field(default_factory=lambda: {"gold": {"nodeLabels": {"flavor": "gold"}}})
 
-    async def run(self, action: QueueAction, *, is_dry: bool = False) -> Result:
+    async def run(self, action: PartAction, *, is_dry: bool = False) -> Result:
         """Carry the action out. Classes and flavors are read from here; the first write of a dry one ends it."""
         self.sent = []
         exchange = carry_out(action)

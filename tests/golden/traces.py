@@ -27,8 +27,8 @@ from frameworkcontroller.config.config import shipped_config
 from frameworkcontroller.controller.requestsender import send
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import TransportError, error_from_status
-from frameworkcontroller.machine.model import Env, Observed
-from frameworkcontroller.machine.protocol import Done, Emit, Wait
+from frameworkcontroller.machine.kernel.model import Env, Observed
+from frameworkcontroller.machine.kernel.protocol import Done, Emit, Wait
 from frameworkcontroller.machine.reconciler import Reconciler
 
 HISTORIES: Final = 40

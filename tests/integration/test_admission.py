@@ -12,7 +12,7 @@ from aiohttp import web
 from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
-from frameworkcontroller.machine import holds
+from frameworkcontroller.machine.kernel import holds
 from frameworkcontroller.manager.app import Controller
 from tests.support.certificates import make_certificates
 from tests.support.clusters import EMBEDDED, Cluster

@@ -19,8 +19,8 @@ from frameworkcontroller.controller.recorder import (
 from frameworkcontroller.controller.taskevents import DELAY_SEC, MAX_DELAY_SEC, RESET_SEC
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
-from frameworkcontroller.machine.model import Record
-from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.kernel.model import Record
+from frameworkcontroller.machine.kernel.reasons import Reason
 from tests.support.faulty_server import Answer, FaultyServer, drop, faulty_server, silence, status
 from tests.support.frameworks import Json
 from tests.support.virtual_clock import wall

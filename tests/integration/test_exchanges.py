@@ -11,28 +11,30 @@ from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.controller.requestsender import send
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
-from frameworkcontroller.machine.actions import (
-    Accepted,
+from frameworkcontroller.machine.kernel.actions import (
     Action,
     Cleanup,
     Confirm,
     Create,
-    Created,
     Delete,
-    Exists,
-    Gone,
     LookUp,
-    Outdated,
     Patch,
-    Patched,
     Refresh,
     Relabel,
-    Remains,
-    Result,
-    Target,
     carry_out,
 )
-from frameworkcontroller.machine.requests import Kind, Refused, Unanswered
+from frameworkcontroller.machine.kernel.requests import Kind, Refused, Unanswered
+from frameworkcontroller.machine.kernel.results import (
+    Accepted,
+    Created,
+    Exists,
+    Gone,
+    Outdated,
+    Patched,
+    Remains,
+    Result,
+)
+from frameworkcontroller.machine.kernel.target import Target
 from tests.support.faulty_server import Answer, FaultyServer, answer, drop, faulty_server, status
 
 pytestmark = pytest.mark.virtual_clock

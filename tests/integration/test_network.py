@@ -14,8 +14,8 @@ from frameworkcontroller.controller.eventhandlers import EventHandlers
 from frameworkcontroller.kube.errors import NotFound
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, SERVICES
-from frameworkcontroller.machine.model import NotListed
-from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.kernel.model import NotListed
+from frameworkcontroller.machine.kernel.requests import Kind
 from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.manager.informers import CompanionInformer
 from tests.support.clusters import Cluster

@@ -13,7 +13,7 @@ from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.machine import reconciler
-from frameworkcontroller.machine.model import InvariantError, Plan
+from frameworkcontroller.machine.kernel.model import InvariantError, Plan
 from frameworkcontroller.machine.plan import plan
 from frameworkcontroller.machine.quarantine import RETRY_SEC
 from frameworkcontroller.manager.app import Controller

@@ -13,7 +13,7 @@ from frameworkcontroller.kube.resources import EVENTS, WORKLOADS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
 from frameworkcontroller.machine import reconciler
-from frameworkcontroller.machine.model import InvariantError, Plan
+from frameworkcontroller.machine.kernel.model import InvariantError, Plan
 from frameworkcontroller.machine.plan import plan
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster

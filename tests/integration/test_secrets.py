@@ -15,8 +15,8 @@ from frameworkcontroller.kube.connection import Connection, connect
 from frameworkcontroller.kube.errors import KubeError
 from frameworkcontroller.kube.resources import PODS
 from frameworkcontroller.logs import JsonFormatter, KlogFormatter
-from frameworkcontroller.machine.model import Record
-from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.kernel.model import Record
+from frameworkcontroller.machine.kernel.reasons import Reason
 from tests.support.faulty_server import Answer, FaultyServer, answer, cut, drop, faulty_server, status
 from tests.support.virtual_clock import wall
 

@@ -20,10 +20,9 @@ from frameworkcontroller.api.objects import CompanionRecord, Disruption, Framewo
 from frameworkcontroller.api.workloads import WorkloadCondition, WorkloadRecord, workload_name
 from frameworkcontroller.controller.driver import MAX_IN_FLIGHT
 from frameworkcontroller.kube.crdguard import CrdGuard
-from frameworkcontroller.machine.model import Env, NotListed, Observed, SnapshotTrigger
-from frameworkcontroller.machine.protocol import Archive, Effect, LogSnapshots, View
-from frameworkcontroller.machine.reconciler import Reconciler
-from frameworkcontroller.machine.requests import (
+from frameworkcontroller.machine.kernel.model import Env, NotListed, Observed, SnapshotTrigger
+from frameworkcontroller.machine.kernel.protocol import Archive, Effect, LogSnapshots, View
+from frameworkcontroller.machine.kernel.requests import (
     PODGROUPS,
     Answer,
     Answered,
@@ -36,6 +35,7 @@ from frameworkcontroller.machine.requests import (
     Remove,
     Request,
 )
+from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.manager import informers
 from tests.chaos import embedded
 from tests.chaos.player import Outcome

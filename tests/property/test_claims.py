@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.kernel.requests import Kind
 from tests.support.history import NAME, History
 from tests.support.world import Body, Fate, controller_of, is_deleting, mark_of, name_of, uid_of
 

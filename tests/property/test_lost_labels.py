@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.kernel.requests import Kind
 from tests.support.history import NAME, History
 
 SPEC: dict[str, Any] = {

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frameworkcontroller.machine.actions import Delete
-from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.kernel.actions import Delete
+from frameworkcontroller.machine.kernel.requests import Kind
 from tests.property.test_stuck_orphans import come_about, create, is_completed, is_stalled, pod
 from tests.support.history import History
 from tests.support.world import Body, Fate, Violation, is_deleting

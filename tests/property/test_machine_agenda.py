@@ -11,7 +11,7 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frameworkcontroller.machine.model import Limits
+from frameworkcontroller.machine.kernel.model import Limits
 from tests.support.history import EXIT_CODES, LIMITS, History
 
 # One delay: how many are drawn before the one that counts depends on how often the Framework is looked at.

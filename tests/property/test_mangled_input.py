@@ -42,16 +42,16 @@ from frameworkcontroller.config.failurespec import compile_regex
 from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.kube.errors import ApiError, error_from_answer
 from frameworkcontroller.machine.ending import Ends, spec_to_end
-from frameworkcontroller.machine.failure import Classifier
-from frameworkcontroller.machine.manifests import PodTemplate
-from frameworkcontroller.machine.model import Env, InvariantError, Observed
+from frameworkcontroller.machine.kernel.failure import Classifier
+from frameworkcontroller.machine.kernel.model import Env, InvariantError, Observed
+from frameworkcontroller.machine.kernel.protocol import RequeueError, read_live
+from frameworkcontroller.machine.kernel.requests import Answered
+from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.plan import plan
-from frameworkcontroller.machine.protocol import RequeueError, read_live
 from frameworkcontroller.machine.reconciler import Reconciler
-from frameworkcontroller.machine.requests import Answered
-from frameworkcontroller.machine.tracker import Tracker
 from tests.support.bench import NOW, Bench, limits, role
 from tests.support.mangled import VALUES, mangled
+from tests.support.podtemplates import pod_template
 
 METADATA: Final = {
     "name": "f-a-0",
@@ -179,7 +179,7 @@ def test_a_spec_can_be_run_or_is_said_to_be_none(body: Any) -> None:
     bench = Bench(role())
     bench.all_pods()
     for item in spec.task_roles:
-        template = PodTemplate(subject, bench.status.attempt, item, "role-uid")
+        template = pod_template(subject, bench.status.attempt, item, "role-uid")
         orjson.loads(template.render(bench.task()))
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frameworkcontroller.api.status import State, TaskAttemptStatus, TaskStatus
-from frameworkcontroller.machine.model import Urgency
-from frameworkcontroller.machine.pacing import (
+from frameworkcontroller.machine.kernel.model import Urgency
+from frameworkcontroller.machine.kernel.pacing import (
     BREATH_MAX_SEC,
     FAST_SEC,
     FLOW_FACTOR,
@@ -20,7 +20,7 @@ from frameworkcontroller.machine.pacing import (
     AnswerTimes,
     Pacing,
 )
-from frameworkcontroller.machine.tracker import Tracker
+from frameworkcontroller.machine.kernel.tracker import Tracker
 
 LONGEST_SEC: Final = RIDE_MAX_SEC + SHOW_MAX_SEC + JOIN_MAX_SEC
 SHOWN_SEC: Final = SHOW_MAX_SEC + JOIN_MAX_SEC

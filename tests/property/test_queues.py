@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.kernel.requests import Kind
 from tests.support.history import LIMITS, NAME, History
 from tests.support.kueue import DEACTIVATIONS, EVICTIONS, Kueue, condition, has_quota, is_active
 from tests.support.world import Body, Fate, uid_of

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from frameworkcontroller.api.completion import FailureAction
 from frameworkcontroller.api.objects import pod_record
 from frameworkcontroller.api.spec import FailurePolicy, parse_spec
-from frameworkcontroller.machine.failure import Classifier
-from frameworkcontroller.machine.policy import decide_task_retry
-from frameworkcontroller.machine.rules import with_rule
+from frameworkcontroller.machine.kernel.failure import Classifier
+from frameworkcontroller.machine.kernel.policy import decide_task_retry
+from frameworkcontroller.machine.kernel.rules import with_rule
 
 Json = dict[str, Any]
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.kernel.requests import Kind
 from tests.support.gangscheduler import Backend, GangScheduler
 from tests.support.kueue import (
     DEACTIVATIONS,

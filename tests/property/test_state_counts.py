@@ -8,10 +8,10 @@ from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStat
 from frameworkcontroller.api.status import TaskRoleStatus as RoleStatus
 from frameworkcontroller.controller.reconcilers import Machine
 from frameworkcontroller.controller.statecounts import StateCounts
-from frameworkcontroller.machine.holds import Stall, Wait
-from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.kernel.holds import Stall, Wait
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.reconciler import Reconciler
-from frameworkcontroller.machine.tracker import Tracker
 
 states = st.sampled_from(State)
 changes = st.lists(

@@ -8,7 +8,7 @@ import pytest
 from frameworkcontroller.api import names
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine import task
-from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.kernel.requests import Kind
 from tests.support.history import NAME, History
 
 TIMEOUT_SEC: Final = 600

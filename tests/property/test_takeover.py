@@ -10,8 +10,8 @@ from typing import Any, Final
 import pytest
 
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.actions import Action, Create
-from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.kernel.actions import Action, Create
+from frameworkcontroller.machine.kernel.requests import Kind
 from tests.property.test_queues import Queued
 from tests.support.archive import ArchivedHistory
 from tests.support.history import History

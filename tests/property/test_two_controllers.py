@@ -10,9 +10,10 @@ from typing import Any, Final
 import pytest
 
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine import context, reconciler
-from frameworkcontroller.machine.actions import Action, Cleanup, Create
-from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine import reconciler
+from frameworkcontroller.machine.kernel import context
+from frameworkcontroller.machine.kernel.actions import Action, Cleanup, Create
+from frameworkcontroller.machine.kernel.requests import Kind
 from tests.support.history import History
 from tests.support.world import Body, Fate, Violation
 

@@ -15,11 +15,11 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.status import Condition, State
-from frameworkcontroller.machine.farewell import Farewell, StoreLast
-from frameworkcontroller.machine.model import Limits, Snapshot, SnapshotTrigger
-from frameworkcontroller.machine.protocol import Archive, Offer
+from frameworkcontroller.machine.kernel.model import Limits, Snapshot, SnapshotTrigger
+from frameworkcontroller.machine.kernel.protocol import Archive, Offer
+from frameworkcontroller.machine.kernel.requests import Answer, Answered, Kind, PatchFinalizers, Refused, Unanswered
+from frameworkcontroller.machine.parts.history.finalization import Farewell, StoreLast
 from frameworkcontroller.machine.reconciler import Reconciler
-from frameworkcontroller.machine.requests import Answer, Answered, Kind, PatchFinalizers, Refused, Unanswered
 from tests.support.driver import Controller
 from tests.support.history import LIMITS, NAME, History
 from tests.support.world import Body, Violation, World, is_deleting, name_of, uid_of

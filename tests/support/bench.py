@@ -31,28 +31,18 @@ from frameworkcontroller.api.podgroups import (
 from frameworkcontroller.api.spec import SpecError, parse_spec
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.machine.actions import (
-    Accepted,
-    Action,
-    Cleanup,
-    Confirm,
-    Create,
-    Created,
-    Delete,
-    Gone,
-    LookUp,
-    Outcome,
-    Patch,
-    Patched,
-    Result,
-    Target,
-)
 from frameworkcontroller.machine.ending import Ends, ends_in, ends_of, spec_to_end
-from frameworkcontroller.machine.failure import Classifier, FailureClass
-from frameworkcontroller.machine.model import Env, Limits, NotListed, Observed, Plan, Urgency
+from frameworkcontroller.machine.kernel.actions import Action, Cleanup, Confirm, Create, Delete, LookUp, Outcome, Patch
+from frameworkcontroller.machine.kernel.failure import Classifier, FailureClass
+from frameworkcontroller.machine.kernel.model import Env, Limits, NotListed, Observed, Plan, Urgency
+from frameworkcontroller.machine.kernel.outcomes import drop
+from frameworkcontroller.machine.kernel.requests import PODGROUPS, Kind, Refused
+from frameworkcontroller.machine.kernel.results import Accepted, Created, Gone, Patched, Result
+from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.tracker import Tracker
+from frameworkcontroller.machine.parts import PARTS
+from frameworkcontroller.machine.parts.claims.volumeclaims import ClaimAgenda
 from frameworkcontroller.machine.plan import fold, plan
-from frameworkcontroller.machine.requests import PODGROUPS, Kind, Refused
-from frameworkcontroller.machine.tracker import Tracker
 from tests.support.invariants import check_status, check_step
 from tests.support.world import merged
 
@@ -317,7 +307,7 @@ class Bench:
             return
         if body["kind"] == Kind.VOLUME_CLAIM:
             self.claims[name] = claim_record(body)
-            self.tracker.claims.add(name)
+            self.tracker.part(ClaimAgenda).add(name)
             return
         node = status.pop("nodeName", None)
         if node:
@@ -339,7 +329,10 @@ class Bench:
     def relist(self, kind: Kind, requested: float | None = None) -> bool:
         """A list that was requested then (None: now) is in the cache. Returns whether it lacks a created companion."""
         find = self.claims.get if kind is Kind.VOLUME_CLAIM else self.services.get
-        return self.tracker.companions_listed(kind, self.now if requested is None else requested, find)
+        lacking = self.tracker.objects.listed(kind, self.now if requested is None else requested, find)
+        for target, uid in lacking:
+            drop(PARTS, self.tracker, target, uid)
+        return bool(lacking)
 
     def vanish(self) -> None:
         """The cache sees the attempt's ConfigMap gone, and all Pods."""
@@ -351,16 +344,16 @@ class Bench:
         if name == names.configmap_name("f"):
             assert self.configmap is not None
             self.tracker.configmap_dropped(self.configmap.uid)
-            self.tracker.again = True
+            self.tracker.agenda.look()
         elif name in self.services:
-            self.tracker.companion_dropped(Target(Kind.SERVICE, name), self.services[name].uid)
+            drop(PARTS, self.tracker, Target(Kind.SERVICE, name), self.services[name].uid)
         elif found := [(kind, group.uid) for (kind, of), group in self.groups.items() if of == name]:
             ((kind, uid),) = found
-            self.tracker.companion_dropped(Target(kind, name, self.status.attempt.id), uid)
+            drop(PARTS, self.tracker, Target(kind, name, self.status.attempt.id), uid)
         elif name in self.claims:
             _, _, of_role, index = names.split_claim_name(name) or ("", "", "", -1)
             target = Target(Kind.VOLUME_CLAIM, name, role=of_role, index=index)
-            self.tracker.companion_dropped(target, self.claims[name].uid)
+            drop(PARTS, self.tracker, target, self.claims[name].uid)
         else:
             parts = names.split_pod_name(name)
             assert parts is not None

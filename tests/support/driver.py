@@ -38,13 +38,10 @@ from frameworkcontroller.api.podgroups import (
 )
 from frameworkcontroller.api.workloads import WorkloadRecord, workload_record
 from frameworkcontroller.backoff import Backoff
-from frameworkcontroller.machine.actions import Action, Create, Delete
-from frameworkcontroller.machine.farewell import Farewell, Look, StoreLast, is_due
-from frameworkcontroller.machine.model import Env, Limits, Observed, Urgency
-from frameworkcontroller.machine.orphans import orphans, release
-from frameworkcontroller.machine.protocol import Act, Archive, Call, Done, Emit, Offer, Relist, Wait
-from frameworkcontroller.machine.reconciler import Reconciler
-from frameworkcontroller.machine.requests import (
+from frameworkcontroller.machine.kernel.actions import Action, Create, Delete
+from frameworkcontroller.machine.kernel.model import Env, Limits, Observed, Urgency
+from frameworkcontroller.machine.kernel.protocol import Act, Archive, Call, Done, Emit, Offer, Relist, Wait
+from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
     Get,
@@ -59,7 +56,10 @@ from frameworkcontroller.machine.requests import (
     Request,
     Unanswered,
 )
-from frameworkcontroller.machine.tracker import Tracker
+from frameworkcontroller.machine.kernel.tracker import Tracker
+from frameworkcontroller.machine.parts.history.finalization import Farewell, Look, StoreLast, is_due
+from frameworkcontroller.machine.parts.kueue.orphanedworkloads import orphans, release
+from frameworkcontroller.machine.reconciler import Reconciler
 from tests.support.guarantees import Guarantees
 from tests.support.world import ApiRefusal, Body, Event, Lost, World
 
@@ -252,7 +252,7 @@ class Controller:
             return
         if not self.is_settled:
             return
-        reconciler.tracker.touch_all()
+        reconciler.tracker.look_at_all()
         done = reconciler.next(self._view)
         emitted = [one for one in reconciler.effects() if isinstance(one, Emit)]
         if not isinstance(done, Done) or emitted or reconciler.tracker.urgency is not Urgency.NONE:
@@ -396,7 +396,7 @@ class Controller:
             self._active, self._started = True, 0
             self._asked_at = None
             if self.thorough:
-                self.reconciler.tracker.touch_all()
+                self.reconciler.tracker.look_at_all()
         calls = [*self._turns, *self._requests]
         must_ask = self._asked_at != self.world.clock
         # With a single call under way it is asked first, so that tests can tell which request is next.

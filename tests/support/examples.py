@@ -12,7 +12,7 @@ from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.spec import parse_spec
 from frameworkcontroller.api.status import FrameworkAttemptStatus, State, TaskAttemptStatus, TaskStatus
 from frameworkcontroller.local.manifest_files import Manifest, read_manifests
-from frameworkcontroller.machine.manifests import PodTemplate
+from tests.support.podtemplates import pod_template
 
 Json = dict[str, Any]
 
@@ -54,4 +54,4 @@ def pods_of(framework: Json, namespace: str) -> Iterator[Json]:
     attempt = FrameworkAttemptStatus(id=0, start_time=0, configmap_uid="configmap-uid")
     task = TaskStatus(0, "task-uid", 0, 0, TaskAttemptStatus(0, 0), State.CREATION_PENDING)
     for role in spec.task_roles:
-        yield orjson.loads(PodTemplate(subject, attempt, role, "role-uid").render(task))
+        yield orjson.loads(pod_template(subject, attempt, role, "role-uid").render(task))

@@ -19,10 +19,9 @@ from frameworkcontroller.api.codec import EncodedStatus, encode_status
 from frameworkcontroller.api.objects import FrameworkRecord, PodRecord
 from frameworkcontroller.controller import driver as product
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.machine.model import Env, Observed
-from frameworkcontroller.machine.protocol import Archive, Call, Effect, Instruction, ReadLive, View
-from frameworkcontroller.machine.reconciler import Reconciler
-from frameworkcontroller.machine.requests import (
+from frameworkcontroller.machine.kernel.model import Env, Observed
+from frameworkcontroller.machine.kernel.protocol import Archive, Call, Effect, Instruction, ReadLive, View
+from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
     Get,
@@ -35,6 +34,7 @@ from frameworkcontroller.machine.requests import (
     Refused,
     Request,
 )
+from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.manager import app
 from tests.support import driver
 

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Final
 
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.kernel.requests import Kind
 from tests.support.world import ApiRefusal, Body, World, group_of, is_deleting, mark_of, name_of
 
 _TERMINAL: Final = ("Succeeded", "Failed")

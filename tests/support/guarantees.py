@@ -25,10 +25,12 @@ from frameworkcontroller.api.spec import (
 )
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
 from frameworkcontroller.api.timestamps import parse_time
-from frameworkcontroller.machine.actions import Action, Cleanup, Confirm, Delete, Target
-from frameworkcontroller.machine.model import InvariantError, Limits
-from frameworkcontroller.machine.requests import Kind, PatchFinalizers
-from frameworkcontroller.machine.tracker import Tracker
+from frameworkcontroller.machine.kernel.actions import Action, Cleanup, Confirm, Delete
+from frameworkcontroller.machine.kernel.model import InvariantError, Limits
+from frameworkcontroller.machine.kernel.requests import Kind, PatchFinalizers
+from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.tracker import Tracker
+from frameworkcontroller.machine.parts.dependencies.dependencies import RoleOrder
 from tests.support.invariants import check_status, check_step
 from tests.support.queueguarantees import QueueGuarantees
 from tests.support.world import NAMESPACE, PODGROUPS, Body, World, controller_of, is_deleting, mark_of, name_of, uid_of
@@ -147,7 +149,8 @@ class Guarantees:
         encoded = encode_status(name, after)
         counted = {state: sum(task.state is state for task in tracker.tasks()) for state in State}
         self._require(tracker.task_states == counted, f"Tasks by state: {tracker.task_states}, but there are {counted}")
-        for role, indexes in tracker.readiness.items():
+        order = tracker.find_part(RoleOrder)
+        for role, indexes in () if order is None else order.ready.items():
             for index in indexes:
                 one = tracker.task((role, index))
                 runs = one is not None and one.state is State.RUNNING and not one.deletion_pending

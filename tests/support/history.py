@@ -14,10 +14,10 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_status
 from frameworkcontroller.api.spec import ExecutionType, FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.api.status import Condition, FrameworkStatus, State
-from frameworkcontroller.machine.failure import Classifier
-from frameworkcontroller.machine.model import Limits
-from frameworkcontroller.machine.requests import Kind
-from frameworkcontroller.machine.states import LIVE
+from frameworkcontroller.machine.kernel.failure import Classifier
+from frameworkcontroller.machine.kernel.model import Limits
+from frameworkcontroller.machine.kernel.requests import Kind
+from frameworkcontroller.machine.kernel.states import LIVE
 from tests.support.driver import Controller
 from tests.support.guarantees import Guarantees
 from tests.support.world import Body, Fate, World, controller_of, is_deleting, name_of, uid_of

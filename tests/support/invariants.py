@@ -13,8 +13,8 @@ from frameworkcontroller.api.status import (
     TaskRoleStatus,
     TaskStatus,
 )
-from frameworkcontroller.machine.model import InvariantError
-from frameworkcontroller.machine.states import EDGES, ENDED
+from frameworkcontroller.machine.kernel.model import InvariantError
+from frameworkcontroller.machine.kernel.states import EDGES, ENDED
 
 _WITHOUT_OBJECT = frozenset({State.CREATION_PENDING})
 _DECIDED = frozenset({State.DELETION_PENDING, State.DELETION_REQUESTED, State.DELETING}) | ENDED

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from frameworkcontroller.api.timestamps import format_time, parse_time
-from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.kernel.requests import Kind
 from tests.support.world import ApiRefusal, Body, World, is_deleting, mark_of, name_of, uid_of
 
 CLUSTER_QUEUE: Final = "cq"

@@ -18,11 +18,9 @@ from frameworkcontroller.api.objects import (
     framework_record,
     pod_record,
 )
-from frameworkcontroller.machine.model import Env, Limits, Observed, Record
-from frameworkcontroller.machine.protocol import Act, Call, Done, Effect, Emit, Instruction, Wait
-from frameworkcontroller.machine.quarantine import Quarantine
-from frameworkcontroller.machine.reconciler import Reconciler
-from frameworkcontroller.machine.requests import (
+from frameworkcontroller.machine.kernel.model import Env, Limits, Observed, Record
+from frameworkcontroller.machine.kernel.protocol import Act, Call, Done, Effect, Emit, Instruction, Wait
+from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
     Get,
@@ -36,6 +34,8 @@ from frameworkcontroller.machine.requests import (
     Remove,
     Request,
 )
+from frameworkcontroller.machine.quarantine import Quarantine
+from frameworkcontroller.machine.reconciler import Reconciler
 from tests.support.bench import Body, limits, role
 
 CLOCK: Final = 1_000.0

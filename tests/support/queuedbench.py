@@ -12,8 +12,9 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import Framework, QueueLabels
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.api.workloads import WorkloadRecord, workload_name, workload_record
-from frameworkcontroller.machine.actions import Accepted, Action, Delete, Patch, QueueAction, Result, Target, carry_out
-from frameworkcontroller.machine.requests import (
+from frameworkcontroller.machine.kernel.actions import Action, Delete, PartAction, Patch, carry_out
+from frameworkcontroller.machine.kernel.outcomes import drop
+from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
     Get,
@@ -24,6 +25,10 @@ from frameworkcontroller.machine.requests import (
     Refused,
     Request,
 )
+from frameworkcontroller.machine.kernel.results import Accepted, Result
+from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.parts import PARTS
+from frameworkcontroller.machine.parts.kueue.queueing import Queueing
 from tests.support.bench import NOW, UID, Bench, Body, limits, role
 from tests.support.kueue import set_condition
 from tests.support.world import merged
@@ -128,11 +133,11 @@ class QueuedBench(Bench):
         before = self.services.pop(NAME, None)
         is_watched = self.live is not None and names.FRAMEWORK_NAME in self.live["metadata"].get("labels", ())
         if before is not None and (self.live is None or not is_watched or self.live["metadata"]["uid"] != before.uid):
-            self.tracker.companion_dropped(TARGET, before.uid)
+            drop(PARTS, self.tracker, TARGET, before.uid)
         if self.live is not None and is_watched:
             self.live["metadata"]["namespace"] = "ns"
             self.services[NAME] = workload_record(self.live)
-            self.tracker.queueing.known = True
+            self.tracker.part(Queueing).known = True
 
     @property
     def cached(self) -> WorkloadRecord | None:
@@ -186,7 +191,7 @@ class QueuedBench(Bench):
         if isinstance(action, Delete) and action.target == TARGET:
             self.delete_workload(see=False)
             self.fold(action, Accepted())
-        elif isinstance(action, QueueAction) or (isinstance(action, Patch) and action.target == TARGET):
+        elif isinstance(action, PartAction) or (isinstance(action, Patch) and action.target == TARGET):
             self.perform(action)
         else:
             return False

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from frameworkcontroller.api.podgroups import GangScheduler as Scheduler
 from frameworkcontroller.api.status import Condition, State
-from frameworkcontroller.machine.actions import Create
-from frameworkcontroller.machine.model import Limits
-from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.kernel.actions import Create
+from frameworkcontroller.machine.kernel.model import Limits
+from frameworkcontroller.machine.kernel.requests import Kind
 from tests.support.gangscheduler import Backend, GangScheduler, refuse_another_minimum
 from tests.support.history import EXIT_CODES, LIMITS, NAME, WAKES_TO_END, History
 from tests.support.kueue import EVICTIONS, PRIORITIES, QUEUES, Kueue, admission_of, is_owned, is_true, reserved_by

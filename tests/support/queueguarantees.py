@@ -20,7 +20,7 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.workloads import JOB_UID
-from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.kernel.requests import Kind
 from tests.support.gangscheduler import minimum_of
 from tests.support.kueue import FINALIZER, PODSET, WORKLOAD, admission_of, condition, is_true, reclaimed_of
 from tests.support.world import (

@@ -21,7 +21,7 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.machine.requests import Kind, PatchFinalizers
+from frameworkcontroller.machine.kernel.requests import Kind, PatchFinalizers
 
 Body = dict[str, Any]
 

@@ -37,19 +37,20 @@ from frameworkcontroller.config.config import shipped_config
 from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.kube.parsing import parse
 from frameworkcontroller.machine.ending import Ends, ends_in, spec_to_end
-from frameworkcontroller.machine.manifests import PodTemplate, claim_body
-from frameworkcontroller.machine.model import Env, InvariantError, Observed
+from frameworkcontroller.machine.kernel.model import Env, InvariantError, Observed
+from frameworkcontroller.machine.kernel.requests import BodyTooLargeError
+from frameworkcontroller.machine.kernel.rules import with_rule
+from frameworkcontroller.machine.kernel.tracker import Tracker
+from frameworkcontroller.machine.parts.claims.claimbodies import claim_body
+from frameworkcontroller.machine.parts.gangs.podgroupbodies import gangs_of, podgroup_body, refusal
+from frameworkcontroller.machine.parts.kueue.workloadspec import workload_spec
 from frameworkcontroller.machine.plan import plan
-from frameworkcontroller.machine.podgroups import gangs_of, podgroup_body, refusal
-from frameworkcontroller.machine.requests import BodyTooLargeError
-from frameworkcontroller.machine.rules import with_rule
-from frameworkcontroller.machine.tracker import Tracker
-from frameworkcontroller.machine.workloads import workload_spec
 from frameworkcontroller.views.diagnosis import diagnose_framework, diagnose_task, read_view
 from frameworkcontroller.views.poddiagnosis import diagnose_pod
 from frameworkcontroller.views.summary import summarize
 from frameworkcontroller.views.tree import framework_tree
 from tests.support.bench import NOW, Bench, Body, limits, role
+from tests.support.podtemplates import pod_template
 
 BYTES: Final = 1_400_000
 """Of an object: a little less than etcd stores."""
@@ -160,8 +161,7 @@ def act(subject: Framework, status: Any, watch: Watch) -> None:
     attempt, task = PREPARED.status.attempt, PREPARED.task()
     admission = None if status is None else status.admission
     for position, one in enumerate(spec.task_roles):
-        admitted = None if admission is None else admission.pod_set(one.name)
-        made = PodTemplate(subject, attempt, one, "role-uid", admitted)
+        made = pod_template(subject, attempt, one, "role-uid", admission)
         if position < IN_FLIGHT:
             # One that is too large is refused before it is rendered.
             with suppress(BodyTooLargeError):

@@ -113,6 +113,27 @@ def layering_faults(file: Path, tree: ast.AST) -> Iterator[str]:
             yield f"{found}, and {parts[0]} may import {', '.join(sorted(LAYERS[parts[0]]))} only"
 
 
+def part_faults(file: Path, tree: ast.AST) -> Iterator[str]:
+    """What the file of the machine imports against the order of its rooms: kernel, parts, life.
+
+    The life knows the table of parts, and no part; a part knows the kernel, and no other part.
+    """
+    room, *inner = file.relative_to(PACKAGE / "machine").parts
+    for found in imports(file, tree):
+        target = found.module.removeprefix(f"{NAME}.machine.")
+        if target == found.module:
+            continue
+        to, _, rest = target.partition(".")
+        if room == "kernel":
+            allowed = to == "kernel"
+        elif room == "parts" and len(inner) > 1:
+            allowed = to == "kernel" or (to == "parts" and rest.partition(".")[0] == inner[0])
+        else:
+            allowed = to != "parts" or rest == "PARTS" or room == "parts"
+        if not allowed:
+            yield str(found)
+
+
 def purity_faults(file: Path, tree: ast.AST) -> Iterator[str]:
     """Where the file could read a clock, draw chance, or do I/O."""
     where = file.relative_to(PACKAGE.parent)
@@ -159,6 +180,27 @@ def parsed() -> Iterator[tuple[Path, ast.AST]]:
 
 def test_imports_run_one_way() -> None:
     assert [fault for file, tree in parsed() for fault in layering_faults(file, tree)] == []
+
+
+def test_the_life_names_no_part_and_no_part_another() -> None:
+    machine = [(file, tree) for file, tree in parsed() if file.is_relative_to(PACKAGE / "machine")]
+    assert [fault for file, tree in machine for fault in part_faults(file, tree)] == []
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("machine/task.py", "from frameworkcontroller.machine.parts.claims.volumeclaims import Claims"),
+        ("machine/task.py", "from frameworkcontroller.machine.parts import claims"),
+        ("machine/kernel/x.py", "from frameworkcontroller.machine.parts import PARTS"),
+        ("machine/kernel/x.py", "from frameworkcontroller.machine.task import step"),
+        ("machine/parts/gangs/x.py", "from frameworkcontroller.machine.parts.kueue.kueue import Kueue"),
+        ("machine/parts/gangs/x.py", "from frameworkcontroller.machine.parts import PARTS"),
+        ("machine/parts/gangs/x.py", "from frameworkcontroller.machine.gates import may_create"),
+    ],
+)
+def test_an_import_of_a_part_is_found(file: str, source: str) -> None:
+    assert list(part_faults(PACKAGE / file, ast.parse(source)))
 
 
 def test_every_package_has_a_layer() -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from frameworkcontroller.api import names
 from frameworkcontroller.commands.lint.findings import Finding, Role, error, mapping, warning
-from frameworkcontroller.machine.workloads import MAX_POD_SETS
+from frameworkcontroller.machine.parts.kueue.workloadspec import MAX_POD_SETS
 
 _LABELS: Final = (names.QUEUE_NAME, names.PRIORITY_CLASS, names.MAX_EXEC_TIME_SECONDS)
 _OBJECT_NAME: Final = re.compile(names.SUBDOMAIN_PATTERN)

@@ -10,8 +10,8 @@ from frameworkcontroller.api.completion import ContainerCompletion
 from frameworkcontroller.api.objects import ContainerRecord, Identity, PodRecord
 from frameworkcontroller.api.podgroups import GangScheduler
 from frameworkcontroller.config.config import Config, ConfigurationError, LeaderElection, load_config, shipped_config
-from frameworkcontroller.machine.failure import Range
-from frameworkcontroller.machine.model import SnapshotTrigger
+from frameworkcontroller.machine.kernel.failure import Range
+from frameworkcontroller.machine.kernel.model import SnapshotTrigger
 
 
 def load(tmp_path: Path, text: str) -> Config:

@@ -13,7 +13,7 @@ import yaml
 from frameworkcontroller.api.completion import DISRUPTIONS, RESERVED, Code, CompletionStatus
 from frameworkcontroller.api.objects import pod_record
 from frameworkcontroller.config.config import SHIPPED_CONFIG_FILE, Config, shipped_config
-from frameworkcontroller.machine.failure import Classifier
+from frameworkcontroller.machine.kernel.failure import Classifier
 
 Json = dict[str, Any]
 

@@ -21,10 +21,10 @@ from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import ObjectNotFound, TransportError
 from frameworkcontroller.kube.resources import Resource
-from frameworkcontroller.machine.model import Snapshot, SnapshotTrigger
-from frameworkcontroller.machine.protocol import Archive, Offer, RequeueError
+from frameworkcontroller.machine.kernel.model import Snapshot, SnapshotTrigger
+from frameworkcontroller.machine.kernel.protocol import Archive, Offer, RequeueError
+from frameworkcontroller.machine.kernel.requests import Answer, Answered, Unanswered
 from frameworkcontroller.machine.reconciler import Reconciler
-from frameworkcontroller.machine.requests import Answer, Answered, Unanswered
 from tests.support.bench import limits
 
 

@@ -22,7 +22,8 @@ from frameworkcontroller.controller.eventhandlers import EventHandlers
 from frameworkcontroller.controller.reconcilers import Reconcilers
 from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.kube.workqueue import WorkQueue
-from frameworkcontroller.machine.model import Snapshot, SnapshotTrigger
+from frameworkcontroller.machine.kernel.model import Snapshot, SnapshotTrigger
+from frameworkcontroller.machine.parts.dependencies.dependencies import RoleOrder
 from frameworkcontroller.machine.reconciler import Reconciler
 
 POD = PodRecord("ns/f-a-0", "ns", "f-a-0", "5", Identity("pod-1", "cm-1", None, False), "Running")
@@ -56,7 +57,8 @@ async def known() -> Known:
 @pytest.mark.parametrize("awaited", [True, False])
 async def test_readiness_wakes_a_framework_with_a_role_that_waits_for_it(known: Known, *, awaited: bool) -> None:
     if awaited:
-        known.reconciler.tracker.watch_readiness({"a"})
+        tracker = known.reconciler.tracker
+        tracker.part(RoleOrder).watch(tracker, {"a"})
         known.reconciler.tracker.agenda.clear()
     known.handlers.pod_updated(POD, replace(POD, ready=True))
     assert list(known.reconciler.tracker.agenda) == [("a", 0)] * awaited
@@ -111,18 +113,18 @@ async def test_why_kubernetes_deleted_a_pod_is_kept_from_its_last_state(
     known: Known, old: PodRecord, final: PodRecord | None
 ) -> None:
     known.handlers.pod_deleted(old, final)
-    assert known.reconciler.tracker.dropped == {("a", 0): DISRUPTED}
+    assert known.reconciler.tracker.life.dropped == {("a", 0): DISRUPTED}
 
 
 async def test_why_kubernetes_deleted_a_pod_is_not_kept_if_no_task_records_it(known: Known) -> None:
     known.handlers.pod_deleted(replace(DISRUPTED, identity=replace(POD.identity, uid="other")), None)
     known.handlers.pod_deleted(replace(DISRUPTED, name="f-a-7"), None)
-    assert known.reconciler.tracker.dropped == {}
+    assert known.reconciler.tracker.life.dropped == {}
 
 
 async def test_nothing_is_kept_of_a_pod_that_was_not_disrupted(known: Known) -> None:
     known.handlers.pod_deleted(POD, POD)
-    assert known.reconciler.tracker.dropped == {}
+    assert known.reconciler.tracker.life.dropped == {}
 
 
 @pytest.mark.parametrize(
@@ -172,7 +174,7 @@ async def test_a_framework_that_is_gone_is_in_the_history_once(
 async def test_a_framework_that_was_kept_before_its_deletion_is_not_kept_again(
     known: Known, caplog: pytest.LogCaptureFixture
 ) -> None:
-    _track(known).tracker.deletion_snapshot_taken = True
+    _track(known).tracker.process.deletion_snapshot_taken = True
     with caplog.at_level(logging.INFO):
         known.handlers.framework_deleted(FRAMEWORK, FRAMEWORK)
     assert caplog.messages == ["[ns/g]: Framework was deleted"]
@@ -184,7 +186,7 @@ async def test_snapshots_that_no_request_has_followed_are_logged_when_the_framew
 ) -> None:
     """For example, another client deletes it while its own deletion at the end of its retention is delayed."""
     reconciler = _track(known)
-    reconciler.tracker.deletion_snapshot_taken = True
+    reconciler.tracker.process.deletion_snapshot_taken = True
     reconciler.stored.resource_version = "8"
     reconciler._snapshots.append(Snapshot(SnapshotTrigger.FRAMEWORK_DELETION, b'{"state":"Completed"}'))
     with caplog.at_level(logging.INFO):

@@ -25,8 +25,8 @@ from frameworkcontroller.controller.historysink import (
     RecordsRefused,
     Unavailable,
 )
-from frameworkcontroller.machine.model import Snapshot
-from frameworkcontroller.machine.requests import Answer, Answered, Refusal, Refused, Unanswered
+from frameworkcontroller.machine.kernel.model import Snapshot
+from frameworkcontroller.machine.kernel.requests import Answer, Answered, Refusal, Refused, Unanswered
 from tests.support.virtual_clock import wall
 
 pytestmark = pytest.mark.virtual_clock

@@ -11,7 +11,7 @@ import pytest
 from frameworkcontroller.api.names import SNAPSHOT_MARK
 from frameworkcontroller.api.objects import FrameworkRecord
 from frameworkcontroller.controller.snapshots import SnapshotLogger
-from frameworkcontroller.machine.model import Snapshot, SnapshotTrigger
+from frameworkcontroller.machine.kernel.model import Snapshot, SnapshotTrigger
 
 FRAMEWORK = FrameworkRecord(
     "ns/f", "ns", "f", "f-1", "7", 3, None, b"{}", b'{"taskRoles":[{"name":"a","task":{"x":1}}]}', None

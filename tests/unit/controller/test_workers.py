@@ -16,7 +16,7 @@ from frameworkcontroller.kube.concurrency import LEAST
 from frameworkcontroller.kube.fairness import LATE_SEC, namespace_of
 from frameworkcontroller.kube.turns import AGED_TURN
 from frameworkcontroller.kube.workqueue import WorkQueue
-from frameworkcontroller.machine.protocol import RequeueError
+from frameworkcontroller.machine.kernel.protocol import RequeueError
 from tests.support.virtual_clock import VirtualClockLoop
 
 pytestmark = pytest.mark.virtual_clock

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from frameworkcontroller.machine.model import Plan
+from frameworkcontroller.machine.kernel.model import Plan
 from tests.support.bench import Bench
 
 

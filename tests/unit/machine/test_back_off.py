@@ -23,9 +23,9 @@ from frameworkcontroller.api.completion import (
 )
 from frameworkcontroller.api.spec import RetryBackoff, RetryPolicy
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.model import Limits
-from frameworkcontroller.machine.policy import NO_BACK_OFF, RetryBackOff, framework_back_off, task_back_off
-from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.kernel.model import Limits
+from frameworkcontroller.machine.kernel.policy import NO_BACK_OFF, RetryBackOff, framework_back_off, task_back_off
+from frameworkcontroller.machine.kernel.reasons import Reason
 from tests.support.bench import Bench, limits, role
 
 FANCY = {"fancyRetryPolicy": True, "maxRetryCount": -2}

@@ -3,20 +3,11 @@
 import orjson
 import pytest
 
-from frameworkcontroller.machine.actions import (
-    Accepted,
-    Action,
-    Create,
-    Created,
-    Delete,
-    Exists,
-    Gone,
-    NotAttempted,
-    Result,
-    Target,
-)
-from frameworkcontroller.machine.batch import WIDTH, Batch
-from frameworkcontroller.machine.requests import Kind, Refused, Unanswered
+from frameworkcontroller.machine.kernel.actions import Action, Create, Delete
+from frameworkcontroller.machine.kernel.batch import WIDTH, Batch
+from frameworkcontroller.machine.kernel.requests import Kind, Refused, Unanswered
+from frameworkcontroller.machine.kernel.results import Accepted, Created, Exists, Gone, NotAttempted, Result
+from frameworkcontroller.machine.kernel.target import Target
 from tests.support.bench import refused
 
 

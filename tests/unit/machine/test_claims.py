@@ -10,28 +10,13 @@ import pytest
 
 from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.actions import (
-    Accepted,
-    Action,
-    Create,
-    Created,
-    Delete,
-    Exists,
-    Gone,
-    MarkClaim,
-    NotAttempted,
-    Outcome,
-    Remains,
-    Result,
-    Target,
-    carry_out,
-    needs_live_status,
-)
-from frameworkcontroller.machine.batch import Batch
-from frameworkcontroller.machine.holds import Spared, Stall
-from frameworkcontroller.machine.model import NotListed, Plan
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import (
+from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, Outcome, carry_out, needs_live_status
+from frameworkcontroller.machine.kernel.batch import Batch
+from frameworkcontroller.machine.kernel.holds import Spared, Stall
+from frameworkcontroller.machine.kernel.model import NotListed, Plan
+from frameworkcontroller.machine.kernel.outcomes import drop
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
     Get,
@@ -42,6 +27,10 @@ from frameworkcontroller.machine.requests import (
     Remove,
     Unanswered,
 )
+from frameworkcontroller.machine.kernel.results import Accepted, Created, Exists, Gone, NotAttempted, Remains, Result
+from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.parts import PARTS
+from frameworkcontroller.machine.parts.claims.claimactions import MarkClaim
 from tests.support.bench import UID, Bench, foreign, refused, role
 from tests.unit.machine.shown import stall
 
@@ -715,7 +704,7 @@ def test_claims_that_cannot_be_listed_stall_the_framework() -> None:
 def test_a_claim_that_ended_before_its_creation_was_folded_is_created_again() -> None:
     bench = started()
     action = bench.only(bench.plan())
-    bench.tracker.companion_dropped(action.target, "claim-9")
+    drop(PARTS, bench.tracker, action.target, "claim-9")
     bench.fold(action, Created("claim-9"))
     assert bench.plan().actions == [action]
 
@@ -834,4 +823,4 @@ def test_outcomes_of_claims_do_not_depend_on_the_instance_of_a_task() -> None:
     bench.plan()
     outcome = Outcome(action, Created("claim-1"))
     bench.fold(outcome.action, outcome.result)
-    assert bench.tracker.companions[action.target].uid == "claim-1"
+    assert bench.tracker.objects.confirmed[action.target].uid == "claim-1"

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from frameworkcontroller.machine.actions import Create, Delete
-from frameworkcontroller.machine.model import Plan
-from frameworkcontroller.machine.requests import Kind, Unanswered
+from frameworkcontroller.machine.kernel.actions import Create, Delete
+from frameworkcontroller.machine.kernel.model import Plan
+from frameworkcontroller.machine.kernel.requests import Kind, Unanswered
 from tests.support.bench import Bench, limits, refused, role
 
 HOUR = 3600.0
@@ -76,7 +76,7 @@ def test_a_wall_clock_that_is_set_changes_no_wait(wait: Callable[[Bench], Plan],
     before = wait(bench).requeue_after
     assert before
     bench.put_clock_back(-hours * HOUR)
-    bench.tracker.touch_all()
+    bench.tracker.look_at_all()
     made = bench.plan()
     assert not made.actions
     assert made.requeue_after == pytest.approx(before, abs=1)

@@ -10,10 +10,14 @@ import pytest
 
 from frameworkcontroller.api.objects import Identity, service_record
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.actions import Create, Created, Exists, Target, carry_out
-from frameworkcontroller.machine.model import NotListed, Plan
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Answered, Get, Kind, Post, Refusal, Refused, Unanswered
+from frameworkcontroller.machine.kernel.actions import Create, carry_out
+from frameworkcontroller.machine.kernel.model import NotListed, Plan
+from frameworkcontroller.machine.kernel.outcomes import drop
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import Answered, Get, Kind, Post, Refusal, Refused, Unanswered
+from frameworkcontroller.machine.kernel.results import Created, Exists
+from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.parts import PARTS
 from tests.support.bench import UID, Bench, foreign, refused, role
 from tests.unit.machine.shown import stall
 
@@ -245,7 +249,7 @@ def test_the_end_of_an_old_service_says_nothing_of_the_new_one() -> None:
     bench.drop("f")
     bench.created(service_of(bench), show=False)
     bench.services["f"] = old
-    bench.tracker.companion_dropped(Target(Kind.SERVICE, "f"), old.uid)
+    drop(PARTS, bench.tracker, Target(Kind.SERVICE, "f"), old.uid)
     bench.services.clear()
     assert bench.plan().actions == []
 
@@ -283,7 +287,7 @@ def test_the_creation_is_recorded() -> None:
 def test_a_service_that_ended_before_its_creation_was_folded_is_created_again() -> None:
     bench = accepted()
     action = service_of(bench)
-    bench.tracker.companion_dropped(Target(Kind.SERVICE, "f"), "service-9")
+    drop(PARTS, bench.tracker, Target(Kind.SERVICE, "f"), "service-9")
     bench.fold(action, Created("service-9"))
     again = service_of(bench)
     bench.fold(again, Created("service-10"))
@@ -348,7 +352,7 @@ def test_a_service_without_the_label_by_which_it_is_watched_is_found() -> None:
 def test_it_is_also_found_while_another_creation_is_not_answered() -> None:
     bench = running()
     uid = bench.services["f"].uid
-    bench.tracker.companion_wanted(Target(Kind.VOLUME_CLAIM, "data-f-a-0"), bench.now)
+    bench.tracker.objects.send(Target(Kind.VOLUME_CLAIM, "data-f-a-0"), bench.now)
     bench.drop("f")
     bench.fold(service_of(bench), Exists(ours(uid)))
     # The answer may be older than the end that the cache has shown.

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from frameworkcontroller.api.completion import Code
 from frameworkcontroller.api.status import Condition
-from frameworkcontroller.machine.actions import Accepted, Created, Exists
-from frameworkcontroller.machine.failure import FailureClass, PodPattern
-from frameworkcontroller.machine.model import Urgency
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Unanswered
+from frameworkcontroller.machine.kernel.failure import FailureClass, PodPattern
+from frameworkcontroller.machine.kernel.model import Urgency
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import Unanswered
+from frameworkcontroller.machine.kernel.results import Accepted, Created, Exists
 from tests.support.bench import NOW, Bench, foreign, limits, refused, role
 
 

@@ -10,9 +10,10 @@ import pytest
 from frameworkcontroller.api.codec import decode_status, encode_status
 from frameworkcontroller.api.status import State
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.machine.actions import Accepted, Cleanup, Create, Delete, Exists, Gone
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.kernel.actions import Cleanup, Create, Delete
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import Kind
+from frameworkcontroller.machine.kernel.results import Accepted, Exists, Gone
 from tests.support.bench import NOW, Bench, foreign, role
 
 CONFIGMAP = "f-attempt"

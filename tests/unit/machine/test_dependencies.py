@@ -9,9 +9,11 @@ import pytest
 
 from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.actions import Create, Created
-from frameworkcontroller.machine.model import Plan, Urgency
-from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.kernel.actions import Create
+from frameworkcontroller.machine.kernel.model import Plan, Urgency
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.results import Created
+from frameworkcontroller.machine.parts.dependencies.dependencies import RoleOrder
 from tests.support.bench import Bench, Body, role
 
 READY = {"type": "Ready", "status": "True"}
@@ -183,7 +185,7 @@ def test_the_start_is_stored_before_the_first_pod() -> None:
     ]
     for _ in range(3):
         assert not created(bench.plan(write=False))
-    bench.tracker.touch_all()
+    bench.tracker.look_at_all()
     assert not created(bench.plan(write=False))
     bench.write()
     assert created(bench.plan()) == ["f-w-0", "f-w-1"]
@@ -360,10 +362,10 @@ def test_tasks_that_wait_are_not_completed() -> None:
 def test_readiness_is_counted_only_where_it_is_awaited() -> None:
     bench = Bench(role("a", 2), role("b"), with_dependencies(role("w"), *after("Ready", "a"), *after("Complete", "b")))
     bench.all_pods()
-    assert set(bench.tracker.readiness) == {"a"}
+    assert set(bench.tracker.part(RoleOrder).ready) == {"a"}
     for name in ("f-a-0", "f-a-1"):
         ready(bench, name)
     bench.end("f-b-0")
     bench.plan()
     assert is_started(bench)
-    assert not bench.tracker.readiness
+    assert not bench.tracker.part(RoleOrder).ready

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from frameworkcontroller.machine.protocol import StatusWritten
-from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.kernel.protocol import StatusWritten
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import PatchStatus, Post
 from frameworkcontroller.machine.reconciler import PRUNED_RETRY_SEC
-from frameworkcontroller.machine.requests import PatchStatus, Post
 from tests.support.bench import role
 from tests.support.oneframework import Driver, OneFramework
 

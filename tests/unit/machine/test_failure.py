@@ -10,7 +10,7 @@ import re2
 
 from frameworkcontroller.api.completion import Code, CompletionStatus, ContainerCompletion, PodCompletion
 from frameworkcontroller.api.objects import pod_record
-from frameworkcontroller.machine.failure import (
+from frameworkcontroller.machine.kernel.failure import (
     Classifier,
     ContainerPattern,
     FailureClass,
@@ -20,7 +20,7 @@ from frameworkcontroller.machine.failure import (
     classify_creation_refusal,
     is_quota_refusal,
 )
-from frameworkcontroller.machine.requests import Refused
+from frameworkcontroller.machine.kernel.requests import Refused
 from tests.support.bench import Body
 
 

@@ -5,8 +5,8 @@ from typing import Any, Final
 import orjson
 import pytest
 
-from frameworkcontroller.machine.actions import Accepted, Delete, Gone, NotForced, Result, Target, carry_out
-from frameworkcontroller.machine.requests import (
+from frameworkcontroller.machine.kernel.actions import Delete, carry_out
+from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
     Get,
@@ -17,6 +17,8 @@ from frameworkcontroller.machine.requests import (
     Request,
     Unanswered,
 )
+from frameworkcontroller.machine.kernel.results import Accepted, Gone, NotForced, Result
+from frameworkcontroller.machine.kernel.target import Target
 
 POD: Final = Target(Kind.POD, "f-a-0", 0, "a", 0, "t")
 NODE: Final = Get(Kind.NODE, "n")

@@ -10,24 +10,19 @@ import pytest
 from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import State
 from frameworkcontroller.api.timestamps import parse_time
-from frameworkcontroller.machine.actions import (
-    Accepted,
+from frameworkcontroller.machine.kernel.actions import (
     Action,
     Cleanup,
     Confirm,
     Create,
     Delete,
-    Exists,
-    Gone,
-    NotAttempted,
     Refresh,
     Relabel,
-    Remains,
-    Result,
 )
-from frameworkcontroller.machine.model import Snapshot, SnapshotTrigger, Urgency
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Kind, Unanswered
+from frameworkcontroller.machine.kernel.model import Snapshot, SnapshotTrigger, Urgency
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import Kind, Unanswered
+from frameworkcontroller.machine.kernel.results import Accepted, Exists, Gone, NotAttempted, Remains, Result
 from tests.support.bench import NOW, UID, Bench, foreign, limits, refused, role
 from tests.unit.machine.shown import actions, stall, stalls
 
@@ -1247,7 +1242,7 @@ def test_a_plan_that_changes_nothing_asks_for_no_write() -> None:
     for _ in range(3):
         made = bench.plan(write=False)
         assert (made.actions, made.urgency, made.records, made.requeue_after) == ([], Urgency.NONE, [], None)
-    bench.tracker.touch_all()
+    bench.tracker.look_at_all()
     made = bench.plan(write=False)
     assert (made.actions, made.urgency, made.records, made.requeue_after) == ([], Urgency.NONE, [], None)
 

@@ -12,26 +12,24 @@ import pytest
 from frameworkcontroller.api.names import POD_IDENTITY
 from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.podgroups import GangScheduler
-from frameworkcontroller.machine.actions import (
+from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, Patch
+from frameworkcontroller.machine.kernel.model import NotListed, Urgency
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import Answered, Kind, Post, Refusal, Refused
+from frameworkcontroller.machine.kernel.results import (
     Accepted,
-    Action,
-    Create,
     Created,
-    Delete,
     Exists,
     Gone,
     NotAttempted,
     Outdated,
-    Patch,
     Patched,
     Remains,
     Result,
-    Target,
 )
-from frameworkcontroller.machine.gangs import TELL_SEC
-from frameworkcontroller.machine.model import NotListed, Urgency
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Answered, Kind, Post, Refusal, Refused
+from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.parts.gangs.gangs import TELL_SEC
+from frameworkcontroller.machine.parts.gangs.gangstate import GangState
 from tests.support.bench import UID, Bench, Body, limits, refused, role
 from tests.support.queuedbench import QueuedBench
 
@@ -144,7 +142,7 @@ def test_pods_wait_for_their_group() -> None:
 def test_without_scheduling_nothing_is_looked_for() -> None:
     bench = Bench(role(number=4))
     bench.all_pods()
-    assert (bench.looks, bench.tracker.gangs) == (0, None)
+    assert (bench.looks, bench.tracker.find_part(GangState)) == (0, None)
     assert "schedulingGroup" not in pod(bench, "f-a-0")["spec"]
 
 
@@ -388,7 +386,7 @@ def test_a_placed_group_that_others_delete_holds_up_nobody() -> None:
         bench.run(f"f-a-{index}")
     go(bench)
     bench.show("f", deleting=bench.now)
-    bench.tracker.companions.clear()
+    bench.tracker.objects.confirmed.clear()
     bench.end("f-a-0", code=1)
     go(bench)
     assert "schedulingGroup" not in pod(bench, "f-a-0")["spec"]
@@ -622,7 +620,7 @@ def test_a_group_that_others_delete_before_it_was_placed_can_still_be_placed(kno
     bench.all_pods()
     bench.show("f", deleting=bench.now)
     if not known:
-        bench.tracker.companions.clear()
+        bench.tracker.objects.confirmed.clear()
     bench.end("f-a-0", code=1)
     go(bench)
     assert bench.states() == ["Preparing"] * 3
@@ -674,7 +672,7 @@ def test_a_group_that_stays_when_it_was_deleted_stalls() -> None:
     bench = gang(role(number=2))
     bench.all_pods()
     bench.show("f", deleting=bench.now)
-    bench.tracker.companions.clear()
+    bench.tracker.objects.confirmed.clear()
     bench.plan()
     bench.now += 121
     bench.plan()
@@ -1087,6 +1085,5 @@ def test_results_of_another_attempt_change_nothing() -> None:
     target = Target(Kind.PODGROUP, "f", attempt_id=7)
     for result in (Patched("9"), INVALID, Remains("")):
         bench.fold(Patch(target, "u", b"{}"), result)
-    assert bench.tracker.gangs is not None
-    assert not bench.tracker.gangs.fixed
+    assert not any(group.fixed for group in bench.tracker.part(GangState).groups.values())
     assert isinstance(INVALID, Refused)

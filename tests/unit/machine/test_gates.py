@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from frameworkcontroller.api.status import Condition
-from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.kernel.reasons import Reason
 from tests.support.bench import Bench, role
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from frameworkcontroller.machine import framework, manifests, policy
+from frameworkcontroller.machine import terminatingconfigmap
+from frameworkcontroller.machine.kernel import manifests, policy
 from tests.golden import traces
 
 BEFORE = traces.unpacked((Path(traces.__file__).parent / "traces.xz").read_bytes())
@@ -22,7 +23,7 @@ DIFFERENT_SEEDS = 5
 
 @pytest.mark.parametrize("seed", range(traces.HISTORIES))
 def test_nothing_has_changed(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(framework, "_watch_collector", lambda *_: None)
+    monkeypatch.setattr(terminatingconfigmap, "_watch_collector", lambda *_: None)
     assert traces.diff(BEFORE[seed], traces.trace(seed)) == ""
 
 

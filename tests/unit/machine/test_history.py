@@ -12,13 +12,21 @@ import pytest
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import PodRecord, framework_record, pod_record
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.farewell import Farewell, Look, StoreLast, is_due
-from frameworkcontroller.machine.history import RECORDS_PER_ARCHIVE
-from frameworkcontroller.machine.model import Record, SnapshotTrigger
+from frameworkcontroller.machine.kernel.model import Record, SnapshotTrigger
+from frameworkcontroller.machine.kernel.protocol import Archive
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import (
+    Answer,
+    Answered,
+    Kind,
+    PatchFinalizers,
+    Refusal,
+    Remove,
+    Unanswered,
+)
+from frameworkcontroller.machine.parts.history.archiving import RECORDS_PER_ARCHIVE
+from frameworkcontroller.machine.parts.history.finalization import Farewell, Look, StoreLast, is_due
 from frameworkcontroller.machine.plan import archived
-from frameworkcontroller.machine.protocol import Archive
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Answer, Answered, Kind, PatchFinalizers, Refusal, Remove, Unanswered
 from tests.support.archive import ARCHIVED, ArchivedHistory
 from tests.support.bench import Bench, role
 from tests.support.history import LIMITS, NAME

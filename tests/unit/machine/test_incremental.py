@@ -13,11 +13,12 @@ from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.names import pod_name
 from frameworkcontroller.api.objects import Identity, PodRecord
 from frameworkcontroller.api.status import State, TaskStatus
-from frameworkcontroller.machine.actions import Accepted, Action, Create, Delete, NotAttempted
-from frameworkcontroller.machine.context import CREATIONS_PER_PLAN
-from frameworkcontroller.machine.model import Observed, Urgency
+from frameworkcontroller.machine.kernel.actions import Action, Create, Delete
+from frameworkcontroller.machine.kernel.context import CREATIONS_PER_PLAN
+from frameworkcontroller.machine.kernel.model import Observed, Urgency
+from frameworkcontroller.machine.kernel.results import Accepted, NotAttempted
+from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.plan import plan
-from frameworkcontroller.machine.tracker import Tracker
 from tests.support.bench import Bench, refused, role
 
 MANY = 10_000
@@ -282,7 +283,7 @@ def test_pods_that_wait_for_their_creation_take_no_memory() -> None:
 def test_what_is_completed_keeps_no_json_of_pods() -> None:
     bench = Bench(role(number=2, failed=1))
     bench.all_pods()
-    assert bench.tracker.templates
+    assert bench.tracker.life.templates
     bench.end("f-a-0", code=1)
     assert bench.status.state is State.COMPLETED
-    assert not bench.tracker.templates
+    assert not bench.tracker.life.templates

@@ -10,7 +10,7 @@ import pytest
 from frameworkcontroller.api.codec import decode_status, encode_status
 from frameworkcontroller.api.completion import DELETE_TASK_REQUESTED, POD_SUCCEEDED, CompletionStatus
 from frameworkcontroller.api.status import FrameworkStatus, State
-from frameworkcontroller.machine.model import InvariantError
+from frameworkcontroller.machine.kernel.model import InvariantError
 from tests.support.bench import NOW, Bench, role
 from tests.support.invariants import check_status, check_step
 

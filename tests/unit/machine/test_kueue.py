@@ -1,4 +1,4 @@
-"""The rows of the protocol with Kueue (machine/kueue.py)."""
+"""The rows of the protocol with Kueue (machine/parts/kueue/kueue.py)."""
 
 from __future__ import annotations
 
@@ -11,34 +11,25 @@ import pytest
 from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.objects import Identity, QueueLabels
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.actions import (
-    Accepted,
-    Action,
-    Create,
-    Delete,
-    Exists,
-    Gone,
-    LookUp,
-    Outdated,
-    Patch,
-    needs_live_status,
-)
-from frameworkcontroller.machine.manifests import PodTemplate
-from frameworkcontroller.machine.model import NotListed
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Kind, MergePatch, Unanswered
-from frameworkcontroller.machine.workloads import (
+from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, LookUp, Patch, needs_live_status
+from frameworkcontroller.machine.kernel.model import NotListed
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import Kind, MergePatch, Unanswered
+from frameworkcontroller.machine.kernel.results import Accepted, Exists, Gone, Outdated
+from frameworkcontroller.machine.parts.kueue.queueing import Queueing
+from frameworkcontroller.machine.parts.kueue.readadmission import ReadAdmission
+from frameworkcontroller.machine.parts.kueue.workloadactions import (
     ChangeRequest,
     ConditionChange,
     EnterQueue,
     Finish,
     Inspect,
-    ReadAdmission,
     Reclaim,
 )
 from tests.support.bench import UID, Body, foreign, refused, role
 from tests.support.kueue import condition as of_workload
 from tests.support.kueue import has_quota
+from tests.support.podtemplates import pod_template
 from tests.support.queuedbench import NAME, TARGET, QueuedBench, code, live, running, told
 from tests.unit.machine.shown import stall
 
@@ -274,7 +265,7 @@ def test_a_workload_that_has_lost_its_label_gets_it_back() -> None:
 def test_a_failed_creation_is_tried_again_and_told(failure: Any) -> None:
     bench = QueuedBench()
     bench.plan()
-    bench.tracker.queueing.acted.clear()
+    bench.tracker.part(Queueing).acted.clear()
     for _ in range(3):
         made = bench.wait(60)
         (action,) = made.actions
@@ -337,7 +328,7 @@ def pod_of(bench: QueuedBench, of_role: str = "a") -> Body:
     spec, admission = bench.framework.spec.role(of_role), bench.status.admission
     assert spec is not None
     assert admission is not None
-    made = PodTemplate(bench.framework, bench.status.attempt, spec, "uid", admission.pod_set(of_role))
+    made = pod_template(bench.framework, bench.status.attempt, spec, "uid", admission)
     body: Body = orjson.loads(made.render(bench.task(of_role)))
     return body
 
@@ -852,7 +843,8 @@ def test_a_digest_of_another_version_counts_as_equal_while_something_runs() -> N
     admission = bench.status.admission
     assert admission is not None
     (pod_set,) = admission.pod_sets
-    bench.tracker.set_admission(type(admission)("team-a", NAME, "workload-1", "cq", [type(pod_set)("a", 1, "0:old")]))
+    other = type(admission)("team-a", NAME, "workload-1", "cq", [type(pod_set)("a", 1, "0:old")])
+    bench.tracker.part(Queueing).set_admission(bench.tracker, other)
     bench.settle()
     assert code(bench) is None
 

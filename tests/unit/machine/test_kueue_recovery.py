@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.actions import Action, Gone, Outdated, Patch
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Unanswered
-from frameworkcontroller.machine.workloads import ChangeRequest, Finish, GiveBack, Inspect, LetGo
+from frameworkcontroller.machine.kernel.actions import Action, Patch
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import Unanswered
+from frameworkcontroller.machine.kernel.results import Gone, Outdated
+from frameworkcontroller.machine.parts.kueue.workloadactions import ChangeRequest, Finish, GiveBack, Inspect, LetGo
 from tests.support.bench import refused, role
 from tests.support.kueue import has_quota
 from tests.support.kueue import is_true as of_workload

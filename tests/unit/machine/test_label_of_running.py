@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from frameworkcontroller.api.objects import QueueLabels
-from frameworkcontroller.machine.tracker import Tracker
+from frameworkcontroller.machine.kernel.tracker import Tracker
 from tests.support.queuedbench import NAME, QueuedBench
 
 

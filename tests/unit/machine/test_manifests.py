@@ -13,9 +13,19 @@ from hypothesis import strategies as st
 from frameworkcontroller.api import hostlists, names
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.spec import parse_spec
-from frameworkcontroller.api.status import AdmittedPodSet, FrameworkAttemptStatus, State, TaskAttemptStatus, TaskStatus
-from frameworkcontroller.machine.manifests import PodTemplate, claim_body, configmap_body, service_body
+from frameworkcontroller.api.status import (
+    AdmissionStatus,
+    AdmittedPodSet,
+    FrameworkAttemptStatus,
+    State,
+    TaskAttemptStatus,
+    TaskStatus,
+)
+from frameworkcontroller.machine.kernel.manifests import configmap_body
+from frameworkcontroller.machine.parts.claims.claimbodies import claim_body
+from frameworkcontroller.machine.parts.service.hostservice import service_body
 from tests.support.bench import Body
+from tests.support.podtemplates import pod_template
 
 CONFIGMAP_MARKS = {
     "FC_FRAMEWORK_NAMESPACE": "ns",
@@ -66,7 +76,9 @@ def render(template: Any, *, index: int = 12, attempt: int = 2) -> Body:
     subject = framework(template)
     attempt_status = FrameworkAttemptStatus(id=3, start_time=0, configmap_uid="configmap-uid")
     task = TaskStatus(index, "task-uid", 0, 0, TaskAttemptStatus(attempt, 0), State.CREATION_PENDING)
-    body: Body = orjson.loads(PodTemplate(subject, attempt_status, subject.spec.task_roles[0], "role-uid").render(task))
+    body: Body = orjson.loads(
+        pod_template(subject, attempt_status, subject.spec.task_roles[0], "role-uid").render(task)
+    )
     return body
 
 
@@ -74,7 +86,7 @@ def render(template: Any, *, index: int = 12, attempt: int = 2) -> Body:
 
 
 def test_configmap() -> None:
-    assert orjson.loads(configmap_body(framework(), 3)) == {
+    assert orjson.loads(configmap_body(framework(), 3, {})) == {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
@@ -349,7 +361,7 @@ def test_braces_around_a_placeholder_stay() -> None:
 def test_one_template_serves_many_tasks() -> None:
     subject = framework({"spec": {"hostname": "{{FC_POD_NAME}}", "containers": [{"name": "main"}]}})
     attempt = FrameworkAttemptStatus(id=0, start_time=0, configmap_uid="configmap-uid")
-    template = PodTemplate(subject, attempt, subject.spec.task_roles[0], "role-uid")
+    template = pod_template(subject, attempt, subject.spec.task_roles[0], "role-uid")
     for index, uid, number in ((0, "uid-0", 0), (1, "uid-1", 0), (1, "uid-1", 11), (9999, "uid-2", 1)):
         task = TaskStatus(index, uid, 0, 0, TaskAttemptStatus(number, 0))
         body = orjson.loads(template.render(task))
@@ -391,7 +403,7 @@ def networked(template: Any, **spec: Any) -> Body:
     subject = Framework("ns", "f", "framework-uid", 1, deleting=False, spec=parse_spec({"taskRoles": roles, **spec}))
     attempt = FrameworkAttemptStatus(id=3, start_time=0, configmap_uid="configmap-uid")
     task = TaskStatus(12, "task-uid", 0, 0, TaskAttemptStatus(2, 0), State.CREATION_PENDING)
-    body: Body = orjson.loads(PodTemplate(subject, attempt, subject.spec.task_roles[1], "role-uid").render(task))
+    body: Body = orjson.loads(pod_template(subject, attempt, subject.spec.task_roles[1], "role-uid").render(task))
     return body
 
 
@@ -472,7 +484,7 @@ def test_a_host_list_is_made_once_for_all_tasks() -> None:
     made = hostlists.list_text.cache_info().misses
     subject = Framework("ns", "f", "framework-uid", 1, deleting=False, spec=spec)
     attempt = FrameworkAttemptStatus(id=3, start_time=0, configmap_uid="configmap-uid")
-    template = PodTemplate(subject, attempt, spec.task_roles[0], "role-uid")
+    template = pod_template(subject, attempt, spec.task_roles[0], "role-uid")
     bodies = [
         orjson.loads(template.render(TaskStatus(index, "task-uid", 0, 0, TaskAttemptStatus(0, 0))))
         for index in (0, 500, 999)
@@ -487,7 +499,7 @@ def test_a_value_completes_no_marker() -> None:
     role = {"name": "0", "task": {"pod": {"spec": {"x": "@{{FC_TASKROLE_NAME}}-index @{{FC_TASK_INDEX}}-pod_name"}}}}
     subject = Framework("ns", "f", "framework-uid", 1, deleting=False, spec=parse_spec({"taskRoles": [role]}))
     attempt = FrameworkAttemptStatus(id=3, start_time=0, configmap_uid="configmap-uid")
-    template = PodTemplate(subject, attempt, subject.spec.task_roles[0], "role-uid")
+    template = pod_template(subject, attempt, subject.spec.task_roles[0], "role-uid")
     body = orjson.loads(template.render(TaskStatus(0, "task-uid", 0, 0, TaskAttemptStatus(0, 0))))
     assert body["spec"]["x"] == "@0-index @0-pod_name"
 
@@ -506,7 +518,8 @@ def test_an_admission_has_no_placeholders() -> None:
     subject = Framework("ns", "f", "framework-uid", 1, deleting=False, spec=spec)
     attempt = FrameworkAttemptStatus(id=3, start_time=0, configmap_uid="configmap-uid")
     texts = {"x": "{{FC_HOSTS:a}}", "y": "@AAAAA-index"}
-    template = PodTemplate(subject, attempt, spec.task_roles[0], "uid", AdmittedPodSet("a", 2, annotations=texts))
+    admission = AdmissionStatus("q", "w", "w-uid", "cq", [AdmittedPodSet("a", 2, annotations=texts)])
+    template = pod_template(subject, attempt, spec.task_roles[0], "uid", admission)
     body = orjson.loads(template.render(TaskStatus(0, "task-uid", 0, 0, TaskAttemptStatus(0, 0))))
     assert texts.items() <= body["metadata"]["annotations"].items()
 
@@ -598,7 +611,7 @@ def test_a_claim_has_the_names_of_its_task_and_no_placeholder_of_an_attempt() ->
 def test_claims_are_volumes_of_the_pod_in_place_of_those_of_their_names(volumes: Any, left: list[Any]) -> None:
     owner = claiming(task={"pod": {"spec": {"containers": [], "volumes": volumes}}})
     attempt = FrameworkAttemptStatus(0, 0, configmap_uid="uid-c")
-    template = PodTemplate(owner, attempt, owner.spec.task_roles[0], "uid-r")
+    template = pod_template(owner, attempt, owner.spec.task_roles[0], "uid-r")
     body = orjson.loads(template.render(TaskStatus(3, "uid-t", 0, 0, TaskAttemptStatus(0, 0))))
     assert body["spec"]["volumes"] == [
         {"name": "data", "persistentVolumeClaim": {"claimName": "data-f-worker-3"}},
@@ -610,7 +623,7 @@ def test_claims_are_volumes_of_the_pod_in_place_of_those_of_their_names(volumes:
 def test_volumes_of_a_wrong_type_pass_through() -> None:
     owner = claiming(task={"pod": {"spec": {"volumes": "none"}}})
     attempt = FrameworkAttemptStatus(0, 0, configmap_uid="uid-c")
-    template = PodTemplate(owner, attempt, owner.spec.task_roles[0], "uid-r")
+    template = pod_template(owner, attempt, owner.spec.task_roles[0], "uid-r")
     assert orjson.loads(template.raw)["spec"]["volumes"] == "none"
 
 

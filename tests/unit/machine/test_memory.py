@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.spec import parse_spec
 from frameworkcontroller.api.status import FrameworkAttemptStatus, TaskAttemptStatus, TaskStatus
-from frameworkcontroller.machine import manifests
-from frameworkcontroller.machine.manifests import PodTemplate
-from frameworkcontroller.machine.requests import BodyTooLargeError, Kind, Post
+from frameworkcontroller.machine.kernel import manifests
+from frameworkcontroller.machine.kernel.requests import BodyTooLargeError, Kind, Post
+from frameworkcontroller.machine.parts.kueue.queueing import Queueing
 from tests.support.bench import role
 from tests.support.oneframework import Driver, OneFramework
+from tests.support.podtemplates import pod_template
 from tests.support.queuedbench import QueuedBench
 from tests.support.reachable import reachable_bytes
 
@@ -84,7 +85,7 @@ def test_in_a_queue_the_pod_sets_are_text(field: str) -> None:
         made["task"]["pod"]["spec"]["affinity"] = {"odd": [[[]]] * (SIZE // 5)}
     bench = QueuedBench(made)
     bench.enter()
-    assert reachable_bytes(bench.tracker.queueing) < 1.2 * SIZE + FIXED
+    assert reachable_bytes(bench.tracker.part(Queueing)) < 1.2 * SIZE + FIXED
 
 
 # --- bodies -----------------------------------------------------------------------------------------------------
@@ -140,7 +141,7 @@ def test_a_workload_that_would_be_too_large_keeps_its_placeholders() -> None:
     made["task"]["pod"]["metadata"] = {"annotations": {"a": "{{FC_POD_NAME}}" * 50_000}}
     bench = QueuedBench(made)
     bench.enter()
-    assert reachable_bytes(bench.tracker.queueing) < 800_000 + FIXED
+    assert reachable_bytes(bench.tracker.part(Queueing)) < 800_000 + FIXED
 
 
 @given(
@@ -158,7 +159,7 @@ def test_the_size_of_a_pod_is_known(words: list[str], index: int, containers: in
     subject = Framework("ns", "f", "uid", 1, deleting=False, spec=parse_spec(made))
     attempt = FrameworkAttemptStatus(id=0, start_time=0, configmap_uid="configmap-uid")
     with patch.object(manifests, "LARGE_BYTES", 0):
-        pod = PodTemplate(subject, attempt, subject.spec.task_roles[0], "role-uid")
+        pod = pod_template(subject, attempt, subject.spec.task_roles[0], "role-uid")
     task = TaskStatus(index, "task-uid", 0, 0, TaskAttemptStatus(11, 0))
     size = len(pod.render(task))
     with patch.object(manifests, "MAX_BODY_BYTES", size):

@@ -27,7 +27,7 @@ from frameworkcontroller.api.status import (
     TaskStatus,
 )
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.machine.requests import PatchStatus, Post, Remove
+from frameworkcontroller.machine.kernel.requests import PatchStatus, Post, Remove
 from tests.golden import traces
 from tests.support.bench import Body, role
 from tests.support.framework_crd import crd_manifest

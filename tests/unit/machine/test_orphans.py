@@ -9,8 +9,17 @@ import pytest
 
 from frameworkcontroller.api.objects import PodRecord, pod_record
 from frameworkcontroller.api.workloads import WorkloadRecord, workload_record
-from frameworkcontroller.machine.orphans import LOOK_SEC, Release, orphans, release
-from frameworkcontroller.machine.requests import Answer, Answered, Get, Kind, MergePatch, Refusal, Refused, Unanswered
+from frameworkcontroller.machine.kernel.requests import (
+    Answer,
+    Answered,
+    Get,
+    Kind,
+    MergePatch,
+    Refusal,
+    Refused,
+    Unanswered,
+)
+from frameworkcontroller.machine.parts.kueue.orphanedworkloads import LOOK_SEC, Release, orphans, release
 
 OWNER = {"kind": "Framework", "name": "f", "uid": "old", "controller": True}
 NOT_FOUND = Refused(404, "no", b"{}", kind=Refusal.OBJECT_NOT_FOUND)

@@ -9,11 +9,12 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import StatusError
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.api.workloads import WorkloadRecord
-from frameworkcontroller.machine.farewell import LOOK_SEC, end_quarantined
-from frameworkcontroller.machine.protocol import Done, Emit, ReadLive, RequeueError, Wait, Warn, WriteStatus
-from frameworkcontroller.machine.quarantine import RETRY_SEC, Quarantine
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Answer, Answered, Get, PatchStatus, Refusal, Unanswered
+from frameworkcontroller.machine.kernel.protocol import Done, Emit, ReadLive, RequeueError, Wait, Warn, WriteStatus
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import Answer, Answered, Get, PatchStatus, Refusal, Unanswered
+from frameworkcontroller.machine.kernel.teardown import LOOK_SEC
+from frameworkcontroller.machine.parts.kueue.orphanedworkloads import releases_of
+from frameworkcontroller.machine.quarantine import RETRY_SEC, Quarantine, end_quarantined
 from tests.support.oneframework import NOW, Driver, OneFramework, refused
 
 CAUSE: Final = ValueError("nobody foresaw it")
@@ -286,7 +287,8 @@ def ended(world: OneFramework, *workloads: WorkloadRecord) -> float | None:
     """One look at a Framework in quarantine; the seconds until the next one."""
     world.show()
     assert world.record is not None
-    exchange = end_quarantined(world.record, workloads, world.pods.values, world.env)
+    releases = releases_of(world.record.uid, workloads, world.env.second)
+    exchange = end_quarantined(world.record, releases, world.pods.values, world.env)
     try:
         request = next(exchange)
         while True:

@@ -11,12 +11,12 @@ import pytest
 from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.status import State, TaskAttemptStatus, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.machine.actions import Create
-from frameworkcontroller.machine.batch import WIDTH
 from frameworkcontroller.machine.gates import STOPPED
-from frameworkcontroller.machine.model import Urgency
-from frameworkcontroller.machine.pacing import FAST_SEC, LARGE_STATUS_BYTES, AnswerTimes, Pacing
-from frameworkcontroller.machine.protocol import (
+from frameworkcontroller.machine.kernel.actions import Create
+from frameworkcontroller.machine.kernel.batch import WIDTH
+from frameworkcontroller.machine.kernel.model import Urgency
+from frameworkcontroller.machine.kernel.pacing import FAST_SEC, LARGE_STATUS_BYTES, AnswerTimes, Pacing
+from frameworkcontroller.machine.kernel.protocol import (
     Act,
     Done,
     Emit,
@@ -31,15 +31,8 @@ from frameworkcontroller.machine.protocol import (
     WriteStatus,
     read_live,
 )
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.reconciler import (
-    BATCH_SEC,
-    PLANS_PER_PASS,
-    SHOW_SEC,
-    TOO_LARGE_RETRY_SEC,
-    Reconciler,
-)
-from frameworkcontroller.machine.requests import (
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
     Get,
@@ -51,7 +44,8 @@ from frameworkcontroller.machine.requests import (
     Request,
     Unanswered,
 )
-from frameworkcontroller.machine.tracker import Tracker
+from frameworkcontroller.machine.kernel.tracker import Tracker
+from frameworkcontroller.machine.reconciler import BATCH_SEC, PLANS_PER_PASS, SHOW_SEC, TOO_LARGE_RETRY_SEC, Reconciler
 from tests.support.bench import Body, role
 from tests.support.oneframework import Driver, OneFramework, acts, refused, written
 
@@ -1575,7 +1569,7 @@ def test_what_is_persisted_is_counted_once() -> None:
     driver.settle()
     (counted,) = driver.take(Persisted)
     assert sum(counted.attempt_counters.completed.values()) == 1
-    assert driver.reconciler.tracker.attempt_counters is None
+    assert driver.reconciler.tracker.process.counters is None
 
 
 def test_a_first_failure_is_recorded_though_no_status_shows_it() -> None:

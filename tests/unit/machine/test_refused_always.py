@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.actions import Accepted, Action, Create, Delete
-from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.kernel.actions import Action, Create, Delete
+from frameworkcontroller.machine.kernel.requests import Kind
+from frameworkcontroller.machine.kernel.results import Accepted
 from tests.support.bench import Bench, refused, role
 
 ALWAYS = {"maxRetryCount": -2}

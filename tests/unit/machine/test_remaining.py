@@ -6,8 +6,8 @@ import pytest
 from frameworkcontroller.api.objects import FrameworkRecord, framework_record
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine import remaining
-from frameworkcontroller.machine.states import EDGES
-from frameworkcontroller.machine.tracker import Tracker
+from frameworkcontroller.machine.kernel.states import EDGES
+from frameworkcontroller.machine.kernel.tracker import Tracker
 from tests.support.bench import Bench, role
 
 

@@ -29,7 +29,7 @@ from frameworkcontroller.api.completion import (
 )
 from frameworkcontroller.api.spec import RetryPolicy
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.policy import NO_BACK_OFF, RetryBackOff, decide_retry, task_back_off
+from frameworkcontroller.machine.kernel.policy import NO_BACK_OFF, RetryBackOff, decide_retry, task_back_off
 from tests.support.bench import Bench, limits, role
 
 UNKNOWN = Code(1, "ContainerUnrecognizedFailed")
@@ -169,4 +169,4 @@ def test_a_framework_whose_task_exits_like_an_eviction_is_not_retried_for_ever()
     completion = bench.status.attempt.completion_status
     assert completion is not None
     assert (bench.status.state, completion.code, bench.status.attempt.id) == (State.COMPLETED, -241, 0)
-    assert bench.tracker.attempt_counters is None or not bench.tracker.attempt_counters.evicted
+    assert bench.tracker.process.counters is None or not bench.tracker.process.counters.evicted

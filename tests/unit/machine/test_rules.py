@@ -13,11 +13,11 @@ from frameworkcontroller.api.completion import DecidedRule, FailureAction
 from frameworkcontroller.api.objects import PodRecord, pod_record
 from frameworkcontroller.api.spec import parse_spec
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.actions import Accepted
-from frameworkcontroller.machine.failure import Classifier
-from frameworkcontroller.machine.model import Plan
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.rules import with_rule
+from frameworkcontroller.machine.kernel.failure import Classifier
+from frameworkcontroller.machine.kernel.model import Plan
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.results import Accepted
+from frameworkcontroller.machine.kernel.rules import with_rule
 from tests.support.bench import Bench, refused, role
 
 Json = dict[str, Any]

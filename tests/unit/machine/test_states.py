@@ -12,9 +12,9 @@ from frameworkcontroller.api.status import (
     TaskRoleStatus,
     TaskStatus,
 )
-from frameworkcontroller.machine.model import InvariantError
-from frameworkcontroller.machine.states import EDGES, ENDED
-from frameworkcontroller.machine.tracker import Tracker
+from frameworkcontroller.machine.kernel.model import InvariantError
+from frameworkcontroller.machine.kernel.states import EDGES, ENDED
+from frameworkcontroller.machine.kernel.tracker import Tracker
 
 LEGAL = {
     "AttemptCreationPending": {"AttemptCreationRequested", "AttemptCompleted"},

@@ -11,22 +11,11 @@ import pytest
 from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import Condition, State
-from frameworkcontroller.machine.actions import (
-    Accepted,
-    Action,
-    Cleanup,
-    Confirm,
-    Create,
-    Created,
-    Delete,
-    Exists,
-    Gone,
-    LookUp,
-    Remains,
-)
-from frameworkcontroller.machine.model import SnapshotTrigger, Urgency
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Unanswered
+from frameworkcontroller.machine.kernel.actions import Action, Cleanup, Confirm, Create, Delete, LookUp
+from frameworkcontroller.machine.kernel.model import SnapshotTrigger, Urgency
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import Unanswered
+from frameworkcontroller.machine.kernel.results import Accepted, Created, Exists, Gone, Remains
 from tests.support.bench import UID, Bench, role
 
 CONFIGMAP = "f-attempt"
@@ -152,8 +141,8 @@ def test_completed_tasks_run_again_and_are_counted() -> None:
     bench.end("f-a-1", code=1)
     bench.edit(suspend=True)
     bench.plan(write=False)
-    assert bench.tracker.attempt_counters is not None
-    assert bench.tracker.attempt_counters.rerun == 2
+    assert bench.tracker.process.counters is not None
+    assert bench.tracker.process.counters.rerun == 2
     bench.write()
     bench.settle()
     bench.edit(suspend=False)
@@ -165,8 +154,8 @@ def test_an_attempt_that_ends_otherwise_counts_no_tasks_that_run_again() -> None
     bench = running(role(number=2, failed=1), retryPolicy={"maxRetryCount": 1})
     bench.end("f-a-1", code=1)
     assert bench.status.attempt.id == 1
-    assert bench.tracker.attempt_counters is not None
-    assert bench.tracker.attempt_counters.rerun == 0
+    assert bench.tracker.process.counters is not None
+    assert bench.tracker.process.counters.rerun == 0
 
 
 def test_resuming_starts_nothing_before_the_configmap_is_gone() -> None:
@@ -382,7 +371,7 @@ def unrecorded(bench: Bench, *, show: bool = True) -> str:
     bench.bodies[CONFIGMAP] = shadow.bodies[CONFIGMAP]
     if show:
         bench.show(CONFIGMAP)
-        bench.tracker.again = True
+        bench.tracker.agenda.look()
     return uid
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from frameworkcontroller.api.status import TaskCounts
-from frameworkcontroller.machine.model import Urgency
+from frameworkcontroller.machine.kernel.model import Urgency
 from tests.support.bench import Bench, role
 
 

@@ -12,28 +12,22 @@ from frameworkcontroller.api.codec import encode_status, encode_task
 from frameworkcontroller.api.completion import Code
 from frameworkcontroller.api.objects import Disruption, Identity
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.actions import (
+from frameworkcontroller.machine.kernel.actions import Action, Cleanup, Confirm, Create, Delete, Refresh, Relabel
+from frameworkcontroller.machine.kernel.failure import FailureClass, PodPattern
+from frameworkcontroller.machine.kernel.model import Plan, Urgency
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import Kind, Unanswered
+from frameworkcontroller.machine.kernel.results import (
     Accepted,
-    Action,
-    Cleanup,
-    Confirm,
-    Create,
     Created,
-    Delete,
     Exists,
     Gone,
     NotAttempted,
     NotForced,
-    Refresh,
-    Relabel,
     Remains,
     Result,
-    Target,
 )
-from frameworkcontroller.machine.failure import FailureClass, PodPattern
-from frameworkcontroller.machine.model import Plan, Urgency
-from frameworkcontroller.machine.reasons import Reason
-from frameworkcontroller.machine.requests import Kind, Unanswered
+from frameworkcontroller.machine.kernel.target import Target
 from tests.support.bench import NOW, Bench, foreign, limits, refused, role
 from tests.unit.machine.shown import actions, stall, stalls
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from frameworkcontroller.machine.actions import Create
-from frameworkcontroller.machine.requests import Kind
+from frameworkcontroller.machine.kernel.actions import Create
+from frameworkcontroller.machine.kernel.requests import Kind
 from tests.support.bench import Bench, Body, role
 from tests.support.queuedbench import QueuedBench, code, live, running, told
 

@@ -10,9 +10,10 @@ import pytest
 
 from frameworkcontroller.api.objects import Identity, pod_record
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.actions import Accepted, Confirm, Create, Delete, Exists, Gone
-from frameworkcontroller.machine.context import is_of_framework
-from frameworkcontroller.machine.reasons import Reason
+from frameworkcontroller.machine.kernel.absence import is_of_framework
+from frameworkcontroller.machine.kernel.actions import Confirm, Create, Delete
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.results import Accepted, Exists, Gone
 from tests.support.bench import UID, Bench, foreign, role
 from tests.support.queuedbench import QueuedBench, told
 

@@ -17,10 +17,11 @@ from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.commands.list import state_text
 from frameworkcontroller.commands.output import console
 from frameworkcontroller.controller.statecounts import StateCounts
-from frameworkcontroller.machine.actions import Action, Create, Result
 from frameworkcontroller.machine.gates import WAITS
-from frameworkcontroller.machine.model import NotListed, Plan, Record, SnapshotTrigger
-from frameworkcontroller.machine.reasons import EventPolicy, Reason
+from frameworkcontroller.machine.kernel.actions import Action, Create
+from frameworkcontroller.machine.kernel.model import NotListed, Plan, Record, SnapshotTrigger
+from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason
+from frameworkcontroller.machine.kernel.results import Result
 from frameworkcontroller.views.diagnosis import read_view
 from frameworkcontroller.views.summary import Summary, summarize
 from frameworkcontroller.views.tree import framework_tree

@@ -1,0 +1,168 @@
+"""Parts of the exchanges of actions: requests that several actions send, and what is read from the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any, Final
+
+import orjson
+
+from frameworkcontroller.api import names
+from frameworkcontroller.api.objects import Identity, ObjectError, identity_of
+from frameworkcontroller.machine.kernel.failure import classify_creation_refusal
+from frameworkcontroller.machine.kernel.requests import (
+    PODGROUPS,
+    Answer,
+    Answered,
+    Get,
+    Kind,
+    MergePatch,
+    Refusal,
+    Refused,
+    Request,
+    Unanswered,
+    metadata_in,
+)
+from frameworkcontroller.machine.kernel.results import (
+    Exchange,
+    Exists,
+    Gone,
+    NotDoneError,
+    Outdated,
+    Patched,
+    Remains,
+)
+from frameworkcontroller.machine.kernel.target import Target
+
+LOST_NODE_TAINTS: Final = frozenset({"node.kubernetes.io/unreachable", "node.kubernetes.io/out-of-service"})
+"""Taints of Nodes that do not answer, and of those that a person has declared to be off."""
+
+
+_IDENTITY: Final = {
+    Kind.POD: names.POD_IDENTITY,
+    Kind.CONFIGMAP: names.CONFIGMAP_IDENTITY,
+    Kind.FRAMEWORK: (),
+    Kind.SERVICE: names.SERVICE_IDENTITY,
+    Kind.VOLUME_CLAIM: names.CLAIM_IDENTITY,
+    Kind.WORKLOAD: (),
+    **dict.fromkeys(PODGROUPS, names.PODGROUP_IDENTITY),
+}
+
+
+def patched(
+    target: Target, uid: str, change: dict[str, Any], resource_version: str = "", subresource: str = ""
+) -> Exchange:
+    """Merge ``change`` into the object of that UID and, if given, resourceVersion. See ``Patch``."""
+    metadata = {**change.get("metadata", {}), "uid": uid}
+    if resource_version:
+        metadata["resourceVersion"] = resource_version
+    body = orjson.dumps({**change, "metadata": metadata})
+    answer = yield MergePatch(target.kind, target.name, body, subresource)
+    match answer:
+        case Answered(body=body):
+            return Patched(str(metadata_of(body, "resourceVersion")["resourceVersion"]))
+        case Refused(kind=Refusal.OBJECT_NOT_FOUND):
+            return Gone()
+        case Refused(kind=Refusal.CONFLICT | Refusal.ALREADY_EXISTS | Refusal.INVALID, message=message) as refused:
+            # UIDs are immutable: the name may belong to another object now.
+            if not (yield from is_there(target, uid)):
+                return Gone()
+            if refused.kind is Refusal.CONFLICT:
+                return Outdated(message)
+    raise NotDoneError(answer)
+
+
+def namesake(target: Target) -> Generator[Request, Answer, Identity | None]:
+    """The existing object of that name. A refused read must not look like a refused creation."""
+    try:
+        return (yield from identify(target))
+    except NotDoneError as error:
+        answer = error.answer
+        if isinstance(answer, Refused):
+            text = f"{target.kind} {target.name} may exist: {answer.code}: {answer.message}"
+            raise NotDoneError(Unanswered(text)) from None
+        raise
+
+
+def controlled_by(target: Target, controller_uid: str) -> Exchange:
+    found = yield from identify(target)
+    return Gone() if found is None or found.controller_uid != controller_uid else Exists(found)
+
+
+def confirm_gone(target: Target, uid: str, otherwise: str) -> Exchange:
+    found = yield from find_metadata(target)
+    if found is None or found["uid"] != uid:
+        return Gone()
+    labels = found.get("labels") or {}
+    return Remains(f"{target.kind} {target.name} {otherwise}", unlabelled=names.FRAMEWORK_NAME not in labels)
+
+
+def is_there(target: Target, uid: str) -> Generator[Request, Answer, bool]:
+    found = yield from identify(target)
+    return found is not None and found.uid == uid
+
+
+def identify(target: Target) -> Generator[Request, Answer, Identity | None]:
+    """Read the identity of the object of the target's name, None if there is none."""
+    found = yield from find_metadata(target)
+    return None if found is None else identity_in(target, found)
+
+
+def identity_in(target: Target, metadata: Mapping[str, Any]) -> Identity:
+    try:
+        return identity_of(metadata, _IDENTITY[target.kind])
+    except ObjectError as error:
+        text = f"the API server's answer is not a valid {target.kind}: {error}"
+        raise NotDoneError(Unanswered(text)) from error
+
+
+def find_metadata(target: Target) -> Generator[Request, Answer, dict[str, Any] | None]:
+    """Read the metadata of the object of the target's name, None if there is none."""
+    answer = yield Get(target.kind, target.name)
+    match answer:
+        case Answered(body=body):
+            return metadata_of(body, "uid")
+        case Refused(kind=Refusal.OBJECT_NOT_FOUND):
+            return None
+    raise NotDoneError(answer)
+
+
+def metadata_of(body: bytes, field: str | None = None) -> dict[str, Any]:
+    """The metadata in an answer, which has the text ``field``; a Status has empty ones."""
+    metadata = metadata_in(body, field)
+    if isinstance(metadata, Unanswered):
+        raise NotDoneError(metadata)
+    return metadata
+
+
+def spec_in(body: bytes) -> dict[str, Any]:
+    """The spec in an answer, which is an object."""
+    spec = orjson.loads(body).get("spec")
+    return spec if isinstance(spec, dict) else {}
+
+
+def has_field(body: bytes, path: Iterable[str]) -> bool:
+    """Whether the object in an answer has the field."""
+    value = orjson.loads(body)
+    for part in path:
+        value = value.get(part) if isinstance(value, dict) else None
+    return value is not None
+
+
+def has_taint_of_lost_node(body: bytes) -> bool:
+    metadata_of(body, "uid")
+    taints = spec_in(body).get("taints")
+    found = taints if isinstance(taints, list) else ()
+    return any(isinstance(taint, dict) and taint.get("key") in LOST_NODE_TAINTS for taint in found)
+
+
+def too_large(message: str) -> Refused:
+    """The refusal of a body, as API servers word it."""
+    code, reason = 413, "RequestEntityTooLarge"
+    status = {"status": "Failure", "message": message, "reason": reason, "code": code}
+    return Refused(code, message, orjson.dumps(status), reason=reason, kind=Refusal.TOO_LARGE)
+
+
+def is_final(refused: Refused) -> bool:
+    """Whether the API server refused to create a Pod, and would refuse again."""
+    return refused.by_api and classify_creation_refusal(refused) is not None

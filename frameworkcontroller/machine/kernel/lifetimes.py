@@ -1,0 +1,59 @@
+"""What is known of a Framework beside its status, by the time for which that holds. Made anew, never reset by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from frameworkcontroller.api.completion import CompletionStatus
+from frameworkcontroller.api.objects import PodRecord
+from frameworkcontroller.api.status import (
+    TaskStatus,
+)
+from frameworkcontroller.machine.kernel.agenda import TaskKey
+from frameworkcontroller.machine.kernel.manifests import PodTemplate
+from frameworkcontroller.machine.kernel.model import AttemptCounters
+from frameworkcontroller.machine.kernel.reasons import Reason
+
+
+@dataclass(slots=True)
+class AttemptLife:
+    """What is known of the Framework's attempt beside its status. Made anew with each attempt."""
+
+    configmap_end: CompletionStatus | None = None
+    """Its completion if its ConfigMap is gone, but not deleted by another client."""
+    orphaned: bool = False
+    """Whether the ConfigMap is gone, and Pods of the attempt may exist that only the machine deletes."""
+    alone_since: float | None = None
+    """When (monotonic seconds) the ConfigMap was first seen to be terminating without Pods."""
+    templates: dict[str, PodTemplate] = field(default_factory=dict)
+    """Encoded Pods by role, of this generation."""
+    dropped: dict[TaskKey, PodRecord] = field(default_factory=dict)
+    """Last states of recorded Pods that the cache has dropped, if they have conditions and no completion is decided."""
+    left_running: dict[TaskKey, tuple[str, float]] = field(default_factory=dict)
+    """UIDs of ended Pods with running containers, and when that was first seen (monotonic seconds)."""
+    begun: set[str] = field(default_factory=set)
+    """Roles of which a Pod was created."""
+    failing: list[TaskStatus] = field(default_factory=list)
+    """Tasks that failed by a rule that ends the attempt."""
+
+    def forget_tasks(self) -> None:
+        """Forget what is known of Tasks, as the attempt is over."""
+        self.alone_since = None
+        for known in (self.templates, self.dropped, self.left_running):
+            known.clear()
+
+
+@dataclass(slots=True)
+class ProcessLife:
+    """What this process knows of a Framework beside its status, over all attempts."""
+
+    generation: int | None = None
+    """Generation of the spec in the last plan."""
+    last_stall: Reason | None = None
+    """The stall that was recorded last."""
+    last_wait: Reason | None = None
+    """The reason to wait that the condition Running shows."""
+    deletion_snapshot_taken: bool = False
+    """Whether the history has the deletion of the Framework."""
+    counters: AttemptCounters | None = None
+    """Attempts that ended or were retried since the last persisted status."""

@@ -1,0 +1,206 @@
+"""What the outcomes of actions have in common: back-off and stalls after failures, and objects that no status records.
+
+owned.py folds the outcomes for Pods and ConfigMaps, and each part those for its own kinds.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from frameworkcontroller.api.objects import Identity
+from frameworkcontroller.api.status import State, TaskStatus
+from frameworkcontroller.machine.kernel.actions import Action, Create, Patch
+from frameworkcontroller.machine.kernel.context import Context
+from frameworkcontroller.machine.kernel.failure import describe_creation_refusal, is_quota_refusal
+from frameworkcontroller.machine.kernel.holds import Stall, Wait
+from frameworkcontroller.machine.kernel.part import Parts
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import PODGROUPS, Kind, Refused, Unanswered
+from frameworkcontroller.machine.kernel.results import (
+    Created,
+    Exists,
+    Gone,
+    NotAttempted,
+    Outdated,
+    Patched,
+    Remains,
+    Result,
+)
+from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.tracker import Tracker
+
+FAILURES_TO_STALL: Final = 3
+"""Failures in a row after which a Framework is stalled."""
+
+FAILURES_TO_STALL_WHILE_DELETED: Final = 8
+"""Failures in a row after which a terminating object stalls the Framework: about a minute."""
+
+
+# --- objects that no status records -------------------------------------------------------------------------------
+
+
+def answered(tracker: Tracker, target: Target, uid: str | None) -> None:
+    """The creation of an object was answered. ``uid``: of one that exists and is ours, None if none does."""
+    if uid is not None:
+        if target.claim:
+            tracker.holds.release_claim(target.key, target.claim)
+        else:
+            tracker.holds.release(target.key)
+    tracker.objects.answer(target, uid)
+
+
+def drop(parts: Parts, tracker: Tracker, target: Target, uid: str) -> None:
+    """The cache has dropped an object: it is gone, or has lost its label."""
+    tracker.objects.drop(target, uid)
+    if (part := parts.of_kind(target.kind)) is not None:
+        part.on_dropped(tracker, target)
+
+
+def take_object(ctx: Context, action: Action, result: Result, created: Reason) -> None:
+    """Fold the outcome of the creation or the change of an object of a part. ``created``: the reason of the record."""
+    tracker, target = ctx.tracker, action.target
+    # Also after a failure: the condition says what the attempt waits for.
+    tracker.agenda.look()
+    if isinstance(action, Patch):
+        _take_change(ctx, action, result)
+        return
+    uid = None
+    match result:
+        case NotAttempted():
+            pass
+        case Created():
+            uid = result.uid
+            tracker.holds.made(target.key, ctx.env)
+            ctx.record(created, f"{target.kind} {target.name} ({uid}) was created")
+        case Exists(found=Identity() as found) if controls(action, found):
+            if found.deleting:
+                hold(ctx, target, result, "create")
+            else:
+                uid = found.uid
+        case Exists(found=Identity() as found):
+            conflict(ctx, target, found)
+        case _:
+            if isinstance(result, Refused) and is_quota_refusal(result):
+                stall_by_quota(ctx, target, result)
+            hold(ctx, target, result, "create")
+    answered(tracker, target, uid)
+
+
+def _take_change(ctx: Context, action: Patch, result: Result) -> None:
+    tracker, target = ctx.tracker, action.target
+    match result:
+        case NotAttempted():
+            pass
+        case Patched() | Outdated():
+            tracker.holds.release(target.key)
+            # Another client may undo the change at once, or the cache may be behind.
+            tracker.holds.made(target.key, ctx.env)
+        case Gone():
+            drop(ctx.parts, tracker, target, action.uid)
+            # The cache may still show it.
+            tracker.holds.made(target.key, ctx.env)
+        case _:
+            hold(ctx, target, result, "change")
+
+
+def controls(action: Action, found: Identity) -> bool:
+    """Whether the object that a creation has found is controlled as the created one would be."""
+    return isinstance(action, Create) and found.controller_uid == action.controller_uid
+
+
+# --- failures ---------------------------------------------------------------------------------------------------
+
+
+def is_dying(result: Result) -> bool:
+    """Whether the object exists and is being deleted."""
+    return isinstance(result, Exists) and result.found is not None and result.found.deleting
+
+
+def conflict(ctx: Context, target: Target, found: Identity) -> None:
+    """Back off, as the target's name belongs to another owner's object."""
+    if found.controller_uid is not None:
+        owner = f"controlled by {found.controller_uid}"
+    elif target.kind is Kind.VOLUME_CLAIM:
+        owner = f"without the annotations of Task {target.role}[{target.index}]"
+    else:
+        owner = "without a controller"
+    text = f"{target.kind} {target.name} ({found.uid}) already exists, {owner}: refusing to adopt or delete it"
+    # It may belong to a deleted Framework of the same name, and be terminating.
+    patience = FAILURES_TO_STALL_WHILE_DELETED if found.deleting else FAILURES_TO_STALL
+    back_off(ctx, target, text, Reason.NAMING_CONFLICT, patience=patience)
+
+
+def stall_by_quota(ctx: Context, target: Target, refusal: Refused) -> None:
+    """Stall with the first refusal: later ones differ only in the used amounts."""
+    stall = ctx.tracker.holds.stalls.get(target.key)
+    if stall is None or stall.reason is not Reason.QUOTA_EXCEEDED:
+        ctx.tracker.holds.stalls[target.key] = Stall(Reason.QUOTA_EXCEEDED, refusal.message, target.claim)
+
+
+def hold(ctx: Context, target: Target, result: Result, verb: str) -> None:
+    """Back off after a failure, and stall the Framework if it continues. ``verb``: what was to be done."""
+    if verb == "create" and target.kind is Kind.CONFIGMAP and isinstance(result, Refused):
+        text = describe_creation_refusal(target.kind, result)
+    else:
+        text = f"Cannot {verb} {target.kind} {target.name}: {describe_failure(result)}"
+    kind = "POD_GROUP" if target.kind in PODGROUPS else target.kind.name
+    back_off(ctx, target, text, Reason[f"{kind}_NOT_ANSWERED"], at_least=retry_after(result), keep=True)
+
+
+def retry_after(result: Result) -> float:
+    """The seconds of the API server's Retry-After, 0 without one."""
+    return result.retry_after_sec if isinstance(result, Refused) else 0.0
+
+
+def back_off(
+    ctx: Context,
+    target: Target,
+    text: str,
+    reason: Reason,
+    *,
+    patience: int = FAILURES_TO_STALL,
+    at_least: float = 0.0,
+    keep: bool = False,
+) -> None:
+    """Back off, record the first failure, and stall the Framework after ``patience`` ones in a row.
+
+    ``at_least``: seconds. ``keep``: an earlier stall of the object stays.
+    """
+    failures = look_later(ctx, target, text, at_least)
+    if failures == 1:
+        ctx.record(Reason.WAITING, text, task_of(ctx, target), warning=True)
+    stalls = ctx.tracker.holds.stalls
+    if failures >= patience and not (keep and target.key in stalls):
+        stalls[target.key] = Stall(reason, text, target.claim)
+
+
+def look_later(ctx: Context, target: Target, why: str, at_least: float = 0.0) -> int:
+    """Back off, and plan again afterwards. Return the number of failures in a row."""
+    holds, task = ctx.tracker.holds, task_of(ctx, target)
+    failures = holds.hold(target.key, ctx.env, why, at_least, claim=target.claim)
+    until = holds.until(target.key)
+    if task is not None and task.state is State.CREATION_PENDING:
+        # It is not looked at before.
+        holds.wait(task.key, Wait(Reason.WAITING, why, until))
+    ctx.plan_again(target.key, until)
+    return failures
+
+
+def task_of(ctx: Context, target: Target) -> TaskStatus | None:
+    """The Task of the target, None if there is none."""
+    return ctx.tracker.task(target.key) if isinstance(target.key, tuple) else None
+
+
+def describe_failure(result: Result) -> str:
+    """The result of a failed action in words."""
+    match result:
+        case Refused(code=code, message=message):
+            return f"{code}: {message}"
+        case Unanswered(message=message) | Remains(message=message) | Outdated(message=message):
+            return message
+        case Exists(found=Identity(uid=uid)):
+            return f"one with UID {uid} is being deleted"
+        case Exists(message=message):
+            return f"the API server reports that it exists, but does not find it: {message}"
+        case _:
+            return type(result).__name__

@@ -1,0 +1,248 @@
+"""The protocol between the life of a Framework and its features, the parts.
+
+A part keeps its state, rules, actions and outcomes in one folder. The life (machine/) and the kernel name no part: they
+call the hooks of all parts in one order (parts/__init__.py, docs/lifecycle.md). A part overrides the hooks that it
+needs. A part imports the kernel, and neither the life nor another part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum, auto
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from frameworkcontroller.api.completion import CompletionStatus
+from frameworkcontroller.api.objects import CompanionRecord, PodRecord
+from frameworkcontroller.api.spec import TaskRoleSpec
+from frameworkcontroller.api.status import Condition, TaskStatus
+from frameworkcontroller.machine.kernel.actions import Outcome
+from frameworkcontroller.machine.kernel.holds import ObjectKey, Wait
+from frameworkcontroller.machine.kernel.manifests import PodShape
+from frameworkcontroller.machine.kernel.model import SnapshotTrigger
+from frameworkcontroller.machine.kernel.protocol import Archive
+from frameworkcontroller.machine.kernel.requests import Answer, Kind
+from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.tracker import Tracker
+
+if TYPE_CHECKING:
+    from frameworkcontroller.machine.kernel.context import Context
+
+
+class Phase(Enum):
+    """When the end of an attempt is asked for."""
+
+    UNSEEN = auto()
+    """The ConfigMap is created, and not yet in the cache."""
+    BY_TASKS = auto()
+    """The Tasks have observed their Pods, and no completion policy or failure rule is met."""
+    LAST = auto()
+    """The reason can be taken back, and the outcomes of Tasks count first."""
+
+
+class Shown(NamedTuple):
+    """A condition of a part. ``quiet``: a change of its message alone is not urgent, and no action waits for it."""
+
+    value: bool
+    reason: str
+    message: str
+    quiet: bool = False
+
+
+class RoleWait(NamedTuple):
+    """A role that waits for another one, until its Pods are ready or else its Tasks have succeeded."""
+
+    role: str
+    other: str
+    until_ready: bool
+
+
+class Part:
+    """A feature. Each hook does nothing by default.
+
+    Queries (``may_``, ``must_``, ``shape``, ...) change nothing but what the part keeps of its own.
+    """
+
+    kinds: ClassVar[frozenset[Kind]] = frozenset()
+    """The kinds of objects whose events and outcomes are the part's."""
+    target_part: ClassVar[str] = ""
+    """``Target.part`` of its actions on the Framework itself, "" without such."""
+
+    # --- the steps of a plan ---
+
+    def observe_generation(self, ctx: Context) -> None:
+        """Look at a new generation of the spec, in the first plan by it (``ctx.is_new``: of a new Framework)."""
+
+    def begin(self, ctx: Context) -> None:
+        """Prepare a plan, before the roles are rescaled."""
+
+    def before(self, ctx: Context) -> None:
+        """Act in any state of the Framework, before that is looked at."""
+
+    def before_tasks(self, ctx: Context) -> None:
+        """Act while an attempt runs, before its Tasks observe their Pods."""
+
+    def after_tasks(self, ctx: Context) -> None:
+        """Act while an attempt runs and goes on, after its Tasks have observed their Pods."""
+
+    def at_end(self, ctx: Context) -> None:
+        """Act while the Framework is between two attempts, or completed."""
+
+    def finish(self, ctx: Context) -> None:
+        """End a plan, or the folding of outcomes."""
+
+    # --- gates ---
+
+    def may_enter(self, ctx: Context) -> Wait | None:
+        """Why an attempt that may start prepares nothing yet."""
+
+    def may_begin(self, ctx: Context) -> Wait | None:
+        """Why the ConfigMap of an attempt is not created yet, of which everything else is prepared."""
+
+    def may_create(self, ctx: Context, task: TaskStatus) -> Wait | None:
+        """Why the Pod of a Task is not created yet."""
+
+    def must_end(self, ctx: Context, phase: Phase) -> CompletionStatus | None:
+        """Why the attempt ends."""
+
+    def keeps_deleted(self, ctx: Context) -> bool:
+        """Whether a deleted Framework ends its attempt like a stopped one, and stays until the part has let it go."""
+        return False
+
+    def may_forget(self, ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None, *, due: bool) -> bool:
+        """Whether the attempt of a Task, or of the Framework (None), may leave the status. If not, prepare that.
+
+        ``due`` False: it is prepared only, for a time that is known.
+        """
+        return True
+
+    def knows_attempt(self, ctx: Context) -> bool:
+        """Whether the end of the Framework's attempt is known to be persisted, though conditions are not."""
+        return False
+
+    # --- objects ---
+
+    def ensure(self, ctx: Context) -> bool:
+        """Create what an attempt needs before its ConfigMap. Return whether all is there."""
+        return True
+
+    def release(self, ctx: Context) -> None:
+        """Forget failures of ``ensure``, as nothing is needed for now."""
+
+    def needs_objects(self, role: TaskRoleSpec) -> bool:
+        """Whether ``ensure_for`` creates something for the Tasks of the role."""
+        return False
+
+    def ensure_for(self, ctx: Context, task: TaskStatus) -> bool:
+        """Create what a Task needs before its Pod, and for its Pod to run. Return whether all is there."""
+        return True
+
+    def shape(self, ctx: Context, role: TaskRoleSpec) -> PodShape | None:
+        """The fields for the Pods of a role, None without any."""
+
+    def configmap_labels(self, ctx: Context) -> Mapping[str, str]:
+        """The labels for the ConfigMap of the attempt."""
+        return {}
+
+    def creating_pod(self, ctx: Context, task: TaskStatus) -> tuple[str, ...]:
+        """Note that the Pod is to be created. Return the path of a field that the answer is to show."""
+        return ()
+
+    def pod_answered(self, ctx: Context, task: TaskStatus, pod: str, *, kept: bool | None) -> None:
+        """Note whether the API server has kept that field; None: it is not known."""
+
+    def observe_pod(self, ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
+        """Look at the recorded Pod of a Task that is prepared or runs."""
+
+    def task_removed(self, ctx: Context, task: TaskStatus, role: TaskRoleSpec | None) -> bool:
+        """Note that a Task leaves the status by ScaleDown. Return whether that is to be persisted first."""
+        return False
+
+    def ended(self, ctx: Context, completion: CompletionStatus) -> None:
+        """Note the end of an attempt, or that the Framework is completed, together with which changes are persisted."""
+
+    # --- what parts ask each other ---
+
+    def may_have_pods(self, ctx: Context, role: str, count: int) -> int:
+        """The number of these Tasks of a role that may have a Pod now. ``count``: those that have or need one."""
+        return count
+
+    def has_started(self, ctx: Context, role: str) -> bool:
+        """Whether Pods of the role may be created as to the order of roles, which is persisted."""
+        return True
+
+    def role_waits(self, ctx: Context) -> Iterable[RoleWait]:
+        """The roles with Tasks that wait for another role."""
+        return ()
+
+    # --- outcomes and conditions ---
+
+    def take(self, ctx: Context, outcome: Outcome) -> None:
+        """Fold the outcome of an action of the part."""
+
+    def take_answer(self, ctx: Context, archive: Archive, answer: Answer) -> None:
+        """Fold the answer to an effect of the part."""
+
+    def conditions(self, ctx: Context, before: Mapping[str, Condition]) -> Mapping[str, Shown]:
+        """The conditions of the part by type. ``before``: all that the Framework has."""
+        return {}
+
+    # --- events between plans ---
+
+    def on_event(self, tracker: Tracker, record: CompanionRecord) -> None:
+        """An object of the part's kinds has changed."""
+
+    def is_watched(self, tracker: Tracker, role: str) -> bool:
+        """Whether the readiness of the role's Pods matters: a change of it alone is an event."""
+        return False
+
+    def target_of(self, tracker: Tracker, record: CompanionRecord) -> Target | None:
+        """The target of actions on an object of the part's kinds; None if it is not the part's."""
+        return Target(Kind(record.kind), record.name)
+
+    def on_dropped(self, tracker: Tracker, target: Target) -> None:
+        """The cache has dropped an object: it is gone, or has lost its label."""
+
+    def on_resync(self, tracker: Tracker) -> None:
+        """Forget what the cache was believed to be about to show."""
+
+    def is_wanted(self, tracker: Tracker, target: Target) -> bool:
+        """Whether an object that waits for its creation is still to be created."""
+        return True
+
+    def keeps_hold(self, ctx: Context, key: ObjectKey) -> bool:
+        """Whether the back-off or stall of that key, which is no Task's, still means something."""
+        return False
+
+
+class Parts:
+    """All parts in their order and, for each hook, those that have it."""
+
+    def __init__(self, *parts: Part) -> None:
+        self._parts = parts
+        self._of: dict[str, tuple[Part, ...]] = {
+            name: tuple(part for part in parts if getattr(type(part), name) is not hook)
+            for name, hook in vars(Part).items()
+            if callable(hook) and not name.startswith("_")
+        }
+        self._by_kind = {kind: part for part in parts for kind in part.kinds}
+        self._by_target_part = {part.target_part: part for part in parts if part.target_part}
+
+    def __iter__(self) -> Iterator[Part]:
+        return iter(self._parts)
+
+    def __getattr__(self, hook: str) -> tuple[Part, ...]:
+        """The parts that have the hook."""
+        try:
+            return self._of[hook]
+        except KeyError:
+            raise AttributeError(hook) from None
+
+    def of(self, target: Target) -> Part | None:
+        """The part whose the actions on this target are, None for those of the life."""
+        if target.part:
+            return self._by_target_part.get(target.part)
+        return self._by_kind.get(target.kind)
+
+    def of_kind(self, kind: Kind) -> Part | None:
+        """The part whose the objects of this kind are, None for those of the life."""
+        return self._by_kind.get(kind)

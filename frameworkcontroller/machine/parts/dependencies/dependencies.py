@@ -1,0 +1,188 @@
+"""The order of roles: a role with dependsOn waits in each attempt until all of its dependencies hold at the same time.
+
+Source: docs/lifecycle.md, "Dependencies". The start of a role is persisted before its first Pod is created, and stays
+for the attempt. Costs the number of roles with dependencies, not of Tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import ClassVar
+
+from frameworkcontroller.api.completion import CompletionStatus, Trigger
+from frameworkcontroller.api.objects import PodRecord
+from frameworkcontroller.api.spec import Dependency, DependencyStatus, TaskRoleSpec
+from frameworkcontroller.api.status import State, TaskRoleStatus, TaskStatus
+from frameworkcontroller.machine.kernel.context import Context
+from frameworkcontroller.machine.kernel.holds import Wait
+from frameworkcontroller.machine.kernel.model import Urgency
+from frameworkcontroller.machine.kernel.part import Part, Phase, RoleWait
+from frameworkcontroller.machine.kernel.partstate import PartState
+from frameworkcontroller.machine.kernel.policy import completed_tasks
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.tracker import Tracker
+
+
+class RoleOrder(PartState):
+    """Ready Pods of the roles that others wait for, and the starts of roles that are not persisted."""
+
+    __slots__ = ("_starting", "ready")
+    listens: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        self.ready: dict[str, set[int]] = {}
+        """By role that another one waits for to be Ready, the indexes of Tasks whose Pods are."""
+        self._starting: set[str] = set()
+
+    def watch(self, tracker: Tracker, roles: Collection[str]) -> None:
+        """Count the ready Pods of these roles only. Puts the Tasks of new ones on the agenda."""
+        if self.ready.keys() == roles:
+            return
+        before = self.ready
+        self.ready = {role: before.get(role, set()) for role in roles if role in tracker.roles}
+        for role in self.ready.keys() - before.keys():
+            tracker.agenda.update(task.key for task in tracker.roles[role].tasks)
+
+    def observe(self, task: TaskStatus, *, ready: bool) -> None:
+        """Note whether the Pod of a Task is ready, if a role waits for that."""
+        if (indexes := self.ready.get(task.role)) is None:
+            return
+        if ready and task.state is State.RUNNING and not task.deletion_pending:
+            indexes.add(task.index)
+        else:
+            indexes.discard(task.index)
+
+    def start(self, tracker: Tracker, role: TaskRoleStatus) -> None:
+        """Record that the role's dependencies held, and plan its Tasks once that is persisted."""
+        role.started = True
+        self._starting.add(role.name)
+        tracker.agenda.look_once_persisted(*(task.key for task in role.tasks))
+        tracker.change(None, Urgency.NOW)
+
+    def has_started(self, tracker: Tracker, role: str) -> bool:
+        """Whether the start of the role is persisted."""
+        return tracker.roles[role].started and role not in self._starting
+
+    def on_move(self, tracker: Tracker, task: TaskStatus) -> None:
+        if task.state is not State.RUNNING or task.deletion_pending:
+            self.observe(task, ready=False)
+
+    def on_index(self, tracker: Tracker) -> None:
+        if self.ready:
+            self.watch(tracker, self.ready.keys() & tracker.roles.keys())
+
+    def on_persisted(self, tracker: Tracker) -> bool:
+        self._starting.clear()
+        return False
+
+    def on_tasks_over(self) -> None:
+        self.ready.clear()
+        self._starting.clear()
+
+
+class Dependencies(Part):
+    """The order of roles by dependsOn."""
+
+    def before_tasks(self, ctx: Context) -> None:
+        """Count the ready Pods of the roles that others wait for, and only of those."""
+        known = ctx.tracker.find_part(RoleOrder)
+        if not ctx.framework.spec.dependents and (known is None or not known.ready):
+            return
+        awaited = {
+            dependency.name
+            for role in _waiting(ctx)
+            for dependency in role.depends_on
+            if dependency.status is DependencyStatus.READY
+        }
+        ctx.tracker.part(RoleOrder).watch(ctx.tracker, awaited)
+
+    def observe_pod(self, ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
+        """Note whether the Pod is ready."""
+        if (known := ctx.tracker.find_part(RoleOrder)) is not None:
+            known.observe(task, ready=pod.ready)
+
+    def after_tasks(self, ctx: Context) -> None:
+        """Start the roles whose dependencies hold, and those that had Pods before they had dependencies."""
+        tracker = ctx.tracker
+        for role in _waiting(ctx):
+            if role.name not in tracker.life.begun:
+                if not all(_holds(ctx, dependency) for dependency in role.depends_on):
+                    continue
+                held = " and ".join(f"TaskRole {one.name} is {one.status}" for one in role.depends_on)
+                ctx.record(Reason.TASK_ROLE_STARTED, f"TaskRole {role.name} starts, as {held}")
+            tracker.part(RoleOrder).start(tracker, tracker.roles[role.name])
+
+    def may_create(self, ctx: Context, task: TaskStatus) -> Wait | None:
+        """Why the Pods of the Task's role are not created yet; None once its start is persisted."""
+        role = ctx.framework.spec.role(task.role)
+        if role is None or not role.depends_on or self.has_started(ctx, role.name):
+            return None
+        return _wait_for(role.name, role.depends_on)
+
+    def has_started(self, ctx: Context, role: str) -> bool:
+        """Whether the start of the role is persisted, or nothing has to start it."""
+        spec = ctx.framework.spec.role(role)
+        if spec is None or not spec.depends_on:
+            return True
+        return role in ctx.tracker.roles and ctx.tracker.part(RoleOrder).has_started(ctx.tracker, role)
+
+    def must_end(self, ctx: Context, phase: Phase) -> CompletionStatus | None:
+        """The completion of an attempt in which a role waits for a dependency that can no longer hold."""
+        if phase is Phase.BY_TASKS and ctx.framework.spec.dependents:
+            return _unmet(ctx)
+        return None
+
+    def role_waits(self, ctx: Context) -> Iterator[RoleWait]:
+        """The roles that have not started, and one with Tasks that has not the status each waits for."""
+        for role in _waiting(ctx):
+            if role.task_number and role.name not in ctx.tracker.life.begun:
+                for dependency in role.depends_on:
+                    known = dependency.name in ctx.tracker.role_counts
+                    if known and not _holds(ctx, dependency):
+                        yield RoleWait(role.name, dependency.name, dependency.status is DependencyStatus.READY)
+
+    def is_watched(self, tracker: Tracker, role: str) -> bool:
+        """Whether a role waits for the Pods of this one to be ready."""
+        known = tracker.find_part(RoleOrder)
+        return known is not None and role in known.ready
+
+
+@lru_cache(maxsize=1024)
+def _wait_for(role: str, dependencies: tuple[Dependency, ...]) -> Wait:
+    awaited = " and ".join(f"TaskRole {one.name} is {one.status}" for one in dependencies)
+    return Wait(Reason.DEPENDENCY_PENDING, f"TaskRole {role} waits until {awaited}")
+
+
+def _unmet(ctx: Context) -> CompletionStatus | None:
+    for role in _waiting(ctx):
+        if role.task_number == 0 or role.name in ctx.tracker.life.begun:
+            continue
+        for dependency in role.depends_on:
+            counts = ctx.tracker.role_counts.get(dependency.name)
+            if dependency.status is not DependencyStatus.COMPLETE or counts is None or not counts.failed:
+                continue
+            for task in completed_tasks(ctx.tracker, dependency.name, "Failed"):
+                what = f"TaskRole {role.name} depends on TaskRole {dependency.name} being Complete"
+                trigger = Trigger(f"{what}, which it can no longer be", task.role, task.index)
+                if (completion := task.attempt.completion_status) is not None:
+                    return replace(completion, trigger=trigger, pod=None, policy=None)
+    return None
+
+
+def _waiting(ctx: Context) -> list[TaskRoleSpec]:
+    """The roles with dependencies that have not started."""
+    roles = ctx.tracker.roles
+    return [spec for spec in ctx.framework.spec.dependents if spec.name in roles and not roles[spec.name].started]
+
+
+def _holds(ctx: Context, dependency: Dependency) -> bool:
+    counts, role = ctx.tracker.role_counts.get(dependency.name), ctx.framework.spec.role(dependency.name)
+    if counts is None or role is None:
+        return False
+    if dependency.status is DependencyStatus.COMPLETE:
+        return counts.succeeded == role.task_number
+    known = ctx.tracker.find_part(RoleOrder)
+    ready = 0 if known is None else len(known.ready.get(dependency.name, ()))
+    return ready + counts.succeeded + counts.failed == role.task_number

@@ -1,0 +1,431 @@
+"""Kueue's Workload of a Framework: its body, and the actions on it.
+
+The actions read it live, and decide by what they read: the cache may be behind. kueue.py says when which one is due,
+and folds their results. Source: the API ``kueue.x-k8s.io/v1beta2``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import orjson
+
+from frameworkcontroller.api import names
+from frameworkcontroller.api.objects import Framework, ObjectError
+from frameworkcontroller.api.status import AdmissionStatus
+from frameworkcontroller.api.timestamps import format_time, parse_time
+from frameworkcontroller.api.workloads import (
+    ADMITTED,
+    DEACTIVATION_TARGET,
+    IN_USE_FINALIZER,
+    JOB_UID,
+    PODS_READY,
+    QUEUED_INPUTS,
+    QUOTA_RESERVED,
+    REQUEUED,
+    WorkloadRecord,
+    workload_record,
+)
+from frameworkcontroller.machine.kernel.actions import Create, PartAction
+from frameworkcontroller.machine.kernel.exchanges import patched
+from frameworkcontroller.machine.kernel.manifests import framework_reference
+from frameworkcontroller.machine.kernel.requests import (
+    LARGE_BYTES,
+    Answer,
+    Answered,
+    Get,
+    Kind,
+    Refusal,
+    Refused,
+    Request,
+    Unanswered,
+)
+from frameworkcontroller.machine.kernel.results import Exchange, Gone, NotDoneError, Outdated, PartResult
+from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.parts.kueue.workloadspec import (
+    API_VERSION,
+    WorkloadSpec,
+    object_in,
+)
+
+_REQUEUED_AT_ONCE: Final = frozenset({"Preempted", "NodeFailures"})
+"""Reasons of evictions after which the owner says that the Workload may be queued again. After others, Kueue does."""
+
+_DEACTIVATED: Final = "Deactivated"
+"""Reason of the eviction of a deactivated Workload, and the beginning of it if Kueue has deactivated it."""
+
+_MAX_MESSAGE: Final = 32768
+
+
+# --- the spec of the Workload -----------------------------------------------------------------------------------
+
+
+# --- results ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Seen(PartResult):
+    """The Workload is as ``record`` says, and nothing was done."""
+
+    record: WorkloadRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Unmet(PartResult):
+    """Nothing was done: something that the action needs is missing, or contradicts the spec."""
+
+    message: str
+
+
+# --- actions ----------------------------------------------------------------------------------------------------
+
+Body = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EnterQueue(PartAction):
+    """Create the Workload, with the priority of its class."""
+
+    framework: Framework
+    spec: WorkloadSpec
+
+    @property
+    def is_large(self) -> bool:
+        return len(self.spec.pod_sets_json) > LARGE_BYTES
+
+    def exchange(self) -> Exchange:
+        priority = yield from _priority(self.spec)
+        if isinstance(priority, Unmet):
+            return priority
+        framework, target = self.framework, self.target
+        body = {
+            "apiVersion": API_VERSION,
+            "kind": "Workload",
+            "metadata": {
+                "name": target.name,
+                "namespace": framework.namespace,
+                "labels": {names.FRAMEWORK_NAME: framework.name, JOB_UID: framework.uid},
+                "annotations": {QUEUED_INPUTS: self.spec.digest},
+                "finalizers": [IN_USE_FINALIZER],
+                "ownerReferences": [framework_reference(framework)],
+            },
+            "spec": _without_nulls(_spec_body(self.spec, priority)),
+        }
+        return (yield from Create(target, orjson.dumps(body), framework.uid).exchange())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChangeRequest(PartAction):
+    """Make the spec of a Workload without quota that of the Framework; with ``priority_only``, of any one its priority.
+
+    ``resource_version``: as the cache has shown it.
+    """
+
+    spec: WorkloadSpec
+    uid: str
+    resource_version: str
+    priority_only: bool = False
+
+    @property
+    def is_large(self) -> bool:
+        return len(self.spec.pod_sets_json) > LARGE_BYTES
+
+    def exchange(self) -> Exchange:
+        priority = yield from _priority(self.spec)
+        if isinstance(priority, Unmet):
+            return priority
+        spec, change = _spec_body(self.spec, priority), {}
+        if self.priority_only:
+            change = {"spec": {key: spec[key] for key in ("priorityClassRef", "priority")}}
+        else:
+            change = {"metadata": {"annotations": {QUEUED_INPUTS: self.spec.digest}}, "spec": spec}
+        return (yield from patched(self.target, self.uid, change, self.resource_version))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reclaim(PartAction):
+    """Give the quota of Tasks back that need no Pod again. ``admission``: persisted, with their numbers.
+
+    A webhook of Kueue refuses lower numbers while there is quota.
+    """
+
+    admission: AdmissionStatus
+
+    def exchange(self) -> Exchange:
+        found = yield from read_workload(self.target)
+        if found is None or found[0].uid != self.admission.workload_uid:
+            return Gone()
+        record, _ = found
+        before, numbers = dict(record.reclaimed), {}
+        for name, count in record.counts:
+            admitted = self.admission.pod_set(name)
+            reclaimed = 0 if admitted is None else min(count, admitted.reclaimed)
+            numbers[name] = max(reclaimed, before.get(name, 0))
+        reclaimable = [{"name": name, "count": number} for name, number in numbers.items() if number]
+        if dict(record.reclaimed) == {one["name"]: one["count"] for one in reclaimable}:
+            return Seen(record)
+        change = {"status": {"reclaimablePods": reclaimable}}
+        return (yield from patched(self.target, record.uid, change, record.resource_version, "status"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inspect(PartAction):
+    """Read the Workload live. ``seen``: the resourceVersion in the cache, "" if it shows none."""
+
+    seen: str
+
+    def exchange(self) -> Exchange:
+        found = yield from read_workload(self.target)
+        return Gone() if found is None else Seen(found[0])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GiveBack(PartAction):
+    """Clear the reservation of a Workload of which nothing runs: of an evicted one, or of one that has reclaimed quota.
+
+    ``now``: seconds since the epoch. The Workload keeps its place in the queue.
+    """
+
+    uid: str
+    now: int
+    needs_live: ClassVar[bool] = True
+
+    def exchange(self) -> Exchange:
+        found = yield from read_workload(self.target)
+        if found is None or found[0].uid != self.uid:
+            return Gone()
+        record, body = found
+        evicted = bool(record.evicted and record.reserves)
+        if not (evicted or record.reclaimed) or record.identity.deleting:
+            return Seen(record)
+        status = body.get("status") or {}
+        why = record.evicted.message if evicted else "The next attempt needs the quota of completed Tasks again"
+        changes = [
+            ConditionChange(QUOTA_RESERVED, False, "Pending", why),
+            ConditionChange(ADMITTED, False, "NoReservation", "The workload has no reservation"),
+        ]
+        if evicted:
+            found_reason = record.evicted.reason
+            requeued = found_reason in _REQUEUED_AT_ONCE
+            # Kueue 0.19 queues a reactivated Workload again only after this very reason, and deactivates it again while
+            # it has the condition DeactivationTarget, which Kueue sets a second time after the longest execution time.
+            reason = _DEACTIVATED if found_reason.startswith(_DEACTIVATED) else found_reason or "Evicted"
+            changes.append(ConditionChange(REQUEUED, requeued, reason, why))
+        if record.pods_ready.status:
+            # Its Pods have their own time after the next admission.
+            changes.append(ConditionChange(PODS_READY, False, "WaitForStart", "The Framework has no quota"))
+        conditions = _with_changes(body, changes, self.now)
+        conditions = [one for one in conditions if one.get("type") != DEACTIVATION_TARGET]
+        change: dict[str, Any] = {"admission": None, "conditions": conditions}
+        if record.reclaimed:
+            change["reclaimablePods"] = None
+        if not evicted and (checks := status.get("admissionChecks")):
+            # After an eviction, Kueue does it.
+            change["admissionChecks"] = [_pending_check(one, self.now) for one in checks]
+        if (ran := _seconds_since_admission(status, self.now)) is not None:
+            before = status.get("accumulatedPastExecutionTimeSeconds") or 0
+            change["accumulatedPastExecutionTimeSeconds"] = before + ran
+        return (yield from patched(self.target, self.uid, {"status": change}, record.resource_version, "status"))
+
+
+def _pending_check(check: Mapping[str, Any], now: int) -> Body:
+    """The admission check before its decision on another reservation."""
+    kept = {key: value for key, value in check.items() if key != "podSetUpdates"}
+    return {**kept, "state": "Pending", "message": "The quota was given back", "lastTransitionTime": format_time(now)}
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionChange:
+    """A condition of a Workload to be set."""
+
+    type: str
+    is_true: bool
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tell(PartAction):
+    """Set a condition of the Workload. ``now``: seconds since the epoch."""
+
+    uid: str
+    change: ConditionChange
+    now: int
+
+    def exchange(self) -> Exchange:
+        found = yield from read_workload(self.target)
+        if found is None or found[0].uid != self.uid:
+            return Gone()
+        return (yield from _tell(self.target, *found, [self.change], self.now))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Finish(PartAction):
+    """Set the condition Finished, unless it is True, then remove the finalizer."""
+
+    uid: str
+    change: ConditionChange
+    now: int
+    needs_live: ClassVar[bool] = True
+
+    def exchange(self) -> Exchange:
+        found = yield from read_workload(self.target)
+        if found is None or found[0].uid != self.uid:
+            return Gone()
+        if not found[0].finished:
+            told = yield from _tell(self.target, *found, [self.change], self.now)
+            if isinstance(told, Gone | Outdated):
+                return told
+        return (yield from _let_go(self.target, self.uid))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LetGo(PartAction):
+    """Remove the finalizer of a Workload that is being deleted, and of which nothing runs."""
+
+    uid: str
+    needs_live: ClassVar[bool] = True
+
+    def exchange(self) -> Exchange:
+        return (yield from _let_go(self.target, self.uid))
+
+
+def is_admitted(record: WorkloadRecord) -> bool:
+    """Whether the Workload is admitted, and nothing takes that back."""
+    gone = record.identity.deleting or record.evicted or record.finished
+    return bool(record.admitted and record.reserves and not gone)
+
+
+# --- parts of exchanges -----------------------------------------------------------------------------------------
+
+
+def read_workload(target: Target) -> Generator[Request, Answer, tuple[WorkloadRecord, Body] | None]:
+    """Read the Workload, None if there is none."""
+    answer = yield Get(Kind.WORKLOAD, target.name, whole=True)
+    match answer:
+        case Answered(body=raw):
+            try:
+                body = orjson.loads(raw)
+                return workload_record(body), body
+            except (orjson.JSONDecodeError, ObjectError, TypeError) as error:
+                raise NotDoneError(Unanswered(f"the API server's answer is not a valid Workload: {error}")) from error
+        case Refused(kind=Refusal.OBJECT_NOT_FOUND):
+            return None
+    raise NotDoneError(answer)
+
+
+def read_spec_of(kind: Kind, name: str) -> Generator[Request, Answer, Body | Unmet]:
+    """The spec of a cluster-wide object, or its fields if it has no spec."""
+    answer = yield Get(kind, name, whole=True)
+    match answer:
+        case Answered(body=raw):
+            try:
+                body = orjson.loads(raw)
+                return object_in(body.get("spec")) if kind is Kind.RESOURCE_FLAVOR else dict(body)
+            except (orjson.JSONDecodeError, AttributeError, TypeError, ValueError) as error:
+                raise NotDoneError(Unanswered(f"the API server's answer is not a valid {kind}: {error}")) from error
+        case Refused(kind=Refusal.OBJECT_NOT_FOUND):
+            return Unmet(f"{kind} {name} does not exist")
+        case Refused(by_api=True, code=403 | 404 as code, message=message):
+            return Unmet(f"{kind} {name} cannot be read: {code}: {message}")
+    raise NotDoneError(answer)
+
+
+def _priority(spec: WorkloadSpec) -> Generator[Request, Answer, tuple[Body | None, int | None] | Unmet]:
+    """The reference to the priority class of the Workload, and its value."""
+    for kind, group, name in (
+        (Kind.WORKLOAD_PRIORITY_CLASS, "kueue.x-k8s.io", spec.priority_class),
+        (Kind.PRIORITY_CLASS, "scheduling.k8s.io", spec.pod_priority_class),
+    ):
+        if name:
+            read = yield from read_spec_of(kind, name)
+            if isinstance(read, Unmet):
+                return read
+            value = read.get("value")
+            return {"group": group, "kind": str(kind), "name": name}, value if isinstance(value, int) else 0
+    return None, None
+
+
+def _spec_body(spec: WorkloadSpec, priority: tuple[Body | None, int | None]) -> Body:
+    return {
+        "queueName": spec.queue_name,
+        "podSets": spec.pod_sets,
+        "maximumExecutionTimeSeconds": spec.max_execution_seconds,
+        "priorityClassRef": priority[0],
+        "priority": priority[1],
+    }
+
+
+def _without_nulls(body: Body) -> Body:
+    return {key: value for key, value in body.items() if value is not None}
+
+
+def admission_in(body: Mapping[str, Any]) -> Body:
+    return object_in(object_in(body.get("status")).get("admission"))
+
+
+def conditions_in(body: Mapping[str, Any]) -> list[Body]:
+    return list(object_in(body.get("status")).get("conditions") or ())
+
+
+def _with_changes(body: Mapping[str, Any], changes: Iterable[ConditionChange], now: int) -> list[Body]:
+    """All conditions, with the changes: a merge patch replaces lists."""
+    conditions = conditions_in(body)
+    generation = body["metadata"].get("generation") or 0
+    for change in changes:
+        status = "True" if change.is_true else "False"
+        old = next((one for one in conditions if one.get("type") == change.type), None)
+        is_new = old is None or old.get("status") != status
+        fresh = {
+            "type": change.type,
+            "status": status,
+            "reason": change.reason,
+            # It is required, and Kubernetes 1.20 takes an empty text for an absent one.
+            "message": change.message[:_MAX_MESSAGE] or change.reason,
+            "lastTransitionTime": format_time(now) if is_new else (old or {}).get("lastTransitionTime"),
+            "observedGeneration": generation,
+        }
+        if old is None:
+            conditions.append(fresh)
+        else:
+            conditions[conditions.index(old)] = fresh
+    return conditions
+
+
+def _seconds_since_admission(status: Mapping[str, Any], now: int) -> int | None:
+    """Seconds since the Workload was admitted, None if it is not."""
+    since = true_since(status, ADMITTED)
+    return None if since is None else max(0, now - since)
+
+
+def true_since(status: Mapping[str, Any], kind: str) -> int | None:
+    """Since when the condition is True, None if it is not."""
+    for one in status.get("conditions") or ():
+        if one.get("type") == kind and one.get("status") == "True":
+            return time_in(one.get("lastTransitionTime"))
+    return None
+
+
+def time_in(text: Any) -> int | None:
+    try:
+        return parse_time(text)
+    except (TypeError, ValueError):
+        return None
+
+
+def _tell(target: Target, record: WorkloadRecord, body: Body, changes: Iterable[ConditionChange], now: int) -> Exchange:
+    change = {"status": {"conditions": _with_changes(body, changes, now)}}
+    return (yield from patched(target, record.uid, change, record.resource_version, "status"))
+
+
+def _let_go(target: Target, uid: str) -> Exchange:
+    found = yield from read_workload(target)
+    if found is None or found[0].uid != uid:
+        return Gone()
+    record, body = found
+    if not record.in_use:
+        return Seen(record)
+    others = [one for one in body["metadata"].get("finalizers") or () if one != IN_USE_FINALIZER]
+    return (yield from patched(target, uid, {"metadata": {"finalizers": others}}, record.resource_version))

@@ -1,0 +1,152 @@
+"""The part of ``spec.network``: the headless Service that gives the Pods their host names.
+
+It precedes the first attempt, and goes with the Framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import orjson
+
+from frameworkcontroller.api import names
+from frameworkcontroller.api.objects import Framework, Identity
+from frameworkcontroller.api.spec import TaskRoleSpec
+from frameworkcontroller.machine.kernel.actions import Create, Outcome
+from frameworkcontroller.machine.kernel.context import Context
+from frameworkcontroller.machine.kernel.holds import ObjectKey, Stall, Wait
+from frameworkcontroller.machine.kernel.manifests import framework_reference
+from frameworkcontroller.machine.kernel.outcomes import take_object
+from frameworkcontroller.machine.kernel.part import Part
+from frameworkcontroller.machine.kernel.presence import Presence, presence_of, watch_end
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.requests import Kind
+from frameworkcontroller.machine.kernel.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class HostNames:
+    """Hostname and subdomain of the Pods whose template has neither."""
+
+    subdomain: str
+
+    @property
+    def texts(self) -> str:
+        """The subdomain."""
+        return self.subdomain
+
+    def apply(self, template: Mapping[str, Any], pod_name: str) -> dict[str, Any]:
+        """Return the template with both."""
+        spec = template.get("spec")
+        if not isinstance(spec, dict) or spec.get("hostname") or spec.get("subdomain"):
+            return dict(template)
+        return {**template, "spec": {**spec, "hostname": pod_name, "subdomain": self.subdomain}}
+
+
+class Service(Part):
+    """The Service of a Framework with host names."""
+
+    kinds: ClassVar[frozenset[Kind]] = frozenset({Kind.SERVICE})
+
+    def ensure(self, ctx: Context) -> bool:
+        """Create the Service if it is absent. Return whether it is there."""
+        if (target := _target(ctx)) is None:
+            return True
+        holds = ctx.tracker.holds
+        presence, problem = self._presence(ctx, target)
+        if presence is Presence.PRESENT:
+            holds.release(target.key)
+            return True
+        if problem:
+            text = f"Cannot list {target.kind}s, which spec.network needs: {problem}"
+            holds.stalls[target.key] = Stall(Reason.SERVICE_NOT_LISTED, text)
+        else:
+            holds.end_stall(target.key, Reason.SERVICE_NOT_LISTED)
+        if presence is Presence.ENDING:
+            watch_end(ctx, target, Reason.SERVICE_NOT_GONE)
+            return False
+        holds.end_stall(target.key, Reason.SERVICE_NOT_GONE)
+        if presence is Presence.ABSENT:
+            ctx.tracker.objects.send(target, ctx.env.clock)
+            ctx.act(Create(target, service_body(ctx.framework), ctx.framework.uid))
+        return False
+
+    def after_tasks(self, ctx: Context) -> None:
+        """Create it again if it is gone. It rests on the spec alone, so nothing is to be persisted before."""
+        if not ctx.framework.deleting:
+            self.ensure(ctx)
+
+    def may_begin(self, ctx: Context) -> Wait | None:
+        """Why the attempt waits for the Service. None also if that is about to be created, which takes a moment."""
+        if (target := _target(ctx)) is None:
+            return None
+        holds = ctx.tracker.holds
+        presence, _ = self._presence(ctx, target)
+        if presence is Presence.PRESENT:
+            return None
+        if presence is Presence.ENDING:
+            return Wait(Reason.SERVICE_PENDING, f"{target.kind} {target.name} is being deleted, to be created again")
+        if holds.until(target.key) > ctx.env.clock or holds.has_failed(target.key) or target.key in holds.stalls:
+            # The stall says why, which may change with each attempt to create it.
+            return Wait(Reason.SERVICE_PENDING, f"its {target.kind} {target.name} does not exist yet")
+        return None
+
+    def release(self, ctx: Context) -> None:
+        """Forget failures to create the Service."""
+        if (target := _target(ctx)) is not None:
+            ctx.tracker.holds.release(target.key)
+
+    def keeps_hold(self, ctx: Context, key: ObjectKey) -> bool:
+        """Whether it is the key of the Service that the spec has now."""
+        target = _target(ctx)
+        return target is not None and target.key == key
+
+    def shape(self, ctx: Context, role: TaskRoleSpec) -> HostNames | None:
+        """Host names for all Pods."""
+        spec = ctx.framework.spec
+        return HostNames(spec.subdomain(ctx.framework.name)) if spec.has_hostnames else None
+
+    def take(self, ctx: Context, outcome: Outcome) -> None:
+        """Fold the outcome of the creation."""
+        take_object(ctx, outcome.action, outcome.result, Reason.SERVICE_CREATED)
+
+    def _presence(self, ctx: Context, target: Target) -> tuple[Presence, str]:
+        return presence_of(ctx, target, lambda found: self.is_ours(ctx, found))
+
+    def is_ours(self, ctx: Context, found: Identity) -> bool:
+        """Whether an object of the name is the Framework's."""
+        return found.controller_uid == ctx.framework.uid
+
+
+def _target(ctx: Context) -> Target | None:
+    spec = ctx.framework.spec
+    return Target(Kind.SERVICE, spec.subdomain(ctx.framework.name)) if spec.has_hostnames else None
+
+
+def service_body(framework: Framework) -> bytes:
+    """The headless Service that gives the Framework's Pods their host names. It needs no ports for that."""
+    spec = framework.spec
+    return orjson.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {
+                "name": spec.subdomain(framework.name),
+                "namespace": framework.namespace,
+                "labels": {names.FRAMEWORK_NAME: framework.name},
+                "annotations": {
+                    names.FRAMEWORK_NAMESPACE: framework.namespace,
+                    names.FRAMEWORK_NAME: framework.name,
+                    names.FRAMEWORK_UID: framework.uid,
+                },
+                "ownerReferences": [framework_reference(framework)],
+            },
+            "spec": {
+                "clusterIP": "None",
+                "publishNotReadyAddresses": spec.network is None or spec.network.publish_not_ready_addresses,
+                "selector": {names.FRAMEWORK_NAME: framework.name},
+            },
+        }
+    )
