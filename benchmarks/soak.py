@@ -34,7 +34,7 @@ from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.errors import KubeError, NotFound
 from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, PODS
-from frameworkcontroller.local.apiserver.apiserver import ApiServer
+from frameworkcontroller.local.apiserver.restserver import ApiServer
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.logs import configure_logging

@@ -17,7 +17,7 @@ _BRACKET_OR_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]'
 
 
 def loads(data: bytes) -> Any:
-    """Parse JSON, without what is too deep. Raises ValueError if it is not JSON."""
+    """Parse JSON, without values that are too deep. Raises ValueError if it is not JSON."""
     try:
         return orjson.loads(data)
     except ValueError:

@@ -16,7 +16,7 @@ from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.resources import CRDS
 from frameworkcontroller.local import podgroup_crd
-from frameworkcontroller.local.apiserver.apiserver import ApiServer
+from frameworkcontroller.local.apiserver.restserver import ApiServer
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.images import LocalImage
 from frameworkcontroller.local.kubelet.podaccess import ApiAccess

@@ -25,7 +25,7 @@ from frameworkcontroller.api.timestamps import LAST_TIME, format_time
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import CREATIONS, HoldKey, Wait
 from frameworkcontroller.machine.kernel.model import SnapshotTrigger
-from frameworkcontroller.machine.kernel.part import Phase
+from frameworkcontroller.machine.kernel.part import EndPhase
 from frameworkcontroller.machine.kernel.policy import evaluate_completion
 from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason
 from frameworkcontroller.machine.kernel.rules import end_by_rule
@@ -156,7 +156,7 @@ def must_not_begin(ctx: Context) -> CompletionStatus | None:
 
 def must_end_unseen(ctx: Context) -> CompletionStatus | None:
     """Why the attempt ends whose ConfigMap is created, and not yet in the cache. Persisted before it is deleted."""
-    return _first(ctx, _END_UNSEEN, Phase.UNSEEN)
+    return _first(ctx, _END_UNSEEN, EndPhase.UNSEEN)
 
 
 def must_end_first(ctx: Context) -> CompletionStatus | None:
@@ -166,7 +166,7 @@ def must_end_first(ctx: Context) -> CompletionStatus | None:
 
 def must_end_last(ctx: Context) -> CompletionStatus | None:
     """Why the attempt ends unless it ends because of its Tasks. Asked before Tasks observe their Pods."""
-    return _first(ctx, _END_LAST, Phase.LAST)
+    return _first(ctx, _END_LAST, EndPhase.LAST)
 
 
 def must_end(ctx: Context, otherwise: CompletionStatus | None) -> CompletionStatus | None:
@@ -174,7 +174,7 @@ def must_end(ctx: Context, otherwise: CompletionStatus | None) -> CompletionStat
 
     What the ends of Tasks mean is for the policies of a valid spec.
     """
-    return (None if ctx.framework.invalid else _first(ctx, _END_BY_TASKS, Phase.BY_TASKS)) or otherwise
+    return (None if ctx.framework.invalid else _first(ctx, _END_BY_TASKS, EndPhase.BY_TASKS)) or otherwise
 
 
 def _must_delete(ctx: Context) -> CompletionStatus | None:
@@ -233,7 +233,7 @@ _END_LAST: Final[_EndRules] = (_exceeds_deadline, _must_suspend)
 """Those that a user or another component can take back."""
 
 
-def _first(ctx: Context, rules: _EndRules, phase: Phase | None = None) -> CompletionStatus | None:
+def _first(ctx: Context, rules: _EndRules, phase: EndPhase | None = None) -> CompletionStatus | None:
     """The first reason to end: by the rules of the life, then by the parts."""
     for rule in rules:
         if (completion := rule(ctx)) is not None:

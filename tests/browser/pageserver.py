@@ -24,7 +24,7 @@ from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.errors import AlreadyExists
 from frameworkcontroller.kube.resources import CRDS, EVENTS, NAMESPACES
-from frameworkcontroller.local.apiserver.apiserver import ApiServer
+from frameworkcontroller.local.apiserver.restserver import ApiServer
 from frameworkcontroller.webaccess.middleware import protect
 from frameworkcontroller.webaccess.viewers import WebAccess
 from tests.support import pagesamples

@@ -21,8 +21,8 @@ from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.kubeconfig import ServerAccess
 from frameworkcontroller.kube.resources import CRDS, PERSISTENTVOLUMECLAIMS, PODGROUPS, SERVICES, WORKLOADS
 from frameworkcontroller.local import podgroup_crd
-from frameworkcontroller.local.apiserver.apiserver import ApiServer
 from frameworkcontroller.local.apiserver.object_records import Change
+from frameworkcontroller.local.apiserver.restserver import ApiServer
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.queues.kueue_crds import definitions

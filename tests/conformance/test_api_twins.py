@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from frameworkcontroller.local.apiserver.apiserver import ApiServer
+from frameworkcontroller.local.apiserver.restserver import ApiServer
 from tests.support.api import CRDS, JSON_PATCH, MERGE_PATCH, Answer, Api, config_map, definition, open_api, pod
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually

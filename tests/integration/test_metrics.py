@@ -17,7 +17,7 @@ from frameworkcontroller.config.config import Config, Kueue, KueueMode, LeaderEl
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.elector import ClockReading
 from frameworkcontroller.kube.resources import NAMESPACES, PODS
-from frameworkcontroller.local.apiserver.apiserver import ApiServer
+from frameworkcontroller.local.apiserver.restserver import ApiServer
 from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
 from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.manager.exposition import registry_of

@@ -25,7 +25,7 @@ from frameworkcontroller.config.config import Config
 from frameworkcontroller.config.historyconfig import History, HistorySinkKind
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
-from frameworkcontroller.local.apiserver.apiserver import ApiServer
+from frameworkcontroller.local.apiserver.restserver import ApiServer
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller

@@ -13,8 +13,8 @@ from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.errors import ApiError
 from frameworkcontroller.kube.resources import CONFIGMAPS
-from frameworkcontroller.local.apiserver.apiserver import ApiServer
 from frameworkcontroller.local.apiserver.authentication import Authenticator
+from frameworkcontroller.local.apiserver.restserver import ApiServer
 from frameworkcontroller.manager.app import Controller
 from tests.support.eventually import eventually
 from tests.support.requests import Requests

@@ -22,7 +22,7 @@ from frameworkcontroller.config.bindaddress import BindAddress
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
-from frameworkcontroller.local.apiserver.apiserver import ApiServer
+from frameworkcontroller.local.apiserver.restserver import ApiServer
 from frameworkcontroller.manager import exposition, httpserver
 from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.manager.httpserver import MAX_CONNECTIONS

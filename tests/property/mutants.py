@@ -548,7 +548,7 @@ MUTANTS: Final = {
         _chaos(_create(_role(retry={"maxRetryCount": 3}, **_FOREVER)), Step(700.0, "annotate", ("f0",))),
         "C1: |C2: ",
     ),
-    "C1: creates Pods for what is not persisted": Mutant(
+    "C1: creates Pods for unpersisted attempts": Mutant(
         believes(_is_retried), _chaos(_create(_role(**_FAILS_ONCE))), "creation of f0-a-0"
     ),
     "C1: acts on what its cache has shown, without a live read": Mutant(

@@ -22,7 +22,7 @@ from frameworkcontroller.kube.client import STRATEGIC_PATCH, KubeClient
 from frameworkcontroller.kube.connection import Connection, connect
 from frameworkcontroller.kube.errors import NotFound, TooManyRequests
 from frameworkcontroller.kube.resources import CRDS, NAMESPACES, PODS
-from frameworkcontroller.local.apiserver.apiserver import ApiServer
+from frameworkcontroller.local.apiserver.restserver import ApiServer
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.support.eventually import eventually

@@ -6,12 +6,12 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from frameworkcontroller.local.apiserver.apiserver import ApiServer
 from frameworkcontroller.local.apiserver.deletion import DeleteOptions, Propagation
 from frameworkcontroller.local.apiserver.endpoints import Endpoint
 from frameworkcontroller.local.apiserver.object_records import Change, ObjectRecord
 from frameworkcontroller.local.apiserver.options import Call
 from frameworkcontroller.local.apiserver.pod_strategy import bind
+from frameworkcontroller.local.apiserver.restserver import ApiServer
 
 NOW = 1_767_225_600.0
 

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
+from frameworkcontroller.machine.parts import PARTS
+
 PACKAGE = Path(__file__).resolve().parents[2] / "frameworkcontroller"
 NAME = PACKAGE.name
 
@@ -190,11 +192,11 @@ def test_the_life_names_no_part_and_no_part_another() -> None:
 @pytest.mark.parametrize(
     ("file", "source"),
     [
-        ("machine/task.py", "from frameworkcontroller.machine.parts.claims.volumeclaims import Claims"),
+        ("machine/task.py", "from frameworkcontroller.machine.parts.claims.volumeclaims import ClaimPart"),
         ("machine/task.py", "from frameworkcontroller.machine.parts import claims"),
         ("machine/kernel/x.py", "from frameworkcontroller.machine.parts import PARTS"),
         ("machine/kernel/x.py", "from frameworkcontroller.machine.task import step"),
-        ("machine/parts/gangs/x.py", "from frameworkcontroller.machine.parts.kueue.kueue import Kueue"),
+        ("machine/parts/gangs/x.py", "from frameworkcontroller.machine.parts.kueue.kueue import KueuePart"),
         ("machine/parts/gangs/x.py", "from frameworkcontroller.machine.parts import PARTS"),
         ("machine/parts/gangs/x.py", "from frameworkcontroller.machine.gates import may_create"),
     ],
@@ -306,3 +308,12 @@ def test_an_impurity_is_found(source: str) -> None:
 )
 def test_what_is_pure_is_let_pass(source: str) -> None:
     assert list(purity_faults(PACKAGE / "machine" / "x.py", ast.parse(source))) == []
+
+
+def test_the_order_of_parts_is_the_one_of_the_page() -> None:
+    """docs/lifecycle.md, "The parts"."""
+    page = (PACKAGE.parent / "docs/lifecycle.md").read_text()
+    table = page.split("\n## The parts\n")[1].split("\n## ")[0]
+    listed = [line.split("`")[1] for line in table.splitlines() if line.startswith("| `")]
+    assert listed == [type(part).__module__.split(".")[-2] for part in PARTS]
+    assert sorted(listed) == sorted(folder.parent.name for folder in (PACKAGE / "machine/parts").glob("*/__init__.py"))

@@ -14,8 +14,8 @@ from frameworkcontroller.local.apiserver import apply as server_side_apply
 from frameworkcontroller.local.apiserver.api_errors import ApiStatusError
 from frameworkcontroller.local.apiserver.endpoints import Endpoint
 from frameworkcontroller.local.apiserver.http_bodies import (
-    ApiRequest,
     InvalidJsonError,
+    ServedRequest,
     answer,
     document_answer,
     parse_json,
@@ -74,21 +74,21 @@ class ResourceHandlers:
         """The number of active watches."""
         return len(self._watches)
 
-    def create(self, request: ApiRequest, endpoint: Endpoint) -> web.Response:
+    def create(self, request: ServedRequest, endpoint: Endpoint) -> web.Response:
         """POST to a collection."""
         call = write_call("create", request.agent, request.query, "CreateOptions")
         parsed, raw = _parsed(request, endpoint)
         record = self.registry.create(endpoint, request.path.namespace, parsed, call, raw=raw)
         return self.object_answer(request, endpoint, record, code=201, call=call)
 
-    def read(self, request: ApiRequest, endpoint: Endpoint) -> web.Response:
+    def read(self, request: ServedRequest, endpoint: Endpoint) -> web.Response:
         """GET of one object, also through ``status``."""
         version = resource_version(first(request.query, "resourceVersion"))
         self._refuse_future(version)
         record = self.registry.get(endpoint, request.path.namespace, request.path.name)
         return self.object_answer(request, endpoint, record)
 
-    def list(self, request: ApiRequest, endpoint: Endpoint) -> web.Response:
+    def list(self, request: ServedRequest, endpoint: Endpoint) -> web.Response:
         """GET of a collection."""
         options = list_options(request.query)
         view = _view(request)
@@ -104,7 +104,7 @@ class ResourceHandlers:
         body = render_list(view, endpoint, page.records, metadata, self.registry.wall())
         return answer(body, media_type=view.media_type)
 
-    def _page(self, request: ApiRequest, endpoint: Endpoint, options: ListOptions) -> ListPage:
+    def _page(self, request: ServedRequest, endpoint: Endpoint, options: ListOptions) -> ListPage:
         storage, prefix = self.registry.storage, _prefix(request)
         matches = _predicate(options, endpoint)
         self._refuse_future(options.version)
@@ -129,7 +129,7 @@ class ResourceHandlers:
         if version is not None and version > current:
             raise api_errors.too_large_resource_version(version, current)
 
-    async def watch(self, request: ApiRequest, endpoint: Endpoint) -> web.StreamResponse:
+    async def watch(self, request: ServedRequest, endpoint: Endpoint) -> web.StreamResponse:
         """GET of a collection with ``watch``."""
         options = list_options({**request.query, "watch": ["1"]})
         view = _view(request)
@@ -156,7 +156,7 @@ class ResourceHandlers:
             del self._watches[watch]
         return response
 
-    def replace(self, request: ApiRequest, endpoint: Endpoint) -> web.Response:
+    def replace(self, request: ServedRequest, endpoint: Endpoint) -> web.Response:
         """PUT of one object, or of its status."""
         call = write_call("update", request.agent, request.query, "UpdateOptions")
         parsed, raw = _parsed(request, endpoint)
@@ -166,7 +166,7 @@ class ResourceHandlers:
         )
         return self.object_answer(request, endpoint, record, code=201 if created else 200, call=call)
 
-    def patch(self, request: ApiRequest, endpoint: Endpoint) -> web.Response:
+    def patch(self, request: ServedRequest, endpoint: Endpoint) -> web.Response:
         """PATCH of one object, or of its status."""
         call = patch_call(request)
         if request.media_type == APPLY_PATCH:
@@ -182,7 +182,7 @@ class ResourceHandlers:
         record = self.registry.write(endpoint, record, decoded.obj, call, subresource=path.subresource)
         return self.object_answer(request, endpoint, record, call=call)
 
-    def _apply(self, request: ApiRequest, endpoint: Endpoint, call: Call) -> tuple[ObjectRecord, bool]:
+    def _apply(self, request: ServedRequest, endpoint: Endpoint, call: Call) -> tuple[ObjectRecord, bool]:
         path, registry = request.path, self.registry
         parsed = parse_yaml(request.body)
         version = (parsed.get("apiVersion") if isinstance(parsed, dict) else "") or ""
@@ -216,7 +216,7 @@ class ResourceHandlers:
         written = registry.write(endpoint, record, merged, call, subresource=path.subresource, applied=True)
         return written, False
 
-    def delete(self, request: ApiRequest, endpoint: Endpoint) -> web.Response:
+    def delete(self, request: ServedRequest, endpoint: Endpoint) -> web.Response:
         """DELETE of one object."""
         options, dry_run = delete_options(request.query, _delete_body(request))
         call = Call("delete", request.agent, dry_run=dry_run)
@@ -226,7 +226,7 @@ class ResourceHandlers:
         accepted = not done.gone and options.orphan_dependents is False
         return self.object_answer(request, endpoint, done.record, code=202 if accepted else 200)
 
-    def delete_collection(self, request: ApiRequest, endpoint: Endpoint) -> web.Response:
+    def delete_collection(self, request: ServedRequest, endpoint: Endpoint) -> web.Response:
         """DELETE of a collection: of all matching objects, one by one."""
         options, dry_run = delete_options(request.query, _delete_body(request))
         call = Call("deletecollection", request.agent, dry_run=dry_run)
@@ -244,7 +244,7 @@ class ResourceHandlers:
 
     def object_answer(
         self,
-        request: ApiRequest,
+        request: ServedRequest,
         endpoint: Endpoint,
         record: ObjectRecord,
         *,
@@ -257,14 +257,14 @@ class ResourceHandlers:
         return answer(body, code=code, media_type=view.media_type, warnings=call.warnings if call is not None else ())
 
 
-def _delete_body(request: ApiRequest) -> bytes:
+def _delete_body(request: ServedRequest) -> bytes:
     if not request.body or request.media_type in {"", JSON}:
         return request.body
     parsed, _ = request.parsed()
     return orjson.dumps(parsed)
 
 
-def _prefix(request: ApiRequest) -> str:
+def _prefix(request: ServedRequest) -> str:
     return f"{request.path.namespace}/" if request.path.namespace else ""
 
 
@@ -274,18 +274,18 @@ def _predicate(options: ListOptions, endpoint: Endpoint) -> Predicate | None:
     )
 
 
-def _view(request: ApiRequest) -> Representation:
+def _view(request: ServedRequest) -> Representation:
     return negotiate(request.accept, first(request.query, "includeObject"))
 
 
-def _parsed(request: ApiRequest, endpoint: Endpoint) -> tuple[Any, bytes | None]:
+def _parsed(request: ServedRequest, endpoint: Endpoint) -> tuple[Any, bytes | None]:
     try:
         return request.parsed()
     except InvalidJsonError as error:
         raise builtin.unparsable(endpoint.type, error.raw, error.error) from None
 
 
-def patch_call(request: ApiRequest) -> Call:
+def patch_call(request: ServedRequest) -> Call:
     """The options of a PATCH."""
     call = write_call("patch", request.agent, request.query, "PatchOptions")
     if request.media_type == APPLY_PATCH:
@@ -300,7 +300,7 @@ def patch_call(request: ApiRequest) -> Call:
     return call
 
 
-def patcher(request: ApiRequest, endpoint: Endpoint) -> Callable[[Json], Any]:
+def patcher(request: ServedRequest, endpoint: Endpoint) -> Callable[[Json], Any]:
     """The function by which a PATCH's body changes a document."""
     kind = request.media_type
     if kind == STRATEGIC_PATCH and endpoint.type.custom:

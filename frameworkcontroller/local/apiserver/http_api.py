@@ -23,7 +23,7 @@ from frameworkcontroller.local.apiserver.endpoints import Endpoint
 from frameworkcontroller.local.apiserver.handlers import ResourceHandlers
 from frameworkcontroller.local.apiserver.http_bodies import (
     MAX_BODY_BYTES,
-    ApiRequest,
+    ServedRequest,
     answer,
     document_answer,
     failure,
@@ -125,7 +125,7 @@ class HttpApi:
         if http.headers.get("Expect", "").lower() == "100-continue":
             await http.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             http.writer.output_size = 0
-        request = ApiRequest(
+        request = ServedRequest(
             http=http,
             method=http.method,
             path=resource,
@@ -141,7 +141,7 @@ class HttpApi:
             return self._object(request, endpoint)
         return await self._collection(request, endpoint)
 
-    async def _collection(self, request: ApiRequest, endpoint: Endpoint) -> web.StreamResponse:
+    async def _collection(self, request: ServedRequest, endpoint: Endpoint) -> web.StreamResponse:
         path, handlers = request.path, self._handlers
         whole = endpoint.type.namespaced and not path.namespace
         match request.method:
@@ -161,7 +161,7 @@ class HttpApi:
                 return handlers.delete_collection(request, endpoint)
         raise api_errors.method_not_allowed()
 
-    def _object(self, request: ApiRequest, endpoint: Endpoint) -> web.StreamResponse:
+    def _object(self, request: ServedRequest, endpoint: Endpoint) -> web.StreamResponse:
         handlers = self._handlers
         if endpoint.type.namespaced and not request.path.namespace:
             raise api_errors.resource_not_found()
@@ -178,7 +178,7 @@ class HttpApi:
                 return handlers.delete(request, endpoint)
         raise api_errors.method_not_allowed()
 
-    async def _subresource(self, request: ApiRequest, endpoint: Endpoint) -> web.StreamResponse:
+    async def _subresource(self, request: ServedRequest, endpoint: Endpoint) -> web.StreamResponse:
         path, registry = request.path, self._registry
         declared = endpoint.type.subresource(path.subresource)
         if declared is None:

@@ -29,7 +29,7 @@ ACCEPTED: Final = (JSON, YAML, protobuf.MEDIA_TYPE)
 
 
 @dataclass(frozen=True, slots=True)
-class ApiRequest:
+class ServedRequest:
     """A request for a resource, read completely."""
 
     http: web.BaseRequest

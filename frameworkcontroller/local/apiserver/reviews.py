@@ -12,7 +12,7 @@ from frameworkcontroller.api import gojson
 from frameworkcontroller.local.apiserver import api_errors
 from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from frameworkcontroller.local.apiserver.endpoints import Endpoint
-from frameworkcontroller.local.apiserver.http_bodies import ApiRequest, answer
+from frameworkcontroller.local.apiserver.http_bodies import ServedRequest, answer
 from frameworkcontroller.local.apiserver.object_records import Json
 from frameworkcontroller.local.apiserver.status_causes import invalid
 
@@ -47,7 +47,7 @@ class Reviews:
     allows: Callable[[Mapping[str, Any]], bool] = _everything
     """Decides a SubjectAccessReview by its spec."""
 
-    def create(self, request: ApiRequest, endpoint: Endpoint) -> web.Response:
+    def create(self, request: ServedRequest, endpoint: Endpoint) -> web.Response:
         """Answer the POST of a review."""
         parsed, raw = request.parsed()
         obj = endpoint.decode(parsed, "Ignore", raw).obj

@@ -14,7 +14,7 @@ from frameworkcontroller.local.apiserver import api_errors
 from frameworkcontroller.local.apiserver.api_resources import ScalePaths
 from frameworkcontroller.local.apiserver.endpoints import Endpoint
 from frameworkcontroller.local.apiserver.handlers import patch_call, patcher
-from frameworkcontroller.local.apiserver.http_bodies import ApiRequest, document_answer, text_answer
+from frameworkcontroller.local.apiserver.http_bodies import ServedRequest, document_answer, text_answer
 from frameworkcontroller.local.apiserver.object_records import Json, ObjectRecord
 from frameworkcontroller.local.apiserver.options import Call, boolean, delete_options, first, integer, write_call
 from frameworkcontroller.local.apiserver.pod_logs import PodLogs
@@ -25,7 +25,7 @@ _EVICTIONS: Final = frozenset({("", ""), ("policy/v1", "Eviction"), ("policy/v1b
 """API versions and kinds of the body: kubectl sends one or the other, by the version of the server that it sees."""
 
 
-def create_binding(registry: Registry, request: ApiRequest, endpoint: Endpoint) -> web.Response:
+def create_binding(registry: Registry, request: ServedRequest, endpoint: Endpoint) -> web.Response:
     """POST to ``pods/NAME/binding``."""
     call = write_call("create", request.agent, request.query, "CreateOptions")
     binding, _ = request.parsed()
@@ -36,7 +36,7 @@ def create_binding(registry: Registry, request: ApiRequest, endpoint: Endpoint) 
     return document_answer({**api_errors.success(), "code": 201}, code=201)
 
 
-def create_eviction(registry: Registry, request: ApiRequest, endpoint: Endpoint) -> web.Response:
+def create_eviction(registry: Registry, request: ServedRequest, endpoint: Endpoint) -> web.Response:
     """POST to ``pods/NAME/eviction``."""
     eviction, _ = request.parsed()
     if not isinstance(eviction, dict):
@@ -71,7 +71,7 @@ class _LogOptions:
 
 
 async def read_log(
-    registry: Registry, logs: PodLogs | None, request: ApiRequest, endpoint: Endpoint
+    registry: Registry, logs: PodLogs | None, request: ServedRequest, endpoint: Endpoint
 ) -> web.StreamResponse:
     """GET of ``pods/NAME/log``, as text."""
     path = request.path
@@ -118,7 +118,7 @@ async def _first(chunks: AsyncIterator[bytes]) -> bytes | None:
         raise api_errors.bad_request(str(error)) from None
 
 
-def _log_options(request: ApiRequest, pod: Json, now: float) -> _LogOptions:
+def _log_options(request: ServedRequest, pod: Json, now: float) -> _LogOptions:
     query = request.query
     since_time, since_seconds = first(query, "sinceTime"), integer(query, "sinceSeconds")
     since: float | None = since_seconds
@@ -153,13 +153,13 @@ def _container(asked: str, pod_name: str, pod: Json) -> str:
     return asked
 
 
-def read_scale(registry: Registry, request: ApiRequest, endpoint: Endpoint) -> web.Response:
+def read_scale(registry: Registry, request: ServedRequest, endpoint: Endpoint) -> web.Response:
     """GET of ``scale``."""
     record = registry.get(endpoint, request.path.namespace, request.path.name)
     return document_answer(_scale_of(endpoint, record))
 
 
-def write_scale(registry: Registry, request: ApiRequest, endpoint: Endpoint) -> web.Response:
+def write_scale(registry: Registry, request: ServedRequest, endpoint: Endpoint) -> web.Response:
     """PUT or PATCH of ``scale``: sets the desired number of replicas."""
     path, paths = request.path, _paths(endpoint)
     record = registry.get(endpoint, path.namespace, path.name)

@@ -1,6 +1,6 @@
 """Does anything of a held-back attempt exist? Suspension, queues and the history rest on the answer.
 
-While no attempt may begin, its ConfigMap may exist all the same: a controller may have created it, and Pods, and have
+While no attempt may begin, its ConfigMap may still exist: a controller may have created it, and Pods, and have
 died before it recorded them. Only a live read shows that it does not (``configmap``). Pods are looked for in the cache,
 which may lack those that a previous leader has created.
 """
@@ -73,7 +73,7 @@ class Absence:
 
 
 def nothing_runs(tracker: Tracker) -> bool:
-    """Whether nothing of the Framework runs for sure: no Pod exists, and no request that creates one is under way."""
+    """Whether nothing of the Framework runs for sure: no Pod exists, and no request that creates one is in flight."""
     status, known = tracker.status, tracker.absence
     if status is None or known.pods_remain:
         return False

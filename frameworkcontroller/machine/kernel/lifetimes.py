@@ -1,4 +1,4 @@
-"""What is known of a Framework beside its status, by the time for which that holds. Made anew, never reset by hand."""
+"""In-memory state of a Framework by its lifetime: replaced as a whole, never reset field by field."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from frameworkcontroller.machine.kernel.reasons import Reason
 
 @dataclass(slots=True)
 class AttemptLife:
-    """What is known of the Framework's attempt beside its status. Made anew with each attempt."""
+    """In-memory state of the Framework's attempt. A new one for each attempt."""
 
     configmap_end: CompletionStatus | None = None
     """Its completion if its ConfigMap is gone, but not deleted by another client."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from frameworkcontroller.machine.kernel.context import Context
 
 
-class Phase(Enum):
+class EndPhase(Enum):
     """When the end of an attempt is asked for."""
 
     UNSEEN = auto()
@@ -82,7 +82,7 @@ class Part:
         """Act while an attempt runs, before its Tasks observe their Pods."""
 
     def after_tasks(self, ctx: Context) -> None:
-        """Act while an attempt runs and goes on, after its Tasks have observed their Pods."""
+        """Act while an attempt runs and continues, after its Tasks have observed their Pods."""
 
     def at_end(self, ctx: Context) -> None:
         """Act while the Framework is between two attempts, or completed."""
@@ -101,7 +101,7 @@ class Part:
     def may_create(self, ctx: Context, task: TaskStatus) -> Wait | None:
         """Why the Pod of a Task is not created yet."""
 
-    def must_end(self, ctx: Context, phase: Phase) -> CompletionStatus | None:
+    def must_end(self, ctx: Context, phase: EndPhase) -> CompletionStatus | None:
         """Why the attempt ends."""
 
     def keeps_deleted(self, ctx: Context) -> bool:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class PartState:
-    """The state that a part keeps beside the status, in memory only. Made anew for each life: losing it is safe.
+    """The state that a part keeps beside the status, in memory only. Losing it is safe.
 
     The tracker tells all that exist of its changes: a part without a state pays nothing.
     """
@@ -33,7 +33,7 @@ class PartState:
         """A Task that is not deletionPending is counted in its state (1), or no longer (-1)."""
 
     def on_index(self, tracker: Tracker) -> None:
-        """Roles or Tasks were added or removed. All Tasks are counted anew afterwards."""
+        """Roles or Tasks were added or removed. All Tasks are counted again afterwards."""
 
     def on_look_at_all(self) -> None:
         """The next plan looks at everything."""
@@ -52,4 +52,4 @@ class PartState:
         """The completion of an attempt was decided."""
 
     def successor(self, tracker: Tracker, before: Tracker) -> PartState | None:
-        """The state for another tracker of the Framework, which goes on from a stored status; None: a new one."""
+        """The state for another tracker of the Framework, which continues from a stored status; None: a new one."""

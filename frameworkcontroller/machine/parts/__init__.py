@@ -3,11 +3,11 @@
 from typing import Final
 
 from frameworkcontroller.machine.kernel.part import Parts
-from frameworkcontroller.machine.parts.claims.volumeclaims import Claims
-from frameworkcontroller.machine.parts.dependencies.dependencies import Dependencies
-from frameworkcontroller.machine.parts.gangs.gangs import Gangs
-from frameworkcontroller.machine.parts.history.archiving import History
-from frameworkcontroller.machine.parts.kueue.kueue import Kueue
-from frameworkcontroller.machine.parts.service.hostservice import Service
+from frameworkcontroller.machine.parts.claims.volumeclaims import ClaimPart
+from frameworkcontroller.machine.parts.dependencies.dependencies import DependencyPart
+from frameworkcontroller.machine.parts.gangs.gangs import GangPart
+from frameworkcontroller.machine.parts.history.archiving import HistoryPart
+from frameworkcontroller.machine.parts.kueue.kueue import KueuePart
+from frameworkcontroller.machine.parts.service.hostservice import ServicePart
 
-PARTS: Final = Parts(Claims(), Service(), Dependencies(), Gangs(), Kueue(), History())
+PARTS: Final = Parts(ClaimPart(), ServicePart(), DependencyPart(), GangPart(), KueuePart(), HistoryPart())

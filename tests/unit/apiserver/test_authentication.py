@@ -9,9 +9,9 @@ import orjson
 import pytest
 
 from frameworkcontroller.local.apiserver import authentication, peer_credentials
-from frameworkcontroller.local.apiserver.apiserver import ApiServer
 from frameworkcontroller.local.apiserver.authentication import Authenticator
 from frameworkcontroller.local.apiserver.peer_credentials import PeersUnknownError
+from frameworkcontroller.local.apiserver.restserver import ApiServer
 from tests.support.api import config_map
 from tests.support.virtual_clock import wall
 

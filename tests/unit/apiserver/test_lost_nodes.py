@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from frameworkcontroller.local.apiserver.apiserver import ApiServer
 from frameworkcontroller.local.apiserver.metadata import rfc3339
+from frameworkcontroller.local.apiserver.restserver import ApiServer
 from tests.support.registry import Inside
 from tests.support.virtual_clock import wall
 

@@ -15,11 +15,11 @@ import pytest
 import yaml
 
 from frameworkcontroller.local.apiserver import http_bodies
-from frameworkcontroller.local.apiserver.apiserver import ApiServer
 from frameworkcontroller.local.apiserver.authentication import Authenticator
 from frameworkcontroller.local.apiserver.depth import DEEPEST
 from frameworkcontroller.local.apiserver.http_api import Served
 from frameworkcontroller.local.apiserver.options import Call
+from frameworkcontroller.local.apiserver.restserver import ApiServer
 from frameworkcontroller.local.apiserver.storage import ObjectStorage
 from tests.support.api import (
     APPLY_PATCH,

@@ -11,7 +11,7 @@ import pytest
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.resources import CONFIGMAPS, NAMESPACES
-from frameworkcontroller.local.apiserver.apiserver import ApiServer
+from frameworkcontroller.local.apiserver.restserver import ApiServer
 from frameworkcontroller.local.manifest_files import ManifestError, create_all, read_manifests
 from tests.support.virtual_clock import wall
 

@@ -15,7 +15,7 @@ from frameworkcontroller.kube.errors import TooManyRequests
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import PODS
 from frameworkcontroller.kube.workqueue import WorkQueue
-from frameworkcontroller.local.apiserver.apiserver import ApiServer
+from frameworkcontroller.local.apiserver.restserver import ApiServer
 from frameworkcontroller.manager.health import INFORMER_STUCK_SEC, SYNC_STUCK_SEC, Health
 from tests.support.virtual_clock import VirtualClockLoop, wall
 

@@ -114,7 +114,7 @@ class ClaimAgenda(PartState):
         return new
 
 
-class Claims(Part):
+class ClaimPart(Part):
     """The volume claims of Tasks."""
 
     kinds: ClassVar[frozenset[Kind]] = frozenset({Kind.VOLUME_CLAIM})

@@ -18,7 +18,7 @@ from frameworkcontroller.api.status import State, TaskRoleStatus, TaskStatus
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import Wait
 from frameworkcontroller.machine.kernel.model import Urgency
-from frameworkcontroller.machine.kernel.part import Part, Phase, RoleWait
+from frameworkcontroller.machine.kernel.part import EndPhase, Part, RoleWait
 from frameworkcontroller.machine.kernel.partstate import PartState
 from frameworkcontroller.machine.kernel.policy import completed_tasks
 from frameworkcontroller.machine.kernel.reasons import Reason
@@ -82,7 +82,7 @@ class RoleOrder(PartState):
         self._starting.clear()
 
 
-class Dependencies(Part):
+class DependencyPart(Part):
     """The order of roles by dependsOn."""
 
     def before_tasks(self, ctx: Context) -> None:
@@ -128,9 +128,9 @@ class Dependencies(Part):
             return True
         return role in ctx.tracker.roles and ctx.tracker.part(RoleOrder).has_started(ctx.tracker, role)
 
-    def must_end(self, ctx: Context, phase: Phase) -> CompletionStatus | None:
+    def must_end(self, ctx: Context, phase: EndPhase) -> CompletionStatus | None:
         """The completion of an attempt in which a role waits for a dependency that can no longer hold."""
-        if phase is Phase.BY_TASKS and ctx.framework.spec.dependents:
+        if phase is EndPhase.BY_TASKS and ctx.framework.spec.dependents:
             return _unmet(ctx)
         return None
 

@@ -61,7 +61,7 @@ TELL_SEC: Final = 60.0
 # --- the part -----------------------------------------------------------------------------------------------------
 
 
-class Gangs(Part):
+class GangPart(Part):
     """The PodGroups of ``spec.scheduling``."""
 
     kinds: ClassVar[frozenset[Kind]] = PODGROUPS

@@ -14,9 +14,7 @@ from frameworkcontroller.machine.kernel.requests import PODGROUPS
 from frameworkcontroller.machine.kernel.states import ENDED, LIVE
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.parts.gangs.podgroupbodies import (
-    Gangs as GangsOfSpec,
-)
-from frameworkcontroller.machine.parts.gangs.podgroupbodies import (
+    Gangs,
     gangs_of,
     refusal,
 )
@@ -57,7 +55,7 @@ class GangState(PartState):
     listens: ClassVar[bool] = True
 
     def __init__(self) -> None:
-        self.gangs = GangsOfSpec(GangScheduler.KUBERNETES, "", ())
+        self.gangs = Gangs(GangScheduler.KUBERNETES, "", ())
         self.generation: int | None = None
         """That of the spec of which the gangs are."""
         self.refusal = ""

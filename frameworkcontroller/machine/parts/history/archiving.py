@@ -56,7 +56,7 @@ def gates(ctx: Context, trigger: SnapshotTrigger) -> bool:
 # --- the part ---------------------------------------------------------------------------------------------------
 
 
-class History(Part):
+class HistoryPart(Part):
     """The history that waits: archive before forget, and the finalizer."""
 
     target_part: ClassVar[str] = FINALIZER

@@ -1,4 +1,4 @@
-"""An admitted attempt that runs: its end by Kueue, the quota of its Tasks, and what Kueue is told."""
+"""An admitted attempt that runs: its end by Kueue, the quota of its Tasks, and the reports to Kueue."""
 
 from __future__ import annotations
 

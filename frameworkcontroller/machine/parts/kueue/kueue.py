@@ -58,7 +58,7 @@ from frameworkcontroller.machine.kernel.actions import Outcome
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import Wait
 from frameworkcontroller.machine.kernel.model import NotListed
-from frameworkcontroller.machine.kernel.part import Part, Phase, Shown
+from frameworkcontroller.machine.kernel.part import EndPhase, Part, Shown
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Kind
 from frameworkcontroller.machine.kernel.states import ENDED, LIVE
@@ -91,7 +91,7 @@ _DEPENDENCIES: Final = "dependsOn"
 """Key of the stall of roles that wait for roles."""
 
 
-class Kueue(Part):
+class KueuePart(Part):
     """The queue of a Framework with a queue label."""
 
     kinds: ClassVar[frozenset[Kind]] = frozenset({Kind.WORKLOAD})
@@ -151,9 +151,9 @@ class Kueue(Part):
         ending = sum(task is not None and (task.deletion_pending or task.state not in LIVE) for task in tasks)
         return max(0, min(count, admitted - ending))
 
-    def must_end(self, ctx: Context, phase: Phase) -> CompletionStatus | None:
+    def must_end(self, ctx: Context, phase: EndPhase) -> CompletionStatus | None:
         """Why the attempt of an admitted Framework ends."""
-        return only_unadmitted(ctx) if phase is Phase.BY_TASKS else must_evict(ctx)
+        return only_unadmitted(ctx) if phase is EndPhase.BY_TASKS else must_evict(ctx)
 
     def observe_pod(self, ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
         """Stall the Framework while Kueue queues one of its Pods a second time, by itself."""

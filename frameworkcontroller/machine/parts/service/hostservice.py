@@ -45,7 +45,7 @@ class HostNames:
         return {**template, "spec": {**spec, "hostname": pod_name, "subdomain": self.subdomain}}
 
 
-class Service(Part):
+class ServicePart(Part):
     """The Service of a Framework with host names."""
 
     kinds: ClassVar[frozenset[Kind]] = frozenset({Kind.SERVICE})
