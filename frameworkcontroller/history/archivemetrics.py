@@ -52,7 +52,7 @@ class ArchiveMetrics:
         )
         self._refused = counter(
             "refused",
-            "What was not stored, by source. http: requests, by their status code (400: a bad record). file: lines "
+            "Refused records, by source. http: requests, by their status code (400: a bad record). file: lines "
             "that are no records, and compressed files that cannot be read (code 400).",
             ["source", "code"],
         )
@@ -74,7 +74,7 @@ class ArchiveMetrics:
         )
         self._removed = counter(
             "removed",
-            "What retention has removed, by kind: framework; attempt, those of Frameworks and Tasks, and Pods.",
+            "Rows removed by retention, by kind: framework; attempt, of Frameworks and Tasks, and Pods.",
             ["kind"],
         )
         self._uploads = gauge(
