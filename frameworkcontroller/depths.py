@@ -16,6 +16,10 @@ _CUT_OFF_JSON: Final = orjson.dumps(_CUT_OFF)
 _BRACKET_OR_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
 
 
+class TooDeepError(ValueError):
+    """An object is nested too deeply to be written."""
+
+
 def loads(data: bytes) -> Any:
     """Parse JSON, without values that are too deep. Raises ValueError if it is not JSON."""
     try:

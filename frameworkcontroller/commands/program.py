@@ -14,9 +14,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, Literal, TypeVar
 
+from frameworkcontroller.depths import TooDeepError
 from frameworkcontroller.kube.errors import ConnectionConfigError, KubeError
 from frameworkcontroller.logs import one_line
-from frameworkcontroller.views.texts import TooDeepError
 
 T = TypeVar("T")
 

@@ -34,6 +34,7 @@ from frameworkcontroller.dashboard.views import (
     Shell,
     TaskGroup,
 )
+from frameworkcontroller.depths import TooDeepError
 from frameworkcontroller.views.attempts import AttemptHistory, Row
 from frameworkcontroller.views.diagnosis import (
     FrameworkView as View,
@@ -53,7 +54,7 @@ from frameworkcontroller.views.diagnosis import (
 from frameworkcontroller.views.kubeevents import KubeEvent as Event
 from frameworkcontroller.views.poddiagnosis import without_name
 from frameworkcontroller.views.summary import phase_of_result
-from frameworkcontroller.views.texts import TooDeepError, clean_line, counted, encode
+from frameworkcontroller.views.texts import clean_line, counted, encode
 from frameworkcontroller.views.timelinesvg import draw_inline
 from frameworkcontroller.views.tree import group, ranges
 

@@ -8,9 +8,7 @@ from typing import Any
 
 import orjson
 
-
-class TooDeepError(ValueError):
-    """An object is nested too deeply to be written."""
+from frameworkcontroller.depths import TooDeepError
 
 
 def encode(value: Any, output: str) -> str:

@@ -614,10 +614,10 @@ def test_the_children_of_an_orphan_that_has_ended_end() -> None:
     """Of a container without a monitor, the first process may end before its children are looked for."""
     program = """
 import os, signal, sys, time
-from frameworkcontroller.local.kubelet.spawner import linux, server
+from frameworkcontroller.local.kubelet.spawner import linux, mainloop
 
 linux.reap_descendants()
-spawner = server._Server(0, 1, None)
+spawner = mainloop._Server(0, 1, None)
 reader, writer = os.pipe()
 if os.fork() == 0:
     child = os.fork()

@@ -12,7 +12,8 @@ from rich.text import Text
 from rich.tree import Tree
 
 from frameworkcontroller.commands.output import console, print_table
-from frameworkcontroller.views.texts import TooDeepError, clean_line, counted, duration, encode
+from frameworkcontroller.depths import TooDeepError
+from frameworkcontroller.views.texts import clean_line, counted, duration, encode
 
 HOSTILE = [
     "a\x1b[31mb", "a\x1b]0;title\x07b", "a\x9b31mb", "a\x7fb", "a\x00b", "a\x85b", "a\rb", "a\x0bb", "a\u2028b",
