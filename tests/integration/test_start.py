@@ -36,7 +36,7 @@ ROOMS = {
     "api", "backoff", "cli", "commands", "config", "controller", "deadlines", "depths", "kube", "kubeconfig", "logs",
     "lru", "machine", "manager",
 }  # fmt: skip
-COMMANDS = {"completion", "parsers", "program"}
+COMMANDS = {"parsers", "program", "shellcompletion"}
 
 
 async def test_a_started_controller_has_loaded_what_it_uses(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from frameworkcontroller.machine import task
+from frameworkcontroller.machine import framework, task
 from tests.support.history import History
 from tests.support.world import Violation
 
@@ -32,12 +32,12 @@ def test_a_controller_that_waits(stop: bool) -> None:
 
 
 def test_a_task_that_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task, "_waits_for_containers", lambda *_: False)
+    monkeypatch.setattr(task, "waits_for_containers", lambda *_: False)
     with pytest.raises(Violation, match=r"containers of .* still run"):
         play(stop=False)
 
 
 def test_a_framework_that_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task, "containers_run_until", lambda *_: None)
+    monkeypatch.setattr(framework, "containers_run_until", lambda *_: None)
     with pytest.raises(Violation, match=r"containers of .* still run"):
         play(stop=True)

@@ -7,7 +7,7 @@ import pytest
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine import task
+from frameworkcontroller.machine import task, terminating
 from frameworkcontroller.machine.kernel.requests import Kind
 from tests.support.history import NAME, History
 
@@ -97,7 +97,8 @@ def test_an_orphaned_pod_on_a_lost_node_is_told_and_replaced_after_its_timeout()
 
 @pytest.mark.parametrize("stop", [False, True])
 def test_a_controller_that_only_waits_for_orphaned_pods_is_caught(stop: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task, "_watch_end", lambda *_, **__: None)
+    for module in (task, terminating):
+        monkeypatch.setattr(module, "watch_end", lambda *_, **__: None)
     history = begin()
     body = lost_pod(history)
     if stop:
