@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Final
 
 from frameworkcontroller.api.objects import Framework
@@ -18,6 +19,21 @@ from frameworkcontroller.machine.parts import PARTS
 _LIMITS: Final = shipped_config().plan_limits()
 
 
+def template_maker(
+    framework: Framework, attempt: FrameworkAttemptStatus, admission: AdmissionStatus | None = None
+) -> Callable[[TaskRoleSpec, str], PodTemplate]:
+    """Return what makes the Pod template of a role and its UID. ``admission``: that of the status."""
+    status = FrameworkStatus(start_time=0, transition_time=0, attempt=attempt, admission=admission)
+    env = Env(0.0, 0.0, random.Random(0), _LIMITS)
+    ctx = Context(framework, Tracker(status), Observed(None, lambda _: None), env, PARTS)
+
+    def make(role: TaskRoleSpec, role_uid: str) -> PodTemplate:
+        shapes = [shape for part in PARTS.shape if (shape := part.shape(ctx, role)) is not None]
+        return PodTemplate(framework, attempt, role, role_uid, shapes)
+
+    return make
+
+
 def pod_template(
     framework: Framework,
     attempt: FrameworkAttemptStatus,
@@ -26,8 +42,4 @@ def pod_template(
     admission: AdmissionStatus | None = None,
 ) -> PodTemplate:
     """The Pod template of a role, with the fields of all parts. ``admission``: that of the status."""
-    status = FrameworkStatus(start_time=0, transition_time=0, attempt=attempt, admission=admission)
-    env = Env(0.0, 0.0, random.Random(0), _LIMITS)
-    ctx = Context(framework, Tracker(status), Observed(None, lambda _: None), env, PARTS)
-    shapes = [shape for part in PARTS.shape if (shape := part.shape(ctx, role)) is not None]
-    return PodTemplate(framework, attempt, role, role_uid, shapes)
+    return template_maker(framework, attempt, admission)(role, role_uid)

@@ -50,7 +50,7 @@ from frameworkcontroller.views.poddiagnosis import diagnose_pod
 from frameworkcontroller.views.summary import summarize
 from frameworkcontroller.views.tree import framework_tree
 from tests.support.bench import NOW, Bench, Body, limits, role
-from tests.support.podtemplates import pod_template
+from tests.support.podtemplates import template_maker
 
 BYTES: Final = 1_400_000
 """Of an object: a little less than etcd stores."""
@@ -159,9 +159,9 @@ def act(subject: Framework, status: Any, watch: Watch) -> None:
     decide(subject, Tracker(status))
     watch.lap("plan")
     attempt, task = PREPARED.status.attempt, PREPARED.task()
-    admission = None if status is None else status.admission
+    make = template_maker(subject, attempt, None if status is None else status.admission)
     for position, one in enumerate(spec.task_roles):
-        made = pod_template(subject, attempt, one, "role-uid", admission)
+        made = make(one, "role-uid")
         if position < IN_FLIGHT:
             # One that is too large is refused before it is rendered.
             with suppress(BodyTooLargeError):

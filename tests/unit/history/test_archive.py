@@ -333,7 +333,12 @@ async def test_one_bad_caller_does_not_fail_the_others(archive: HistoryArchive) 
         archive.store([b"?"]),
         return_exceptions=True,
     )
-    assert [type(result).__name__ for result in results] == ["Stored", "RecordError", "Stored", "RecordError"]
+    assert [type(result).__name__ for result in results] == [
+        "StoredRecordCount",
+        "RecordError",
+        "StoredRecordCount",
+        "RecordError",
+    ]
     assert {item["uid"] for item in (await archive.read(ListFrameworks()))["items"]} == {"u", "v", "w"}
 
 
@@ -351,7 +356,12 @@ async def test_a_record_that_the_database_refuses_does_not_fail_other_callers(
     results = await asyncio.gather(
         *(archive.store([task_record(uid, 0)]) for uid in ("u", "v", "bad", "w")), return_exceptions=True
     )
-    assert [type(result).__name__ for result in results] == ["Stored", "Stored", "ArchiveError", "Stored"]
+    assert [type(result).__name__ for result in results] == [
+        "StoredRecordCount",
+        "StoredRecordCount",
+        "ArchiveError",
+        "StoredRecordCount",
+    ]
     assert {item["uid"] for item in (await archive.read(ListFrameworks()))["items"]} == {"u", "v", "w"}
 
 
