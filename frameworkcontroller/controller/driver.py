@@ -183,7 +183,7 @@ class Driver:
         return done.requeue_after
 
     def _is_left_alone(self, record: FrameworkRecord) -> bool:
-        """True if the machine ignores the Framework: see ``farewell``."""
+        """True if the machine ignores the Framework: see ``Farewell``."""
         machine = self.reconcilers.find(record)
         return machine is not None and (isinstance(machine, Quarantine) or machine.is_left_alone)
 

@@ -254,8 +254,8 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
             task_machine.delete_leftovers(ctx)
             ctx.act(Cleanup(ctx.configmap_target(), ctx.framework.uid))
     elif not _delete_orphan(ctx, configmap):
-        missing = sum(not part.ensure(ctx) for part in ctx.parts.ensure)
-        if may_begin(ctx) is None and not missing:
+        is_ready = False not in [part.ensure(ctx) for part in ctx.parts.ensure]
+        if may_begin(ctx) is None and is_ready:
             labels: dict[str, str] = {}
             for part in ctx.parts.configmap_labels:
                 labels |= part.configmap_labels(ctx)

@@ -143,7 +143,7 @@ def may_forget(ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None =
 
     If not, that is prepared. ``due`` False: it is prepared only, for a time that is known.
     """
-    return not sum(not part.may_forget(ctx, trigger, task, due=due) for part in ctx.parts.may_forget)
+    return False not in [part.may_forget(ctx, trigger, task, due=due) for part in ctx.parts.may_forget]
 
 
 # --- while the ConfigMap of an attempt exists ----------------------------------------------------------------------

@@ -31,10 +31,7 @@ from frameworkcontroller.machine.kernel.actions import (
 )
 from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.context import Context, replace_orphan
-from frameworkcontroller.machine.kernel.failure import (
-    classify_creation_refusal,
-    is_quota_refusal,
-)
+from frameworkcontroller.machine.kernel.failure import classify_creation_refusal, is_quota_refusal
 from frameworkcontroller.machine.kernel.holds import CREATIONS, Spared, Stall
 from frameworkcontroller.machine.kernel.model import InvariantError
 from frameworkcontroller.machine.kernel.outcomes import (

@@ -134,7 +134,7 @@ restored from a backup."""
 
 _REFUSALS_TO_LEAVE: Final = 5
 """Refusals in a row of a status, for no precondition, after which a deleted Framework is left alone. Otherwise its
-deletion would wait indefinitely for an end that cannot be persisted (machine/farewell.py)."""
+deletion would wait indefinitely for an end that cannot be persisted (machine/parts/history/finalization.py)."""
 
 _COMPRESS_STATUS: Final = "set largeFrameworkCompression: true in the controller's configuration, or run fewer Tasks"
 _SHRINK_STATUS: Final = "it is compressed already: run fewer Tasks, or let them end with shorter messages"

@@ -130,7 +130,7 @@ def _rescale_role(ctx: Context, role: str, tasks: list[TaskStatus], spec: TaskRo
         if tasks[-1] not in forgettable:
             break
         task = tasks.pop()
-        persist_first |= sum(part.task_removed(ctx, task, spec) for part in ctx.parts.task_removed) > 0
+        persist_first |= True in [part.task_removed(ctx, task, spec) for part in ctx.parts.task_removed]
         ctx.snapshot_task(SnapshotTrigger.TASK_DELETION, task)
         ctx.record(Reason.TASK_DELETED, f"Task instance {task.instance_uid} is gone by ScaleDown", task)
     for position, task in enumerate(tasks[:wanted]):

@@ -8,9 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from frameworkcontroller.api.objects import (
-    FrameworkRecord,
-)
+from frameworkcontroller.api.objects import FrameworkRecord
 from frameworkcontroller.api.spec import ENDING_FIELDS, FrameworkSpec, SpecError, parse_spec
 
 LARGE_SPEC_BYTES: Final = 64 << 10

@@ -159,7 +159,13 @@ def _creation(ctx: Context, task: TaskStatus, target: Target, template: PodTempl
 
 
 def _ensure(ctx: Context, task: TaskStatus) -> bool:
-    return not sum(not part.ensure_for(ctx, task) for part in ctx.parts.ensure_for)
+    # Each part is asked.
+    return False not in [part.ensure_for(ctx, task) for part in ctx.parts.ensure_for]
+
+
+def _needs_objects(ctx: Context, task: TaskStatus) -> bool:
+    role = ctx.framework.spec.role(task.role)
+    return role is not None and any(part.needs_objects(role) for part in ctx.parts.needs_objects)
 
 
 def _delete_orphan(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> bool:
@@ -333,10 +339,8 @@ def _with_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
         _complete_attempt(ctx, task, overdue)
     for part in ctx.parts.observe_pod:
         part.observe_pod(ctx, task, pod)
-    role = ctx.framework.spec.role(task.role)
     waits = task.state is State.PREPARING and not ctx.tracker.is_completing
-    waits &= role is not None and any(part.needs_objects(role) for part in ctx.parts.needs_objects)
-    if waits and may_create(ctx, task) is None:
+    if waits and _needs_objects(ctx, task) and may_create(ctx, task) is None:
         # While no node uses it, another client may have deleted an object, and the Pod would wait for it forever.
         _ensure(ctx, task)
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from frameworkcontroller.api.objects import ConfigMapRecord
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.machine.kernel.context import (
-    Context,
-)
+from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import Stall
 from frameworkcontroller.machine.kernel.model import require
 from frameworkcontroller.machine.kernel.reasons import Reason

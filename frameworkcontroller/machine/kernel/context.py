@@ -126,6 +126,16 @@ class Context:
             self.plan_again(key, when)
         return when <= self.env.clock
 
+    def has_started(self, role: str) -> bool:
+        """Whether the order of roles lets Pods of the role be created. That is persisted."""
+        return all(part.has_started(self, role) for part in self.parts.has_started)
+
+    def may_have_pods(self, role: str, count: int) -> int:
+        """The number of Tasks of a role that may have a Pod now, at most ``count``."""
+        for part in self.parts.may_have_pods:
+            count = part.may_have_pods(self, role, count)
+        return count
+
     def act(self, action: Action) -> None:
         """Add the action to the plan, or plan again after its back-off."""
         key = action.target.key

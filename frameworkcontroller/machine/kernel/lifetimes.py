@@ -6,9 +6,7 @@ from dataclasses import dataclass, field
 
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import PodRecord
-from frameworkcontroller.api.status import (
-    TaskStatus,
-)
+from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.manifests import PodTemplate
 from frameworkcontroller.machine.kernel.model import AttemptCounters

@@ -70,13 +70,13 @@ class Part:
     # --- the steps of a plan ---
 
     def observe_generation(self, ctx: Context) -> None:
-        """Look at a new generation of the spec, in the first plan by it (``ctx.is_new``: of a new Framework)."""
+        """Read a new generation of the spec, in its first plan. ``ctx.is_new``: the Framework is new."""
 
     def begin(self, ctx: Context) -> None:
         """Prepare a plan, before the roles are rescaled."""
 
     def before(self, ctx: Context) -> None:
-        """Act in any state of the Framework, before that is looked at."""
+        """Act in any state of the Framework, before its rules."""
 
     def before_tasks(self, ctx: Context) -> None:
         """Act while an attempt runs, before its Tasks observe their Pods."""
@@ -163,11 +163,11 @@ class Part:
     # --- what parts ask each other ---
 
     def may_have_pods(self, ctx: Context, role: str, count: int) -> int:
-        """The number of these Tasks of a role that may have a Pod now. ``count``: those that have or need one."""
+        """The number of Tasks of a role that may have a Pod now, at most ``count``."""
         return count
 
     def has_started(self, ctx: Context, role: str) -> bool:
-        """Whether Pods of the role may be created as to the order of roles, which is persisted."""
+        """Whether the order of roles lets Pods of the role be created. That is persisted."""
         return True
 
     def role_waits(self, ctx: Context) -> Iterable[RoleWait]:
@@ -219,30 +219,27 @@ class Parts:
 
     def __init__(self, *parts: Part) -> None:
         self._parts = parts
-        self._of: dict[str, tuple[Part, ...]] = {
-            name: tuple(part for part in parts if getattr(type(part), name) is not hook)
-            for name, hook in vars(Part).items()
-            if callable(hook) and not name.startswith("_")
-        }
+        for name, hook in vars(Part).items():
+            if callable(hook) and not name.startswith("_"):
+                # Plain attributes: plans read several of them for each Task.
+                self.__dict__[name] = tuple(part for part in parts if getattr(type(part), name) is not hook)
         self._by_kind = {kind: part for part in parts for kind in part.kinds}
         self._by_target_part = {part.target_part: part for part in parts if part.target_part}
 
     def __iter__(self) -> Iterator[Part]:
         return iter(self._parts)
 
-    def __getattr__(self, hook: str) -> tuple[Part, ...]:
-        """The parts that have the hook."""
-        try:
-            return self._of[hook]
-        except KeyError:
-            raise AttributeError(hook) from None
+    if TYPE_CHECKING:
+
+        def __getattr__(self, hook: str) -> tuple[Part, ...]:
+            """The parts that have the hook."""
 
     def of(self, target: Target) -> Part | None:
-        """The part whose the actions on this target are, None for those of the life."""
+        """The part with the actions on this target, None if the life has them."""
         if target.part:
             return self._by_target_part.get(target.part)
         return self._by_kind.get(target.kind)
 
     def of_kind(self, kind: Kind) -> Part | None:
-        """The part whose the objects of this kind are, None for those of the life."""
+        """The part with the objects of this kind, None if the life has them."""
         return self._by_kind.get(kind)

@@ -32,10 +32,10 @@ class Kind(StrEnum):
 
 
 PODGROUPS: Final = frozenset({Kind.PODGROUP, Kind.VOLCANO_PODGROUP, Kind.COSCHEDULING_PODGROUP})
-"""Kinds of the groups of a gang, one for each scheduler (gangs.py)."""
+"""Kinds of the groups of a gang, one for each scheduler."""
 
 COMPANIONS: Final = PODGROUPS | {Kind.SERVICE, Kind.VOLUME_CLAIM, Kind.WORKLOAD}
-"""Kinds of companions (companions.py)."""
+"""Kinds of the objects of parts, which no status records (presence.py)."""
 
 
 MAX_BODY_BYTES: Final = 3 << 20

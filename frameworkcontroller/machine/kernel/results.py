@@ -6,12 +6,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 
 from frameworkcontroller.api.objects import Identity
-from frameworkcontroller.machine.kernel.requests import (
-    Answer,
-    Refused,
-    Request,
-    Unanswered,
-)
+from frameworkcontroller.machine.kernel.requests import Answer, Refused, Request, Unanswered
 
 
 @dataclass(frozen=True, slots=True)

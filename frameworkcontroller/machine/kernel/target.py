@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from frameworkcontroller.machine.kernel.requests import (
-    COMPANIONS,
-    Kind,
-)
+from frameworkcontroller.machine.kernel.requests import COMPANIONS, Kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,9 +97,9 @@ class GangPart(Part):
             return
         messages: dict[str, None] = {}
         for group in state.gangs.groups:
-            if group.waits and not _has_started(ctx, group):
+            if group.waits and not ctx.has_started(group.roles[0].name):
                 continue
-            count = sum(_may_have_pods(ctx, role.name, live.get(role.name, 0)) for role in group.roles)
+            count = sum(ctx.may_have_pods(role.name, live.get(role.name, 0)) for role in group.roles)
             message = _keep_group(ctx, state, group, count)
             if message:
                 messages[message] = None
@@ -212,16 +212,6 @@ def _is_older(ctx: Context, found: Identity) -> bool:
     if found.controller_uid is None or found.annotations is None:
         return False
     return found.annotations[0] == ctx.framework.uid
-
-
-def _may_have_pods(ctx: Context, role: str, count: int) -> int:
-    for part in ctx.parts.may_have_pods:
-        count = part.may_have_pods(ctx, role, count)
-    return count
-
-
-def _has_started(ctx: Context, group: Group) -> bool:
-    return all(part.has_started(ctx, group.roles[0].name) for part in ctx.parts.has_started)
 
 
 def _unsupported(ctx: Context) -> Stall | None:

@@ -13,11 +13,7 @@ from frameworkcontroller.machine.kernel.partstate import PartState
 from frameworkcontroller.machine.kernel.requests import PODGROUPS
 from frameworkcontroller.machine.kernel.states import ENDED, LIVE
 from frameworkcontroller.machine.kernel.tracker import Tracker
-from frameworkcontroller.machine.parts.gangs.podgroupbodies import (
-    Gangs,
-    gangs_of,
-    refusal,
-)
+from frameworkcontroller.machine.parts.gangs.podgroupbodies import Gangs, gangs_of, refusal
 
 
 @dataclass(slots=True)

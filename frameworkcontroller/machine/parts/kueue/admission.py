@@ -10,10 +10,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import PodRecord, QueueLabels
 from frameworkcontroller.api.status import AdmissionStatus, AdmittedPodSet, State, TaskStatus
-from frameworkcontroller.api.workloads import (
-    PODS_READY,
-    WorkloadRecord,
-)
+from frameworkcontroller.api.workloads import PODS_READY, WorkloadRecord
 from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import Stall
@@ -21,11 +18,11 @@ from frameworkcontroller.machine.kernel.model import NotListed
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Kind
 from frameworkcontroller.machine.parts.kueue.workload import (
+    CachedWorkload,
     act_once,
     evicted,
     find_workload,
     granted_tasks,
-    has_started,
     needed_pods,
     problem_with,
     queue_of,
@@ -61,10 +58,7 @@ _DEPENDENCIES: Final = "dependsOn"
 _BETWEEN_PODS: Final = (State.DELETION_PENDING, State.DELETION_REQUESTED, State.DELETING, State.ATTEMPT_COMPLETED)
 
 
-_Cached = WorkloadRecord | NotListed | None
-
-
-def running(ctx: Context, record: _Cached) -> None:
+def running(ctx: Context, record: CachedWorkload) -> None:
     tracker, admission = ctx.tracker, ctx.status.admission
     if admission is None or isinstance(record, NotListed) or queueing_of(ctx).lost is not None:
         return
@@ -202,7 +196,7 @@ def _is_ready(ctx: Context, admission: AdmissionStatus) -> bool:
     missing, states = 0, ctx.tracker.task_states
     for spec in ctx.framework.spec.task_roles:
         counts = ctx.tracker.role_counts.get(spec.name)
-        if counts is None or (spec.depends_on and not has_started(ctx, spec.name)):
+        if counts is None or (spec.depends_on and not ctx.has_started(spec.name)):
             continue
         left = counts.total - counts.succeeded - counts.failed
         missing += max(0, min(left, admission.available(spec.name)) - counts.running)

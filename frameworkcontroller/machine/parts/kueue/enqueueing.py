@@ -9,10 +9,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import QueueLabels
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import AdmissionStatus, State
-from frameworkcontroller.api.workloads import (
-    FINISHED,
-    WorkloadRecord,
-)
+from frameworkcontroller.api.workloads import FINISHED, WorkloadRecord
 from frameworkcontroller.backoff import exponential
 from frameworkcontroller.machine.kernel.absence import Known
 from frameworkcontroller.machine.kernel.actions import Delete
@@ -23,6 +20,7 @@ from frameworkcontroller.machine.kernel.presence import watch_end
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.parts.kueue.readadmission import ReadAdmission
 from frameworkcontroller.machine.parts.kueue.workload import (
+    CachedWorkload,
     act_once,
     ask_whether_nothing_runs,
     is_held_by_others,
@@ -54,10 +52,8 @@ _MAX_CONFLICT_SEC: Final = 3600.0
 
 _QUEUE_PATTERN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
-_Cached = WorkloadRecord | NotListed | None
 
-
-def between_attempts(ctx: Context, record: _Cached) -> None:
+def between_attempts(ctx: Context, record: CachedWorkload) -> None:
     framework, admission = ctx.framework, ctx.status.admission
     spec = framework.spec
     starts = spec.execution_type is ExecutionType.START and not spec.is_suspended
@@ -86,7 +82,9 @@ def between_attempts(ctx: Context, record: _Cached) -> None:
         _look_for_dropped(ctx)
 
 
-def _why_not_kept(ctx: Context, admission: AdmissionStatus, queue: QueueLabels | None, record: _Cached) -> str | None:
+def _why_not_kept(
+    ctx: Context, admission: AdmissionStatus, queue: QueueLabels | None, record: CachedWorkload
+) -> str | None:
     """Why the next attempt cannot begin with the admission, which is then given up; None if it can."""
     lost = queueing_of(ctx).lost
     if isinstance(record, NotListed):
@@ -124,7 +122,7 @@ def _needs_more(ctx: Context, admission: AdmissionStatus, queue: QueueLabels) ->
     return False
 
 
-def _queue_up(ctx: Context, queue: QueueLabels, record: _Cached) -> None:
+def _queue_up(ctx: Context, queue: QueueLabels, record: CachedWorkload) -> None:
     """Bring the Framework into the queue, and take its admission."""
     target, holds = workload_target(ctx), ctx.tracker.holds
     wait_for_quota(ctx, f"the Framework waits in Kueue's LocalQueue {queue.queue_name}")
@@ -286,7 +284,7 @@ def _look_for_dropped(ctx: Context) -> None:
         act_once(ctx, Inspect(workload_target(ctx), ""), None)
 
 
-def completed(ctx: Context, record: _Cached) -> None:
+def completed(ctx: Context, record: CachedWorkload) -> None:
     """The Framework is completed, which is persisted before Kueue learns it."""
     tracker = ctx.tracker
     if ctx.status.admission is not None:

@@ -6,16 +6,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from frameworkcontroller.api.status import AdmissionStatus, Condition, State
-from frameworkcontroller.api.workloads import (
-    WorkloadCondition,
-    WorkloadRecord,
-)
+from frameworkcontroller.api.workloads import WorkloadCondition, WorkloadRecord
 from frameworkcontroller.machine.kernel.context import Context
-from frameworkcontroller.machine.kernel.model import NotListed
 from frameworkcontroller.machine.kernel.part import Shown
 from frameworkcontroller.machine.parts.kueue.enqueueing import inactive_text
 from frameworkcontroller.machine.parts.kueue.queueing import NOT_LOOKED_AT, Queueing
-from frameworkcontroller.machine.parts.kueue.workload import needed_pods, queue_of, queueing_of
+from frameworkcontroller.machine.parts.kueue.workload import CachedWorkload, needed_pods, queue_of, queueing_of
 
 _CONDITIONS: Final = ("QuotaReserved", "Admitted")
 
@@ -24,9 +20,6 @@ _TELL_SEC: Final = 60.0
 
 
 _NO_RESERVATION: Final = "NoReservation"
-
-
-_Cached = WorkloadRecord | NotListed | None
 
 
 def shown_conditions(ctx: Context, before: Mapping[str, Condition]) -> Mapping[str, Shown]:
@@ -59,7 +52,7 @@ def _paced(ctx: Context, queueing: Queueing, shown: Shown, before: Condition | N
     return shown._replace(quiet=True)
 
 
-def conditions_of(ctx: Context, record: _Cached) -> tuple[Shown, Shown] | None:
+def conditions_of(ctx: Context, record: CachedWorkload) -> tuple[Shown, Shown] | None:
     """The conditions QuotaReserved and Admitted, with what Kueue says; None without a queue."""
     admission = ctx.status.admission
     if admission is None and (queue_of(ctx) is None or ctx.status.state is State.COMPLETED):
@@ -104,7 +97,7 @@ def _admitted_text(ctx: Context, admission: AdmissionStatus) -> str:
     return f"{text}; only {', '.join(waiting)} until the next FrameworkAttempt" if waiting else text
 
 
-def _said(record: _Cached) -> WorkloadCondition:
+def _said(record: CachedWorkload) -> WorkloadCondition:
     """What Kueue says about a Workload that is not admitted."""
     if not isinstance(record, WorkloadRecord):
         return WorkloadCondition("False", "NotQueued", "the Framework has no Workload yet")

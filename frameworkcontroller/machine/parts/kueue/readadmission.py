@@ -9,15 +9,9 @@ from typing import Any, Final
 
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.status import AdmissionStatus, AdmittedPodSet
-from frameworkcontroller.api.workloads import (
-    ADMITTED,
-    REQUEUED,
-    WorkloadRecord,
-)
+from frameworkcontroller.api.workloads import ADMITTED, REQUEUED, WorkloadRecord
 from frameworkcontroller.machine.kernel.actions import PartAction
-from frameworkcontroller.machine.kernel.requests import (
-    Kind,
-)
+from frameworkcontroller.machine.kernel.requests import Kind
 from frameworkcontroller.machine.kernel.results import Exchange, Gone, PartResult
 from frameworkcontroller.machine.parts.kueue.workloadactions import (
     Body,
@@ -30,11 +24,7 @@ from frameworkcontroller.machine.parts.kueue.workloadactions import (
     time_in,
     true_since,
 )
-from frameworkcontroller.machine.parts.kueue.workloadspec import (
-    UNCONSTRAINED,
-    WorkloadSpec,
-    object_in,
-)
+from frameworkcontroller.machine.parts.kueue.workloadspec import UNCONSTRAINED, WorkloadSpec, object_in
 
 TOPOLOGY_GATE: Final = "kueue.x-k8s.io/topology"
 

@@ -1,4 +1,4 @@
-"""The Workload of a Framework in the cache, and what is asked of it by all modules of the queue."""
+"""The Workload of a Framework in the cache, and helpers of all modules of the queue."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.completion import FRAMEWORK_EVICTED, CompletionStatus
 from frameworkcontroller.api.objects import QueueLabels
 from frameworkcontroller.api.status import AdmissionStatus, State
-from frameworkcontroller.api.workloads import (
-    WorkloadRecord,
-    workload_name,
-)
+from frameworkcontroller.api.workloads import WorkloadRecord, workload_name
 from frameworkcontroller.machine.kernel.absence import look_for_pods, nothing_runs
 from frameworkcontroller.machine.kernel.actions import Action
 from frameworkcontroller.machine.kernel.context import Context
@@ -22,7 +19,8 @@ from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.parts.kueue.queueing import Queueing
 from frameworkcontroller.machine.parts.kueue.workloadspec import WorkloadSpec, workload_spec
 
-_Cached = WorkloadRecord | NotListed | None
+CachedWorkload = WorkloadRecord | NotListed | None
+"""The Workload in the cache; NotListed: its kind is not listed yet."""
 
 
 def queueing_of(ctx: Context) -> Queueing:
@@ -31,15 +29,17 @@ def queueing_of(ctx: Context) -> Queueing:
 
 
 def workload_target(ctx: Context) -> Target:
+    """The Workload of the Framework."""
     return Target(Kind.WORKLOAD, workload_name(ctx.framework.name, ctx.framework.uid))
 
 
 def queue_of(ctx: Context) -> QueueLabels | None:
-    """What the labels ask for."""
+    """The queue labels of the Framework, None without a queue."""
     return ctx.framework.queue
 
 
-def find_workload(ctx: Context) -> _Cached:
+def find_workload(ctx: Context) -> CachedWorkload:
+    """The Workload in the cache, None if there is none, or it is another owner's."""
     target = workload_target(ctx)
     found = ctx.observed.find_companion(target.kind, target.name)
     if isinstance(found, WorkloadRecord) and found.identity.controller_uid == ctx.framework.uid:
@@ -56,6 +56,7 @@ def wanted_spec(ctx: Context, queue: QueueLabels) -> WorkloadSpec:
 
 
 def wait_for_quota(ctx: Context, text: str) -> None:
+    """Let the attempt not begin. ``text``: the reason."""
     queueing_of(ctx).wait = Wait(Reason.QUOTA_PENDING, text)
 
 
@@ -121,7 +122,7 @@ def needed_pods(ctx: Context, role: str) -> int:
 
 
 def granted_tasks(ctx: Context, role: str) -> set[int]:
-    """The Tasks of the role that have a Pod, or may have one. Costs their number once; the tracker keeps them."""
+    """The Tasks of the role that have a Pod, or may have one. Costs their number once."""
     known = queueing_of(ctx).granted
     granted = known.get(role)
     if granted is None:
@@ -132,10 +133,6 @@ def granted_tasks(ctx: Context, role: str) -> set[int]:
             if holds_pod or ctx.observed.find_pod(pod) is not None:
                 granted.add(task.index)
     return granted
-
-
-def has_started(ctx: Context, role: str) -> bool:
-    return all(part.has_started(ctx, role) for part in ctx.parts.has_started)
 
 
 def is_held_by_others(record: WorkloadRecord | None) -> bool:

@@ -44,11 +44,7 @@ from frameworkcontroller.machine.kernel.requests import (
 )
 from frameworkcontroller.machine.kernel.results import Exchange, Gone, NotDoneError, Outdated, PartResult
 from frameworkcontroller.machine.kernel.target import Target
-from frameworkcontroller.machine.parts.kueue.workloadspec import (
-    API_VERSION,
-    WorkloadSpec,
-    object_in,
-)
+from frameworkcontroller.machine.parts.kueue.workloadspec import API_VERSION, WorkloadSpec, object_in
 
 _REQUEUED_AT_ONCE: Final = frozenset({"Preempted", "NodeFailures"})
 """Reasons of evictions after which the owner says that the Workload may be queued again. After others, Kueue does."""

@@ -20,10 +20,7 @@ from frameworkcontroller.api.objects import Framework, QueueLabels
 from frameworkcontroller.api.problems import KeyPath, Problem
 from frameworkcontroller.api.spec import TaskRoleSpec
 from frameworkcontroller.machine.kernel.manifests import filled, filled_size
-from frameworkcontroller.machine.kernel.requests import (
-    MAX_BODY_BYTES,
-    Kind,
-)
+from frameworkcontroller.machine.kernel.requests import MAX_BODY_BYTES, Kind
 
 API_VERSION: Final = "kueue.x-k8s.io/v1beta2"
 
