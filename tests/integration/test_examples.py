@@ -257,7 +257,7 @@ async def test_every_api_server_takes_every_example(cluster: Cluster) -> None:
     for path in example_files():
         for manifest in objects(path):
             wrong += [f"{manifest}: {error}" for error in await create(KINDS[manifest.kind], manifest.body)]
-        for pod in pods_of(framework_of(path), cluster.namespace):
+        for pod in pods_of(framework_of(path), cluster):
             wrong += [f"{path}: Pod {pod['metadata']['name']}: {error}" for error in await create(PODS, pod)]
     assert wrong == []
 

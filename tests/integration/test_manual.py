@@ -243,7 +243,7 @@ async def test_api_servers_take_every_framework_of_the_pages(cluster: Cluster) -
             if framework is None:
                 continue
             wrong += [f"{block}: {one}" for one in await dry_run(client, cluster.namespace, FRAMEWORKS, framework)]
-            for pod in pods_of(framework, cluster.namespace):
+            for pod in pods_of(framework, cluster):
                 wrong += [f"{block}: Pod: {one}" for one in await dry_run(client, cluster.namespace, PODS, pod)]
     assert wrong == []
 
