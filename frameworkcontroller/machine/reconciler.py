@@ -81,7 +81,6 @@ from frameworkcontroller.machine.kernel.protocol import (
     failure,
     read_live,
 )
-from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import (
     LARGE_BYTES,
     Answer,
@@ -98,6 +97,7 @@ from frameworkcontroller.machine.kernel.requests import (
 from frameworkcontroller.machine.kernel.results import Created, Exists, FinalizersAre, NotAttempted, Outdated
 from frameworkcontroller.machine.kernel.stored import Stored, digest_of
 from frameworkcontroller.machine.kernel.tracker import Tracker
+from frameworkcontroller.machine.lifereasons import LifeReason
 from frameworkcontroller.machine.parts import PARTS
 from frameworkcontroller.machine.plan import archived, fold, plan, reject, stall
 from frameworkcontroller.machine.specreading import LARGE_SPEC_BYTES, ReadSpec, read_spec
@@ -799,7 +799,7 @@ class Reconciler:
         self._too_large_logged = ""
         self._creation_outcomes.clear()
         tracker.persisted()
-        if tracker.holds.end_stall(None, Reason.FIELDS_DROPPED):
+        if tracker.holds.end_stall(None, LifeReason.FIELDS_DROPPED):
             tracker.agenda.look()
         counters, tracker.process.counters = tracker.process.counters, None
         if counters is not None:
@@ -820,8 +820,8 @@ class Reconciler:
         if live.resource_version == stored.resource_version and live.generation == generation:
             if self.spec_error:
                 # Servers before 1.30 refuse every status of an object with an invalid spec: emit that without a write.
-                found = [one for one in self._records if one.reason is Reason.INVALID_SPEC]
-                self._records = [one for one in self._records if one.reason is not Reason.INVALID_SPEC]
+                found = [one for one in self._records if one.reason is LifeReason.INVALID_SPEC]
+                self._records = [one for one in self._records if one.reason is not LifeReason.INVALID_SPEC]
                 self._effects.extend([Emit(found)] if found else [])
             self._count(encoded, "conflict")
             self._refused_status()
@@ -875,7 +875,7 @@ class Reconciler:
         )
         # Without a spec: a Framework without a status gets one without Tasks, which fits.
         without = replace(framework, spec=FrameworkSpec(), invalid="")
-        step = reject(without, tracker, text, view.env, reason=Reason.STATUS_TOO_LARGE)
+        step = reject(without, tracker, text, view.env, reason=LifeReason.STATUS_TOO_LARGE)
         current.done = Done(0.0)
         if tracker.urgency is not Urgency.NONE:
             said = EncodedStatus(self.name, require(tracker.status, "status"), compress=self._compress)
@@ -912,9 +912,9 @@ class Reconciler:
             "Until it is updated, the controller does nothing for this Framework"
         )
         before = self.tracker.holds.stalls.get(None)
-        is_new = before is None or before.reason is not Reason.FIELDS_DROPPED
+        is_new = before is None or before.reason is not LifeReason.FIELDS_DROPPED
         framework = require(self._framework, "Framework")
-        self._effects.append(Emit(stall(framework, self.tracker, Reason.FIELDS_DROPPED, text, view.env).records))
+        self._effects.append(Emit(stall(framework, self.tracker, LifeReason.FIELDS_DROPPED, text, view.env).records))
         self._not_before = view.env.clock + (0.0 if is_new else PRUNED_RETRY_SEC)
         current.done = Done(0.0)
 

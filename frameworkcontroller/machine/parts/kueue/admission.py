@@ -15,8 +15,8 @@ from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import Stall
 from frameworkcontroller.machine.kernel.model import NotListed
-from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Kind
+from frameworkcontroller.machine.parts.kueue.queuereasons import QueueReason
 from frameworkcontroller.machine.parts.kueue.workload import (
     CachedWorkload,
     act_once,
@@ -66,7 +66,7 @@ def running(ctx: Context, record: CachedWorkload) -> None:
         act_once(ctx, Inspect(workload_target(ctx), version_of(record)), record)
         return
     waiting: dict[str, list[TaskKey]] = {}
-    for key in tracker.holds.waiters(Reason.QUOTA_COUNT):
+    for key in tracker.holds.waiters(QueueReason.QUOTA_COUNT):
         waiting.setdefault(key[0], []).append(key)
     for role in admission.pod_sets:
         if role.name in waiting and role.name in tracker.roles:
@@ -102,14 +102,14 @@ def watch_gate(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
     Kueue cannot start such a Pod, as its Workload would have other labels and annotations for it.
     """
     if not pod.queued:
-        ctx.tracker.holds.end_stall(task.key, Reason.POD_QUEUED_TWICE)
+        ctx.tracker.holds.end_stall(task.key, QueueReason.POD_QUEUED_TWICE)
         return
     text = (
         f"Pod {pod.name} has the scheduling gate {names.KUEUE_POD_GATE}: Kueue queues it by itself, though it has "
         "admitted the Framework, and never starts it. Configure Kueue as in docs/kueue.md, section Pods that are gated "
         "by accident, then suspend and resume the Framework"
     )
-    ctx.tracker.holds.stalls[task.key] = Stall(Reason.POD_QUEUED_TWICE, text)
+    ctx.tracker.holds.stalls[task.key] = Stall(QueueReason.POD_QUEUED_TWICE, text)
 
 
 def _keep_priority(ctx: Context, record: WorkloadRecord, queue: QueueLabels) -> None:
@@ -120,7 +120,7 @@ def _keep_priority(ctx: Context, record: WorkloadRecord, queue: QueueLabels) -> 
     if is_fixed and queueing.priority_kept != label:
         what = f"{label} was added" if label else "was removed"
         text = f"label {names.PRIORITY_CLASS}: the priority class {what}, which counts from the next admission"
-        ctx.record(Reason.PRIORITY_KEPT, f"{text}: Kueue lets no Workload with quota get or lose one")
+        ctx.record(QueueReason.PRIORITY_KEPT, f"{text}: Kueue lets no Workload with quota get or lose one")
     queueing.priority_kept = label if is_fixed else None
     if has_class and label and record.priority_class != label:
         if queueing.priority_until > ctx.env.clock:
@@ -269,7 +269,7 @@ def stall_dependents(ctx: Context, admission: AdmissionStatus) -> None:
         count, needed = admission.available(wait.other), needed_pods(ctx, wait.other)
         if count < needed:
             ctx.tracker.holds.stalls[_DEPENDENCIES] = Stall(
-                Reason.DEPENDENCY_NOT_ADMITTED,
+                QueueReason.DEPENDENCY_NOT_ADMITTED,
                 f"TaskRole {wait.role} waits until TaskRole {wait.other} is Ready, and Kueue has admitted {count} of "
                 f"its {needed} Tasks for this FrameworkAttempt: set spec.suspend to true and back, and the next one "
                 "asks for all",

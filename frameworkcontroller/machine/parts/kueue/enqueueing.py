@@ -17,7 +17,7 @@ from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import Stall
 from frameworkcontroller.machine.kernel.model import NotListed
 from frameworkcontroller.machine.kernel.presence import watch_end
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.parts.kueue.queuereasons import QueueReason
 from frameworkcontroller.machine.parts.kueue.readadmission import ReadAdmission
 from frameworkcontroller.machine.parts.kueue.workload import (
     CachedWorkload,
@@ -66,7 +66,7 @@ def between_attempts(ctx: Context, record: CachedWorkload) -> None:
         return
     queue = queue_of(ctx) if starts else None
     if queue is None:
-        ctx.tracker.holds.end_stall(workload_target(ctx).key, Reason.ADMISSION_CONFLICT)
+        ctx.tracker.holds.end_stall(workload_target(ctx).key, QueueReason.ADMISSION_CONFLICT)
     if admission is not None:
         if (why := _why_not_kept(ctx, admission, queue, record)) is not None:
             wait_for_quota(ctx, why)
@@ -137,7 +137,7 @@ def _queue_up(ctx: Context, queue: QueueLabels, record: CachedWorkload) -> None:
             _leave(ctx, record)
         return
     if not holds.has_failed(target.key):
-        for reason in (Reason.TOO_MANY_ROLES_FOR_QUEUE, Reason.QUEUE_INVALID):
+        for reason in (QueueReason.TOO_MANY_ROLES, QueueReason.INVALID):
             holds.end_stall(target.key, reason)
     if _conflicts(ctx, queue, record):
         if record is not None:
@@ -216,9 +216,9 @@ def _conflicts(ctx: Context, queue: QueueLabels, record: WorkloadRecord | None) 
     is_over = queueing.conflict_until <= ctx.env.clock or (record is not None and not record.reserves)
     if is_over or wanted_spec(ctx, queue) is not queueing.conflict_spec:
         queueing.conflict = ""
-        holds.end_stall(key, Reason.ADMISSION_CONFLICT)
+        holds.end_stall(key, QueueReason.ADMISSION_CONFLICT)
         return False
-    holds.stalls[key] = Stall(Reason.ADMISSION_CONFLICT, queueing.conflict)
+    holds.stalls[key] = Stall(QueueReason.ADMISSION_CONFLICT, queueing.conflict)
     wait_for_quota(ctx, "the Framework could not use its admission: it gives the quota back, and is queued again later")
     ctx.requeue_at(queueing.conflict_until)
     return True
@@ -229,20 +229,20 @@ def _problem_of(ctx: Context, queue: QueueLabels) -> Stall | None:
     roles = len(ctx.framework.spec.task_roles)
     if roles > MAX_POD_SETS:
         text = f"A Framework in a queue has at most {MAX_POD_SETS} TaskRoles, and this one has {roles}"
-        return Stall(Reason.TOO_MANY_ROLES_FOR_QUEUE, f"{text}: remove the label {names.QUEUE_NAME}, or join roles")
+        return Stall(QueueReason.TOO_MANY_ROLES, f"{text}: remove the label {names.QUEUE_NAME}, or join roles")
     if not roles:
         text = "A Framework in a queue has a TaskRole, and this one has none: Kueue cannot admit it"
-        return Stall(Reason.QUEUE_INVALID, f"{text}; remove the label {names.QUEUE_NAME}, or add a role")
+        return Stall(QueueReason.INVALID, f"{text}; remove the label {names.QUEUE_NAME}, or add a role")
     if (problem := wanted_spec(ctx, queue).problem) is not None:
-        return Stall(Reason.QUEUE_INVALID, f"{problem}; write a value, or remove the label {names.QUEUE_NAME}")
+        return Stall(QueueReason.INVALID, f"{problem}; write a value, or remove the label {names.QUEUE_NAME}")
     for label, value in ((names.QUEUE_NAME, queue.queue_name), (names.PRIORITY_CLASS, queue.priority_class)):
         if value and not _QUEUE_PATTERN.fullmatch(value):
             text = f"label {label}: {value!r} must be lower case letters, digits, '-' and '.'"
-            return Stall(Reason.QUEUE_INVALID, text)
+            return Stall(QueueReason.INVALID, text)
     seconds = queue.max_execution_seconds
     if seconds and seconds_in(seconds) is None:
         text = f"label {names.MAX_EXEC_TIME_SECONDS}: {seconds!r} must be a number of seconds, from 1 to 999999999"
-        return Stall(Reason.QUEUE_INVALID, text)
+        return Stall(QueueReason.INVALID, text)
     return None
 
 
@@ -251,12 +251,12 @@ def _say_unavailable(ctx: Context, found: NotListed) -> None:
     if found.problem:
         needed = f"Cannot list the Workloads of {API_VERSION}, which the label {names.QUEUE_NAME} needs"
         text = f"{needed}. Is Kueue installed? {found.problem}"
-        ctx.tracker.holds.stalls[workload_target(ctx).key] = Stall(Reason.QUEUE_UNAVAILABLE, text)
+        ctx.tracker.holds.stalls[workload_target(ctx).key] = Stall(QueueReason.UNAVAILABLE, text)
 
 
 def _available(ctx: Context) -> None:
     if not ctx.tracker.holds.has_failed(workload_target(ctx).key):
-        ctx.tracker.holds.end_stall(workload_target(ctx).key, Reason.QUEUE_UNAVAILABLE)
+        ctx.tracker.holds.end_stall(workload_target(ctx).key, QueueReason.UNAVAILABLE)
 
 
 def _leave(ctx: Context, record: WorkloadRecord) -> None:
@@ -275,7 +275,7 @@ def _leave(ctx: Context, record: WorkloadRecord) -> None:
 def _watch_end(ctx: Context, record: WorkloadRecord) -> None:
     """Stall the Framework if the Workload that it waits for stays, though it has let go of it."""
     if is_held_by_others(record):
-        watch_end(ctx, workload_target(ctx), Reason.WORKLOAD_NOT_GONE)
+        watch_end(ctx, workload_target(ctx), QueueReason.NOT_GONE)
 
 
 def _look_for_dropped(ctx: Context) -> None:

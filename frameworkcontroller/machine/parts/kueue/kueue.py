@@ -76,6 +76,7 @@ from frameworkcontroller.machine.parts.kueue.admittedpods import AdmittedPods
 from frameworkcontroller.machine.parts.kueue.enqueueing import between_attempts, completed
 from frameworkcontroller.machine.parts.kueue.queueconditions import conditions_of, shown_conditions
 from frameworkcontroller.machine.parts.kueue.queueing import Queueing
+from frameworkcontroller.machine.parts.kueue.queuereasons import QueueReason
 from frameworkcontroller.machine.parts.kueue.workload import (
     find_workload,
     granted_tasks,
@@ -94,7 +95,9 @@ _DEPENDENCIES: Final = "dependsOn"
 class KueuePart(Part):
     """The queue of a Framework with a queue label."""
 
+    reasons: ClassVar[type[Reason]] = QueueReason
     kinds: ClassVar[frozenset[Kind]] = frozenset({Kind.WORKLOAD})
+    not_answered: ClassVar[Reason] = QueueReason.NOT_ANSWERED
 
     def observe_generation(self, ctx: Context) -> None:
         """Forget the Workload that the last spec needed. Record for a new Framework that its labels do not count."""
@@ -104,7 +107,7 @@ class KueuePart(Part):
             text = (
                 f"The label {names.QUEUE_NAME}: {ctx.framework.ignored_queue} means nothing, as kueue.mode is disabled"
             )
-            ctx.record(Reason.QUEUE_IGNORED, f"{text}: the Framework starts without quota", warning=True)
+            ctx.record(QueueReason.IGNORED, f"{text}: the Framework starts without quota", warning=True)
 
     def before(self, ctx: Context) -> None:
         """Do what is due in the queue. Sets ``Queueing.wait`` while the attempt must not begin."""
@@ -126,7 +129,7 @@ class KueuePart(Part):
         if task.index in granted or len(granted) < count:
             return None
         text = f"TaskRole {task.role} has quota for {count} of its Tasks at once: others wait for the next"
-        return Wait(Reason.QUOTA_COUNT, f"{text} FrameworkAttempt, or for the end of a Task")
+        return Wait(QueueReason.QUOTA_COUNT, f"{text} FrameworkAttempt, or for the end of a Task")
 
     def ensure_for(self, ctx: Context, task: TaskStatus) -> bool:
         """Reserve a place for the Pod of the Task."""
@@ -230,7 +233,7 @@ def _step(ctx: Context) -> None:
     if record is not None:
         queueing.dropped = False
     if not isinstance(record, NotListed) and not is_held_by_others(record):
-        tracker.holds.end_stall(workload_target(ctx).key, Reason.WORKLOAD_NOT_GONE)
+        tracker.holds.end_stall(workload_target(ctx).key, QueueReason.NOT_GONE)
     if ctx.status.state is State.COMPLETED:
         completed(ctx, record)
     elif ctx.status.state in (State.CREATION_PENDING, State.ATTEMPT_COMPLETED):

@@ -12,11 +12,11 @@ from frameworkcontroller.machine.kernel.actions import Action
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import Wait
 from frameworkcontroller.machine.kernel.model import NotListed
-from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Kind
 from frameworkcontroller.machine.kernel.states import ENDED
 from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.parts.kueue.queueing import Queueing
+from frameworkcontroller.machine.parts.kueue.queuereasons import QueueReason
 from frameworkcontroller.machine.parts.kueue.workloadspec import WorkloadSpec, workload_spec
 
 CachedWorkload = WorkloadRecord | NotListed | None
@@ -57,7 +57,7 @@ def wanted_spec(ctx: Context, queue: QueueLabels) -> WorkloadSpec:
 
 def wait_for_quota(ctx: Context, text: str) -> None:
     """Let the attempt not begin. ``text``: the reason."""
-    queueing_of(ctx).wait = Wait(Reason.QUOTA_PENDING, text)
+    queueing_of(ctx).wait = Wait(QueueReason.QUOTA_PENDING, text)
 
 
 def act_once(ctx: Context, action: Action, record: WorkloadRecord | None) -> bool:

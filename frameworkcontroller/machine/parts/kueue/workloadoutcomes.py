@@ -15,7 +15,7 @@ from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import Stall
 from frameworkcontroller.machine.kernel.manifests import framework_reference
 from frameworkcontroller.machine.kernel.outcomes import answered, conflict, drop, hold, look_later
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.requests import Refused
 from frameworkcontroller.machine.kernel.results import (
     Accepted,
@@ -29,6 +29,7 @@ from frameworkcontroller.machine.kernel.results import (
 )
 from frameworkcontroller.machine.parts.kueue.enqueueing import refuse
 from frameworkcontroller.machine.parts.kueue.queueing import WORKLOAD_LOST
+from frameworkcontroller.machine.parts.kueue.queuereasons import QueueReason
 from frameworkcontroller.machine.parts.kueue.readadmission import ReadAdmission, WasAdmitted
 from frameworkcontroller.machine.parts.kueue.workload import evicted, problem_with, queueing_of
 from frameworkcontroller.machine.parts.kueue.workloadactions import (
@@ -75,20 +76,20 @@ def take(ctx: Context, outcome: Outcome) -> None:
             _record_release(ctx, action, result)
         case Refused(by_api=True, code=code) if isinstance(action, Reclaim) and code in _REFUSED_FOR_GOOD:
             # Kueue keeps more quota than is needed. It is not asked again until the Workload changes.
-            ctx.record(Reason.WAITING, f"Kueue keeps the quota of completed Tasks: {result.message}")
+            ctx.record(RequestReason.WAITING, f"Kueue keeps the quota of completed Tasks: {result.message}")
         case Unmet(message=message) if isinstance(action, ReadAdmission):
             tracker.holds.release(action.target.key)
             refuse(ctx, action, message)
         case Unmet(message=message):
             queueing_of(ctx).acted.pop(type(action).__name__, None)
             look_later(ctx, action.target, message)
-            tracker.holds.stalls[action.target.key] = Stall(Reason.QUEUE_INVALID, message)
+            tracker.holds.stalls[action.target.key] = Stall(QueueReason.INVALID, message)
         case _:
             queueing_of(ctx).acted.pop(type(action).__name__, None)
             hold(ctx, action.target, result, "create" if isinstance(action, EnterQueue) else "change")
             if isinstance(result, Refused) and result.by_api and result.code in _UNAVAILABLE:
                 text = f"Cannot use Workloads, which the label {names.QUEUE_NAME} needs: {result.message}"
-                tracker.holds.stalls[action.target.key] = Stall(Reason.QUEUE_UNAVAILABLE, text)
+                tracker.holds.stalls[action.target.key] = Stall(QueueReason.UNAVAILABLE, text)
 
 
 def _entered(ctx: Context, action: EnterQueue, result: Result) -> str | None:
@@ -99,7 +100,7 @@ def _entered(ctx: Context, action: EnterQueue, result: Result) -> str | None:
             tracker.holds.made(target.key, ctx.env)
             queueing_of(ctx).known = True
             text = f"{target.kind} {target.name} ({uid}) was created in LocalQueue {action.spec.queue_name}"
-            ctx.record(Reason.QUEUE_ENTERED, text)
+            ctx.record(QueueReason.ENTERED, text)
             return uid
         case Exists(found=Identity() as found) if found.controller_uid == ctx.framework.uid:
             queueing_of(ctx).known = True
@@ -147,7 +148,7 @@ def _take_admission(ctx: Context, action: Action, admission: AdmissionStatus, wa
     if waited_sec is not None:
         tracker.counters().waited_sec.append(waited_sec)
     text = f"Kueue has admitted the Framework in ClusterQueue {admission.cluster_queue}"
-    ctx.record(Reason.QUOTA_GRANTED, f"{text}, by Workload {admission.workload_name} ({admission.workload_uid})")
+    ctx.record(QueueReason.QUOTA_GRANTED, f"{text}, by Workload {admission.workload_name} ({admission.workload_uid})")
 
 
 def _take_look(ctx: Context, action: Inspect, result: Seen | Gone) -> None:
@@ -173,6 +174,6 @@ def _take_look(ctx: Context, action: Inspect, result: Seen | Gone) -> None:
 def _record_release(ctx: Context, action: Action, result: Result) -> None:
     target = action.target
     if isinstance(action, GiveBack) and isinstance(result, Patched):
-        ctx.record(Reason.QUOTA_GIVEN_BACK, f"Nothing runs: {target.kind} {target.name} has given its quota back")
+        ctx.record(QueueReason.QUOTA_GIVEN_BACK, f"Nothing runs: {target.kind} {target.name} has given its quota back")
     elif isinstance(action, LetGo | Finish) and isinstance(result, Patched):
-        ctx.record(Reason.QUEUE_LEFT, f"Nothing runs: {target.kind} {target.name} has left the queue")
+        ctx.record(QueueReason.LEFT, f"Nothing runs: {target.kind} {target.name} has left the queue")
