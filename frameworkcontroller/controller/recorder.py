@@ -33,7 +33,7 @@ from frameworkcontroller.lru import LRUCache
 from frameworkcontroller.machine.kernel.model import Record
 from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason
 from frameworkcontroller.machine.lifereasons import LifeReason
-from frameworkcontroller.machine.parts.kueue.queuereasons import QueueReason
+from frameworkcontroller.machine.parts.kueue.queueing import QueueReason
 from frameworkcontroller.machine.quarantine import unreadable
 
 _log: Final = logging.getLogger(__name__)

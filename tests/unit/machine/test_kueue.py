@@ -16,15 +16,14 @@ from frameworkcontroller.machine.kernel.model import NotListed
 from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.requests import Kind, MergePatch, Unanswered
 from frameworkcontroller.machine.kernel.results import Accepted, Exists, Gone, Outdated
-from frameworkcontroller.machine.parts.kueue.queueing import Queueing
-from frameworkcontroller.machine.parts.kueue.queuereasons import QueueReason
-from frameworkcontroller.machine.parts.kueue.readadmission import ReadAdmission
+from frameworkcontroller.machine.parts.kueue.queueing import Queueing, QueueReason
 from frameworkcontroller.machine.parts.kueue.workloadactions import (
     ChangeRequest,
     ConditionChange,
     EnterQueue,
     Finish,
     Inspect,
+    ReadAdmission,
     Reclaim,
 )
 from tests.support.bench import UID, Body, foreign, refused, role

@@ -26,7 +26,7 @@ from frameworkcontroller.machine.parts.claims.volumeclaims import ClaimReason
 from frameworkcontroller.machine.parts.dependencies.dependencies import DependencyReason
 from frameworkcontroller.machine.parts.gangs.gangs import GangReason
 from frameworkcontroller.machine.parts.history.archiving import HistoryReason
-from frameworkcontroller.machine.parts.kueue.queuereasons import QueueReason
+from frameworkcontroller.machine.parts.kueue.queueing import QueueReason
 from frameworkcontroller.machine.parts.service.hostservice import ServiceReason
 from frameworkcontroller.views.diagnosis import read_view
 from frameworkcontroller.views.summary import Summary, summarize
