@@ -27,7 +27,7 @@ from frameworkcontroller.machine.kernel.results import Created, Exchange, Exists
 
 @dataclass(frozen=True, slots=True)
 class MarkClaim(PartAction):
-    """Set the labels, the annotations and the owner of a volume claim, if it is that of its Task.
+    """Set the labels, the annotations and the owner of a volume claim, if its Task's identity is in it.
 
     ``identity``: values of ``names.CLAIM_IDENTITY``. ``owner``: the reference to the Framework as JSON, None for none.
     """

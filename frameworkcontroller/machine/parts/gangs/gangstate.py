@@ -20,6 +20,7 @@ from frameworkcontroller.machine.parts.gangs.podgroupbodies import Gangs, gangs_
 class GroupState:
     """In-memory state of one PodGroup of the attempt."""
 
+    name: str
     exists: bool = False
     """Whether it exists, as of the last plan."""
     has_existed: bool = False
@@ -40,27 +41,27 @@ class GroupState:
     asked: tuple[str, int] | None = None
     """Minimum of the last patch, and the resourceVersion before it."""
     sent: tuple[str, int] | None = None
-    """That of an accepted patch that the cache does not show yet."""
+    """The last accepted patch, until the cache shows it."""
 
 
 class GangState(PartState):
     """In-memory state of the gangs of one attempt, and the number of Tasks that are still to run by role."""
 
-    __slots__ = ("_live", "_stored_live", "blocked", "gangs", "generation", "groups", "placed", "refusal", "told")
+    __slots__ = ("_live", "_stored_live", "blocked", "gangs", "generation", "groups", "placed", "refusal", "shown")
     of_attempt: ClassVar[bool] = True
     listens: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self.gangs = Gangs(GangScheduler.KUBERNETES, "", ())
         self.generation: int | None = None
-        """That of the spec of which the gangs are."""
+        """The spec's generation that ``gangs`` is for."""
         self.refusal = ""
-        """Why they cannot be, "" if they can."""
+        """Why they are refused, "" if they are not."""
         self.groups: dict[str, GroupState] = {}
         self.blocked = False
         """Whether a PodGroup is to be created once the status is stored."""
-        self.told = ("", 0.0)
-        """Why groups are not placed, and since when (monotonic seconds) that is shown."""
+        self.shown = ("", 0.0)
+        """The message why groups are not placed, and since when (monotonic seconds) it is shown."""
         self.placed: frozenset[str] = frozenset()
         """PodGroups that were placed in this attempt, which is persisted."""
         self._live: dict[str, int] | None = None
@@ -68,7 +69,9 @@ class GangState(PartState):
 
     def group(self, name: str) -> GroupState:
         """The state of the group of that name."""
-        return self.groups.setdefault(name, GroupState())
+        if (group := self.groups.get(name)) is None:
+            group = self.groups[name] = GroupState(name)
+        return group
 
     def count_live(self, tracker: Tracker) -> dict[str, int] | None:
         """By role, the Tasks of the stored status that have a Pod or are about to get one; None: not known yet.
@@ -119,7 +122,15 @@ class GangState(PartState):
         tracker.objects.forget(PODGROUPS)
 
 
-def known(ctx: Context) -> GangState:
+def group_of(ctx: Context, role_name: str) -> GroupState | None:
+    """The state of the group of that role, None without ``scheduling``."""
+    spec = ctx.framework.spec
+    if spec.scheduling is None or (role := spec.role(role_name)) is None:
+        return None
+    return gang_state(ctx).group(spec.group_of(ctx.framework.name, role))
+
+
+def gang_state(ctx: Context) -> GangState:
     """The state of the gangs of the attempt. The spec has ``scheduling``."""
     state, generation = ctx.tracker.part(GangState), ctx.framework.generation
     if state.generation != generation:
