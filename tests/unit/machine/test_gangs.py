@@ -28,8 +28,7 @@ from frameworkcontroller.machine.kernel.results import (
     Result,
 )
 from frameworkcontroller.machine.kernel.target import Target
-from frameworkcontroller.machine.parts.gangs.gangs import TELL_SEC, GangReason
-from frameworkcontroller.machine.parts.gangs.gangstate import GangState
+from frameworkcontroller.machine.parts.gangs.gangs import TELL_SEC, GangReason, GangState
 from tests.support.bench import UID, Bench, Body, limits, refused, role
 from tests.support.queuedbench import QueuedBench
 

@@ -10,8 +10,10 @@ must not lose.
 
 from __future__ import annotations
 
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import orjson
 
@@ -20,9 +22,10 @@ from frameworkcontroller.api.objects import ClaimRecord, CompanionRecord, Identi
 from frameworkcontroller.api.spec import ClaimRetention, ClaimTemplate, TaskRoleSpec, TaskSpec
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.deadlines import Deadlines
-from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, Outcome, Renderer
+from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, Outcome, PartAction, Renderer
 from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.context import Context
+from frameworkcontroller.machine.kernel.exchanges import find_metadata, identity_in, metadata_of
 from frameworkcontroller.machine.kernel.holds import CREATIONS, ObjectKey, Stall, Wait
 from frameworkcontroller.machine.kernel.manifests import POD_LABELS, framework_reference
 from frameworkcontroller.machine.kernel.model import NotListed
@@ -41,11 +44,30 @@ from frameworkcontroller.machine.kernel.part import Part
 from frameworkcontroller.machine.kernel.partstate import PartState
 from frameworkcontroller.machine.kernel.presence import Presence, presence_of, watch_end
 from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason, RequestReason, event, stall, wait
-from frameworkcontroller.machine.kernel.requests import Kind, Refused, Unanswered
-from frameworkcontroller.machine.kernel.results import Accepted, Created, Exists, Gone, NotAttempted, Result
+from frameworkcontroller.machine.kernel.requests import (
+    Answer,
+    Answered,
+    Get,
+    Kind,
+    MergePatch,
+    Refusal,
+    Refused,
+    Request,
+    Unanswered,
+)
+from frameworkcontroller.machine.kernel.results import (
+    Accepted,
+    Created,
+    Exchange,
+    Exists,
+    Gone,
+    NotAttempted,
+    NotDoneError,
+    Remains,
+    Result,
+)
 from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.kernel.tracker import Tracker
-from frameworkcontroller.machine.parts.claims.claimactions import MarkClaim
 from frameworkcontroller.machine.parts.claims.claimbodies import (
     ClaimVolumes,
     claim_annotations,
@@ -385,6 +407,71 @@ def _change_taskless(
     if (owned, when_scaled) == (has_owner, found.when_scaled):
         return None
     return mark(ctx, target, last, owned=owned, when_scaled=when_scaled)
+
+
+@dataclass(frozen=True, slots=True)
+class MarkClaim(PartAction):
+    """Set the labels, the annotations and the owner of a volume claim, if its Task's identity is in it.
+
+    ``identity``: values of ``names.CLAIM_IDENTITY``. ``owner``: the reference to the Framework as JSON, None for none.
+    """
+
+    framework_uid: str
+    identity: tuple[str, ...]
+    labels: tuple[tuple[str, str], ...]
+    annotations: tuple[tuple[str, str], ...]
+    owner: bytes | None
+    needs_live: ClassVar[bool] = True
+
+    def exchange(self) -> Exchange:
+        target = self.target
+        metadata = yield from find_metadata(target)
+        if metadata is None:
+            return Gone()
+        found = identity_in(target, metadata)
+        if found.deleting or not is_claim_of(found, self.identity, self.framework_uid):
+            return Exists(found)
+        change = self._change(metadata, owned=found.controller_uid is not None)
+        if not change:
+            return Created(found.uid)
+        if names.FRAMEWORK_UID in change.get("annotations", ()) and not (yield from self._framework_exists()):
+            return Remains("its Framework is gone")
+        # Both are preconditions: nothing that another client has changed since is undone.
+        change |= {"uid": found.uid, "resourceVersion": metadata.get("resourceVersion")}
+        answer = yield MergePatch(target.kind, target.name, orjson.dumps({"metadata": change}))
+        match answer:
+            case Answered():
+                return Created(found.uid)
+            case Refused(kind=Refusal.OBJECT_NOT_FOUND):
+                return Gone()
+            case Refused(kind=Refusal.CONFLICT, message=message):
+                return Remains(message)
+        raise NotDoneError(answer)
+
+    def _framework_exists(self) -> Generator[Request, Answer, bool]:
+        """Whether the Framework still exists, now that the claim was read.
+
+        If so, no later Framework of its name had adopted the claim, which would be lost with an owner that is gone.
+        """
+        answer = yield Get(Kind.FRAMEWORK, self.identity[1])
+        match answer:
+            case Answered(body=body):
+                return bool(metadata_of(body, "uid")["uid"] == self.framework_uid)
+            case Refused(kind=Refusal.OBJECT_NOT_FOUND):
+                return False
+        raise NotDoneError(answer)
+
+    def _change(self, metadata: Mapping[str, Any], *, owned: bool) -> dict[str, Any]:
+        """The changes of the metadata, empty if they are as wanted."""
+        change: dict[str, Any] = {}
+        for field_name, wanted in (("labels", self.labels), ("annotations", self.annotations)):
+            present = metadata.get(field_name) or {}
+            if missing := {key: value for key, value in wanted if present.get(key) != value}:
+                change[field_name] = missing
+        if owned != (self.owner is not None):
+            others = [one for one in metadata.get("ownerReferences") or () if one.get("uid") != self.framework_uid]
+            change["ownerReferences"] = others if self.owner is None else [*others, orjson.loads(self.owner)]
+        return change
 
 
 # --- outcomes -----------------------------------------------------------------------------------------------------

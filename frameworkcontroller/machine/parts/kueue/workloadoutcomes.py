@@ -1,4 +1,4 @@
-"""Folding the outcomes of actions on a Workload (workloadactions.py) into the status. The protocol is in kueue.py."""
+"""Folding the outcomes of actions on a Workload (workloadactions.py) into the status."""
 
 from __future__ import annotations
 
