@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from frameworkcontroller.kube.informer import Informer
-from frameworkcontroller.kube.workqueue import QueueCore
+from frameworkcontroller.kube.workqueue import WorkQueue
 
 INFORMER_STUCK_SEC: Final = 600.0
 """An informer without activity for this time hangs: watches end and requests time out much earlier."""
@@ -32,7 +32,7 @@ class Health:
     def __init__(
         self,
         informers: Iterable[Informer[Any]],
-        queue: QueueCore[str],
+        queue: WorkQueue[str],
         *,
         clock: Callable[[], float],
         required: Iterable[Informer[Any]] | None = None,
