@@ -40,7 +40,7 @@ def test_the_order_changes_and_nothing_else(kinds: list[int], data: st.DataObjec
     cached: dict[str, FrameworkRecord] = {}
     ordered = WorkQueue[str](lambda: 0.0, work=lambda key: remaining.of_record(cached.get(key)))
     plain = WorkQueue[str](lambda: 0.0)
-    handlers = [EventHandlers(queue, Reconcilers(), SnapshotLogger()) for queue in (ordered, plain)]  # type: ignore[arg-type]
+    handlers = [EventHandlers(queue, Reconcilers(), SnapshotLogger()) for queue in (ordered, plain)]
     events: list[tuple[str, tuple[Any, ...]]] = []
     for name, kind in zip(names, kinds, strict=True):
         if kind != GONE:
