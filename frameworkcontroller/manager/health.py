@@ -40,7 +40,7 @@ class Health:
     ) -> None:
         """``clock``: monotonic seconds. ``required``: the informers that must sync first; default all.
 
-        ``may_act``: whether syncs can proceed. Those of a leader wait while its lease cannot be renewed.
+        ``may_act``: whether syncs can proceed. A leader's syncs wait while its lease cannot be renewed.
         """
         self._informers = tuple(informers)
         self._required = self._informers if required is None else tuple(required)
