@@ -707,7 +707,7 @@ def test_a_role_that_waits_for_others_is_a_group_of_its_own() -> None:
 def test_a_scheduler_of_each_group() -> None:
     spec = scheduled({"spec": {"schedulerName": "x"}}, {"spec": {"schedulerName": "y"}})
     assert error(spec) == (
-        "spec.taskRoles[1].task.pod.spec.schedulerName: 'y': must be that of taskRoles[0], 'x': one scheduler places "
+        "spec.taskRoles[1].task.pod.spec.schedulerName: 'y': must be as in taskRoles[0], 'x': one scheduler places "
         "the Pods of a group"
     )
     spec["taskRoles"][1]["dependsOn"] = [{"name": "r0", "status": "Complete"}]
@@ -743,7 +743,7 @@ KUEUE_TOPOLOGY = {"metadata": {"annotations": {"kueue.x-k8s.io/podset-required-t
         ),
         (
             scheduled({}, {"spec": {"schedulingGroup": {"podGroupName": "x"}}}),
-            "spec.taskRoles[1].task.pod.spec.schedulingGroup: must not be set beside spec.scheduling",
+            "spec.taskRoles[1].task.pod.spec.schedulingGroup: must not be set with spec.scheduling",
         ),
         (
             scheduled({"metadata": {"annotations": {"scheduling.k8s.io/group-name": "x"}}}),
@@ -755,7 +755,7 @@ KUEUE_TOPOLOGY = {"metadata": {"annotations": {"kueue.x-k8s.io/podset-required-t
         ),
         (
             scheduled(KUEUE_TOPOLOGY, **TOPOLOGY),
-            "podset-required-topology: 'example.com/rack': must not be set beside spec.scheduling.scheduling",
+            "podset-required-topology: 'example.com/rack': must not be set with spec.scheduling.scheduling",
         ),
     ],
 )

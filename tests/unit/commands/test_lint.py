@@ -362,7 +362,7 @@ def test_pods_that_never_end() -> None:
         (
             "{pod: {metadata: {name: x}, spec: {restartPolicy: Never, containers: []}}}",
             [
-                "warning: spec.taskRoles[0].task.pod.metadata.name: 'x': is ignored: each Pod gets that of its Task",
+                "warning: spec.taskRoles[0].task.pod.metadata.name: 'x': is ignored: each Pod gets its Task's",
                 "error: spec.taskRoles[0].task.pod.spec.containers: is required: a Pod has at least one",
             ],
         ),
@@ -384,7 +384,7 @@ def test_pods(task: str, expected: list[str]) -> None:
         ),
         (
             "{name: a, image: i}",
-            ["warning: .command: is missing, and so is args: the image decides what runs"],
+            ["warning: .command: is missing, and so is args: the image decides the command"],
         ),
         ("{name: a, image: i, command: sleep 5}", ["error: .command: 'sleep 5': must be a list"]),
         (
@@ -516,11 +516,11 @@ def test_good_failure_rules() -> None:
         ),
         (
             ON_42.replace("FailTask", "FailJob"),
-            "error: {}[0].action: 'FailJob': is an action of a Job; that of a Framework is FailFramework",
+            "error: {}[0].action: 'FailJob': is an action of a Job; a Framework has FailFramework",
         ),
         (
             ON_42.replace("FailTask", "FailIndex"),
-            "error: {}[0].action: 'FailIndex': is an action of a Job; that of a Framework is FailTask",
+            "error: {}[0].action: 'FailIndex': is an action of a Job; a Framework has FailTask",
         ),
         (
             "{action: Ignore, onPodConditions: [{type: Ready}, {type: DisruptionTargets}]}",
@@ -547,7 +547,7 @@ def test_failure_rules(rule: str, expected: str) -> None:
 
 
 def test_an_action_of_another_kind_is_reported_once() -> None:
-    expected = f"{PLACE}[0].action: 'FailJob': is an action of a Job; that of a Framework is FailFramework"
+    expected = f"{PLACE}[0].action: 'FailJob': is an action of a Job; a Framework has FailFramework"
     assert rules(ON_42.replace("FailTask", "FailJob")) == [f"13: error: {expected}"]
 
 
@@ -593,7 +593,7 @@ def test_a_task_that_a_rule_lets_fail() -> None:
 @pytest.mark.parametrize("field", [*foreign.FIELDS, *foreign.PLACES])
 def test_fields_of_other_kinds(field: str) -> None:
     """At each level where a Framework does not have them, and in one finding."""
-    text = foreign.told(field)
+    text = foreign.explain(field)
     levels: dict[str, tuple[type[BaseModel], list[str]]] = {
         "spec": (FrameworkSpec, spec(f"{field}: 3", "taskRoles:", f"- {{name: w, {FAILS}, task: {{pod: {POD}}}}}")),
         "spec.taskRoles[0]": (TaskRoleSpec, role(f"{field}: 3", FAILS)),
@@ -615,7 +615,7 @@ def test_fields_of_other_kinds_do_not_hide_ours() -> None:
 def test_actions_of_other_kinds(action: str) -> None:
     kind, ours = foreign.ACTIONS[action]
     found = rules(ON_42.replace("FailTask", action))
-    assert any(f".action: '{action}': is an action of {kind}; that of a Framework is {ours}" in one for one in found)
+    assert any(f".action: '{action}': is an action of {kind}; a Framework has {ours}" in one for one in found)
     assert ours.split()[0].rstrip(",") in set(FailureAction)
 
 
@@ -787,10 +787,10 @@ def test_a_service_of_the_name_of_the_networks() -> None:
         "of this file makes", "this file makes"
     )
     assert second == (
-        "9: warning: spec.taskRoles[0].task.pod.spec.subdomain: 'x': takes the place of what spec.network sets: no "
+        "9: warning: spec.taskRoles[0].task.pod.spec.subdomain: 'x': replaces the name that spec.network sets: no "
         "placeholder knows the host names of these Pods"
     )
-    assert "spec.hostname: 'a': takes the place of" in beside("network: {subdomain: other}")[0]
+    assert "spec.hostname: 'a': replaces the name" in beside("network: {subdomain: other}")[0]
     assert "makes Service other" in beside("network: {subdomain: other}", metadata="name: other")[0]
     assert beside("network: {enableDNSHostnames: false}", subdomain="f") == []
     assert beside("network: []")[0].startswith("7: error: spec.network: ")
@@ -983,7 +983,7 @@ def test_more_roles_than_a_workload_has_pod_sets(number: int, refused: bool) -> 
 
 def test_a_suspension_that_kueue_does_not_end() -> None:
     assert queued(f"{QUEUE}: team-a", "suspend: true") == [
-        "5: warning: spec.suspend: true: beside a queue: Kueue does not resume a Framework, which enters the queue "
+        "5: warning: spec.suspend: true: with a queue: Kueue does not resume a Framework, which enters the queue "
         "once suspend is false"
     ]
 
@@ -1007,7 +1007,7 @@ def test_topology_of_kueue() -> None:
         f"{place.format('warning')}{required}: 'rack': has no effect without the label {QUEUE} of the Framework"
     ]
     assert queued(f"{QUEUE}: team-a", annotations=f"{{{required}: rack, {preferred}: rack}}") == [
-        f"{place.format('warning')}{preferred}: 'rack': is set beside {required}: Kueue takes only one of them"
+        f"{place.format('warning')}{preferred}: 'rack': is set with {required}: Kueue takes only one of them"
     ]
     assert queued(f"{QUEUE}: team-a", annotations=f"{{{required}: example.com/{'r' * 60}}}") == [
         f"{place.format('error')}{required}: 'example.com/{'r' * 60}': must be at most 63 characters, as in a Workload "
@@ -1021,7 +1021,7 @@ def test_topology_of_kueue_beside_that_of_a_gang() -> None:
     scheduling = f"scheduling: {{schedulingPolicy: {{gang: {{}}}}, {constraint}}}"
     assert queued(f"{QUEUE}: team-a", scheduling) == []
     assert queued(f"{QUEUE}: team-a", scheduling, annotations=f"{{{required}: rack}}") == [
-        f"7: error: spec.taskRoles[0].task.pod.metadata.annotations.{required}: 'rack': must not be set beside "
+        f"7: error: spec.taskRoles[0].task.pod.metadata.annotations.{required}: 'rack': must not be set with "
         "spec.scheduling.schedulingConstraints"
     ]
 
