@@ -1,4 +1,4 @@
-"""What `lint` says of files, line by line."""
+"""The findings of `lint`, by line."""
 
 from pathlib import Path
 
@@ -23,22 +23,22 @@ FAILS = "frameworkAttemptCompletionPolicy: {minFailedTaskCount: 1}"
 
 
 def said(text: str) -> list[str]:
-    """What is said of the text, without the name of the file."""
+    """The findings, without the name of the file."""
     return [f"{line}: {finding}" if line else f" {finding}" for line, finding in lint_text(text)]
 
 
 def spec(*lines: str) -> list[str]:
-    """What is said of a Framework with these lines in its spec, of which the first is line 5."""
+    """The findings of a Framework with these lines in its spec, from line 5 on."""
     return said(HEAD + "".join(f"  {line}\n" for line in lines))
 
 
 def role(*fields: str, name: str = "w", task: str = f"{{pod: {POD}}}") -> list[str]:
-    """What is said of a Framework with one role; its fields begin on line 7, and its task is on the line after them."""
+    """The findings of a Framework with one role; its fields begin on line 7, and its task is on the line after them."""
     return spec("taskRoles:", f"- name: {name}", *(f"  {field}" for field in fields), f"  task: {task}")
 
 
 def container(text: str) -> list[str]:
-    """What is said of a container on line 8."""
+    """The findings of a container on line 8."""
     pod = f"{{pod: {{spec: {{restartPolicy: Never, containers: [{text}]}}}}}}"
     return role(FAILS, task=pod)
 
@@ -135,7 +135,7 @@ def test_examples_have_no_errors(file: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_objects(text: str, expected: list[str]) -> None:
+def test_objects(text: str, expected: list[str]) -> None:
     assert said(text) == expected
 
 
@@ -223,14 +223,14 @@ def test_whole_numbers_may_have_a_point(field: str) -> None:
     assert [one for one in role(field, FAILS) if "whole number" in one] == []
 
 
-def test_a_spec_that_is_valid_but_for_two_roles_of_a_name() -> None:
+def test_two_roles_of_one_name() -> None:
     roles = [f"- {{name: {name}, {FAILS}, task: {{pod: {POD}}}}}" for name in ("w", "v", "w")]
     assert spec("taskRoles:", *roles) == [
         "8: error: spec.taskRoles[2].name: 'w': is already the name of taskRoles[0]",
     ]
 
 
-def test_a_spec_that_is_valid_but_for_the_number_of_its_tasks() -> None:
+def test_too_many_tasks() -> None:
     roles = [f"- {{name: w{number}, taskNumber: 10000, {FAILS}, task: {{pod: {POD}}}}}" for number in range(6)]
     assert spec("taskRoles:", *roles) == [
         "5: error: spec.taskRoles: 60000 Tasks in all, where no status has room for more than 50000",
@@ -277,7 +277,7 @@ def test_many_tasks_need_compression() -> None:
                 "retried and never counts as failed"
             ],
         ),
-        # What is permanent is not retried.
+        # Permanent failures are not retried.
         ("{minFailedTaskCount: 1}", "{maxRetryCount: -1, fancyRetryPolicy: true}", []),
         (
             "{minSucceededTaskCount: 1}",
@@ -485,7 +485,7 @@ def test_a_back_off_without_retries() -> None:
 
 
 def rules(*given: str, pod: str = POD, retry: str = "{}") -> list[str]:
-    """What is said of a Task with these rules, the first of them on line 13."""
+    """The findings of a Task with these rules, from line 13 on."""
     lines = "".join(f"\n          - {one}" for one in given)
     before = f"\n        retryPolicy: {retry}\n        pod: {pod}\n        podFailurePolicy:\n"
     return role(FAILS, task=f"{before}          rules:{lines}")
@@ -684,7 +684,7 @@ RANKED = "{spec: {restartPolicy: Never, containers: [{name: a, image: i, args: [
 
 
 def hosts(*fields: str, word: str = "{{FC_TASK_RANK}}", name: str = "w") -> list[str]:
-    """What is said of a Framework with these fields before its role, whose container has that word."""
+    """The findings of a Framework with these fields before its role, whose container has that word."""
     return spec(*fields, "taskRoles:", f"- {{name: {name}, {FAILS}, task: {{pod: {RANKED % word}}}}}")
 
 
@@ -731,7 +731,7 @@ def test_host_lists_without_a_value_are_an_error() -> None:
 
 
 @pytest.mark.parametrize("name", ["a" * 64, "My-Framework"])
-def test_a_wrong_name_is_told_once(name: str) -> None:
+def test_a_wrong_name_is_reported_once(name: str) -> None:
     head = HEAD.replace("{name: f}", f"{{name: {name}}}")
     (found,) = said(f"{head}  network: {{}}\n  taskRoles:\n  - {{name: w, {FAILS}, task: {{pod: {POD}}}}}\n")
     assert found.startswith(f"3: error: metadata.name: '{name}': must be lower case letters and digits only")
@@ -758,7 +758,7 @@ NAMED = "{spec: {restartPolicy: Never, hostname: a, %s containers: [{name: main,
 def beside(
     *fields: str, subdomain: str = "", metadata: str = "name: f", selector: str = "FC_FRAMEWORK_NAME: f"
 ) -> list[str]:
-    """What is said of a Framework after a Service; its template has a hostname, and that subdomain."""
+    """The findings of a Framework after a Service; its template has a hostname, and that subdomain."""
     service = f"{{apiVersion: v1, kind: Service, metadata: {{{metadata}}}, spec: {{selector: {{{selector}}}}}}}\n---\n"
     pod = NAMED % (subdomain and f"subdomain: '{subdomain}',")
     lines = (*fields, "taskRoles:", f"- {{name: w, {FAILS}, task: {{pod: {pod}}}}}")
@@ -906,7 +906,7 @@ SECONDS = "kueue.x-k8s.io/max-exec-time-seconds"
 
 
 def queued(labels: str, *fields: str, annotations: str = "{}", other: str = "") -> list[str]:
-    """What is said of a Framework with labels on line 3, fields of its spec from line 5 on, and annotations of Pods.
+    """The findings of a Framework with labels on line 3, fields of its spec from line 5 on, and annotations of Pods.
 
     ``other``: another role, as YAML.
     """
@@ -1015,7 +1015,7 @@ def test_topology_of_kueue() -> None:
     ]
 
 
-def test_topology_of_kueue_beside_that_of_a_gang() -> None:
+def test_topology_of_kueue_and_of_a_gang() -> None:
     required = "kueue.x-k8s.io/podset-required-topology"
     constraint = "schedulingConstraints: {topology: [{key: topology.kubernetes.io/zone}]}"
     scheduling = f"scheduling: {{schedulingPolicy: {{gang: {{}}}}, {constraint}}}"
