@@ -14,12 +14,12 @@ from typing import ClassVar, Final
 
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.names import HISTORY_FINALIZER
-from frameworkcontroller.api.status import State, TaskStatus
+from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
 from frameworkcontroller.machine.kernel.absence import look_for_pods, nothing_runs
 from frameworkcontroller.machine.kernel.actions import ChangeFinalizer, Outcome
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import ObjectKey, Stall, Wait
-from frameworkcontroller.machine.kernel.model import Record, Snapshot, SnapshotTrigger
+from frameworkcontroller.machine.kernel.model import Limits, Record, Snapshot, SnapshotTrigger
 from frameworkcontroller.machine.kernel.outcomes import hold
 from frameworkcontroller.machine.kernel.part import Part
 from frameworkcontroller.machine.kernel.protocol import Archive
@@ -60,6 +60,15 @@ class HistoryPart(Part):
     """The history that waits: archive before forget, and the finalizer."""
 
     target_part: ClassVar[str] = FINALIZER
+    finalizer: ClassVar[str] = HISTORY_FINALIZER
+
+    def must_confirm(self, status: FrameworkStatus | None, limits: Limits) -> bool:
+        """Whether a plan may give a snapshot to the history, where it counts at once."""
+        return bool(limits.history) and status is not None and status.state is not State.COMPLETED
+
+    def offered(self, limits: Limits) -> frozenset[SnapshotTrigger]:
+        """All that the sink takes, if nothing waits for it."""
+        return frozenset() if limits.history_blocks else limits.history
 
     def begin(self, ctx: Context) -> None:
         """Put the Tasks on the agenda for which the back-off is over."""
