@@ -51,7 +51,7 @@ MAX_CLAIMS = 20
 
 _MAX_SHOWN: Final = 10
 ENDING_FIELDS: Final = ("executionType", "suspend", "activeDeadlineSeconds", "ttlSecondsAfterFinished")
-"""What ends a Framework also if the rest of its spec is invalid (machine/ending.py)."""
+"""What ends a Framework also if the rest of its spec is invalid (machine/specreading.py)."""
 
 
 class SpecError(ValueError):

@@ -86,14 +86,14 @@ class Reconciler:
         """A Pod changed: plan its Task."""
         parts = split_pod_name(name)
         if parts is not None:
-            self.tracker.agenda.add(parts[1:])
+            self.tracker.agenda.look(parts[1:])
 
     def on_readiness(self, name: str) -> bool:
         """A Pod became ready, or ceased to be. Return whether a role waits for that: then its Task is planned."""
         parts = split_pod_name(name)
         if parts is None or not any(part.is_watched(self.tracker, parts[1]) for part in PARTS.is_watched):
             return False
-        self.tracker.agenda.add(parts[1:])
+        self.tracker.agenda.look(parts[1:])
         return True
 
     def on_pod_dropped(self, last: PodRecord, *, removed: bool) -> None:

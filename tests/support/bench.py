@@ -364,7 +364,7 @@ class Bench:
         """An event tells of that Pod."""
         parts = names.split_pod_name(name)
         assert parts is not None
-        self.tracker.agenda.add(parts[1:])
+        self.tracker.agenda.look(parts[1:])
 
     def attempt(self) -> None:
         """Up to where the ConfigMap of the first attempt is in the cache, and its Pods are about to be created."""

@@ -520,7 +520,7 @@ def test_what_a_task_waits_for_is_written_during_a_long_batch(number: int, *, wr
     world, driver, (first, second, *_) = widened(number)
     request = driver.begin(first)
     driver.begin(second)
-    driver.reconciler.tracker.block(("a", 0))
+    driver.reconciler.tracker.persist_first(("a", 0))
     world.clock += 1
     instruction = driver.next()
     assert isinstance(instruction, WriteStatus) == written
@@ -531,7 +531,7 @@ def test_what_a_task_waits_for_is_written_during_a_long_batch(number: int, *, wr
     world.clock += 2
     driver.serve(instruction, patch)
     # The next one after a pause of the same length.
-    driver.reconciler.tracker.block(("a", 0))
+    driver.reconciler.tracker.persist_first(("a", 0))
     driver.serve(first, request)
     driver.next()
     world.clock += 1
