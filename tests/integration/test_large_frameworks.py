@@ -19,6 +19,8 @@ from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, codes, condition, policy, role, states, tasks
 
+pytestmark = pytest.mark.newest
+
 LIMIT: Final = 1_572_864
 """Bytes that etcd takes of an object."""
 

@@ -23,6 +23,8 @@ from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, condition, role
 
+pytestmark = pytest.mark.newest
+
 
 @pytest.fixture
 async def frameworks(cluster: Cluster, pods: SimulatedRuntime, trap: "Trap", controller: Controller) -> Frameworks:

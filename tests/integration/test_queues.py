@@ -22,6 +22,8 @@ from tests.support.frameworks import Frameworks, Json, condition, role, stalled,
 from tests.support.frontdoor import FrontDoor, Request, refusal
 from tests.support.localqueue import holds_quota, objects_of_queue, queue_on
 
+pytestmark = pytest.mark.newest
+
 QUEUED = Config(kueue=Kueue(mode=KueueMode.ENABLED))
 FINALIZER = "kueue.x-k8s.io/resource-in-use"
 
