@@ -96,10 +96,10 @@ class Context:
         deleted_at = self.env.second if trigger is SnapshotTrigger.TASK_DELETION else None
         return Snapshot(trigger, body, *task.key, annotations, deleted_at)
 
-    def is_over(self, key: TaskKey | None, since: float, seconds: float) -> bool:
-        """Whether ``seconds`` have passed since ``since`` (seconds since the epoch) for a Task or (None) the Framework.
+    def wait_out(self, key: TaskKey | None, since: float, seconds: float) -> bool:
+        """Look at a Task or (None) the Framework ``seconds`` after ``since`` (seconds since the epoch).
 
-        If not, plan again when they have. See ``Agenda.deadline`` for changes of the wall clock.
+        Return whether they have passed. See ``Agenda.deadline`` for changes of the wall clock.
         """
         when = self.tracker.agenda.deadline(key, since, seconds, self.env)
         if when > self.env.clock:

@@ -125,11 +125,11 @@ class Part:
         """Whether a deleted Framework ends its attempt like a stopped one, and stays until the part has let it go."""
         return False
 
-    def may_forget(self, ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None, *, due: bool) -> bool:
-        """Whether the attempt of a Task, or of the Framework (None), may leave the status. If not, prepare that.
+    def before_forget(self, ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None, *, due: bool) -> None:
+        """Prepare that the attempt of a Task, or of the Framework (None), leaves the status. ``due`` False: later."""
 
-        ``due`` False: it is prepared only, for a time that is known.
-        """
+    def may_forget(self, ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None) -> bool:
+        """Whether it may leave the status."""
         return True
 
     def knows_attempt(self, ctx: Context) -> bool:

@@ -109,30 +109,31 @@ class HistoryPart(Part):
         """Whether a deletion waits for the history."""
         return gates(ctx, SnapshotTrigger.FRAMEWORK_DELETION)
 
-    def may_forget(self, ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None, *, due: bool) -> bool:
-        """Whether the attempt, which is over, may leave the status. If not, the history is asked to take it."""
+    def before_forget(self, ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None, *, due: bool) -> None:
+        """Ask the history to take the attempt, which is over. ``due`` False: while its retry is delayed."""
+        if not gates(ctx, trigger):
+            return
+        archival = _archival(ctx)
+        if task is not None:
+            _ask_for_task(ctx, task, trigger)
+        elif not due and not ctx.tracker.is_clean:
+            ctx.tracker.agenda.look(None, PERSISTED)
+        elif not due or trigger in archival.framework or trigger in archival.asked_framework or ctx.tracker.is_clean:
+            _ask_for_attempt(ctx, trigger)
+        else:
+            ctx.tracker.persist_first(None)
+        key = None if task is None else task.key
+        if self.may_forget(ctx, trigger, task):
+            archival.gated.discard(key)
+        elif due:
+            archival.gated.add(key)
+
+    def may_forget(self, ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None) -> bool:
+        """Whether the history has taken the attempt."""
         if not gates(ctx, trigger):
             return True
         archival = _archival(ctx)
-        if not due:
-            _prepare(ctx, trigger, task)
-            return False
-        if task is not None:
-            _ask_for_task(ctx, task, trigger)
-            stored = task in archival.tasks
-        else:
-            stored = trigger in archival.framework
-        key = None if task is None else task.key
-        if stored:
-            archival.gated.discard(key)
-            return True
-        archival.gated.add(key)
-        if task is None:
-            if not ctx.tracker.is_clean and trigger not in archival.asked_framework:
-                ctx.tracker.persist_first(None)
-            else:
-                _ask_for_attempt(ctx, trigger)
-        return False
+        return trigger in archival.framework if task is None else task in archival.tasks
 
     def knows_attempt(self, ctx: Context) -> bool:
         """Whether the history has the Framework's attempt, which so is persisted, apart from conditions."""
@@ -153,7 +154,9 @@ class HistoryPart(Part):
         look_for_pods(ctx)
         if not ctx.tracker.is_clean:
             ctx.tracker.persist_first(None)
-        elif self.may_forget(ctx, SnapshotTrigger.FRAMEWORK_DELETION, None, due=True) and _nothing_exists(ctx):
+            return
+        self.before_forget(ctx, SnapshotTrigger.FRAMEWORK_DELETION, None, due=True)
+        if self.may_forget(ctx, SnapshotTrigger.FRAMEWORK_DELETION, None) and _nothing_exists(ctx):
             _change(ctx, add=False)
 
     def finish(self, ctx: Context) -> None:
@@ -202,16 +205,6 @@ class HistoryPart(Part):
 
 
 # --- the edges --------------------------------------------------------------------------------------------------
-
-
-def _prepare(ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None) -> None:
-    """Ask for the attempt while its retry is delayed."""
-    if task is not None:
-        _ask_for_task(ctx, task, trigger)
-    elif ctx.tracker.is_clean:
-        _ask_for_attempt(ctx, trigger)
-    else:
-        ctx.tracker.agenda.look(None, PERSISTED)
 
 
 def _archival(ctx: Context) -> Archival:

@@ -22,8 +22,9 @@ from frameworkcontroller.machine.parts.kueue.readadmission import ReadAdmission
 from frameworkcontroller.machine.parts.kueue.workload import (
     CachedWorkload,
     act_once,
-    ask_whether_nothing_runs,
     is_held_by_others,
+    may_release,
+    prepare_release,
     problem_with,
     queue_of,
     queueing_of,
@@ -106,7 +107,8 @@ def _why_not_kept(
         why = "the next FrameworkAttempt needs more than Kueue has admitted, or quota that was given back: it is queued"
     else:
         return None
-    if ask_whether_nothing_runs(ctx):
+    prepare_release(ctx)
+    if may_release(ctx):
         queueing_of(ctx).set_admission(ctx.tracker, None)
     return why
 
@@ -149,11 +151,13 @@ def _queue_up(ctx: Context, queue: QueueLabels, record: CachedWorkload) -> None:
         _leave(ctx, record)
     elif record is not None and record.evicted and record.reserves:
         wait_for_quota(ctx, _problem_of_evicted(record))
-        if ask_whether_nothing_runs(ctx):
+        prepare_release(ctx)
+        if may_release(ctx):
             act_once(ctx, GiveBack(target, record.uid, ctx.env.second), record)
     elif record is not None and record.reclaimed:
         wait_for_quota(ctx, "the quota of Tasks that had completed was given back: the Framework waits for all of it")
-        if ask_whether_nothing_runs(ctx):
+        prepare_release(ctx)
+        if may_release(ctx):
             act_once(ctx, GiveBack(target, record.uid, ctx.env.second), record)
     elif ctx.status.state is not State.CREATION_PENDING:
         # Its retry is due later.
@@ -263,7 +267,8 @@ def _leave(ctx: Context, record: WorkloadRecord) -> None:
     """Delete the Workload, once nothing runs."""
     if is_held_by_others(record):
         return
-    if not ask_whether_nothing_runs(ctx):
+    prepare_release(ctx)
+    if not may_release(ctx):
         return
     if record.identity.deleting:
         act_once(ctx, LetGo(workload_target(ctx), record.uid), record)
@@ -291,10 +296,11 @@ def completed(ctx: Context, record: CachedWorkload) -> None:
         queueing_of(ctx).set_admission(tracker, None)
     elif record is None:
         _look_for_dropped(ctx)
-    elif (
-        isinstance(record, WorkloadRecord) and (record.in_use or not record.finished) and ask_whether_nothing_runs(ctx)
-    ):
+    elif isinstance(record, WorkloadRecord) and (record.in_use or not record.finished):
         completion = ctx.attempt.completion_status
+        prepare_release(ctx)
+        if not may_release(ctx):
+            return
         if record.identity.deleting or ctx.framework.deleting:
             _leave(ctx, record)
         elif completion is not None:

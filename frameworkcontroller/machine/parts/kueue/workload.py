@@ -105,14 +105,17 @@ def was_disproved(ctx: Context, record: WorkloadRecord | None) -> bool:
     return queueing_of(ctx).disproved == version_of(record)
 
 
-def ask_whether_nothing_runs(ctx: Context) -> bool:
-    """Whether quota may be given back: all is persisted, and nothing of the Framework runs. If unknown, look."""
+def prepare_release(ctx: Context) -> None:
+    """Find out whether something of the Framework runs, and persist its end."""
     ctx.tracker.absence.wanted = True
     look_for_pods(ctx)
     if not ctx.tracker.is_clean:
         ctx.tracker.persist_first(None)
-        return False
-    return nothing_runs(ctx.tracker)
+
+
+def may_release(ctx: Context) -> bool:
+    """Whether quota may be released: all is persisted, and nothing of the Framework runs."""
+    return ctx.tracker.is_clean and nothing_runs(ctx.tracker)
 
 
 def needed_pods(ctx: Context, role: str) -> int:
