@@ -60,10 +60,11 @@ from frameworkcontroller.machine.kernel.policy import (
     framework_back_off,
     retries_in_a_row,
 )
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.requests import Kind
 from frameworkcontroller.machine.kernel.states import ENDED
 from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.lifereasons import LifeReason
 from frameworkcontroller.machine.scale import new_role
 from frameworkcontroller.machine.terminating import containers_run_until
 from frameworkcontroller.machine.terminatingconfigmap import watch_end, watch_orphan
@@ -88,7 +89,7 @@ def new_attempt(framework: Framework, attempt_id: int, env: Env) -> FrameworkAtt
 
 def step(ctx: Context) -> None:
     """Move the Framework and the Tasks on the agenda as far as the observed objects allow."""
-    ctx.tracker.holds.end_stall(None, Reason.PODS_NOT_DELETED)
+    ctx.tracker.holds.end_stall(None, LifeReason.PODS_NOT_DELETED)
     ctx.tracker.absence.wanted = False
     for part in ctx.parts.before:
         part.before(ctx)
@@ -107,8 +108,8 @@ def step(ctx: Context) -> None:
         if ctx.tracker.is_clean:
             task_machine.delete_leftovers(ctx)
         if not _delete_orphan(ctx, ours):
-            ctx.tracker.holds.end_stall(None, Reason.STATUS_OUTDATED)
-            ctx.tracker.holds.end_stall(None, Reason.CONFIGMAP_NOT_GONE)
+            ctx.tracker.holds.end_stall(None, LifeReason.STATUS_OUTDATED)
+            ctx.tracker.holds.end_stall(None, LifeReason.CONFIGMAP_NOT_GONE)
         for part in ctx.parts.at_end:
             part.at_end(ctx)
         return
@@ -120,7 +121,7 @@ def step(ctx: Context) -> None:
         return
     if not ctx.tracker.expectations.has_seen(configmap.uid):
         ctx.tracker.expectations.see(configmap.uid)
-        ctx.tracker.holds.end_stall(None, Reason.CONFIGMAP_NOT_ANSWERED)
+        ctx.tracker.holds.end_stall(None, RequestReason.CONFIGMAP_NOT_ANSWERED)
         ctx.tracker.look_at_all()
     if ctx.framework.spec.active_deadline_seconds is not None and ctx.attempt.execution_start_time is None:
         started = configmap.creation_time
@@ -148,7 +149,7 @@ def complete_attempt(ctx: Context, completion: CompletionStatus) -> None:
 def _record_completing(ctx: Context) -> None:
     final = require(ctx.attempt.completion_status, "completionStatus of the attempt")
     text = f"FrameworkAttempt {ctx.attempt.id} is completing with {describe(final)}"
-    ctx.record(Reason.FRAMEWORK_ATTEMPT_COMPLETING, text, completion=final)
+    ctx.record(LifeReason.FRAMEWORK_ATTEMPT_COMPLETING, text, completion=final)
 
 
 def _stop_tasks(ctx: Context) -> None:
@@ -173,7 +174,7 @@ def attempt_is_over(ctx: Context, completion: CompletionStatus) -> None:
     for part in ctx.parts.ended:
         part.ended(ctx, final)
     text = f"FrameworkAttempt {ctx.attempt.id} completed with {describe(final)}"
-    ctx.record(Reason.FRAMEWORK_ATTEMPT_COMPLETED, text, completion=final)
+    ctx.record(LifeReason.FRAMEWORK_ATTEMPT_COMPLETED, text, completion=final)
 
 
 def created(ctx: Context, uid: str) -> None:
@@ -182,7 +183,7 @@ def created(ctx: Context, uid: str) -> None:
     ctx.tracker.holds.release(None)
     tasks = count_tasks(sum(len(role.tasks) for role in ctx.attempt.roles))
     text = f"FrameworkAttempt {ctx.attempt.id} started with {tasks}: ConfigMap {uid} was created"
-    ctx.record(Reason.FRAMEWORK_ATTEMPT_STARTED, text)
+    ctx.record(LifeReason.FRAMEWORK_ATTEMPT_STARTED, text)
 
 
 # --- no ConfigMap is recorded -----------------------------------------------------------------------------------
@@ -243,7 +244,9 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
         return
     if not ends and may_have_unrecorded_pods(tracker) and shows_pods(ctx):
         # A controller has created them and ended, and another client has deleted their ConfigMap, or its label.
-        tracker.holds.wait(None, Wait(Reason.WAITING, "Pods that no status records are to be gone, or adopted, first"))
+        tracker.holds.wait(
+            None, Wait(RequestReason.WAITING, "Pods that no status records are to be gone, or adopted, first")
+        )
         _look_up(ctx, configmap)
         return
     # From now on any controller may create something. Others, which may delete it as late, must see that in the status.
@@ -359,7 +362,7 @@ def _configmap_is_gone(ctx: Context) -> None:
     completion = tracker.life.configmap_end or by_others
     if completion is by_others and not ctx.tracker.is_completing:
         # Usually in the background, so it was never seen to be terminating.
-        ctx.record(Reason.CONFIGMAP_DELETING, "ConfigMap was deleted by others", completion=by_others)
+        ctx.record(LifeReason.CONFIGMAP_DELETING, "ConfigMap was deleted by others", completion=by_others)
     if _has_pods(ctx):
         if not tracker.life.orphaned:
             tracker.life.orphaned = True
@@ -400,7 +403,7 @@ def _with_deleting_configmap(ctx: Context) -> None:
     if not ctx.tracker.is_completing:
         text = "ConfigMap is being deleted by others"
         ctx.tracker.decide_completion(ctx.status, _ended_by_others(ctx, text))
-        ctx.record(Reason.CONFIGMAP_DELETING, text, completion=ctx.attempt.completion_status)
+        ctx.record(LifeReason.CONFIGMAP_DELETING, text, completion=ctx.attempt.completion_status)
     ctx.tracker.move_framework(State.DELETING, ctx.env.second)
 
 
@@ -445,7 +448,7 @@ def _step_alive(ctx: Context) -> None:
         _step_tasks(ctx)
     if ctx.status.state is State.PREPARING and tracker.counts.running:
         tracker.move_framework(State.RUNNING, ctx.env.second)
-        ctx.record(Reason.FRAMEWORK_ATTEMPT_RUNNING, f"FrameworkAttempt {ctx.attempt.id} is running")
+        ctx.record(LifeReason.FRAMEWORK_ATTEMPT_RUNNING, f"FrameworkAttempt {ctx.attempt.id} is running")
     if tracker.is_completing:
         return
     if (completion := must_end(ctx, otherwise)) is not None:
@@ -492,7 +495,7 @@ def _decide_retry(ctx: Context) -> None:
         ctx.tracker.move_framework(State.COMPLETED, ctx.env.second)
         for part in ctx.parts.ended:
             part.ended(ctx, completion)
-        reason = Reason.FRAMEWORK_SUCCEEDED if completion.succeeded else Reason.FRAMEWORK_FAILED
+        reason = LifeReason.FRAMEWORK_SUCCEEDED if completion.succeeded else LifeReason.FRAMEWORK_FAILED
         text = f"Framework completed, not retried as {decision.reason}, with {describe(completion)}"
         ctx.record(reason, text, completion=completion)
         return
@@ -516,7 +519,7 @@ def _decide_retry(ctx: Context) -> None:
         if ctx.framework.spec.is_suspended:
             when = f"{when}, if not suspended" if delay else "once the Framework is resumed"
         text = f"FrameworkAttempt {status.attempt.id + 1} starts {when}, as {decision.reason}, after {last}"
-        ctx.record(Reason.FRAMEWORK_RETRY_SCHEDULED, text, completion=completion, warning=False)
+        ctx.record(LifeReason.FRAMEWORK_RETRY_SCHEDULED, text, completion=completion, warning=False)
     delay = require(status.retry.retry_delay_sec, "retryDelaySec")
     stop = ctx.framework.spec.execution_type is ExecutionType.STOP
     if delay:
@@ -534,7 +537,7 @@ def _decide_retry(ctx: Context) -> None:
     )
     ctx.tracker.holds.hold_attempt(ctx.env)
     text = f"Retried with FrameworkAttempt {status.attempt.id}, as {decision.reason}"
-    ctx.record(Reason.FRAMEWORK_RETRIED, text, completion=completion, warning=False)
+    ctx.record(LifeReason.FRAMEWORK_RETRIED, text, completion=completion, warning=False)
 
 
 def retain(ctx: Context) -> None:

@@ -27,17 +27,9 @@ from frameworkcontroller.machine.kernel.holds import CREATIONS, HoldKey, Wait
 from frameworkcontroller.machine.kernel.model import SnapshotTrigger
 from frameworkcontroller.machine.kernel.part import EndPhase
 from frameworkcontroller.machine.kernel.policy import evaluate_completion
-from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason
+from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.rules import end_by_rule
-
-WAITS: Final = (
-    Reason.DELETING,
-    Reason.ATTEMPT_ENDS,
-    Reason.WAITING,
-    Reason.RELISTING,
-    *(reason for reason in Reason if reason.event in (EventPolicy.WAIT, EventPolicy.RETRY)),
-)
-"""The reasons to wait. tests/unit/machine/test_waits.py holds where each of them is shown."""
+from frameworkcontroller.machine.lifereasons import LifeReason
 
 STOPPED: Final = CompletionStatus.of(STOP_FRAMEWORK_REQUESTED, "User has requested to stop the Framework")
 DELETED: Final = CompletionStatus.of(STOP_FRAMEWORK_REQUESTED, "User has requested to delete the Framework")
@@ -53,24 +45,24 @@ def may_start(ctx: Context) -> Wait | None:
 
 
 def _is_deleted(ctx: Context) -> Wait | None:
-    return Wait(Reason.DELETING, "the Framework is being deleted") if ctx.framework.deleting else None
+    return Wait(LifeReason.DELETING, "the Framework is being deleted") if ctx.framework.deleting else None
 
 
 def _is_not_started(ctx: Context) -> Wait | None:
     if ctx.framework.spec.execution_type is not ExecutionType.CREATE:
         return None
     also = ", and spec.suspend is true" if ctx.framework.spec.suspend else ""
-    return Wait(Reason.NOT_STARTED, f"spec.executionType is Create{also}")
+    return Wait(LifeReason.NOT_STARTED, f"spec.executionType is Create{also}")
 
 
 def _is_suspended(ctx: Context) -> Wait | None:
-    return Wait(Reason.SUSPENDED, "spec.suspend is true") if ctx.framework.spec.is_suspended else None
+    return Wait(LifeReason.SUSPENDED, "spec.suspend is true") if ctx.framework.spec.is_suspended else None
 
 
 def _is_invalid(ctx: Context) -> Wait | None:
     if not ctx.framework.invalid or ctx.framework.spec.execution_type is ExecutionType.STOP:
         return None
-    return None if must_not_begin(ctx) is not None else Wait(Reason.WAITING, "the spec is invalid")
+    return None if must_not_begin(ctx) is not None else Wait(RequestReason.WAITING, "the spec is invalid")
 
 
 _START: Final[tuple[Callable[[Context], Wait | None], ...]] = (
@@ -106,7 +98,7 @@ def _backs_off(ctx: Context, *keys: HoldKey) -> Wait | None:
 
 def may_create(ctx: Context, task: TaskStatus) -> Wait | None:
     """Why the Task's Pod is not created yet. The Task is persisted, and is not deletionPending."""
-    wait = Wait(Reason.ATTEMPT_ENDS, "the FrameworkAttempt ends") if ctx.ends else None
+    wait = Wait(LifeReason.ATTEMPT_ENDS, "the FrameworkAttempt ends") if ctx.ends else None
     for part in ctx.parts.may_create:
         wait = wait or part.may_create(ctx, task)
     return wait or _backs_off(ctx, task.key, CREATIONS)
@@ -115,7 +107,7 @@ def may_create(ctx: Context, task: TaskStatus) -> Wait | None:
 def retry_waits(ctx: Context, task: TaskStatus | None, delay_sec: int, after: str) -> None:
     """Keep the wait of a Task or (None) the Framework for the next attempt, whose delay is persisted or decided now."""
     status, name = (ctx.status, "FrameworkAttempt") if task is None else (task, "TaskAttempt")
-    reason = Reason.FRAMEWORK_RETRY_SCHEDULED if task is None else Reason.TASK_RETRY_SCHEDULED
+    reason = LifeReason.FRAMEWORK_RETRY_SCHEDULED if task is None else LifeReason.TASK_RETRY_SCHEDULED
     owner = "" if task is None else f" of {task.role}[{task.index}]"
     when = format_time(min(status.transition_time + delay_sec, LAST_TIME))
     text = f"{name} {status.attempt.id + 1}{owner} starts at {when}, {delay_sec}s after the end with {after}"

@@ -34,11 +34,12 @@ from frameworkcontroller.machine.kernel.policy import (
     retries_in_a_row,
     task_back_off,
 )
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.requests import Kind
 from frameworkcontroller.machine.kernel.rules import with_rule
 from frameworkcontroller.machine.kernel.states import ENDED
 from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.lifereasons import LifeReason
 from frameworkcontroller.machine.scale import SCALED_DOWN
 from frameworkcontroller.machine.terminating import end_left_running, taskless_target, wait_for_containers, watch_end
 
@@ -74,7 +75,7 @@ def step(ctx: Context, task: TaskStatus) -> None:
         return
     if not ctx.tracker.expectations.has_seen(pod.uid):
         ctx.tracker.expectations.see(pod.uid)
-        ctx.tracker.holds.end_stall(key, Reason.POD_NOT_ANSWERED)
+        ctx.tracker.holds.end_stall(key, RequestReason.POD_NOT_ANSWERED)
     if pod.identity.deleting:
         _with_deleting_pod(ctx, task, pod)
     else:
@@ -98,7 +99,7 @@ def attempt_is_over(
     tracker.agenda.look(key)
     final = _completion_of(task)
     text = f"TaskAttempt {task.attempt.id} completed with {summarize(final)}"
-    ctx.record(Reason.TASK_ATTEMPT_COMPLETED, text, task, completion=final)
+    ctx.record(LifeReason.TASK_ATTEMPT_COMPLETED, text, task, completion=final)
 
 
 # --- no Pod is recorded -----------------------------------------------------------------------------------------
@@ -120,7 +121,7 @@ def created(ctx: Context, task: TaskStatus, uid: str) -> None:
     ctx.tracker.holds.release(task.key)
     ctx.tracker.holds.release_retries()
     ctx.tracker.agenda.look(task.key)
-    ctx.record(Reason.POD_CREATED, f"Pod {uid} was created for TaskAttempt {task.attempt.id}", task)
+    ctx.record(LifeReason.POD_CREATED, f"Pod {uid} was created for TaskAttempt {task.attempt.id}", task)
 
 
 def _create(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> None:
@@ -290,7 +291,7 @@ def _doubt_configmaps(ctx: Context, task: TaskStatus, by_others: CompletionStatu
     if not unexplained or task.attempt.run_time is not None:
         return
     why = "a Pod was deleted before it ran, so its ConfigMap may be gone"
-    ctx.tracker.holds.hold(CREATIONS, ctx.env, why, reason=Reason.RELISTING)
+    ctx.tracker.holds.hold(CREATIONS, ctx.env, why, reason=LifeReason.RELISTING)
     if ctx.env.clock - ctx.observed.configmaps_listed > _CONFIGMAP_DOUBT_SEC:
         ctx.plan.relist.add(Kind.CONFIGMAP)
 
@@ -334,7 +335,7 @@ def _with_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
     elif pod.phase == "Running" and task.state is State.PREPARING:
         tracker.move(task, State.RUNNING, now)
         text = f"TaskAttempt {task.attempt.id} is running on {pod.node_name or '?'}"
-        ctx.record(Reason.TASK_RUNNING, text, task)
+        ctx.record(LifeReason.TASK_RUNNING, text, task)
     elif task.state is State.PREPARING and (overdue := _exceeds_deadline(ctx, task, pod)) is not None:
         _complete_attempt(ctx, task, overdue)
     for part in ctx.parts.observe_pod:
@@ -399,7 +400,7 @@ def _decide_retry(ctx: Context, task: TaskStatus) -> None:
                 f"TaskAttempt {task.attempt.id + 1} follows {delay}s later, as {decision.reason}, "
                 f"after {summarize(completion)}{describe_row(in_a_row)}"
             )
-            ctx.record(Reason.TASK_RETRY_SCHEDULED, text, task, completion=completion, warning=False)
+            ctx.record(LifeReason.TASK_RETRY_SCHEDULED, text, task, completion=completion, warning=False)
     delay = require(task.retry.retry_delay_sec, "retryDelaySec")
     if delay:
         forget_later(ctx, SnapshotTrigger.TASK_RETRY, task)
@@ -414,7 +415,7 @@ def _decide_retry(ctx: Context, task: TaskStatus) -> None:
     ctx.tracker.persist_first(task.key)
     when = f"after {delay}s" if delay else "at once"
     text = f"TaskAttempt {task.attempt.id} follows {when}, as {decision.reason}, after {summarize(completion)}"
-    ctx.record(Reason.TASK_RETRIED, text, task, completion=completion, warning=False)
+    ctx.record(LifeReason.TASK_RETRIED, text, task, completion=completion, warning=False)
 
 
 def _complete(ctx: Context, task: TaskStatus, why: str) -> None:
@@ -424,7 +425,7 @@ def _complete(ctx: Context, task: TaskStatus, why: str) -> None:
         # The rescale step removes or replaces it, once that is persisted.
         ctx.tracker.agenda.look()
     text = f"Task completed, not retried as {why}, with {summarize(completion)}"
-    ctx.record(Reason.TASK_COMPLETED, text, task, completion=completion)
+    ctx.record(LifeReason.TASK_COMPLETED, text, task, completion=completion)
 
 
 def _decide(ctx: Context, task: TaskStatus, completion: CompletionStatus | None, pod: PodRecord | None = None) -> bool:
@@ -439,11 +440,11 @@ def _decide(ctx: Context, task: TaskStatus, completion: CompletionStatus | None,
         completion = with_rule(spec.task.pod_failure_policy, completion, pod)
     ctx.tracker.decide_completion(task, completion)
     if completion.succeeded:
-        reason, verb = Reason.TASK_SUCCEEDED, "succeeded"
+        reason, verb = LifeReason.TASK_SUCCEEDED, "succeeded"
     elif completion.unexpected:
-        reason, verb = Reason.TASK_FAILED, "failed"
+        reason, verb = LifeReason.TASK_FAILED, "failed"
     else:
-        reason, verb = Reason.TASK_STOPPED, "is stopped"
+        reason, verb = LifeReason.TASK_STOPPED, "is stopped"
     text = f"TaskAttempt {task.attempt.id} {verb} with {summarize(completion)}: {completion.diagnostics}"
     ctx.record(reason, text, task, completion=completion)
     return True

@@ -11,9 +11,9 @@ from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import Stall
 from frameworkcontroller.machine.kernel.model import require
-from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Kind
 from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.lifereasons import LifeReason
 
 _STALL_LEFT_RUNNING_SEC = 30
 """Time until running containers of an ended Pod stall the Framework: the default grace period."""
@@ -40,7 +40,7 @@ def watch_end(ctx: Context, pod: PodRecord, *, orphan: bool = False) -> None:
     grace = pod.identity.deletion_grace_sec
     if ctx.wait_out(key, deletion_time - grace, grace + ctx.env.limits.pod_stuck_deleting_sec):
         ctx.tracker.holds.stalls[key] = Stall(
-            Reason.POD_NOT_GONE,
+            LifeReason.POD_NOT_GONE,
             f"Pod {pod.name} was to be deleted by {format_time(deletion_time)} and still exists "
             f"(node {pod.node_name or 'none'}){_why_not_forced(ctx, key, pod.uid)}",
         )
@@ -102,7 +102,7 @@ def end_left_running(ctx: Context, key: TaskKey, pod: PodRecord | None) -> None:
         return
     if pod is None or pod.identity.deleting or pod.running_grace_sec is None:
         del ctx.tracker.life.left_running[key]
-        ctx.tracker.holds.end_stall(key, Reason.POD_STILL_RUNS)
+        ctx.tracker.holds.end_stall(key, LifeReason.POD_STILL_RUNS)
 
 
 def wait_for_containers(ctx: Context, key: TaskKey, pod: PodRecord) -> bool:
@@ -116,7 +116,7 @@ def wait_for_containers(ctx: Context, key: TaskKey, pod: PodRecord) -> bool:
     else:
         when = int(ctx.env.now + due - ctx.env.clock)
         ctx.tracker.holds.stalls[key] = Stall(
-            Reason.POD_STILL_RUNS,
+            LifeReason.POD_STILL_RUNS,
             f"Pod {pod.name} has {pod.phase.lower()}, and its containers still run (node {pod.node_name or 'none'}): "
             f"it is deleted when they end, or at {format_time(when)}",
         )

@@ -20,6 +20,7 @@ from frameworkcontroller.machine.kernel.holds import ObjectKey, Wait
 from frameworkcontroller.machine.kernel.manifests import PodShape
 from frameworkcontroller.machine.kernel.model import Limits, SnapshotTrigger
 from frameworkcontroller.machine.kernel.protocol import Archive
+from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason
 from frameworkcontroller.machine.kernel.requests import Answer, Kind
 from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.kernel.tracker import Tracker
@@ -62,8 +63,12 @@ class Part:
     Queries (``may_``, ``must_``, ``shape``, ...) change nothing but what the part keeps of its own.
     """
 
+    reasons: ClassVar[type[Reason]] = Reason
+    """The reasons of its records."""
     kinds: ClassVar[frozenset[Kind]] = frozenset()
     """The kinds of objects whose events and outcomes are the part's."""
+    not_answered: ClassVar[Reason] = RequestReason.WAITING
+    """The reason of a stall by failed requests for these objects."""
     target_part: ClassVar[str] = ""
     """``Target.part`` of its actions on the Framework itself, "" without such."""
 

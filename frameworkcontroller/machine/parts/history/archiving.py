@@ -24,12 +24,28 @@ from frameworkcontroller.machine.kernel.model import Limits, Record, Snapshot, S
 from frameworkcontroller.machine.kernel.outcomes import hold
 from frameworkcontroller.machine.kernel.part import Part
 from frameworkcontroller.machine.kernel.protocol import Archive
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.reasons import Reason, event, stall, wait
 from frameworkcontroller.machine.kernel.requests import Answer, Answered, Kind, Refused
 from frameworkcontroller.machine.kernel.results import FinalizersAre, Gone, NotAttempted, Outdated
 from frameworkcontroller.machine.kernel.states import ENDED
 from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.parts.history.archival import Archival, ArchiveMemory
+
+
+class HistoryReason(Reason):
+    """The reasons of a history that must store before anything is forgotten."""
+
+    COMPLETE = "HistoryComplete", "the history has all of a deleted Framework, whose finalizer is removed"
+    GIVEN_UP = event(
+        "HistoryGivenUp",
+        "the finalizer of the history is removed, as the controller has no sink any longer, or does not wait for it",
+    )
+    PENDING = wait("HistoryPending", "the history must store the attempt first, and has not yet")
+    UNAVAILABLE = stall(
+        "HistoryUnavailable",
+        "the history has stored nothing for a minute, and nothing is forgotten before, with the words of the sink",
+    )
+
 
 HISTORY: Final = "history"
 """Key of the back-off and the stall of records for the history."""
@@ -60,6 +76,7 @@ def gates(ctx: Context, trigger: SnapshotTrigger) -> bool:
 class HistoryPart(Part):
     """The history that waits: archive before forget, and the finalizer."""
 
+    reasons: ClassVar[type[Reason]] = HistoryReason
     target_part: ClassVar[str] = FINALIZER
     finalizer: ClassVar[str] = HISTORY_FINALIZER
 
@@ -255,18 +272,18 @@ def _tell(ctx: Context, archival: Archival) -> None:
                 break
         words = f": {archival.problem}" if archival.problem else ""
         if ctx.env.clock >= since + SHOW_SEC:
-            shown = Wait(Reason.HISTORY_PENDING, f"the history has not yet stored what is to be forgotten{words}")
+            shown = Wait(HistoryReason.PENDING, f"the history has not yet stored what is to be forgotten{words}")
         if ctx.env.clock >= since + STALL_SEC and HISTORY not in holds.stalls:
             words = words or ": it does not answer"
             text = f"The history has stored nothing for {STALL_SEC:g} s, and nothing is forgotten before{words}"
-            holds.stalls[HISTORY] = Stall(Reason.HISTORY_UNAVAILABLE, text)
+            holds.stalls[HISTORY] = Stall(HistoryReason.UNAVAILABLE, text)
     else:
-        holds.end_stall(HISTORY, Reason.HISTORY_UNAVAILABLE)
+        holds.end_stall(HISTORY, HistoryReason.UNAVAILABLE)
     if shown is not None:
         # Its words change with each attempt; a status is written for the first ones.
-        before = holds.waits().get(Reason.HISTORY_PENDING)
+        before = holds.waits().get(HistoryReason.PENDING)
         holds.wait(None, shown if before is None else before)
-    elif Reason.HISTORY_PENDING in holds.waits():
+    elif HistoryReason.PENDING in holds.waits():
         holds.wait(None, None)
 
 
@@ -277,8 +294,8 @@ def _keep_stall(ctx: Context) -> None:
         return
     memory.looked_back = True
     told = next((one for one in ctx.status.conditions if one.type == "Stalled" and one.status == "True"), None)
-    if told is not None and told.reason == Reason.HISTORY_UNAVAILABLE:
-        ctx.tracker.holds.stalls.setdefault(HISTORY, Stall(Reason.HISTORY_UNAVAILABLE, told.message))
+    if told is not None and told.reason == HistoryReason.UNAVAILABLE:
+        ctx.tracker.holds.stalls.setdefault(HISTORY, Stall(HistoryReason.UNAVAILABLE, told.message))
 
 
 def _take(ctx: Context, archival: Archival, archive: Archive, answer: Answer) -> None:
@@ -301,7 +318,7 @@ def _take(ctx: Context, archival: Archival, archive: Archive, answer: Answer) ->
         archival.problem = ""
         left = archival.asked_tasks or archival.asked_framework or archival.retry
         archival.since = ctx.env.clock if left else None
-        tracker.holds.end_stall(HISTORY, Reason.HISTORY_UNAVAILABLE)
+        tracker.holds.end_stall(HISTORY, HistoryReason.UNAVAILABLE)
         if any(one.trigger is SnapshotTrigger.TASK_DELETION for one in archive.snapshots):
             tracker.agenda.look(Scope.ROLES)
     elif known:
@@ -344,6 +361,6 @@ def _change(ctx: Context, *, add: bool) -> None:
 def finalizer_removed(*, complete: bool) -> Record:
     """The record of the end of the finalizer. ``complete``: the history has all of the Framework."""
     if complete:
-        return Record(Reason.HISTORY_COMPLETE, "The history has all of the Framework, which is deleted now")
+        return Record(HistoryReason.COMPLETE, "The history has all of the Framework, which is deleted now")
     text = "The finalizer is removed, as nothing waits for the history any longer"
-    return Record(Reason.HISTORY_GIVEN_UP, f"{text}: what the sink does not have may be lost")
+    return Record(HistoryReason.GIVEN_UP, f"{text}: what the sink does not have may be lost")
