@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -189,24 +188,35 @@ async def test_refreshed_tokens_are_written_back(tmp_path: Path, monkeypatch: py
     assert {**after, "users": None} == {**before, "users": None}
 
 
-async def test_certificates_of_a_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "tmp").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+@pytest.mark.parametrize(
+    ("mode", "on_terminal", "interactive"),
+    [
+        ("IfAvailable", True, True),
+        ("Never", True, False),
+        ("IfAvailable", False, False),
+        ("Always", True, True),
+        ("Always", False, None),
+    ],
+)
+async def test_a_plugin_may_use_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, on_terminal: bool, interactive: bool | None
+) -> None:
+    monkeypatch.setattr("os.isatty", lambda _: on_terminal)
     status = {"clientCertificateData": "certificate", "clientKeyData": "key"}
     version = "client.authentication.k8s.io/v1"
     credential = json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": status})
-    (tmp_path / "plugin").write_text(f"#!/bin/sh\necho '{credential}'\n")
+    (tmp_path / "plugin").write_text(f"#!/bin/sh\necho \"$KUBERNETES_EXEC_INFO\" > info\necho '{credential}'\n")
     (tmp_path / "plugin").chmod(0o755)
-    path = kubeconfig(
-        tmp_path, {"exec": {"apiVersion": version, "command": "./plugin"}}, certificate_authority_data=DATA
-    )
-    for _ in range(2):
-        tls = (await read_kubeconfig(path)).tls
-        assert (tls.certificate, tls.key) != (None, None)
-        assert tls.certificate is not None
-        assert tls.certificate.content == b"certificate"
-        assert tls.ca == base64.b64decode(DATA)
-    assert list((tmp_path / "tmp").iterdir()) == []
+    monkeypatch.chdir(tmp_path)
+    plugin = {"apiVersion": version, "command": "./plugin", "interactiveMode": mode}
+    path = kubeconfig(tmp_path, {"exec": plugin}, certificate_authority_data=DATA)
+    if interactive is None:
+        with pytest.raises(ConnectionConfigError, match="exec: it wants a terminal"):
+            await read_kubeconfig(path)
+        return
+    access = await read_kubeconfig(path)
+    assert access.tls == Tls(base64.b64decode(DATA), Pem(b"certificate"), Pem(b"key"))
+    assert json.loads((tmp_path / "info").read_text())["spec"] == {"interactive": interactive}
 
 
 def test_reading_imports_no_library_and_leaves_no_file(tmp_path: Path) -> None:
