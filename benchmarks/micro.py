@@ -111,7 +111,7 @@ def _planning(tasks: int) -> Callable[[], object]:
 
     def run() -> None:
         records[name] = replace(records[name], pod_ip=next(addresses))
-        tracker.agenda.add(("a", tasks // 2))
+        tracker.agenda.look(("a", tasks // 2))
         plan(job.subject, tracker, observed, job.env)
         tracker.persisted()
 

@@ -233,7 +233,7 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
         if tracker.absence.wanted:
             _look_up(ctx, configmap)
         elif not tracker.is_clean:
-            ctx.persist_first()
+            ctx.tracker.persist_first(None)
         return
     if not ends and may_have_unrecorded_pods(tracker) and shows_pods(ctx):
         # A controller has created them and ended, and another client has deleted their ConfigMap, or its label.
@@ -247,7 +247,7 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
             # The condition still says what it waits for.
             may_begin(ctx)
         # Among others, that a resumed Framework is no longer Suspended.
-        ctx.persist_first()
+        ctx.tracker.persist_first(None)
     elif ends:
         if not must_list_pods(ctx):
             tracker.absence.pods_remain = shows_pods(ctx)
@@ -276,7 +276,7 @@ def _look_up(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     tracker = ctx.tracker
     look_for_pods(ctx)
     if not tracker.is_clean:
-        ctx.persist_first()
+        ctx.tracker.persist_first(None)
     elif _delete_orphan(ctx, configmap):
         tracker.absence.configmap = Known.FOUND
     elif tracker.absence.configmap is not Known.ABSENT:
@@ -294,7 +294,7 @@ def _delete_orphan(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
         ctx.act(replace_orphan(ctx.configmap_target(), configmap.identity, ctx.configmap_identity()))
     else:
         # It may be of this attempt, whose end is not persisted.
-        ctx.persist_first()
+        ctx.tracker.persist_first(None)
     return True
 
 
@@ -321,7 +321,7 @@ def _without_configmap(ctx: Context) -> None:
             if ctx.tracker.is_clean:
                 ctx.act(Delete(target, uid, confirm=True))
             else:
-                ctx.persist_first()
+                ctx.tracker.persist_first(None)
             return
     # The cache may be older than the status, or the ConfigMap has lost its label: ask the API server.
     ctx.act(Confirm(target, uid))
@@ -406,12 +406,12 @@ def _with_configmap(ctx: Context) -> None:
         uid = require(ctx.attempt.configmap_uid, "configMapUID")
         due = containers_run_until(ctx)
         if not ctx.tracker.is_clean:
-            ctx.persist_first()
+            ctx.tracker.persist_first(None)
         elif due is None:
             ctx.act(Delete(ctx.configmap_target(), uid))
         else:
             # The garbage collector would delete the Pods within their grace period.
-            ctx.requeue_at(due)
+            ctx.tracker.agenda.look(None, due)
 
 
 def _step_alive(ctx: Context) -> None:
@@ -453,9 +453,9 @@ def _step_alive(ctx: Context) -> None:
 def _step_tasks(ctx: Context) -> None:
     """Step the Tasks on the agenda, and delete orphaned Pods."""
     tracker = ctx.tracker
-    if tracker.agenda.scan:
-        tracker.agenda.scan = False
-        tracker.agenda.update(task_machine.taskless_pods(ctx))
+    if tracker.agenda.orphans_due:
+        tracker.agenda.orphans_due = False
+        tracker.agenda.wake(task_machine.taskless_pods(ctx))
     for key in tracker.agenda.take():
         if (task := tracker.task(key)) is not None:
             task_machine.step(ctx, task)
@@ -472,7 +472,7 @@ def _decide_retry(ctx: Context) -> None:
     if ctx.framework.invalid and not completion.is_one_of(NEVER_RETRIED) and may_start(ctx) is not None:
         # Neither the next attempt nor the end of the Framework is decided without a retry policy.
         if not ctx.tracker.is_clean:
-            ctx.persist_first()
+            ctx.tracker.persist_first(None)
         return
     conflict_delay = 0
     if status.retry.retry_delay_sec is None:
@@ -495,7 +495,7 @@ def _decide_retry(ctx: Context) -> None:
         return
     if not ctx.tracker.is_clean and not any(part.knows_attempt(ctx) for part in ctx.parts.knows_attempt):
         # Clients must see the end of this attempt before the next one starts.
-        ctx.persist_first()
+        ctx.tracker.persist_first(None)
         return
     in_a_row, early = retries_in_a_row(status), ended_early(status)
     back_off = framework_back_off(policy, completion, limits)
@@ -547,5 +547,5 @@ def retain(ctx: Context) -> None:
             ctx.snapshot_framework(SnapshotTrigger.FRAMEWORK_DELETION)
         ctx.act(Delete(Target(Kind.FRAMEWORK, ctx.framework.name), ctx.framework.uid))
     else:
-        ctx.persist_first()
-        ctx.requeue_at(ctx.env.clock)
+        ctx.tracker.persist_first(None)
+        ctx.tracker.agenda.look(None, ctx.env.clock)

@@ -131,7 +131,7 @@ def _kept(ctx: Context, task: TaskStatus | None, wait: Wait | None) -> Wait | No
     key = None if task is None else task.key
     ctx.tracker.holds.wait(key, wait)
     if wait is not None and wait.until is not None:
-        ctx.plan_again(key, wait.until)
+        ctx.tracker.agenda.look(key, wait.until)
     return wait
 
 

@@ -125,7 +125,7 @@ def _rescale_role(ctx: Context, role: str, tasks: list[TaskStatus], spec: TaskRo
     while len(tasks) > wanted and _has_left(tasks[-1]):
         if not ctx.tracker.is_settled(tasks[-1]):
             waits = True
-            ctx.tracker.block(tasks[-1].key)
+            ctx.tracker.persist_first(tasks[-1].key)
             break
         if tasks[-1] not in forgettable:
             break
@@ -138,7 +138,7 @@ def _rescale_role(ctx: Context, role: str, tasks: list[TaskStatus], spec: TaskRo
             continue
         if not ctx.tracker.is_settled(task):
             waits = True
-            ctx.tracker.block(task.key)
+            ctx.tracker.persist_first(task.key)
             continue
         if task not in forgettable:
             continue
@@ -150,7 +150,7 @@ def _rescale_role(ctx: Context, role: str, tasks: list[TaskStatus], spec: TaskRo
     leaving = [task for task in reversed(tasks[wanted:]) if not task.deletion_pending]
     for task in leaving:
         ctx.tracker.mark_deletion_pending(task, SCALED_DOWN)
-        ctx.tracker.agenda.add(task.key)
+        ctx.tracker.agenda.look(task.key)
         ctx.record(Reason.TASK_DELETION_PENDING, SCALED_DOWN.diagnostics, task)
     if leaving:
         text = f"TaskRole {role} is scaled down by {len(leaving)} to {count_tasks(wanted)}"

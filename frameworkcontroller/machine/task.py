@@ -95,7 +95,7 @@ def attempt_is_over(
     else:
         tracker.holds.release(key)
     tracker.move(task, State.ATTEMPT_COMPLETED, ctx.env.second)
-    tracker.agenda.add(key)
+    tracker.agenda.look(key)
     final = _completion_of(task)
     text = f"TaskAttempt {task.attempt.id} completed with {summarize(final)}"
     ctx.record(Reason.TASK_ATTEMPT_COMPLETED, text, task, completion=final)
@@ -119,7 +119,7 @@ def created(ctx: Context, task: TaskStatus, uid: str) -> None:
     ctx.tracker.pod_created(task, uid, ctx.env.second)
     ctx.tracker.holds.release(task.key)
     ctx.tracker.holds.release_retries()
-    ctx.tracker.agenda.add(task.key)
+    ctx.tracker.agenda.look(task.key)
     ctx.record(Reason.POD_CREATED, f"Pod {uid} was created for TaskAttempt {task.attempt.id}", task)
 
 
@@ -128,7 +128,7 @@ def _create(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> None:
         return
     key = task.key
     if not ctx.tracker.is_settled(task):
-        ctx.tracker.block(key)
+        ctx.tracker.persist_first(key)
         return
     configmap_uid = require(ctx.attempt.configmap_uid, "configMapUID")
     target = ctx.pod_target(task)
@@ -182,7 +182,7 @@ def _delete_orphan(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> boo
             watch_end(ctx, pod, orphan=True)
     elif not (ctx.tracker.is_head_settled and ctx.tracker.is_settled(task)):
         # It may be of this attempt, and not be adopted only because of a decision that is not persisted.
-        ctx.tracker.block(task.key)
+        ctx.tracker.persist_first(task.key)
     elif not waits_for_containers(ctx, task.key, pod):
         ctx.act(replace_orphan(ctx.pod_target(task), pod.identity, ctx.pod_identity(task)))
     return True
@@ -209,7 +209,7 @@ def delete_taskless(ctx: Context, key: TaskKey) -> None:
     elif ctx.tracker.is_head_settled:
         ctx.act(Delete(taskless_target(ctx, key), pod.uid, orphan=True))
     else:
-        ctx.tracker.block(key)
+        ctx.tracker.persist_first(key)
 
 
 def delete_leftovers(ctx: Context) -> None:
@@ -262,7 +262,7 @@ def _without_pod(ctx: Context, task: TaskStatus) -> None:
             if ctx.tracker.is_settled(task):
                 ctx.act(Delete(ctx.pod_target(task), uid, confirm=True))
             else:
-                ctx.tracker.block(key)
+                ctx.tracker.persist_first(key)
             return
     # The cache may be older than the status, or the Pod has lost its label: ask the API server.
     ctx.act(Confirm(ctx.pod_target(task), uid))
@@ -313,7 +313,7 @@ def _with_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
     if task.state is State.DELETION_PENDING:
         key = task.key
         if not tracker.is_settled(task):
-            tracker.block(key)
+            tracker.persist_first(key)
         elif not waits_for_containers(ctx, key, pod):
             ctx.act(Delete(ctx.pod_target(task), pod.uid))
         return
@@ -362,7 +362,7 @@ def _complete_attempt(
     """Decide the completion of the attempt. Once it is persisted, the Pod is deleted."""
     _decide(ctx, task, completion, pod)
     ctx.tracker.move(task, State.DELETION_PENDING, ctx.env.second)
-    ctx.tracker.block(task.key)
+    ctx.tracker.persist_first(task.key)
 
 
 def _completion_of(task: TaskStatus) -> CompletionStatus:
@@ -385,7 +385,7 @@ def _decide_retry(ctx: Context, task: TaskStatus) -> None:
         return
     if not ctx.tracker.is_settled(task):
         # Clients must see the end of this attempt before the next one starts.
-        ctx.tracker.block(task.key)
+        ctx.tracker.persist_first(task.key)
         return
     in_a_row, early = retries_in_a_row(task), ended_early(task)
     back_off = task_back_off(policy, completion, ctx.env.limits)
@@ -411,7 +411,7 @@ def _decide_retry(ctx: Context, task: TaskStatus) -> None:
     ctx.snapshot_task(SnapshotTrigger.TASK_RETRY, task)
     recent = 0 if back_off is NO_BACK_OFF else back_off.row_after(in_a_row, completion, early=early)
     ctx.tracker.retry(task, completion, accountable=decision.accountable, recent=recent, now=ctx.env.second)
-    ctx.tracker.block(task.key)
+    ctx.tracker.persist_first(task.key)
     when = f"after {delay}s" if delay else "at once"
     text = f"TaskAttempt {task.attempt.id} follows {when}, as {decision.reason}, after {summarize(completion)}"
     ctx.record(Reason.TASK_RETRIED, text, task, completion=completion, warning=False)

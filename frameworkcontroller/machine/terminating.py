@@ -69,14 +69,14 @@ def forced_deletion(ctx: Context, key: TaskKey, found: Identity, node: str | Non
     if_lost = role.pod_force_deletion_policy not in (None, PodForceDeletionPolicy.ALWAYS)
     spared = tracker.holds.spared(key, found.uid) if if_lost else None
     if spared is not None and spared.until > ctx.env.clock:
-        ctx.plan_again(key, spared.until)
+        ctx.tracker.agenda.look(key, spared.until)
         return None
     if tracker.is_head_settled and (task is None or tracker.is_settled(task)):
         target = taskless_target(ctx, key) if task is None else ctx.pod_target(task)
         return Delete(
             target, found.uid, force=True, confirm=True, orphan=orphan, if_node_lost=if_lost, node=node or None
         )
-    tracker.block(key)
+    tracker.persist_first(key)
     return None
 
 
@@ -120,7 +120,7 @@ def waits_for_containers(ctx: Context, key: TaskKey, pod: PodRecord) -> bool:
             f"Pod {pod.name} has {pod.phase.lower()}, and its containers still run (node {pod.node_name or 'none'}): "
             f"it is deleted when they end, or at {format_time(when)}",
         )
-    ctx.tracker.agenda.set_alarm(key, due)
+    ctx.tracker.agenda.look(key, due)
     return True
 
 

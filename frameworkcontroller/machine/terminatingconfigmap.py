@@ -32,7 +32,7 @@ def watch_end(ctx: Context, configmap: ConfigMapRecord) -> None:
         tracker.life.alone_since = ctx.env.clock
     due = tracker.life.alone_since + ctx.env.limits.pod_stuck_deleting_sec
     if ctx.env.clock < due:
-        ctx.requeue_at(due)
+        ctx.tracker.agenda.look(None, due)
     elif not any(pod.identity.controller_uid == configmap.uid for pod in ctx.observed.list_pods()):
         when = format_time(require(configmap.identity.deletion_time, "deletionTimestamp"))
         tracker.holds.stalls[None] = Stall(

@@ -140,7 +140,7 @@ def _debug_view(machine: Machine, now: float) -> dict[str, Any]:
     """In-memory state of a Framework, without the status, which users can read from the API server."""
     tracker = machine.tracker
     status = tracker.status
-    alarm = tracker.agenda.next_alarm()
+    alarm = tracker.agenda.next_time()
     return {
         "uid": machine.uid,
         "state": None if status is None else status.state,

@@ -119,7 +119,7 @@ def must_list_pods(ctx: Context) -> bool:
             return False
         ctx.plan.relist.add(Kind.POD)
         known.listing_until = now + _LISTED_SEC
-    ctx.requeue_at(known.listing_until)
+    ctx.tracker.agenda.look(None, known.listing_until)
     return True
 
 

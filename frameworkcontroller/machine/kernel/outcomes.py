@@ -182,7 +182,7 @@ def look_later(ctx: Context, target: Target, why: str, at_least: float = 0.0) ->
     if task is not None and task.state is State.CREATION_PENDING:
         # It is not looked at before.
         holds.wait(task.key, Wait(Reason.WAITING, why, until))
-    ctx.plan_again(target.key, until)
+    ctx.tracker.agenda.look(target.key, until)
     return failures
 
 

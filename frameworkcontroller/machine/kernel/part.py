@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import CompanionRecord, PodRecord
 from frameworkcontroller.api.spec import TaskRoleSpec
-from frameworkcontroller.api.status import Condition, TaskStatus
+from frameworkcontroller.api.status import Condition, FrameworkStatus, TaskStatus
 from frameworkcontroller.machine.kernel.actions import Outcome
 from frameworkcontroller.machine.kernel.holds import ObjectKey, Wait
 from frameworkcontroller.machine.kernel.manifests import PodShape
-from frameworkcontroller.machine.kernel.model import SnapshotTrigger
+from frameworkcontroller.machine.kernel.model import Limits, SnapshotTrigger
 from frameworkcontroller.machine.kernel.protocol import Archive
 from frameworkcontroller.machine.kernel.requests import Answer, Kind
 from frameworkcontroller.machine.kernel.target import Target
@@ -66,6 +66,23 @@ class Part:
     """The kinds of objects whose events and outcomes are the part's."""
     target_part: ClassVar[str] = ""
     """``Target.part`` of its actions on the Framework itself, "" without such."""
+
+    finalizer: ClassVar[str] = ""
+    """The part's finalizer of Frameworks, "" without one."""
+
+    # --- the Framework ---
+
+    def reads_labels(self, limits: Limits) -> bool:
+        """Whether the part reads labels of the Framework: a change of them is confirmed by a live read."""
+        return False
+
+    def must_confirm(self, status: FrameworkStatus | None, limits: Limits) -> bool:
+        """Whether a plan must not rest on a status that only the cache has shown."""
+        return False
+
+    def offered(self, limits: Limits) -> frozenset[SnapshotTrigger]:
+        """The triggers whose snapshots are offered to the history when they are logged."""
+        return frozenset()
 
     # --- the steps of a plan ---
 

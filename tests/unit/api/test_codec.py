@@ -1,4 +1,4 @@
-"""The JSON of a status: what the contract shows, round trips, what the original wrote, and what is not a status."""
+"""The JSON of a status: the contract, round trips, statuses of the original, and invalid ones."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def task_of(index: int = 0, **fields: Any) -> TaskStatus:
     return TaskStatus(index, f"task-{index}", T0, T0, attempt, **fields)
 
 
-# --- what the contract shows -------------------------------------------------------------------------------------
+# --- the contract ---
 
 
 def test_every_field_of_a_status_that_has_just_begun() -> None:
@@ -124,7 +124,7 @@ def test_every_field_of_a_status_that_has_just_begun() -> None:
     }
 
 
-def test_what_follows_from_other_fields() -> None:
+def test_derived_fields() -> None:
     attempt = TaskAttemptStatus(2, T0, pod_uid="pod-uid", pod_node_name="", pod_ip="10.0.0.1", pod_host_ip="")
     status = status_of(task_of(attempt=attempt))
     status.attempt = replace(status.attempt, id=3, configmap_uid="cm-uid")
@@ -161,7 +161,7 @@ def test_no_attributes_are_empty_and_none_given_are_null(attributes: Any, expect
     }
 
 
-def test_a_pods_own_words_leave_out_what_is_empty_except_the_code() -> None:
+def test_the_status_of_a_pod_omits_empty_fields_except_the_code() -> None:
     pod = PodCompletion("", "said", (ContainerCompletion("one", 0), ContainerCompletion("two", 137, "OOM", "m", 9)))
     completion = CompletionStatus(137, "P", "Failed", (), "d", pod=pod)
     body = orjson.loads(encode_task("f", "a", task_of(attempt=TaskAttemptStatus(0, T0, completion_status=completion))))
@@ -189,7 +189,7 @@ def test_conditions() -> None:
     assert "conditions" not in encode(status_of())
 
 
-def test_a_task_is_encoded_anew_only_when_told() -> None:
+def test_the_json_of_a_task_is_cached() -> None:
     task = task_of()
     first = encode_task("f", "a", task)
     task.deletion_pending = True
@@ -279,7 +279,7 @@ def test_the_raw_field_is_read_if_it_is_not_null() -> None:
         base64.b64encode(gzip.compress(b"[]", mtime=0)[:-4]).decode(),
     ],
 )
-def test_what_cannot_be_decompressed_is_told(text: str) -> None:
+def test_invalid_compressed_roles(text: str) -> None:
     body = encode(status_of())
     body["attemptStatus"] |= {"taskRoleStatuses": None, "taskRoleStatusesCompressed": text}
     with pytest.raises(StatusError, match="taskRoleStatusesCompressed"):
@@ -408,7 +408,7 @@ def test_round_trip(status: FrameworkStatus) -> None:
                     assert getattr(task_again, field) == getattr(task, field), field
 
 
-# --- what others wrote ---------------------------------------------------------------------------------------------
+# --- other writers ---
 
 
 @pytest.mark.parametrize("body", [None, {}])
@@ -499,7 +499,7 @@ NAMED = "attemptStatus.taskRoleStatuses[0]"
         ),
     ],
 )
-def test_what_is_not_a_status_is_told_with_path_and_value(path: str, value: Any, story: str) -> None:
+def test_errors_of_a_status_have_path_and_value(path: str, value: Any, story: str) -> None:
     with pytest.raises(StatusError, match=re.escape(story)):
         decode_status(broken(path, value))
 
@@ -511,6 +511,6 @@ def test_a_condition_needs_no_more_than_the_crd_asks_for() -> None:
 
 
 @pytest.mark.parametrize("body", [7, "text", [1]])
-def test_what_is_no_object_is_told(body: Any) -> None:
+def test_a_status_that_is_no_object(body: Any) -> None:
     with pytest.raises(StatusError, match=re.escape(f"status: {shown(body)}: must be an object")):
         decode_status(body)

@@ -1,4 +1,4 @@
-"""The CRD says of spec and status what the code that reads and writes them says."""
+"""The CRD agrees with the models of spec and status."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_fields_and_bounds_of_the_spec(path: str, model: type[Any]) -> None:
     read: Json = model.model_json_schema(by_alias=True)["properties"]
     assert fields.keys() == read.keys()
     for name, field in fields.items():
-        # What may be null is one of several for pydantic.
+        # For pydantic, null is one of several types.
         said = next((one for one in read[name].get("anyOf", ()) if one.get("type") != "null"), read[name])
         wide = {"int32": 2**31, "int64": 2**63}.get(field.get("format", ""), 0)
         low, high = field.get("minimum", -wide), field.get("maximum", wide - 1)
@@ -141,7 +141,7 @@ def test_fields_and_bounds_of_the_spec(path: str, model: type[Any]) -> None:
             assert read[name]["default"] == field["default"], name
 
 
-def test_a_role_has_one_task_unless_it_says_otherwise() -> None:
+def test_a_role_has_one_task_by_default() -> None:
     """Zero in the original, whose schema has no defaults (docs/differences.md)."""
     assert at("spec.taskRoles.taskNumber")["default"] == 1
 
@@ -163,7 +163,7 @@ def test_lengths_of_the_rules() -> None:
         assert at(f"{RULES}.{field}.values")["maxItems"] == MAX_RULE_VALUES
 
 
-def test_what_the_schema_fills_in_is_what_absence_means() -> None:
+def test_defaults_of_the_schema_mean_the_same_as_absence() -> None:
     def filled(schema: Json) -> Any:
         if schema["type"] != "object":
             return schema.get("default")

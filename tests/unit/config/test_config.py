@@ -1,4 +1,4 @@
-"""The configuration file: what each key may be, and what is said of what it may not be."""
+"""The configuration file: keys, bounds, defaults and errors."""
 
 import logging
 from pathlib import Path
@@ -21,7 +21,7 @@ def load(tmp_path: Path, text: str) -> Config:
 
 
 def errors(tmp_path: Path, text: str) -> list[str]:
-    """What is said of such a file, without its path."""
+    """The errors of such a file, without its path."""
     with pytest.raises(ConfigurationError) as caught:
         load(tmp_path, text)
     prefix = f"{tmp_path}/frameworkcontroller.yaml:"
@@ -417,7 +417,7 @@ def errors_anywhere(tmp_path: Path, text: str) -> list[str]:
     return [line.partition(": ")[2] for line in str(caught.value).split("\n")]
 
 
-def test_all_errors_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
+def test_all_errors_are_reported_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
     text = """\
 workerNumber: 0
 podFailureSpec:
@@ -519,7 +519,7 @@ def test_bad_failure_entries(tmp_path: Path, text: str, error: str) -> None:
     assert errors(tmp_path, text)[0] == error
 
 
-def test_failure_entry_is_what_the_machine_takes(tmp_path: Path) -> None:
+def test_compiled_failure_entries(tmp_path: Path) -> None:
     config = load(
         tmp_path,
         """
@@ -581,7 +581,7 @@ def test_configured_classes_classify(tmp_path: Path) -> None:
     assert completion.diagnostics == ('Pod failed: PodPattern matched: {"containers":[{"reason":"OOM","code":137}]}')
 
 
-def test_attribute_that_nobody_knows_is_taken_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unknown_attribute_is_accepted_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         config = load(tmp_path, entry("type: {attributes: [Transiet, Permanent]}"))
     assert config.pod_failure_spec[0].type.attributes == ["Transiet", "Permanent"]

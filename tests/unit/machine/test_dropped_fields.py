@@ -7,7 +7,7 @@ from typing import Any
 from frameworkcontroller.machine.kernel.protocol import StatusWritten
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import PatchStatus, Post
-from frameworkcontroller.machine.reconciler import PRUNED_RETRY_SEC
+from frameworkcontroller.machine.statuswriter import PRUNED_RETRY_SEC
 from tests.support.bench import role
 from tests.support.oneframework import Driver, OneFramework
 

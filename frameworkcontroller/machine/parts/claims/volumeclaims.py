@@ -240,7 +240,7 @@ def keep(ctx: Context, task: TaskStatus) -> bool:
             if (until := ctx.tracker.holds.until(pace_key(target))) > ctx.env.clock:
                 text = f"{target.kind} {target.name} was deleted again: it is created after a pause"
                 wait = Wait(Reason.VOLUME_CLAIM_PENDING, text, until)
-                ctx.plan_again(task.key, until)
+                ctx.tracker.agenda.look(task.key, until)
                 continue
             ctx.create_for(task.key, partial(_creation, ctx, target, role, template))
         elif presence is Presence.ENDING:
@@ -309,9 +309,9 @@ def maintain(ctx: Context) -> None:
         else:
             claims.retry(name)
     if held is not None and claims:
-        ctx.requeue_at(held.until)
+        ctx.tracker.agenda.look(None, held.until)
     if (next_due := claims.paced.next()) is not None:
-        ctx.requeue_at(next_due)
+        ctx.tracker.agenda.look(None, next_due)
 
 
 def _scan(ctx: Context) -> None:
@@ -323,13 +323,13 @@ def _scan(ctx: Context) -> None:
         stall = Stall(Reason.VOLUME_CLAIM_NOT_LISTED, text)
         if found.problem and tracker.holds.stalls.get(CLAIMS) != stall:
             tracker.holds.stalls[CLAIMS] = stall
-            tracker.agenda.update(tracker.part(ClaimAgenda).unlisted)
+            tracker.agenda.wake(tracker.part(ClaimAgenda).unlisted)
         return
     tracker.part(ClaimAgenda).scan = False
     tracker.holds.end_stall(CLAIMS, Reason.VOLUME_CLAIM_NOT_LISTED)
     for record in found:
         tracker.part(ClaimAgenda).add(record.name)
-    tracker.agenda.update(tracker.part(ClaimAgenda).unlisted)
+    tracker.agenda.wake(tracker.part(ClaimAgenda).unlisted)
     tracker.part(ClaimAgenda).unlisted.clear()
 
 
@@ -342,7 +342,7 @@ def _change(ctx: Context, name: str) -> MarkClaim | Delete | None:
     target = Target(Kind.VOLUME_CLAIM, name, role=role_name, index=index)
     task, role = ctx.tracker.task((role_name, index)), ctx.framework.spec.role(role_name)
     if task is not None and task.state in _WITH_CLAIMS:
-        ctx.tracker.agenda.add(task.key)
+        ctx.tracker.agenda.look(task.key)
     found = ctx.observed.find_companion(target.kind, name)
     if not isinstance(found, ClaimRecord) or found.identity.deleting or not _is_ours(ctx, target, found.identity):
         return None
@@ -392,7 +392,7 @@ def _change_taskless(
 def _take_creation(ctx: Context, action: Create, result: Result) -> None:
     """Fold the outcome of the creation of a Task's volume claim. Refusals hold up all creations, as those of Pods."""
     tracker, target = ctx.tracker, action.target
-    tracker.agenda.add((target.role, target.index))
+    tracker.agenda.look((target.role, target.index))
     uid = None
     match result:
         case NotAttempted():
@@ -450,10 +450,10 @@ def _take_change(ctx: Context, action: Action, result: Result) -> None:
                 ctx.record(Reason.WAITING, text, warning=True)
             elif failures >= FAILURES_TO_STALL:
                 tracker.holds.stalls[CLAIMS] = Stall(Reason.VOLUME_CLAIM_NOT_ANSWERED, text)
-            ctx.requeue_at(tracker.holds.until(CLAIMS))
+            ctx.tracker.agenda.look(None, tracker.holds.until(CLAIMS))
             return
     tracker.holds.release(CLAIMS)
     if agenda:
         tracker.agenda.look()
     if tracker.task(key) is not None:
-        tracker.agenda.add(key)
+        tracker.agenda.look(key)

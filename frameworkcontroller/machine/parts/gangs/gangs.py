@@ -21,6 +21,7 @@ from frameworkcontroller.api.podgroups import DROPPABLE, IMMUTABLE_VERSION, Gang
 from frameworkcontroller.api.spec import TaskRoleSpec
 from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.machine.kernel.actions import Create, Outcome, Patch
+from frameworkcontroller.machine.kernel.agenda import PERSISTED
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import ObjectKey, Stall, Wait
 from frameworkcontroller.machine.kernel.model import NotListed
@@ -286,7 +287,7 @@ def _note(ctx: Context, changed: bool) -> None:
     """Plan the Tasks again that wait for a group, if what they wait for has changed."""
     if changed:
         for reason in (Reason.WAITING, Reason.POD_GROUP_PENDING):
-            ctx.tracker.wake(reason)
+            ctx.tracker.agenda.wake(ctx.tracker.holds.waiters(reason))
 
 
 def _create(ctx: Context, state: GangState, group: Group, live: int, presence: Presence, problem: str) -> None:
@@ -303,9 +304,9 @@ def _create(ctx: Context, state: GangState, group: Group, live: int, presence: P
     elif presence is Presence.ABSENT and _has_other_pods(ctx, state, group):
         # They will never be members, so that the gang could not be complete.
         state.record_placed(tracker, group.name)
-        state.blocked = True
+        tracker.agenda.look(None, PERSISTED)
     elif presence is Presence.ABSENT and not tracker.is_head_settled:
-        state.blocked = True
+        tracker.agenda.look(None, PERSISTED)
         tracker.hasten()
     elif presence is Presence.ABSENT:
         configmap_uid = ctx.attempt.configmap_uid or ""
@@ -396,7 +397,7 @@ def _tell(ctx: Context, state: GangState, message: str) -> None:
     if message == shown:
         return
     if message and shown and ctx.env.clock < since + TELL_SEC:
-        ctx.requeue_at(since + TELL_SEC)
+        ctx.tracker.agenda.look(None, since + TELL_SEC)
         return
     state.told = (message, ctx.env.clock)
     ctx.tracker.holds.wait(None, Wait(Reason.POD_GROUP_PENDING, message) if message else None)

@@ -46,7 +46,7 @@ class GroupState:
 class GangState(PartState):
     """In-memory state of the gangs of one attempt, and the number of Tasks that are still to run by role."""
 
-    __slots__ = ("_live", "_stored_live", "blocked", "gangs", "generation", "groups", "placed", "refusal", "told")
+    __slots__ = ("_live", "_stored_live", "gangs", "generation", "groups", "placed", "refusal", "told")
     of_attempt: ClassVar[bool] = True
     listens: ClassVar[bool] = True
 
@@ -57,8 +57,6 @@ class GangState(PartState):
         self.refusal = ""
         """Why they cannot be, "" if they can."""
         self.groups: dict[str, GroupState] = {}
-        self.blocked = False
-        """Whether a PodGroup is to be created once the status is stored."""
         self.told = ("", 0.0)
         """Why groups are not placed, and since when (monotonic seconds) that is shown."""
         self.placed: frozenset[str] = frozenset()
@@ -104,16 +102,14 @@ class GangState(PartState):
         if self._live is not None:
             self._live = dict.fromkeys(tracker.roles, 0)
 
-    def on_persisted(self, tracker: Tracker) -> bool:
+    def on_persisted(self, tracker: Tracker) -> None:
         if self._live is None:
-            return False
-        again, self.blocked = self.blocked, False
+            return
         placed = require(tracker.status, "status").attempt.scheduled_pod_groups
         if self._live != self._stored_live or len(placed) != len(self.placed):
             # Minimums may have to be lowered.
             self._stored_live, self.placed = dict(self._live), frozenset(placed)
-            again = True
-        return again
+            tracker.agenda.look()
 
     def on_end(self, tracker: Tracker) -> None:
         tracker.objects.forget(PODGROUPS)

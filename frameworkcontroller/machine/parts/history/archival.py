@@ -36,8 +36,6 @@ class Archival(PartState):
     """Tasks, or the Framework (None), that wait for an acknowledgment and for nothing else."""
     retry: set[TaskKey] = field(default_factory=set)
     """Tasks to be asked for again after the back-off."""
-    blocked: bool = False
-    """Whether to plan the Framework again once its status is persisted."""
     since: float | None = None
     """From when on (monotonic seconds) nothing has been acknowledged of what was asked for; None: nothing is left."""
     problem: str = ""
@@ -63,10 +61,6 @@ class Archival(PartState):
         keys = {task.key for task in kept}
         self.retry &= keys
         self.gated = {key for key in self.gated if key is None or key in keys}
-
-    def on_persisted(self, tracker: Tracker) -> bool:
-        again, self.blocked = self.blocked, False
-        return again
 
     def on_tasks_over(self) -> None:
         """Only the record of the Framework counts from now on."""

@@ -14,12 +14,13 @@ from typing import ClassVar, Final
 
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.names import HISTORY_FINALIZER
-from frameworkcontroller.api.status import State, TaskStatus
+from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
 from frameworkcontroller.machine.kernel.absence import look_for_pods, nothing_runs
 from frameworkcontroller.machine.kernel.actions import ChangeFinalizer, Outcome
+from frameworkcontroller.machine.kernel.agenda import PERSISTED, Scope
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import ObjectKey, Stall, Wait
-from frameworkcontroller.machine.kernel.model import Record, Snapshot, SnapshotTrigger
+from frameworkcontroller.machine.kernel.model import Limits, Record, Snapshot, SnapshotTrigger
 from frameworkcontroller.machine.kernel.outcomes import hold
 from frameworkcontroller.machine.kernel.part import Part
 from frameworkcontroller.machine.kernel.protocol import Archive
@@ -60,6 +61,15 @@ class HistoryPart(Part):
     """The history that waits: archive before forget, and the finalizer."""
 
     target_part: ClassVar[str] = FINALIZER
+    finalizer: ClassVar[str] = HISTORY_FINALIZER
+
+    def must_confirm(self, status: FrameworkStatus | None, limits: Limits) -> bool:
+        """Whether a plan may give a snapshot to the history, where it counts at once."""
+        return bool(limits.history) and status is not None and status.state is not State.COMPLETED
+
+    def offered(self, limits: Limits) -> frozenset[SnapshotTrigger]:
+        """All that the sink takes, if nothing waits for it."""
+        return frozenset() if limits.history_blocks else limits.history
 
     def begin(self, ctx: Context) -> None:
         """Put the Tasks on the agenda for which the back-off is over."""
@@ -67,10 +77,10 @@ class HistoryPart(Part):
         if archival is None or not archival.retry:
             return
         if (until := ctx.tracker.holds.until(HISTORY)) > ctx.env.clock:
-            ctx.requeue_at(until)
+            ctx.tracker.agenda.look(None, until)
         else:
-            ctx.tracker.agenda.update(archival.retry)
-            ctx.tracker.agenda.look_at_roles()
+            ctx.tracker.agenda.wake(archival.retry)
+            ctx.tracker.agenda.look(Scope.ROLES)
             archival.retry.clear()
 
     def before(self, ctx: Context) -> None:
@@ -105,7 +115,7 @@ class HistoryPart(Part):
             return True
         archival = _archival(ctx)
         if not due:
-            _prepare(ctx, archival, trigger, task)
+            _prepare(ctx, trigger, task)
             return False
         if task is not None:
             _ask_for_task(ctx, task, trigger)
@@ -119,7 +129,7 @@ class HistoryPart(Part):
         archival.gated.add(key)
         if task is None:
             if not ctx.tracker.is_clean and trigger not in archival.asked_framework:
-                ctx.persist_first()
+                ctx.tracker.persist_first(None)
             else:
                 _ask_for_attempt(ctx, trigger)
         return False
@@ -142,7 +152,7 @@ class HistoryPart(Part):
             return
         look_for_pods(ctx)
         if not ctx.tracker.is_clean:
-            ctx.persist_first()
+            ctx.tracker.persist_first(None)
         elif self.may_forget(ctx, SnapshotTrigger.FRAMEWORK_DELETION, None, due=True) and _nothing_exists(ctx):
             _change(ctx, add=False)
 
@@ -194,14 +204,14 @@ class HistoryPart(Part):
 # --- the edges --------------------------------------------------------------------------------------------------
 
 
-def _prepare(ctx: Context, archival: Archival, trigger: SnapshotTrigger, task: TaskStatus | None) -> None:
+def _prepare(ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None) -> None:
     """Ask for the attempt while its retry is delayed."""
     if task is not None:
         _ask_for_task(ctx, task, trigger)
     elif ctx.tracker.is_clean:
         _ask_for_attempt(ctx, trigger)
     else:
-        archival.blocked = True
+        ctx.tracker.agenda.look(None, PERSISTED)
 
 
 def _archival(ctx: Context) -> Archival:
@@ -215,7 +225,7 @@ def _ask_for_task(ctx: Context, task: TaskStatus, trigger: SnapshotTrigger) -> A
     if task in archival.tasks or task in archival.asked_tasks:
         return archival
     if not ctx.tracker.is_settled(task):
-        ctx.tracker.block(task.key)
+        ctx.tracker.persist_first(task.key)
     elif ctx.tracker.holds.until(HISTORY) > ctx.env.clock:
         archival.retry.add(task.key)
     else:
@@ -231,7 +241,7 @@ def _ask_for_attempt(ctx: Context, trigger: SnapshotTrigger) -> None:
     if trigger in archival.framework or trigger in archival.asked_framework:
         return
     if until > ctx.env.clock:
-        ctx.requeue_at(until)
+        ctx.tracker.agenda.look(None, until)
         return
     snapshot = ctx.framework_snapshot(trigger)
     archival.asked_framework[trigger] = snapshot
@@ -248,7 +258,7 @@ def _tell(ctx: Context, archival: Archival) -> None:
         _keep_stall(ctx)
         for after in (SHOW_SEC, STALL_SEC):
             if ctx.env.clock < since + after:
-                ctx.requeue_at(since + after)
+                ctx.tracker.agenda.look(None, since + after)
                 break
         words = f": {archival.problem}" if archival.problem else ""
         if ctx.env.clock >= since + SHOW_SEC:
@@ -290,7 +300,7 @@ def _take(ctx: Context, archival: Archival, archive: Archive, answer: Answer) ->
             del archival.asked_tasks[task]
             if stored:
                 archival.tasks.add(task)
-                tracker.agenda.add(task.key)
+                tracker.agenda.look(task.key)
             else:
                 archival.retry.add(task.key)
     if stored:
@@ -300,12 +310,12 @@ def _take(ctx: Context, archival: Archival, archive: Archive, answer: Answer) ->
         archival.since = ctx.env.clock if left else None
         tracker.holds.end_stall(HISTORY, Reason.HISTORY_UNAVAILABLE)
         if any(one.trigger is SnapshotTrigger.TASK_DELETION for one in archive.snapshots):
-            tracker.agenda.look_at_roles()
+            tracker.agenda.look(Scope.ROLES)
     elif known:
         archival.problem = words
         retry_after = answer.retry_after_sec if isinstance(answer, Refused) else 0.0
         tracker.holds.hold(HISTORY, ctx.env, words, retry_after)
-        ctx.requeue_at(tracker.holds.until(HISTORY))
+        ctx.tracker.agenda.look(None, tracker.holds.until(HISTORY))
 
 
 def _take_attempt(ctx: Context, archival: Archival, snapshot: Snapshot, *, stored: bool) -> bool:

@@ -11,7 +11,7 @@ from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import PodRecord, QueueLabels
 from frameworkcontroller.api.status import AdmissionStatus, AdmittedPodSet, State, TaskStatus
 from frameworkcontroller.api.workloads import PODS_READY, WorkloadRecord
-from frameworkcontroller.machine.kernel.agenda import TaskKey
+from frameworkcontroller.machine.kernel.agenda import PERSISTED, TaskKey
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import Stall
 from frameworkcontroller.machine.kernel.model import NotListed
@@ -124,7 +124,7 @@ def _keep_priority(ctx: Context, record: WorkloadRecord, queue: QueueLabels) -> 
     queueing.priority_kept = label if is_fixed else None
     if has_class and label and record.priority_class != label:
         if queueing.priority_until > ctx.env.clock:
-            ctx.requeue_at(queueing.priority_until)
+            ctx.tracker.agenda.look(None, queueing.priority_until)
             return
         queueing.priority_until = ctx.env.clock + _PRIORITY_SEC
         wanted = wanted_spec(ctx, queue)
@@ -141,7 +141,7 @@ def _reclaim(ctx: Context, record: WorkloadRecord, admission: AdmissionStatus) -
     pod_sets = [replace(one, reclaimed=_reclaimed(ctx, one)) for one in admission.pod_sets]
     if pod_sets != admission.pod_sets:
         if queueing.reclaimed_until > ctx.env.clock:
-            ctx.requeue_at(queueing.reclaimed_until)
+            ctx.tracker.agenda.look(None, queueing.reclaimed_until)
         else:
             queueing.reclaimed_until = ctx.env.clock + _RECLAIM_SEC
             queueing.reclaim(tracker, replace(admission, pod_sets=pod_sets))
@@ -153,7 +153,7 @@ def _reclaim(ctx: Context, record: WorkloadRecord, admission: AdmissionStatus) -
     if tracker.is_head_settled:
         act_once(ctx, Reclaim(workload_target(ctx), admission), record)
     else:
-        queueing.blocked = True
+        tracker.agenda.look(None, PERSISTED)
         tracker.hasten()
 
 
@@ -180,7 +180,7 @@ def _tell_readiness(ctx: Context, record: WorkloadRecord) -> None:
         # Kueue waits for the first one anyway.
         return
     if queueing.ready_until > ctx.env.clock:
-        ctx.requeue_at(queueing.ready_until)
+        ctx.tracker.agenda.look(None, queueing.ready_until)
         return
     if ready:
         change = ConditionChange(PODS_READY, True, "Recovered" if recovers else "Started", f"{attempt}: all Tasks run")
@@ -208,7 +208,7 @@ def _wake_waiters(ctx: Context, role: str, count: int, waiters: list[TaskKey]) -
     """Plan as many Tasks that wait for quota as may have a Pod now."""
     free = count - len(granted_tasks(ctx, role))
     if free > 0:
-        ctx.tracker.agenda.update(sorted(waiters)[:free])
+        ctx.tracker.agenda.wake(sorted(waiters)[:free])
 
 
 def must_evict(ctx: Context) -> CompletionStatus | None:

@@ -220,7 +220,7 @@ def _conflicts(ctx: Context, queue: QueueLabels, record: WorkloadRecord | None) 
         return False
     holds.stalls[key] = Stall(Reason.ADMISSION_CONFLICT, queueing.conflict)
     wait_for_quota(ctx, "the Framework could not use its admission: it gives the quota back, and is queued again later")
-    ctx.requeue_at(queueing.conflict_until)
+    ctx.tracker.agenda.look(None, queueing.conflict_until)
     return True
 
 

@@ -46,7 +46,7 @@ def _paced(ctx: Context, queueing: Queueing, shown: Shown, before: Condition | N
     if before.observed_generation != ctx.framework.generation:
         return shown
     if queueing.message_until > ctx.env.clock and before.message != NOT_LOOKED_AT:
-        ctx.requeue_at(queueing.message_until)
+        ctx.tracker.agenda.look(None, queueing.message_until)
         return shown._replace(message=before.message)
     queueing.message_until = ctx.env.clock + _TELL_SEC
     return shown._replace(quiet=True)

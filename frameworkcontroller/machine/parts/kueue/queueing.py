@@ -9,6 +9,7 @@ from frameworkcontroller.api.completion import FRAMEWORK_EVICTED, CompletionStat
 from frameworkcontroller.api.objects import QueueLabels
 from frameworkcontroller.api.status import AdmissionStatus, State, TaskStatus
 from frameworkcontroller.machine.kernel.absence import Known
+from frameworkcontroller.machine.kernel.agenda import PERSISTED
 from frameworkcontroller.machine.kernel.holds import Wait
 from frameworkcontroller.machine.kernel.model import Urgency, require
 from frameworkcontroller.machine.kernel.part import Shown
@@ -45,8 +46,6 @@ class Queueing(PartState):
 
     Until the cache shows another one, the action is not repeated.
     """
-    blocked: bool = False
-    """Whether quota is given back once the status is persisted."""
     dropped: bool = False
     """Whether the cache has dropped the Workload, which is gone or has lost its label."""
     disproved: str | None = None
@@ -97,7 +96,7 @@ class Queueing(PartState):
         """Record an admission of which less is needed. Once that is persisted, Kueue learns it."""
         require(tracker.status, "status").admission = admission
         tracker.change(None, Urgency.SOON, of_attempt=False)
-        self.blocked = True
+        tracker.agenda.look(None, PERSISTED)
 
     def on_move(self, tracker: Tracker, task: TaskStatus) -> None:
         granted = self.granted.get(task.role) if self.granted else None
@@ -113,10 +112,6 @@ class Queueing(PartState):
     def on_completion(self, tracker: Tracker, completion: CompletionStatus) -> None:
         if completion.is_one_of({FRAMEWORK_EVICTED.code}):
             tracker.counters().evicted[self.lost_reason or OUT_OF_SYNC] += 1
-
-    def on_persisted(self, tracker: Tracker) -> bool:
-        again, self.blocked = self.blocked, False
-        return again
 
     def on_tasks_over(self) -> None:
         self.granted.clear()

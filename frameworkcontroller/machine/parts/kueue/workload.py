@@ -67,7 +67,7 @@ def act_once(ctx: Context, action: Action, record: WorkloadRecord | None) -> boo
     """
     acted, name, version = queueing_of(ctx).acted, type(action).__name__, version_of(record)
     if (until := ctx.tracker.holds.until(action.target.key)) > ctx.env.clock:
-        ctx.requeue_at(until)
+        ctx.tracker.agenda.look(None, until)
     elif acted.get(name) != version and all(one.target != action.target for one in ctx.plan.actions):
         acted[name] = version
         ctx.plan.actions.append(action)
@@ -110,7 +110,7 @@ def ask_whether_nothing_runs(ctx: Context) -> bool:
     ctx.tracker.absence.wanted = True
     look_for_pods(ctx)
     if not ctx.tracker.is_clean:
-        ctx.persist_first()
+        ctx.tracker.persist_first(None)
         return False
     return nothing_runs(ctx.tracker)
 
