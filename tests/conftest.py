@@ -119,7 +119,7 @@ def pytest_asyncio_loop_factories(
     if "cluster" not in fixtures:
         return {"real": asyncio.new_event_loop}
     factories: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {}
-    for name in config.stash[_CHOSEN]:
+    for name in _clusters_of(item):
         if name == _EMBEDDED:
             factories["virtual"] = VirtualClockLoop
         else:
@@ -144,10 +144,9 @@ def pytest_timeout_cancel_timer() -> bool:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test that asks for a cluster, or a control plane of its own, runs once on each that was chosen."""
     if "cluster" in metafunc.fixturenames:
-        chosen = metafunc.config.stash[_CHOSEN]
-        metafunc.parametrize("cluster", chosen, indirect=True)
+        metafunc.parametrize("cluster", _clusters_of(metafunc.definition), indirect=True)
     if "plane_name" in metafunc.fixturenames:
-        metafunc.parametrize("plane_name", [name for name in metafunc.config.stash[_CHOSEN] if name != _EMBEDDED])
+        metafunc.parametrize("plane_name", [name for name in _clusters_of(metafunc.definition) if name != _EMBEDDED])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -188,6 +187,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
     from tests.support.distribution import Scheduling
 
     return Scheduling(config, log)
+
+
+def _clusters_of(test: pytest.Item) -> list[str]:
+    """The chosen clusters that the test runs on: the marker ``newest`` leaves out older control planes."""
+    older = VERSIONS[:-1] if test.get_closest_marker("newest") else ()
+    return [name for name in test.config.stash[_CHOSEN] if name not in older]
 
 
 def _loop_fits_cluster(item: pytest.Item) -> bool:

@@ -37,7 +37,7 @@ _VALID: Final = re.compile(rb"\{\{FC_HOSTS(_JSON)?:([a-z0-9]+)(?::([0-9]+))?\}\}
 
 @dataclass(frozen=True, slots=True)
 class HostList:
-    """What a placeholder asks for. ``port`` "": none."""
+    """The arguments of a placeholder. ``port`` "": none."""
 
     role: str
     port: str
@@ -65,7 +65,7 @@ def list_text(wanted: HostList, framework: str, subdomain: str, task_number: int
     """Make the text of ``HostList.text``."""
     after = f".{subdomain}:{wanted.port}" if wanted.port else f".{subdomain}"
     hosts = [names.pod_name(framework, wanted.role, index) + after for index in range(task_number)]
-    # Nothing but quotes is escaped in a string.
+    # Only the quotes need an escape in a string.
     return orjson.dumps(hosts).replace(b'"', b'\\"') if wanted.is_json else ",".join(hosts).encode()
 
 
@@ -78,7 +78,7 @@ class HostListPlace:
     hosts: HostList
 
     def problem(self) -> str:
-        """Return what is wrong with the port, "" if nothing is."""
+        """Return the problem of the port, "" if there is none."""
         port = self.hosts.port
         if not port and not self.text.endswith(":}}"):
             return ""
@@ -89,7 +89,7 @@ class HostListPlace:
 
 
 def find(value: Any, path: KeyPath = ()) -> Iterator[HostListPlace]:
-    """Yield the placeholders in all strings of a template, keys included, also those of unknown roles."""
+    """Yield the placeholders in all strings of a template, keys and unknown roles included."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from find(key, (*path, key))

@@ -1,6 +1,6 @@
 """Names of the wire contract: the API group, FC_ keys, object names and instance UIDs.
 
-Source: docs/manual.md, "What is put into a Pod". Clients split names of Pods at ``-`` and select by the labels, so
+Source: docs/manual.md#what-is-put-into-a-pod. Clients split names of Pods at ``-`` and select by the labels, so
 nothing here may change.
 """
 

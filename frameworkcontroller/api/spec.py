@@ -51,7 +51,7 @@ MAX_CLAIMS = 20
 
 _MAX_SHOWN: Final = 10
 ENDING_FIELDS: Final = ("executionType", "suspend", "activeDeadlineSeconds", "ttlSecondsAfterFinished")
-"""What ends a Framework also if the rest of its spec is invalid (machine/ending.py)."""
+"""Fields that end a Framework even if its spec is invalid (machine/specreading.py)."""
 
 
 class SpecError(ValueError):
@@ -109,7 +109,7 @@ class RetryBackoff(_SpecModel):
 class RetryPolicy(_SpecModel):
     """When to retry. ``max_retry_count``: -2 always, even after success; -1 after each failure; n at most n times.
 
-    ``backoff`` None: of a Task that of the configuration, of the Framework none.
+    ``backoff`` None: Tasks have the configured one, Frameworks none.
     """
 
     fancy_retry_policy: bool = False
@@ -193,7 +193,7 @@ class FailureRule(_SpecModel):
 
 
 class FailurePolicy(_SpecModel):
-    """What follows failures of a Task's Pods; the first rule that matches counts."""
+    """Rules for failures of a Task's Pods; the first match counts."""
 
     rules: tuple[FailureRule, ...] = Field(default=(), strict=False, max_length=MAX_RULES, fail_fast=True)
 
@@ -272,7 +272,7 @@ class ClaimRetentionPolicy(_SpecModel):
 
 
 class TaskRoleSpec(_SpecModel):
-    """A group of equal Tasks. ``depends_on``: what must hold once before the first Pod of an attempt is created."""
+    """A group of equal Tasks. ``depends_on``: must hold once before an attempt's first Pod is created."""
 
     name: Annotated[str, StringConstraints(pattern=names.NAME_PATTERN)]
     task_number: Annotated[int, Field(ge=0, le=MAX_TASK_NUMBER)] = 1
@@ -355,7 +355,7 @@ class DisruptionMode(_SpecModel):
 
 
 class Scheduling(_SpecModel):
-    """The groups that a scheduler places as a whole. The names are those of ``spec.scheduling`` of a batch/v1 Job.
+    """The groups that a scheduler places as a whole. The names are from ``spec.scheduling`` of a batch/v1 Job.
 
     ``queue``: of Volcano.
     """
@@ -366,11 +366,17 @@ class Scheduling(_SpecModel):
     queue: Annotated[str, StringConstraints(pattern=names.SUBDOMAIN_PATTERN, max_length=MAX_SUBDOMAIN)] | None = None
 
 
-_GROUP_KEYS: Final = {
-    "annotations": (names.KUBE_GROUP_ANNOTATION, names.VOLCANO_GROUP_ANNOTATION),
-    "labels": (names.COSCHEDULING_GROUP_LABEL,),
-}
-"""What puts a Pod into a group, by the field of the metadata."""
+_NOT_WITH: Final = "must not be set with "
+_GROUP_KEYS: Final = (
+    ("annotations", names.KUBE_GROUP_ANNOTATION, "spec.scheduling"),
+    ("annotations", names.VOLCANO_GROUP_ANNOTATION, "spec.scheduling"),
+    ("labels", names.COSCHEDULING_GROUP_LABEL, "spec.scheduling"),
+)
+"""Keys that put a Pod into a group: the field of the metadata, the key, and the field of the spec that does so, too."""
+
+_TOPOLOGY_KEYS: Final = tuple(
+    ("annotations", key, "spec.scheduling.schedulingConstraints") for key in names.KUEUE_TOPOLOGY_ANNOTATIONS
+)
 
 
 class FrameworkSpec(_SpecModel):
@@ -458,24 +464,17 @@ class FrameworkSpec(_SpecModel):
             return self
         schedulers: dict[str, tuple[str, int]] = {}
         for position, role in enumerate(self.task_roles):
-            path, beside = ("taskRoles", position, "task", "pod"), "must not be set beside spec.scheduling"
+            path = ("taskRoles", position, "task", "pod")
             if role.task.in_spec("schedulingGroup") is not None:
-                raise ProblemError(Problem((*path, "spec", "schedulingGroup"), beside))
-            for field, keys in _GROUP_KEYS.items():
-                for key in keys:
-                    if (value := role.task.in_metadata(field, key)) is not None:
-                        problem = Problem(
-                            (*path, "metadata", field, key), "must not be set beside spec.scheduling", value
-                        )
-                        raise ProblemError(problem)
-            for key in names.KUEUE_TOPOLOGY_ANNOTATIONS if scheduling.scheduling_constraints.topology else ():
-                if (value := role.task.in_metadata("annotations", key)) is not None:
-                    problem = Problem((*path, "metadata", "annotations", key), f"{beside}.schedulingConstraints", value)
-                    raise ProblemError(problem)
+                raise ProblemError(Problem((*path, "spec", "schedulingGroup"), f"{_NOT_WITH}spec.scheduling"))
+            keys = [*_GROUP_KEYS, *(_TOPOLOGY_KEYS if scheduling.scheduling_constraints.topology else ())]
+            for field, key, other in keys:
+                if (value := role.task.in_metadata(field, key)) is not None:
+                    raise ProblemError(Problem((*path, "metadata", field, key), _NOT_WITH + other, value))
             if scheduler := role.task.in_spec("schedulerName"):
                 first, at = schedulers.setdefault(self.group_of("", role), (scheduler, position))
                 if scheduler != first:
-                    text = f"must be that of taskRoles[{at}], {shown(first)}: one scheduler places the Pods of a group"
+                    text = f"must be as in taskRoles[{at}], {shown(first)}: one scheduler places the Pods of a group"
                     raise ProblemError(Problem((*path, "spec", "schedulerName"), text, scheduler))
         return self
 
@@ -545,7 +544,7 @@ class FrameworkSpec(_SpecModel):
 
     @property
     def has_network_placeholders(self) -> bool:
-        """Whether ``names.NETWORK_PLACEHOLDERS`` count. A template of before may contain such a text."""
+        """Whether ``names.NETWORK_PLACEHOLDERS`` count. An older template may contain such a text."""
         return self.network is not None or self.coordinator is not None
 
     @property
@@ -610,7 +609,7 @@ def check_hostnames(framework: str, spec: FrameworkSpec) -> Problem | None:
     if spec.network is None or not spec.has_hostnames:
         return None
     if spec.network.subdomain is None and not names.is_valid_service(framework):
-        text = "must be set: the name of the Framework starts with a digit, which that of a Service may not"
+        text = "must be set: the name of the Framework starts with a digit, and the name of a Service may not"
         return Problem(("spec", "network", "subdomain"), text)
     for position, role in enumerate(spec.task_roles):
         if role.task.has_own_hostname or not role.task_number:
@@ -650,9 +649,9 @@ def parse_spec(spec: Any, *, framework: str | None = None) -> FrameworkSpec:
 
 
 def problems_of(error: ValidationError, spec: Any) -> Iterator[Problem]:
-    """Yield the problems of a spec: those of all roles, and of other lists those of the first wrong item.
+    """Yield the problems of all roles, and in other lists of the first wrong item.
 
-    pydantic makes a kilobyte for each error, of which a spec may have hundreds of thousands.
+    pydantic makes a kilobyte for each error, and a spec may have hundreds of thousands.
     """
     wrong = -1
     for detail in error.errors(include_url=False):

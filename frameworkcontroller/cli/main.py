@@ -156,7 +156,7 @@ def _add_local(commands: Any) -> None:
         parser.add_argument(
             "--capacity",
             metavar="RESOURCES",
-            help="what the node has, such as cpu=4,nvidia.com/gpu=2; Pods then wait until their requests fit",
+            help="resources of the node, such as cpu=4,nvidia.com/gpu=2; Pods then wait until their requests fit",
         )
     up.add_argument("--port", type=_port, default=0, help="port of the API server on 127.0.0.1 (default: a free one)")
     up.add_argument(
@@ -177,7 +177,7 @@ def _add_local(commands: Any) -> None:
     run.add_argument(
         "--logs", action="store_true", help="print the output of containers, each line with its Pod (and #attempt)"
     )
-    # The progress shows what the log would.
+    # The progress shows the same as the log.
     run.set_defaults(command=_run_local, usual_log_level="error")
 
 
@@ -243,8 +243,8 @@ def _add_history_serve(commands: Any) -> None:
         "--token-file",
         metavar="FILE",
         type=Path,
-        help="on loopback: the token of this server, created if missing (default: beside the SQLite file); elsewhere: "
-        "a token that may send records, beside those of the cluster",
+        help="on loopback: the token of this server, created if missing (default: next to the SQLite file); elsewhere: "
+        "a further token that may send records",
     )
     serve.add_argument("--kubeconfig", metavar="PATH", type=Path, help="of the cluster that is asked about tokens")
     serve.add_argument("--context", metavar="NAME", help="context of the kubeconfig")

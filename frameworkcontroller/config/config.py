@@ -205,7 +205,7 @@ class Config(Section):
         return parse_bind_address(self.web_address)
 
     def lease_namespace(self, usual: str | None) -> str:
-        """The namespace of the Lease. ``usual``: that of the controller's Pod, or of the kubeconfig's context.
+        """The namespace of the Lease. ``usual``: the namespace of the controller's Pod, or of the kubeconfig's context.
 
         Raises:
             ConfigurationError: no namespace is known.

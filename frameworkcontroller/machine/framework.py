@@ -20,9 +20,9 @@ from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStat
 from frameworkcontroller.api.timestamps import LAST_TIME, format_time
 from frameworkcontroller.machine import task as task_machine
 from frameworkcontroller.machine.gates import (
+    forget_later,
     may_begin,
     may_enter,
-    may_forget,
     may_start,
     must_end,
     must_end_first,
@@ -30,14 +30,16 @@ from frameworkcontroller.machine.gates import (
     must_end_unseen,
     must_go,
     must_not_begin,
+    prepare_to_forget,
+    put_off,
     retry_waits,
 )
 from frameworkcontroller.machine.kernel.absence import (
     Known,
     look_for_pods,
     may_have_unrecorded_pods,
-    must_list_pods,
     shows_pods,
+    wait_for_pod_list,
 )
 from frameworkcontroller.machine.kernel.actions import Cleanup, Confirm, Create, Delete, LookUp
 from frameworkcontroller.machine.kernel.context import (
@@ -219,7 +221,11 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     tracker = ctx.tracker
     if configmap is not None:
         tracker.absence.saw_configmap(configmap.uid)
-    if may_start(ctx) is not None and not must_go(ctx) and (ctx.framework.deleting or not tracker.is_completing):
+    if (
+        put_off(ctx, None, may_start(ctx))
+        and not must_go(ctx)
+        and (ctx.framework.deleting or not tracker.is_completing)
+    ):
         _release(ctx)
         is_held = ctx.framework.spec.is_suspended or ctx.framework.invalid
         if (is_held and not ctx.framework.deleting) or tracker.absence.wanted:
@@ -229,12 +235,12 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     if not ends and (completion := must_not_begin(ctx)) is not None:
         ends = True
         _complete_unseen(ctx, completion)
-    if not ends and may_enter(ctx) is not None:
+    if not ends and put_off(ctx, None, may_enter(ctx)):
         _release(ctx)
         if tracker.absence.wanted:
             _look_up(ctx, configmap)
         elif not tracker.is_clean:
-            ctx.persist_first()
+            ctx.tracker.persist_first(None)
         return
     if not ends and may_have_unrecorded_pods(tracker) and shows_pods(ctx):
         # A controller has created them and ended, and another client has deleted their ConfigMap, or its label.
@@ -248,17 +254,17 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     if not tracker.is_clean or (was_held and not ends):
         if not ends:
             # The condition still says what it waits for.
-            may_begin(ctx)
+            put_off(ctx, None, may_begin(ctx))
         # Among others, that a resumed Framework is no longer Suspended.
-        ctx.persist_first()
+        ctx.tracker.persist_first(None)
     elif ends:
-        if not must_list_pods(ctx):
+        if not wait_for_pod_list(ctx):
             tracker.absence.pods_remain = shows_pods(ctx)
             task_machine.delete_leftovers(ctx)
             ctx.act(Cleanup(ctx.configmap_target(), ctx.framework.uid))
     elif not _delete_orphan(ctx, configmap):
         is_ready = False not in [part.ensure(ctx) for part in ctx.parts.ensure]
-        if may_begin(ctx) is None and is_ready:
+        if not put_off(ctx, None, may_begin(ctx)) and is_ready:
             labels: dict[str, str] = {}
             for part in ctx.parts.configmap_labels:
                 labels |= part.configmap_labels(ctx)
@@ -279,7 +285,7 @@ def _look_up(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     tracker = ctx.tracker
     look_for_pods(ctx)
     if not tracker.is_clean:
-        ctx.persist_first()
+        ctx.tracker.persist_first(None)
     elif _delete_orphan(ctx, configmap):
         tracker.absence.configmap = Known.FOUND
     elif tracker.absence.configmap is not Known.ABSENT:
@@ -297,7 +303,7 @@ def _delete_orphan(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
         ctx.act(replace_orphan(ctx.configmap_target(), configmap.identity, ctx.configmap_identity()))
     else:
         # It may be of this attempt, whose end is not persisted.
-        ctx.persist_first()
+        ctx.tracker.persist_first(None)
     return True
 
 
@@ -318,13 +324,13 @@ def _without_configmap(ctx: Context) -> None:
         if (not ends or must_go(ctx)) and (completion := must_end_unseen(ctx)) is not None:
             _complete_unseen(ctx, completion)
         ends |= ctx.tracker.is_completing
-        if not ends and not ctx.is_over(None, ctx.status.transition_time, timeout):
+        if not ends and not ctx.wait_out(None, ctx.status.transition_time, timeout):
             return
         if ends or ctx.tracker.expectations.is_hidden(uid, ctx.observed.configmaps_listed):
             if ctx.tracker.is_clean:
                 ctx.act(Delete(target, uid, confirm=True))
             else:
-                ctx.persist_first()
+                ctx.tracker.persist_first(None)
             return
     # The cache may be older than the status, or the ConfigMap has lost its label: ask the API server.
     ctx.act(Confirm(target, uid))
@@ -385,7 +391,7 @@ def _has_pods(ctx: Context) -> bool:
     pods = (pod for pod in ctx.observed.list_pods() if ctx.is_of_attempt(pod))
     if any(not task_machine.is_known_to_be_gone(ctx, pod) for pod in pods):
         return True
-    return must_list_pods(ctx)
+    return wait_for_pod_list(ctx)
 
 
 # --- the recorded ConfigMap is there ------------------------------------------------------------------------------
@@ -409,12 +415,12 @@ def _with_configmap(ctx: Context) -> None:
         uid = require(ctx.attempt.configmap_uid, "configMapUID")
         due = containers_run_until(ctx)
         if not ctx.tracker.is_clean:
-            ctx.persist_first()
+            ctx.tracker.persist_first(None)
         elif due is None:
             ctx.act(Delete(ctx.configmap_target(), uid))
         else:
             # The garbage collector would delete the Pods within their grace period.
-            ctx.requeue_at(due)
+            ctx.tracker.agenda.look(None, due)
 
 
 def _step_alive(ctx: Context) -> None:
@@ -456,9 +462,9 @@ def _step_alive(ctx: Context) -> None:
 def _step_tasks(ctx: Context) -> None:
     """Step the Tasks on the agenda, and delete orphaned Pods."""
     tracker = ctx.tracker
-    if tracker.agenda.scan:
-        tracker.agenda.scan = False
-        tracker.agenda.update(task_machine.taskless_pods(ctx))
+    if tracker.agenda.orphans_due:
+        tracker.agenda.orphans_due = False
+        tracker.agenda.wake(task_machine.taskless_pods(ctx))
     for key in tracker.agenda.take():
         if (task := tracker.task(key)) is not None:
             task_machine.step(ctx, task)
@@ -472,10 +478,10 @@ def _step_tasks(ctx: Context) -> None:
 def _decide_retry(ctx: Context) -> None:
     status, limits = ctx.status, ctx.env.limits
     completion = require(status.attempt.completion_status, "completionStatus of the attempt")
-    if ctx.framework.invalid and not completion.is_one_of(NEVER_RETRIED) and may_start(ctx) is not None:
+    if ctx.framework.invalid and not completion.is_one_of(NEVER_RETRIED) and put_off(ctx, None, may_start(ctx)):
         # Neither the next attempt nor the end of the Framework is decided without a retry policy.
         if not ctx.tracker.is_clean:
-            ctx.persist_first()
+            ctx.tracker.persist_first(None)
         return
     conflict_delay = 0
     if status.retry.retry_delay_sec is None:
@@ -498,14 +504,14 @@ def _decide_retry(ctx: Context) -> None:
         return
     if not ctx.tracker.is_clean and not any(part.knows_attempt(ctx) for part in ctx.parts.knows_attempt):
         # Clients must see the end of this attempt before the next one starts.
-        ctx.persist_first()
+        ctx.tracker.persist_first(None)
         return
     in_a_row, early = retries_in_a_row(status), ended_early(status)
     back_off = framework_back_off(policy, completion, limits)
     last = summarize(completion) + describe_row(in_a_row)
     if status.retry.retry_delay_sec is None:
         delay = max(decision.delay_sec, back_off.delay_sec(in_a_row, completion, early=early))
-        if not delay and not may_forget(ctx, SnapshotTrigger.FRAMEWORK_RETRY):
+        if not delay and not prepare_to_forget(ctx, SnapshotTrigger.FRAMEWORK_RETRY):
             return
         ctx.tracker.schedule_retry(status, delay)
         due = status.transition_time + delay
@@ -517,11 +523,11 @@ def _decide_retry(ctx: Context) -> None:
     delay = require(status.retry.retry_delay_sec, "retryDelaySec")
     stop = ctx.framework.spec.execution_type is ExecutionType.STOP
     if delay:
-        may_forget(ctx, SnapshotTrigger.FRAMEWORK_RETRY, due=False)
-    if not stop and not ctx.is_over(None, status.transition_time, delay):
+        forget_later(ctx, SnapshotTrigger.FRAMEWORK_RETRY)
+    if not stop and not ctx.wait_out(None, status.transition_time, delay):
         retry_waits(ctx, None, delay, last)
         return
-    if delay and not may_forget(ctx, SnapshotTrigger.FRAMEWORK_RETRY):
+    if delay and not prepare_to_forget(ctx, SnapshotTrigger.FRAMEWORK_RETRY):
         return
     ctx.snapshot_framework(SnapshotTrigger.FRAMEWORK_RETRY)
     attempt = new_attempt(ctx.framework, status.retry.total_retried_count + 1, ctx.env)
@@ -540,9 +546,9 @@ def retain(ctx: Context) -> None:
         return
     ttl = ctx.framework.spec.ttl_seconds_after_finished
     seconds = ctx.env.limits.framework_completed_retain_sec if ttl is None else ttl
-    if not ctx.is_over(None, ctx.status.transition_time, seconds):
+    if not ctx.wait_out(None, ctx.status.transition_time, seconds):
         return
-    if not may_forget(ctx, SnapshotTrigger.FRAMEWORK_DELETION):
+    if not prepare_to_forget(ctx, SnapshotTrigger.FRAMEWORK_DELETION):
         return
     if ctx.tracker.is_clean:
         if not ctx.tracker.process.deletion_snapshot_taken:
@@ -550,5 +556,5 @@ def retain(ctx: Context) -> None:
             ctx.snapshot_framework(SnapshotTrigger.FRAMEWORK_DELETION)
         ctx.act(Delete(Target(Kind.FRAMEWORK, ctx.framework.name), ctx.framework.uid))
     else:
-        ctx.persist_first()
-        ctx.requeue_at(ctx.env.clock)
+        ctx.tracker.persist_first(None)
+        ctx.tracker.agenda.look(None, ctx.env.clock)

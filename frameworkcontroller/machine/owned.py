@@ -251,7 +251,7 @@ def _take_failed_deletion(ctx: Context, action: Delete, result: Result) -> None:
     if result.unreadable or key in holds.stalls:
         holds.stalls[key] = Stall(LifeReason.POD_NOT_GONE, text)
     # The next plan sets the alarm, and completes the message of the stall.
-    ctx.tracker.agenda.add(key)
+    ctx.tracker.agenda.look(key)
 
 
 # --- differences between Pods and ConfigMaps ---------------------------------------------------------------------
@@ -277,7 +277,7 @@ class _Pod:
         return self.task.attempt.pod_uid
 
     def look_again(self) -> None:
-        self.ctx.tracker.agenda.add(self.key)
+        self.ctx.tracker.agenda.look(self.key)
 
     def awaits(self, action: Create) -> bool:
         """Whether the Pod belongs to the recorded ConfigMap, or to one that is recorded now."""

@@ -19,7 +19,6 @@ from frameworkcontroller.api.objects import CompanionRecord, Framework, Framewor
 from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.machine import conditions
-from frameworkcontroller.machine.ending import Ends, ends_in
 from frameworkcontroller.machine.kernel.actions import Action, carry_out
 from frameworkcontroller.machine.kernel.model import Env, Record, require
 from frameworkcontroller.machine.kernel.protocol import (
@@ -53,6 +52,7 @@ from frameworkcontroller.machine.kernel.teardown import LOOK_SEC, delete_all
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.lifereasons import LifeReason
 from frameworkcontroller.machine.plan import reject
+from frameworkcontroller.machine.specreading import Ends, ends_in
 
 RETRY_SEC: Final = 600.0
 """Mean time in quarantine. A retry costs one read."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from frameworkcontroller.api.completion import DELETE_TASK_REQUESTED, CompletionStatus
 from frameworkcontroller.api.spec import PodForceDeletionPolicy, TaskRoleSpec, TaskSpec
 from frameworkcontroller.api.status import State, TaskAttemptStatus, TaskRoleStatus, TaskStatus
-from frameworkcontroller.machine.gates import may_forget
+from frameworkcontroller.machine.gates import prepare_to_forget
 from frameworkcontroller.machine.kernel.context import Context, count_tasks
 from frameworkcontroller.machine.kernel.model import Env, SnapshotTrigger, Urgency
 from frameworkcontroller.machine.kernel.states import ENDED
@@ -123,11 +123,11 @@ def _rescale_role(ctx: Context, role: str, tasks: list[TaskStatus], spec: TaskRo
     """Adapt the Tasks of a role."""
     waits = persist_first = False
     wanted = 0 if spec is None else spec.task_number
-    forgettable = {task for task in tasks if _has_left(task) and _may_forget(ctx, task)}
+    forgettable = {task for task in tasks if _has_left(task) and _forget(ctx, task)}
     while len(tasks) > wanted and _has_left(tasks[-1]):
         if not ctx.tracker.is_settled(tasks[-1]):
             waits = True
-            ctx.tracker.block(tasks[-1].key)
+            ctx.tracker.persist_first(tasks[-1].key)
             break
         if tasks[-1] not in forgettable:
             break
@@ -140,7 +140,7 @@ def _rescale_role(ctx: Context, role: str, tasks: list[TaskStatus], spec: TaskRo
             continue
         if not ctx.tracker.is_settled(task):
             waits = True
-            ctx.tracker.block(task.key)
+            ctx.tracker.persist_first(task.key)
             continue
         if task not in forgettable:
             continue
@@ -152,7 +152,7 @@ def _rescale_role(ctx: Context, role: str, tasks: list[TaskStatus], spec: TaskRo
     leaving = [task for task in reversed(tasks[wanted:]) if not task.deletion_pending]
     for task in leaving:
         ctx.tracker.mark_deletion_pending(task, SCALED_DOWN)
-        ctx.tracker.agenda.add(task.key)
+        ctx.tracker.agenda.look(task.key)
         ctx.record(LifeReason.TASK_DELETION_PENDING, SCALED_DOWN.diagnostics, task)
     if leaving:
         text = f"TaskRole {role} is scaled down by {len(leaving)} to {count_tasks(wanted)}"
@@ -164,9 +164,9 @@ def _rescale_role(ctx: Context, role: str, tasks: list[TaskStatus], spec: TaskRo
     return _Change(waits, persist_first or bool(leaving) or added > 0)
 
 
-def _may_forget(ctx: Context, task: TaskStatus) -> bool:
-    """Whether the Task may be removed or replaced. All that have left are asked for at once."""
-    return ctx.tracker.is_settled(task) and may_forget(ctx, SnapshotTrigger.TASK_DELETION, task)
+def _forget(ctx: Context, task: TaskStatus) -> bool:
+    """Prepare the removal or replacement of a Task that has left. Return whether it may be removed."""
+    return ctx.tracker.is_settled(task) and prepare_to_forget(ctx, SnapshotTrigger.TASK_DELETION, task)
 
 
 def _has_left(task: TaskStatus) -> bool:

@@ -32,7 +32,7 @@ def watch_end(ctx: Context, configmap: ConfigMapRecord) -> None:
         tracker.life.alone_since = ctx.env.clock
     due = tracker.life.alone_since + ctx.env.limits.pod_stuck_deleting_sec
     if ctx.env.clock < due:
-        ctx.requeue_at(due)
+        ctx.tracker.agenda.look(None, due)
     elif not any(pod.identity.controller_uid == configmap.uid for pod in ctx.observed.list_pods()):
         when = format_time(require(configmap.identity.deletion_time, "deletionTimestamp"))
         tracker.holds.stalls[None] = Stall(
@@ -45,7 +45,7 @@ def watch_end(ctx: Context, configmap: ConfigMapRecord) -> None:
 def _watch_collector(ctx: Context, configmap: ConfigMapRecord) -> None:
     """Stall the Framework if its ConfigMap was deleted, and none of the Pods is: the garbage collector has to do it."""
     deleted = configmap.identity.deletion_time
-    if deleted is None or not ctx.is_over(None, deleted, ctx.env.limits.pod_stuck_deleting_sec):
+    if deleted is None or not ctx.wait_out(None, deleted, ctx.env.limits.pod_stuck_deleting_sec):
         return
     pods = [pod for pod in ctx.observed.list_pods() if pod.identity.controller_uid == configmap.uid]
     if pods and not any(pod.identity.deleting for pod in pods):

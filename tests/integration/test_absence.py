@@ -17,6 +17,8 @@ from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, codes, role, tasks
 from tests.support.frontdoor import FrontDoor, front_door
 
+pytestmark = pytest.mark.newest
+
 TASKS = 20
 
 

@@ -25,6 +25,8 @@ from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.kubectl import Kubectl
 
+pytestmark = pytest.mark.newest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 READY = {"server": ["10.0.0.1"], "worker": ["10.0.1.1", "10.0.1.2"]}

@@ -33,6 +33,8 @@ from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, condition, policy, role, states
 from tests.support.pods import pod_manifest
 
+pytestmark = pytest.mark.newest
+
 
 @pytest.fixture
 async def cli(cluster: Cluster) -> Cli:

@@ -23,6 +23,8 @@ from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, condition, role, tasks
 from tests.support.historysink import ArchiveStandIn, attempts_of
 
+pytestmark = pytest.mark.newest
+
 
 @pytest.fixture
 async def archive() -> AsyncIterator[ArchiveStandIn]:

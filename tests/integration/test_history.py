@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import orjson
+import pytest
 import yaml
 
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, policy, role, tasks
+
+pytestmark = pytest.mark.newest
 
 LINE: Final = re.compile(
     r"^(?P<severity>\w)(?P<time>\d{4} [^\s]*)\s+(?P<pid>\d+)\s+(?P<site>[^ \]]+)\] (?P<message>.*)"

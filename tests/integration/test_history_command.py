@@ -31,6 +31,8 @@ from tests.support.cli import Cli
 from tests.support.clusters import Cluster
 from tests.support.frameworks import Frameworks, Json, policy, role
 
+pytestmark = pytest.mark.virtual_clock
+
 FAILS = {"run-seconds": 0.2, "exit-code": 3, "message": "disk is full"}
 
 

@@ -28,6 +28,8 @@ from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, codes, condition, role, tasks
 from tests.support.frontdoor import FrontDoor, Request, Rule, front_door, refusal
 
+pytestmark = pytest.mark.newest
+
 LEASE = "fc"
 
 

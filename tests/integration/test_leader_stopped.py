@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 import yaml
 
 from frameworkcontroller.kube.resources import LEASES
@@ -23,6 +24,8 @@ from tests.support.eventually import eventually
 from tests.support.exposure import Exposure
 from tests.support.frameworks import Frameworks, Json, codes, role, tasks
 from tests.support.frontdoor import FrontDoor, front_door
+
+pytestmark = pytest.mark.newest
 
 LEASE = "fc"
 DURATION, DEADLINE, RETRY = 15, 10, 1

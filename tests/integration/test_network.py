@@ -23,6 +23,8 @@ from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, condition, policy, role, stalled
 from tests.support.frontdoor import FrontDoor, Request, refusal
 
+pytestmark = pytest.mark.newest
+
 
 async def service(frameworks: Frameworks, name: str = "f") -> Json:
     """The Service of that name."""

@@ -9,7 +9,7 @@ from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, role
 
-pytestmark = pytest.mark.usefixtures("controller")
+pytestmark = [pytest.mark.usefixtures("controller"), pytest.mark.newest]
 
 
 @pytest.mark.parametrize("propagation", ["Foreground", "Background"])

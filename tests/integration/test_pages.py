@@ -35,6 +35,8 @@ from tests.support.frameworks import Frameworks, role, states
 from tests.support.frontdoor import FrontDoor
 from tests.support.virtual_clock import VirtualClockLoop
 
+pytestmark = pytest.mark.newest
+
 REVOKED: set[str] = set()
 """Tokens that are no longer valid."""
 

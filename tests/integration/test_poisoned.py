@@ -26,6 +26,8 @@ from tests.support.cli import Cli
 from tests.support.clusters import Cluster
 from tests.support.frameworks import Frameworks, Json, codes, condition, role, tasks
 
+pytestmark = pytest.mark.newest
+
 HEALTHY: Final = 6
 TIME: Final = "2026-01-01T00:00:00Z"
 RETRY: Final = {"totalRetriedCount": 0, "accountableRetriedCount": 0, "retryDelaySec": None}

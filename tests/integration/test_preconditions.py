@@ -17,6 +17,8 @@ from tests.support.frameworks import Frameworks, Json, codes, role, states, task
 from tests.support.requests import Request, Requests, Send
 from tests.support.virtual_clock import VirtualClockLoop
 
+pytestmark = pytest.mark.newest
+
 
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> Requests:

@@ -22,6 +22,8 @@ from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.pods import pod_manifest
 
+pytestmark = pytest.mark.newest
+
 Json = dict[str, Any]
 
 PORTABLE_CLIENT = """

@@ -12,7 +12,7 @@ from frameworkcontroller.api.status import State
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
-from frameworkcontroller.machine import reconciler
+from frameworkcontroller.machine import passes
 from frameworkcontroller.machine.kernel.model import InvariantError, Plan
 from frameworkcontroller.machine.plan import plan
 from frameworkcontroller.machine.quarantine import RETRY_SEC
@@ -22,6 +22,8 @@ from tests.integration.test_preconditions import pod_uids
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, condition, role
+
+pytestmark = pytest.mark.newest
 
 
 @pytest.fixture
@@ -64,7 +66,7 @@ class Looks:
 @pytest.fixture
 def trap(monkeypatch: pytest.MonkeyPatch) -> Trap:
     trap = Trap()
-    monkeypatch.setattr(reconciler, "plan", trap.plan)
+    monkeypatch.setattr(passes, "plan", trap.plan)
     return trap
 
 

@@ -20,6 +20,8 @@ from tests.support.frameworks import Frameworks, Json, role, states
 from tests.support.localqueue import queue_on
 from tests.support.podgroups import serve
 
+pytestmark = pytest.mark.newest
+
 
 @pytest.fixture
 async def frameworks(cluster: Cluster, pods: SimulatedRuntime) -> AsyncIterator[Frameworks]:

@@ -17,6 +17,8 @@ from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, role
 
+pytestmark = pytest.mark.newest
+
 RELEASE = ("history", "release-finalizers")
 
 

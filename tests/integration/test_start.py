@@ -6,12 +6,15 @@ import signal
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.support.clusters import Cluster
 from tests.support.frameworks import Frameworks, role
 from tests.support.frontdoor import front_door
+
+pytestmark = pytest.mark.newest
 
 PROGRAM = """
 import atexit, gc, sys

@@ -8,6 +8,8 @@ from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
 from tests.support.frameworks import Frameworks, Json, condition, role, states, tasks
 
+pytestmark = pytest.mark.newest
+
 
 def suspended(status: Json) -> bool:
     return bool(condition(status, "Suspended").get("status") == "True")

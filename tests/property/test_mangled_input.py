@@ -41,7 +41,6 @@ from frameworkcontroller.config.config import SHIPPED_CONFIG_FILE, Configuration
 from frameworkcontroller.config.failurespec import compile_regex
 from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.kube.errors import ApiError, error_from_answer
-from frameworkcontroller.machine.ending import Ends, spec_to_end
 from frameworkcontroller.machine.kernel.failure import Classifier
 from frameworkcontroller.machine.kernel.model import Env, InvariantError, Observed
 from frameworkcontroller.machine.kernel.protocol import RequeueError, read_live
@@ -49,6 +48,7 @@ from frameworkcontroller.machine.kernel.requests import Answered
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.plan import plan
 from frameworkcontroller.machine.reconciler import Reconciler
+from frameworkcontroller.machine.specreading import Ends, spec_to_end
 from tests.support.bench import NOW, Bench, limits, role
 from tests.support.mangled import VALUES, mangled
 from tests.support.podtemplates import pod_template
@@ -212,7 +212,7 @@ def test_a_status_in_the_cache_is_decoded_late_as_it_would_be_at_once(body: Any)
         reconciler = Reconciler(record)
         if reconciler.tracker.status is not None:
             reconciler.tracker.status.transition_time += 1
-        assert reconciler.stored.digest == digest
+        assert reconciler.known.stored.digest == digest
 
 
 @settings(max_examples=300)

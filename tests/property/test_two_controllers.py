@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine import reconciler
+from frameworkcontroller.machine import passes
 from frameworkcontroller.machine.kernel import context
 from frameworkcontroller.machine.kernel.actions import Action, Cleanup, Create
 from frameworkcontroller.machine.kernel.requests import Kind
@@ -165,7 +165,7 @@ def test_a_slow_controller_that_believes_what_it_knows_is_caught(
     story: Callable[[History], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(context, "is_newer", lambda *_: False)
-    monkeypatch.setattr(reconciler, "needs_live_status", lambda _: False)
+    monkeypatch.setattr(passes, "needs_live_status", lambda _: False)
     history = begin()
     story(history)
     with pytest.raises(Violation, match="no status that was ever stored gives cause to"):

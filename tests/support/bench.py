@@ -31,7 +31,6 @@ from frameworkcontroller.api.podgroups import (
 from frameworkcontroller.api.spec import SpecError, parse_spec
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.machine.ending import Ends, ends_in, ends_of, spec_to_end
 from frameworkcontroller.machine.kernel.actions import Action, Cleanup, Confirm, Create, Delete, LookUp, Outcome, Patch
 from frameworkcontroller.machine.kernel.failure import Classifier, FailureClass
 from frameworkcontroller.machine.kernel.model import Env, Limits, NotListed, Observed, Plan, Urgency
@@ -43,6 +42,7 @@ from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.parts import PARTS
 from frameworkcontroller.machine.parts.claims.volumeclaims import ClaimAgenda
 from frameworkcontroller.machine.plan import fold, plan
+from frameworkcontroller.machine.specreading import Ends, ends_in, ends_of, spec_to_end
 from tests.support.invariants import check_status, check_step
 from tests.support.world import merged
 
@@ -364,7 +364,7 @@ class Bench:
         """An event tells of that Pod."""
         parts = names.split_pod_name(name)
         assert parts is not None
-        self.tracker.agenda.add(parts[1:])
+        self.tracker.agenda.look(parts[1:])
 
     def attempt(self) -> None:
         """Up to where the ConfigMap of the first attempt is in the cache, and its Pods are about to be created."""

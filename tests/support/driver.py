@@ -501,7 +501,7 @@ class Controller:
             self._requests[call] = request
         if answer is None and request is not None and isinstance(call, Act):
             self._started += 1
-            if isinstance(call.action, Create) and reconciler.spec_error:
+            if isinstance(call.action, Create) and reconciler.known.spec_error:
                 raise self.world.violation(f"{_name_action(call.action)}: the spec is invalid")
             if isinstance(call.action, Delete) and not call.action.force:
                 self._check_grace(call.action)

@@ -20,7 +20,7 @@ from frameworkcontroller.api.objects import FrameworkRecord, PodRecord
 from frameworkcontroller.controller import driver as product
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.machine.kernel.model import Env, Observed
-from frameworkcontroller.machine.kernel.protocol import Archive, Call, Effect, Instruction, ReadLive, View
+from frameworkcontroller.machine.kernel.protocol import Archive, Call, Done, Effect, Instruction, ReadLive, View, Wait
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
@@ -64,6 +64,10 @@ class Flaw:
 
     def learn(self, request: Request, answer: Answer) -> None:
         """Take the answer to a request of the machine."""
+
+    def reaches(self, request: Request, answer: Answer) -> bool:
+        """Whether the machine ever learns the answer."""
+        return True
 
     def record(self, record: FrameworkRecord) -> FrameworkRecord:
         """The Framework in the cache."""
@@ -119,7 +123,7 @@ def flawed(make: Callable[[], Flaw]) -> Broken:
 
 @contextmanager
 def _flawed(flaw: Flaw) -> Iterator[None]:
-    begin, ask, answered = Reconciler.begin, Reconciler.next, Reconciler.on_answer
+    init, begin, ask, answered = Reconciler.__init__, Reconciler.begin, Reconciler.next, Reconciler.on_answer
     effects, archived, dropped = Reconciler.effects, Reconciler.on_archived, Reconciler.on_pod_dropped
     transmit, send = driver.Controller.transmit, vars(product)["send"]
     extra: dict[Call, Request] = {}
@@ -132,13 +136,18 @@ def _flawed(flaw: Flaw) -> Iterator[None]:
             requests[call] = request
         return request
 
+    def init_(machine: Reconciler, record: FrameworkRecord, **options: bool) -> None:
+        flaw.machine = None
+        init(machine, flaw.record(record), **options)
+
     def next_(machine: Reconciler, view: View) -> Instruction:
         flaw.machine = machine
         if (request := flaw.extra(view)) is not None:
             call = ReadLive()
             extra[call] = request
             return call
-        return ask(machine, _View(flaw, view))
+        instruction = ask(machine, _View(flaw, view))
+        return Wait() if extra and isinstance(instruction, Done) else instruction
 
     def begin_(machine: Reconciler, call: Call, view: View) -> Request | None:
         flaw.machine = machine
@@ -149,6 +158,8 @@ def _flawed(flaw: Flaw) -> Iterator[None]:
         if extra.pop(call, None) is not None:
             return None
         flaw.learn(requests[call], answer)
+        if not flaw.reaches(requests[call], answer):
+            return None
         return pass_on(machine, call, answered(machine, call, answer))
 
     def effects_(machine: Reconciler) -> list[Effect]:
@@ -178,6 +189,7 @@ def _flawed(flaw: Flaw) -> Iterator[None]:
     with (
         patch.multiple(
             Reconciler,
+            __init__=init_,
             next=next_,
             begin=begin_,
             on_answer=on_answer,
@@ -242,13 +254,15 @@ class Sends(Flaw):
 
 @dataclass
 class Hears(Flaw):
-    """Answers to ``Get`` of a kind are changed on their way in."""
+    """Answers to a request (``of``) for an object of a kind are changed on their way in."""
 
     kind: Kind
     change: Callable[[Answer], Answer]
+    of: type[Request] = Get
 
     def hear(self, request: Request, answer: Answer) -> Answer:
-        return self.change(answer) if isinstance(request, Get) and request.kind is self.kind else answer
+        fits = isinstance(request, self.of) and getattr(request, "kind", None) is self.kind
+        return self.change(answer) if fits else answer
 
 
 def writes(change: Callable[[Json], None]) -> Broken:

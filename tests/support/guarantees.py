@@ -169,8 +169,6 @@ class Guarantees:
         if target.kind not in (Kind.POD, *PODGROUPS):
             free = target.kind is Kind.VOLUME_CLAIM and owner is None
             self._require(free or owner == framework_uid, f"{where}: controlled by {owner}")
-        if target.kind is Kind.SERVICE:
-            self._served.add(framework_uid)
         if self.loose or framework_uid in self.world.gone:
             return
         if status is None:
@@ -231,6 +229,8 @@ class Guarantees:
         self._ours.add(uid_of(body))
         self.queues.created(body)
         self._begun.add(controller_of(body) or "")
+        if body.get("kind") == Kind.SERVICE:
+            self._served.add(controller_of(body) or "")
         if controller_of(body) in self.world.gone:
             self._orphans.add(uid_of(body))
 
@@ -759,7 +759,12 @@ class Guarantees:
             self._check_back_off(where, [one.retry_policy for one in self._task_specs(uid, after.role)], before, after)
             return
         completion = after.attempt.completion_status
-        if before.attempt.completion_status is not None or completion is None or completion.policy is None:
+        if before.attempt.completion_status is not None or completion is None:
+            return
+        if completion.policy is None:
+            specs = self._task_specs(uid, after.role)
+            ignored = bool(specs) and all(_matches_surely(one, completion.code) for one in specs)
+            self._require(not ignored, f"{where} ended with {completion.code}, and its failure rule was ignored")
             return
         found = completion.policy
         for task in self._task_specs(uid, after.role):
@@ -811,6 +816,13 @@ class Guarantees:
             return parse_spec(self.world.specs[uid, generation or 0])
         except (SpecError, KeyError):
             return None
+
+
+def _matches_surely(task: TaskSpec, code: int) -> bool:
+    """Whether a failure of a Pod's only container with this code matches a rule."""
+    rules = () if task.pod_failure_policy is None else task.pod_failure_policy.rules
+    patterns = (one.on_completion_codes or one.on_exit_codes for one in rules)
+    return code > 0 and any(one is not None and code in one for one in patterns)
 
 
 def is_lost(node: Body | None) -> bool:

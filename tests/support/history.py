@@ -417,22 +417,21 @@ class History:
             self.world.tell(f"somebody unlabels {name_of(body)}")
             self.world.edit(kind, name_of(body), lambda found: found["metadata"].update(labels={}))
 
-    def intrude(self, name: str, *, labelled: bool) -> None:
-        """Somebody creates an object of a name that the Framework needs."""
-        kind = Kind.CONFIGMAP if name == names.configmap_name(NAME) else Kind.POD
+    def intrude(self, name: str, *, labelled: bool, kind: Kind | None = None) -> None:
+        """Another client creates an object of a name that the Framework needs. ``kind`` None: ConfigMap or Pod."""
+        kind = kind or (Kind.CONFIGMAP if name == names.configmap_name(NAME) else Kind.POD)
         if name not in self.world.objects[kind]:
             self.world.tell(f"somebody creates a foreign {kind} {name}")
             labels = {names.FRAMEWORK_NAME: NAME} if labelled else {}
             body: Body = {"metadata": {"name": name, "labels": labels}}
-            if kind is Kind.POD:
-                body["spec"] = {}
+            body["spec"] = {}
             quota, self.world.pod_quota = self.world.pod_quota, None
             self.world.create(kind, body)
             self.world.pod_quota = quota
 
     def retreat(self) -> None:
         """What is foreign goes away."""
-        for kind in (Kind.POD, Kind.CONFIGMAP):
+        for kind in (Kind.POD, Kind.CONFIGMAP, Kind.SERVICE, Kind.VOLUME_CLAIM):
             for body in list(self.world.objects[kind].values()):
                 if not self.guarantees.is_ours(body):
                     self.world.tell(f"the foreign {kind} {name_of(body)} goes")

@@ -1,4 +1,4 @@
-"""The generated pages of docs/ say what the code and the shipped configuration say."""
+"""The generated pages of docs/ agree with the code and the shipped configuration."""
 
 import importlib.util
 import re
@@ -54,7 +54,7 @@ def test_a_page_is_current(page: str, script: str) -> None:
 def test_every_field_of_a_task_is_explained() -> None:
     def paths(value: Any, path: str) -> Iterator[str]:
         for name, item in value.items():
-            # What has fields of its own and is always there needs no row.
+            # A constant object with fields of its own needs no row.
             if not isinstance(item, dict) or name in ("completionStatus", "pod"):
                 yield path + name
             if isinstance(item, dict):

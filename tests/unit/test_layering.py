@@ -1,4 +1,4 @@
-"""Which part of the package may import which, and what the machine, being pure, may not touch."""
+"""Permitted imports, and the impure functions that the machine may not use."""
 
 import ast
 import sys
@@ -92,7 +92,7 @@ def imports(file: Path, tree: ast.AST) -> Iterator[Import]:
 
 
 def layering_faults(file: Path, tree: ast.AST) -> Iterator[str]:
-    """What the file imports against the rules above."""
+    """The imports of the file that break the rules above."""
     parts = file.relative_to(PACKAGE).parts
     for found in imports(file, tree):
         root, _, rest = found.module.partition(".")
@@ -116,7 +116,7 @@ def layering_faults(file: Path, tree: ast.AST) -> Iterator[str]:
 
 
 def part_faults(file: Path, tree: ast.AST) -> Iterator[str]:
-    """What the file of the machine imports against the order of its rooms: kernel, parts, life.
+    """The imports of a file of the machine that break the order of its rooms: kernel, parts, life.
 
     The life knows the table of parts, and no part; a part knows the kernel, and no other part.
     """
@@ -139,7 +139,7 @@ def part_faults(file: Path, tree: ast.AST) -> Iterator[str]:
 def purity_faults(file: Path, tree: ast.AST) -> Iterator[str]:
     """Where the file could read a clock, draw chance, or do I/O."""
     where = file.relative_to(PACKAGE.parent)
-    # What each local name stands for, so that a clock cannot hide behind an alias.
+    # The meaning of each local name, so that a clock cannot hide behind an alias.
     meaning: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -306,7 +306,7 @@ def test_an_impurity_is_found(source: str) -> None:
         "import uuid\nuuid.UUID(int=1)",
     ],
 )
-def test_what_is_pure_is_let_pass(source: str) -> None:
+def test_pure_code_is_accepted(source: str) -> None:
     assert list(purity_faults(PACKAGE / "machine" / "x.py", ast.parse(source))) == []
 
 

@@ -1,4 +1,4 @@
-"""The tracker alone changes the records of a status, and marks each change; the machine alone decides what they say."""
+"""The tracker alone changes the records of a status, and marks each change; the machine alone decides their content."""
 
 import ast
 from collections.abc import Iterator
@@ -123,7 +123,7 @@ def own_calls(method: ast.FunctionDef) -> Iterator[str]:
 
 
 def decision_faults(file: str, tree: ast.AST) -> Iterator[str]:
-    """Where the file makes what only the machine makes, or touches its expectations."""
+    """The places where the file constructs decisions, or touches the machine's expectations."""
     if file.partition("/")[0] in {"machine", "api"}:
         return
     meaning: dict[str, str] = {}
@@ -222,7 +222,7 @@ def test_a_change_by_another_is_found(file: str, source: str) -> None:
         ("views/summary.py", "summary.state = State.RUNNING"),
     ],
 )
-def test_what_changes_no_record_is_let_pass(file: str, source: str) -> None:
+def test_code_that_changes_no_record_is_accepted(file: str, source: str) -> None:
     assert list(assignment_faults(file, ast.parse(source))) == []
 
 
@@ -280,5 +280,5 @@ def test_a_decision_elsewhere_is_found(source: str) -> None:
         ("commands/x.py", "from frameworkcontroller.api.status import Condition\nisinstance(found, Condition)"),
     ],
 )
-def test_what_decides_nothing_is_let_pass(file: str, source: str) -> None:
+def test_code_that_decides_nothing_is_accepted(file: str, source: str) -> None:
     assert list(decision_faults(file, ast.parse(source))) == []

@@ -1,4 +1,4 @@
-"""What is shipped: the lock files, the package's data, and the manifest of the API."""
+"""The distribution: the lock files, the package's data, and the manifest of the API."""
 
 import importlib.resources
 import re

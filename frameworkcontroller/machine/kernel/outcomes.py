@@ -78,10 +78,7 @@ def take_object(
     """
     tracker, target = ctx.tracker, action.target
     # Also after a failure: the condition shows the reason of the wait.
-    if isinstance(target.key, tuple):
-        tracker.agenda.add(target.key)
-    else:
-        tracker.agenda.look()
+    tracker.agenda.look(target.key)
     if isinstance(action, Patch):
         _take_change(ctx, action, result)
         return
@@ -204,7 +201,7 @@ def look_later(ctx: Context, target: Target, why: str, at_least: float = 0.0) ->
     if task is not None and task.state is State.CREATION_PENDING:
         # It is not looked at before.
         holds.wait(task.key, Wait(RequestReason.WAITING, why, until))
-    ctx.plan_again(target.key, until)
+    ctx.tracker.agenda.look(target.key, until)
     return failures
 
 

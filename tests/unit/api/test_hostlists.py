@@ -1,4 +1,4 @@
-"""The placeholders of host lists: the spec checks what the template replaces."""
+"""The placeholders of host lists: the spec checks the same as the template replaces."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ FRAGMENTS = ("{{FC_HOSTS:a", "{{FC_HOSTS_JSON:a", "{{FC_HOSTS", ":80", ":", "a",
 
 
 @given(st.lists(st.lists(st.sampled_from(FRAGMENTS), max_size=8).map("".join), max_size=3))
-def test_what_is_checked_is_what_is_replaced(texts: Sequence[str]) -> None:
+def test_the_spec_checks_each_replaced_placeholder(texts: Sequence[str]) -> None:
     replaced: list[HostList] = []
 
     def text_of(wanted: HostList) -> bytes:

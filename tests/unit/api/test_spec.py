@@ -37,7 +37,7 @@ NAME_RULE = (
 
 
 def error(spec: Any) -> str:
-    """What is said of a spec that cannot be run."""
+    """The error of an invalid spec."""
     with pytest.raises(SpecError) as caught:
         parse_spec(spec)
     return str(caught.value)
@@ -193,7 +193,7 @@ def test_whole_numbers_may_have_a_point() -> None:
 
 
 @pytest.mark.parametrize("fields", [{}, {"taskNumber": None}])
-def test_a_role_has_one_task_unless_it_says_otherwise(fields: dict[str, Any]) -> None:
+def test_a_role_has_one_task_by_default(fields: dict[str, Any]) -> None:
     assert parse_spec({"taskRoles": [{"name": "a", **fields}]}).task_count == 1
 
 
@@ -334,7 +334,7 @@ def test_a_spec_is_an_object(value: Any) -> None:
     assert error(value) == f"spec: {shown(value)}: must be a mapping"
 
 
-def test_all_errors_are_told_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     text = error({"retryPolicy": {"maxRetryCount": -3}, "taskRoles": [{"name": "A"}, {"taskNumber": 10_001}]})
     for where in (
         "spec.retryPolicy.maxRetryCount: -3: ",
@@ -349,7 +349,7 @@ def test_a_long_value_is_cut() -> None:
     assert len(error({"executionType": "x" * 10_000})) < 300
 
 
-def test_python_names_of_fields_are_not_those_of_the_wire() -> None:
+def test_python_names_of_fields_are_unknown_to_the_api() -> None:
     """A field that the API does not know means nothing, however the code calls its own."""
     parsed = parse_spec({"execution_type": "Stop", "taskRoles": [{"name": "a", "task_number": 7}]})
     assert parsed.execution_type is ExecutionType.START
@@ -480,7 +480,7 @@ def test_too_many_failure_rules() -> None:
 HOST = {"spec": {"containers": [{"env": [{"value": "{{FC_COORDINATOR_HOST}}"}]}]}}
 
 
-def test_what_network_means_if_it_says_nothing() -> None:
+def test_defaults_of_the_network() -> None:
     parsed = parse_spec({"network": {}, "coordinator": {"taskRole": "a"}, "taskRoles": [{"name": "a"}]})
     assert parsed.network == Network(enableDNSHostnames=True, subdomain=None, publish_not_ready_addresses=True)
     assert parsed.coordinator == Coordinator(task_role="a", task_index=0)
@@ -707,7 +707,7 @@ def test_a_role_that_waits_for_others_is_a_group_of_its_own() -> None:
 def test_a_scheduler_of_each_group() -> None:
     spec = scheduled({"spec": {"schedulerName": "x"}}, {"spec": {"schedulerName": "y"}})
     assert error(spec) == (
-        "spec.taskRoles[1].task.pod.spec.schedulerName: 'y': must be that of taskRoles[0], 'x': one scheduler places "
+        "spec.taskRoles[1].task.pod.spec.schedulerName: 'y': must be as in taskRoles[0], 'x': one scheduler places "
         "the Pods of a group"
     )
     spec["taskRoles"][1]["dependsOn"] = [{"name": "r0", "status": "Complete"}]
@@ -743,7 +743,7 @@ KUEUE_TOPOLOGY = {"metadata": {"annotations": {"kueue.x-k8s.io/podset-required-t
         ),
         (
             scheduled({}, {"spec": {"schedulingGroup": {"podGroupName": "x"}}}),
-            "spec.taskRoles[1].task.pod.spec.schedulingGroup: must not be set beside spec.scheduling",
+            "spec.taskRoles[1].task.pod.spec.schedulingGroup: must not be set with spec.scheduling",
         ),
         (
             scheduled({"metadata": {"annotations": {"scheduling.k8s.io/group-name": "x"}}}),
@@ -755,7 +755,7 @@ KUEUE_TOPOLOGY = {"metadata": {"annotations": {"kueue.x-k8s.io/podset-required-t
         ),
         (
             scheduled(KUEUE_TOPOLOGY, **TOPOLOGY),
-            "podset-required-topology: 'example.com/rack': must not be set beside spec.scheduling.scheduling",
+            "podset-required-topology: 'example.com/rack': must not be set with spec.scheduling.scheduling",
         ),
     ],
 )
@@ -815,7 +815,7 @@ def test_a_text_quotes_no_more_than_a_kilobyte_of_a_value(spec: dict[str, Any]) 
     assert len(text) < 5000
 
 
-def test_many_problems_are_not_all_told() -> None:
+def test_not_all_of_many_problems_are_reported() -> None:
     text = error({"taskRoles": [{"name": "A"}] * 12})
     assert text.count("spec.taskRoles[") == 10
     assert text.endswith("; and more")

@@ -1,4 +1,4 @@
-"""The command line: what may be asked for, what is said of what may not, and how it ends."""
+"""The command line: arguments, errors and exit codes."""
 
 import argparse
 import os
@@ -26,7 +26,7 @@ BARE = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "PYTHONUNBUFFERED": 
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What is said of such arguments on the first line."""
+    """The first line of the error for these arguments."""
     with pytest.raises(SystemExit) as caught:
         build_parser().parse_args(arguments)
     said = capsys.readouterr()
@@ -114,7 +114,7 @@ def test_arguments(arguments: list[str], expected: dict[str, object]) -> None:
 
 
 def modules_below(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """The modules of all commands, also of those of groups, but for those that `cli` has itself."""
+    """The modules of all commands, including those in groups, without the ones in `cli`."""
     (commands,) = (action.choices for action in parser._actions if action.metavar == "COMMAND")
     assert isinstance(commands, dict)
     for name, below in commands.items():

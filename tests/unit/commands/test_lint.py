@@ -1,4 +1,4 @@
-"""What `lint` says of files, line by line."""
+"""The findings of `lint`, by line."""
 
 from pathlib import Path
 
@@ -23,22 +23,22 @@ FAILS = "frameworkAttemptCompletionPolicy: {minFailedTaskCount: 1}"
 
 
 def said(text: str) -> list[str]:
-    """What is said of the text, without the name of the file."""
+    """The findings, without the name of the file."""
     return [f"{line}: {finding}" if line else f" {finding}" for line, finding in lint_text(text)]
 
 
 def spec(*lines: str) -> list[str]:
-    """What is said of a Framework with these lines in its spec, of which the first is line 5."""
+    """The findings of a Framework with these lines in its spec, from line 5 on."""
     return said(HEAD + "".join(f"  {line}\n" for line in lines))
 
 
 def role(*fields: str, name: str = "w", task: str = f"{{pod: {POD}}}") -> list[str]:
-    """What is said of a Framework with one role; its fields begin on line 7, and its task is on the line after them."""
+    """The findings of a Framework with one role; its fields begin on line 7, and its task is on the line after them."""
     return spec("taskRoles:", f"- name: {name}", *(f"  {field}" for field in fields), f"  task: {task}")
 
 
 def container(text: str) -> list[str]:
-    """What is said of a container on line 8."""
+    """The findings of a container on line 8."""
     pod = f"{{pod: {{spec: {{restartPolicy: Never, containers: [{text}]}}}}}}"
     return role(FAILS, task=pod)
 
@@ -135,7 +135,7 @@ def test_examples_have_no_errors(file: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_objects(text: str, expected: list[str]) -> None:
+def test_objects(text: str, expected: list[str]) -> None:
     assert said(text) == expected
 
 
@@ -223,14 +223,14 @@ def test_whole_numbers_may_have_a_point(field: str) -> None:
     assert [one for one in role(field, FAILS) if "whole number" in one] == []
 
 
-def test_a_spec_that_is_valid_but_for_two_roles_of_a_name() -> None:
+def test_two_roles_of_one_name() -> None:
     roles = [f"- {{name: {name}, {FAILS}, task: {{pod: {POD}}}}}" for name in ("w", "v", "w")]
     assert spec("taskRoles:", *roles) == [
         "8: error: spec.taskRoles[2].name: 'w': is already the name of taskRoles[0]",
     ]
 
 
-def test_a_spec_that_is_valid_but_for_the_number_of_its_tasks() -> None:
+def test_too_many_tasks() -> None:
     roles = [f"- {{name: w{number}, taskNumber: 10000, {FAILS}, task: {{pod: {POD}}}}}" for number in range(6)]
     assert spec("taskRoles:", *roles) == [
         "5: error: spec.taskRoles: 60000 Tasks in all, where no status has room for more than 50000",
@@ -277,7 +277,7 @@ def test_many_tasks_need_compression() -> None:
                 "retried and never counts as failed"
             ],
         ),
-        # What is permanent is not retried.
+        # Permanent failures are not retried.
         ("{minFailedTaskCount: 1}", "{maxRetryCount: -1, fancyRetryPolicy: true}", []),
         (
             "{minSucceededTaskCount: 1}",
@@ -362,7 +362,7 @@ def test_pods_that_never_end() -> None:
         (
             "{pod: {metadata: {name: x}, spec: {restartPolicy: Never, containers: []}}}",
             [
-                "warning: spec.taskRoles[0].task.pod.metadata.name: 'x': is ignored: each Pod gets that of its Task",
+                "warning: spec.taskRoles[0].task.pod.metadata.name: 'x': is ignored: each Pod gets its Task's",
                 "error: spec.taskRoles[0].task.pod.spec.containers: is required: a Pod has at least one",
             ],
         ),
@@ -384,7 +384,7 @@ def test_pods(task: str, expected: list[str]) -> None:
         ),
         (
             "{name: a, image: i}",
-            ["warning: .command: is missing, and so is args: the image decides what runs"],
+            ["warning: .command: is missing, and so is args: the image decides the command"],
         ),
         ("{name: a, image: i, command: sleep 5}", ["error: .command: 'sleep 5': must be a list"]),
         (
@@ -485,7 +485,7 @@ def test_a_back_off_without_retries() -> None:
 
 
 def rules(*given: str, pod: str = POD, retry: str = "{}") -> list[str]:
-    """What is said of a Task with these rules, the first of them on line 13."""
+    """The findings of a Task with these rules, from line 13 on."""
     lines = "".join(f"\n          - {one}" for one in given)
     before = f"\n        retryPolicy: {retry}\n        pod: {pod}\n        podFailurePolicy:\n"
     return role(FAILS, task=f"{before}          rules:{lines}")
@@ -516,11 +516,11 @@ def test_good_failure_rules() -> None:
         ),
         (
             ON_42.replace("FailTask", "FailJob"),
-            "error: {}[0].action: 'FailJob': is an action of a Job; that of a Framework is FailFramework",
+            "error: {}[0].action: 'FailJob': is an action of a Job; a Framework has FailFramework",
         ),
         (
             ON_42.replace("FailTask", "FailIndex"),
-            "error: {}[0].action: 'FailIndex': is an action of a Job; that of a Framework is FailTask",
+            "error: {}[0].action: 'FailIndex': is an action of a Job; a Framework has FailTask",
         ),
         (
             "{action: Ignore, onPodConditions: [{type: Ready}, {type: DisruptionTargets}]}",
@@ -547,7 +547,7 @@ def test_failure_rules(rule: str, expected: str) -> None:
 
 
 def test_an_action_of_another_kind_is_reported_once() -> None:
-    expected = f"{PLACE}[0].action: 'FailJob': is an action of a Job; that of a Framework is FailFramework"
+    expected = f"{PLACE}[0].action: 'FailJob': is an action of a Job; a Framework has FailFramework"
     assert rules(ON_42.replace("FailTask", "FailJob")) == [f"13: error: {expected}"]
 
 
@@ -593,7 +593,7 @@ def test_a_task_that_a_rule_lets_fail() -> None:
 @pytest.mark.parametrize("field", [*foreign.FIELDS, *foreign.PLACES])
 def test_fields_of_other_kinds(field: str) -> None:
     """At each level where a Framework does not have them, and in one finding."""
-    text = foreign.told(field)
+    text = foreign.explain(field)
     levels: dict[str, tuple[type[BaseModel], list[str]]] = {
         "spec": (FrameworkSpec, spec(f"{field}: 3", "taskRoles:", f"- {{name: w, {FAILS}, task: {{pod: {POD}}}}}")),
         "spec.taskRoles[0]": (TaskRoleSpec, role(f"{field}: 3", FAILS)),
@@ -615,7 +615,7 @@ def test_fields_of_other_kinds_do_not_hide_ours() -> None:
 def test_actions_of_other_kinds(action: str) -> None:
     kind, ours = foreign.ACTIONS[action]
     found = rules(ON_42.replace("FailTask", action))
-    assert any(f".action: '{action}': is an action of {kind}; that of a Framework is {ours}" in one for one in found)
+    assert any(f".action: '{action}': is an action of {kind}; a Framework has {ours}" in one for one in found)
     assert ours.split()[0].rstrip(",") in set(FailureAction)
 
 
@@ -684,7 +684,7 @@ RANKED = "{spec: {restartPolicy: Never, containers: [{name: a, image: i, args: [
 
 
 def hosts(*fields: str, word: str = "{{FC_TASK_RANK}}", name: str = "w") -> list[str]:
-    """What is said of a Framework with these fields before its role, whose container has that word."""
+    """The findings of a Framework with these fields before its role, whose container has that word."""
     return spec(*fields, "taskRoles:", f"- {{name: {name}, {FAILS}, task: {{pod: {RANKED % word}}}}}")
 
 
@@ -731,7 +731,7 @@ def test_host_lists_without_a_value_are_an_error() -> None:
 
 
 @pytest.mark.parametrize("name", ["a" * 64, "My-Framework"])
-def test_a_wrong_name_is_told_once(name: str) -> None:
+def test_a_wrong_name_is_reported_once(name: str) -> None:
     head = HEAD.replace("{name: f}", f"{{name: {name}}}")
     (found,) = said(f"{head}  network: {{}}\n  taskRoles:\n  - {{name: w, {FAILS}, task: {{pod: {POD}}}}}\n")
     assert found.startswith(f"3: error: metadata.name: '{name}': must be lower case letters and digits only")
@@ -758,7 +758,7 @@ NAMED = "{spec: {restartPolicy: Never, hostname: a, %s containers: [{name: main,
 def beside(
     *fields: str, subdomain: str = "", metadata: str = "name: f", selector: str = "FC_FRAMEWORK_NAME: f"
 ) -> list[str]:
-    """What is said of a Framework after a Service; its template has a hostname, and that subdomain."""
+    """The findings of a Framework after a Service; its template has a hostname, and that subdomain."""
     service = f"{{apiVersion: v1, kind: Service, metadata: {{{metadata}}}, spec: {{selector: {{{selector}}}}}}}\n---\n"
     pod = NAMED % (subdomain and f"subdomain: '{subdomain}',")
     lines = (*fields, "taskRoles:", f"- {{name: w, {FAILS}, task: {{pod: {pod}}}}}")
@@ -787,10 +787,10 @@ def test_a_service_of_the_name_of_the_networks() -> None:
         "of this file makes", "this file makes"
     )
     assert second == (
-        "9: warning: spec.taskRoles[0].task.pod.spec.subdomain: 'x': takes the place of what spec.network sets: no "
+        "9: warning: spec.taskRoles[0].task.pod.spec.subdomain: 'x': replaces the name that spec.network sets: no "
         "placeholder knows the host names of these Pods"
     )
-    assert "spec.hostname: 'a': takes the place of" in beside("network: {subdomain: other}")[0]
+    assert "spec.hostname: 'a': replaces the name" in beside("network: {subdomain: other}")[0]
     assert "makes Service other" in beside("network: {subdomain: other}", metadata="name: other")[0]
     assert beside("network: {enableDNSHostnames: false}", subdomain="f") == []
     assert beside("network: []")[0].startswith("7: error: spec.network: ")
@@ -906,7 +906,7 @@ SECONDS = "kueue.x-k8s.io/max-exec-time-seconds"
 
 
 def queued(labels: str, *fields: str, annotations: str = "{}", other: str = "") -> list[str]:
-    """What is said of a Framework with labels on line 3, fields of its spec from line 5 on, and annotations of Pods.
+    """The findings of a Framework with labels on line 3, fields of its spec from line 5 on, and annotations of Pods.
 
     ``other``: another role, as YAML.
     """
@@ -983,7 +983,7 @@ def test_more_roles_than_a_workload_has_pod_sets(number: int, refused: bool) -> 
 
 def test_a_suspension_that_kueue_does_not_end() -> None:
     assert queued(f"{QUEUE}: team-a", "suspend: true") == [
-        "5: warning: spec.suspend: true: beside a queue: Kueue does not resume a Framework, which enters the queue "
+        "5: warning: spec.suspend: true: with a queue: Kueue does not resume a Framework, which enters the queue "
         "once suspend is false"
     ]
 
@@ -1007,7 +1007,7 @@ def test_topology_of_kueue() -> None:
         f"{place.format('warning')}{required}: 'rack': has no effect without the label {QUEUE} of the Framework"
     ]
     assert queued(f"{QUEUE}: team-a", annotations=f"{{{required}: rack, {preferred}: rack}}") == [
-        f"{place.format('warning')}{preferred}: 'rack': is set beside {required}: Kueue takes only one of them"
+        f"{place.format('warning')}{preferred}: 'rack': is set with {required}: Kueue takes only one of them"
     ]
     assert queued(f"{QUEUE}: team-a", annotations=f"{{{required}: example.com/{'r' * 60}}}") == [
         f"{place.format('error')}{required}: 'example.com/{'r' * 60}': must be at most 63 characters, as in a Workload "
@@ -1015,13 +1015,13 @@ def test_topology_of_kueue() -> None:
     ]
 
 
-def test_topology_of_kueue_beside_that_of_a_gang() -> None:
+def test_topology_of_kueue_and_of_a_gang() -> None:
     required = "kueue.x-k8s.io/podset-required-topology"
     constraint = "schedulingConstraints: {topology: [{key: topology.kubernetes.io/zone}]}"
     scheduling = f"scheduling: {{schedulingPolicy: {{gang: {{}}}}, {constraint}}}"
     assert queued(f"{QUEUE}: team-a", scheduling) == []
     assert queued(f"{QUEUE}: team-a", scheduling, annotations=f"{{{required}: rack}}") == [
-        f"7: error: spec.taskRoles[0].task.pod.metadata.annotations.{required}: 'rack': must not be set beside "
+        f"7: error: spec.taskRoles[0].task.pod.metadata.annotations.{required}: 'rack': must not be set with "
         "spec.scheduling.schedulingConstraints"
     ]
 

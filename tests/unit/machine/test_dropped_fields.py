@@ -8,7 +8,7 @@ from frameworkcontroller.machine.kernel.protocol import StatusWritten
 from frameworkcontroller.machine.kernel.requests import PatchStatus, Post
 from frameworkcontroller.machine.lifereasons import LifeReason
 from frameworkcontroller.machine.parts.dependencies.dependencies import DependencyReason
-from frameworkcontroller.machine.reconciler import PRUNED_RETRY_SEC
+from frameworkcontroller.machine.statuswriter import PRUNED_RETRY_SEC
 from tests.support.bench import role
 from tests.support.oneframework import Driver, OneFramework
 

@@ -79,13 +79,13 @@ def test_many_tasks_that_retry_at_once_are_few_requests() -> None:
     archives = []
     for index in range(TASKS):
         bench.pods[f"f-a-{index}"] = replace(bench.pods[f"f-a-{index}"], phase="Failed")
-        bench.tracker.agenda.add(("a", index))
+        bench.tracker.agenda.look(("a", index))
     for _ in range(4):
         made = bench.plan()
         archives += made.archives
         for action in made.actions:
             bench.pods.pop(action.target.name, None)
-            bench.tracker.agenda.add((action.target.role, action.target.index))
+            bench.tracker.agenda.look((action.target.role, action.target.index))
     assert [len(one) for one in archives] == [RECORDS_PER_ARCHIVE, RECORDS_PER_ARCHIVE, TASKS - 2 * RECORDS_PER_ARCHIVE]
     assert {task.state for task in bench.tracker.tasks()} == {State.ATTEMPT_COMPLETED}
     # Each acknowledgment costs what it is about, and nothing is asked for twice.

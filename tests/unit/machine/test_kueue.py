@@ -518,7 +518,7 @@ def gate(bench: QueuedBench, name: str, *gates: str) -> None:
     """The Pod has these scheduling gates."""
     bench.bodies[name]["spec"]["schedulingGates"] = [{"name": one} for one in gates]
     bench.show(name, phase="Pending")
-    bench.tracker.agenda.update({("a", 0), ("a", 1)})
+    bench.tracker.agenda.wake({("a", 0), ("a", 1)})
 
 
 @pytest.mark.parametrize("restarted", [False, True])

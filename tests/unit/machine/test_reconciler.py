@@ -46,7 +46,9 @@ from frameworkcontroller.machine.kernel.requests import (
 )
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.lifereasons import LifeReason
-from frameworkcontroller.machine.reconciler import BATCH_SEC, PLANS_PER_PASS, SHOW_SEC, TOO_LARGE_RETRY_SEC, Reconciler
+from frameworkcontroller.machine.passes import BATCH_SEC, PLANS_PER_PASS, SHOW_SEC
+from frameworkcontroller.machine.reconciler import Reconciler
+from frameworkcontroller.machine.statuswriter import TOO_LARGE_RETRY_SEC
 from tests.support.bench import Body, role
 from tests.support.oneframework import Driver, OneFramework, acts, refused, written
 
@@ -519,7 +521,7 @@ def test_what_a_task_waits_for_is_written_during_a_long_batch(number: int, *, wr
     world, driver, (first, second, *_) = widened(number)
     request = driver.begin(first)
     driver.begin(second)
-    driver.reconciler.tracker.block(("a", 0))
+    driver.reconciler.tracker.persist_first(("a", 0))
     world.clock += 1
     instruction = driver.next()
     assert isinstance(instruction, WriteStatus) == written
@@ -530,7 +532,7 @@ def test_what_a_task_waits_for_is_written_during_a_long_batch(number: int, *, wr
     world.clock += 2
     driver.serve(instruction, patch)
     # The next one after a pause of the same length.
-    driver.reconciler.tracker.block(("a", 0))
+    driver.reconciler.tracker.persist_first(("a", 0))
     driver.serve(first, request)
     driver.next()
     world.clock += 1
@@ -1252,7 +1254,7 @@ def test_no_action_rests_on_a_status_of_the_past() -> None:
     world.store(now)
     driver.do(driver.call())
     assert driver.next() == Done(0.0)
-    assert driver.reconciler.stored.resource_version == world.body["metadata"]["resourceVersion"]
+    assert driver.reconciler.known.stored.resource_version == world.body["metadata"]["resourceVersion"]
 
 
 def test_the_same_status_in_another_order_is_the_stored_one() -> None:
@@ -1274,7 +1276,7 @@ def test_the_first_write_of_a_process_fails_by_a_change_of_metadata_or_of_the_st
     world.store(status)
     driver.do(driver.call())
     assert [type(effect) for effect in driver.effects if isinstance(effect, Warn)] == [Warn] * other
-    assert driver.reconciler.stored.resource_version == world.body["metadata"]["resourceVersion"]
+    assert driver.reconciler.known.stored.resource_version == world.body["metadata"]["resourceVersion"]
 
 
 def test_a_namesake_that_is_read_live_is_no_status() -> None:

@@ -198,9 +198,9 @@ class ClaimPart(Part):
             else:
                 claims.retry(name)
         if held is not None and claims:
-            ctx.requeue_at(held.until)
+            ctx.tracker.agenda.look(None, held.until)
         if (next_due := claims.paced.next()) is not None:
-            ctx.requeue_at(next_due)
+            ctx.tracker.agenda.look(None, next_due)
 
     def needs_objects(self, role: TaskRoleSpec) -> bool:
         return bool(role.volume_claim_templates)
@@ -225,7 +225,7 @@ class ClaimPart(Part):
                 if (until := ctx.tracker.holds.until(target.object_key)) > ctx.env.clock:
                     text = f"{target.kind} {target.name} was deleted again: it is created after a pause"
                     wait = Wait(ClaimReason.PENDING, text, until)
-                    ctx.plan_again(task.key, until)
+                    ctx.tracker.agenda.look(task.key, until)
                     continue
                 ctx.create_for(task.key, partial(_creation, ctx, target, role, template))
             elif presence is Presence.ENDING:
@@ -346,13 +346,13 @@ def _scan(ctx: Context) -> None:
         stall = Stall(ClaimReason.NOT_LISTED, text)
         if found.problem and tracker.holds.stalls.get(CLAIMS) != stall:
             tracker.holds.stalls[CLAIMS] = stall
-            tracker.agenda.update(claims.unlisted)
+            tracker.agenda.wake(claims.unlisted)
         return
     claims.scan = False
     tracker.holds.end_stall(CLAIMS, ClaimReason.NOT_LISTED)
     for record in found:
         claims.add(record.name)
-    tracker.agenda.update(claims.unlisted)
+    tracker.agenda.wake(claims.unlisted)
     claims.unlisted.clear()
 
 
@@ -365,7 +365,7 @@ def _change(ctx: Context, name: str) -> MarkClaim | Delete | None:
     target = Target(Kind.VOLUME_CLAIM, name, role=role_name, index=index)
     task, role = ctx.tracker.task((role_name, index)), ctx.framework.spec.role(role_name)
     if task is not None and task.state in _WITH_CLAIMS:
-        ctx.tracker.agenda.add(task.key)
+        ctx.tracker.agenda.look(task.key)
     found = ctx.observed.find_companion(target.kind, name)
     if not isinstance(found, ClaimRecord) or found.identity.deleting or not _is_ours(ctx, target, found.identity):
         return None
@@ -485,7 +485,7 @@ def _take_creation(ctx: Context, action: Create, result: Result) -> None:
         case Created():
             tracker.holds.release(CREATIONS)
         case Exists(found=Identity() as found) if _is_ours(ctx, target, found) and not found.deleting:
-            tracker.agenda.add((target.role, target.index))
+            tracker.agenda.look((target.role, target.index))
             if role is None:
                 hold(ctx, target, result, "create")
             else:
@@ -528,10 +528,10 @@ def _take_change(ctx: Context, action: Action, result: Result) -> None:
                 ctx.record(RequestReason.WAITING, text, warning=True)
             elif failures >= FAILURES_TO_STALL:
                 tracker.holds.stalls[CLAIMS] = Stall(ClaimReason.NOT_ANSWERED, text)
-            ctx.requeue_at(tracker.holds.until(CLAIMS))
+            ctx.tracker.agenda.look(None, tracker.holds.until(CLAIMS))
             return
     tracker.holds.release(CLAIMS)
     if agenda:
         tracker.agenda.look()
     if tracker.task(key) is not None:
-        tracker.agenda.add(key)
+        tracker.agenda.look(key)

@@ -15,6 +15,7 @@ from frameworkcontroller.api.completion import CompletionStatus, Trigger
 from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.spec import Dependency, DependencyStatus, TaskRoleSpec
 from frameworkcontroller.api.status import State, TaskRoleStatus, TaskStatus
+from frameworkcontroller.machine.kernel.agenda import PERSISTED
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import Wait
 from frameworkcontroller.machine.kernel.model import Urgency
@@ -50,7 +51,7 @@ class RoleOrder(PartState):
         before = self.ready
         self.ready = {role: before.get(role, set()) for role in roles if role in tracker.roles}
         for role in self.ready.keys() - before.keys():
-            tracker.agenda.update(task.key for task in tracker.roles[role].tasks)
+            tracker.agenda.wake(task.key for task in tracker.roles[role].tasks)
 
     def observe(self, task: TaskStatus, *, ready: bool) -> None:
         """Note whether the Pod of a Task is ready, if a role waits for that."""
@@ -65,7 +66,8 @@ class RoleOrder(PartState):
         """Record that the role's dependencies held, and plan its Tasks once that is persisted."""
         role.started = True
         self._starting.add(role.name)
-        tracker.agenda.look_once_persisted(*(task.key for task in role.tasks))
+        for task in role.tasks:
+            tracker.agenda.look(task.key, PERSISTED)
         tracker.change(None, Urgency.NOW)
 
     def has_started(self, tracker: Tracker, role: str) -> bool:
@@ -80,9 +82,8 @@ class RoleOrder(PartState):
         if self.ready:
             self.watch(tracker, self.ready.keys() & tracker.roles.keys())
 
-    def on_persisted(self, tracker: Tracker) -> bool:
+    def on_persisted(self, tracker: Tracker) -> None:
         self._starting.clear()
-        return False
 
     def on_tasks_over(self) -> None:
         self.ready.clear()

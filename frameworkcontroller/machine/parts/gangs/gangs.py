@@ -20,6 +20,7 @@ from frameworkcontroller.api.podgroups import DROPPABLE, IMMUTABLE_VERSION, Gang
 from frameworkcontroller.api.spec import TaskRoleSpec
 from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.machine.kernel.actions import Create, Outcome, Patch
+from frameworkcontroller.machine.kernel.agenda import PERSISTED
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import ObjectKey, Stall, Wait
 from frameworkcontroller.machine.kernel.model import NotListed, Urgency, require
@@ -105,7 +106,7 @@ class GroupState:
 class GangState(PartState):
     """In-memory state of the gangs of one attempt, and the number of Tasks that are still to run by role."""
 
-    __slots__ = ("_live", "_stored_live", "blocked", "gangs", "generation", "groups", "placed", "refusal", "shown")
+    __slots__ = ("_live", "_stored_live", "gangs", "generation", "groups", "placed", "refusal", "shown")
     of_attempt: ClassVar[bool] = True
     listens: ClassVar[bool] = True
 
@@ -116,8 +117,6 @@ class GangState(PartState):
         self.refusal = ""
         """Why they are refused, "" if they are not."""
         self.groups: dict[str, GroupState] = {}
-        self.blocked = False
-        """Whether a PodGroup is to be created once the status is stored."""
         self.shown = ("", 0.0)
         """The message why groups are not placed, and since when (monotonic seconds) it is shown."""
         self.placed: frozenset[str] = frozenset()
@@ -165,16 +164,14 @@ class GangState(PartState):
         if self._live is not None:
             self._live = dict.fromkeys(tracker.roles, 0)
 
-    def on_persisted(self, tracker: Tracker) -> bool:
+    def on_persisted(self, tracker: Tracker) -> None:
         if self._live is None:
-            return False
-        again, self.blocked = self.blocked, False
+            return
         placed = require(tracker.status, "status").attempt.scheduled_pod_groups
         if self._live != self._stored_live or len(placed) != len(self.placed):
             # Minimums may have to be lowered.
             self._stored_live, self.placed = dict(self._live), frozenset(placed)
-            again = True
-        return again
+            tracker.agenda.look()
 
     def on_end(self, tracker: Tracker) -> None:
         tracker.objects.forget(PODGROUPS)
@@ -413,9 +410,9 @@ class _PodGroup:
         if self._has_other_pods():
             # They will never be members, so that the gang could not be complete.
             self.gang.record_placed(tracker, self.group.name)
-            self.gang.blocked = True
+            tracker.agenda.look(None, PERSISTED)
         elif not tracker.is_head_settled:
-            self.gang.blocked = True
+            tracker.agenda.look(None, PERSISTED)
             tracker.hasten()
         else:
             attempt = ctx.attempt.id, ctx.attempt.configmap_uid or ""
@@ -481,7 +478,7 @@ class _PodGroup:
 def _wake(ctx: Context, changed: bool) -> None:
     """Plan the Tasks again that wait for a group, if its state has changed."""
     for reason in (RequestReason.WAITING, GangReason.PENDING) if changed else ():
-        ctx.tracker.wake(reason)
+        ctx.tracker.agenda.wake(ctx.tracker.holds.waiters(reason))
 
 
 def _leave_out(ctx: Context, state: GangState) -> None:
@@ -505,7 +502,7 @@ def _show(ctx: Context, state: GangState, message: str) -> None:
     if message == shown:
         return
     if message and shown and ctx.env.clock < since + TELL_SEC:
-        ctx.requeue_at(since + TELL_SEC)
+        ctx.tracker.agenda.look(None, since + TELL_SEC)
         return
     state.shown = (message, ctx.env.clock)
     ctx.tracker.holds.wait(None, Wait(GangReason.PENDING, message) if message else None)

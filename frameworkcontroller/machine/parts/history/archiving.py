@@ -19,10 +19,10 @@ from frameworkcontroller.api.names import HISTORY_FINALIZER
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
 from frameworkcontroller.machine.kernel.absence import look_for_pods, nothing_runs
 from frameworkcontroller.machine.kernel.actions import ChangeFinalizer, Outcome
-from frameworkcontroller.machine.kernel.agenda import TaskKey
+from frameworkcontroller.machine.kernel.agenda import PERSISTED, Scope, TaskKey
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import ObjectKey, Stall, Wait
-from frameworkcontroller.machine.kernel.model import Record, Snapshot, SnapshotTrigger
+from frameworkcontroller.machine.kernel.model import Limits, Record, Snapshot, SnapshotTrigger
 from frameworkcontroller.machine.kernel.outcomes import hold
 from frameworkcontroller.machine.kernel.part import Part
 from frameworkcontroller.machine.kernel.partstate import PartState
@@ -87,8 +87,6 @@ class Archival(PartState):
     """Tasks, or the Framework (None), that wait for an acknowledgment and for nothing else."""
     retry: set[TaskKey] = field(default_factory=set)
     """Tasks whose records are sent again after the back-off."""
-    blocked: bool = False
-    """Whether to plan the Framework again once its status is persisted."""
     since: float | None = None
     """Since when (monotonic seconds) no pending record was acknowledged; None: none is pending."""
     problem: str = ""
@@ -114,10 +112,6 @@ class Archival(PartState):
         keys = {task.key for task in kept}
         self.retry &= keys
         self.gated = {key for key in self.gated if key is None or key in keys}
-
-    def on_persisted(self, tracker: Tracker) -> bool:
-        again, self.blocked = self.blocked, False
-        return again
 
     def on_tasks_over(self) -> None:
         """Only the record of the Framework counts from now on."""
@@ -176,6 +170,15 @@ class HistoryPart(Part):
 
     reasons: ClassVar[type[Reason]] = HistoryReason
     target_part: ClassVar[str] = FINALIZER
+    finalizer: ClassVar[str] = HISTORY_FINALIZER
+
+    def must_confirm(self, status: FrameworkStatus | None, limits: Limits) -> bool:
+        """Whether a plan may give a snapshot to the history, where it counts at once."""
+        return bool(limits.history) and status is not None and status.state is not State.COMPLETED
+
+    def offered(self, limits: Limits) -> frozenset[SnapshotTrigger]:
+        """All triggers of the sink, if nothing waits for it."""
+        return frozenset() if limits.history_blocks else limits.history
 
     def begin(self, ctx: Context) -> None:
         """Put the Tasks on the agenda for which the back-off is over."""
@@ -183,10 +186,10 @@ class HistoryPart(Part):
         if archival is None or not archival.retry:
             return
         if (until := ctx.tracker.holds.until(HISTORY)) > ctx.env.clock:
-            ctx.requeue_at(until)
+            ctx.tracker.agenda.look(None, until)
         else:
-            ctx.tracker.agenda.update(archival.retry)
-            ctx.tracker.agenda.look_at_roles()
+            ctx.tracker.agenda.wake(archival.retry)
+            ctx.tracker.agenda.look(Scope.ROLES)
             archival.retry.clear()
 
     def before(self, ctx: Context) -> None:
@@ -215,28 +218,32 @@ class HistoryPart(Part):
         """Whether a deletion waits for the history."""
         return gates(ctx, SnapshotTrigger.FRAMEWORK_DELETION)
 
-    def may_forget(self, ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None, *, due: bool) -> bool:
-        """Whether the attempt, which is over, may leave the status. If not, the history is asked to take it."""
+    def before_forget(self, ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None, *, due: bool) -> None:
+        """Ask the history to take the attempt, which is over. ``due`` False: while its retry is delayed."""
         if not gates(ctx, trigger):
-            return True
-        archival, clean = ctx.tracker.part(Archival), ctx.tracker.is_clean
+            return
+        archival = ctx.tracker.part(Archival)
         archival.framework_name = ctx.framework.name
         if task is not None:
             _ask_for_task(ctx, archival, trigger, task)
-        elif clean or (due and trigger in archival.asked_framework):
+        elif not due and not ctx.tracker.is_clean:
+            ctx.tracker.agenda.look(None, PERSISTED)
+        elif not due or trigger in archival.framework or trigger in archival.asked_framework or ctx.tracker.is_clean:
             _ask_for_attempt(ctx, archival, trigger)
-        elif not due:
-            archival.blocked = True
-        key, stored = (None, trigger in archival.framework) if task is None else (task.key, task in archival.tasks)
-        if not due:
-            return False
-        if stored:
+        else:
+            ctx.tracker.persist_first(None)
+        key = None if task is None else task.key
+        if self.may_forget(ctx, trigger, task):
             archival.gated.discard(key)
+        elif due:
+            archival.gated.add(key)
+
+    def may_forget(self, ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None) -> bool:
+        """Whether the history has taken the attempt."""
+        if not gates(ctx, trigger):
             return True
-        archival.gated.add(key)
-        if task is None and not clean and trigger not in archival.asked_framework:
-            ctx.persist_first()
-        return False
+        archival = ctx.tracker.part(Archival)
+        return trigger in archival.framework if task is None else task in archival.tasks
 
     def knows_attempt(self, ctx: Context) -> bool:
         """Whether the history has the Framework's attempt, which is then persisted, apart from conditions."""
@@ -256,8 +263,10 @@ class HistoryPart(Part):
             return
         look_for_pods(ctx)
         if not ctx.tracker.is_clean:
-            ctx.persist_first()
-        elif self.may_forget(ctx, SnapshotTrigger.FRAMEWORK_DELETION, None, due=True) and _nothing_exists(ctx):
+            ctx.tracker.persist_first(None)
+            return
+        self.before_forget(ctx, SnapshotTrigger.FRAMEWORK_DELETION, None, due=True)
+        if self.may_forget(ctx, SnapshotTrigger.FRAMEWORK_DELETION, None) and _nothing_exists(ctx):
             _change(ctx, add=False)
 
     def finish(self, ctx: Context) -> None:
@@ -314,7 +323,7 @@ class HistoryPart(Part):
                 del archival.asked_tasks[task]
                 if stored:
                     archival.tasks.add(task)
-                    tracker.agenda.add(task.key)
+                    tracker.agenda.look(task.key)
                 else:
                     archival.retry.add(task.key)
             else:
@@ -325,7 +334,7 @@ class HistoryPart(Part):
                 archival.problem = answer.message
                 retry_after = answer.retry_after_sec if isinstance(answer, Refused) else 0.0
                 tracker.holds.hold(HISTORY, ctx.env, answer.message, retry_after)
-                ctx.requeue_at(tracker.holds.until(HISTORY))
+                ctx.tracker.agenda.look(None, tracker.holds.until(HISTORY))
             return
         tracker.holds.release(HISTORY)
         archival.problem = ""
@@ -333,7 +342,7 @@ class HistoryPart(Part):
         archival.since = ctx.env.clock if left else None
         tracker.holds.end_stall(HISTORY, HistoryReason.UNAVAILABLE)
         if any(one.trigger is SnapshotTrigger.TASK_DELETION for one in archive.snapshots):
-            tracker.agenda.look_at_roles()
+            tracker.agenda.look(Scope.ROLES)
 
 
 # --- the records ------------------------------------------------------------------------------------------------
@@ -343,7 +352,7 @@ def _ask_for_task(ctx: Context, archival: Archival, trigger: SnapshotTrigger, ta
     if task in archival.tasks or task in archival.asked_tasks:
         return
     if not ctx.tracker.is_settled(task):
-        ctx.tracker.block(task.key)
+        ctx.tracker.persist_first(task.key)
     elif ctx.tracker.holds.until(HISTORY) > ctx.env.clock:
         archival.retry.add(task.key)
     else:
@@ -356,7 +365,7 @@ def _ask_for_attempt(ctx: Context, archival: Archival, trigger: SnapshotTrigger)
     if trigger in archival.framework or trigger in archival.asked_framework:
         return
     if (until := ctx.tracker.holds.until(HISTORY)) > ctx.env.clock:
-        ctx.requeue_at(until)
+        ctx.tracker.agenda.look(None, until)
         return
     snapshot = ctx.framework_snapshot(trigger)
     archival.asked_framework[trigger] = snapshot
@@ -373,7 +382,7 @@ def _report(ctx: Context, archival: Archival) -> None:
         _keep_stall(ctx)
         for after in (SHOW_SEC, STALL_SEC):
             if ctx.env.clock < since + after:
-                ctx.requeue_at(since + after)
+                ctx.tracker.agenda.look(None, since + after)
                 break
         words = f": {archival.problem}" if archival.problem else ""
         if ctx.env.clock >= since + SHOW_SEC:

@@ -11,7 +11,7 @@ from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.status import AdmissionStatus, AdmittedPodSet, State, TaskStatus
 from frameworkcontroller.api.workloads import PODS_READY, WorkloadRecord
-from frameworkcontroller.machine.kernel.agenda import TaskKey
+from frameworkcontroller.machine.kernel.agenda import PERSISTED, TaskKey
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import Stall
 from frameworkcontroller.machine.kernel.requests import Kind
@@ -64,7 +64,7 @@ def running(queued: QueuedFramework) -> None:
     for role in admission.pod_sets:
         if role.name in waiting and role.name in ctx.tracker.roles:
             free = role.available - len(granted_tasks(ctx, role.name))
-            ctx.tracker.agenda.update(sorted(waiting[role.name])[: max(0, free)])
+            ctx.tracker.agenda.wake(sorted(waiting[role.name])[: max(0, free)])
 
 
 # --- the end of the attempt ---------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def _reclaim(queued: QueuedFramework, workload: WorkloadRecord, admission: Admis
     if tracker.is_head_settled:
         queued.act_once(Reclaim(queued.target, workload.uid, admission))
     else:
-        state.blocked = True
+        tracker.agenda.look(None, PERSISTED)
         tracker.hasten()
 
 

@@ -184,7 +184,7 @@ def _conflicts(queued: QueuedFramework) -> bool:
         return False
     queued.holds.stalls[key] = Stall(QueueReason.ADMISSION_CONFLICT, state.conflict)
     queued.wait("the Framework could not use its admission: it releases the quota, and is queued again later")
-    queued.ctx.requeue_at(state.conflict_until)
+    queued.ctx.tracker.agenda.look(None, state.conflict_until)
     return True
 
 

@@ -18,6 +18,7 @@ from frameworkcontroller.api.status import Condition, State, TaskStatus
 from frameworkcontroller.machine.kernel.actions import Outcome
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import Wait
+from frameworkcontroller.machine.kernel.model import Limits
 from frameworkcontroller.machine.kernel.part import EndPhase, Part, Shown
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Kind
@@ -44,6 +45,10 @@ class KueuePart(Part):
     reasons: ClassVar[type[Reason]] = QueueReason
     kinds: ClassVar[frozenset[Kind]] = frozenset({Kind.WORKLOAD})
     not_answered: ClassVar[Reason] = QueueReason.NOT_ANSWERED
+
+    def reads_labels(self, limits: Limits) -> bool:
+        """Whether queue labels count."""
+        return limits.kueue
 
     def observe_generation(self, ctx: Context) -> None:
         """Forget the Workload that the last spec needed. Record for a new Framework that its labels do not count."""

@@ -16,6 +16,7 @@ from frameworkcontroller.api.status import AdmissionStatus, State, TaskStatus
 from frameworkcontroller.api.workloads import WorkloadRecord, workload_name
 from frameworkcontroller.machine.kernel.absence import Known, look_for_pods, nothing_runs
 from frameworkcontroller.machine.kernel.actions import Action
+from frameworkcontroller.machine.kernel.agenda import PERSISTED
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import Wait
 from frameworkcontroller.machine.kernel.model import NotListed, Urgency, require
@@ -96,8 +97,6 @@ class Queueing(PartState):
 
     Until the cache shows another one, the action is not repeated.
     """
-    blocked: bool = False
-    """Whether quota is released once the status is persisted."""
     dropped: bool = False
     """Whether the cache has dropped the Workload, which is gone or has lost its label."""
     disproved: str | None = None
@@ -141,7 +140,7 @@ class Queueing(PartState):
         """Record a smaller admission. Once it is persisted, the Workload is changed."""
         require(tracker.status, "status").admission = admission
         tracker.change(None, Urgency.SOON, of_attempt=False)
-        self.blocked = True
+        tracker.agenda.look(None, PERSISTED)
 
     def on_move(self, tracker: Tracker, task: TaskStatus) -> None:
         granted = self.granted.get(task.role) if self.granted else None
@@ -157,10 +156,6 @@ class Queueing(PartState):
     def on_completion(self, tracker: Tracker, completion: CompletionStatus) -> None:
         if completion.is_one_of({FRAMEWORK_EVICTED.code}):
             tracker.counters().evicted[self.lost_reason or OUT_OF_SYNC] += 1
-
-    def on_persisted(self, tracker: Tracker) -> bool:
-        again, self.blocked = self.blocked, False
-        return again
 
     def on_tasks_over(self) -> None:
         self.granted.clear()
@@ -252,7 +247,7 @@ class QueuedFramework:
         """
         ctx, acted, name = self.ctx, self.state.acted, type(action).__name__
         if (until := self.holds.until(action.target.key)) > ctx.env.clock:
-            ctx.requeue_at(until)
+            ctx.tracker.agenda.look(None, until)
         elif acted.get(name) != self.version and all(one.target != action.target for one in ctx.plan.actions):
             acted[name] = self.version
             ctx.plan.actions.append(action)
@@ -267,7 +262,7 @@ class QueuedFramework:
         """Whether the next periodic write of that kind is due later. If so, plan again at its time."""
         if (until := self.state.paced.get(kind, 0.0)) <= self.ctx.env.clock:
             return False
-        self.ctx.requeue_at(until)
+        self.ctx.tracker.agenda.look(None, until)
         return True
 
     def pace(self, kind: str, seconds: float) -> None:
@@ -275,12 +270,12 @@ class QueuedFramework:
         self.state.paced[kind] = self.ctx.env.clock + seconds
 
     def confirm_nothing_runs(self) -> bool:
-        """Whether quota may be released: all is persisted, and nothing of the Framework runs. If unknown, look."""
+        """Persist all, and find out whether something of the Framework runs. Return whether quota may be released."""
         ctx = self.ctx
         ctx.tracker.absence.wanted = True
         look_for_pods(ctx)
         if not ctx.tracker.is_clean:
-            ctx.persist_first()
+            ctx.tracker.persist_first(None)
             return False
         return nothing_runs(ctx.tracker)
 
