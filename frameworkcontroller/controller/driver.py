@@ -45,7 +45,7 @@ from frameworkcontroller.machine.kernel.protocol import (
     WriteResult,
 )
 from frameworkcontroller.machine.kernel.requests import Answer, Kind, PatchStatus, Refusal, Refused, Request, Unanswered
-from frameworkcontroller.machine.parts.history.finalization import Farewell, Look, StoreLast, is_due
+from frameworkcontroller.machine.parts.history.finalization import Finalization, Look, StoreLast, is_due
 from frameworkcontroller.machine.parts.kueue.orphanedworkloads import orphans, release, releases_of
 from frameworkcontroller.machine.quarantine import Quarantine, end_quarantined
 from frameworkcontroller.machine.reconciler import Reconciler
@@ -124,7 +124,7 @@ class Driver:
         """Workloads released whose Framework was gone."""
         self._stopping = False
         self._archiving: set[asyncio.Task[None]] = set()
-        self._farewells: dict[str, Farewell] = {}
+        self._finalizations: dict[str, Finalization] = {}
         self._quarantine_causes: LRUCache[str, str] = LRUCache(_MAX_CAUSES)
         """The last logged cause of quarantine, by the UID of the Framework."""
 
@@ -155,7 +155,7 @@ class Driver:
         if record is None:
             # The garbage collector removes its objects.
             self.reconcilers.pop(key, None)
-            self._farewells.pop(key, None)
+            self._finalizations.pop(key, None)
             return orphan_after
         try:
             machine = self.reconcilers.find(record) or self.reconcilers.open(record)
@@ -168,11 +168,11 @@ class Driver:
         if record.deletion_time is not None and self._is_left_alone(record):
             orphan_after = await self._release_orphans(key, None, deleting_uid=record.uid)
         if is_due(record) and self._is_left_alone(record):
-            farewell_after = await self._bid_farewell(record)
-            if orphan_after is None or (farewell_after is not None and farewell_after < orphan_after):
-                orphan_after = farewell_after
+            finalization_after = await self._finalize(record)
+            if orphan_after is None or (finalization_after is not None and finalization_after < orphan_after):
+                orphan_after = finalization_after
         else:
-            self._farewells.pop(key, None)
+            self._finalizations.pop(key, None)
         if record.deletion_time is None and isinstance(self.reconcilers.find(record), Quarantine):
             orphan_after = await self._end_quarantined(record)
         if done.error is not None:
@@ -183,16 +183,16 @@ class Driver:
         return done.requeue_after
 
     def _is_left_alone(self, record: FrameworkRecord) -> bool:
-        """True if the machine ignores the Framework: see ``Farewell``."""
+        """True if the machine ignores the Framework: see ``Finalization``."""
         machine = self.reconcilers.find(record)
         return machine is not None and (isinstance(machine, Quarantine) or machine.is_left_alone)
 
-    async def _bid_farewell(self, record: FrameworkRecord) -> float | None:
+    async def _finalize(self, record: FrameworkRecord) -> float | None:
         """Finalize a deleted Framework that its machine ignores. Returns the seconds until it is due again."""
         key = record.key
-        ending = self._farewells.get(key)
+        ending = self._finalizations.get(key)
         if ending is None or ending.uid != record.uid:
-            ending = self._farewells[key] = Farewell(record)
+            ending = self._finalizations[key] = Finalization(record)
         if ending.storing is not None:
             # The answer of the history enqueues it.
             return None
@@ -206,7 +206,7 @@ class Driver:
             return None
         self._tell(ending, key, result)
         if result.after is None:
-            self._farewells.pop(key, None)
+            self._finalizations.pop(key, None)
         return result.after
 
     async def _end_quarantined(self, record: FrameworkRecord) -> float | None:
@@ -218,13 +218,13 @@ class Driver:
         )
         return await self._exchange(exchange, record.namespace, key)
 
-    async def _store_last(self, ending: Farewell, last: StoreLast) -> None:
+    async def _store_last(self, ending: Finalization, last: StoreLast) -> None:
         record = last.framework
         answer = await self._store(record, record.resource_version, [last.snapshot])
         self._tell(ending, record.key, ending.stored(answer, self._env()))
         self.enqueue(record.key)
 
-    def _tell(self, ending: Farewell, key: str, result: Look) -> None:
+    def _tell(self, ending: Finalization, key: str, result: Look) -> None:
         if result.records:
             self.recorder.record(key, ending.uid, result.records)
 

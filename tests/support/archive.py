@@ -18,7 +18,7 @@ from frameworkcontroller.api.status import Condition, State
 from frameworkcontroller.machine.kernel.model import Limits, Snapshot, SnapshotTrigger
 from frameworkcontroller.machine.kernel.protocol import Archive, Offer
 from frameworkcontroller.machine.kernel.requests import Answer, Answered, Kind, PatchFinalizers, Refused, Unanswered
-from frameworkcontroller.machine.parts.history.finalization import Farewell, StoreLast
+from frameworkcontroller.machine.parts.history.finalization import Finalization, StoreLast
 from frameworkcontroller.machine.reconciler import Reconciler
 from tests.support.driver import Controller
 from tests.support.history import LIMITS, NAME, History
@@ -41,7 +41,7 @@ class _Asked:
 @dataclass(slots=True)
 class _AskedLast:
     controller: Controller
-    ending: Farewell
+    ending: Finalization
     last: StoreLast
 
 
@@ -63,7 +63,7 @@ class Sink:
         self.requests.append(len(archive.snapshots))
         self._asked.append(_Asked(controller, reconciler, reconciler.uid, archive))
 
-    def ask_last(self, controller: Controller, ending: Farewell, last: StoreLast) -> None:
+    def ask_last(self, controller: Controller, ending: Finalization, last: StoreLast) -> None:
         """A controller asks for the last status of a Framework that is left alone."""
         self.requests.append(1)
         self._asked.append(_AskedLast(controller, ending, last))

@@ -57,7 +57,7 @@ from frameworkcontroller.machine.kernel.requests import (
     Unanswered,
 )
 from frameworkcontroller.machine.kernel.tracker import Tracker
-from frameworkcontroller.machine.parts.history.finalization import Farewell, Look, StoreLast, is_due
+from frameworkcontroller.machine.parts.history.finalization import Finalization, Look, StoreLast, is_due
 from frameworkcontroller.machine.parts.kueue.orphanedworkloads import orphans, release
 from frameworkcontroller.machine.reconciler import Reconciler
 from tests.support.guarantees import Guarantees
@@ -92,7 +92,7 @@ class Sink(Protocol):
     def ask(self, controller: Controller, reconciler: Reconciler, archive: Archive) -> None:
         """Take the records, and answer later."""
 
-    def ask_last(self, controller: Controller, ending: Farewell, last: StoreLast) -> None:
+    def ask_last(self, controller: Controller, ending: Finalization, last: StoreLast) -> None:
         """Take the last status of a Framework that is left alone, and answer later."""
 
     def offer(self, uid: str, offer: Offer) -> None:
@@ -189,7 +189,7 @@ class Controller:
         self._requeue_at: float | None = None
         self._failures = 0
         self._look_after: float | None = None
-        self._ending: Farewell | None = None
+        self._ending: Finalization | None = None
         # Of the pass under way.
         self._active = False
         self._asked_at: float | None = None
@@ -463,7 +463,7 @@ class Controller:
             self._ending = None
             return None
         if self._ending is None or self._ending.uid != record.uid:
-            self._ending = Farewell(record)
+            self._ending = Finalization(record)
         if self._ending.storing is not None:
             return None
         env = self._view.env
@@ -483,7 +483,7 @@ class Controller:
             return None
         return found.after
 
-    def take_last(self, ending: Farewell, answer: Answer) -> None:
+    def take_last(self, ending: Finalization, answer: Answer) -> None:
         """The history has answered for a Framework that is left alone."""
         ending.stored(answer, self._view.env)
         self._enqueued |= ending is self._ending

@@ -35,7 +35,7 @@ _FAILURES_TO_TELL: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class StoreLast:
-    """Store the last status of the Framework in the history. ``Farewell.stored`` takes the answer."""
+    """Store the last status of the Framework in the history. ``Finalization.stored`` takes the answer."""
 
     framework: FrameworkRecord
     snapshot: Snapshot
@@ -54,7 +54,7 @@ def is_due(record: FrameworkRecord) -> bool:
     return record.deletion_time is not None and names.HISTORY_FINALIZER in record.finalizers
 
 
-class Farewell:
+class Finalization:
     """The end of one Framework. In memory only: a new process begins again."""
 
     def __init__(self, record: FrameworkRecord) -> None:
