@@ -116,10 +116,6 @@ class WorkloadSpec:
             return Kind.WORKLOAD_PRIORITY_CLASS, self.priority_class
         return (Kind.PRIORITY_CLASS, self.pod_priority_class) if self.pod_priority_class else ("", "")
 
-    def count(self, role: str) -> int:
-        """The number of Tasks of the role."""
-        return self.counts.get(role, 0)
-
 
 def workload_spec(framework: Framework, queue: QueueLabels) -> WorkloadSpec:
     """The spec of the Workload of a Framework with these labels. One that is not valid counts as absent."""
