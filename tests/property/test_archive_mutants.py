@@ -53,7 +53,7 @@ _IN_CALLS: Final = _of_archive(test_archive.test_clocks_of_controllers_may_diffe
 _IN_ONE_CALL: Final = _of_archive(test_archive.test_clocks_of_controllers_may_differ, together=True, backwards=True)
 _NAMESPACES: Final = _of_archive(test_archive.test_nothing_of_other_namespaces_is_seen_or_counted, count=2)
 _ALL_OR_NOTHING: Final = _of_archive(test_archive.test_a_uid_of_another_framework_is_refused)
-_DURABLE: Final = _of_archive(test_archive.test_what_is_acknowledged_is_committed_and_synced)
+_DURABLE: Final = _of_archive(test_archive.test_acknowledged_records_are_committed_and_synced)
 _OWN: Final = _of_archive(test_archive.test_a_record_of_its_own_wins_over_that_in_the_framework)
 
 # --- how they are broken ---------------------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ _OWN: Final = _of_archive(test_archive.test_a_record_of_its_own_wins_over_that_i
 @contextmanager
 def _any_wins() -> Iterator[None]:
     with patch.object(ingest, "_is_newer", lambda new, old: true()):
-        statements = {"sqlite": ingest._Statements("sqlite")}
+        statements = {"sqlite": ingest._statements("sqlite")}
     with patch.object(ingest, "_STATEMENTS", statements):
         yield
 
@@ -293,7 +293,7 @@ MUTANTS: Final = {
     "retention": Mutant(
         "removes what is not old yet",
         _removes_the_newest,
-        _of_retention(test_retention.test_what_is_too_old_goes_as_a_whole),
+        _of_retention(test_retention.test_old_frameworks_are_deleted_as_a_whole),
     ),
 }
 
