@@ -1,4 +1,4 @@
-"""``frameworkcontroller history serve`` as a process of its own: what it acknowledged is there, whatever happens."""
+"""``frameworkcontroller history serve`` as a process of its own: an acknowledged record is stored, in any case."""
 
 import asyncio
 import gzip
@@ -151,7 +151,7 @@ async def post(client: aiohttp.ClientSession, url: str, body: bytes, **headers: 
 
 
 async def names(database: Path) -> set[str]:
-    """What is in the archive, read without the server."""
+    """The Frameworks in the archive, read without the server."""
     found: set[str] = set()
     async with await HistoryArchive.open(f"sqlite:///{database}") as archive:
         after = ""
@@ -163,9 +163,7 @@ async def names(database: Path) -> set[str]:
             after = page["next"]
 
 
-async def test_what_was_acknowledged_survives_a_kill_in_the_middle(
-    tmp_path: Path, client: aiohttp.ClientSession
-) -> None:
+async def test_acknowledged_records_survive_a_kill_in_the_middle(tmp_path: Path, client: aiohttp.ClientSession) -> None:
     database = tmp_path / "h.db"
     acknowledged: set[str] = set()
     number = 0
@@ -197,7 +195,7 @@ async def test_what_was_acknowledged_survives_a_kill_in_the_middle(
     assert found == {f"f{batch * 5 + one}" for batch in batches for one in range(5)}
 
 
-async def test_a_stop_answers_what_is_in_progress(tmp_path: Path, client: aiohttp.ClientSession) -> None:
+async def test_a_stop_answers_requests_in_progress(tmp_path: Path, client: aiohttp.ClientSession) -> None:
     with running(f"sqlite:///{tmp_path}/h.db", tmp_path / "log") as process:
         url = await process.url()
         results: list[int] = []
@@ -434,7 +432,7 @@ async def test_the_pages_and_the_api_share_a_server(url: str, client: aiohttp.Cl
 
 
 @pytest.mark.parametrize("tls", [False, True])
-async def test_the_token_beside_the_database_and_the_printed_address_admit(tmp_path: Path, *, tls: bool) -> None:
+async def test_the_token_next_to_the_database_and_the_printed_address_admit(tmp_path: Path, *, tls: bool) -> None:
     """Both also with TLS, under uvloop. Without them, even the own user gets nothing."""
     options, trusted = [], None
     if tls:

@@ -96,7 +96,7 @@ def running(
             process.kill()
 
 
-def test_without_namespaces_it_says_once_what_is_missing(folder: Path) -> None:
+def test_without_namespaces_it_reports_once_the_missing_features(folder: Path) -> None:
     script = 'echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all --inh-caps=-all "$@"'
     confined = ["unshare", "--user", "--map-root-user", "sh", "-c", script, "sh"]
     if subprocess.run([*confined, "true"], capture_output=True, check=False).returncode != 0:
@@ -146,7 +146,7 @@ def test_failure_says_why(folder: Path) -> None:
 ENDLESS = "warning: spec.taskRoles[0].task.pod.spec.restartPolicy: is missing, which is Always: containers that end"
 
 
-def test_run_says_what_lint_finds_before_anything_runs(folder: Path) -> None:
+def test_run_prints_the_findings_of_lint_before_anything_runs(folder: Path) -> None:
     endless = framework("f", "true")
     del endless["spec"]["taskRoles"][0]["task"]["pod"]["spec"]["restartPolicy"]
     (folder / "f.yaml").write_text(yaml.safe_dump_all([framework("sound", "true"), endless]))
@@ -156,7 +156,7 @@ def test_run_says_what_lint_finds_before_anything_runs(folder: Path) -> None:
     assert (ended.returncode, late) == (1, "frameworkcontroller: not all Frameworks completed within 2 s")
 
 
-def test_up_says_what_lint_finds_in_what_is_created(folder: Path) -> None:
+def test_up_prints_the_findings_of_lint_on_created_objects(folder: Path) -> None:
     endless = framework("f", "true")
     del endless["spec"]["taskRoles"][0]["task"]["pod"]["spec"]["restartPolicy"]
     told = folder / "told"
@@ -196,7 +196,7 @@ def test_logs(folder: Path) -> None:
         if bar:
             printed.setdefault(label.rstrip(), []).append(text)
     for task in ("f-w-0", "f-w-1", "f-w-1#1"):
-        # Nobody knows what came first of what was written to two pipes.
+        # The order of output to two pipes is unknown.
         printed[task].sort()
     assert printed == {
         "f-w-0": ["attempt 0", "down", "last words"],
@@ -231,7 +231,7 @@ def test_interrupted_run_leaves_nothing_behind(folder: Path, number: signal.Sign
 
 
 @pytest.mark.parametrize("arguments", [("up",), ("up", "--runtime", "simulated"), ("run", "f.yaml")])
-def test_what_a_killed_one_leaves_behind_the_next_one_removes(folder: Path, arguments: tuple[str, ...]) -> None:
+def test_the_leftovers_of_a_killed_one_are_removed_by_the_next_one(folder: Path, arguments: tuple[str, ...]) -> None:
     (folder / "f.yaml").write_text(yaml.safe_dump(framework("f", f"exec sleep {MARK}")))
     temporary = folder.parent / "tmp"
     foreign = temporary / "frameworkcontroller-foreign"
@@ -363,7 +363,7 @@ BAD_SPEC = framework("f", "true") | {"spec": {"taskRoles": [{"name": "r-r", "tas
         (["up", "--data", "/dev/null"], None, 2, ["--data /dev/null: is not a directory"]),
     ],
 )
-def test_what_cannot_be_done_is_said_in_a_line(
+def test_an_impossible_request_is_reported_in_a_line(
     folder: Path, arguments: list[str], stdin: str | None, code: int, errors: list[str]
 ) -> None:
     ended = run(folder, *arguments, stdin=stdin)
@@ -374,7 +374,7 @@ def test_what_cannot_be_done_is_said_in_a_line(
         assert line.startswith(f"frameworkcontroller: {error}")
 
 
-def test_up_shows_and_archives_what_was_deleted(folder: Path) -> None:
+def test_up_shows_and_archives_deleted_frameworks(folder: Path) -> None:
     body = framework("f", "echo 'no such file' > /dev/termination-log; exit 7")
     command = [*COMMAND, "up", "--kubeconfig", "c"]
     with subprocess.Popen(command, cwd=folder, env=environment(folder), stdout=subprocess.PIPE, text=True) as process:

@@ -15,7 +15,7 @@ from tests.support.clusters import Cluster
 
 
 class Ended(NamedTuple):
-    """What a command did."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -23,7 +23,7 @@ class Ended(NamedTuple):
 
     @property
     def lines(self) -> list[str]:
-        """What it printed, line by line, without blanks at their ends."""
+        """Its output, line by line, without blanks at their ends."""
         return [line.rstrip() for line in self.out.splitlines()]
 
 
@@ -46,7 +46,7 @@ class Cli:
         """What the last command has printed so far."""
 
     async def __call__(self, *arguments: str, namespace: str | None = None) -> Ended:
-        """Run it to its end, whatever that is."""
+        """Run it to its end."""
         options = self._parser().parse_args(arguments)
         self.out = out = io.StringIO()
         err = io.StringIO()
