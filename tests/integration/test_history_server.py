@@ -17,12 +17,12 @@ import aiohttp
 import orjson
 import pytest
 
-from frameworkcontroller.cli.main import main
 from frameworkcontroller.history.apidocument import document
 from frameworkcontroller.history.archive import HistoryArchive
 from frameworkcontroller.history.reads import ListFrameworks
 from tests.support.answerschema import faults
 from tests.support.certificates import make_certificates
+from tests.support.cli import run_program
 from tests.support.eventually import eventually
 
 PROGRAM = [str(Path(sys.executable).parent / "frameworkcontroller"), "history", "serve"]
@@ -496,32 +496,23 @@ async def test_the_token_next_to_the_database_and_the_printed_address_admit(tmp_
 )
 @pytest.mark.usefixtures("logging_as_before")
 def test_a_bad_option_is_named_with_its_value(
-    options: list[str], text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    options: list[str], text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert (refused(*options), text in capsys.readouterr().err) == (2, True)
+    ended = run_program("history", "serve", *options)
+    assert (ended.code, text in ended.err) == (2, True), ended.err
 
 
 @pytest.mark.usefixtures("logging_as_before")
-def test_the_environment_names_the_database_without_an_argument(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_environment_names_the_database_without_an_argument(monkeypatch: pytest.MonkeyPatch) -> None:
     """All users of the machine can read arguments."""
     monkeypatch.setenv("FRAMEWORK_HISTORY_DATABASE", "mysql://archive:topsecret@x")
-    assert refused() == 2
-    expected = "$FRAMEWORK_HISTORY_DATABASE: mysql://archive:***@x: must begin with sqlite:///"
-    assert expected in capsys.readouterr().err
+    ended = run_program("history", "serve")
+    assert ended.code == 2
+    assert "$FRAMEWORK_HISTORY_DATABASE: mysql://archive:***@x: must begin with sqlite:///" in ended.err
     # An option has precedence.
-    assert refused("--database", "sqlite:////none/x.db") == 2
-    assert "--database: sqlite:////none/x.db: there is no directory /none" in capsys.readouterr().err
-
-
-def refused(*options: str) -> int | str | None:
-    """Run the command in this process, and return its exit code."""
-    try:
-        return main(["history", "serve", *options])
-    except SystemExit as exit_:
-        return exit_.code
+    ended = run_program("history", "serve", "--database", "sqlite:////none/x.db")
+    assert "--database: sqlite:////none/x.db: there is no directory /none" in ended.err
 
 
 async def test_the_volume_of_sqlite_is_measured(url: str, client: aiohttp.ClientSession) -> None:

@@ -1,11 +1,15 @@
 """The commands for people, run in the test's own process against its cluster."""
 
 import io
+import sys
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from typing import NamedTuple
+from unittest.mock import patch
 
 from rich.console import Console
 
+from frameworkcontroller.cli.main import main
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.output import console
@@ -25,6 +29,20 @@ class Ended(NamedTuple):
     def lines(self) -> list[str]:
         """Its output, line by line, without blanks at their ends."""
         return [line.rstrip() for line in self.out.splitlines()]
+
+
+def run_program(*arguments: str, stdin: str = "") -> Ended:
+    """Run ``frameworkcontroller ARGUMENTS`` in this process: for commands that end before they start anything.
+
+    Their tests need the fixture ``logging_as_before``.
+    """
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), patch.object(sys, "stdin", io.StringIO(stdin)):
+        try:
+            code = main(arguments)
+        except SystemExit as exit_:
+            code = exit_.code if isinstance(exit_.code, int) else 1
+    return Ended(code, out.getvalue(), err.getvalue())
 
 
 class Cli:
