@@ -177,7 +177,7 @@ class QueuedBench(Bench):
         self.say(("Evicted", True, reason, f"evicted for {reason}"), see=see)
 
     def delete_workload(self, *, see: bool = True) -> None:
-        """Somebody deletes the Workload, which its finalizer holds."""
+        """Another client deletes the Workload, which its finalizer holds."""
         assert self.live is not None
         self.live["metadata"]["deletionTimestamp"] = format_time(int(self.now))
         self.changed()
@@ -199,7 +199,7 @@ class QueuedBench(Bench):
         return True
 
     def act(self) -> list[str]:
-        """Plan, and carry out what is asked of the Workload; the names of the actions."""
+        """Plan, and carry out the requests for the Workload. Return the names of the actions."""
         made = self.plan()
         for action in made.actions:
             self.do(action)
@@ -231,7 +231,7 @@ class QueuedBench(Bench):
 
 
 def queue_labels(queue: str = "team-a", priority_class: str = "", seconds: str = "") -> QueueLabels:
-    """What the labels ask for."""
+    """The request of the labels."""
     return QueueLabels(queue, priority_class, seconds)
 
 
