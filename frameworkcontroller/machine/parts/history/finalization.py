@@ -1,7 +1,7 @@
 """The end of a deleted Framework that the finalizer of the history holds, and for which nothing can be decided.
 
-It is in quarantine, or its status cannot be stored. Its deletion cannot be taken back: what runs of it is deleted, its
-stored status goes to the history as it is, and then the finalizer is removed.
+It is in quarantine, or its status cannot be stored. Its deletion cannot be undone: its objects are deleted, its stored
+status goes to the history unchanged, and then the finalizer is removed.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ class Farewell:
     def __init__(self, record: FrameworkRecord) -> None:
         self.uid = record.uid
         self.storing: StoreLast | None = None
-        """What the history is asked to store, and has not answered yet."""
+        """The request that the history has not answered yet."""
         self._name = record.name
         self._again: StoreLast | None = None
-        """What it has not stored."""
+        """A request that has failed."""
         self._stored_version = ""
         """The resourceVersion of the status that it has stored."""
         self._failures = 0
