@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.parts import REASONS
+
 PACKAGE: Final = Path(__file__).resolve().parents[2] / "frameworkcontroller"
 
 # Names that still occur more than once. Add none; a line each, so that renames merge.
@@ -33,6 +36,12 @@ def public_classes() -> Iterator[str]:
 
 def repeated(names: list[str]) -> set[str]:
     return {name for name, count in Counter(names).items() if count > 1}
+
+
+def test_a_reason_occurs_once_and_is_listed() -> None:
+    enums = {type(reason) for reason in REASONS}
+    assert repeated([reason.value for reason in REASONS]) == set()
+    assert enums == set(Reason.__subclasses__())
 
 
 def test_a_base_name_occurs_once() -> None:

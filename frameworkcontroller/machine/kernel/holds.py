@@ -9,7 +9,7 @@ from typing import Final
 from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.model import Env
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason
 
 CREATIONS: Final = "creations"
 ObjectKey = TaskKey | str | None
@@ -52,7 +52,7 @@ class Hold:
     failures: int
     until: float
     why: str = ""
-    reason: Reason = Reason.WAITING
+    reason: Reason = RequestReason.WAITING
     claim: str = ""
 
 
@@ -89,7 +89,7 @@ class Holds:
         env: Env,
         why: str,
         at_least_sec: float = 0.0,
-        reason: Reason = Reason.WAITING,
+        reason: Reason = RequestReason.WAITING,
         *,
         claim: str = "",
     ) -> int:

@@ -1,4 +1,4 @@
-"""The parser of answers: every framing, however the bytes are split, and what is no answer."""
+"""The parser of answers: every framing, at any split of the bytes, and invalid answers."""
 
 from itertools import pairwise
 
@@ -127,7 +127,7 @@ def test_chunks_split_anywhere(chunks: list[bytes], cuts: list[int], extension: 
         OK + b"Content-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx",
     ],
 )
-def test_what_is_no_answer(data: bytes) -> None:
+def test_an_invalid_answer(data: bytes) -> None:
     with pytest.raises(BadAnswer):
         parse(data)
     with pytest.raises(BadAnswer):

@@ -109,7 +109,7 @@ PLAIN: list[tuple[dict[str, Any] | None, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("user", "more"), PLAIN)
 @pytest.mark.parametrize(("context", "address"), [(None, None), ("other", None), (None, "https://elsewhere:1")])
-async def test_the_access_is_that_of_the_library(
+async def test_the_library_reads_the_same_access(
     tmp_path: Path, user: dict[str, Any] | None, more: dict[str, Any], context: str | None, address: str | None
 ) -> None:
     (tmp_path / "sub").mkdir()
@@ -263,7 +263,7 @@ async def test_a_service_account(account: Path, host: str, server: str) -> None:
         ("KUBERNETES_SERVICE_PORT", r"\$KUBERNETES_SERVICE_PORT are not set"),
     ],
 )
-async def test_what_a_service_account_lacks_is_named(account: Path, missing: str, said: str) -> None:
+async def test_a_missing_part_of_a_service_account_is_named(account: Path, missing: str, said: str) -> None:
     environ = {"KUBERNETES_SERVICE_HOST": "h", "KUBERNETES_SERVICE_PORT": "443"}
     if environ.pop(missing, None) is None:
         (account / missing).unlink()

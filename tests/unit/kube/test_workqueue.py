@@ -1,4 +1,4 @@
-"""The work queue on a virtual-time event loop, and what a model of its core (tests/property) leaves out."""
+"""The work queue on a virtual-time event loop, and properties that its model (tests/property) leaves out."""
 
 import asyncio
 import random

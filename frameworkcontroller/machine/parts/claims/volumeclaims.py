@@ -42,7 +42,7 @@ from frameworkcontroller.machine.kernel.outcomes import (
 from frameworkcontroller.machine.kernel.part import Part
 from frameworkcontroller.machine.kernel.partstate import PartState
 from frameworkcontroller.machine.kernel.presence import Presence, presence_of, watch_end
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason, RequestReason, event, stall, wait
 from frameworkcontroller.machine.kernel.requests import Kind, Refused
 from frameworkcontroller.machine.kernel.results import Accepted, Created, Exists, Gone, NotAttempted, Result
 from frameworkcontroller.machine.kernel.target import Target
@@ -61,6 +61,32 @@ CLAIMS: Final = "PersistentVolumeClaims"
 
 _WITH_CLAIMS: Final = frozenset({State.CREATION_PENDING, State.PREPARING})
 """States of Tasks whose Pods may need a claim that does not exist."""
+
+
+class ClaimReason(Reason):
+    """The reasons of volume claims."""
+
+    CREATED = "VolumeClaimCreated", "a PersistentVolumeClaim of a Task was created"
+    KEPT = event(
+        "VolumeClaimKept",
+        "a PersistentVolumeClaim that exists was made the Framework's, or got a changed retention policy",
+        event=EventPolicy.NEVER,
+    )
+    DELETED = (
+        "VolumeClaimDeleted",
+        "a PersistentVolumeClaim was deleted, as its Task had left and whenScaled is Delete",
+    )
+    PENDING = wait(
+        "VolumeClaimPending", "a PersistentVolumeClaim of a Task is to be created again, or cannot be looked for"
+    )
+    NOT_GONE = stall(
+        "VolumeClaimNotGone",
+        "a PersistentVolumeClaim that a Task needs was deleted, and still exists long after its deletion was due",
+    )
+    NOT_ANSWERED = stall("VolumeClaimNotAnswered", "requests for a PersistentVolumeClaim failed several times in a row")
+    NOT_LISTED = stall(
+        "VolumeClaimNotListed", "PersistentVolumeClaims cannot be listed, which volumeClaimTemplates need"
+    )
 
 
 class ClaimAgenda(PartState):
@@ -117,7 +143,9 @@ class ClaimAgenda(PartState):
 class ClaimPart(Part):
     """The volume claims of Tasks."""
 
+    reasons: ClassVar[type[Reason]] = ClaimReason
     kinds: ClassVar[frozenset[Kind]] = frozenset({Kind.VOLUME_CLAIM})
+    not_answered: ClassVar[Reason] = ClaimReason.NOT_ANSWERED
 
     def observe_generation(self, ctx: Context) -> None:
         """Remember the policies of the spec: a role may be removed before its claims show its last one."""
@@ -239,21 +267,19 @@ def keep(ctx: Context, task: TaskStatus) -> bool:
         elif presence is Presence.ABSENT:
             if (until := ctx.tracker.holds.until(pace_key(target))) > ctx.env.clock:
                 text = f"{target.kind} {target.name} was deleted again: it is created after a pause"
-                wait = Wait(Reason.VOLUME_CLAIM_PENDING, text, until)
+                wait = Wait(ClaimReason.PENDING, text, until)
                 ctx.tracker.agenda.look(task.key, until)
                 continue
             ctx.create_for(task.key, partial(_creation, ctx, target, role, template))
         elif presence is Presence.ENDING:
-            wait = Wait(
-                Reason.VOLUME_CLAIM_PENDING, f"{target.kind} {target.name} is being deleted, to be created again"
-            )
-            watch_end(ctx, target, Reason.VOLUME_CLAIM_NOT_GONE)
+            wait = Wait(ClaimReason.PENDING, f"{target.kind} {target.name} is being deleted, to be created again")
+            watch_end(ctx, target, ClaimReason.NOT_GONE)
         else:
             ctx.tracker.part(ClaimAgenda).unlisted.add(task.key)
             ctx.tracker.part(ClaimAgenda).scan = True
             if problem:
                 # The stall says why.
-                wait = Wait(Reason.VOLUME_CLAIM_PENDING, f"{target.kind} {target.name} cannot be looked for")
+                wait = Wait(ClaimReason.PENDING, f"{target.kind} {target.name} cannot be looked for")
     ctx.tracker.holds.wait(task.key, wait)
     return not missing
 
@@ -320,13 +346,13 @@ def _scan(ctx: Context) -> None:
     found = ctx.observed.list_claims(ctx.framework.spec.has_claims)
     if isinstance(found, NotListed):
         text = f"Cannot list {Kind.VOLUME_CLAIM}s, which volumeClaimTemplates need: {found.problem}"
-        stall = Stall(Reason.VOLUME_CLAIM_NOT_LISTED, text)
+        stall = Stall(ClaimReason.NOT_LISTED, text)
         if found.problem and tracker.holds.stalls.get(CLAIMS) != stall:
             tracker.holds.stalls[CLAIMS] = stall
             tracker.agenda.wake(tracker.part(ClaimAgenda).unlisted)
         return
     tracker.part(ClaimAgenda).scan = False
-    tracker.holds.end_stall(CLAIMS, Reason.VOLUME_CLAIM_NOT_LISTED)
+    tracker.holds.end_stall(CLAIMS, ClaimReason.NOT_LISTED)
     for record in found:
         tracker.part(ClaimAgenda).add(record.name)
     tracker.agenda.wake(tracker.part(ClaimAgenda).unlisted)
@@ -402,7 +428,7 @@ def _take_creation(ctx: Context, action: Create, result: Result) -> None:
             tracker.holds.release(CREATIONS)
             tracker.holds.made(pace_key(target), ctx.env)
             text = f"{target.kind} {target.name} ({uid}) was created"
-            ctx.record(Reason.VOLUME_CLAIM_CREATED, text, task_of(ctx, target))
+            ctx.record(ClaimReason.CREATED, text, task_of(ctx, target))
         case Exists(found=Identity() as found) if is_claim_of(found, identity(ctx, target), ctx.framework.uid):
             role = ctx.framework.spec.role(target.role)
             if found.deleting or role is None:
@@ -436,9 +462,9 @@ def _take_change(ctx: Context, action: Action, result: Result) -> None:
         case Created(uid=uid):
             answered(tracker, target, uid)
             tracker.holds.made(pace_key(target), ctx.env)
-            ctx.record(Reason.VOLUME_CLAIM_KEPT, f"{name} ({uid}) is kept as the spec says", task_of(ctx, target))
+            ctx.record(ClaimReason.KEPT, f"{name} ({uid}) is kept as the spec says", task_of(ctx, target))
         case Accepted():
-            ctx.record(Reason.VOLUME_CLAIM_DELETED, f"{name} was deleted, as its Task has left")
+            ctx.record(ClaimReason.DELETED, f"{name} was deleted, as its Task has left")
         case Gone():
             pass
         case _:
@@ -447,9 +473,9 @@ def _take_change(ctx: Context, action: Action, result: Result) -> None:
             why = "it is not this Framework's" if foreign else describe_failure(result)
             text = f"Cannot {'delete' if isinstance(action, Delete) else 'change'} {name}: {why}"
             if (failures := tracker.holds.hold(CLAIMS, ctx.env, text, retry_after(result))) == 1:
-                ctx.record(Reason.WAITING, text, warning=True)
+                ctx.record(RequestReason.WAITING, text, warning=True)
             elif failures >= FAILURES_TO_STALL:
-                tracker.holds.stalls[CLAIMS] = Stall(Reason.VOLUME_CLAIM_NOT_ANSWERED, text)
+                tracker.holds.stalls[CLAIMS] = Stall(ClaimReason.NOT_ANSWERED, text)
             ctx.tracker.agenda.look(None, tracker.holds.until(CLAIMS))
             return
     tracker.holds.release(CLAIMS)

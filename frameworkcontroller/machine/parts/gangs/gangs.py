@@ -34,7 +34,7 @@ from frameworkcontroller.machine.kernel.outcomes import (
 )
 from frameworkcontroller.machine.kernel.part import Part
 from frameworkcontroller.machine.kernel.presence import Presence, presence_of, watch_end
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason, stall, wait
 from frameworkcontroller.machine.kernel.requests import PODGROUPS, Kind, Refusal, Refused
 from frameworkcontroller.machine.kernel.results import Exists, Patched
 from frameworkcontroller.machine.kernel.target import Target
@@ -56,6 +56,22 @@ TELL_SEC: Final = 60.0
 """The scheduler's message changes with each of its attempts: it is shown this often at most."""
 
 
+class GangReason(Reason):
+    """The reasons of ``spec.scheduling``."""
+
+    CREATED = "PodGroupCreated", "a PodGroup was created, by which a scheduler places Pods together"
+    PENDING = wait(
+        "PodGroupPending", "a PodGroup of spec.scheduling does not exist yet, or its scheduler does not place it"
+    )
+    UNSUPPORTED = stall(
+        "GangUnsupported",
+        "the scheduler or the API server does not support spec.scheduling; if Pods run, they are placed one by one",
+    )
+    NOT_GONE = stall("PodGroupNotGone", "a PodGroup of an earlier attempt, or one that was deleted, still exists")
+    NOT_ANSWERED = stall("PodGroupNotAnswered", "requests for a PodGroup of spec.scheduling failed several times")
+    NOT_LISTED = stall("PodGroupNotListed", "PodGroups cannot be listed, which spec.scheduling needs")
+
+
 # --- the state ----------------------------------------------------------------------------------------------------
 
 
@@ -65,7 +81,9 @@ TELL_SEC: Final = 60.0
 class GangPart(Part):
     """The PodGroups of ``spec.scheduling``."""
 
+    reasons: ClassVar[type[Reason]] = GangReason
     kinds: ClassVar[frozenset[Kind]] = PODGROUPS
+    not_answered: ClassVar[Reason] = GangReason.NOT_ANSWERED
 
     def ensure(self, ctx: Context) -> bool:
         """Stall the Framework while its gangs are refused, or PodGroups cannot be listed."""
@@ -83,9 +101,9 @@ class GangPart(Part):
             return None
         stall = _unsupported(ctx)
         if stall is not None:
-            return Wait(Reason.POD_GROUP_PENDING, stall.message)
+            return Wait(GangReason.PENDING, stall.message)
         if isinstance(ctx.observed.find_companion(known(ctx).gangs.kind, ctx.framework.name), NotListed):
-            return Wait(Reason.WAITING, "PodGroups are not listed yet")
+            return Wait(RequestReason.WAITING, "PodGroups are not listed yet")
         return None
 
     def before_tasks(self, ctx: Context) -> None:
@@ -117,11 +135,11 @@ class GangPart(Part):
         if group.left_out:
             return None
         if group.lowering:
-            return Wait(Reason.WAITING, f"The minimum of PodGroup {name} is lowered first")
+            return Wait(RequestReason.WAITING, f"The minimum of PodGroup {name} is lowered first")
         if group.exists:
             return None
         # Usually, it takes a moment.
-        reason = Reason.POD_GROUP_PENDING if group.failing else Reason.WAITING
+        reason = GangReason.PENDING if group.failing else RequestReason.WAITING
         return Wait(reason, f"PodGroup {name} does not exist yet")
 
     def shape(self, ctx: Context, role: TaskRoleSpec) -> Member | None:
@@ -153,13 +171,13 @@ class GangPart(Part):
         if kept is None:
             known(ctx).group(spec.group_of(ctx.framework.name, role)).checked = False
         elif kept:
-            ctx.tracker.holds.end_stall(GANGS, Reason.GANG_UNSUPPORTED)
+            ctx.tracker.holds.end_stall(GANGS, GangReason.UNSUPPORTED)
         else:
             text = (
                 f"The API server dropped spec.schedulingGroup of Pod {pod}: its feature GenericWorkload is off. "
                 "The Pods of the Framework run, and are placed one by one"
             )
-            ctx.tracker.holds.stalls[GANGS] = Stall(Reason.GANG_UNSUPPORTED, text)
+            ctx.tracker.holds.stalls[GANGS] = Stall(GangReason.UNSUPPORTED, text)
 
     def observe_pod(self, ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
         """Record that the group of a Task was placed, as its Pod is on a node."""
@@ -197,7 +215,7 @@ class GangPart(Part):
             case Create(), Exists(found=Identity() as found) if not controls(action, found) and _is_older(ctx, found):
                 # Its own garbage collection, or a finalizer, takes that long. It is never used.
                 text = f"{target.kind} {target.name} ({found.uid}) of an earlier attempt still exists"
-                back_off(ctx, target, text, Reason.POD_GROUP_NOT_GONE, patience=FAILURES_TO_STALL_WHILE_DELETED)
+                back_off(ctx, target, text, GangReason.NOT_GONE, patience=FAILURES_TO_STALL_WHILE_DELETED)
                 tracker.agenda.look()
                 answered(tracker, target, None)
                 return
@@ -205,7 +223,7 @@ class GangPart(Part):
                 # It may have lost the label by which it is watched: then its minimum would never be lowered.
                 labels = orjson.dumps({"metadata": {"labels": {FRAMEWORK_NAME: ctx.framework.name}}})
                 tracker.follow_ups.append(Patch(target, found.uid, labels))
-        take_object(ctx, action, result, Reason.POD_GROUP_CREATED)
+        take_object(ctx, action, result, GangReason.CREATED)
 
 
 def _is_older(ctx: Context, found: Identity) -> bool:
@@ -218,14 +236,14 @@ def _is_older(ctx: Context, found: Identity) -> bool:
 def _unsupported(ctx: Context) -> Stall | None:
     state = known(ctx)
     if state.refusal:
-        return Stall(Reason.GANG_UNSUPPORTED, state.refusal)
+        return Stall(GangReason.UNSUPPORTED, state.refusal)
     kind = state.gangs.kind
     found = ctx.observed.find_companion(kind, ctx.framework.name)
     if not isinstance(found, NotListed) or not found.problem:
         return None
     if found.not_served:
-        return Stall(Reason.GANG_UNSUPPORTED, f"spec.scheduling: {found.problem}")
-    return Stall(Reason.POD_GROUP_NOT_LISTED, f"Cannot list {kind}s, which spec.scheduling needs: {found.problem}")
+        return Stall(GangReason.UNSUPPORTED, f"spec.scheduling: {found.problem}")
+    return Stall(GangReason.NOT_LISTED, f"Cannot list {kind}s, which spec.scheduling needs: {found.problem}")
 
 
 # --- while the attempt runs ---------------------------------------------------------------------------------------
@@ -256,7 +274,7 @@ def _keep_group(ctx: Context, state: GangState, group: Group, live: int) -> str:
         known_of.failing, known_of.exists = False, True
         _note(ctx, True)
     if is_held:
-        watch_end(ctx, target, Reason.POD_GROUP_NOT_GONE)
+        watch_end(ctx, target, GangReason.NOT_GONE)
     if not isinstance(found, PodGroupRecord) or found.identity.controller_uid != configmap_uid:
         return ""
     if found.placed:
@@ -280,13 +298,13 @@ def _tell_dropped(ctx: Context, state: GangState, target: Target, found: PodGrou
         f"The API server dropped {', '.join(dropped)} of PodGroup {target.name}: its feature {gates} is off. "
         "The Pods of the group are placed without"
     )
-    stalls[key] = Stall(Reason.GANG_UNSUPPORTED, text)
+    stalls[key] = Stall(GangReason.UNSUPPORTED, text)
 
 
 def _note(ctx: Context, changed: bool) -> None:
     """Plan the Tasks again that wait for a group, if what they wait for has changed."""
     if changed:
-        for reason in (Reason.WAITING, Reason.POD_GROUP_PENDING):
+        for reason in (RequestReason.WAITING, GangReason.PENDING):
             ctx.tracker.agenda.wake(ctx.tracker.holds.waiters(reason))
 
 
@@ -296,11 +314,11 @@ def _create(ctx: Context, state: GangState, group: Group, live: int, presence: P
         return
     if problem:
         text = f"Cannot list {target.kind}s, which spec.scheduling needs: {problem}"
-        holds.stalls[target.key] = Stall(Reason.POD_GROUP_NOT_LISTED, text)
+        holds.stalls[target.key] = Stall(GangReason.NOT_LISTED, text)
     else:
-        holds.end_stall(target.key, Reason.POD_GROUP_NOT_LISTED)
+        holds.end_stall(target.key, GangReason.NOT_LISTED)
     if presence is Presence.ENDING:
-        holds.end_stall(target.key, Reason.POD_GROUP_NOT_GONE)
+        holds.end_stall(target.key, GangReason.NOT_GONE)
     elif presence is Presence.ABSENT and _has_other_pods(ctx, state, group):
         # They will never be members, so that the gang could not be complete.
         state.record_placed(tracker, group.name)
@@ -357,9 +375,9 @@ def _lower(ctx: Context, state: GangState, group: Group, target: Target, found: 
             f"PodGroup {name} waits for {minimum} Pods, and {why}: this version of Kubernetes cannot lower its "
             "minimum. Restart the Framework, for example by spec.suspend"
         )
-        holds.stalls[target.key] = Stall(Reason.GANG_UNSUPPORTED, text)
+        holds.stalls[target.key] = Stall(GangReason.UNSUPPORTED, text)
     else:
-        holds.end_stall(target.key, Reason.GANG_UNSUPPORTED)
+        holds.end_stall(target.key, GangReason.UNSUPPORTED)
 
 
 def _wanted(ctx: Context, state: GangState, group: Group, live: int) -> int:
@@ -400,7 +418,7 @@ def _tell(ctx: Context, state: GangState, message: str) -> None:
         ctx.tracker.agenda.look(None, since + TELL_SEC)
         return
     state.told = (message, ctx.env.clock)
-    ctx.tracker.holds.wait(None, Wait(Reason.POD_GROUP_PENDING, message) if message else None)
+    ctx.tracker.holds.wait(None, Wait(GangReason.PENDING, message) if message else None)
 
 
 def _target(ctx: Context, state: GangState, group: Group) -> Target:

@@ -24,12 +24,28 @@ from frameworkcontroller.machine.kernel.model import Limits, Record, Snapshot, S
 from frameworkcontroller.machine.kernel.outcomes import hold
 from frameworkcontroller.machine.kernel.part import Part
 from frameworkcontroller.machine.kernel.protocol import Archive
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.reasons import Reason, event, stall, wait
 from frameworkcontroller.machine.kernel.requests import Answer, Answered, Kind, Refused
 from frameworkcontroller.machine.kernel.results import FinalizersAre, Gone, NotAttempted, Outdated
 from frameworkcontroller.machine.kernel.states import ENDED
 from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.parts.history.archival import Archival, ArchiveMemory
+
+
+class HistoryReason(Reason):
+    """The reasons of a history that must store before anything is forgotten."""
+
+    COMPLETE = "HistoryComplete", "the history has all of a deleted Framework, whose finalizer is removed"
+    GIVEN_UP = event(
+        "HistoryGivenUp",
+        "the finalizer of the history is removed, as the controller has no sink any longer, or does not wait for it",
+    )
+    PENDING = wait("HistoryPending", "the history must store the attempt first, and has not yet")
+    UNAVAILABLE = stall(
+        "HistoryUnavailable",
+        "the history has stored nothing for a minute, and nothing is forgotten before, with the words of the sink",
+    )
+
 
 HISTORY: Final = "history"
 """Key of the back-off and the stall of records for the history."""
@@ -60,6 +76,7 @@ def gates(ctx: Context, trigger: SnapshotTrigger) -> bool:
 class HistoryPart(Part):
     """The history that waits: archive before forget, and the finalizer."""
 
+    reasons: ClassVar[type[Reason]] = HistoryReason
     target_part: ClassVar[str] = FINALIZER
     finalizer: ClassVar[str] = HISTORY_FINALIZER
 
@@ -109,30 +126,31 @@ class HistoryPart(Part):
         """Whether a deletion waits for the history."""
         return gates(ctx, SnapshotTrigger.FRAMEWORK_DELETION)
 
-    def may_forget(self, ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None, *, due: bool) -> bool:
-        """Whether the attempt, which is over, may leave the status. If not, the history is asked to take it."""
+    def before_forget(self, ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None, *, due: bool) -> None:
+        """Ask the history to take the attempt, which is over. ``due`` False: while its retry is delayed."""
+        if not gates(ctx, trigger):
+            return
+        archival = _archival(ctx)
+        if task is not None:
+            _ask_for_task(ctx, task, trigger)
+        elif not due and not ctx.tracker.is_clean:
+            ctx.tracker.agenda.look(None, PERSISTED)
+        elif not due or trigger in archival.framework or trigger in archival.asked_framework or ctx.tracker.is_clean:
+            _ask_for_attempt(ctx, trigger)
+        else:
+            ctx.tracker.persist_first(None)
+        key = None if task is None else task.key
+        if self.may_forget(ctx, trigger, task):
+            archival.gated.discard(key)
+        elif due:
+            archival.gated.add(key)
+
+    def may_forget(self, ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None) -> bool:
+        """Whether the history has taken the attempt."""
         if not gates(ctx, trigger):
             return True
         archival = _archival(ctx)
-        if not due:
-            _prepare(ctx, trigger, task)
-            return False
-        if task is not None:
-            _ask_for_task(ctx, task, trigger)
-            stored = task in archival.tasks
-        else:
-            stored = trigger in archival.framework
-        key = None if task is None else task.key
-        if stored:
-            archival.gated.discard(key)
-            return True
-        archival.gated.add(key)
-        if task is None:
-            if not ctx.tracker.is_clean and trigger not in archival.asked_framework:
-                ctx.tracker.persist_first(None)
-            else:
-                _ask_for_attempt(ctx, trigger)
-        return False
+        return trigger in archival.framework if task is None else task in archival.tasks
 
     def knows_attempt(self, ctx: Context) -> bool:
         """Whether the history has the Framework's attempt, which so is persisted, apart from conditions."""
@@ -153,7 +171,9 @@ class HistoryPart(Part):
         look_for_pods(ctx)
         if not ctx.tracker.is_clean:
             ctx.tracker.persist_first(None)
-        elif self.may_forget(ctx, SnapshotTrigger.FRAMEWORK_DELETION, None, due=True) and _nothing_exists(ctx):
+            return
+        self.before_forget(ctx, SnapshotTrigger.FRAMEWORK_DELETION, None, due=True)
+        if self.may_forget(ctx, SnapshotTrigger.FRAMEWORK_DELETION, None) and _nothing_exists(ctx):
             _change(ctx, add=False)
 
     def finish(self, ctx: Context) -> None:
@@ -204,16 +224,6 @@ class HistoryPart(Part):
 # --- the edges --------------------------------------------------------------------------------------------------
 
 
-def _prepare(ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None) -> None:
-    """Ask for the attempt while its retry is delayed."""
-    if task is not None:
-        _ask_for_task(ctx, task, trigger)
-    elif ctx.tracker.is_clean:
-        _ask_for_attempt(ctx, trigger)
-    else:
-        ctx.tracker.agenda.look(None, PERSISTED)
-
-
 def _archival(ctx: Context) -> Archival:
     archival = ctx.tracker.part(Archival)
     archival.framework_name = ctx.framework.name
@@ -262,18 +272,18 @@ def _tell(ctx: Context, archival: Archival) -> None:
                 break
         words = f": {archival.problem}" if archival.problem else ""
         if ctx.env.clock >= since + SHOW_SEC:
-            shown = Wait(Reason.HISTORY_PENDING, f"the history has not yet stored what is to be forgotten{words}")
+            shown = Wait(HistoryReason.PENDING, f"the history has not yet stored what is to be forgotten{words}")
         if ctx.env.clock >= since + STALL_SEC and HISTORY not in holds.stalls:
             words = words or ": it does not answer"
             text = f"The history has stored nothing for {STALL_SEC:g} s, and nothing is forgotten before{words}"
-            holds.stalls[HISTORY] = Stall(Reason.HISTORY_UNAVAILABLE, text)
+            holds.stalls[HISTORY] = Stall(HistoryReason.UNAVAILABLE, text)
     else:
-        holds.end_stall(HISTORY, Reason.HISTORY_UNAVAILABLE)
+        holds.end_stall(HISTORY, HistoryReason.UNAVAILABLE)
     if shown is not None:
         # Its words change with each attempt; a status is written for the first ones.
-        before = holds.waits().get(Reason.HISTORY_PENDING)
+        before = holds.waits().get(HistoryReason.PENDING)
         holds.wait(None, shown if before is None else before)
-    elif Reason.HISTORY_PENDING in holds.waits():
+    elif HistoryReason.PENDING in holds.waits():
         holds.wait(None, None)
 
 
@@ -284,8 +294,8 @@ def _keep_stall(ctx: Context) -> None:
         return
     memory.looked_back = True
     told = next((one for one in ctx.status.conditions if one.type == "Stalled" and one.status == "True"), None)
-    if told is not None and told.reason == Reason.HISTORY_UNAVAILABLE:
-        ctx.tracker.holds.stalls.setdefault(HISTORY, Stall(Reason.HISTORY_UNAVAILABLE, told.message))
+    if told is not None and told.reason == HistoryReason.UNAVAILABLE:
+        ctx.tracker.holds.stalls.setdefault(HISTORY, Stall(HistoryReason.UNAVAILABLE, told.message))
 
 
 def _take(ctx: Context, archival: Archival, archive: Archive, answer: Answer) -> None:
@@ -308,7 +318,7 @@ def _take(ctx: Context, archival: Archival, archive: Archive, answer: Answer) ->
         archival.problem = ""
         left = archival.asked_tasks or archival.asked_framework or archival.retry
         archival.since = ctx.env.clock if left else None
-        tracker.holds.end_stall(HISTORY, Reason.HISTORY_UNAVAILABLE)
+        tracker.holds.end_stall(HISTORY, HistoryReason.UNAVAILABLE)
         if any(one.trigger is SnapshotTrigger.TASK_DELETION for one in archive.snapshots):
             tracker.agenda.look(Scope.ROLES)
     elif known:
@@ -351,6 +361,6 @@ def _change(ctx: Context, *, add: bool) -> None:
 def finalizer_removed(*, complete: bool) -> Record:
     """The record of the end of the finalizer. ``complete``: the history has all of the Framework."""
     if complete:
-        return Record(Reason.HISTORY_COMPLETE, "The history has all of the Framework, which is deleted now")
+        return Record(HistoryReason.COMPLETE, "The history has all of the Framework, which is deleted now")
     text = "The finalizer is removed, as nothing waits for the history any longer"
-    return Record(Reason.HISTORY_GIVEN_UP, f"{text}: what the sink does not have may be lost")
+    return Record(HistoryReason.GIVEN_UP, f"{text}: what the sink does not have may be lost")
