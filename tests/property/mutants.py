@@ -1,6 +1,6 @@
 """Controllers broken on purpose, by the guarantee (docs/guarantees.md) that they break. A short tale catches each.
 
-They show that the checks can fail: those of the pure machine's worlds (tests/support/history.py), and those of chaos.
+They show that the checks of random histories (tests/support/history.py) and of chaos can fail.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ Tale = Callable[[], object]
 
 @dataclass(frozen=True)
 class Mutant:
-    """``broken``: what makes it one. ``tale``: where that shows. ``found``: words, one of them in what is found."""
+    """``broken``: the flaw. ``tale``: a story that shows it. ``found``: words, one of them in the error."""
 
     broken: Broken
     tale: Tale
@@ -286,7 +286,7 @@ def _ends(end: Callable[..., None], what: Any) -> Tale:
 
 
 def _blind(observed: Observed) -> Observed:
-    """The cache of Pods is believed to be complete, and shows none beside those of Tasks."""
+    """The cache of Pods counts as complete, and shows only Pods of Tasks."""
     return replace(observed, list_pods=tuple, pods_listed=float("inf"))
 
 
@@ -314,7 +314,7 @@ def _deleting_is_gone(observed: Observed) -> Observed:
 
 
 class _Acknowledges(Flaw):
-    """Whatever the history answers about records of ``trigger`` (None: any) acknowledges them."""
+    """Any answer of the history acknowledges records of ``trigger`` (None: all)."""
 
     def __init__(self, trigger: SnapshotTrigger | None = None) -> None:
         self._trigger = trigger
@@ -407,7 +407,7 @@ class _TakesNamesakes(Flaw):
 
 
 class _Inherits(Flaw):
-    """The status of a Framework is that of the one before it, which had its name."""
+    """A Framework inherits the status of the previous one of its name."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[str, Json]] = {}
@@ -509,7 +509,7 @@ class _DeletesClaims(Flaw):
 
 
 class _AsksForLess(Flaw):
-    """Kueue is asked for what the spec needed first, and its admission is taken for one of the newest spec."""
+    """Kueue is asked for the needs of the first spec, and its admission is taken for one of the newest spec."""
 
     def __init__(self) -> None:
         self._first = b""
@@ -545,7 +545,7 @@ class _Releases(Flaw):
 
 
 class _GivesBack(Flaw):
-    """Quota is given back as soon as it is asked for."""
+    """Quota is released as soon as Kueue asks for it."""
 
     def __init__(self) -> None:
         self._given: set[str] = set()
@@ -586,7 +586,7 @@ class _Hurries(Flaw):
 
 
 class _Cherishes(Flaw):
-    """A companion that was seen once is there for ever."""
+    """A companion that was seen once exists forever."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[Kind, str], CompanionRecord] = {}
@@ -841,7 +841,7 @@ MUTANTS: Final = {
         ),
         "C2: ",
     ),
-    # Its label is taken off while it ends, which its watch tells as it tells of its end.
+    # Its label is removed while it ends, which its watch shows like its end.
     "C2: takes a terminating Pod for gone that is not watched any more": Mutant(
         flawed(_DropsWithoutDoubt),
         _chaos(
@@ -854,8 +854,8 @@ MUTANTS: Final = {
         _chaos(_create(_role(stop_seconds="2", **_FAILS_ONCE))),
         "C2: ",
     ),
-    # The answer to a deletion is lost, the cache lags, and before it is asked for again somebody else has the name.
-    "C2: deletes whoever has the name": Mutant(
+    # The answer to a deletion is lost, the cache lags, and another client has the name before the next try.
+    "C2: deletes any Pod of the name": Mutant(
         deleting_with(uid=None),
         _chaos(
             _create(_role(2, **_FOREVER)),
@@ -943,7 +943,7 @@ MUTANTS: Final = {
         _chaos(_create(_role(**_FAILS_ONCE)), _fault(2.0, Faults.LATE, "patch", "frameworks", seconds=20.0)),
         "went back",
     ),
-    # Somebody applies the original's CRD over ours, and the Framework is stopped.
+    # A user applies the original's CRD over ours, and the Framework is stopped.
     "M: never looks at the CRD again": Mutant(
         _without_guard_of_the_crd,
         _chaos(_create(_role(2, **_FOREVER)), Step(9.0, "replace_crd"), Step(9.5, "execute", ("f0", "Stop"))),
@@ -1269,13 +1269,13 @@ MUTANTS: Final = {
         # There, no minimum is ever changed.
         if backend is not Backend.NATIVE_1_36 or name.startswith("G1")
     },
-    # --- what the manual says of retries, ends and hosts
+    # --- the manual's rules of retries, ends and hosts
     "retry: retries once more than it was told": Mutant(
         sees_spec(_retry_more),
         _chaos(_create(_role(run_seconds="2", exit_code="1"))),
         "retried: True, but|accountable retries",
     ),
-    # A disruption is announced and called off, and then somebody deletes the Pod.
+    # A disruption is announced and called off, and then a user deletes the Pod.
     "retry: takes each deletion of a Pod for a disruption": Mutant(
         sees(_disrupted),
         _chaos(_create(_role(**_FOREVER)), Step(5.0, "call_disruption_off", (0,)), Step(6.0, "delete_pod", (0,))),

@@ -19,7 +19,7 @@ from frameworkcontroller.api.completion import Outcome
 from frameworkcontroller.history import archive, archiveapi, folderfollower, groupcommit, ingest, retention, upload
 from frameworkcontroller.history.archive import HistoryArchive
 from frameworkcontroller.history.archiveerrors import RecordError
-from frameworkcontroller.history.database import Database, frameworks
+from frameworkcontroller.history.database import KEYS, Database, frameworks
 from frameworkcontroller.history.folderfollower import FilePlace, FolderFollower, LineBatch
 from frameworkcontroller.history.groupcommit import Writer
 from frameworkcontroller.history.reads import READS, ListFrameworks, Read
@@ -63,8 +63,8 @@ _OWN: Final = _of_archive(test_archive.test_a_record_of_its_own_wins_over_that_i
 @contextmanager
 def _any_wins() -> Iterator[None]:
     with patch.object(ingest, "_is_newer", lambda new, old: true()):
-        statements = {"sqlite": ingest._Statements("sqlite")}
-    with patch.object(ingest, "_STATEMENTS", statements):
+        upserts = [ingest._upsert(table, "sqlite") for table in KEYS]
+    with patch.dict(ingest._STATEMENTS, sqlite=(ingest._touch("sqlite"), upserts)):
         yield
 
 

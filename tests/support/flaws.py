@@ -1,7 +1,7 @@
-"""Flaws of a controller: changes of what it sends, hears, sees and says, on the way between it and its driver.
+"""Flaws of a controller: changed requests, answers, caches and effects, between it and its driver.
 
-A flaw needs no name inside the machine. It is there for the length of a ``with``, for the product's own driver and for
-that of ``tests.support.driver``.
+A flaw needs no name inside the machine. It lasts for a ``with``, in the product's own driver and in the one of
+``tests.support.driver``.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Flaw:
         return removed
 
     def extra(self, view: View) -> Request | None:
-        """A request that nobody has asked for."""
+        """A request that the machine has not asked for."""
         return None
 
 
@@ -117,7 +117,7 @@ class _View:
 
 
 def flawed(make: Callable[[], Flaw]) -> Broken:
-    """Controllers with a flaw, which is made anew for each ``with``."""
+    """Controllers with a flaw, a new one for each ``with``."""
     return lambda: _flawed(make())
 
 
@@ -203,7 +203,7 @@ def _flawed(flaw: Flaw) -> Iterator[None]:
         yield
 
 
-# --- what it sends and hears -----------------------------------------------------------------------------------------
+# --- requests and answers --------------------------------------------------------------------------------------------
 
 
 def done(request: Request) -> Answered:
@@ -305,7 +305,7 @@ def merges(kinds: frozenset[Kind], change: Callable[[Json], None]) -> Broken:
 
 
 def believes(of: Callable[[Json], object]) -> Broken:
-    """A status of which ``of`` is true is taken for stored before it is."""
+    """A status counts as stored before it is, if ``of`` is true."""
 
     def is_believed(request: Request) -> bool:
         status = status_in(request)
@@ -325,7 +325,7 @@ def unfound(*kinds: Kind) -> Broken:
 
 
 class Remembers(Flaw):
-    """Of the Framework, it believes what it has seen first and written since: it never reads one live."""
+    """It never reads a Framework live: it believes its first cached state, and its own writes since."""
 
     def __init__(self) -> None:
         self._known: WeakKeyDictionary[Reconciler, Json] = WeakKeyDictionary()
@@ -357,7 +357,7 @@ class Remembers(Flaw):
             known["metadata"] |= metadata
 
 
-# --- what it sees ----------------------------------------------------------------------------------------------------
+# --- caches ----------------------------------------------------------------------------------------------------------
 
 
 class Glasses(Flaw):
@@ -418,7 +418,7 @@ def deleting_with(**forced: Any) -> Broken:
 
 
 def without_test_of(path: str) -> Broken:
-    """Statuses are written whatever the Framework's ``path`` says by now."""
+    """Statuses are written without a test of the Framework's ``path``."""
 
     class Careless(KubeClient):
         async def patch(self, *args: Any, **more: Any) -> bytes:

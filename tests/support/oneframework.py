@@ -1,4 +1,4 @@
-"""One Framework for pure tests of its reconciler: the stored object, the caches, and the requests."""
+"""One Framework for pure tests of its reconciler: its stored and cached objects, and a driver."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class OneFramework:
         self.record = framework_record(self.body)
 
     def annotate(self) -> None:
-        """Another client writes the Framework."""
+        """A client writes the Framework."""
         self._versions += 1
         self.body["metadata"]["resourceVersion"] = f"v{self._versions}"
 
@@ -137,7 +137,7 @@ class OneFramework:
         return self.body["status"]
 
     def answer(self, request: Request) -> Answer:
-        """Carry out a request, and answer."""
+        """Execute a request, and answer it."""
         match request:
             case Get(Kind.FRAMEWORK, _):
                 # Not by the encoder of the product: an API server keeps deeper objects.
@@ -317,7 +317,7 @@ class Driver:
         assert done.requeue_after is not None
         self.world.clock += done.requeue_after
 
-    # --- actions so far ---
+    # --- its acts ---
 
     def take(self, kind: type[_E]) -> list[_E]:
         """Take the effects of that kind, and forget all others."""
