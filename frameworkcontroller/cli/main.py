@@ -141,7 +141,6 @@ def _add_local(commands: Any) -> None:
     )
     for parser in (up, run):
         _add_common(parser)
-        parser.add_argument("--open", action="store_true", help="open the web pages of the cluster in a browser")
         parser.add_argument(
             "--runtime",
             choices=("process", "simulated"),
