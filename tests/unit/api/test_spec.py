@@ -477,7 +477,7 @@ def test_a_subdomain_is_the_name_of_a_service(subdomain: str) -> None:
 
 @pytest.mark.parametrize("subdomain", ["", "0a", "A", "-a", "a-", "a.b", "x" * 64, "a\n"])
 def test_other_subdomains_are_refused(subdomain: str) -> None:
-    assert error({"network": {"subdomain": subdomain}}).endswith(names.SERVICE_RULE)
+    assert error({"network": {"subdomain": subdomain}}).endswith(names.RULES[names.SERVICE_PATTERN])
 
 
 @pytest.mark.parametrize(
