@@ -55,11 +55,7 @@ def test_a_deletion(
 ) -> None:
     given = dict(before)
     found = judge(given, DeleteOptions(**options), grace, NOW)
-    (
-        None
-        if found.metadata is None
-        else {k: v for k, v in found.metadata.items() if k in {**before, **(after or {})}}
-    )
+    (None if found.metadata is None else {k: v for k, v in found.metadata.items() if k in {**before, **(after or {})}})
     assert (found.fate, found.metadata) == (fate, after)
     assert given == before, "the metadata given was changed"
 
