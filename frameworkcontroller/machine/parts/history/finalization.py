@@ -103,7 +103,7 @@ class Finalization(Aside):
             if not (yield from delete_all(live, view.observe(creating=False).list_pods)):
                 return LOOK_SEC
             if live.status and live.resource_version != self._stored_version:
-                snapshot = Snapshot(trigger, orjson.dumps(_with_plain_roles(live.status)))
+                snapshot = Snapshot(trigger, orjson.dumps(plain_status(live.status)))
                 self._store(Archive([snapshot], live.resource_version, framework=live))
                 return None
         target = Target(Kind.FRAMEWORK, live.name)
@@ -131,8 +131,8 @@ class Finalization(Aside):
         return delay
 
 
-def _with_plain_roles(status: Any) -> Any:
-    """Decompress the roles of a status, if they can be."""
+def plain_status(status: Any) -> Any:
+    """Decompress the roles of a status. Invalid data is kept unchanged."""
     with suppress(KeyError, TypeError, ValueError):
         return {**status, "attemptStatus": with_plain_roles(status["attemptStatus"])}
     return status
