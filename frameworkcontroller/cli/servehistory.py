@@ -140,7 +140,7 @@ async def _sample(archive: HistoryArchive, metrics: ArchiveMetrics) -> None:
 
 
 async def _prune(archive: HistoryArchive, metrics: ArchiveMetrics, days: int | None, most_bytes: int | None) -> None:
-    """Remove what is too old or too much, now and every ten minutes."""
+    """Delete Frameworks beyond the age or size limit, now and every ten minutes."""
     while True:
         before = None if days is None else int(time.time()) - days * _DAY_SEC
         try:
@@ -171,7 +171,7 @@ def _size(option: str, text: str | None) -> int | None:
 
 
 def _token(path: Path | None, archive: HistoryArchive) -> str | None:
-    """Return the token of a server on loopback: that of the file, by default beside the database; None for a new one.
+    """Return the token of a server on loopback, read from a file (by default next to the database); None for a new one.
 
     Raises:
         UsageError: the file cannot be used.

@@ -537,12 +537,9 @@ _COUNT_RETRIES: Final = (
 )
 
 
-def _statements(dialect: str) -> tuple[Any, list[Any]]:
-    """Return the statement for Frameworks, and those for each table of `KEYS`."""
-    return _touch(dialect), [_upsert(table, dialect) for table in KEYS]
-
-
-_STATEMENTS: Final = {dialect: _statements(dialect) for dialect in ("sqlite", "postgresql")}
+_STATEMENTS: Final = {
+    dialect: (_touch(dialect), [_upsert(table, dialect) for table in KEYS]) for dialect in ("sqlite", "postgresql")
+}
 
 
 async def write(connection: AsyncConnection, batch: RowBatch) -> None:
