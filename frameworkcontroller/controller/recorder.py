@@ -32,6 +32,8 @@ from frameworkcontroller.kube.resources import EVENTS
 from frameworkcontroller.lru import LRUCache
 from frameworkcontroller.machine.kernel.model import Record
 from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason
+from frameworkcontroller.machine.lifereasons import LifeReason
+from frameworkcontroller.machine.parts.kueue.queueing import QueueReason
 from frameworkcontroller.machine.quarantine import unreadable
 
 _log: Final = logging.getLogger(__name__)
@@ -55,8 +57,8 @@ RETRY: Final = Backoff(1.0, 10.0)
 MUTE_SEC: Final = 60.0
 """Events are dropped for this time after a namespace refused one: it is terminating, or RBAC forbids them."""
 
-_RELEASES: Final = (Reason.QUOTA_GIVEN_BACK, Reason.QUEUE_LEFT)
-_FINAL: Final = frozenset({Reason.FRAMEWORK_SUCCEEDED, Reason.FRAMEWORK_FAILED})
+_RELEASES: Final = (QueueReason.QUOTA_GIVEN_BACK, QueueReason.LEFT)
+_FINAL: Final = frozenset({LifeReason.FRAMEWORK_SUCCEEDED, LifeReason.FRAMEWORK_FAILED})
 
 
 Outcome = Literal["created", "patched", "rationed", "overflowed", "refused", "unsent"]

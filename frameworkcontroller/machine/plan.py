@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.machine import conditions, framework, scale
-from frameworkcontroller.machine.gates import may_start, must_go
+from frameworkcontroller.machine.gates import may_start, must_go, put_off
 from frameworkcontroller.machine.kernel.actions import Outcome
 from frameworkcontroller.machine.kernel.agenda import Scope
 from frameworkcontroller.machine.kernel.context import Context, count_tasks
@@ -19,6 +19,7 @@ from frameworkcontroller.machine.kernel.protocol import Archive
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Answer
 from frameworkcontroller.machine.kernel.tracker import Tracker
+from frameworkcontroller.machine.lifereasons import LifeReason
 from frameworkcontroller.machine.owned import take
 from frameworkcontroller.machine.parts import PARTS
 
@@ -41,10 +42,10 @@ def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> 
         if subject.invalid:
             _observe_generation(ctx)
             return _finish(ctx)
-        ctx.record(Reason.FRAMEWORK_ACCEPTED, f"Framework was accepted with {count_tasks(subject.spec.task_count)}")
+        ctx.record(LifeReason.FRAMEWORK_ACCEPTED, f"Framework was accepted with {count_tasks(subject.spec.task_count)}")
         _observe_generation(ctx)
         # The first written status says why nothing starts.
-        may_start(ctx)
+        put_off(ctx, None, may_start(ctx))
         return _finish(ctx)
     _observe_generation(ctx)
     for part in PARTS.begin:

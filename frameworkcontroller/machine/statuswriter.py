@@ -36,7 +36,6 @@ from frameworkcontroller.machine.kernel.protocol import (
     failure,
     read_live,
 )
-from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
@@ -51,6 +50,7 @@ from frameworkcontroller.machine.kernel.requests import (
 )
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.knownframework import KnownFramework, Stored, digest_of
+from frameworkcontroller.machine.lifereasons import LifeReason
 from frameworkcontroller.machine.plan import reject, stall
 
 TOO_LARGE_RETRY_SEC: Final = 300.0
@@ -186,7 +186,7 @@ class StatusWriter:
         self._too_large_logged = ""
         self.unwritten_creations.clear()
         tracker.persisted()
-        if tracker.holds.end_stall(None, Reason.FIELDS_DROPPED):
+        if tracker.holds.end_stall(None, LifeReason.FIELDS_DROPPED):
             tracker.agenda.look()
         counters, tracker.process.counters = tracker.process.counters, None
         if counters is not None:
@@ -204,7 +204,7 @@ class StatusWriter:
             if self._known.spec_error:
                 # Servers before 1.30 refuse every status of an object with an invalid spec: emit that without a write.
                 records = self._outbox.records
-                if found := [one for one in records if one.reason is Reason.INVALID_SPEC]:
+                if found := [one for one in records if one.reason is LifeReason.INVALID_SPEC]:
                     self._outbox.records = [one for one in records if one not in found]
                     self._outbox.add(Emit(found))
             self._count(encoded, "conflict")
@@ -254,7 +254,7 @@ class StatusWriter:
         tracker = Tracker(decode_status(live.status))
         # Without a spec: a Framework without a status gets one without Tasks, which fits.
         framework = replace(require(self._known.framework, "Framework"), spec=FrameworkSpec(), invalid="")
-        step = reject(framework, tracker, text, view.env, reason=Reason.STATUS_TOO_LARGE)
+        step = reject(framework, tracker, text, view.env, reason=LifeReason.STATUS_TOO_LARGE)
         if tracker.urgency is not Urgency.NONE:
             stalled = self._encode(tracker)
             answer = yield self._patch(generation, stalled)
@@ -293,9 +293,9 @@ class StatusWriter:
             "Until it is updated, the controller does nothing for this Framework"
         )
         before = tracker.holds.stalls.get(None)
-        is_new = before is None or before.reason is not Reason.FIELDS_DROPPED
+        is_new = before is None or before.reason is not LifeReason.FIELDS_DROPPED
         framework = require(self._known.framework, "Framework")
-        self._outbox.add(Emit(stall(framework, tracker, Reason.FIELDS_DROPPED, text, env).records))
+        self._outbox.add(Emit(stall(framework, tracker, LifeReason.FIELDS_DROPPED, text, env).records))
         self._not_before = env.clock + (0.0 if is_new else PRUNED_RETRY_SEC)
 
 

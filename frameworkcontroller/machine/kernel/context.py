@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,7 +24,7 @@ from frameworkcontroller.machine.kernel.model import (
     SnapshotTrigger,
     require,
 )
-from frameworkcontroller.machine.kernel.part import Parts
+from frameworkcontroller.machine.kernel.part import Parts, RoleWait
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Kind
 from frameworkcontroller.machine.kernel.target import Target
@@ -96,10 +96,10 @@ class Context:
         deleted_at = self.env.second if trigger is SnapshotTrigger.TASK_DELETION else None
         return Snapshot(trigger, body, *task.key, annotations, deleted_at)
 
-    def is_over(self, key: TaskKey | None, since: float, seconds: float) -> bool:
-        """Whether ``seconds`` have passed since ``since`` (seconds since the epoch) for a Task or (None) the Framework.
+    def wait_out(self, key: TaskKey | None, since: float, seconds: float) -> bool:
+        """Look at a Task or (None) the Framework ``seconds`` after ``since`` (seconds since the epoch).
 
-        If not, plan again when they have. See ``Agenda.deadline`` for changes of the wall clock.
+        Return whether they have passed. See ``Agenda.deadline`` for changes of the wall clock.
         """
         when = self.tracker.agenda.deadline(key, since, seconds, self.env)
         if when > self.env.clock:
@@ -115,6 +115,11 @@ class Context:
         for part in self.parts.may_have_pods:
             count = part.may_have_pods(self, role, count)
         return count
+
+    def role_waits(self) -> Iterator[RoleWait]:
+        """The roles with Tasks that wait for another role."""
+        for part in self.parts.role_waits:
+            yield from part.role_waits(self)
 
     def act(self, action: Action) -> None:
         """Add the action to the plan, or plan again after its back-off."""

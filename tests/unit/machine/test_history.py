@@ -14,7 +14,7 @@ from frameworkcontroller.api.objects import PodRecord, framework_record, pod_rec
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.model import Record, SnapshotTrigger
 from frameworkcontroller.machine.kernel.protocol import Archive, Done
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
@@ -24,7 +24,7 @@ from frameworkcontroller.machine.kernel.requests import (
     Remove,
     Unanswered,
 )
-from frameworkcontroller.machine.parts.history.archiving import RECORDS_PER_ARCHIVE
+from frameworkcontroller.machine.parts.history.archiving import RECORDS_PER_ARCHIVE, HistoryReason
 from frameworkcontroller.machine.parts.history.finalization import Finalization, is_due
 from frameworkcontroller.machine.plan import archived
 from tests.support.archive import ARCHIVED, ArchivedHistory
@@ -486,7 +486,7 @@ def test_a_framework_that_is_left_alone_ends_before_it_goes() -> None:
     assert world.look() is None
     assert world.body["metadata"]["finalizers"] == ["example.com/mine"]
     assert world.stored == [{"attemptStatus": {"id": 3}, "strange": True}] * 2
-    assert [one.reason for one in world.told] == [Reason.HISTORY_COMPLETE]
+    assert [one.reason for one in world.told] == [HistoryReason.COMPLETE]
 
 
 def test_while_the_sink_is_away_a_framework_that_is_left_alone_costs_no_requests() -> None:
@@ -497,7 +497,7 @@ def test_while_the_sink_is_away_a_framework_that_is_left_alone_costs_no_requests
     assert len(world.stored) == 20
     assert all(delay is not None and 30 <= delay <= 60 for delay in delays[10:])
     (told,) = world.told
-    assert (told.reason, told.warning) == (Reason.HISTORY_UNAVAILABLE, True)
+    assert (told.reason, told.warning) == (HistoryReason.UNAVAILABLE, True)
     assert "the disk is full" in told.message
 
 
@@ -522,7 +522,7 @@ def test_a_finalizer_that_cannot_be_removed_is_told(kind: Refusal) -> None:
     assert len(world.stored) == 1
     assert all(delay is not None and 30 <= delay <= 60 for delay in delays[10:])
     (told,) = world.told
-    assert (told.reason, told.warning) == (Reason.FRAMEWORK_NOT_ANSWERED, True)
+    assert (told.reason, told.warning) == (RequestReason.FRAMEWORK_NOT_ANSWERED, True)
     assert "a webhook says no" in told.message
 
 

@@ -22,8 +22,15 @@ from frameworkcontroller.machine.kernel.model import Urgency
 from frameworkcontroller.machine.kernel.part import EndPhase, Part, RoleWait
 from frameworkcontroller.machine.kernel.partstate import PartState
 from frameworkcontroller.machine.kernel.policy import completed_tasks
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason, event
 from frameworkcontroller.machine.kernel.tracker import Tracker
+
+
+class DependencyReason(Reason):
+    """The reasons of roles with ``dependsOn``."""
+
+    STARTED = event("TaskRoleStarted", "the dependencies of a TaskRole hold, and its Pods are created")
+    PENDING = "DependencyPending", "a TaskRole waits for others, as its dependsOn says", EventPolicy.WAIT_OF_ROLE
 
 
 class RoleOrder(PartState):
@@ -86,6 +93,8 @@ class RoleOrder(PartState):
 class DependencyPart(Part):
     """The order of roles by dependsOn."""
 
+    reasons: ClassVar[type[Reason]] = DependencyReason
+
     def before_tasks(self, ctx: Context) -> None:
         """Count the ready Pods of the roles that others wait for, and only of those."""
         known = ctx.tracker.find_part(RoleOrder)
@@ -112,7 +121,7 @@ class DependencyPart(Part):
                 if not all(_holds(ctx, dependency) for dependency in role.depends_on):
                     continue
                 held = " and ".join(f"TaskRole {one.name} is {one.status}" for one in role.depends_on)
-                ctx.record(Reason.TASK_ROLE_STARTED, f"TaskRole {role.name} starts, as {held}")
+                ctx.record(DependencyReason.STARTED, f"TaskRole {role.name} starts, as {held}")
             tracker.part(RoleOrder).start(tracker, tracker.roles[role.name])
 
     def may_create(self, ctx: Context, task: TaskStatus) -> Wait | None:
@@ -153,7 +162,7 @@ class DependencyPart(Part):
 @lru_cache(maxsize=1024)
 def _wait_for(role: str, dependencies: tuple[Dependency, ...]) -> Wait:
     awaited = " and ".join(f"TaskRole {one.name} is {one.status}" for one in dependencies)
-    return Wait(Reason.DEPENDENCY_PENDING, f"TaskRole {role} waits until {awaited}")
+    return Wait(DependencyReason.PENDING, f"TaskRole {role} waits until {awaited}")
 
 
 def _unmet(ctx: Context) -> CompletionStatus | None:

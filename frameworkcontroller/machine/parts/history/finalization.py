@@ -1,7 +1,7 @@
 """The end of a deleted Framework that the finalizer of the history holds, and for which nothing can be decided.
 
-It is in quarantine, or its status cannot be stored. Its deletion cannot be taken back: what runs of it is deleted, its
-stored status goes to the history as it is, and then the finalizer is removed.
+It is in quarantine, or its status cannot be stored. Its deletion cannot be undone: its objects are deleted, its stored
+status goes to the history unchanged, and then the finalizer is removed.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from frameworkcontroller.machine.kernel.protocol import (
     View,
     read_live,
 )
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason
 from frameworkcontroller.machine.kernel.requests import Answer, Answered, Get, Kind, Request
 from frameworkcontroller.machine.kernel.results import FinalizersAre, Gone
 from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.kernel.teardown import LOOK_SEC, delete_all
-from frameworkcontroller.machine.parts.history.archiving import finalizer_removed
+from frameworkcontroller.machine.parts.history.archiving import HistoryReason, finalizer_removed
 
 _BACKOFF: Final = Backoff(1.0, 60.0)
 """After failures in a row: thousands of such Frameworks may wait for one sink."""
@@ -80,7 +80,7 @@ class Finalization(Aside):
             else:
                 self._unstored = archive
                 text = f"The deleted Framework goes once the history has stored its last status: {answer.message}"
-                self._failed(Reason.HISTORY_UNAVAILABLE, text, view.env)
+                self._failed(HistoryReason.UNAVAILABLE, text, view.env)
         left = self._not_before - view.env.clock
         return Done(left) if left > 0 else super().next(view)
 
@@ -94,7 +94,9 @@ class Finalization(Aside):
         try:
             live = read_live((yield Get(Kind.FRAMEWORK, self.name)), self.uid)
         except RequeueError as error:
-            return self._failed(Reason.FRAMEWORK_NOT_ANSWERED, f"Cannot read the deleted Framework: {error}", env)
+            return self._failed(
+                RequestReason.FRAMEWORK_NOT_ANSWERED, f"Cannot read the deleted Framework: {error}", env
+            )
         if not is_due(live):
             return None
         trigger = SnapshotTrigger.FRAMEWORK_DELETION
@@ -116,7 +118,7 @@ class Finalization(Aside):
             return None
         words = getattr(result, "message", type(result).__name__)
         text = f"Cannot remove the finalizer {names.HISTORY_FINALIZER} of the deleted Framework: {words}"
-        return self._failed(Reason.FRAMEWORK_NOT_ANSWERED, text, env)
+        return self._failed(RequestReason.FRAMEWORK_NOT_ANSWERED, text, env)
 
     def _store(self, archive: Archive) -> None:
         self._storing, self._unstored = True, None
