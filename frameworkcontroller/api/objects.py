@@ -253,7 +253,7 @@ class Framework:
     ignored_queue: str = ""
     """The LocalQueue in a label that means nothing, as the configuration has no queues."""
     held: bool = False
-    """Whether it has the finalizer of the history."""
+    """Whether it has the finalizer of a part."""
     invalid: str = ""
     """Why its spec is invalid: then ``spec`` has only ``ENDING_FIELDS``."""
 

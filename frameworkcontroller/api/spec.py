@@ -51,7 +51,7 @@ MAX_CLAIMS = 20
 
 _MAX_SHOWN: Final = 10
 ENDING_FIELDS: Final = ("executionType", "suspend", "activeDeadlineSeconds", "ttlSecondsAfterFinished")
-"""Fields that end a Framework even if its spec is invalid (machine/ending.py)."""
+"""Fields that end a Framework even if its spec is invalid (machine/specreading.py)."""
 
 
 class SpecError(ValueError):

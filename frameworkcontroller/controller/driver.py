@@ -80,7 +80,7 @@ class Driver:
     pods: Lister[PodRecord]
     """Its index is the key of the Framework."""
     find_companion: Callable[[Kind, str, str], CompanionRecord | NotListed | None]
-    """Takes the kind, the key of the companion, and that of its Framework."""
+    """Takes the kind, the key of the companion, and the key of its Framework."""
     list_claims: Callable[[str, bool], Iterable[ClaimRecord] | NotListed]
     """Takes the key of the Framework, and whether it needs volume claims."""
     limits: Limits
@@ -108,7 +108,7 @@ class Driver:
     history: HistorySink | None = None
     """None: the machine asks for nothing (``Limits.history``)."""
     enqueue: Callable[[str], None] = lambda _: None
-    """Takes the key of a Framework of whose records the history has answered."""
+    """Takes the key of a Framework after an answer of the history."""
     answered: Callable[[Hashable, float, float], None] = lambda _kind, _seconds, _now: None
     """Takes the kind of each request, the seconds until its answer, and the time by ``clock``."""
     max_in_flight: InitVar[int] = MAX_IN_FLIGHT
@@ -116,7 +116,7 @@ class Driver:
     def __post_init__(self, max_in_flight: int) -> None:
         self.slots = FairSemaphore(max_in_flight)
         self.large_slots = FairSemaphore(LARGE_IN_FLIGHT)
-        """Taken before those of all requests, which large requests must not hold while they wait."""
+        """Taken first: a waiting large request must not hold one of ``slots``."""
         self.parse_slot = FairSemaphore(1)
         """Of large specs."""
         self.answer_times = AnswerTimes()
@@ -378,7 +378,7 @@ class _Run:
         return self._done
 
     def _ask(self) -> tuple[Call | None, Wait | Done]:
-        """Ask the machine until it has no more calls. Start them all but the first."""
+        """Ask the machine until it has no more calls. Start all except the first."""
         first: Call | None = None
         while True:
             instruction = self._machine.next(self._view)

@@ -48,7 +48,7 @@ class SnapshotLogger:
         return trigger in self._triggers
 
     def log(self, framework: FrameworkRecord, resource_version: str, snapshots: Iterable[Snapshot]) -> None:
-        """Log snapshots of a Framework. ``resource_version`` is that of the object with the status shown."""
+        """Log snapshots of a Framework. ``resource_version``: of the object with this status."""
         objects = SnapshotObjects(framework, resource_version)
         for snapshot in snapshots:
             if self.wants(snapshot.trigger):
@@ -72,7 +72,7 @@ class SnapshotObjects:
     """The objects of snapshots of one Framework, for log lines and records of the history."""
 
     def __init__(self, framework: FrameworkRecord, resource_version: str) -> None:
-        """``resource_version``: that of the object with the status shown."""
+        """``resource_version``: of the object with this status."""
         self._framework = framework
         self._resource_version = resource_version
         self._task_specs: dict[str, Any] | None = None

@@ -23,22 +23,15 @@ from aiohttp import web
 
 from frameworkcontroller import __version__
 from frameworkcontroller.dashboard.eventstreams import EventStreams
-from frameworkcontroller.dashboard.failurepage import FailureQuery, failure_page
-from frameworkcontroller.dashboard.frameworkpage import FrameworkSource, framework_page
-from frameworkcontroller.dashboard.listing import (
-    LIVE,
-    ROWS,
-    ListQuery,
-    PastRows,
-    framework_list,
-    live_rows,
-)
+from frameworkcontroller.dashboard.failurepage import FailurePage, FailureQuery
+from frameworkcontroller.dashboard.frameworkpage import FrameworkPage, FrameworkSource
+from frameworkcontroller.dashboard.listing import LIVE, ROWS, FrameworkList, ListQuery, PastRows, live_rows
 from frameworkcontroller.dashboard.live import LiveFrameworks
 from frameworkcontroller.dashboard.pagesources import Archived, PageSources
-from frameworkcontroller.dashboard.rendering import HasShell, render
+from frameworkcontroller.dashboard.rendering import render
 from frameworkcontroller.dashboard.rows import FrameworkRow, past_row
-from frameworkcontroller.dashboard.taskpage import TaskSource, task_page
-from frameworkcontroller.dashboard.views import ErrorPage, FailurePage, Note, NoteLevel, Shell
+from frameworkcontroller.dashboard.taskpage import TaskPage, TaskSource
+from frameworkcontroller.dashboard.views import ErrorPage, Note, NoteLevel, Page, Shell
 from frameworkcontroller.history.archiveerrors import ArchiveError, QueryError
 from frameworkcontroller.history.reads import (
     PHASES,
@@ -151,8 +144,7 @@ class Pages:
         shell = self._shell(request, "frameworks", "Frameworks", events, archived, notes)
         stale = self._live.stale if self._live is not None else None
         listed = stale is None or stale.listed
-        view = framework_list(shell, query, readable, matched, past, sorted(namespaces), listed=listed)
-        return await _page("frameworks.html", view)
+        return await _page(FrameworkList(shell, query, readable, matched, past, sorted(namespaces), listed=listed))
 
     async def _readable(self, viewer: Viewer) -> list[FrameworkRow]:
         if self._live is None:
@@ -204,7 +196,7 @@ class Pages:
         events = self._events_of(source)
         shell = self._shell(request, "framework", f"{namespace}/{name}", events, archived, notes)
         # Many Tasks take long, which must not delay other requests.
-        return await _page("framework.html", partial(framework_page, shell, source))
+        return await _page(partial(FrameworkPage, shell, source))
 
     async def _read(
         self, viewer: Viewer, read: Callable[[Archived, list[Note]], Awaitable[T]]
@@ -234,10 +226,10 @@ class Pages:
         (framework, source), archived, notes = await self._read(request[VIEWER], read)
         title = f"{namespace}/{name} {role}[{index}]"
         shell = self._shell(request, "task", title, self._events_of(framework), archived, notes)
-        view = await asyncio.to_thread(task_page, shell, framework, source)
-        if view is None:
+        page = await asyncio.to_thread(TaskPage, shell, framework, source)
+        if not page.is_known:
             raise web.HTTPNotFound
-        return await _page("task.html", view)
+        return await _page(page)
 
     # --- failures ---
 
@@ -251,17 +243,17 @@ class Pages:
             page = await self._counted(shell, query, archived.past)
         except ArchiveError as error:
             raise web.HTTPServiceUnavailable(text=f"The archive cannot be read: {error}") from None
-        return await _page("failures.html", page)
+        return await _page(page)
 
     async def _counted(self, shell: Shell, query: FailureQuery, past: ArchiveReader | None) -> FailurePage:
         if past is None:
-            return failure_page(shell, query, None)
+            return FailurePage(shell, query, None)
         begins = query.begins(self._wall())
         found = await past.read(CountFailures(query.by, query.namespace, begins))
         by_day = CountFailures(FailureKey.DAY, query.namespace, begins)
         days = (await past.read(by_day))["items"] if query.by != FailureKey.DAY else ()
         namespaces = await past.read(ListNamespaces())
-        return failure_page(shell, query, found["items"], days, namespaces["items"])
+        return FailurePage(shell, query, found["items"], days, namespaces["items"])
 
     # --- events, static files ---
 
@@ -381,7 +373,7 @@ class Pages:
             text = _TEXTS.get(status, "")
         shell = self._shell(request, "error", title, {}, Archived(None), [])
         headers = {"Retry-After": retry_after or "5"} if status == 503 else {}
-        return await _page("error.html", ErrorPage(shell, status, title, clean_line(text, 1000)), status, headers)
+        return await _page(ErrorPage(shell, status, title, clean_line(text, 1000)), status, headers)
 
     @web.middleware
     async def _unknown_paths(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -420,18 +412,15 @@ def _root(path: str) -> str:
 
 
 async def _page(
-    template: str,
-    view: HasShell | Callable[[], HasShell],
-    status: int = 200,
-    headers: Mapping[str, str] | None = None,
+    page: Page | Callable[[], Page], status: int = 200, headers: Mapping[str, str] | None = None
 ) -> web.Response:
-    """Render a page. A function makes its view first; both are done beside the event loop."""
+    """Render a page. A function makes it first; both are done beside the event loop."""
 
     def make() -> bytes:
         with gc_paused():
-            return render(template, view() if callable(view) else view).encode()
+            return render(page() if callable(page) else page).encode()
 
-    body = await asyncio.to_thread(make) if callable(view) else make()
+    body = await asyncio.to_thread(make) if callable(page) else make()
     response = web.Response(body=body, status=status, content_type="text/html", charset="utf-8", headers=headers)
     if len(body) >= _COMPRESSED_BYTES:
         response.enable_compression()

@@ -93,7 +93,7 @@ class FrameworkRow:
     ``state``: that of the API ("AttemptRunning"), or for one without a status "not seen by a controller yet".
     ``word``: stalled, being deleted, suspended or queued, or "". ``why``: the sentence on what it waits for or why it
     ended, "" if there is nothing to say. ``result``: code and phrase of the last completed attempt ("137
-    ContainerSigKillReceived"). ``retries``: of the Framework; ``task_retries``: of its Tasks. ``attempt``: its number.
+    ContainerSigKillReceived"). ``retries``: of the Framework; ``task_retries``: of its Tasks.
     ``phases``: numbers of Tasks, in the order of `Phase`; ``tasks``: in the spec. ``ended``: None while it is not
     completed. ``live``: it exists in the cluster; else it is from the archive.
     """
@@ -108,7 +108,6 @@ class FrameworkRow:
     word: str = ""
     why: str = ""
     result: str = ""
-    attempt: int = 0
     retries: int = 0
     task_retries: int = 0
     phases: tuple[int, ...] = ()
@@ -164,7 +163,6 @@ def live_framework(body: Mapping[str, Any]) -> FrameworkRow:
         word=word,
         why=why,
         result=sys.intern(end),
-        attempt=found.attempt,
         retries=found.retries,
         task_retries=found.task_retries,
         phases=tuple(phases.get(one, 0) for one in Phase),
@@ -223,7 +221,6 @@ def past_row(item: Mapping[str, Any]) -> FrameworkRow:
         state=item.get("state") or ONLY_TASKS,
         why=": ".join(filter(None, (end, clean_line(item.get("diagnostics") or "")))) if phase in _EXPLAINED else "",
         result=end,
-        attempt=max(0, attempts - 1),
         retries=max(0, attempts - 1),
         task_retries=item.get("taskRetries") or 0,
         phases=tuple(counts.get(one, 0) for one in Phase),

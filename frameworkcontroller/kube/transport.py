@@ -248,7 +248,7 @@ class Transport:
             # Connections with earlier TLS settings get no further requests.
             connection.abort()
         try:
-            # Also bounds what the connector does not: names, and the answer of a proxy to CONNECT.
+            # The connector does not bound DNS lookups and a proxy's answer to CONNECT.
             async with asyncio.timeout(_READ_TIMEOUT_SECONDS):
                 connection = await self._connector.connect(security, self._on_closed)
         except (OSError, BadAnswer) as error:

@@ -19,7 +19,6 @@ from frameworkcontroller.api.objects import CompanionRecord, Framework, Framewor
 from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.machine import conditions
-from frameworkcontroller.machine.ending import Ends, ends_in
 from frameworkcontroller.machine.kernel.actions import Action, carry_out
 from frameworkcontroller.machine.kernel.model import Env, Record, require
 from frameworkcontroller.machine.kernel.protocol import (
@@ -38,7 +37,6 @@ from frameworkcontroller.machine.kernel.protocol import (
     failure,
     read_live,
 )
-from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import (
     LARGE_BYTES,
     Answer,
@@ -52,7 +50,9 @@ from frameworkcontroller.machine.kernel.requests import (
 )
 from frameworkcontroller.machine.kernel.teardown import LOOK_SEC, delete_all
 from frameworkcontroller.machine.kernel.tracker import Tracker
+from frameworkcontroller.machine.lifereasons import LifeReason
 from frameworkcontroller.machine.plan import reject
+from frameworkcontroller.machine.specreading import Ends, ends_in
 
 RETRY_SEC: Final = 600.0
 """Mean time in quarantine. A retry costs one read."""
@@ -66,12 +66,12 @@ _TRIES: Final = 3
 def unreadable(error: Exception) -> Record:
     """The record of a Framework that cannot be decoded, and so is neither cached nor reconciled."""
     text = f"The controller cannot read this Framework and leaves it alone: {error}"
-    return Record(Reason.QUARANTINED, text, warning=True)
+    return Record(LifeReason.QUARANTINED, text, warning=True)
 
 
 def status_not_served(problem: str) -> Record:
     """The record of a Framework whose status the API server does not serve."""
-    return Record(Reason.STATUS_NOT_SERVED, problem, warning=True)
+    return Record(LifeReason.STATUS_NOT_SERVED, problem, warning=True)
 
 
 def fields_dropped(fields: Sequence[str]) -> Record:
@@ -80,7 +80,7 @@ def fields_dropped(fields: Sequence[str]) -> Record:
         f"The API server has dropped {', '.join(fields)}, which kubectl applied: its CustomResourceDefinition is older "
         "than the controller. Update it, then apply the Framework again"
     )
-    return Record(Reason.FIELDS_DROPPED, text, warning=True)
+    return Record(LifeReason.FIELDS_DROPPED, text, warning=True)
 
 
 class Quarantine:
@@ -103,7 +103,7 @@ class Quarantine:
         self._error: RequeueError | None = None
         self._call: Call | None = None
         self._exchange: Generator[Request, Answer, None] | None = None
-        happened = Record(Reason.QUARANTINED, self._message(), warning=True)
+        happened = Record(LifeReason.QUARANTINED, self._message(), warning=True)
         trace = None if expected else error
         self._effects: list[Effect] = [Emit([happened], log=logged_cause != self.cause, trace=trace)]
 
@@ -239,12 +239,12 @@ class Quarantine:
             # Without a spec: the status has no Tasks.
             tracker = Tracker()
             framework = Framework(live.namespace, live.name, live.uid, live.generation, False, FrameworkSpec())
-            reject(framework, tracker, self._message(), env, reason=Reason.QUARANTINED)
+            reject(framework, tracker, self._message(), env, reason=LifeReason.QUARANTINED)
             return "/status", EncodedStatus(live.name, require(tracker.status, "status"))
         present = live.status.get("conditions") or [] if isinstance(live.status, dict) else None
         if not isinstance(present, list) or not all(isinstance(one, dict) for one in present):
             return None
-        changed = conditions.with_stalled(present, Reason.QUARANTINED, self._message(), env, live.generation)
+        changed = conditions.with_stalled(present, LifeReason.QUARANTINED, self._message(), env, live.generation)
         return None if changed == present else ("/status/conditions", orjson.dumps(changed))
 
     def _message(self) -> str:

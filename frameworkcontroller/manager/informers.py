@@ -320,7 +320,7 @@ class Informers:
 
     @property
     def all(self) -> tuple[Informer[Any], ...]:
-        """Those of companions, too, whether they are needed or not."""
+        """All informers, including unneeded ones of companions."""
         return (*self, *(one.informer for one in self.companions.values()))
 
     @property

@@ -38,7 +38,7 @@ async def refusal(api: Api, name: str, spec: dict[str, Any]) -> str:
     return str(answer.body["message"]).partition(" is invalid: ")[2].splitlines()[0]
 
 
-async def test_a_new_claim_is_pending_whatever_its_creator_says(api: Api) -> None:
+async def test_a_new_claim_is_pending_for_any_sent_status(api: Api) -> None:
     made = await create(api, {**claim(), "status": {"phase": "Bound"}})
     assert made["spec"] == {**SPEC, "volumeMode": "Filesystem"}
     assert made["status"] == {"phase": "Pending"}

@@ -99,10 +99,10 @@ async def test_each_podgroup_is_accepted_whole(cluster: Cluster, scheduler: Gang
     assert wrong == []
 
 
-async def test_a_lowered_minimum_is_that_of_a_new_podgroup(
+async def test_a_lowered_minimum_equals_the_minimum_of_a_new_podgroup(
     cluster: Cluster, scheduler: GangScheduler, podgroups: Resource
 ) -> None:
-    """A merge patch keeps what it does not name: resources that the first Tasks do not request."""
+    """A merge patch keeps unnamed fields: resources that the first Tasks do not request."""
     client = await cluster.client()
     uid = await owner(cluster, client)
     decode = RECORDS[scheduler][1]
@@ -141,6 +141,6 @@ def _record(decode: Any, body: Json) -> PodGroupRecord:
 
 
 def _amounts(podgroup: Json) -> Json:
-    """The resources that the group needs, but for those of which it needs nothing."""
+    """The resources that the group needs, without zeros."""
     needed = podgroup["spec"].get("minResources") or {}
     return {name: parse_quantity(amount) for name, amount in needed.items() if parse_quantity(amount)}

@@ -1,6 +1,6 @@
 """Kueue's own schema, with its rules where the API server knows them, judges each Workload that the controller writes.
 
-The schemas are looked for where tests/support/othercontrollers.py says. What Kueue's webhooks add is in
+tests/support/othercontrollers.py names the places of the schemas. The changes of Kueue's webhooks are in
 tests/support/kueue.py.
 """
 
@@ -28,7 +28,6 @@ from frameworkcontroller.machine.kernel.actions import PartAction, carry_out
 from frameworkcontroller.machine.kernel.requests import Answered, Get, Kind, MergePatch, Post, Request
 from frameworkcontroller.machine.kernel.results import Created, Patched, Result
 from frameworkcontroller.machine.kernel.target import Target
-from frameworkcontroller.machine.parts.kueue.readadmission import ReadAdmission, WasAdmitted
 from frameworkcontroller.machine.parts.kueue.workloadactions import (
     ChangeRequest,
     ConditionChange,
@@ -36,8 +35,10 @@ from frameworkcontroller.machine.parts.kueue.workloadactions import (
     Finish,
     GiveBack,
     LetGo,
+    ReadAdmission,
     Reclaim,
     Tell,
+    WasAdmitted,
 )
 from frameworkcontroller.machine.parts.kueue.workloadspec import MAX_POD_SETS, WorkloadSpec, workload_spec
 from tests.support.clusters import Cluster
@@ -108,7 +109,7 @@ class Kueue:
         return body
 
     async def write_status(self, name: str, status: Json, *conditions: tuple[str, str, str]) -> None:
-        """Write the status as Kueue does: the conditions in place of those of their types."""
+        """Write the status as Kueue does: each condition replaces the one of its type."""
         time_now = format_time(int(time.time()))
         old = {one["type"]: one for one in ((await self.get(name)).get("status") or {}).get("conditions") or ()}
         for kind, value, reason in conditions:
@@ -150,7 +151,7 @@ async def kueue(cluster: Cluster) -> AsyncIterator[Kueue]:
 
 
 async def test_each_workload_is_accepted_whole(cluster: Cluster, kueue: Kueue) -> None:
-    """Nothing of it is refused, or dropped. Where Pods are validated, the templates are those of valid Pods."""
+    """No field is refused or dropped. Where Pods are validated, the templates make valid Pods."""
     wrong = []
     for spec, labels in drawn(st.tuples(specs(), LABELS), _DRAWN):
         await kueue.run(kueue.entry(spec, labels), is_dry=True)
@@ -170,7 +171,7 @@ async def _pod_problems(kueue: Kueue, template: Json) -> list[str]:
     # This cluster has none of these classes, and no service accounts.
     pod["spec"] = {key: value for key, value in template["spec"].items() if key != "priorityClassName"}
     problems = await dry_run(kueue.client, kueue.cluster.namespace, PODS, pod)
-    # What is empty, the API server does not keep.
+    # The API server drops empty fields.
     return [line for line in problems if not line.endswith(" was dropped")]
 
 
@@ -186,7 +187,7 @@ async def test_as_many_roles_as_a_workload_may_have(cluster: Cluster, kueue: Kue
 
 
 async def test_a_changed_request_leaves_nothing_of_the_old_one(kueue: Kueue) -> None:
-    """A merge patch keeps what it does not name: roles, a priority, a time."""
+    """A merge patch keeps unnamed fields: roles, a priority, a time."""
     pairs = drawn(st.tuples(specs(most=3), LABELS, specs(most=3), LABELS), 10)
     for before, old_labels, after, new_labels in pairs:
         enter = kueue.entry(before, old_labels)
@@ -209,7 +210,7 @@ async def test_a_changed_request_leaves_nothing_of_the_old_one(kueue: Kueue) -> 
 
 
 async def test_the_life_of_a_workload(kueue: Kueue) -> None:
-    """Each write of the protocol is accepted at its time, and does what it is for."""
+    """Each write of the protocol is accepted at its time, and has its effect."""
     for spec, labels in drawn(st.tuples(specs(most=3), LABELS), 4):
         await _live(kueue, kueue.entry(spec, labels))
 
@@ -221,7 +222,7 @@ async def _live(kueue: Kueue, enter: EnterQueue) -> None:
     now = int(time.time())
 
     await _admit(kueue, name, wanted)
-    admitted = await kueue.run(ReadAdmission(target, enter.framework, wanted.queue_name, wanted, uid))
+    admitted = await kueue.run(ReadAdmission(target, uid, wanted.queue_name, wanted))
     assert isinstance(admitted, WasAdmitted)
     assert [(one.name, one.count) for one in admitted.admission.pod_sets] == [
         (role.name, role.task_number) for role in enter.framework.spec.task_roles
@@ -244,7 +245,7 @@ async def _live(kueue: Kueue, enter: EnterQueue) -> None:
     pod_sets = [replace(one, reclaimed=one.count) for one in admitted.admission.pod_sets]
     given_back = {one.name: one.count for one in pod_sets if one.count}
     if given_back:
-        reclaim = Reclaim(target, replace(admitted.admission, pod_sets=pod_sets))
+        reclaim = Reclaim(target, uid, replace(admitted.admission, pod_sets=pod_sets))
         assert isinstance(await kueue.run(reclaim), Patched)
         found_pods = (await kueue.get(name))["status"]["reclaimablePods"]
         assert {one["name"]: one["count"] for one in found_pods} == given_back

@@ -157,7 +157,7 @@ def test_an_interrupted_command_ends_in_silence(shell: Shell) -> None:
 
 
 def wait_until_it_waits(pid: int) -> None:
-    """Until the process is connected to the API server and uses no CPU: it waits for what does not come."""
+    """Until the process is connected to the API server and uses no CPU: it waits in vain."""
     deadline = time.monotonic() + 300
     before, quiet = -1, 0
     while quiet < 3:
@@ -180,7 +180,7 @@ def is_connected(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("arguments", [("decompress", "long"), ("events", "long", "--watch")])
-def test_a_pipe_that_nobody_reads_is_no_trouble(shell: Shell, arguments: tuple[str, ...]) -> None:
+def test_a_pipe_without_reader_is_no_trouble(shell: Shell, arguments: tuple[str, ...]) -> None:
     with shell.start("frameworkcontroller", *arguments) as process:
         assert process.stdout is not None
         process.stdout.close()

@@ -1,4 +1,4 @@
-"""What is deployed: the manifests, applied by kubectl on real API servers, and the controller as they start it."""
+"""The deployment: the manifests, applied by kubectl on real API servers, and the controller as they start it."""
 
 import asyncio
 import base64
@@ -50,7 +50,7 @@ def real(cluster: Cluster) -> Cluster:
 
 
 async def documents(kubectl: Kubectl, folder: Path) -> list[dict[str, Any]]:
-    """What a folder's kustomization makes."""
+    """The objects that a folder's kustomization makes."""
     return list(yaml.safe_load_all(await kubectl.ok("kustomize", str(MANIFESTS / folder))))
 
 
@@ -83,7 +83,7 @@ async def test_every_kustomization_is_accepted(real: Cluster, kubectl: Kubectl, 
 
 
 @pytest.mark.parametrize("folder", BUILT, ids=str)
-async def test_names_refer_to_what_is_there(kubectl: Kubectl, folder: Path) -> None:
+async def test_names_refer_to_existing_objects(kubectl: Kubectl, folder: Path) -> None:
     check_names(await documents(kubectl, folder))
 
 
@@ -185,7 +185,7 @@ async def test_the_history_has_a_token_of_its_own(kubectl: Kubectl, tmp_path: Pa
         (MANIFESTS / "components" / f"history{scope}" / "kustomization.yaml").read_text()
     )
     file = f"{mount['mountPath']}/{source['serviceAccountToken']['path']}"
-    # What the component says is what one has to configure.
+    # The component names the settings that a user has to make.
     said = (MANIFESTS / "components" / f"history{scope}" / "kustomization.yaml").read_text()
     assert f"tokenFile: {file}\n" in said
 
@@ -199,7 +199,7 @@ async def test_the_history_has_a_token_of_its_own(kubectl: Kubectl, tmp_path: Pa
         ("overlays/single-namespace", "-single-namespace", ()),
     ],
 )
-async def test_archive_and_pages_have_what_they_need(
+async def test_archive_and_pages_have_the_permissions_that_they_need(
     kubectl: Kubectl, tmp_path: Path, folder: str, scope: str, more: tuple[str, ...]
 ) -> None:
     names = [f"{name}{scope}" for name in ("history", "archive", "dashboard")] + list(more)
@@ -214,7 +214,7 @@ async def test_archive_and_pages_have_what_they_need(
     assert len(namespaces) == 1
     granted = list(made)
     if scope:
-        # What a cluster administrator grants besides.
+        # A cluster administrator's additional grants.
         for name in ("archive", "dashboard"):
             granted += yaml.safe_load_all((MANIFESTS / f"components/{name}{scope}/cluster.yaml").read_text())
         assert not [one for one in made if one["kind"].startswith("ClusterRole")]
@@ -308,7 +308,7 @@ async def test_archive_and_pages_are_served_with_the_certificates_that_are_made(
         paths = [text.partition("=")[2] for text in container["args"] if "=/" in text]
         assert paths
         assert all(path.startswith(mounts) for path in paths)
-        # No list of processes shows what has a password.
+        # No list of processes shows the password.
         assert not [text for text in container["args"] if "DATABASE" in text or "postgresql" in text]
         assert container["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
     (policy,) = (one for one in made if one["kind"] == "NetworkPolicy" and "archive" in one["metadata"]["name"])
@@ -377,7 +377,7 @@ async def deployed(
 
 
 @pytest.mark.parametrize("folder", ["base", "overlays/single-namespace"])
-async def test_the_controller_works_with_what_it_is_given(
+async def test_the_controller_works_with_the_permissions_of_the_manifests(
     real: Cluster, kubectl: Kubectl, pods: SimulatedRuntime, tmp_path: Path, folder: str
 ) -> None:
     if real.name == "1.36":

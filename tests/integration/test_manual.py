@@ -1,4 +1,4 @@
-"""What the pages show is so: every row of the manual's tables that says "tried", and every YAML block of any page."""
+"""The pages are right: every row of the manual's tables that is marked "tried", and every YAML block of any page."""
 
 import re
 from collections.abc import AsyncIterator, Iterator
@@ -46,7 +46,7 @@ class Here(NamedTuple):
 
 @pytest.fixture
 async def here(tmp_path: Path) -> AsyncIterator[Here]:
-    """The embedded cluster alone, since these are rules of the pure machine; what users get who configure nothing."""
+    """The embedded cluster alone, since these are rules of the pure machine, with the default configuration."""
     async with (
         clusters.embedded_cluster(tmp_path) as cluster,
         clusters.simulated_node(cluster) as pods,
@@ -72,7 +72,7 @@ async def test_retries_are_as_told(here: Here) -> None:
 
 @pytest.mark.virtual_clock
 async def test_delays_are_as_told(here: Here) -> None:
-    """By the times at which the attempts of a Task begin, of which each takes a second and its own deletion."""
+    """By the times at which the attempts of a Task begin; each takes a second and its own deletion."""
     frameworks = here.frameworks
     for number, (fancy, bounds, exits, delays) in enumerate(rows("delays")):
         name, retry = f"f{number}", dict[str, Any](fancyRetryPolicy=fancy == "true", maxRetryCount=100)
@@ -208,7 +208,7 @@ def as_framework(document: Json) -> Json | None:
 
 
 def of_pod(pod: Json, **task: Any) -> Json:
-    """A spec of one role with that Pod template, and with what a Pod cannot be without."""
+    """A spec of one role with that Pod template, and with the required fields of a Pod."""
     container = {"name": "main", "image": "none"}
     filled = {**pod, "spec": {"containers": [container], **(pod.get("spec") or {})}}
     return {"taskRoles": [{"name": "a", "task": {**task, "pod": filled}}]}
@@ -220,7 +220,7 @@ def documents(block: Block) -> list[Any]:
 
 @pytest.mark.parametrize("block", YAML_BLOCKS, ids=str)
 def test_yaml_can_be_used(block: Block, tmp_path: Path) -> None:
-    """Each is something of ours that is valid, or a whole object of somebody else's."""
+    """Each is a valid part of a Framework, or a whole object of another kind."""
     for document in documents(block):
         assert isinstance(document, dict)
         framework = as_framework(document)

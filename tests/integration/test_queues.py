@@ -12,7 +12,7 @@ from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.resources import EVENTS, WORKLOADS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
-from frameworkcontroller.machine import reconciler
+from frameworkcontroller.machine import passes
 from frameworkcontroller.machine.kernel.model import InvariantError, Plan
 from frameworkcontroller.machine.plan import plan
 from frameworkcontroller.manager.app import Controller
@@ -21,6 +21,8 @@ from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, condition, role, stalled, states
 from tests.support.frontdoor import FrontDoor, Request, refusal
 from tests.support.localqueue import holds_quota, objects_of_queue, queue_on
+
+pytestmark = pytest.mark.newest
 
 QUEUED = Config(kueue=Kueue(mode=KueueMode.ENABLED))
 FINALIZER = "kueue.x-k8s.io/resource-in-use"
@@ -54,7 +56,7 @@ async def workloads(frameworks: Frameworks) -> dict[str, Json]:
 
 
 async def until_collected(frameworks: Frameworks, name: str) -> None:
-    """Wait until the Workload is gone, of which a garbage collector may learn half a minute after its definition."""
+    """Wait until the Workload is gone. A garbage collector may learn its kind half a minute after its definition."""
 
     async def is_gone() -> None:
         assert name not in await workloads(frameworks)
@@ -152,7 +154,7 @@ async def test_a_framework_in_quarantine_is_preempted(
     async with queue_on(cluster, {"cpu": "4"}):
         await frameworks.create("low", needs(2, 2), metadata=labels("low"))
         await running(frameworks, "low", 2)
-        monkeypatch.setattr(reconciler, "plan", fail)
+        monkeypatch.setattr(passes, "plan", fail)
         await frameworks.set("low", description="x")
         await frameworks.until("low", lambda status: stalled(status) == "Quarantined")
         await frameworks.create("high", needs(3), metadata=labels("high"))
@@ -207,7 +209,7 @@ async def test_the_workload_of_a_deleted_framework_is_released_when_its_pods_are
         await until_collected(frameworks, "f")
 
 
-async def test_an_orphan_of_before_is_found_at_the_start(
+async def test_an_earlier_orphan_is_found_at_the_start(
     cluster: Cluster, frameworks: Frameworks, pods: SimulatedRuntime
 ) -> None:
     async with queue_on(cluster, {"cpu": "4"}):
@@ -281,7 +283,7 @@ async def test_a_quarantined_framework_can_be_deleted(
     async with queue_on(cluster, {"cpu": "4"}):
         await frameworks.create("f", needs(4, simulate={"stop-seconds": "forever"}), metadata=labels())
         await running(frameworks, "f", 1)
-        monkeypatch.setattr(reconciler, "plan", fail)
+        monkeypatch.setattr(passes, "plan", fail)
         await frameworks.set("f", taskRoles__0__taskNumber=2)
         await frameworks.until("f", lambda status: condition(status, "Stalled").get("reason") == "Quarantined")
         await frameworks.delete("f", "Foreground")

@@ -1,8 +1,8 @@
-"""A history's sink, and what the archive-before-forget guarantee (H) asks of a controller with it.
+"""A history's sink, and the checks of the archive-before-forget guarantee (H).
 
 ``ArchivedHistory`` is ``tests.support.history`` with a sink that stores, fails, hangs, answers twice, or stores and
-gives no answer. After each change of the Framework, whatever attempt was ever stored in its status is there still, or
-in the sink, as it was stored last.
+gives no answer. After each change of the Framework, every attempt that was ever stored is in its status or, as it was
+stored last, in the sink.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Sink:
         self._asked.append(_Asked(controller, reconciler, reconciler.uid, archive))
 
     def ask_last(self, controller: Controller, ending: Farewell, last: StoreLast) -> None:
-        """A controller asks for the last status of a Framework that is left alone."""
+        """A controller sends the last status of an ignored Framework."""
         self.requests.append(1)
         self._asked.append(_AskedLast(controller, ending, last))
 
@@ -75,7 +75,7 @@ class Sink:
             self._store(uid, offer.snapshots)
 
     def step(self) -> bool:
-        """Answer one request, in the way of the mode. Return whether there was one to be answered."""
+        """Answer one request, as the mode says. Return False without one."""
         if not self._asked or self.mode == "hangs":
             return False
         asked = self._asked.pop(0)
@@ -109,7 +109,7 @@ class Sink:
 
 
 def attempts_in(uid: str, status: Body) -> dict[AttemptId, Any]:
-    """The attempts in a status. The content of one of a Framework is without those of its Tasks."""
+    """The attempts in a status. The content of a Framework's attempt excludes its Tasks."""
     attempt = status["attemptStatus"]
     of_tasks = {
         _task_id(uid, attempt["id"], role["name"], task): task
@@ -155,7 +155,7 @@ class ArchivedHistory(History):
             controller.sink = self.sink
         return controller
 
-    # --- what must hold ----------------------------------------------------------------------------------------------
+    # --- checks ------------------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
         events = self.world.events[Kind.FRAMEWORK]
@@ -244,7 +244,7 @@ class ArchivedHistory(History):
             self.world.delete(Kind.FRAMEWORK, NAME)
 
     def remove_finalizer(self) -> None:
-        """Somebody removes the finalizer."""
+        """A user removes the finalizer."""
         if self.framework is not None and self.is_held and uid_of(self.framework) not in self._orphaned:
             self.world.tell("somebody removes the finalizer")
             self.given_up.add(uid_of(self.framework))
@@ -274,7 +274,7 @@ class ArchivedHistory(History):
             del self.controllers[1:]
             self._until("the deleted Framework goes", lambda: self.framework is None, step=lambda: None)
         elif self.spec is not None and self.spec.retry_policy.max_retry_count == -2:
-            # With roles of which one waits for another one without Tasks, it never comes to rest.
+            # If a role waits for another one without Tasks, it never comes to rest.
             self.set_retry(None, fancy=False, limit=0)
         self.finish()
 

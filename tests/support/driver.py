@@ -18,7 +18,7 @@ from typing import Final, Protocol
 import orjson
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.codec import EncodedStatus, encode_status
+from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.objects import (
     ClaimRecord,
     CompanionRecord,
@@ -50,11 +50,8 @@ from frameworkcontroller.machine.kernel.requests import (
     PatchFinalizers,
     PatchStatus,
     Post,
-    Refusal,
-    Refused,
     Remove,
     Request,
-    Unanswered,
 )
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.parts.history.finalization import Farewell, Look, StoreLast, is_due
@@ -63,12 +60,13 @@ from frameworkcontroller.machine.reconciler import Reconciler
 from tests.support.guarantees import Guarantees
 from tests.support.world import ApiRefusal, Body, Event, Lost, World
 
-_REFUSALS: Final = {
-    404: Refusal.OBJECT_NOT_FOUND,
-    409: Refusal.CONFLICT,
-    413: Refusal.TOO_LARGE,
-    422: Refusal.INVALID,
-    429: Refusal.TOO_MANY_REQUESTS,
+_VERBS: Final[dict[type[Request], str]] = {
+    Get: "get",
+    Post: "create",
+    Remove: "delete",
+    MergePatch: "patch",
+    PatchFinalizers: "patch",
+    PatchStatus: "write",
 }
 _RETRY: Final = Backoff(0.5, 30.0, 0.0)
 _COMPANION_RECORDS: Final[dict[Kind, Callable[[Body], CompanionRecord]]] = {
@@ -93,7 +91,7 @@ class Sink(Protocol):
         """Take the records, and answer later."""
 
     def ask_last(self, controller: Controller, ending: Farewell, last: StoreLast) -> None:
-        """Take the last status of a Framework that is left alone, and answer later."""
+        """Take the last status of an ignored Framework, and answer later."""
 
     def offer(self, uid: str, offer: Offer) -> None:
         """Take the records of the Framework of that UID."""
@@ -124,7 +122,7 @@ class Cache:
 
 @dataclass(slots=True)
 class View:
-    """What the controller's caches and clocks show."""
+    """The controller's caches and clocks."""
 
     controller: Controller
 
@@ -190,7 +188,7 @@ class Controller:
         self._failures = 0
         self._look_after: float | None = None
         self._ending: Farewell | None = None
-        # Of the pass under way.
+        # State of the running pass.
         self._active = False
         self._asked_at: float | None = None
         self._started = 0
@@ -239,7 +237,7 @@ class Controller:
             raise self.world.violation(f"{type(error).__name__}: {error}") from error
 
     def tell(self, text: str) -> None:
-        """Add what this controller does to the story."""
+        """Add an act of this controller to the story."""
         self.world.tell(f"[{self.label}] {text}")
 
     def probe(self) -> None:
@@ -274,11 +272,11 @@ class Controller:
             elif kind is Kind.FRAMEWORK or _is_labelled(body):
                 self._apply(kind, event.name, body, None)
             else:
-                # What stops to match is told as deleted, in the state in which it still matched.
+                # A watch reports an object that stops to match as deleted, in its last matching state.
                 self._apply(kind, event.name, None, None if event.before is None else orjson.loads(event.before))
 
     def relist(self, kind: Kind) -> None:
-        """Let the copy of ``kind`` jump to what there is now, whatever it missed."""
+        """Let the copy of ``kind`` jump to the live objects, without the events between."""
         live = self.world.objects[kind]
         self.cache.position[kind] = len(self.world.events[kind])
         self.cache.listed[kind] = self.world.clock
@@ -399,7 +397,7 @@ class Controller:
                 self.reconciler.tracker.look_at_all()
         calls = [*self._turns, *self._requests]
         must_ask = self._asked_at != self.world.clock
-        # With a single call under way it is asked first, so that tests can tell which request is next.
+        # With a single call in flight it is asked first, so that tests know the next request.
         ask = not calls or (must_ask and (len(calls) == 1 or self._order.random() < 0.5))
         call = None if ask else self._order.choice(calls)
         if call is None:
@@ -457,7 +455,7 @@ class Controller:
         return due
 
     def _end(self) -> float | None:
-        """Look at a deleted Framework that is left alone. Return when it is to be looked at again."""
+        """Check a deleted Framework that is ignored. Return the time until the next check."""
         reconciler, record = self._known(), self._view.record
         if record is None or record.uid != reconciler.uid or not reconciler.is_left_alone or not is_due(record):
             self._ending = None
@@ -484,7 +482,7 @@ class Controller:
         return found.after
 
     def take_last(self, ending: Farewell, answer: Answer) -> None:
-        """The history has answered for a Framework that is left alone."""
+        """The history has answered for an ignored Framework."""
         ending.stored(answer, self._view.env)
         self._enqueued |= ending is self._ending
 
@@ -501,7 +499,7 @@ class Controller:
             self._requests[call] = request
         if answer is None and request is not None and isinstance(call, Act):
             self._started += 1
-            if isinstance(call.action, Create) and reconciler.spec_error:
+            if isinstance(call.action, Create) and reconciler.known.spec_error:
                 raise self.world.violation(f"{_name_action(call.action)}: the spec is invalid")
             if isinstance(call.action, Delete) and not call.action.force:
                 self._check_grace(call.action)
@@ -552,78 +550,43 @@ class Controller:
         """Send a request for the Framework of that UID."""
         if self.lazy and isinstance(request, PatchStatus):
             self.world.go_by(_LAZY_SEC)
-        try:
-            answer: Answer = Answered(orjson.dumps(self._execute(call, request, uid)))
-        except Lost as lost:
-            answer = Unanswered(str(lost))
-        except ApiRefusal as refusal:
-            kind = _REFUSALS.get(refusal.code, Refusal.SERVER_ERROR if refusal.code >= 500 else Refusal.OTHER)
-            if refusal.reason == "AlreadyExists":
-                kind = Refusal.ALREADY_EXISTS
-            answer = Refused(refusal.code, refusal.message, refusal.status_json, reason=refusal.reason, kind=kind)
+        answer = self.world.answer(request, partial(self._execute, call, request, uid))
         told = "done" if isinstance(answer, Answered) else answer.message
         self.tell(f"{_name_request(call, request)} -> {told}")
         return answer
 
     def _execute(self, call: Call | None, request: Request, uid: str) -> Body:
         """Have the world execute the request for the Framework of that UID, as fate has it."""
-        world, guarantees = self.world, self.guarantees
-        action = call.action if isinstance(call, Act) else None
-        verb: str
-        execute: Callable[[], Body]
-        match request:
-            case Get(kind, name):
-                verb = "get"
+        guarantees, action = self.guarantees, call.action if isinstance(call, Act) else None
 
-                def execute() -> Body:
-                    if kind is Kind.NODE:
-                        guarantees.node_read(getattr(action, "uid", ""), name)
-                    return world.get(kind, name)
-            case Post(kind, name, raw):
-                verb = "create"
-
-                def execute() -> Body:
+        def before(body: Body | None) -> None:
+            match request:
+                case Get(Kind.NODE, name):
+                    guarantees.node_read(getattr(action, "uid", ""), name)
+                case Post(kind):
                     assert action is not None
-                    body = orjson.loads(raw)
+                    assert body is not None
                     guarantees.creating(uid, action.target, body)
-                    guarantees.on_creation(uid, action.target.kind)
-                    return world.create(kind, body, made=guarantees.created)
-            case Remove(kind, name, target_uid, force, propagation, version):
-                verb = "delete"
-
-                def execute() -> Body:
-                    if action is None:
-                        guarantees.ending(uid, kind, target_uid)
-                        world.delete(kind, name, uid=target_uid, foreground=propagation == "Foreground")
-                        return {"metadata": {}}
-                    if version and version != world.get(kind, name)["metadata"]["resourceVersion"]:
-                        raise ApiRefusal(409, "Conflict", "the ResourceVersion in the precondition does not match")
+                    guarantees.on_creation(uid, kind)
+                case Remove(kind, _, target_uid) if action is None:
+                    guarantees.ending(uid, kind, target_uid)
+                case Remove(_, _, target_uid):
+                    assert action is not None
                     guarantees.deleting(uid, action, target_uid)
-                    grace = 0 if force else None
-                    world.delete(kind, name, uid=target_uid, grace=grace, foreground=propagation == "Foreground")
-                    return {"metadata": {}}
-            case MergePatch(kind, name, raw):
-                verb = "patch"
 
-                def execute() -> Body:
-                    seen = partial(guarantees.patching, uid, kind)
-                    return world.merge(kind, name, orjson.loads(raw), request.subresource, seen=seen)
-            case PatchFinalizers(_, name):
-                verb = "patch"
+        def patched(old: Body, new: Body) -> None:
+            assert isinstance(request, MergePatch)
+            guarantees.patching(uid, request.kind, old, new)
 
-                def execute() -> Body:
-                    return world.patch_finalizers(request, seen=guarantees.on_finalizers)
-            case PatchStatus(name, path, value, framework_uid, generation, version):
-                verb = "write"
-                assert path == "/status"
-                encoded = value.body if isinstance(value, EncodedStatus) else value
-
-                def execute() -> Body:
-                    written = world.write_status(name, framework_uid, generation, version, encoded)
-                    metadata = {"resourceVersion": written}
-                    return world.get(Kind.FRAMEWORK, name) if request.whole else {"metadata": metadata}
-
-        body: Body = world.request(self.label, verb, request.name, execute)
+        execute = partial(
+            self.world.perform,
+            request,
+            before=before,
+            made=guarantees.created,
+            patched=patched,
+            held=guarantees.on_finalizers,
+        )
+        body: Body = self.world.request(self.label, _VERBS[type(request)], request.name, execute)
         return body
 
 

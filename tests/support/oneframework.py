@@ -1,4 +1,4 @@
-"""One Framework for pure tests of its reconciler: what is stored, what the caches show, and who asks for what."""
+"""One Framework for pure tests of its reconciler: its stored and cached objects, and a driver."""
 
 from __future__ import annotations
 
@@ -89,14 +89,14 @@ class OneFramework:
         pods = list(self.pods.values())
         return Observed(self.configmap, self.pods.get, lambda: pods, creating=creating)
 
-    # --- what others do ---
+    # --- other clients ---
 
     def show(self) -> None:
         """The cache catches up with the Framework."""
         self.record = framework_record(self.body)
 
     def annotate(self) -> None:
-        """Somebody writes the Framework."""
+        """A client writes the Framework."""
         self._versions += 1
         self.body["metadata"]["resourceVersion"] = f"v{self._versions}"
 
@@ -118,7 +118,7 @@ class OneFramework:
         self.annotate()
 
     def store(self, status: Any) -> None:
-        """Somebody else writes the status."""
+        """Another client writes the status."""
         self.body["status"] = status
         self.annotate()
 
@@ -137,7 +137,7 @@ class OneFramework:
         return self.body["status"]
 
     def answer(self, request: Request) -> Answer:
-        """Do what is asked for, and answer."""
+        """Execute a request, and answer it."""
         match request:
             case Get(Kind.FRAMEWORK, _):
                 # Not by the encoder of the product: an API server keeps deeper objects.
@@ -317,7 +317,7 @@ class Driver:
         assert done.requeue_after is not None
         self.world.clock += done.requeue_after
 
-    # --- what it did ---
+    # --- its acts ---
 
     def take(self, kind: type[_E]) -> list[_E]:
         """Take the effects of that kind, and forget all others."""

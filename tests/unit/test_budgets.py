@@ -36,7 +36,6 @@ from frameworkcontroller.commands.lint.frameworks import check_framework
 from frameworkcontroller.config.config import shipped_config
 from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.kube.parsing import parse
-from frameworkcontroller.machine.ending import Ends, ends_in, spec_to_end
 from frameworkcontroller.machine.kernel.model import Env, InvariantError, Observed
 from frameworkcontroller.machine.kernel.requests import BodyTooLargeError
 from frameworkcontroller.machine.kernel.rules import with_rule
@@ -45,6 +44,7 @@ from frameworkcontroller.machine.parts.claims.claimbodies import claim_body
 from frameworkcontroller.machine.parts.gangs.podgroupbodies import gangs_of, podgroup_body, refusal
 from frameworkcontroller.machine.parts.kueue.workloadspec import workload_spec
 from frameworkcontroller.machine.plan import plan
+from frameworkcontroller.machine.specreading import Ends, ends_in, spec_to_end
 from frameworkcontroller.views.diagnosis import diagnose_framework, diagnose_task, read_view
 from frameworkcontroller.views.poddiagnosis import diagnose_pod
 from frameworkcontroller.views.summary import summarize

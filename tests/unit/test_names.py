@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
+from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.parts import REASONS
 from tests.support.sourcecode import parsed
 
 # Names that still occur more than once. Add none; a line each, so that renames merge.
@@ -24,6 +26,12 @@ MODULES_OF_PACKAGE: Final = [(file.stem, tree) for file, tree in parsed() if not
 
 def repeated(names: Iterable[str]) -> set[str]:
     return {name for name, count in Counter(names).items() if count > 1}
+
+
+def test_a_reason_occurs_once_and_is_listed() -> None:
+    enums = {type(reason) for reason in REASONS}
+    assert repeated([reason.value for reason in REASONS]) == set()
+    assert enums == set(Reason.__subclasses__())
 
 
 def test_a_base_name_occurs_once() -> None:

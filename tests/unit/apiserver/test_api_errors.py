@@ -1,4 +1,4 @@
-"""Refusals say what a real server says: texts captured from 1.20.2 and 1.36."""
+"""Refusals have a real server's texts, captured from 1.20.2 and 1.36."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_refusal_that_can_be_retried_says_when() -> None:
     assert api_errors.not_found(builtin_resources.PODS, "x").headers() == {}
 
 
-def test_success_names_what_is_gone() -> None:
+def test_success_names_the_deleted_object() -> None:
     assert api_errors.success(builtin_resources.CONFIGMAPS, "a", "u")["details"] == {
         "name": "a",
         "kind": "configmaps",
@@ -179,5 +179,5 @@ def test_values_are_shown_as_go_shows_them(value: object, shown: str) -> None:
     assert status_causes.shown(value) == shown
 
 
-def test_a_cause_leaves_out_what_is_empty() -> None:
+def test_a_cause_omits_empty_fields() -> None:
     assert Cause("Reason", "message", "").body() == {"reason": "Reason", "message": "message"}

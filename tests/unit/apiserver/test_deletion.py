@@ -1,4 +1,4 @@
-"""What a DELETE does to an object's metadata, case by case."""
+"""The effect of a DELETE on an object's metadata."""
 
 from typing import Any
 
@@ -95,5 +95,5 @@ def test_a_finalizer_outlasts_the_grace_period() -> None:
         ({"finalizers": ["g"]}, {"finalizers": ["f", "g"], "deletionTimestamp": MARKED}, False),
     ],
 )
-def test_what_an_update_lets_go(new: dict[str, Any], old: dict[str, Any], expected: bool) -> None:
+def test_an_update_completes_a_deletion(new: dict[str, Any], old: dict[str, Any], expected: bool) -> None:
     assert released(new, old) is expected

@@ -14,7 +14,7 @@ from frameworkcontroller.api.objects import PodRecord, framework_record, pod_rec
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.model import Record, SnapshotTrigger
 from frameworkcontroller.machine.kernel.protocol import Archive
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
@@ -24,7 +24,7 @@ from frameworkcontroller.machine.kernel.requests import (
     Remove,
     Unanswered,
 )
-from frameworkcontroller.machine.parts.history.archiving import RECORDS_PER_ARCHIVE
+from frameworkcontroller.machine.parts.history.archiving import RECORDS_PER_ARCHIVE, HistoryReason
 from frameworkcontroller.machine.parts.history.finalization import Farewell, Look, StoreLast, is_due
 from frameworkcontroller.machine.plan import archived
 from tests.support.archive import ARCHIVED, ArchivedHistory
@@ -79,13 +79,13 @@ def test_many_tasks_that_retry_at_once_are_few_requests() -> None:
     archives = []
     for index in range(TASKS):
         bench.pods[f"f-a-{index}"] = replace(bench.pods[f"f-a-{index}"], phase="Failed")
-        bench.tracker.agenda.add(("a", index))
+        bench.tracker.agenda.look(("a", index))
     for _ in range(4):
         made = bench.plan()
         archives += made.archives
         for action in made.actions:
             bench.pods.pop(action.target.name, None)
-            bench.tracker.agenda.add((action.target.role, action.target.index))
+            bench.tracker.agenda.look((action.target.role, action.target.index))
     assert [len(one) for one in archives] == [RECORDS_PER_ARCHIVE, RECORDS_PER_ARCHIVE, TASKS - 2 * RECORDS_PER_ARCHIVE]
     assert {task.state for task in bench.tracker.tasks()} == {State.ATTEMPT_COMPLETED}
     # Each acknowledgment costs what it is about, and nothing is asked for twice.
@@ -488,7 +488,7 @@ def test_a_framework_that_is_left_alone_ends_before_it_goes() -> None:
     assert world.say_farewell() is None
     assert world.body["metadata"]["finalizers"] == ["example.com/mine"]
     assert world.stored == [{"attemptStatus": {"id": 3}, "strange": True}] * 2
-    assert [one.reason for one in world.told] == [Reason.HISTORY_COMPLETE]
+    assert [one.reason for one in world.told] == [HistoryReason.COMPLETE]
 
 
 def test_while_the_sink_is_away_a_framework_that_is_left_alone_costs_no_requests() -> None:
@@ -499,7 +499,7 @@ def test_while_the_sink_is_away_a_framework_that_is_left_alone_costs_no_requests
     assert len(world.stored) == 20
     assert all(delay is not None and 30 <= delay <= 60 for delay in delays[10:])
     (told,) = world.told
-    assert (told.reason, told.warning) == (Reason.HISTORY_UNAVAILABLE, True)
+    assert (told.reason, told.warning) == (HistoryReason.UNAVAILABLE, True)
     assert "the disk is full" in told.message
 
 
@@ -524,7 +524,7 @@ def test_a_finalizer_that_cannot_be_removed_is_told(kind: Refusal) -> None:
     assert len(world.stored) == 1
     assert all(delay is not None and 30 <= delay <= 60 for delay in delays[10:])
     (told,) = world.told
-    assert (told.reason, told.warning) == (Reason.FRAMEWORK_NOT_ANSWERED, True)
+    assert (told.reason, told.warning) == (RequestReason.FRAMEWORK_NOT_ANSWERED, True)
     assert "a webhook says no" in told.message
 
 

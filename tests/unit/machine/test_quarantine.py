@@ -10,9 +10,9 @@ from frameworkcontroller.api.codec import StatusError
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.api.workloads import WorkloadRecord
 from frameworkcontroller.machine.kernel.protocol import Done, Emit, ReadLive, RequeueError, Wait, Warn, WriteStatus
-from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Answer, Answered, Get, PatchStatus, Refusal, Unanswered
 from frameworkcontroller.machine.kernel.teardown import LOOK_SEC
+from frameworkcontroller.machine.lifereasons import LifeReason
 from frameworkcontroller.machine.parts.kueue.orphanedworkloads import releases_of
 from frameworkcontroller.machine.quarantine import RETRY_SEC, Quarantine, end_quarantined
 from tests.support.oneframework import NOW, Driver, OneFramework, refused
@@ -64,7 +64,7 @@ def test_a_cause_is_logged_once_and_always_an_event(
     (emitted,) = driver.take(Emit)
     assert (emitted.log, emitted.trace) == (log, error if traced else None)
     (record,) = emitted.records
-    assert (record.reason, record.warning) == (Reason.QUARANTINED, True)
+    assert (record.reason, record.warning) == (LifeReason.QUARANTINED, True)
     assert str(error) in record.message
 
 
@@ -84,7 +84,7 @@ def test_a_framework_without_a_status_gets_one_without_tasks() -> None:
     assert isinstance(driver.begin(call), Get)
     assert isinstance(driver.next(), Wait)
     driver.serve(call, driver.requests[-1])
-    assert (stalled(world.status)["status"], stalled(world.status)["reason"]) == ("True", Reason.QUARANTINED)
+    assert (stalled(world.status)["status"], stalled(world.status)["reason"]) == ("True", LifeReason.QUARANTINED)
     assert "nobody foresaw it" in stalled(world.status)["message"]
     assert world.status["attemptStatus"]["taskRoleStatuses"] == []
 
@@ -120,7 +120,7 @@ def test_a_status_without_a_place_for_the_condition_is_left_as_it_is(status: Any
     done = driver.finish()
     assert done.error is None
     if status in ("", {"conditions": {}}):
-        assert stalled(world.status)["reason"] == Reason.QUARANTINED
+        assert stalled(world.status)["reason"] == LifeReason.QUARANTINED
     else:
         assert driver.sent() == ["Get f"]
         assert world.status == status

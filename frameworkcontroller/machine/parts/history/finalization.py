@@ -1,7 +1,7 @@
 """The end of a deleted Framework that the finalizer of the history holds, and for which nothing can be decided.
 
-It is in quarantine, or its status cannot be stored. Its deletion cannot be taken back: what runs of it is deleted, its
-stored status goes to the history as it is, and then the finalizer is removed.
+It is in quarantine, or its status cannot be stored. Its deletion cannot be undone: its objects are deleted, its stored
+status goes to the history unchanged, and then the finalizer is removed.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.machine.kernel.actions import ChangeFinalizer, carry_out
 from frameworkcontroller.machine.kernel.model import Env, Record, Snapshot, SnapshotTrigger, require
 from frameworkcontroller.machine.kernel.protocol import RequeueError, read_live
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason
 from frameworkcontroller.machine.kernel.requests import Answer, Answered, Get, Kind, Request
 from frameworkcontroller.machine.kernel.results import FinalizersAre, Gone
 from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.kernel.teardown import LOOK_SEC, delete_all
-from frameworkcontroller.machine.parts.history.archiving import finalizer_removed
+from frameworkcontroller.machine.parts.history.archiving import HistoryReason, finalizer_removed
 
 _BACKOFF: Final = Backoff(1.0, 60.0)
 """After failures in a row: thousands of such Frameworks may wait for one sink."""
@@ -60,10 +60,10 @@ class Farewell:
     def __init__(self, record: FrameworkRecord) -> None:
         self.uid = record.uid
         self.storing: StoreLast | None = None
-        """What the history is asked to store, and has not answered yet."""
+        """The request that the history has not answered yet."""
         self._name = record.name
         self._again: StoreLast | None = None
-        """What it has not stored."""
+        """A request that has failed."""
         self._stored_version = ""
         """The resourceVersion of the status that it has stored."""
         self._failures = 0
@@ -84,7 +84,9 @@ class Farewell:
         try:
             live = read_live((yield Get(Kind.FRAMEWORK, self._name)), self.uid)
         except RequeueError as error:
-            return self._failed(Reason.FRAMEWORK_NOT_ANSWERED, f"Cannot read the deleted Framework: {error}", env)
+            return self._failed(
+                RequestReason.FRAMEWORK_NOT_ANSWERED, f"Cannot read the deleted Framework: {error}", env
+            )
         if not is_due(live):
             return Look(None)
         trigger = SnapshotTrigger.FRAMEWORK_DELETION
@@ -105,7 +107,7 @@ class Farewell:
             return Look(None, [finalizer_removed(complete=waits)])
         words = getattr(result, "message", type(result).__name__)
         text = f"Cannot remove the finalizer {names.HISTORY_FINALIZER} of the deleted Framework: {words}"
-        return self._failed(Reason.FRAMEWORK_NOT_ANSWERED, text, env)
+        return self._failed(RequestReason.FRAMEWORK_NOT_ANSWERED, text, env)
 
     def stored(self, answer: Answer, env: Env) -> Look:
         """Take the answer of the history."""
@@ -116,7 +118,7 @@ class Farewell:
             return Look(0.0)
         self._again = asked
         text = f"The deleted Framework goes once the history has stored its last status: {answer.message}"
-        return self._failed(Reason.HISTORY_UNAVAILABLE, text, env)
+        return self._failed(HistoryReason.UNAVAILABLE, text, env)
 
     def _failed(self, reason: Reason, text: str, env: Env) -> Look:
         self._failures += 1

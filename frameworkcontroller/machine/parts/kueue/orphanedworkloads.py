@@ -1,8 +1,7 @@
 """Workloads of Frameworks that are gone: their finalizer is removed once nothing of the Framework exists.
 
-Kueue does not take them for orphans, so they would keep their quota. A Framework that is deleted in the foreground
-gives its quota back by itself (kueue.py), unless it is left alone, as in quarantine: its deletion would wait for the
-finalizer.
+Kueue does not treat them as orphans, so they would keep their quota. A Framework that is deleted in the foreground
+releases its quota itself (enqueueing.py), except in quarantine: its deletion would wait for the finalizer.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Release:
 
 
 def orphans(workloads: Iterable[WorkloadRecord], framework_uid: str | None) -> list[WorkloadRecord]:
-    """Those of the Workloads with the finalizer that are not of the Framework with that UID (None: of none)."""
+    """The Workloads with the finalizer of other Frameworks than the one with that UID (None: of any)."""
     return [one for one in workloads if one.in_use and _owner_uid(one) not in ("", framework_uid)]
 
 
@@ -66,8 +65,8 @@ def release(
 ) -> Generator[Request, Answer, Release]:
     """Remove the finalizer of an orphan, once live reads show that its Framework and its ConfigMap are gone.
 
-    ``list_pods``: the cached Pods with the name of its Framework. ``deleting_uid``: of a Framework that is left alone,
-    for which it is enough that it is being deleted.
+    ``list_pods``: the cached Pods with the name of its Framework. ``deleting_uid``: of a Framework in
+    quarantine, which counts as gone while it is being deleted.
     """
     uid = _owner_uid(orphan)
     later = Release(False, LOOK_SEC)
