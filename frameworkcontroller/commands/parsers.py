@@ -255,13 +255,13 @@ def _add_switches(commands: Any) -> None:
         "until they are resumed. `wait --for suspended` waits until nothing of them runs."
     )
     resumed = "Resume suspended Frameworks: start their next attempts, in which all Tasks run from the beginning."
-    for name, summary, description, module, wanted in (
-        ("start", "start Frameworks that were only created", started, "startstop", "Start"),
-        ("stop", "stop Frameworks permanently", stopped, "startstop", "Stop"),
-        ("suspend", "suspend Frameworks until they are resumed", suspended, "suspend", True),
-        ("resume", "resume suspended Frameworks", resumed, "suspend", False),
+    for name, summary, description, wanted in (
+        ("start", "start Frameworks that were only created", started, "Start"),
+        ("stop", "stop Frameworks permanently", stopped, "Stop"),
+        ("suspend", "suspend Frameworks until they are resumed", suspended, True),
+        ("resume", "resume suspended Frameworks", resumed, False),
     ):
-        parser = _add(commands, name, summary, description, module=module)
+        parser = _add(commands, name, summary, description, module="execution")
         _add_name(parser, "names", "name of a Framework", nargs="+")
         parser.set_defaults(wanted=wanted)
 
