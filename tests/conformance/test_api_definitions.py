@@ -1,21 +1,13 @@
 """How every API server treats CustomResourceDefinitions."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 
-from tests.support.api import CRDS, Api, config_map, defined, definition, gone, open_api
+from tests.support.api import CRDS, Api, config_map, defined, definition, gone
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 
 OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 NAMED = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"a": {"type": "string"}}}}}
-
-
-@pytest.fixture
-async def api(cluster: Cluster) -> AsyncIterator[Api]:
-    async with open_api(cluster.kubeconfig, cluster.namespace) as found:
-        yield found
 
 
 async def test_a_definition_is_accepted_and_established(api: Api) -> None:

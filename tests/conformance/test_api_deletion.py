@@ -1,21 +1,12 @@
 """How every API server, with its garbage collector, treats deletes."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest
-
-from tests.support.api import Api, bind, config_map, gone, open_api, owner, pod
+from tests.support.api import Api, bind, config_map, gone, owner, pod
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 
 DELETED = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
-
-
-@pytest.fixture
-async def api(cluster: Cluster) -> AsyncIterator[Api]:
-    async with open_api(cluster.kubeconfig, cluster.namespace) as found:
-        yield found
 
 
 async def make(api: Api, body: dict[str, Any]) -> dict[str, Any]:

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 import orjson
 import pytest
 
-from tests.support.api import MERGE_PATCH, Api, config_map, defined, definition, open_api
-from tests.support.clusters import Cluster
+from tests.support.api import MERGE_PATCH, Api, config_map, defined, definition
 from tests.support.eventually import eventually
 
 TEXT = "<b> & \u2028 \u2029 \x7f \u00e9 \U0001f600 \u2027 \u202a"
@@ -22,12 +21,6 @@ ANYTHING = {
         }
     },
 }
-
-
-@pytest.fixture
-async def api(cluster: Cluster) -> AsyncIterator[Api]:
-    async with open_api(cluster.kubeconfig, cluster.namespace) as found:
-        yield found
 
 
 @pytest.fixture

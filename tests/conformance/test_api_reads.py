@@ -1,19 +1,11 @@
 """Lists and watches of every API server."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from tests.support.api import PARTIAL, TABLE, Api, config_map, open_api, pod
-from tests.support.clusters import Cluster
+from tests.support.api import PARTIAL, TABLE, Api, config_map, pod
 from tests.support.eventually import eventually
-
-
-@pytest.fixture
-async def api(cluster: Cluster) -> AsyncIterator[Api]:
-    async with open_api(cluster.kubeconfig, cluster.namespace) as found:
-        yield found
 
 
 @pytest.fixture

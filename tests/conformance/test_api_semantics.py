@@ -16,10 +16,8 @@ from tests.support.api import (
     config_map,
     defined,
     definition,
-    open_api,
     pod,
 )
-from tests.support.clusters import Cluster
 
 THING = {
     "type": "object",
@@ -44,12 +42,6 @@ THING = {
     },
 }
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
-
-
-@pytest.fixture
-async def api(cluster: Cluster) -> AsyncIterator[Api]:
-    async with open_api(cluster.kubeconfig, cluster.namespace) as found:
-        yield found
 
 
 @pytest.fixture

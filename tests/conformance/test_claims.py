@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from tests.support.api import MERGE_PATCH, Api, config_map, open_api
+from tests.support.api import MERGE_PATCH, Api, config_map
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 
 SPEC: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 IMMUTABLE = "spec: Forbidden: spec is immutable after creation except resources.requests"
 PROTECTION = "kubernetes.io/pvc-protection"
-
-
-@pytest.fixture
-async def api(cluster: Cluster) -> AsyncIterator[Api]:
-    async with open_api(cluster.kubeconfig, cluster.namespace) as api:
-        yield api
 
 
 def claim(name: str = "c", **spec: Any) -> dict[str, Any]:

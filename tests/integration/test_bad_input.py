@@ -310,6 +310,7 @@ async def test_an_invalid_spec_can_ask_for_the_end(cluster: Cluster, *, restart:
             await _end_all(frameworks, ends)
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize("levels", [300, 2000])
 @pytest.mark.usefixtures("pods")
 async def test_a_spec_that_is_too_deep_can_be_ended(cluster: Cluster, levels: int) -> None:

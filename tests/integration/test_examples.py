@@ -162,6 +162,7 @@ async def started(name: str, does: dict[str, dict[str, str]], cluster: Cluster, 
     await client.create(FRAMEWORKS, orjson.dumps(framework), cluster.namespace)
 
 
+@pytest.mark.newest
 async def test_they_end_as_they_say_and_leave_nothing_behind(
     cluster: Cluster, pods: SimulatedRuntime, controller: Controller
 ) -> None:

@@ -223,31 +223,6 @@ async def test_a_stop_answers_requests_in_progress(tmp_path: Path, client: aioht
     assert len(await names(tmp_path / "h.db")) >= 20 * len(results)
 
 
-async def test_two_servers_on_one_database(tmp_path: Path, client: aiohttp.ClientSession) -> None:
-    database = f"sqlite:///{tmp_path}/h.db"
-    with running(database, tmp_path / "a") as one, running(database, tmp_path / "b") as other:
-        urls = [await one.url(), await other.url()]
-
-        async def send(number: int) -> int:
-            body = b"".join(map(framework, range(number * 10, number * 10 + 10)))
-
-            async def accepted() -> int:
-                status, _ = await post(client, urls[number % 2], body)
-                assert status in (200, 503)
-                assert status == 200
-                return status
-
-            return await eventually(accepted)
-
-        assert await asyncio.gather(*map(send, range(40))) == [200] * 40
-        for url in urls:
-            async with client.get(f"{url}/v1/frameworks?limit=1000") as answer:
-                assert len((await answer.json())["items"]) == 400
-            async with client.get(f"{url}/v1/failures") as answer:
-                (group,) = (await answer.json())["items"]
-            assert (group["key"], group["taskAttempts"]) == ("1", 400)
-
-
 async def test_a_record_of_100_mb_is_refused_and_the_server_stays_small(
     tmp_path: Path, client: aiohttp.ClientSession
 ) -> None:

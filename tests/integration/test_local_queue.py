@@ -21,6 +21,8 @@ from tests.support.kubectl import Kubectl
 from tests.support.localqueue import Json, Workloads, objects_of_queue, queue_on, working_queue
 from tests.support.othercontrollers import crd_of
 
+pytestmark = pytest.mark.newest
+
 SHORT = (
     "couldn't assign flavors to pod set worker: insufficient unused quota for cpu in flavor default-flavor, "
     "{} more needed"
@@ -249,7 +251,6 @@ async def test_unsupported_requests_are_refused(
         body = orjson.dumps({"spec": spec})
         with pytest.raises(Invalid) as raised:
             await workloads.client.patch(CLUSTERQUEUES, CLUSTER_QUEUE, body, content_type=MERGE_PATCH)
-        # 1.20 leaves indexes out of paths.
         assert {cause["field"].rpartition(".")[2] for cause in raised.value.details["causes"]} == {field}
 
 

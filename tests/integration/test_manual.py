@@ -248,26 +248,7 @@ async def test_api_servers_take_every_framework_of_the_pages(cluster: Cluster) -
     assert wrong == []
 
 
-# --- Links ---
-
-
-LINKING: Final = [*sorted(ROOT.glob("*.md")), *PAGES[1:]]
-
-
-@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
-    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
-    # Patterns of names in code look like links.
-    text = re.sub(r"`[^`\n]*`", "", text)
-    wrong = []
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        if target.startswith(("http://", "https://")):
-            continue
-        name, _, anchor = target.partition("#")
-        there = (page.parent / name).resolve() if name else page
-        if not there.exists() or (anchor and anchor not in anchors(there)):
-            wrong.append(target)
-    assert wrong == []
+# --- Links to pages in code ---
 
 
 def test_code_cites_pages_and_headings_that_are_there() -> None:
@@ -284,9 +265,3 @@ def test_code_cites_pages_and_headings_that_are_there() -> None:
                 if not text or not all(heading in text for heading in wanted):
                     wrong.append(f"{file.relative_to(ROOT)}: {name} {headings}")
     assert wrong == []
-
-
-def anchors(page: Path) -> set[str]:
-    """The names by which GitHub lets one link to the headings of a page."""
-    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

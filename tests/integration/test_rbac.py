@@ -680,6 +680,7 @@ async def test_volume_claims_are_kept_under_the_rules_of_their_component(
     )
 
 
+@pytest.mark.newest
 async def test_frameworks_are_queued_under_the_rules_of_their_component(
     cluster: Cluster, frameworks: Frameworks
 ) -> None:
@@ -699,6 +700,7 @@ async def test_frameworks_are_queued_under_the_rules_of_their_component(
         )
 
 
+@pytest.mark.newest
 async def test_gangs_are_made_under_the_rules_of_their_component(cluster: Cluster, frameworks: Frameworks) -> None:
     await serve(cluster, VOLCANO_PODGROUPS)
     try:
@@ -715,6 +717,7 @@ async def test_gangs_are_made_under_the_rules_of_their_component(cluster: Cluste
         await frameworks.client.delete(CRDS, VOLCANO_PODGROUPS.qualified)
 
 
+@pytest.mark.newest
 async def test_the_history_holds_frameworks_under_the_rules_of_its_component(
     cluster: Cluster, frameworks: Frameworks
 ) -> None:

@@ -2,7 +2,7 @@
 
 import io
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from typing import NamedTuple
 from unittest.mock import patch
@@ -31,15 +31,15 @@ class Ended(NamedTuple):
         return [line.rstrip() for line in self.out.splitlines()]
 
 
-def run_program(*arguments: str, stdin: str = "") -> Ended:
-    """Run ``frameworkcontroller ARGUMENTS`` in this process: for commands that end before they start anything.
+def run_program(*arguments: str, stdin: str = "", program: Callable[[Sequence[str]], int] = main) -> Ended:
+    """Run ``frameworkcontroller ARGUMENTS`` in this process, which saves a second of CPU.
 
-    Their tests need the fixture ``logging_as_before``.
+    Its tests need the fixture ``logging_as_before``.
     """
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err), patch.object(sys, "stdin", io.StringIO(stdin)):
         try:
-            code = main(arguments)
+            code = program(arguments)
         except SystemExit as exit_:
             code = exit_.code if isinstance(exit_.code, int) else 1
     return Ended(code, out.getvalue(), err.getvalue())
