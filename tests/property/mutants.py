@@ -48,6 +48,9 @@ from tests.chaos.proxy import Kind as Faults
 from tests.chaos.story import CLAIM_SPEC, RETAIN_SEC, Step, Story
 from tests.property import test_archived_stories as archived
 from tests.property import test_ending as endings
+from tests.property import test_grace_periods as graces
+from tests.property import test_lost_nodes as lost_nodes
+from tests.property import test_stuck_orphans as orphans
 from tests.property import test_takeover as takeover
 from tests.property import test_two_controllers as two
 from tests.support import queuedhistory
@@ -274,6 +277,21 @@ def _a_pod_is_not_recorded() -> None:
     history.finish()
 
 
+def _slow_pod() -> None:
+    history = lost_nodes.begin()
+    lost_nodes.stuck(history)
+    lost_nodes.go_by(history, 200)
+
+
+def _lost_orphan() -> None:
+    for stop in (False, True):
+        history = orphans.begin()
+        body = orphans.lost_pod(history)
+        if stop:
+            history.execute("Stop")
+        orphans.come_about(history, lambda: orphans.pod(history) != body)  # noqa: B023
+
+
 def _ends(end: Callable[..., None], what: Any) -> Tale:
     def tale() -> None:
         for steps in (3, 10, 99):
@@ -299,6 +317,18 @@ def _disrupted(observed: Observed) -> Observed:
         return pod and (replace(pod, disruption=_EVICTION) if pod.identity.deleting else pod)
 
     return replace(observed, find_pod=find_pod)
+
+
+def _containers_ended(observed: Observed) -> Observed:
+    """Each Pod that has ended counts as ended with its containers."""
+    find, listed = observed.find_pod, observed.list_pods
+
+    def ended(pod: Any) -> Any:
+        return pod and replace(pod, running_grace_sec=None)
+
+    return replace(
+        observed, find_pod=lambda name: ended(find(name)), list_pods=lambda: [ended(pod) for pod in listed()]
+    )
 
 
 def _deleting_is_gone(observed: Observed) -> Observed:
@@ -882,6 +912,15 @@ MUTANTS: Final = {
         _chaos(_create(_role(stop_seconds="5", task={"podGracefulDeletionTimeoutSec": 60}, **_FAILS_ONCE))),
         "by force",
     ),
+    **{
+        f"{guarantee}: deletes a Pod whose containers run": Mutant(
+            sees(_containers_ended), partial(graces.play, stop=stop), "still run"
+        )
+        for guarantee, stop in (("C1", False), ("C3", True))
+    },
+    "C2: forces the deletion of a Pod on a healthy node": Mutant(
+        unfound(Kind.NODE), _slow_pod, "its Node was not found to be lost"
+    ),
     # The node is well, and the Pod writes its last checkpoint.
     "C2: takes a Node for gone without a look at it": Mutant(
         unfound(Kind.NODE),
@@ -1364,6 +1403,11 @@ MUTANTS: Final = {
         flawed(_Hurries),
         _chaos(Step(0.0, "deny", ("services", ("create",), 3.0)), _create(_role(**_FOREVER), network={})),
         "it is in a circle",
+    ),
+    "rest: never forces the deletion of an orphan on a lost node": Mutant(
+        flawed(lambda: Unsent(lambda request: isinstance(request, Remove) and request.force)),
+        _lost_orphan,
+        "it waits for ever|it does not come about|Hot loop",
     ),
     "rest: believes its watches for ever": Mutant(
         lambda: patch.object(informers, "comparison_sec", None),

@@ -7,7 +7,6 @@ import pytest
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine import task, terminating
 from frameworkcontroller.machine.kernel.requests import Kind
 from tests.support.history import NAME, History
 
@@ -93,18 +92,6 @@ def test_an_orphaned_pod_on_a_lost_node_is_reported_and_replaced_after_its_timeo
     come_about(history, lambda: pod(history) not in (None, body))
     assert TIMEOUT_SEC <= history.world.now - began < TIMEOUT_SEC + 60
     history.finish()
-
-
-@pytest.mark.parametrize("stop", [False, True])
-def test_a_controller_that_only_waits_for_orphaned_pods_is_caught(stop: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (task, terminating):
-        monkeypatch.setattr(module, "watch_end", lambda *_, **__: None)
-    history = begin()
-    body = lost_pod(history)
-    if stop:
-        history.execute("Stop")
-    with pytest.raises(AssertionError, match=r"it waits for ever|it does not come about"):
-        come_about(history, lambda: pod(history) != body)
 
 
 def test_an_orphaned_pod_without_a_timeout_is_reported_and_left() -> None:

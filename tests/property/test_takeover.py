@@ -12,9 +12,11 @@ import pytest
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.actions import Action, Create
 from frameworkcontroller.machine.kernel.requests import Kind
-from tests.property.test_queues import Queued
+from tests.property import test_queues as queues
 from tests.support.archive import ArchivedHistory
 from tests.support.history import History
+from tests.support.queuedhistory import QueuedHistory
+from tests.support.queueguarantees import QUEUE_LABEL
 from tests.support.world import uid_of
 
 _STEPS: Final = 1000
@@ -213,13 +215,13 @@ WISHES: Final = ("suspend", "stop", "rescale and suspend", "move")
 
 def begin_for(wish: str) -> History:
     """A Framework of two Tasks, in a queue if it is to move to another one."""
-    return Queued() if wish == "move" else begin({"name": "a", "taskNumber": 2})
+    return queues.begin() if wish == "move" else begin({"name": "a", "taskNumber": 2})
 
 
 def fulfil(history: History, wish: str) -> None:
     """The user wants an end of the attempt."""
-    if isinstance(history, Queued):
-        history.relabel("team-b")
+    if isinstance(history, QueuedHistory):
+        history.label(QUEUE_LABEL, "team-b")
     elif wish == "stop":
         history.execute("Stop")
     else:

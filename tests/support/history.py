@@ -500,7 +500,7 @@ class History:
         self.break_spec(broken=False)
         self._drop_what_is_never_met()
         if self.framework is not None and self.framework["spec"].get("suspend"):
-            self._until("the Framework is suspended or completed", self._is_suspended, step=self._all_pods_run)
+            self._until("the Framework is suspended or completed", self._is_suspended, step=self.all_pods_run)
             self.suspend(wanted=False)
         self.execute("Start")
         self._until("all Tasks run or are completed", self._is_running, step=self._all_start)
@@ -533,7 +533,7 @@ class History:
         ``alone``: there was no second controller. Conditions that one has written stay until the next write.
         """
         for _ in range(_WAKES_TO_TELL):
-            self._all_pods_run()
+            self.all_pods_run()
             self.settle()
             (controller,) = self.controllers
             status, spec = self.status, self.spec
@@ -574,7 +574,7 @@ class History:
 
     def _all_start(self) -> None:
         """All Pods run and are ready, and those that others wait for succeed."""
-        self._all_pods_run()
+        self.all_pods_run()
         spec = self.spec
         dependencies = [] if spec is None else [one for role in spec.task_roles for one in role.depends_on]
         awaited = {one.name for one in dependencies if one.status == "Complete"}
@@ -636,7 +636,7 @@ class History:
             and all(role.task.retry_policy.max_retry_count != -2 for role in spec.task_roles)
         )
 
-    def _all_pods_run(self) -> None:
+    def all_pods_run(self) -> None:
         for pod in self.pods():
             if pod["status"]["phase"] in ("Pending", "Unknown"):
                 self._fare(pod, "Running", 0)
