@@ -128,11 +128,6 @@ class QueuedHistory(History):
 
     # --- neighbours --------------------------------------------------------------------------------------------------
 
-    def follow(self, which: int, steps: int) -> None:
-        """A controller sees everything, and works."""
-        self.controllers[which % len(self.controllers)].catch_up()
-        self.run(which, steps)
-
     def reach(self, which: int, kind: Kind) -> None:
         """Kueue and a controller work, step by step, until a controller has created such an object."""
         controller = self.controllers[which % len(self.controllers)]
