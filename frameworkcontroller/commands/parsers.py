@@ -7,7 +7,6 @@ and need it fast.
 from __future__ import annotations
 
 import argparse
-import math
 import re
 from collections.abc import Callable
 from importlib import import_module
@@ -33,6 +32,7 @@ current context and namespace as defaults.
 
 _PACKAGE: Final = __name__.partition(".")[0]
 _KINDS: Final = frozenset({names.KIND.lower(), names.PLURAL, "fw"})
+_NUMBER: Final = r"\d{1,9}(?:\.\d+)?"
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -88,7 +88,7 @@ def add_operator_commands(commands: Any) -> None:
         "does not archive meanwhile is given up. Without --yes, only show the objects to delete (exit code 1).",
     )
     uninstall.add_argument("--yes", action="store_true", help="delete them")
-    uninstall.add_argument("--timeout", metavar="SPAN", type=span, help="give up after this time, such as 90s or 2h")
+    add_timeout(uninstall)
     uninstall.add_argument(
         "--archive-within",
         metavar="SPAN",
@@ -191,6 +191,11 @@ def add_all_namespaces(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="include all namespaces")
 
 
+def add_timeout(parser: argparse.ArgumentParser) -> None:
+    """Add ``--timeout``."""
+    parser.add_argument("--timeout", metavar="SPAN", type=span, help="give up after this time, such as 90s or 2h")
+
+
 # --- the commands ---
 
 
@@ -236,7 +241,7 @@ def _add_wait(commands: Any) -> None:
         help="admitted: Kueue has admitted it from its queue; running: at least one Task runs; suspended: nothing "
         "runs, and spec.suspend is true; completed (the default): succeeded or failed; succeeded",
     )
-    parser.add_argument("--timeout", metavar="SPAN", type=span, help="give up after this time, such as 90s or 2h")
+    add_timeout(parser)
 
 
 def _add_start_and_stop(commands: Any) -> None:
@@ -446,25 +451,14 @@ def _add_completion(commands: Any) -> None:
 # --- types of arguments ---
 
 
-def seconds(text: str) -> float:
-    """Parse a number of seconds above 0."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"not a number of seconds: {text!r}")
-    return number
-
-
 def span(text: str) -> float:
-    """Parse ``90``, ``90s``, ``5m`` or ``1h30m`` to seconds."""
-    if not re.fullmatch(r"(\d+[smhd])+|\d+", text, re.ASCII):
+    """Parse ``90``, ``1.5s``, ``5m`` or ``1h30m`` to seconds."""
+    if not re.fullmatch(rf"({_NUMBER}[smhd])+|{_NUMBER}", text, re.ASCII):
         raise argparse.ArgumentTypeError(f"not a duration such as 90s, 5m or 1h30m: {text!r}")
-    total = sum(int(number) * _UNITS[unit] for number, unit in re.findall(r"(\d+)([smhd]?)", text))
+    total = sum(float(number) * _UNITS[unit] for number, unit in re.findall(rf"({_NUMBER})([smhd]?)", text))
     if total == 0:
         raise argparse.ArgumentTypeError(f"must be above 0: {text!r}")
-    return float(total)
+    return total
 
 
 def count(text: str) -> int:

@@ -15,10 +15,10 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.status import Condition, State
+from frameworkcontroller.machine.kernel.aside import Aside
 from frameworkcontroller.machine.kernel.model import Limits, Snapshot, SnapshotTrigger
 from frameworkcontroller.machine.kernel.protocol import Archive, Offer
 from frameworkcontroller.machine.kernel.requests import Answer, Answered, Kind, PatchFinalizers, Refused, Unanswered
-from frameworkcontroller.machine.parts.history.finalization import Farewell, StoreLast
 from frameworkcontroller.machine.reconciler import Reconciler
 from tests.support.driver import Controller
 from tests.support.history import LIMITS, NAME, History
@@ -33,16 +33,9 @@ AttemptId = tuple[Any, ...]
 @dataclass(slots=True)
 class _Asked:
     controller: Controller
-    reconciler: Reconciler
+    machine: Reconciler | Aside
     uid: str
     archive: Archive
-
-
-@dataclass(slots=True)
-class _AskedLast:
-    controller: Controller
-    ending: Farewell
-    last: StoreLast
 
 
 @dataclass(slots=True)
@@ -56,17 +49,12 @@ class Sink:
     requests: list[int] = field(default_factory=list)
     """The numbers of records of all requests."""
     offered: list[SnapshotTrigger] = field(default_factory=list)
-    _asked: list[_Asked | _AskedLast] = field(default_factory=list)
+    _asked: list[_Asked] = field(default_factory=list)
 
-    def ask(self, controller: Controller, reconciler: Reconciler, archive: Archive) -> None:
+    def ask(self, controller: Controller, machine: Reconciler | Aside, archive: Archive) -> None:
         """A controller asks for records to be stored."""
         self.requests.append(len(archive.snapshots))
-        self._asked.append(_Asked(controller, reconciler, reconciler.uid, archive))
-
-    def ask_last(self, controller: Controller, ending: Farewell, last: StoreLast) -> None:
-        """A controller sends the last status of an ignored Framework."""
-        self.requests.append(1)
-        self._asked.append(_AskedLast(controller, ending, last))
+        self._asked.append(_Asked(controller, machine, machine.uid, archive))
 
     def offer(self, uid: str, offer: Offer) -> None:
         """A controller gives records, and wants no answer."""
@@ -82,20 +70,14 @@ class Sink:
         answer: Answer = Answered(b"")
         if self.mode == "fails":
             answer = Refused(503, "the disk is full", b"")
-        elif isinstance(asked, _AskedLast):
-            self._store(asked.ending.uid, [asked.last.snapshot])
         else:
             self._store(asked.uid, asked.archive.snapshots)
         if self.mode == "dies":
             answer = Unanswered("the connection was reset")
-        if isinstance(asked, _AskedLast):
-            self.world.tell(f"sink {self.mode}: the last status")
-            asked.controller.take_last(asked.ending, answer)
-            return True
         self.world.tell(f"sink {self.mode}: {[one.trigger for one in asked.archive.snapshots]}")
         for _ in range(2 if self.mode == "twice" else 1):
-            asked.reconciler.on_archived(asked.archive, answer)
-        asked.controller.enqueue(asked.reconciler)
+            asked.machine.on_archived(asked.archive, answer)
+        asked.controller.enqueue(asked.machine)
         return True
 
     def _store(self, uid: str, snapshots: Sequence[Snapshot]) -> None:

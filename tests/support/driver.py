@@ -39,8 +39,9 @@ from frameworkcontroller.api.podgroups import (
 from frameworkcontroller.api.workloads import WorkloadRecord, workload_record
 from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.machine.kernel.actions import Action, Create, Delete
+from frameworkcontroller.machine.kernel.aside import Aside
 from frameworkcontroller.machine.kernel.model import Env, Limits, Observed, Urgency
-from frameworkcontroller.machine.kernel.protocol import Act, Archive, Call, Done, Emit, Offer, Relist, Wait
+from frameworkcontroller.machine.kernel.protocol import Act, Archive, Call, Done, Emit, Offer, ReadLive, Relist, Wait
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
@@ -54,8 +55,8 @@ from frameworkcontroller.machine.kernel.requests import (
     Request,
 )
 from frameworkcontroller.machine.kernel.tracker import Tracker
-from frameworkcontroller.machine.parts.history.finalization import Farewell, Look, StoreLast, is_due
-from frameworkcontroller.machine.parts.kueue.orphanedworkloads import orphans, release
+from frameworkcontroller.machine.parts.history.finalization import Finalization, is_due
+from frameworkcontroller.machine.parts.kueue.orphanedworkloads import OrphanRelease, orphans
 from frameworkcontroller.machine.reconciler import Reconciler
 from tests.support.guarantees import Guarantees
 from tests.support.world import ApiRefusal, Body, Event, Lost, World
@@ -87,11 +88,8 @@ _LONG_SEC: Final = 121.0
 class Sink(Protocol):
     """The sink of a history (tests.support.archive)."""
 
-    def ask(self, controller: Controller, reconciler: Reconciler, archive: Archive) -> None:
+    def ask(self, controller: Controller, machine: Reconciler | Aside, archive: Archive) -> None:
         """Take the records, and answer later."""
-
-    def ask_last(self, controller: Controller, ending: Farewell, last: StoreLast) -> None:
-        """Take the last status of an ignored Framework, and answer later."""
 
     def offer(self, uid: str, offer: Offer) -> None:
         """Take the records of the Framework of that UID."""
@@ -187,8 +185,8 @@ class Controller:
         self._requeue_at: float | None = None
         self._failures = 0
         self._look_after: float | None = None
-        self._ending: Farewell | None = None
-        # State of the running pass.
+        self._finalization: Finalization | None = None
+        # Of the pass under way.
         self._active = False
         self._asked_at: float | None = None
         self._started = 0
@@ -223,9 +221,9 @@ class Controller:
                 return action
         return None
 
-    def enqueue(self, reconciler: Reconciler) -> None:
-        """The history has answered the reconciler."""
-        self._enqueued |= reconciler is self.reconciler
+    def enqueue(self, machine: Reconciler | Aside) -> None:
+        """The history has answered the machine."""
+        self._enqueued |= machine in (self.reconciler, self._finalization)
 
     def step(self) -> None:
         """One small step: at most one request, or one instruction."""
@@ -436,55 +434,36 @@ class Controller:
             self._requeue_at = self.world.clock + seconds if seconds > 0 else None
 
     def _release_orphans(self, record: FrameworkRecord | None) -> float | None:
-        """Release the Workloads of Frameworks that are gone. Return when one is to be looked at again."""
+        """Release the Workloads of Frameworks that are gone. Return the seconds until one is due again."""
         if not self.limits.kueue:
             return None
         workloads = [one for one in self.cache.companions[Kind.WORKLOAD].values() if isinstance(one, WorkloadRecord)]
-        due = None
-        for orphan in orphans(workloads, None if record is None else record.uid):
-            if orphan.framework != self.name:
-                continue
-            exchange = release(orphan, self.cache.pods.values)
-            try:
-                request = next(exchange)
-                while True:
-                    answer = self.transmit(None, request, orphan.identity.controller_uid or "")
-                    request = exchange.send(answer)
-            except StopIteration as end:
-                due = end.value.look_after if end.value.look_after is not None else due
-        return due
+        found = orphans(workloads, None if record is None else record.uid)
+        due = [self._run(OrphanRelease(orphan)) for orphan in found if orphan.framework == self.name]
+        return min((seconds for seconds in due if seconds is not None), default=None)
 
     def _end(self) -> float | None:
-        """Check a deleted Framework that is ignored. Return the time until the next check."""
+        """Finalize a deleted Framework that its machine ignores. Return the seconds until it is due again."""
         reconciler, record = self._known(), self._view.record
         if record is None or record.uid != reconciler.uid or not reconciler.is_left_alone or not is_due(record):
-            self._ending = None
+            self._finalization = None
             return None
-        if self._ending is None or self._ending.uid != record.uid:
-            self._ending = Farewell(record)
-        if self._ending.storing is not None:
-            return None
-        env = self._view.env
-        if (left := self._ending.wait(env.clock)) > 0:
-            return left
-        exchange = self._ending.look(self.cache.pods.values, env)
-        found: StoreLast | Look
-        try:
-            request = next(exchange)
-            while True:
-                request = exchange.send(self.transmit(None, request, record.uid))
-        except StopIteration as end:
-            found = end.value
-        if isinstance(found, StoreLast):
-            assert self.sink is not None
-            self.sink.ask_last(self, self._ending, found)
-            return None
-        return found.after
+        if self._finalization is None or self._finalization.uid != record.uid:
+            self._finalization = Finalization(record)
+        return self._run(self._finalization)
 
-    def take_last(self, ending: Farewell, answer: Answer) -> None:
-        """The history has answered for an ignored Framework."""
-        ending.stored(answer, self._view.env)
-        self._enqueued |= ending is self._ending
+    def _run(self, aside: Aside) -> float | None:
+        """Run a pass. Return the seconds until the next one."""
+        while not isinstance(instruction := aside.next(self._view), Done):
+            assert isinstance(instruction, ReadLive)
+            request = aside.begin(instruction, self._view)
+            while request is not None:
+                request = aside.on_answer(instruction, self.transmit(None, request, aside.uid))
+        for effect in aside.effects():
+            if isinstance(effect, Archive):
+                assert self.sink is not None
+                self.sink.ask(self, aside, effect)
+        return instruction.requeue_after
 
     def _continue(self, call: Call, answer: Answer | None) -> None:
         """Begin the call, or hand the answer in."""

@@ -18,6 +18,7 @@ from frameworkcontroller.api.objects import (
     framework_record,
     pod_record,
 )
+from frameworkcontroller.machine.kernel.aside import Aside
 from frameworkcontroller.machine.kernel.model import Env, Limits, Observed, Record
 from frameworkcontroller.machine.kernel.protocol import Act, Call, Done, Effect, Emit, Instruction, Wait
 from frameworkcontroller.machine.kernel.requests import (
@@ -216,7 +217,7 @@ def written(request: Request | None) -> Any:
 class Driver:
     """Follows a machine's instructions, one call at a time or as the test wants."""
 
-    def __init__(self, world: OneFramework, machine: Reconciler | Quarantine | None = None) -> None:
+    def __init__(self, world: OneFramework, machine: Reconciler | Quarantine | Aside | None = None) -> None:
         """``machine`` None: a reconciler that begins with the cached Framework."""
         self.world = world
         if machine is None:

@@ -10,7 +10,7 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import Framework, QueueLabels
-from frameworkcontroller.api.workloads import WorkloadRecord, workload_name, workload_record
+from frameworkcontroller.api.workloads import workload_name, workload_record
 from frameworkcontroller.machine.kernel.actions import Action, Delete, PartAction, Patch, carry_out
 from frameworkcontroller.machine.kernel.outcomes import drop
 from frameworkcontroller.machine.kernel.requests import Answer, Kind, MergePatch, Request
@@ -102,13 +102,6 @@ class QueuedBench(Bench):
         if self.live is not None and is_watched:
             self.services[NAME] = workload_record(self.live)
             self.tracker.part(Queueing).known = True
-
-    @property
-    def cached(self) -> WorkloadRecord | None:
-        """The Workload in the cache."""
-        found = self.services.get(NAME)
-        assert found is None or isinstance(found, WorkloadRecord)
-        return found
 
     def say(self, *conditions: tuple[str, bool, str, str], see: bool = True, **status: Any) -> None:
         """Kueue sets conditions, and other fields of the status."""
