@@ -74,17 +74,17 @@ def creations(actions: list[Action]) -> list[str]:
     return [f"{action.target.kind} {action.target.name}" for action in actions if isinstance(action, Create)]
 
 
-def stall(bench: Bench) -> tuple[Reason, str] | None:
-    """The first stall."""
-    found = next(iter(bench.tracker.holds.stalls.values()), None)
-    return None if found is None else (found.reason, found.message)
+def stall(bench: Bench) -> tuple[str, str] | None:
+    """Reason and message of the condition Stalled, None if it is not True."""
+    found = bench.stall()
+    return None if found == ("", "") else found
 
 
 def assert_stall(bench: Bench, reason: Reason, words: str = "") -> None:
-    """Check that the first stall has that reason, and these words in its message."""
+    """Check that the condition Stalled has that reason, and these words in its message."""
     found = stall(bench)
     assert found is not None
-    assert found[0] is reason
+    assert found[0] == reason
     assert words in found[1]
 
 
@@ -393,7 +393,7 @@ def test_a_placed_group_that_others_delete_or_that_is_no_longer_served_delays_no
     end(bench, "f-a-0", code=1)
     assert bench.states()[0] == "Preparing"
     assert "schedulingGroup" not in pod(bench, "f-a-0")["spec"]
-    assert (stall(bench) or (None,))[0] is (None if served else GangReason.NOT_LISTED)
+    assert (stall(bench) or (None,))[0] == (None if served else GangReason.NOT_LISTED)
 
 
 def test_a_group_that_waits_for_a_status_to_be_stored_is_created_then() -> None:
@@ -551,8 +551,7 @@ def test_a_foreign_group_is_neither_used_nor_changed(found: Identity) -> None:
     bench = gang(role(number=2))
     creates = creation(bench)
     bench.refuse(creates, Exists(found))
-    assert stall(bench) is not None
-    assert stall(bench)[0] is RequestReason.NAMING_CONFLICT  # type: ignore[index]
+    assert_stall(bench, RequestReason.NAMING_CONFLICT)
     assert not bench.pods
 
 
