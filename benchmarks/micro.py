@@ -37,7 +37,7 @@ from frameworkcontroller.config.config import shipped_config
 from frameworkcontroller.controller.eventhandlers import framework_key
 from frameworkcontroller.kube.indexer import Indexer
 from frameworkcontroller.kube.parsing import loads_without_managed_fields
-from frameworkcontroller.kube.workqueue import QueueCore
+from frameworkcontroller.kube.workqueue import WorkQueue
 from frameworkcontroller.logs import configure_logging
 from frameworkcontroller.machine.framework import new_status
 from frameworkcontroller.machine.kernel.manifests import PodTemplate, configmap_body
@@ -111,7 +111,7 @@ def _planning(tasks: int) -> Callable[[], object]:
 
     def run() -> None:
         records[name] = replace(records[name], pod_ip=next(addresses))
-        tracker.agenda.add(("a", tasks // 2))
+        tracker.agenda.look(("a", tasks // 2))
         plan(job.subject, tracker, observed, job.env)
         tracker.persisted()
 
@@ -132,7 +132,7 @@ def _encoding(tasks: int, *, changed: int) -> Callable[[], object]:
 
 
 def _queueing() -> Callable[[], object]:
-    queue: QueueCore[str] = QueueCore(time.monotonic)
+    queue: WorkQueue[str] = WorkQueue(time.monotonic)
     keys = [f"default/f{number}" for number in range(100)]
 
     def run() -> None:

@@ -11,7 +11,8 @@ from typing import Final
 from frameworkcontroller.controller.eventcorrelator import BURST, COMBINED, REFILL_SEC, RESERVE, SIMILAR, SIMILAR_SEC
 from frameworkcontroller.controller.recorder import MAX_MESSAGE_BYTES, QPS
 from frameworkcontroller.controller.taskevents import DELAY_SEC, MAX_DELAY_SEC
-from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason
+from frameworkcontroller.machine.kernel.reasons import EventPolicy
+from frameworkcontroller.machine.parts import REASONS
 
 HEAD: Final = f"""\
 # Events
@@ -49,7 +50,7 @@ def page() -> Iterator[str]:
     yield HEAD
     yield "| reason | meaning | also of `Stalled` |"
     yield "|---|---|---|"
-    for reason in Reason:
+    for reason in sorted(REASONS):
         if reason.event is not EventPolicy.NEVER:
             only = " (only for failures)" if reason.event is EventPolicy.IF_WARNING else ""
             yield f"| `{reason}` | {reason.meaning}{only} | {'yes' if reason.event is EventPolicy.STALL else ''} |"
@@ -58,7 +59,7 @@ def page() -> Iterator[str]:
     yield ""
     yield "| reason | meaning |"
     yield "|---|---|"
-    for reason in Reason:
+    for reason in sorted(REASONS):
         if reason.event is EventPolicy.NEVER:
             yield f"| `{reason}` | {reason.meaning} |"
 

@@ -13,7 +13,8 @@ import yaml
 
 from frameworkcontroller.api import hostlists, names
 from frameworkcontroller.api.codec import COMPRESSION_THRESHOLD_BYTES
-from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason
+from frameworkcontroller.machine.kernel.reasons import EventPolicy
+from frameworkcontroller.machine.parts import REASONS
 
 CRD: Final = Path(__file__).resolve().parents[1] / "crd" / "frameworks.yaml"
 
@@ -331,7 +332,7 @@ def page() -> Iterator[str]:
     yield ""
     yield "| reason | it waits for |"
     yield "|---|---|"
-    for reason in Reason:
+    for reason in sorted(REASONS):
         if reason.event is EventPolicy.STALL:
             yield f"| `{reason}` | {reason.meaning} |"
     yield ""

@@ -74,9 +74,9 @@ class EventHandlers:
         if isinstance(machine, Reconciler):
             # Otherwise the next request would log them, but there may be none.
             snapshots = machine.take_snapshots()
-            self._snapshots.log(old, machine.stored.resource_version, snapshots)
+            self._snapshots.log(old, machine.known.stored.resource_version, snapshots)
             if self._history is not None:
-                self._history.offer(old, machine.stored.resource_version, snapshots)
+                self._history.offer(old, machine.known.stored.resource_version, snapshots)
         logged = self._snapshots.wants(SnapshotTrigger.FRAMEWORK_DELETION)
         if self._wants(SnapshotTrigger.FRAMEWORK_DELETION):
             self._keep_deleted(old, final, None if machine is None else machine.tracker, logged=logged)
@@ -120,7 +120,7 @@ class EventHandlers:
     # --- companions ---
 
     def companion_changed(self, companion: CompanionRecord) -> None:
-        """Enqueue the Framework of a companion. Those of others are found when their name is needed."""
+        """Enqueue the Framework of a companion. Other objects are found by their names."""
         if companion.framework:
             key = f"{companion.namespace}/{companion.framework}"
             if (machine := self._reconcilers.get(key)) is not None:

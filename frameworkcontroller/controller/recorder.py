@@ -1,7 +1,7 @@
 """The event recorder: logs records of Frameworks and sends them as Kubernetes Events.
 
 Sending is best effort, as in client-go: nothing waits for an Event, and one that cannot be sent is counted and dropped.
-All Events are about Frameworks; clients show those of a Task's Pod as the Pod's own.
+All Events are about Frameworks; for clients, an Event of a Task's Pod is the Pod's own.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from frameworkcontroller.kube.resources import EVENTS
 from frameworkcontroller.lru import LRUCache
 from frameworkcontroller.machine.kernel.model import Record
 from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason
+from frameworkcontroller.machine.lifereasons import LifeReason
+from frameworkcontroller.machine.parts.kueue.queueing import QueueReason
 from frameworkcontroller.machine.quarantine import unreadable
 
 _log: Final = logging.getLogger(__name__)
@@ -55,8 +57,8 @@ RETRY: Final = Backoff(1.0, 10.0)
 MUTE_SEC: Final = 60.0
 """Events are dropped for this time after a namespace refused one: it is terminating, or RBAC forbids them."""
 
-_RELEASES: Final = (Reason.QUOTA_GIVEN_BACK, Reason.QUEUE_LEFT)
-_FINAL: Final = frozenset({Reason.FRAMEWORK_SUCCEEDED, Reason.FRAMEWORK_FAILED})
+_RELEASES: Final = (QueueReason.QUOTA_GIVEN_BACK, QueueReason.LEFT)
+_FINAL: Final = frozenset({LifeReason.FRAMEWORK_SUCCEEDED, LifeReason.FRAMEWORK_FAILED})
 
 
 Outcome = Literal["created", "patched", "rationed", "overflowed", "refused", "unsent"]
@@ -84,7 +86,7 @@ class EventRecorder:
         self._sends_events = sends_events
         self.counters: dict[Outcome, int] = dict.fromkeys(get_args(Outcome), 0)
         self.releases: dict[Reason, int] = dict.fromkeys(_RELEASES, 0)
-        """Quotas given back to Kueue, by reason."""
+        """Quotas released to Kueue, by reason."""
         self._correlator = EventCorrelator(self._new_name)
         self._batcher = TaskEventBatcher(lambda event: self._post(event, Priority.TASK), wall=wall)
         self._queue: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()

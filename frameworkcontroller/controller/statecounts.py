@@ -13,11 +13,21 @@ from typing import Final, NamedTuple
 from frameworkcontroller.api.completion import FRAMEWORK_EVICTED
 from frameworkcontroller.api.status import FrameworkStatus, State
 from frameworkcontroller.controller.reconcilers import Machine
-from frameworkcontroller.machine.gates import WAITS
-from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason
+from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason, RequestReason
+from frameworkcontroller.machine.lifereasons import LifeReason
+from frameworkcontroller.machine.parts import REASONS
 
-STALLS: Final = tuple(reason for reason in Reason if reason.event is EventPolicy.STALL)
+STALLS: Final = tuple(reason for reason in REASONS if reason.event is EventPolicy.STALL)
 """The reasons of the condition Stalled."""
+
+WAITS: Final = (
+    LifeReason.DELETING,
+    LifeReason.ATTEMPT_ENDS,
+    RequestReason.WAITING,
+    LifeReason.RELISTING,
+    *(one for one in REASONS if one.event in (EventPolicy.WAIT, EventPolicy.WAIT_OF_ROLE, EventPolicy.RETRY)),
+)
+"""The reasons to wait. tests/unit/machine/test_waits.py holds where each of them is shown."""
 
 
 class _Part(NamedTuple):

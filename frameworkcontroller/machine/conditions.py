@@ -7,6 +7,7 @@ deleted (task.py, framework.py), and an invalid status (``plan.reject``). An inv
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from frameworkcontroller.api.codec import encode_condition
@@ -19,13 +20,14 @@ from frameworkcontroller.machine.kernel.part import Shown
 from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason
 from frameworkcontroller.machine.kernel.states import ENDED
 from frameworkcontroller.machine.kernel.tracker import Tracker
+from frameworkcontroller.machine.lifereasons import LifeReason
 
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _MAX_REASON = 1024
 MAX_MESSAGE = 32768
 _STALLS_QUOTED = 3
 _WITHOUT_PODS = ENDED | {State.CREATION_PENDING}
-_OVER_WHEN_NOT_FOUND = frozenset({Reason.INVALID_SPEC, Reason.STATUS_TOO_LARGE, Reason.QUARANTINED})
+_OVER_WHEN_NOT_FOUND = frozenset({LifeReason.INVALID_SPEC, LifeReason.STATUS_TOO_LARGE, LifeReason.QUARANTINED})
 """Stalls that every sync finds again before it writes a status."""
 
 
@@ -69,7 +71,7 @@ def refresh(ctx: Context) -> None:
     if stalled is not None:
         now["Stalled"] = (True, *stalled)
     elif "Stalled" in kept:
-        now["Stalled"] = (False, Reason.PROGRESSING.value, "")
+        now["Stalled"] = (False, LifeReason.PROGRESSING.value, "")
     fresh, generation = [], ctx.framework.generation
     quiet = True
     for kind, (value, whole_reason, whole_message) in now.items():
@@ -127,7 +129,7 @@ def _suspended(
     known = tracker.absence
     kept = was_true and known.configmap is Known.UNKNOWN and not known.pods_remain
     if nothing_runs(tracker) or (kept and ctx.status.state in _WITHOUT_PODS):
-        return True, Reason.SUSPENDED.value, "spec.suspend is true; nothing of the Framework runs"
+        return True, LifeReason.SUSPENDED.value, "spec.suspend is true; nothing of the Framework runs"
     return False, "Suspending", "spec.suspend is true; Pods of the Framework may still run"
 
 
@@ -146,7 +148,7 @@ def _record_stall(ctx: Context, before: Condition | None, stalled: tuple[Reason,
     elif reason_before is not None:
         # A new process has not yet found the stall of a condition that its predecessor wrote.
         if ctx.tracker.process.last_stall is not None or reason_before in _OVER_WHEN_NOT_FOUND:
-            ctx.record(Reason.PROGRESSING, f"No longer stalled by {reason_before}")
+            ctx.record(LifeReason.PROGRESSING, f"No longer stalled by {reason_before}")
         ctx.tracker.process.last_stall = None
 
 
@@ -155,12 +157,13 @@ def _shown_wait(tracker: Tracker) -> Wait | None:
     if not (waits := tracker.holds.waits()):
         return None
     if tracker.counts.running:
-        return waits.get(Reason.DEPENDENCY_PENDING)
+        return _first(waits, EventPolicy.WAIT_OF_ROLE)
     # A role mostly waits for longer than a Task.
-    for policy in (EventPolicy.WAIT, EventPolicy.RETRY):
-        if (found := next((wait for wait in waits.values() if wait.reason.event is policy), None)) is not None:
-            return found
-    return None
+    return _first(waits, EventPolicy.WAIT, EventPolicy.WAIT_OF_ROLE) or _first(waits, EventPolicy.RETRY)
+
+
+def _first(waits: Mapping[Reason, Wait], *policies: EventPolicy) -> Wait | None:
+    return next((wait for wait in waits.values() if wait.reason.event in policies), None)
 
 
 def _record_wait(ctx: Context, before: Condition | None, wait: Wait | None, message: str) -> None:
@@ -181,7 +184,7 @@ def _stalled(ctx: Context) -> tuple[Reason, str] | None:
     if ctx.framework.invalid:
         # It is no reason for the wait of a Framework that is being deleted.
         position = len(stalls) if ctx.framework.deleting else 0
-        stalls.insert(position, Stall(Reason.INVALID_SPEC, ctx.framework.invalid))
+        stalls.insert(position, Stall(LifeReason.INVALID_SPEC, ctx.framework.invalid))
     if not stalls:
         return None
     quoted = "; ".join(stall.message for stall in stalls[:_STALLS_QUOTED])

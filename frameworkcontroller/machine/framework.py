@@ -20,9 +20,9 @@ from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStat
 from frameworkcontroller.api.timestamps import LAST_TIME, format_time
 from frameworkcontroller.machine import task as task_machine
 from frameworkcontroller.machine.gates import (
+    forget_later,
     may_begin,
     may_enter,
-    may_forget,
     may_start,
     must_end,
     must_end_first,
@@ -30,14 +30,16 @@ from frameworkcontroller.machine.gates import (
     must_end_unseen,
     must_go,
     must_not_begin,
+    prepare_to_forget,
+    put_off,
     retry_waits,
 )
 from frameworkcontroller.machine.kernel.absence import (
     Known,
     look_for_pods,
     may_have_unrecorded_pods,
-    must_list_pods,
     shows_pods,
+    wait_for_pod_list,
 )
 from frameworkcontroller.machine.kernel.actions import Cleanup, Confirm, Create, Delete, LookUp
 from frameworkcontroller.machine.kernel.context import (
@@ -58,10 +60,11 @@ from frameworkcontroller.machine.kernel.policy import (
     framework_back_off,
     retries_in_a_row,
 )
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.requests import Kind
 from frameworkcontroller.machine.kernel.states import ENDED
 from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.lifereasons import LifeReason
 from frameworkcontroller.machine.scale import new_role
 from frameworkcontroller.machine.terminating import containers_run_until
 from frameworkcontroller.machine.terminatingconfigmap import watch_end, watch_orphan
@@ -86,7 +89,7 @@ def new_attempt(framework: Framework, attempt_id: int, env: Env) -> FrameworkAtt
 
 def step(ctx: Context) -> None:
     """Move the Framework and the Tasks on the agenda as far as the observed objects allow."""
-    ctx.tracker.holds.end_stall(None, Reason.PODS_NOT_DELETED)
+    ctx.tracker.holds.end_stall(None, LifeReason.PODS_NOT_DELETED)
     ctx.tracker.absence.wanted = False
     for part in ctx.parts.before:
         part.before(ctx)
@@ -105,8 +108,8 @@ def step(ctx: Context) -> None:
         if ctx.tracker.is_clean:
             task_machine.delete_leftovers(ctx)
         if not _delete_orphan(ctx, ours):
-            ctx.tracker.holds.end_stall(None, Reason.STATUS_OUTDATED)
-            ctx.tracker.holds.end_stall(None, Reason.CONFIGMAP_NOT_GONE)
+            ctx.tracker.holds.end_stall(None, LifeReason.STATUS_OUTDATED)
+            ctx.tracker.holds.end_stall(None, LifeReason.CONFIGMAP_NOT_GONE)
         for part in ctx.parts.at_end:
             part.at_end(ctx)
         return
@@ -118,7 +121,7 @@ def step(ctx: Context) -> None:
         return
     if not ctx.tracker.expectations.has_seen(configmap.uid):
         ctx.tracker.expectations.see(configmap.uid)
-        ctx.tracker.holds.end_stall(None, Reason.CONFIGMAP_NOT_ANSWERED)
+        ctx.tracker.holds.end_stall(None, RequestReason.CONFIGMAP_NOT_ANSWERED)
         ctx.tracker.look_at_all()
     if ctx.framework.spec.active_deadline_seconds is not None and ctx.attempt.execution_start_time is None:
         started = configmap.creation_time
@@ -146,7 +149,7 @@ def complete_attempt(ctx: Context, completion: CompletionStatus) -> None:
 def _record_completing(ctx: Context) -> None:
     final = require(ctx.attempt.completion_status, "completionStatus of the attempt")
     text = f"FrameworkAttempt {ctx.attempt.id} is completing with {describe(final)}"
-    ctx.record(Reason.FRAMEWORK_ATTEMPT_COMPLETING, text, completion=final)
+    ctx.record(LifeReason.FRAMEWORK_ATTEMPT_COMPLETING, text, completion=final)
 
 
 def _stop_tasks(ctx: Context) -> None:
@@ -171,7 +174,7 @@ def attempt_is_over(ctx: Context, completion: CompletionStatus) -> None:
     for part in ctx.parts.ended:
         part.ended(ctx, final)
     text = f"FrameworkAttempt {ctx.attempt.id} completed with {describe(final)}"
-    ctx.record(Reason.FRAMEWORK_ATTEMPT_COMPLETED, text, completion=final)
+    ctx.record(LifeReason.FRAMEWORK_ATTEMPT_COMPLETED, text, completion=final)
 
 
 def created(ctx: Context, uid: str) -> None:
@@ -180,7 +183,7 @@ def created(ctx: Context, uid: str) -> None:
     ctx.tracker.holds.release(None)
     tasks = count_tasks(sum(len(role.tasks) for role in ctx.attempt.roles))
     text = f"FrameworkAttempt {ctx.attempt.id} started with {tasks}: ConfigMap {uid} was created"
-    ctx.record(Reason.FRAMEWORK_ATTEMPT_STARTED, text)
+    ctx.record(LifeReason.FRAMEWORK_ATTEMPT_STARTED, text)
 
 
 # --- no ConfigMap is recorded -----------------------------------------------------------------------------------
@@ -218,7 +221,11 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     tracker = ctx.tracker
     if configmap is not None:
         tracker.absence.saw_configmap(configmap.uid)
-    if may_start(ctx) is not None and not must_go(ctx) and (ctx.framework.deleting or not tracker.is_completing):
+    if (
+        put_off(ctx, None, may_start(ctx))
+        and not must_go(ctx)
+        and (ctx.framework.deleting or not tracker.is_completing)
+    ):
         _release(ctx)
         is_held = ctx.framework.spec.is_suspended or ctx.framework.invalid
         if (is_held and not ctx.framework.deleting) or tracker.absence.wanted:
@@ -228,16 +235,18 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     if not ends and (completion := must_not_begin(ctx)) is not None:
         ends = True
         _complete_unseen(ctx, completion)
-    if not ends and may_enter(ctx) is not None:
+    if not ends and put_off(ctx, None, may_enter(ctx)):
         _release(ctx)
         if tracker.absence.wanted:
             _look_up(ctx, configmap)
         elif not tracker.is_clean:
-            ctx.persist_first()
+            ctx.tracker.persist_first(None)
         return
     if not ends and may_have_unrecorded_pods(tracker) and shows_pods(ctx):
         # A controller has created them and ended, and another client has deleted their ConfigMap, or its label.
-        tracker.holds.wait(None, Wait(Reason.WAITING, "Pods that no status records are to be gone, or adopted, first"))
+        tracker.holds.wait(
+            None, Wait(RequestReason.WAITING, "Pods that no status records are to be gone, or adopted, first")
+        )
         _look_up(ctx, configmap)
         return
     # From now on any controller may create something. Others, which may delete it as late, must see that in the status.
@@ -245,17 +254,17 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     if not tracker.is_clean or (was_held and not ends):
         if not ends:
             # The condition still says what it waits for.
-            may_begin(ctx)
+            put_off(ctx, None, may_begin(ctx))
         # Among others, that a resumed Framework is no longer Suspended.
-        ctx.persist_first()
+        ctx.tracker.persist_first(None)
     elif ends:
-        if not must_list_pods(ctx):
+        if not wait_for_pod_list(ctx):
             tracker.absence.pods_remain = shows_pods(ctx)
             task_machine.delete_leftovers(ctx)
             ctx.act(Cleanup(ctx.configmap_target(), ctx.framework.uid))
     elif not _delete_orphan(ctx, configmap):
         is_ready = False not in [part.ensure(ctx) for part in ctx.parts.ensure]
-        if may_begin(ctx) is None and is_ready:
+        if not put_off(ctx, None, may_begin(ctx)) and is_ready:
             labels: dict[str, str] = {}
             for part in ctx.parts.configmap_labels:
                 labels |= part.configmap_labels(ctx)
@@ -276,7 +285,7 @@ def _look_up(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     tracker = ctx.tracker
     look_for_pods(ctx)
     if not tracker.is_clean:
-        ctx.persist_first()
+        ctx.tracker.persist_first(None)
     elif _delete_orphan(ctx, configmap):
         tracker.absence.configmap = Known.FOUND
     elif tracker.absence.configmap is not Known.ABSENT:
@@ -294,7 +303,7 @@ def _delete_orphan(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
         ctx.act(replace_orphan(ctx.configmap_target(), configmap.identity, ctx.configmap_identity()))
     else:
         # It may be of this attempt, whose end is not persisted.
-        ctx.persist_first()
+        ctx.tracker.persist_first(None)
     return True
 
 
@@ -315,13 +324,13 @@ def _without_configmap(ctx: Context) -> None:
         if (not ends or must_go(ctx)) and (completion := must_end_unseen(ctx)) is not None:
             _complete_unseen(ctx, completion)
         ends |= ctx.tracker.is_completing
-        if not ends and not ctx.is_over(None, ctx.status.transition_time, timeout):
+        if not ends and not ctx.wait_out(None, ctx.status.transition_time, timeout):
             return
         if ends or ctx.tracker.expectations.is_hidden(uid, ctx.observed.configmaps_listed):
             if ctx.tracker.is_clean:
                 ctx.act(Delete(target, uid, confirm=True))
             else:
-                ctx.persist_first()
+                ctx.tracker.persist_first(None)
             return
     # The cache may be older than the status, or the ConfigMap has lost its label: ask the API server.
     ctx.act(Confirm(target, uid))
@@ -353,7 +362,7 @@ def _configmap_is_gone(ctx: Context) -> None:
     completion = tracker.life.configmap_end or by_others
     if completion is by_others and not ctx.tracker.is_completing:
         # Usually in the background, so it was never seen to be terminating.
-        ctx.record(Reason.CONFIGMAP_DELETING, "ConfigMap was deleted by others", completion=by_others)
+        ctx.record(LifeReason.CONFIGMAP_DELETING, "ConfigMap was deleted by others", completion=by_others)
     if _has_pods(ctx):
         if not tracker.life.orphaned:
             tracker.life.orphaned = True
@@ -382,7 +391,7 @@ def _has_pods(ctx: Context) -> bool:
     pods = (pod for pod in ctx.observed.list_pods() if ctx.is_of_attempt(pod))
     if any(not task_machine.is_known_to_be_gone(ctx, pod) for pod in pods):
         return True
-    return must_list_pods(ctx)
+    return wait_for_pod_list(ctx)
 
 
 # --- the recorded ConfigMap is there ------------------------------------------------------------------------------
@@ -394,7 +403,7 @@ def _with_deleting_configmap(ctx: Context) -> None:
     if not ctx.tracker.is_completing:
         text = "ConfigMap is being deleted by others"
         ctx.tracker.decide_completion(ctx.status, _ended_by_others(ctx, text))
-        ctx.record(Reason.CONFIGMAP_DELETING, text, completion=ctx.attempt.completion_status)
+        ctx.record(LifeReason.CONFIGMAP_DELETING, text, completion=ctx.attempt.completion_status)
     ctx.tracker.move_framework(State.DELETING, ctx.env.second)
 
 
@@ -406,12 +415,12 @@ def _with_configmap(ctx: Context) -> None:
         uid = require(ctx.attempt.configmap_uid, "configMapUID")
         due = containers_run_until(ctx)
         if not ctx.tracker.is_clean:
-            ctx.persist_first()
+            ctx.tracker.persist_first(None)
         elif due is None:
             ctx.act(Delete(ctx.configmap_target(), uid))
         else:
             # The garbage collector would delete the Pods within their grace period.
-            ctx.requeue_at(due)
+            ctx.tracker.agenda.look(None, due)
 
 
 def _step_alive(ctx: Context) -> None:
@@ -439,7 +448,7 @@ def _step_alive(ctx: Context) -> None:
         _step_tasks(ctx)
     if ctx.status.state is State.PREPARING and tracker.counts.running:
         tracker.move_framework(State.RUNNING, ctx.env.second)
-        ctx.record(Reason.FRAMEWORK_ATTEMPT_RUNNING, f"FrameworkAttempt {ctx.attempt.id} is running")
+        ctx.record(LifeReason.FRAMEWORK_ATTEMPT_RUNNING, f"FrameworkAttempt {ctx.attempt.id} is running")
     if tracker.is_completing:
         return
     if (completion := must_end(ctx, otherwise)) is not None:
@@ -453,9 +462,9 @@ def _step_alive(ctx: Context) -> None:
 def _step_tasks(ctx: Context) -> None:
     """Step the Tasks on the agenda, and delete orphaned Pods."""
     tracker = ctx.tracker
-    if tracker.agenda.scan:
-        tracker.agenda.scan = False
-        tracker.agenda.update(task_machine.taskless_pods(ctx))
+    if tracker.agenda.orphans_due:
+        tracker.agenda.orphans_due = False
+        tracker.agenda.wake(task_machine.taskless_pods(ctx))
     for key in tracker.agenda.take():
         if (task := tracker.task(key)) is not None:
             task_machine.step(ctx, task)
@@ -469,10 +478,10 @@ def _step_tasks(ctx: Context) -> None:
 def _decide_retry(ctx: Context) -> None:
     status, limits = ctx.status, ctx.env.limits
     completion = require(status.attempt.completion_status, "completionStatus of the attempt")
-    if ctx.framework.invalid and not completion.is_one_of(NEVER_RETRIED) and may_start(ctx) is not None:
+    if ctx.framework.invalid and not completion.is_one_of(NEVER_RETRIED) and put_off(ctx, None, may_start(ctx)):
         # Neither the next attempt nor the end of the Framework is decided without a retry policy.
         if not ctx.tracker.is_clean:
-            ctx.persist_first()
+            ctx.tracker.persist_first(None)
         return
     conflict_delay = 0
     if status.retry.retry_delay_sec is None:
@@ -486,7 +495,7 @@ def _decide_retry(ctx: Context) -> None:
         ctx.tracker.move_framework(State.COMPLETED, ctx.env.second)
         for part in ctx.parts.ended:
             part.ended(ctx, completion)
-        reason = Reason.FRAMEWORK_SUCCEEDED if completion.succeeded else Reason.FRAMEWORK_FAILED
+        reason = LifeReason.FRAMEWORK_SUCCEEDED if completion.succeeded else LifeReason.FRAMEWORK_FAILED
         text = f"Framework completed, not retried as {decision.reason}, with {describe(completion)}"
         ctx.record(reason, text, completion=completion)
         return
@@ -495,14 +504,14 @@ def _decide_retry(ctx: Context) -> None:
         return
     if not ctx.tracker.is_clean and not any(part.knows_attempt(ctx) for part in ctx.parts.knows_attempt):
         # Clients must see the end of this attempt before the next one starts.
-        ctx.persist_first()
+        ctx.tracker.persist_first(None)
         return
     in_a_row, early = retries_in_a_row(status), ended_early(status)
     back_off = framework_back_off(policy, completion, limits)
     last = summarize(completion) + describe_row(in_a_row)
     if status.retry.retry_delay_sec is None:
         delay = max(decision.delay_sec, back_off.delay_sec(in_a_row, completion, early=early))
-        if not delay and not may_forget(ctx, SnapshotTrigger.FRAMEWORK_RETRY):
+        if not delay and not prepare_to_forget(ctx, SnapshotTrigger.FRAMEWORK_RETRY):
             return
         ctx.tracker.schedule_retry(status, delay)
         due = status.transition_time + delay
@@ -510,15 +519,15 @@ def _decide_retry(ctx: Context) -> None:
         if ctx.framework.spec.is_suspended:
             when = f"{when}, if not suspended" if delay else "once the Framework is resumed"
         text = f"FrameworkAttempt {status.attempt.id + 1} starts {when}, as {decision.reason}, after {last}"
-        ctx.record(Reason.FRAMEWORK_RETRY_SCHEDULED, text, completion=completion, warning=False)
+        ctx.record(LifeReason.FRAMEWORK_RETRY_SCHEDULED, text, completion=completion, warning=False)
     delay = require(status.retry.retry_delay_sec, "retryDelaySec")
     stop = ctx.framework.spec.execution_type is ExecutionType.STOP
     if delay:
-        may_forget(ctx, SnapshotTrigger.FRAMEWORK_RETRY, due=False)
-    if not stop and not ctx.is_over(None, status.transition_time, delay):
+        forget_later(ctx, SnapshotTrigger.FRAMEWORK_RETRY)
+    if not stop and not ctx.wait_out(None, status.transition_time, delay):
         retry_waits(ctx, None, delay, last)
         return
-    if delay and not may_forget(ctx, SnapshotTrigger.FRAMEWORK_RETRY):
+    if delay and not prepare_to_forget(ctx, SnapshotTrigger.FRAMEWORK_RETRY):
         return
     ctx.snapshot_framework(SnapshotTrigger.FRAMEWORK_RETRY)
     attempt = new_attempt(ctx.framework, status.retry.total_retried_count + 1, ctx.env)
@@ -528,7 +537,7 @@ def _decide_retry(ctx: Context) -> None:
     )
     ctx.tracker.holds.hold_attempt(ctx.env)
     text = f"Retried with FrameworkAttempt {status.attempt.id}, as {decision.reason}"
-    ctx.record(Reason.FRAMEWORK_RETRIED, text, completion=completion, warning=False)
+    ctx.record(LifeReason.FRAMEWORK_RETRIED, text, completion=completion, warning=False)
 
 
 def retain(ctx: Context) -> None:
@@ -537,9 +546,9 @@ def retain(ctx: Context) -> None:
         return
     ttl = ctx.framework.spec.ttl_seconds_after_finished
     seconds = ctx.env.limits.framework_completed_retain_sec if ttl is None else ttl
-    if not ctx.is_over(None, ctx.status.transition_time, seconds):
+    if not ctx.wait_out(None, ctx.status.transition_time, seconds):
         return
-    if not may_forget(ctx, SnapshotTrigger.FRAMEWORK_DELETION):
+    if not prepare_to_forget(ctx, SnapshotTrigger.FRAMEWORK_DELETION):
         return
     if ctx.tracker.is_clean:
         if not ctx.tracker.process.deletion_snapshot_taken:
@@ -547,5 +556,5 @@ def retain(ctx: Context) -> None:
             ctx.snapshot_framework(SnapshotTrigger.FRAMEWORK_DELETION)
         ctx.act(Delete(Target(Kind.FRAMEWORK, ctx.framework.name), ctx.framework.uid))
     else:
-        ctx.persist_first()
-        ctx.requeue_at(ctx.env.clock)
+        ctx.tracker.persist_first(None)
+        ctx.tracker.agenda.look(None, ctx.env.clock)

@@ -27,17 +27,9 @@ from frameworkcontroller.machine.kernel.holds import CREATIONS, HoldKey, Wait
 from frameworkcontroller.machine.kernel.model import SnapshotTrigger
 from frameworkcontroller.machine.kernel.part import EndPhase
 from frameworkcontroller.machine.kernel.policy import evaluate_completion
-from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason
+from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.rules import end_by_rule
-
-WAITS: Final = (
-    Reason.DELETING,
-    Reason.ATTEMPT_ENDS,
-    Reason.WAITING,
-    Reason.RELISTING,
-    *(reason for reason in Reason if reason.event in (EventPolicy.WAIT, EventPolicy.RETRY)),
-)
-"""The reasons to wait. tests/unit/machine/test_waits.py holds where each of them is shown."""
+from frameworkcontroller.machine.lifereasons import LifeReason
 
 STOPPED: Final = CompletionStatus.of(STOP_FRAMEWORK_REQUESTED, "User has requested to stop the Framework")
 DELETED: Final = CompletionStatus.of(STOP_FRAMEWORK_REQUESTED, "User has requested to delete the Framework")
@@ -49,28 +41,28 @@ SUSPENDED: Final = CompletionStatus.of(FRAMEWORK_SUSPEND_REQUESTED, "User has re
 
 def may_start(ctx: Context) -> Wait | None:
     """Why the attempt does not start yet: its ConfigMap must not be created."""
-    return _kept(ctx, None, next((wait for rule in _START if (wait := rule(ctx)) is not None), None))
+    return next((wait for rule in _START if (wait := rule(ctx)) is not None), None)
 
 
 def _is_deleted(ctx: Context) -> Wait | None:
-    return Wait(Reason.DELETING, "the Framework is being deleted") if ctx.framework.deleting else None
+    return Wait(LifeReason.DELETING, "the Framework is being deleted") if ctx.framework.deleting else None
 
 
 def _is_not_started(ctx: Context) -> Wait | None:
     if ctx.framework.spec.execution_type is not ExecutionType.CREATE:
         return None
     also = ", and spec.suspend is true" if ctx.framework.spec.suspend else ""
-    return Wait(Reason.NOT_STARTED, f"spec.executionType is Create{also}")
+    return Wait(LifeReason.NOT_STARTED, f"spec.executionType is Create{also}")
 
 
 def _is_suspended(ctx: Context) -> Wait | None:
-    return Wait(Reason.SUSPENDED, "spec.suspend is true") if ctx.framework.spec.is_suspended else None
+    return Wait(LifeReason.SUSPENDED, "spec.suspend is true") if ctx.framework.spec.is_suspended else None
 
 
 def _is_invalid(ctx: Context) -> Wait | None:
     if not ctx.framework.invalid or ctx.framework.spec.execution_type is ExecutionType.STOP:
         return None
-    return None if must_not_begin(ctx) is not None else Wait(Reason.WAITING, "the spec is invalid")
+    return None if must_not_begin(ctx) is not None else Wait(RequestReason.WAITING, "the spec is invalid")
 
 
 _START: Final[tuple[Callable[[Context], Wait | None], ...]] = (
@@ -83,19 +75,15 @@ _START: Final[tuple[Callable[[Context], Wait | None], ...]] = (
 
 def may_enter(ctx: Context) -> Wait | None:
     """Why an attempt that may start prepares nothing yet."""
-    return _kept(ctx, None, _entering(ctx))
+    return next((wait for part in ctx.parts.may_enter if (wait := part.may_enter(ctx)) is not None), None)
 
 
 def may_begin(ctx: Context) -> Wait | None:
     """Why the ConfigMap of an attempt that may start is not created yet."""
-    wait = _entering(ctx) or _backs_off(ctx, None)
+    wait = may_enter(ctx) or _backs_off(ctx, None)
     for part in ctx.parts.may_begin:
         wait = wait or part.may_begin(ctx)
-    return _kept(ctx, None, wait)
-
-
-def _entering(ctx: Context) -> Wait | None:
-    return next((wait for part in ctx.parts.may_enter if (wait := part.may_enter(ctx)) is not None), None)
+    return wait
 
 
 def _backs_off(ctx: Context, *keys: HoldKey) -> Wait | None:
@@ -110,40 +98,48 @@ def _backs_off(ctx: Context, *keys: HoldKey) -> Wait | None:
 
 def may_create(ctx: Context, task: TaskStatus) -> Wait | None:
     """Why the Task's Pod is not created yet. The Task is persisted, and is not deletionPending."""
-    wait = Wait(Reason.ATTEMPT_ENDS, "the FrameworkAttempt ends") if ctx.ends else None
+    wait = Wait(LifeReason.ATTEMPT_ENDS, "the FrameworkAttempt ends") if ctx.ends else None
     for part in ctx.parts.may_create:
         wait = wait or part.may_create(ctx, task)
-    return _kept(ctx, task, wait or _backs_off(ctx, task.key, CREATIONS))
+    return wait or _backs_off(ctx, task.key, CREATIONS)
 
 
 def retry_waits(ctx: Context, task: TaskStatus | None, delay_sec: int, after: str) -> None:
     """Keep the wait of a Task or (None) the Framework for the next attempt, whose delay is persisted or decided now."""
     status, name = (ctx.status, "FrameworkAttempt") if task is None else (task, "TaskAttempt")
-    reason = Reason.FRAMEWORK_RETRY_SCHEDULED if task is None else Reason.TASK_RETRY_SCHEDULED
+    reason = LifeReason.FRAMEWORK_RETRY_SCHEDULED if task is None else LifeReason.TASK_RETRY_SCHEDULED
     owner = "" if task is None else f" of {task.role}[{task.index}]"
     when = format_time(min(status.transition_time + delay_sec, LAST_TIME))
     text = f"{name} {status.attempt.id + 1}{owner} starts at {when}, {delay_sec}s after the end with {after}"
     ctx.tracker.holds.wait(None if task is None else task.key, Wait(reason, text))
 
 
-def _kept(ctx: Context, task: TaskStatus | None, wait: Wait | None) -> Wait | None:
-    """Keep the wait for the condition, the metric and its end, and plan again at its time."""
+def put_off(ctx: Context, task: TaskStatus | None, why: Wait | None) -> bool:
+    """Let a Task or (None) the Framework wait, if there is a reason, and look again at its end. Return whether it does.
+
+    The condition and the metric show the reason.
+    """
     key = None if task is None else task.key
-    ctx.tracker.holds.wait(key, wait)
-    if wait is not None and wait.until is not None:
-        ctx.plan_again(key, wait.until)
-    return wait
+    ctx.tracker.holds.wait(key, why)
+    if why is not None and why.until is not None:
+        ctx.tracker.agenda.look(key, why.until)
+    return why is not None
 
 
 # --- before an attempt leaves the status ---------------------------------------------------------------------------
 
 
-def may_forget(ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None = None, *, due: bool = True) -> bool:
-    """Whether the attempt of a Task, or of the Framework (None), which is over, may leave the status.
+def prepare_to_forget(ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None = None) -> bool:
+    """Prepare that the ended attempt of a Task or (None) the Framework leaves the status. Return whether it may."""
+    for part in ctx.parts.before_forget:
+        part.before_forget(ctx, trigger, task, due=True)
+    return all(part.may_forget(ctx, trigger, task) for part in ctx.parts.may_forget)
 
-    If not, that is prepared. ``due`` False: it is prepared only, for a time that is known.
-    """
-    return False not in [part.may_forget(ctx, trigger, task, due=due) for part in ctx.parts.may_forget]
+
+def forget_later(ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None = None) -> None:
+    """Prepare the same for a time that is known."""
+    for part in ctx.parts.before_forget:
+        part.before_forget(ctx, trigger, task, due=False)
 
 
 # --- while the ConfigMap of an attempt exists ----------------------------------------------------------------------
@@ -211,7 +207,7 @@ def _exceeds_deadline(ctx: Context) -> CompletionStatus | None:
     if deadline is None or (started := ctx.attempt.execution_start_time) is None:
         return None
     left = max(0, deadline - ctx.status.accumulated_past_execution_time_seconds)
-    return _deadline_exceeded(deadline) if ctx.is_over(None, started, left) else None
+    return _deadline_exceeded(deadline) if ctx.wait_out(None, started, left) else None
 
 
 def _must_suspend(ctx: Context) -> CompletionStatus | None:

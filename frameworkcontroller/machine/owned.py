@@ -46,7 +46,7 @@ from frameworkcontroller.machine.kernel.outcomes import (
     stall_by_quota,
     task_of,
 )
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.requests import Kind, Refused
 from frameworkcontroller.machine.kernel.results import (
     Accepted,
@@ -60,6 +60,7 @@ from frameworkcontroller.machine.kernel.results import (
 )
 from frameworkcontroller.machine.kernel.states import ENDED
 from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.lifereasons import LifeReason
 from frameworkcontroller.machine.terminating import forced_deletion
 
 _NODE_LOOK_SEC = 30
@@ -74,7 +75,7 @@ def take(ctx: Context, outcome: Outcome) -> None:
             ctx.tracker.agenda.look()
         elif isinstance(result, Accepted | Gone):
             ctx.tracker.holds.release(None)
-            ctx.record(Reason.FRAMEWORK_DELETED, "Deleted: its retention after completion is over")
+            ctx.record(LifeReason.FRAMEWORK_DELETED, "Deleted: its retention after completion is over")
         else:
             hold(ctx, target, result, "delete")
     elif target.kind is Kind.CONFIGMAP:
@@ -217,7 +218,7 @@ def _not_in_cache(ctx: Context, action: Confirm | Relabel, result: Result) -> No
             look_later(ctx, target, f"The label of {target.kind} {target.name} is restored")
         case Accepted():
             text = f"Restored the label {FRAMEWORK_NAME} of {target.kind} {target.name}, by which it is watched"
-            ctx.record(Reason.LABEL_RESTORED, text, task_of(ctx, target), warning=True)
+            ctx.record(LifeReason.LABEL_RESTORED, text, task_of(ctx, target), warning=True)
             look_later(ctx, target, text)
         case Remains():
             if tracker.expectations.hide(action.uid, ctx.env):
@@ -233,7 +234,7 @@ def _leave_newer(ctx: Context, target: Target) -> None:
         f"{target.kind} {target.name} belongs to a later attempt than the stored status, which was reset: "
         "refusing to delete it; delete it if it is not needed"
     )
-    back_off(ctx, target, text, Reason.STATUS_OUTDATED)
+    back_off(ctx, target, text, LifeReason.STATUS_OUTDATED)
 
 
 # --- failures ---------------------------------------------------------------------------------------------------
@@ -246,11 +247,11 @@ def _take_failed_deletion(ctx: Context, action: Delete, result: Result) -> None:
         return
     holds, text = ctx.tracker.holds, result.message
     if holds.spare(key, Spared(action.uid, ctx.env.clock + _NODE_LOOK_SEC, text)):
-        ctx.record(Reason.WAITING, text, task_of(ctx, action.target), warning=True)
+        ctx.record(RequestReason.WAITING, text, task_of(ctx, action.target), warning=True)
     if result.unreadable or key in holds.stalls:
-        holds.stalls[key] = Stall(Reason.POD_NOT_GONE, text)
+        holds.stalls[key] = Stall(LifeReason.POD_NOT_GONE, text)
     # The next plan sets the alarm, and completes the message of the stall.
-    ctx.tracker.agenda.add(key)
+    ctx.tracker.agenda.look(key)
 
 
 # --- differences between Pods and ConfigMaps ---------------------------------------------------------------------
@@ -259,7 +260,7 @@ def _take_failed_deletion(ctx: Context, action: Delete, result: Result) -> None:
 class _Pod:
     """The Pod of a Task's current attempt."""
 
-    not_gone = Reason.POD_NOT_GONE
+    not_gone = LifeReason.POD_NOT_GONE
 
     def __init__(self, ctx: Context, target: Target, task: TaskStatus) -> None:
         self.ctx = ctx
@@ -276,7 +277,7 @@ class _Pod:
         return self.task.attempt.pod_uid
 
     def look_again(self) -> None:
-        self.ctx.tracker.agenda.add(self.key)
+        self.ctx.tracker.agenda.look(self.key)
 
     def awaits(self, action: Create) -> bool:
         """Whether the Pod belongs to the recorded ConfigMap, or to one that is recorded now."""
@@ -361,7 +362,7 @@ class _Pod:
 class _ConfigMap:
     """The ConfigMap of the Framework's current attempt."""
 
-    not_gone = Reason.CONFIGMAP_NOT_GONE
+    not_gone = LifeReason.CONFIGMAP_NOT_GONE
 
     def __init__(self, ctx: Context, target: Target) -> None:
         self.ctx = ctx

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.machine import conditions, framework, scale
-from frameworkcontroller.machine.gates import may_start, must_go
+from frameworkcontroller.machine.gates import may_start, must_go, put_off
 from frameworkcontroller.machine.kernel.actions import Outcome
+from frameworkcontroller.machine.kernel.agenda import Scope
 from frameworkcontroller.machine.kernel.context import Context, count_tasks
 from frameworkcontroller.machine.kernel.holds import Stall
 from frameworkcontroller.machine.kernel.model import Env, Observed, Plan
@@ -18,6 +19,7 @@ from frameworkcontroller.machine.kernel.protocol import Archive
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Answer
 from frameworkcontroller.machine.kernel.tracker import Tracker
+from frameworkcontroller.machine.lifereasons import LifeReason
 from frameworkcontroller.machine.owned import take
 from frameworkcontroller.machine.parts import PARTS
 
@@ -30,7 +32,7 @@ def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> 
     Raises:
         InvariantError: the status violates an invariant.
     """
-    ctx = Context(subject, tracker, observed, env, PARTS)
+    ctx = _begin(subject, tracker, observed, env)
     if tracker.absence.begun_at is None:
         tracker.absence.begun_at = env.clock
     tracker.agenda.begin(env.clock)
@@ -40,10 +42,10 @@ def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> 
         if subject.invalid:
             _observe_generation(ctx)
             return _finish(ctx)
-        ctx.record(Reason.FRAMEWORK_ACCEPTED, f"Framework was accepted with {count_tasks(subject.spec.task_count)}")
+        ctx.record(LifeReason.FRAMEWORK_ACCEPTED, f"Framework was accepted with {count_tasks(subject.spec.task_count)}")
         _observe_generation(ctx)
         # The first written status says why nothing starts.
-        may_start(ctx)
+        put_off(ctx, None, may_start(ctx))
         return _finish(ctx)
     _observe_generation(ctx)
     for part in PARTS.begin:
@@ -65,7 +67,7 @@ def fold(subject: Framework, tracker: Tracker, outcomes: Sequence[Outcome], env:
     Raises:
         InvariantError: the status violates an invariant.
     """
-    ctx = Context(subject, tracker, Observed(None, lambda _: None), env, PARTS)
+    ctx = _begin(subject, tracker, Observed(None, lambda _: None), env)
     for outcome in outcomes:
         part = PARTS.of(outcome.action.target)
         (take if part is None else part.take)(ctx, outcome)
@@ -74,7 +76,7 @@ def fold(subject: Framework, tracker: Tracker, outcomes: Sequence[Outcome], env:
 
 def archived(subject: Framework, tracker: Tracker, answers: Sequence[tuple[Archive, Answer]], env: Env) -> Plan:
     """Fold answers to effects, as ``fold`` does."""
-    ctx = Context(subject, tracker, Observed(None, lambda _: None), env, PARTS)
+    ctx = _begin(subject, tracker, Observed(None, lambda _: None), env)
     for archive, answer in answers:
         for part in PARTS.take_answer:
             part.take_answer(ctx, archive, answer)
@@ -83,7 +85,7 @@ def archived(subject: Framework, tracker: Tracker, answers: Sequence[tuple[Archi
 
 def reject(subject: Framework, tracker: Tracker, why: str, env: Env, *, reason: Reason) -> Plan:
     """Stall a Framework that is left alone, without actions."""
-    ctx = Context(subject, tracker, Observed(None, lambda _: None), env, PARTS)
+    ctx = _begin(subject, tracker, Observed(None, lambda _: None), env)
     tracker.agenda.ring(env.clock)
     if tracker.status is None:
         tracker.begin(framework.new_status(subject, env), dirty=True)
@@ -94,16 +96,21 @@ def reject(subject: Framework, tracker: Tracker, why: str, env: Env, *, reason: 
 
 def stall(subject: Framework, tracker: Tracker, reason: Reason, why: str, env: Env) -> Plan:
     """Stall a Framework whose tracked status cannot be persisted, without any other decision."""
-    ctx = Context(subject, tracker, Observed(None, lambda _: None), env, PARTS)
+    ctx = _begin(subject, tracker, Observed(None, lambda _: None), env)
     tracker.holds.stalls[None] = Stall(reason, why)
     return _finish(ctx)
+
+
+def _begin(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> Context:
+    tracker.agenda.forget_time()
+    return Context(subject, tracker, observed, env, PARTS)
 
 
 def _observe_generation(ctx: Context) -> None:
     tracker, generation = ctx.tracker, ctx.framework.generation
     if tracker.process.generation != generation:
         tracker.process.generation = generation
-        tracker.agenda.look_at_roles()
+        tracker.agenda.look(Scope.ROLES)
         tracker.holds.keep_others(lambda key: any(part.keeps_hold(ctx, key) for part in PARTS.keeps_hold))
         tracker.life.templates.clear()
         for part in PARTS.observe_generation:
@@ -116,8 +123,7 @@ def _finish(ctx: Context) -> Plan:
     for part in PARTS.finish:
         part.finish(ctx)
     conditions.refresh(ctx)
-    alarm = ctx.tracker.agenda.next_alarm()
-    if alarm is not None:
-        ctx.requeue_at(alarm)
+    if (when := ctx.tracker.agenda.next_time()) is not None:
+        ctx.plan.requeue_after = max(0.0, when - ctx.env.clock)
     ctx.plan.urgency = ctx.tracker.urgency
     return ctx.plan

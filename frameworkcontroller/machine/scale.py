@@ -10,11 +10,11 @@ from typing import NamedTuple
 from frameworkcontroller.api.completion import DELETE_TASK_REQUESTED, CompletionStatus
 from frameworkcontroller.api.spec import PodForceDeletionPolicy, TaskRoleSpec, TaskSpec
 from frameworkcontroller.api.status import State, TaskAttemptStatus, TaskRoleStatus, TaskStatus
-from frameworkcontroller.machine.gates import may_forget
+from frameworkcontroller.machine.gates import prepare_to_forget
 from frameworkcontroller.machine.kernel.context import Context, count_tasks
 from frameworkcontroller.machine.kernel.model import Env, SnapshotTrigger, Urgency
-from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.states import ENDED
+from frameworkcontroller.machine.lifereasons import LifeReason
 
 SCALED_DOWN = CompletionStatus.of(DELETE_TASK_REQUESTED, "User has requested to delete the Task by Framework ScaleDown")
 
@@ -62,13 +62,15 @@ def rescale(ctx: Context) -> bool:
         if spec is None and not after[role]:
             del after[role]
             persist_first = True
-            ctx.record(Reason.TASK_ROLE_DELETED, f"TaskRole {role.name} and its last Task are gone")
+            ctx.record(LifeReason.TASK_ROLE_DELETED, f"TaskRole {role.name} and its last Task are gone")
     for spec in ctx.framework.spec.task_roles:
         if spec.name not in tracker.roles:
             role = new_role(spec, ctx.env)
             after[role] = role.tasks
             persist_first = True
-            ctx.record(Reason.TASK_ROLE_SCALED, f"TaskRole {spec.name} was added with {count_tasks(spec.task_number)}")
+            ctx.record(
+                LifeReason.TASK_ROLE_SCALED, f"TaskRole {spec.name} was added with {count_tasks(spec.task_number)}"
+            )
     tracker.agenda.roles_due = waits or persist_first
     if after != before:
         tracker.rescale(after)
@@ -121,24 +123,24 @@ def _rescale_role(ctx: Context, role: str, tasks: list[TaskStatus], spec: TaskRo
     """Adapt the Tasks of a role."""
     waits = persist_first = False
     wanted = 0 if spec is None else spec.task_number
-    forgettable = {task for task in tasks if _has_left(task) and _may_forget(ctx, task)}
+    forgettable = {task for task in tasks if _has_left(task) and _forget(ctx, task)}
     while len(tasks) > wanted and _has_left(tasks[-1]):
         if not ctx.tracker.is_settled(tasks[-1]):
             waits = True
-            ctx.tracker.block(tasks[-1].key)
+            ctx.tracker.persist_first(tasks[-1].key)
             break
         if tasks[-1] not in forgettable:
             break
         task = tasks.pop()
         persist_first |= True in [part.task_removed(ctx, task, spec) for part in ctx.parts.task_removed]
         ctx.snapshot_task(SnapshotTrigger.TASK_DELETION, task)
-        ctx.record(Reason.TASK_DELETED, f"Task instance {task.instance_uid} is gone by ScaleDown", task)
+        ctx.record(LifeReason.TASK_DELETED, f"Task instance {task.instance_uid} is gone by ScaleDown", task)
     for position, task in enumerate(tasks[:wanted]):
         if not _has_left(task):
             continue
         if not ctx.tracker.is_settled(task):
             waits = True
-            ctx.tracker.block(task.key)
+            ctx.tracker.persist_first(task.key)
             continue
         if task not in forgettable:
             continue
@@ -146,25 +148,25 @@ def _rescale_role(ctx: Context, role: str, tasks: list[TaskStatus], spec: TaskRo
         tasks[position] = new_task(role, position, ctx.env)
         persist_first = True
         text = f"gone by ScaleDown, is replaced by {tasks[position].instance_uid}"
-        ctx.record(Reason.TASK_REPLACED, f"Task instance {task.instance_uid}, {text}", task)
+        ctx.record(LifeReason.TASK_REPLACED, f"Task instance {task.instance_uid}, {text}", task)
     leaving = [task for task in reversed(tasks[wanted:]) if not task.deletion_pending]
     for task in leaving:
         ctx.tracker.mark_deletion_pending(task, SCALED_DOWN)
-        ctx.tracker.agenda.add(task.key)
-        ctx.record(Reason.TASK_DELETION_PENDING, SCALED_DOWN.diagnostics, task)
+        ctx.tracker.agenda.look(task.key)
+        ctx.record(LifeReason.TASK_DELETION_PENDING, SCALED_DOWN.diagnostics, task)
     if leaving:
         text = f"TaskRole {role} is scaled down by {len(leaving)} to {count_tasks(wanted)}"
-        ctx.record(Reason.TASK_ROLE_SCALED, text)
+        ctx.record(LifeReason.TASK_ROLE_SCALED, text)
     if (added := wanted - len(tasks)) > 0:
         tasks += [new_task(role, index, ctx.env) for index in range(len(tasks), wanted)]
         text = f"TaskRole {role} is scaled up by {added} to {count_tasks(wanted)}"
-        ctx.record(Reason.TASK_ROLE_SCALED, text)
+        ctx.record(LifeReason.TASK_ROLE_SCALED, text)
     return _Change(waits, persist_first or bool(leaving) or added > 0)
 
 
-def _may_forget(ctx: Context, task: TaskStatus) -> bool:
-    """Whether the Task may be removed or replaced. All that have left are asked for at once."""
-    return ctx.tracker.is_settled(task) and may_forget(ctx, SnapshotTrigger.TASK_DELETION, task)
+def _forget(ctx: Context, task: TaskStatus) -> bool:
+    """Prepare the removal or replacement of a Task that has left. Return whether it may be removed."""
+    return ctx.tracker.is_settled(task) and prepare_to_forget(ctx, SnapshotTrigger.TASK_DELETION, task)
 
 
 def _has_left(task: TaskStatus) -> bool:

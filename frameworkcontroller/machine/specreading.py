@@ -1,15 +1,28 @@
-"""The parsed spec of a Framework in the cache. A large one is parsed in a thread, before its pass."""
+"""The spec that the machine goes by. A large one is parsed in a thread, before its pass.
+
+A Framework with an invalid spec still ends: by Stop, a suspension, the deadline, an eviction, a deletion and the end of
+its retention (docs/lifecycle.md, "An invalid spec"). Each field that ends it counts as soon as it is valid itself;
+until then its last valid value counts, if this process has seen one. Tasks stay, and nothing begins.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from frameworkcontroller.api.objects import FrameworkRecord
-from frameworkcontroller.api.spec import ENDING_FIELDS, FrameworkSpec, SpecError, parse_spec
+from frameworkcontroller.api.spec import (
+    ENDING_FIELDS,
+    ExecutionType,
+    FrameworkSpec,
+    SpecError,
+    TaskRoleSpec,
+    parse_spec,
+)
+from frameworkcontroller.api.status import FrameworkStatus
 
 LARGE_SPEC_BYTES: Final = 64 << 10
 """Size from which a spec is to be parsed in a thread."""
@@ -50,3 +63,50 @@ def _digest_of(record: FrameworkRecord) -> bytes:
     digest = hashlib.blake2b(record.spec_json, digest_size=16)
     digest.update(record.spec_problem.encode())
     return digest.digest()
+
+
+# --- an invalid spec --------------------------------------------------------------------------------------------------
+
+
+_NO_ROLE: Final = TaskRoleSpec(name="a")
+
+
+class Ends(NamedTuple):
+    """The values of ``ENDING_FIELDS``."""
+
+    execution_type: ExecutionType = ExecutionType.START
+    suspend: bool = False
+    active_deadline_seconds: int | None = None
+    ttl_seconds_after_finished: int | None = None
+
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether nothing is to run."""
+        return self.suspend or self.execution_type is ExecutionType.STOP
+
+
+def ends_of(spec: FrameworkSpec) -> Ends:
+    """What ends a Framework with this spec."""
+    return Ends(*(getattr(spec, field) for field in Ends._fields))
+
+
+def ends_in(given: Any, last: Ends) -> Ends:
+    """What ends a Framework with an invalid spec, given as its JSON value. ``last``: that of the last valid one."""
+    return Ends(*(_value(given, *names) for names in zip(ENDING_FIELDS, Ends._fields, last, strict=True)))
+
+
+def _value(given: Any, key: str, field: str, last: Any) -> Any:
+    if not isinstance(given, dict):
+        return last
+    try:
+        return getattr(parse_spec({key: given.get(key)}), field)
+    except SpecError:
+        return last
+
+
+def spec_to_end(ends: Ends, status: FrameworkStatus | None) -> FrameworkSpec:
+    """The spec that the machine goes by: roles and Tasks are those of the status."""
+    roles = () if status is None else status.attempt.roles
+    counts = {role.name: sum(not task.deletion_pending for task in role.tasks) for role in roles}
+    task_roles = [_NO_ROLE.model_copy(update={"name": name, "task_number": count}) for name, count in counts.items()]
+    return FrameworkSpec().model_copy(update={**ends._asdict(), "task_roles": tuple(task_roles)})

@@ -18,7 +18,7 @@ from frameworkcontroller.api.completion import (
 from frameworkcontroller.api.names import pod_name, split_pod_name
 from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.status import State, TaskStatus
-from frameworkcontroller.machine.gates import may_create, may_forget, retry_waits
+from frameworkcontroller.machine.gates import forget_later, may_create, prepare_to_forget, put_off, retry_waits
 from frameworkcontroller.machine.kernel.absence import is_of_framework
 from frameworkcontroller.machine.kernel.actions import Cleanup, Confirm, Create, Delete, Renderer
 from frameworkcontroller.machine.kernel.agenda import TaskKey
@@ -34,13 +34,14 @@ from frameworkcontroller.machine.kernel.policy import (
     retries_in_a_row,
     task_back_off,
 )
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.requests import Kind
 from frameworkcontroller.machine.kernel.rules import with_rule
 from frameworkcontroller.machine.kernel.states import ENDED
 from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.lifereasons import LifeReason
 from frameworkcontroller.machine.scale import SCALED_DOWN
-from frameworkcontroller.machine.terminating import end_left_running, taskless_target, waits_for_containers, watch_end
+from frameworkcontroller.machine.terminating import end_left_running, taskless_target, wait_for_containers, watch_end
 
 _CONFIGMAP_DOUBT_SEC = 5
 """Interval of lists of ConfigMaps because Pods were deleted before they ran."""
@@ -74,7 +75,7 @@ def step(ctx: Context, task: TaskStatus) -> None:
         return
     if not ctx.tracker.expectations.has_seen(pod.uid):
         ctx.tracker.expectations.see(pod.uid)
-        ctx.tracker.holds.end_stall(key, Reason.POD_NOT_ANSWERED)
+        ctx.tracker.holds.end_stall(key, RequestReason.POD_NOT_ANSWERED)
     if pod.identity.deleting:
         _with_deleting_pod(ctx, task, pod)
     else:
@@ -95,10 +96,10 @@ def attempt_is_over(
     else:
         tracker.holds.release(key)
     tracker.move(task, State.ATTEMPT_COMPLETED, ctx.env.second)
-    tracker.agenda.add(key)
+    tracker.agenda.look(key)
     final = _completion_of(task)
     text = f"TaskAttempt {task.attempt.id} completed with {summarize(final)}"
-    ctx.record(Reason.TASK_ATTEMPT_COMPLETED, text, task, completion=final)
+    ctx.record(LifeReason.TASK_ATTEMPT_COMPLETED, text, task, completion=final)
 
 
 # --- no Pod is recorded -----------------------------------------------------------------------------------------
@@ -119,8 +120,8 @@ def created(ctx: Context, task: TaskStatus, uid: str) -> None:
     ctx.tracker.pod_created(task, uid, ctx.env.second)
     ctx.tracker.holds.release(task.key)
     ctx.tracker.holds.release_retries()
-    ctx.tracker.agenda.add(task.key)
-    ctx.record(Reason.POD_CREATED, f"Pod {uid} was created for TaskAttempt {task.attempt.id}", task)
+    ctx.tracker.agenda.look(task.key)
+    ctx.record(LifeReason.POD_CREATED, f"Pod {uid} was created for TaskAttempt {task.attempt.id}", task)
 
 
 def _create(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> None:
@@ -128,7 +129,7 @@ def _create(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> None:
         return
     key = task.key
     if not ctx.tracker.is_settled(task):
-        ctx.tracker.block(key)
+        ctx.tracker.persist_first(key)
         return
     configmap_uid = require(ctx.attempt.configmap_uid, "configMapUID")
     target = ctx.pod_target(task)
@@ -136,7 +137,7 @@ def _create(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> None:
         ctx.tracker.holds.wait(key, None)
         ctx.act(Cleanup(target, configmap_uid))
         return
-    if may_create(ctx, task) is not None or not _ensure(ctx, task):
+    if put_off(ctx, task, may_create(ctx, task)) or not _ensure(ctx, task):
         return
     template = ctx.tracker.life.templates.get(task.role)
     if template is None:
@@ -182,8 +183,8 @@ def _delete_orphan(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> boo
             watch_end(ctx, pod, orphan=True)
     elif not (ctx.tracker.is_head_settled and ctx.tracker.is_settled(task)):
         # It may be of this attempt, and not be adopted only because of a decision that is not persisted.
-        ctx.tracker.block(task.key)
-    elif not waits_for_containers(ctx, task.key, pod):
+        ctx.tracker.persist_first(task.key)
+    elif not wait_for_containers(ctx, task.key, pod):
         ctx.act(replace_orphan(ctx.pod_target(task), pod.identity, ctx.pod_identity(task)))
     return True
 
@@ -204,12 +205,12 @@ def delete_taskless(ctx: Context, key: TaskKey) -> None:
         ctx.tracker.holds.stalls.pop(key, None)
     elif pod.identity.deleting:
         watch_end(ctx, pod, orphan=True)
-    elif waits_for_containers(ctx, key, pod):
+    elif wait_for_containers(ctx, key, pod):
         return
     elif ctx.tracker.is_head_settled:
         ctx.act(Delete(taskless_target(ctx, key), pod.uid, orphan=True))
     else:
-        ctx.tracker.block(key)
+        ctx.tracker.persist_first(key)
 
 
 def delete_leftovers(ctx: Context) -> None:
@@ -256,13 +257,13 @@ def _without_pod(ctx: Context, task: TaskStatus) -> None:
         since, timeout = task.transition_time, ctx.env.limits.object_local_cache_creation_timeout_sec
         if ctx.tracker.life.orphaned:
             since, timeout = ctx.status.transition_time, _ORPHAN_LOOK_SEC
-        if not task.deletion_pending and not ctx.is_over(key, since, timeout):
+        if not task.deletion_pending and not ctx.wait_out(key, since, timeout):
             return
         if task.deletion_pending or ctx.tracker.expectations.is_hidden(uid, ctx.observed.pods_listed):
             if ctx.tracker.is_settled(task):
                 ctx.act(Delete(ctx.pod_target(task), uid, confirm=True))
             else:
-                ctx.tracker.block(key)
+                ctx.tracker.persist_first(key)
             return
     # The cache may be older than the status, or the Pod has lost its label: ask the API server.
     ctx.act(Confirm(ctx.pod_target(task), uid))
@@ -290,7 +291,7 @@ def _doubt_configmaps(ctx: Context, task: TaskStatus, by_others: CompletionStatu
     if not unexplained or task.attempt.run_time is not None:
         return
     why = "a Pod was deleted before it ran, so its ConfigMap may be gone"
-    ctx.tracker.holds.hold(CREATIONS, ctx.env, why, reason=Reason.RELISTING)
+    ctx.tracker.holds.hold(CREATIONS, ctx.env, why, reason=LifeReason.RELISTING)
     if ctx.env.clock - ctx.observed.configmaps_listed > _CONFIGMAP_DOUBT_SEC:
         ctx.plan.relist.add(Kind.CONFIGMAP)
 
@@ -313,8 +314,8 @@ def _with_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
     if task.state is State.DELETION_PENDING:
         key = task.key
         if not tracker.is_settled(task):
-            tracker.block(key)
-        elif not waits_for_containers(ctx, key, pod):
+            tracker.persist_first(key)
+        elif not wait_for_containers(ctx, key, pod):
             ctx.act(Delete(ctx.pod_target(task), pod.uid))
         return
     if task.state not in _ALIVE:
@@ -334,13 +335,13 @@ def _with_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
     elif pod.phase == "Running" and task.state is State.PREPARING:
         tracker.move(task, State.RUNNING, now)
         text = f"TaskAttempt {task.attempt.id} is running on {pod.node_name or '?'}"
-        ctx.record(Reason.TASK_RUNNING, text, task)
+        ctx.record(LifeReason.TASK_RUNNING, text, task)
     elif task.state is State.PREPARING and (overdue := _exceeds_deadline(ctx, task, pod)) is not None:
         _complete_attempt(ctx, task, overdue)
     for part in ctx.parts.observe_pod:
         part.observe_pod(ctx, task, pod)
     waits = task.state is State.PREPARING and not ctx.tracker.is_completing
-    if waits and _needs_objects(ctx, task) and may_create(ctx, task) is None:
+    if waits and _needs_objects(ctx, task) and not put_off(ctx, task, may_create(ctx, task)):
         # While no node uses it, another client may have deleted an object, and the Pod would wait for it forever.
         _ensure(ctx, task)
 
@@ -349,7 +350,7 @@ def _exceeds_deadline(ctx: Context, task: TaskStatus, pod: PodRecord) -> Complet
     """The completion of an attempt whose Pod has not run for preRunningDeadlineSeconds."""
     spec = ctx.framework.spec.role(task.role)
     deadline = None if spec is None else spec.task.pre_running_deadline_seconds
-    if deadline is None or pod.creation_time is None or not ctx.is_over(task.key, pod.creation_time, deadline):
+    if deadline is None or pod.creation_time is None or not ctx.wait_out(task.key, pod.creation_time, deadline):
         return None
     where = f"on node {pod.node_name}" if pod.node_name else "and had no node"
     text = f"Pod did not run {where} within preRunningDeadlineSeconds {deadline} after its creation"
@@ -362,7 +363,7 @@ def _complete_attempt(
     """Decide the completion of the attempt. Once it is persisted, the Pod is deleted."""
     _decide(ctx, task, completion, pod)
     ctx.tracker.move(task, State.DELETION_PENDING, ctx.env.second)
-    ctx.tracker.block(task.key)
+    ctx.tracker.persist_first(task.key)
 
 
 def _completion_of(task: TaskStatus) -> CompletionStatus:
@@ -385,13 +386,13 @@ def _decide_retry(ctx: Context, task: TaskStatus) -> None:
         return
     if not ctx.tracker.is_settled(task):
         # Clients must see the end of this attempt before the next one starts.
-        ctx.tracker.block(task.key)
+        ctx.tracker.persist_first(task.key)
         return
     in_a_row, early = retries_in_a_row(task), ended_early(task)
     back_off = task_back_off(policy, completion, ctx.env.limits)
     if task.retry.retry_delay_sec is None:
         delay = back_off.delay_sec(in_a_row, completion, early=early)
-        if not delay and not may_forget(ctx, SnapshotTrigger.TASK_RETRY, task):
+        if not delay and not prepare_to_forget(ctx, SnapshotTrigger.TASK_RETRY, task):
             return
         ctx.tracker.schedule_retry(task, delay)
         if delay:
@@ -399,22 +400,22 @@ def _decide_retry(ctx: Context, task: TaskStatus) -> None:
                 f"TaskAttempt {task.attempt.id + 1} follows {delay}s later, as {decision.reason}, "
                 f"after {summarize(completion)}{describe_row(in_a_row)}"
             )
-            ctx.record(Reason.TASK_RETRY_SCHEDULED, text, task, completion=completion, warning=False)
+            ctx.record(LifeReason.TASK_RETRY_SCHEDULED, text, task, completion=completion, warning=False)
     delay = require(task.retry.retry_delay_sec, "retryDelaySec")
     if delay:
-        may_forget(ctx, SnapshotTrigger.TASK_RETRY, task, due=False)
-    if not ctx.is_over(task.key, task.transition_time, delay):
+        forget_later(ctx, SnapshotTrigger.TASK_RETRY, task)
+    if not ctx.wait_out(task.key, task.transition_time, delay):
         retry_waits(ctx, task, delay, summarize(completion) + describe_row(in_a_row))
         return
-    if delay and not may_forget(ctx, SnapshotTrigger.TASK_RETRY, task):
+    if delay and not prepare_to_forget(ctx, SnapshotTrigger.TASK_RETRY, task):
         return
     ctx.snapshot_task(SnapshotTrigger.TASK_RETRY, task)
     recent = 0 if back_off is NO_BACK_OFF else back_off.row_after(in_a_row, completion, early=early)
     ctx.tracker.retry(task, completion, accountable=decision.accountable, recent=recent, now=ctx.env.second)
-    ctx.tracker.block(task.key)
+    ctx.tracker.persist_first(task.key)
     when = f"after {delay}s" if delay else "at once"
     text = f"TaskAttempt {task.attempt.id} follows {when}, as {decision.reason}, after {summarize(completion)}"
-    ctx.record(Reason.TASK_RETRIED, text, task, completion=completion, warning=False)
+    ctx.record(LifeReason.TASK_RETRIED, text, task, completion=completion, warning=False)
 
 
 def _complete(ctx: Context, task: TaskStatus, why: str) -> None:
@@ -424,7 +425,7 @@ def _complete(ctx: Context, task: TaskStatus, why: str) -> None:
         # The rescale step removes or replaces it, once that is persisted.
         ctx.tracker.agenda.look()
     text = f"Task completed, not retried as {why}, with {summarize(completion)}"
-    ctx.record(Reason.TASK_COMPLETED, text, task, completion=completion)
+    ctx.record(LifeReason.TASK_COMPLETED, text, task, completion=completion)
 
 
 def _decide(ctx: Context, task: TaskStatus, completion: CompletionStatus | None, pod: PodRecord | None = None) -> bool:
@@ -439,11 +440,11 @@ def _decide(ctx: Context, task: TaskStatus, completion: CompletionStatus | None,
         completion = with_rule(spec.task.pod_failure_policy, completion, pod)
     ctx.tracker.decide_completion(task, completion)
     if completion.succeeded:
-        reason, verb = Reason.TASK_SUCCEEDED, "succeeded"
+        reason, verb = LifeReason.TASK_SUCCEEDED, "succeeded"
     elif completion.unexpected:
-        reason, verb = Reason.TASK_FAILED, "failed"
+        reason, verb = LifeReason.TASK_FAILED, "failed"
     else:
-        reason, verb = Reason.TASK_STOPPED, "is stopped"
+        reason, verb = LifeReason.TASK_STOPPED, "is stopped"
     text = f"TaskAttempt {task.attempt.id} {verb} with {summarize(completion)}: {completion.diagnostics}"
     ctx.record(reason, text, task, completion=completion)
     return True

@@ -11,9 +11,9 @@ from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import Stall
 from frameworkcontroller.machine.kernel.model import require
-from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Kind
 from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.lifereasons import LifeReason
 
 _STALL_LEFT_RUNNING_SEC = 30
 """Time until running containers of an ended Pod stall the Framework: the default grace period."""
@@ -38,9 +38,9 @@ def watch_end(ctx: Context, pod: PodRecord, *, orphan: bool = False) -> None:
     key = parts[1:]
     deletion_time = require(pod.identity.deletion_time, "deletionTimestamp")
     grace = pod.identity.deletion_grace_sec
-    if ctx.is_over(key, deletion_time - grace, grace + ctx.env.limits.pod_stuck_deleting_sec):
+    if ctx.wait_out(key, deletion_time - grace, grace + ctx.env.limits.pod_stuck_deleting_sec):
         ctx.tracker.holds.stalls[key] = Stall(
-            Reason.POD_NOT_GONE,
+            LifeReason.POD_NOT_GONE,
             f"Pod {pod.name} was to be deleted by {format_time(deletion_time)} and still exists "
             f"(node {pod.node_name or 'none'}){_why_not_forced(ctx, key, pod.uid)}",
         )
@@ -63,20 +63,20 @@ def forced_deletion(ctx: Context, key: TaskKey, found: Identity, node: str | Non
     timeout = None if role is None else role.pod_graceful_deletion_timeout_sec
     if role is None or timeout is None or found.deletion_time is None:
         return None
-    if not ctx.is_over(key, found.deletion_time - found.deletion_grace_sec, timeout):
+    if not ctx.wait_out(key, found.deletion_time - found.deletion_grace_sec, timeout):
         return None
     # A policy of a later version spares Pods, too.
     if_lost = role.pod_force_deletion_policy not in (None, PodForceDeletionPolicy.ALWAYS)
     spared = tracker.holds.spared(key, found.uid) if if_lost else None
     if spared is not None and spared.until > ctx.env.clock:
-        ctx.plan_again(key, spared.until)
+        ctx.tracker.agenda.look(key, spared.until)
         return None
     if tracker.is_head_settled and (task is None or tracker.is_settled(task)):
         target = taskless_target(ctx, key) if task is None else ctx.pod_target(task)
         return Delete(
             target, found.uid, force=True, confirm=True, orphan=orphan, if_node_lost=if_lost, node=node or None
         )
-    tracker.block(key)
+    tracker.persist_first(key)
     return None
 
 
@@ -102,11 +102,11 @@ def end_left_running(ctx: Context, key: TaskKey, pod: PodRecord | None) -> None:
         return
     if pod is None or pod.identity.deleting or pod.running_grace_sec is None:
         del ctx.tracker.life.left_running[key]
-        ctx.tracker.holds.end_stall(key, Reason.POD_STILL_RUNS)
+        ctx.tracker.holds.end_stall(key, LifeReason.POD_STILL_RUNS)
 
 
-def waits_for_containers(ctx: Context, key: TaskKey, pod: PodRecord) -> bool:
-    """Whether the Pod must not be deleted yet, as its containers run. After a while this stalls the Framework."""
+def wait_for_containers(ctx: Context, key: TaskKey, pod: PodRecord) -> bool:
+    """Look at the Pod again once its containers have ended, and after a while stall. Return whether it has to stay."""
     due = _left_running_until(ctx, key, pod)
     if due is None:
         return False
@@ -116,11 +116,11 @@ def waits_for_containers(ctx: Context, key: TaskKey, pod: PodRecord) -> bool:
     else:
         when = int(ctx.env.now + due - ctx.env.clock)
         ctx.tracker.holds.stalls[key] = Stall(
-            Reason.POD_STILL_RUNS,
+            LifeReason.POD_STILL_RUNS,
             f"Pod {pod.name} has {pod.phase.lower()}, and its containers still run (node {pod.node_name or 'none'}): "
             f"it is deleted when they end, or at {format_time(when)}",
         )
-    ctx.tracker.agenda.set_alarm(key, due)
+    ctx.tracker.agenda.look(key, due)
     return True
 
 

@@ -7,7 +7,7 @@ from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import Stall
 from frameworkcontroller.machine.kernel.model import require
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.lifereasons import LifeReason
 from frameworkcontroller.machine.terminating import watch_orphans
 
 
@@ -32,11 +32,11 @@ def watch_end(ctx: Context, configmap: ConfigMapRecord) -> None:
         tracker.life.alone_since = ctx.env.clock
     due = tracker.life.alone_since + ctx.env.limits.pod_stuck_deleting_sec
     if ctx.env.clock < due:
-        ctx.requeue_at(due)
+        ctx.tracker.agenda.look(None, due)
     elif not any(pod.identity.controller_uid == configmap.uid for pod in ctx.observed.list_pods()):
         when = format_time(require(configmap.identity.deletion_time, "deletionTimestamp"))
         tracker.holds.stalls[None] = Stall(
-            Reason.CONFIGMAP_NOT_GONE,
+            LifeReason.CONFIGMAP_NOT_GONE,
             f"ConfigMap {configmap.name} was to be deleted by {when} and still exists, without any Pod: "
             "a finalizer holds it",
         )
@@ -45,12 +45,12 @@ def watch_end(ctx: Context, configmap: ConfigMapRecord) -> None:
 def _watch_collector(ctx: Context, configmap: ConfigMapRecord) -> None:
     """Stall the Framework if its ConfigMap was deleted, and none of the Pods is: the garbage collector has to do it."""
     deleted = configmap.identity.deletion_time
-    if deleted is None or not ctx.is_over(None, deleted, ctx.env.limits.pod_stuck_deleting_sec):
+    if deleted is None or not ctx.wait_out(None, deleted, ctx.env.limits.pod_stuck_deleting_sec):
         return
     pods = [pod for pod in ctx.observed.list_pods() if pod.identity.controller_uid == configmap.uid]
     if pods and not any(pod.identity.deleting for pod in pods):
         ctx.tracker.holds.stalls[None] = Stall(
-            Reason.PODS_NOT_DELETED,
+            LifeReason.PODS_NOT_DELETED,
             f"ConfigMap {configmap.name} was deleted at {format_time(deleted)}, and none of its {len(pods)} Pods is "
             f"being deleted, such as {pods[0].name}: does the garbage collector of Kubernetes work?",
         )

@@ -140,7 +140,7 @@ def _debug_view(machine: Machine, now: float) -> dict[str, Any]:
     """In-memory state of a Framework, without the status, which users can read from the API server."""
     tracker = machine.tracker
     status = tracker.status
-    alarm = tracker.agenda.next_alarm()
+    alarm = tracker.agenda.next_time()
     return {
         "uid": machine.uid,
         "state": None if status is None else status.state,
@@ -159,7 +159,7 @@ def _debug_view(machine: Machine, now: float) -> dict[str, Any]:
 
 
 def _verdict(checks: Sequence[Check]) -> Response:
-    """The format is that of Kubernetes' own components."""
+    """The format of Kubernetes' own components."""
     lines = [f"[+]{name} ok" if problem is None else f"[-]{name} {problem}" for name, problem in checks]
     failed = any(problem is not None for _, problem in checks)
     text = "\n".join([*lines, "failed" if failed else "ok", ""])

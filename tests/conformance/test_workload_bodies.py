@@ -28,7 +28,6 @@ from frameworkcontroller.machine.kernel.actions import PartAction, carry_out
 from frameworkcontroller.machine.kernel.requests import Answered, Get, Kind, MergePatch, Post, Request
 from frameworkcontroller.machine.kernel.results import Created, Patched, Result
 from frameworkcontroller.machine.kernel.target import Target
-from frameworkcontroller.machine.parts.kueue.readadmission import ReadAdmission, WasAdmitted
 from frameworkcontroller.machine.parts.kueue.workloadactions import (
     ChangeRequest,
     ConditionChange,
@@ -36,8 +35,10 @@ from frameworkcontroller.machine.parts.kueue.workloadactions import (
     Finish,
     GiveBack,
     LetGo,
+    ReadAdmission,
     Reclaim,
     Tell,
+    WasAdmitted,
 )
 from frameworkcontroller.machine.parts.kueue.workloadspec import MAX_POD_SETS, WorkloadSpec, workload_spec
 from tests.support.clusters import Cluster
@@ -224,7 +225,7 @@ async def _live(kueue: Kueue, enter: EnterQueue) -> None:
     now = int(time.time())
 
     await _admit(kueue, name, wanted)
-    admitted = await kueue.run(ReadAdmission(target, enter.framework, wanted.queue_name, wanted, uid))
+    admitted = await kueue.run(ReadAdmission(target, uid, wanted.queue_name, wanted))
     assert isinstance(admitted, WasAdmitted)
     assert [(one.name, one.count) for one in admitted.admission.pod_sets] == [
         (role.name, role.task_number) for role in enter.framework.spec.task_roles
@@ -247,7 +248,7 @@ async def _live(kueue: Kueue, enter: EnterQueue) -> None:
     pod_sets = [replace(one, reclaimed=one.count) for one in admitted.admission.pod_sets]
     given_back = {one.name: one.count for one in pod_sets if one.count}
     if given_back:
-        reclaim = Reclaim(target, replace(admitted.admission, pod_sets=pod_sets))
+        reclaim = Reclaim(target, uid, replace(admitted.admission, pod_sets=pod_sets))
         assert isinstance(await kueue.run(reclaim), Patched)
         found_pods = (await kueue.get(name))["status"]["reclaimablePods"]
         assert {one["name"]: one["count"] for one in found_pods} == given_back

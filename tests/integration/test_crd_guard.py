@@ -23,7 +23,7 @@ from frameworkcontroller.kube.crd import missing_fields
 from frameworkcontroller.kube.crdguard import AGAIN_SEC, PERIOD_SEC, CrdGuard, has_status
 from frameworkcontroller.kube.resources import EVENTS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
-from frameworkcontroller.machine import reconciler
+from frameworkcontroller.machine import statuswriter
 from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.manager.exposition import registry_of
 from tests.integration.test_kube_crd import MANIFEST, CrdServer
@@ -419,7 +419,7 @@ async def test_a_role_whose_start_would_be_dropped_does_not_start(
     cluster: Cluster, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(crdguard, "AGAIN_SEC", 2.0)
-    monkeypatch.setattr(reconciler, "PRUNED_RETRY_SEC", 2.0)
+    monkeypatch.setattr(statuswriter, "PRUNED_RETRY_SEC", 2.0)
     frameworks = Frameworks(await cluster.client(), cluster.namespace)
     await put_crd(api, older(FIELDS[1])["spec"])
     async with (

@@ -20,7 +20,7 @@ from frameworkcontroller.controller.taskevents import DELAY_SEC, MAX_DELAY_SEC, 
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.machine.kernel.model import Record
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.lifereasons import LifeReason
 from tests.support.faulty_server import Answer, FaultyServer, drop, faulty_server, silence, status
 from tests.support.frameworks import Json
 from tests.support.virtual_clock import wall
@@ -74,12 +74,12 @@ async def recorder(board: Board) -> AsyncIterator[EventRecorder]:
 
 
 def started(text: str = "it started") -> Record:
-    return Record(Reason.FRAMEWORK_ATTEMPT_STARTED, text)
+    return Record(LifeReason.FRAMEWORK_ATTEMPT_STARTED, text)
 
 
 def failed(index: int, code: Code = CONTAINER_PERMANENT_FAILED, role: str = "a") -> Record:
     completion = CompletionStatus.of(code, "it broke")
-    return Record(Reason.TASK_FAILED, f"TaskAttempt 0 failed: it broke {index}", role, index, True, completion)
+    return Record(LifeReason.TASK_FAILED, f"TaskAttempt 0 failed: it broke {index}", role, index, True, completion)
 
 
 def send(recorder: EventRecorder, *records: Record, name: str = "f", namespace: str = "ns") -> None:
@@ -103,8 +103,10 @@ async def test_a_repeated_event_is_patched_and_created_again_after_it_expired(
 
 
 async def test_records_for_the_log_only_are_not_sent(board: Board, recorder: EventRecorder) -> None:
-    send(recorder, Record(Reason.POD_CREATED, "x", "a", 0), Record(Reason.TASK_COMPLETED, "it succeeded", "a", 0))
-    send(recorder, Record(Reason.TASK_COMPLETED, "it did not", "a", 0, warning=True))
+    send(
+        recorder, Record(LifeReason.POD_CREATED, "x", "a", 0), Record(LifeReason.TASK_COMPLETED, "it succeeded", "a", 0)
+    )
+    send(recorder, Record(LifeReason.TASK_COMPLETED, "it did not", "a", 0, warning=True))
     await asyncio.sleep(5)
     assert board.summary == [("TaskCompleted", "Task a[0]: it did not", 1)]
 
@@ -139,7 +141,7 @@ async def test_repeated_records_of_one_task_count_as_one_task(board: Board, reco
 async def test_an_event_about_the_framework_flushes_those_about_its_tasks_first(
     board: Board, recorder: EventRecorder
 ) -> None:
-    send(recorder, failed(0), Record(Reason.FRAMEWORK_FAILED, "it failed", warning=True))
+    send(recorder, failed(0), Record(LifeReason.FRAMEWORK_FAILED, "it failed", warning=True))
     await asyncio.sleep(0.1)
     assert [reason for reason, _, _ in board.summary] == ["TaskFailed", "FrameworkFailed"]
 

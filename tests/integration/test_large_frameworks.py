@@ -13,7 +13,7 @@ from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import JSON_PATCH
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
-from frameworkcontroller.machine.reconciler import TOO_LARGE_RETRY_SEC
+from frameworkcontroller.machine.statuswriter import TOO_LARGE_RETRY_SEC
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually

@@ -12,7 +12,7 @@ from frameworkcontroller.api.status import State
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
-from frameworkcontroller.machine import reconciler
+from frameworkcontroller.machine import passes
 from frameworkcontroller.machine.kernel.model import InvariantError, Plan
 from frameworkcontroller.machine.plan import plan
 from frameworkcontroller.machine.quarantine import RETRY_SEC
@@ -66,7 +66,7 @@ class Looks:
 @pytest.fixture
 def trap(monkeypatch: pytest.MonkeyPatch) -> Trap:
     trap = Trap()
-    monkeypatch.setattr(reconciler, "plan", trap.plan)
+    monkeypatch.setattr(passes, "plan", trap.plan)
     return trap
 
 

@@ -12,7 +12,7 @@ from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.resources import EVENTS, WORKLOADS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
-from frameworkcontroller.machine import reconciler
+from frameworkcontroller.machine import passes
 from frameworkcontroller.machine.kernel.model import InvariantError, Plan
 from frameworkcontroller.machine.plan import plan
 from frameworkcontroller.manager.app import Controller
@@ -154,7 +154,7 @@ async def test_a_framework_in_quarantine_is_preempted(
     async with queue_on(cluster, {"cpu": "4"}):
         await frameworks.create("low", needs(2, 2), metadata=labels("low"))
         await running(frameworks, "low", 2)
-        monkeypatch.setattr(reconciler, "plan", fail)
+        monkeypatch.setattr(passes, "plan", fail)
         await frameworks.set("low", description="x")
         await frameworks.until("low", lambda status: stalled(status) == "Quarantined")
         await frameworks.create("high", needs(3), metadata=labels("high"))
@@ -283,7 +283,7 @@ async def test_a_quarantined_framework_can_be_deleted(
     async with queue_on(cluster, {"cpu": "4"}):
         await frameworks.create("f", needs(4, simulate={"stop-seconds": "forever"}), metadata=labels())
         await running(frameworks, "f", 1)
-        monkeypatch.setattr(reconciler, "plan", fail)
+        monkeypatch.setattr(passes, "plan", fail)
         await frameworks.set("f", taskRoles__0__taskNumber=2)
         await frameworks.until("f", lambda status: condition(status, "Stalled").get("reason") == "Quarantined")
         await frameworks.delete("f", "Foreground")

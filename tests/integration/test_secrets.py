@@ -16,7 +16,7 @@ from frameworkcontroller.kube.errors import KubeError
 from frameworkcontroller.kube.resources import PODS
 from frameworkcontroller.logs import JsonFormatter, KlogFormatter
 from frameworkcontroller.machine.kernel.model import Record
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.lifereasons import LifeReason
 from tests.support.faulty_server import Answer, FaultyServer, answer, cut, drop, faulty_server, status
 from tests.support.virtual_clock import wall
 
@@ -77,7 +77,7 @@ async def test_a_token_is_in_no_error_and_no_line(
                     said += [str(error), repr(error)]
             recorder = EventRecorder(client, wall=wall, rng=random.Random(1))
             running = asyncio.create_task(recorder.run())
-            recorder.record("ns/f", "u", [Record(Reason.FRAMEWORK_FAILED, "it failed", warning=True)])
+            recorder.record("ns/f", "u", [Record(LifeReason.FRAMEWORK_FAILED, "it failed", warning=True)])
             await asyncio.sleep(600)
             running.cancel()
         # It was sent, so that it could have appeared.

@@ -67,7 +67,7 @@ async def test_uninstall(
     shown = await cli("uninstall")
     assert shown.code == 1
     assert shown.lines == [
-        "would delete 2 Frameworks in 1 namespace, of which 2 have not completed, with all of their Pods,",
+        "would delete 2 Frameworks in 1 namespace (2 not completed), with all of their Pods,",
         f"and the CRD {names.CRD_NAME}; nothing is deleted without --yes",
     ]
     assert (await frameworks.get("f"))["metadata"].get("deletionTimestamp") is None

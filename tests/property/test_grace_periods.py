@@ -32,7 +32,7 @@ def test_a_controller_that_waits(stop: bool) -> None:
 
 
 def test_a_task_that_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task, "waits_for_containers", lambda *_: False)
+    monkeypatch.setattr(task, "wait_for_containers", lambda *_: False)
     with pytest.raises(Violation, match=r"containers of .* still run"):
         play(stop=False)
 

@@ -1,4 +1,4 @@
-"""The totals over all Frameworks are what counting all of them anew would find."""
+"""The totals over all Frameworks equal a new count of all."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,8 +9,9 @@ from frameworkcontroller.api.status import TaskRoleStatus as RoleStatus
 from frameworkcontroller.controller.reconcilers import Machine
 from frameworkcontroller.controller.statecounts import StateCounts
 from frameworkcontroller.machine.kernel.holds import Stall, Wait
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.tracker import Tracker
+from frameworkcontroller.machine.lifereasons import LifeReason
 from frameworkcontroller.machine.reconciler import Reconciler
 
 states = st.sampled_from(State)
@@ -35,8 +36,8 @@ def entry(state: State | None, tasks: list[State], stalled: bool, quarantined: b
         attempt = FrameworkAttemptStatus(id=0, start_time=0, roles=[RoleStatus("r", "u", None, found)])
         tracker = Tracker(FrameworkStatus(start_time=0, transition_time=0, state=state, attempt=attempt))
     if stalled:
-        tracker.holds.stalls[None] = Stall(Reason.NAMING_CONFLICT, "message")
-        tracker.holds.wait(None, Wait(Reason.NOT_STARTED, "message"))
+        tracker.holds.stalls[None] = Stall(RequestReason.NAMING_CONFLICT, "message")
+        tracker.holds.wait(None, Wait(LifeReason.NOT_STARTED, "message"))
     made = Reconciler(FrameworkRecord("default/f", "default", "f", "uid", "1", 1, None, b"{}", b"{}", None))
     made.tracker = tracker
     made.quarantined = quarantined
@@ -56,7 +57,7 @@ def test_totals(history: list[tuple[str, tuple[State | None, list[State], bool, 
             counts.update(key, entry(*how))
         assert counts.frameworks == {state: sum(one[0] is state for one in known.values()) for state in State}
         assert counts.tasks == {state: sum(one[1].count(state) for one in known.values()) for state in State}
-        assert sum(counts.waiting.values()) == counts.waiting[Reason.NOT_STARTED]
-        assert counts.waiting[Reason.NOT_STARTED] == sum(counts.stalled.values())
-        assert counts.stalled[Reason.NAMING_CONFLICT] == sum(one[2] for one in known.values())
+        assert sum(counts.waiting.values()) == counts.waiting[LifeReason.NOT_STARTED]
+        assert counts.waiting[LifeReason.NOT_STARTED] == sum(counts.stalled.values())
+        assert counts.stalled[RequestReason.NAMING_CONFLICT] == sum(one[2] for one in known.values())
         assert counts.quarantined == sum(one[3] for one in known.values())

@@ -62,7 +62,7 @@ class GangScheduler:
         """The stored minimum."""
         return minimum_of(self.backend.kind, group)
 
-    # --- the scheduler ----------------------------------------------------------------------------------------------
+    # --- acts of the scheduler ---------------------------------------------------------------------------------------
 
     def step(self) -> bool:
         """Bind the next group, or Pod of none, that it can; False if there is none."""
@@ -100,7 +100,7 @@ class GangScheduler:
         return [node for node, capacity in self.capacity.items() for _ in range(capacity - used.count(node))]
 
     def _counted(self, name: str, bindable: int) -> int:
-        """The count for the minimum if ``more`` Pods are bound."""
+        """The number that counts for the minimum if ``bindable`` more Pods are bound."""
         members = [pod for pod in self._pods() if self.group_name(pod) == name]
         bound = [pod for pod in members if pod["spec"].get("nodeName")]
         running = [pod for pod in bound if pod["status"]["phase"] not in _TERMINAL]

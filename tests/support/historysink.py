@@ -1,7 +1,6 @@
-"""A stand-in for the archive: takes the records of a controller's history by HTTP, stores them, and fails.
+"""A stand-in for the archive: takes the records of a controller's history by HTTP, keeps their content, and fails.
 
-It runs on virtual or real time. It keeps acknowledged records permanently, with their times, so that
-forgotten can be held against it.
+It runs on virtual or real time, and never forgets an acknowledgment and its time.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ Attempt = tuple[str, int]
 
 
 class SinkFault(StrEnum):
-    """The outcome of a request."""
+    """A fault that a request meets."""
 
     FAILED = "failed"
     UNAVAILABLE = "unavailable, and is to come again later"
@@ -56,7 +55,7 @@ _POISON: Final = 4
 
 @dataclass(frozen=True)
 class Trouble:
-    """The outcome of the next ``times`` requests; ``seconds`` as the fault needs."""
+    """A fault of the next ``times`` requests; ``seconds`` as the fault needs."""
 
     kind: SinkFault
     times: int = 1
@@ -215,7 +214,7 @@ def _attempt(found: RecordId) -> Attempt:
 
 
 def _said(record: HistoryRecord) -> Mapping[Attempt, int | None]:
-    """The attempts that a record describes."""
+    """The attempts in a record."""
     body: Mapping[str, Any] = record.object
     if record.id.kind == "Framework":
         status = decode_status(body.get("status"))

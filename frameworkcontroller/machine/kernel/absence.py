@@ -98,7 +98,7 @@ def may_have_unrecorded_pods(tracker: Tracker) -> bool:
 
 def look_for_pods(ctx: Context) -> None:
     """Look whether Pods of the Framework exist, or may exist."""
-    ctx.tracker.absence.pods_remain = shows_pods(ctx) or must_list_pods(ctx)
+    ctx.tracker.absence.pods_remain = shows_pods(ctx) or wait_for_pod_list(ctx)
 
 
 def shows_pods(ctx: Context) -> bool:
@@ -106,8 +106,8 @@ def shows_pods(ctx: Context) -> bool:
     return any(is_of_framework(ctx.framework.uid, pod) for pod in ctx.observed.list_pods())
 
 
-def must_list_pods(ctx: Context) -> bool:
-    """Whether the cache may lack Pods that another controller has created. If so, have them listed.
+def wait_for_pod_list(ctx: Context) -> bool:
+    """Have Pods listed if the cache may lack some that another controller has created. Return whether it may.
 
     The cache of a new leader may be older than the last Pods of its predecessor.
     """
@@ -119,7 +119,7 @@ def must_list_pods(ctx: Context) -> bool:
             return False
         ctx.plan.relist.add(Kind.POD)
         known.listing_until = now + _LISTED_SEC
-    ctx.requeue_at(known.listing_until)
+    ctx.tracker.agenda.look(None, known.listing_until)
     return True
 
 

@@ -1,8 +1,10 @@
-"""The Tasks that the next plan looks at, and the times at which later plans look at others."""
+"""What later plans look at, and when: the one place for "look again"."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from enum import Enum, auto
+from typing import Final
 
 from frameworkcontroller.deadlines import Deadlines
 from frameworkcontroller.machine.kernel.model import Env
@@ -11,79 +13,135 @@ TaskKey = tuple[str, int]
 """Role and index of a Task."""
 
 
-class Agenda:
-    """What the next plan looks at: the Framework itself, its roles, its Pods and Tasks.
+class Scope(Enum):
+    """Subjects that are no single object."""
 
-    Tasks are in the order of their latest events, which decides which of two completes first.
+    ROLES = auto()
+    """Tasks to be added or removed."""
+    ORPHANS = auto()
+    """Pods without a Task."""
+
+
+class When(Enum):
+    """When to look again, if not at a time."""
+
+    NOW = auto()
+    """In the next plan."""
+    PERSISTED = auto()
+    """In the first plan after the tracked status is stored, of which no event comes."""
+
+
+NOW: Final = When.NOW
+PERSISTED: Final = When.PERSISTED
+
+
+class Agenda:
+    """The Framework, Tasks and scopes that plans look at.
+
+    Tasks are in the order of their latest events, which decides which of two completes first. The next time of the
+    Framework is kept until the next plan, which finds it again. ``Holds`` has the Tasks that wait for a reason, and
+    ``wake`` takes them once it ends. How soon the status is stored is another question: the urgency of the tracker.
     """
 
-    __slots__ = ("_alarms", "_blocked", "_deadlines", "_framework", "_framework_deadline", "_keys", "roles_due", "scan")
+    __slots__ = (
+        "_alarms",
+        "_awaiting",
+        "_deadlines",
+        "_framework",
+        "_framework_at",
+        "_framework_awaits",
+        "_framework_deadline",
+        "_keys",
+        "orphans_due",
+        "roles_due",
+    )
 
     def __init__(self) -> None:
         self._keys: dict[TaskKey, None] = {}
         self._alarms: Deadlines[TaskKey] = Deadlines()
         self._deadlines: dict[TaskKey, dict[float, float]] = {}
-        self._blocked: dict[TaskKey, None] = {}
-        self._framework = False
+        self._awaiting: dict[TaskKey, None] = {}
+        self._framework = self._framework_awaits = False
+        self._framework_at: float | None = None
         self.roles_due = True
-        """Whether Tasks may have to be added or removed."""
-        self.scan = False
-        """Whether to look for orphaned Pods."""
+        """Whether ``Scope.ROLES`` is to be looked at."""
+        self.orphans_due = False
+        """Whether ``Scope.ORPHANS`` is."""
         self._framework_deadline: tuple[float, float] | None = None
         """Not in the dict: most Frameworks of a big cluster are completed, and have no other deadline."""
+
+    def look(self, what: TaskKey | Scope | str | None = None, when: When | float = NOW) -> None:
+        """Look at a Task, a scope or, with it all objects of parts (None or a key of one), the Framework.
+
+        ``when``: a time (monotonic seconds) means then at the latest. A Task that is looked at now goes to the end.
+        """
+        if isinstance(what, tuple):
+            if when is NOW:
+                self._keys.pop(what, None)
+                self._keys[what] = None
+            elif when is PERSISTED:
+                self._awaiting[what] = None
+            elif (current := self._alarms.get(what)) is None or when < current:
+                self._alarms.set(what, when)
+        elif what is Scope.ROLES:
+            self.roles_due = True
+        elif what is Scope.ORPHANS:
+            self.orphans_due = True
+        elif when is NOW:
+            self._framework = True
+        elif when is PERSISTED:
+            self._framework_awaits = True
+        elif self._framework_at is None or when < self._framework_at:
+            self._framework_at = when
+
+    def wake(self, keys: Iterable[TaskKey]) -> None:
+        """Look at Tasks now; those on the agenda keep their places."""
+        for key in keys:
+            self._keys.setdefault(key)
 
     def __bool__(self) -> bool:
         return bool(self._keys)
 
+    def __iter__(self) -> Iterator[TaskKey]:
+        return iter(self._keys)
+
     @property
     def is_due(self) -> bool:
-        """Whether there is something to look at."""
+        """Whether the next plan has something to look at."""
         return self._framework or bool(self._keys)
 
     @property
     def is_awaited(self) -> bool:
-        """Whether Tasks wait for the status to be persisted."""
-        return bool(self._blocked)
+        """Whether Tasks wait for the status to be stored."""
+        return bool(self._awaiting)
 
-    def look(self) -> None:
-        """Look at the Framework itself, once its status is persisted."""
-        self._framework = True
+    def next_time(self) -> float | None:
+        """The next time to look at something, in monotonic seconds."""
+        times = [one for one in (self._framework_at, self._alarms.next()) if one is not None]
+        return min(times, default=None)
 
-    def look_at_roles(self) -> None:
-        """Look whether Tasks are to be added or removed."""
-        self.roles_due = True
-
-    def look_at_all(self, keys: Iterable[TaskKey]) -> None:
-        """Look at the Framework, at these Tasks, and for orphaned Pods."""
-        self._framework = self.scan = True
-        self.update(keys)
-
-    def look_once_persisted(self, *keys: TaskKey) -> None:
-        """Put the Tasks on the agenda once the status is persisted."""
-        self._blocked.update(dict.fromkeys(keys))
-
-    def persisted(self) -> None:
-        """The status is persisted."""
-        self.update(self._blocked)
-        self._blocked.clear()
+    # --- plans ---
 
     def begin(self, clock: float) -> None:
-        """Begin a plan: it looks at the Framework, and at the Tasks whose alarms are due."""
+        """Begin a plan: it looks at the Framework, and at the Tasks whose time has come."""
         self._framework = False
         self.ring(clock)
 
-    def __iter__(self) -> Iterator[TaskKey]:
-        return iter(self._keys)
+    def ring(self, clock: float) -> None:
+        """Put the Tasks whose time has come on the agenda."""
+        while (key := self._alarms.pop_due(clock)) is not None:
+            self.look(key)
 
-    def add(self, key: TaskKey) -> None:
-        """Put the Task at the end of the agenda."""
-        self._keys.pop(key, None)
-        self._keys[key] = None
+    def forget_time(self) -> None:
+        """Forget when to look at the Framework, before a plan that finds it."""
+        self._framework_at = None
 
-    def update(self, keys: Iterable[TaskKey]) -> None:
-        """Put Tasks on the agenda; those on it keep their places."""
-        for key in keys:
-            self._keys.setdefault(key)
+    def persisted(self) -> None:
+        """The status is stored."""
+        self.wake(self._awaiting)
+        self._awaiting.clear()
+        self._framework |= self._framework_awaits
+        self._framework_awaits = False
 
     def clear(self) -> None:
         """Take all Tasks off the agenda."""
@@ -94,23 +152,6 @@ class Agenda:
         keys = list(self._keys)
         self._keys.clear()
         return keys
-
-    # --- alarms ---
-
-    def set_alarm(self, key: TaskKey, when: float) -> None:
-        """Put the Task on the agenda at ``when`` (monotonic seconds) or earlier."""
-        current = self._alarms.get(key)
-        if current is None or when < current:
-            self._alarms.set(key, when)
-
-    def ring(self, clock: float) -> None:
-        """Put the Tasks with due alarms on the agenda."""
-        while (key := self._alarms.pop_due(clock)) is not None:
-            self.add(key)
-
-    def next_alarm(self) -> float | None:
-        """Time of the next alarm, in monotonic seconds."""
-        return self._alarms.next()
 
     # --- deadlines ---
 
@@ -146,6 +187,6 @@ class Agenda:
     def forget_tasks(self) -> None:
         """Forget all Tasks; the Framework's deadline stays."""
         self._keys.clear()
-        self._blocked.clear()
+        self._awaiting.clear()
         self._alarms.clear()
         self._deadlines.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,7 +14,6 @@ from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStat
 from frameworkcontroller.machine.kernel.absence import is_of_framework
 from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, Refresh
 from frameworkcontroller.machine.kernel.agenda import TaskKey
-from frameworkcontroller.machine.kernel.holds import ObjectKey
 from frameworkcontroller.machine.kernel.manifests import pod_annotations
 from frameworkcontroller.machine.kernel.model import (
     Env,
@@ -23,10 +22,9 @@ from frameworkcontroller.machine.kernel.model import (
     Record,
     Snapshot,
     SnapshotTrigger,
-    Urgency,
     require,
 )
-from frameworkcontroller.machine.kernel.part import Parts
+from frameworkcontroller.machine.kernel.part import Parts, RoleWait
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Kind
 from frameworkcontroller.machine.kernel.target import Target
@@ -98,32 +96,14 @@ class Context:
         deleted_at = self.env.second if trigger is SnapshotTrigger.TASK_DELETION else None
         return Snapshot(trigger, body, *task.key, annotations, deleted_at)
 
-    def persist_first(self) -> None:
-        """Plan again once all is persisted, which is due now. No event follows a write."""
-        self.tracker.agenda.look()
-        self.tracker.change(None, Urgency.NOW)
+    def wait_out(self, key: TaskKey | None, since: float, seconds: float) -> bool:
+        """Look at a Task or (None) the Framework ``seconds`` after ``since`` (seconds since the epoch).
 
-    def requeue_at(self, when: float) -> None:
-        """Plan again at ``when`` (monotonic seconds) at the latest."""
-        delay = max(0.0, when - self.env.clock)
-        if self.plan.requeue_after is None or delay < self.plan.requeue_after:
-            self.plan.requeue_after = delay
-
-    def plan_again(self, key: ObjectKey, when: float) -> None:
-        """Plan a Task or else the Framework again at ``when`` (monotonic seconds) at the latest."""
-        if isinstance(key, tuple):
-            self.tracker.agenda.set_alarm(key, when)
-        else:
-            self.requeue_at(when)
-
-    def is_over(self, key: TaskKey | None, since: float, seconds: float) -> bool:
-        """Whether ``seconds`` have passed since ``since`` (seconds since the epoch) for a Task or (None) the Framework.
-
-        If not, plan again when they have. See ``Agenda.deadline`` for changes of the wall clock.
+        Return whether they have passed. See ``Agenda.deadline`` for changes of the wall clock.
         """
         when = self.tracker.agenda.deadline(key, since, seconds, self.env)
         if when > self.env.clock:
-            self.plan_again(key, when)
+            self.tracker.agenda.look(key, when)
         return when <= self.env.clock
 
     def has_started(self, role: str) -> bool:
@@ -136,6 +116,11 @@ class Context:
             count = part.may_have_pods(self, role, count)
         return count
 
+    def role_waits(self) -> Iterator[RoleWait]:
+        """The roles with Tasks that wait for another role."""
+        for part in self.parts.role_waits:
+            yield from part.role_waits(self)
+
     def act(self, action: Action) -> None:
         """Add the action to the plan, or plan again after its back-off."""
         key = action.target.key
@@ -143,12 +128,12 @@ class Context:
         if until <= self.env.clock:
             self.plan.actions.append(action)
         else:
-            self.plan_again(key, until)
+            self.tracker.agenda.look(key, until)
 
     def create_for(self, key: TaskKey, make: Callable[[], Create]) -> None:
         """Create a Pod or volume claim of the Task, which ``gates.may_create`` allows."""
         if self.creations >= CREATIONS_PER_PLAN:
-            self.tracker.agenda.add(key)
+            self.tracker.agenda.look(key)
         else:
             self.creations += 1
             self.plan.actions.append(make())

@@ -9,7 +9,7 @@ from typing import Final
 from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.model import Env
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason
 
 CREATIONS: Final = "creations"
 ObjectKey = TaskKey | str | None
@@ -52,7 +52,7 @@ class Hold:
     failures: int
     until: float
     why: str = ""
-    reason: Reason = Reason.WAITING
+    reason: Reason = RequestReason.WAITING
     claim: str = ""
 
 
@@ -89,7 +89,7 @@ class Holds:
         env: Env,
         why: str,
         at_least_sec: float = 0.0,
-        reason: Reason = Reason.WAITING,
+        reason: Reason = RequestReason.WAITING,
         *,
         claim: str = "",
     ) -> int:
@@ -182,6 +182,13 @@ class Holds:
         """End the stalls of all Tasks."""
         for key in [key for key in self.stalls if isinstance(key, tuple)]:
             del self.stalls[key]
+
+    def set_stall(self, key: ObjectKey, stall: Stall | None) -> None:
+        """Set the stall, or end any (None)."""
+        if stall is None:
+            self.stalls.pop(key, None)
+        else:
+            self.stalls[key] = stall
 
     def end_stall(self, key: ObjectKey, reason: Reason) -> bool:
         """End the stall if it has this reason. Return whether it had."""

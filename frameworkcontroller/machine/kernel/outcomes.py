@@ -5,6 +5,7 @@ owned.py folds the outcomes for Pods and ConfigMaps, and each part those for its
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from frameworkcontroller.api.objects import Identity
@@ -14,8 +15,8 @@ from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.failure import describe_creation_refusal, is_quota_refusal
 from frameworkcontroller.machine.kernel.holds import Stall, Wait
 from frameworkcontroller.machine.kernel.part import Parts
-from frameworkcontroller.machine.kernel.reasons import Reason
-from frameworkcontroller.machine.kernel.requests import PODGROUPS, Kind, Refused, Unanswered
+from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason
+from frameworkcontroller.machine.kernel.requests import Kind, Refused, Unanswered
 from frameworkcontroller.machine.kernel.results import (
     Created,
     Exists,
@@ -34,6 +35,12 @@ FAILURES_TO_STALL: Final = 3
 
 FAILURES_TO_STALL_WHILE_DELETED: Final = 8
 """Failures in a row after which a terminating object stalls the Framework: about a minute."""
+
+_NOT_ANSWERED: Final = {
+    Kind.POD: RequestReason.POD_NOT_ANSWERED,
+    Kind.CONFIGMAP: RequestReason.CONFIGMAP_NOT_ANSWERED,
+    Kind.FRAMEWORK: RequestReason.FRAMEWORK_NOT_ANSWERED,
+}
 
 
 # --- objects that no status records -------------------------------------------------------------------------------
@@ -56,11 +63,22 @@ def drop(parts: Parts, tracker: Tracker, target: Target, uid: str) -> None:
         part.on_dropped(tracker, target)
 
 
-def take_object(ctx: Context, action: Action, result: Result, created: Reason) -> None:
-    """Fold the outcome of the creation or the change of an object of a part. ``created``: the reason of the record."""
+def take_object(
+    ctx: Context,
+    action: Action,
+    result: Result,
+    created: Reason,
+    is_ours: Callable[[Identity], bool] | None = None,
+    where: str = "",
+) -> None:
+    """Fold the outcome of the creation or the change of an object of a part.
+
+    ``created``, ``where``: the reason of the record, and the end of its text. ``is_ours``: by default, whether the
+    object that a creation has found has its controller.
+    """
     tracker, target = ctx.tracker, action.target
-    # Also after a failure: the condition says what the attempt waits for.
-    tracker.agenda.look()
+    # Also after a failure: the condition shows the reason of the wait.
+    tracker.agenda.look(target.key)
     if isinstance(action, Patch):
         _take_change(ctx, action, result)
         return
@@ -70,9 +88,9 @@ def take_object(ctx: Context, action: Action, result: Result, created: Reason) -
             pass
         case Created():
             uid = result.uid
-            tracker.holds.made(target.key, ctx.env)
-            ctx.record(created, f"{target.kind} {target.name} ({uid}) was created")
-        case Exists(found=Identity() as found) if controls(action, found):
+            tracker.holds.made(target.object_key, ctx.env)
+            ctx.record(created, f"{target.kind} {target.name} ({uid}) was created{where}", task_of(ctx, target))
+        case Exists(found=Identity() as found) if controls(action, found) if is_ours is None else is_ours(found):
             if found.deleting:
                 hold(ctx, target, result, "create")
             else:
@@ -127,14 +145,14 @@ def conflict(ctx: Context, target: Target, found: Identity) -> None:
     text = f"{target.kind} {target.name} ({found.uid}) already exists, {owner}: refusing to adopt or delete it"
     # It may belong to a deleted Framework of the same name, and be terminating.
     patience = FAILURES_TO_STALL_WHILE_DELETED if found.deleting else FAILURES_TO_STALL
-    back_off(ctx, target, text, Reason.NAMING_CONFLICT, patience=patience)
+    back_off(ctx, target, text, RequestReason.NAMING_CONFLICT, patience=patience)
 
 
 def stall_by_quota(ctx: Context, target: Target, refusal: Refused) -> None:
     """Stall with the first refusal: later ones differ only in the used amounts."""
     stall = ctx.tracker.holds.stalls.get(target.key)
-    if stall is None or stall.reason is not Reason.QUOTA_EXCEEDED:
-        ctx.tracker.holds.stalls[target.key] = Stall(Reason.QUOTA_EXCEEDED, refusal.message, target.claim)
+    if stall is None or stall.reason is not RequestReason.QUOTA_EXCEEDED:
+        ctx.tracker.holds.stalls[target.key] = Stall(RequestReason.QUOTA_EXCEEDED, refusal.message, target.claim)
 
 
 def hold(ctx: Context, target: Target, result: Result, verb: str) -> None:
@@ -143,8 +161,9 @@ def hold(ctx: Context, target: Target, result: Result, verb: str) -> None:
         text = describe_creation_refusal(target.kind, result)
     else:
         text = f"Cannot {verb} {target.kind} {target.name}: {describe_failure(result)}"
-    kind = "POD_GROUP" if target.kind in PODGROUPS else target.kind.name
-    back_off(ctx, target, text, Reason[f"{kind}_NOT_ANSWERED"], at_least=retry_after(result), keep=True)
+    part = ctx.parts.of_kind(target.kind)
+    reason = _NOT_ANSWERED[target.kind] if part is None else part.not_answered
+    back_off(ctx, target, text, reason, at_least=retry_after(result), keep=True)
 
 
 def retry_after(result: Result) -> float:
@@ -168,7 +187,7 @@ def back_off(
     """
     failures = look_later(ctx, target, text, at_least)
     if failures == 1:
-        ctx.record(Reason.WAITING, text, task_of(ctx, target), warning=True)
+        ctx.record(RequestReason.WAITING, text, task_of(ctx, target), warning=True)
     stalls = ctx.tracker.holds.stalls
     if failures >= patience and not (keep and target.key in stalls):
         stalls[target.key] = Stall(reason, text, target.claim)
@@ -181,8 +200,8 @@ def look_later(ctx: Context, target: Target, why: str, at_least: float = 0.0) ->
     until = holds.until(target.key)
     if task is not None and task.state is State.CREATION_PENDING:
         # It is not looked at before.
-        holds.wait(task.key, Wait(Reason.WAITING, why, until))
-    ctx.plan_again(target.key, until)
+        holds.wait(task.key, Wait(RequestReason.WAITING, why, until))
+    ctx.tracker.agenda.look(target.key, until)
     return failures
 
 

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import CompanionRecord, PodRecord
 from frameworkcontroller.api.spec import TaskRoleSpec
-from frameworkcontroller.api.status import Condition, TaskStatus
+from frameworkcontroller.api.status import Condition, FrameworkStatus, TaskStatus
 from frameworkcontroller.machine.kernel.actions import Outcome
 from frameworkcontroller.machine.kernel.holds import ObjectKey, Wait
 from frameworkcontroller.machine.kernel.manifests import PodShape
-from frameworkcontroller.machine.kernel.model import SnapshotTrigger
+from frameworkcontroller.machine.kernel.model import Limits, SnapshotTrigger
 from frameworkcontroller.machine.kernel.protocol import Archive
+from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason
 from frameworkcontroller.machine.kernel.requests import Answer, Kind
 from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.kernel.tracker import Tracker
@@ -62,10 +63,31 @@ class Part:
     Queries (``may_``, ``must_``, ``shape``, ...) change nothing but what the part keeps of its own.
     """
 
+    reasons: ClassVar[type[Reason]] = Reason
+    """The reasons of its records."""
     kinds: ClassVar[frozenset[Kind]] = frozenset()
     """The kinds of objects whose events and outcomes are the part's."""
+    not_answered: ClassVar[Reason] = RequestReason.WAITING
+    """The reason of a stall by failed requests for these objects."""
     target_part: ClassVar[str] = ""
     """``Target.part`` of its actions on the Framework itself, "" without such."""
+
+    finalizer: ClassVar[str] = ""
+    """The part's finalizer of Frameworks, "" without one."""
+
+    # --- the Framework ---
+
+    def reads_labels(self, limits: Limits) -> bool:
+        """Whether the part reads labels of the Framework: a change of them is confirmed by a live read."""
+        return False
+
+    def must_confirm(self, status: FrameworkStatus | None, limits: Limits) -> bool:
+        """Whether a plan must not rest on a status that only the cache has shown."""
+        return False
+
+    def offered(self, limits: Limits) -> frozenset[SnapshotTrigger]:
+        """The triggers whose snapshots are offered to the history when they are logged."""
+        return frozenset()
 
     # --- the steps of a plan ---
 
@@ -108,11 +130,11 @@ class Part:
         """Whether a deleted Framework ends its attempt like a stopped one, and stays until the part has let it go."""
         return False
 
-    def may_forget(self, ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None, *, due: bool) -> bool:
-        """Whether the attempt of a Task, or of the Framework (None), may leave the status. If not, prepare that.
+    def before_forget(self, ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None, *, due: bool) -> None:
+        """Prepare that the attempt of a Task, or of the Framework (None), leaves the status. ``due`` False: later."""
 
-        ``due`` False: it is prepared only, for a time that is known.
-        """
+    def may_forget(self, ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None) -> bool:
+        """Whether it may leave the status."""
         return True
 
     def knows_attempt(self, ctx: Context) -> bool:

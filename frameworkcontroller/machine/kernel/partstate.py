@@ -38,9 +38,8 @@ class PartState:
     def on_look_at_all(self) -> None:
         """The next plan looks at everything."""
 
-    def on_persisted(self, tracker: Tracker) -> bool:
-        """The tracked status is stored. Return whether the Framework is to be planned again."""
-        return False
+    def on_persisted(self, tracker: Tracker) -> None:
+        """The tracked status is stored."""
 
     def on_end(self, tracker: Tracker) -> None:
         """The attempt is over, and with it this state, which is of the attempt."""

@@ -51,8 +51,7 @@ def watch_end(ctx: Context, target: Target, not_gone: Reason) -> None:
     patience = ctx.env.limits.pod_stuck_deleting_sec
     left = min(found.identity.deletion_time - ctx.env.now, 0.0) + patience
     if left > 0:
-        key = target.key
-        ctx.plan_again(key if isinstance(key, tuple) else None, ctx.env.clock + left)
+        ctx.tracker.agenda.look(target.key, ctx.env.clock + left)
         return
     when = format_time(found.identity.deletion_time)
     text = f"{target.kind} {target.name} was to be deleted by {when} and still exists: a finalizer holds it"

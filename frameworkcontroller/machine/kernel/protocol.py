@@ -1,11 +1,11 @@
 """What a machine of one Framework and its driver say to each other: instructions, effects, and the view of the world.
 
-`Reconciler` and `Quarantine` speak it; `controller/driver.py` and the tests' drivers answer.
+`Reconciler`, `Quarantine` and `Aside` speak it; `controller/driver.py` and the tests' drivers answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
@@ -13,7 +13,15 @@ from frameworkcontroller import depths
 from frameworkcontroller.api.objects import FrameworkRecord, ObjectError, framework_record
 from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.machine.kernel.actions import Action
-from frameworkcontroller.machine.kernel.model import AttemptCounters, Env, Observed, Record, Snapshot
+from frameworkcontroller.machine.kernel.model import (
+    AttemptCounters,
+    Env,
+    Observed,
+    Plan,
+    Record,
+    Snapshot,
+    SnapshotTrigger,
+)
 from frameworkcontroller.machine.kernel.requests import Answer, Answered, Kind, Refusal, Refused
 
 # --- instructions ----------------------------------------------------------------------------------------------------
@@ -97,11 +105,13 @@ class Archive:
     """Store the snapshots in the history, and tell the machine the answer (``on_archived``). No request waits for it.
 
     ``resource_version``: of the Framework that contains them. ``tasks``: of the snapshots, None for the Framework.
+    ``framework``: if not the cached one.
     """
 
     snapshots: list[Snapshot]
     resource_version: str
     tasks: Sequence[TaskStatus | None] = ()
+    framework: FrameworkRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +150,73 @@ class Persisted:
 
 
 @dataclass(frozen=True, slots=True)
+class OrphanReleased:
+    """A Workload was released whose Framework is gone."""
+
+    workload: str
+
+
+@dataclass(frozen=True, slots=True)
 class Warn:
     """Log a warning."""
 
     text: str
 
 
-Effect = Emit | LogSnapshots | Archive | Offer | Relist | StatusWritten | Persisted | Warn
+Effect = Emit | LogSnapshots | Archive | Offer | Relist | StatusWritten | Persisted | OrphanReleased | Warn
+
+
+class Outbox:
+    """The effects of a machine, until its driver takes them."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        """To be emitted when the status that shows them is accepted."""
+        self.snapshots: list[Snapshot] = []
+        """To be logged before the next request, which may delete or overwrite their objects."""
+        self._effects: list[Effect] = []
+
+    def add(self, *effects: Effect) -> None:
+        """Add effects that are due before the next request."""
+        self._effects.extend(effects)
+
+    def add_plan(self, plan: Plan, version: str) -> None:
+        """Add those of a plan. ``version``: the resourceVersion of the stored Framework."""
+        self.records.extend(plan.records)
+        self.snapshots.extend(plan.snapshots)
+        for records in plan.archives:
+            self.add(Archive([one for one, _ in records], version, [task for _, task in records]))
+        if plan.offers:
+            self.add(Offer(plan.offers, version))
+        self.add(*map(Relist, plan.relist))
+
+    def emit_records(self) -> None:
+        """Emit the records: the status that shows them is stored, or none will be written."""
+        if self.records:
+            records, self.records = self.records, []
+            self.add(Emit(records))
+
+    def take_snapshots(self) -> list[Snapshot]:
+        """Take the snapshots that are not logged yet."""
+        snapshots, self.snapshots = self.snapshots, []
+        return snapshots
+
+    def log_snapshots(self, version: str, offered: Collection[SnapshotTrigger]) -> None:
+        """Log the snapshots. ``version``: as of ``add_plan``. ``offered``: triggers of those to offer, too."""
+        if snapshots := self.take_snapshots():
+            self.add(LogSnapshots(snapshots, version))
+            if offers := [one for one in snapshots if one.trigger in offered]:
+                self.add(Offer(offers, version))
+
+    def drop_unpersisted(self) -> None:
+        """Drop what rests on decisions that will not be persisted."""
+        self.records.clear()
+        self.snapshots.clear()
+
+    def take(self) -> list[Effect]:
+        """Take the effects that are due before the next request."""
+        effects, self._effects = self._effects, []
+        return effects
 
 
 class View(Protocol):

@@ -31,7 +31,12 @@ class Target:
             return self.role, self.index
         if self.kind is Kind.FRAMEWORK:
             return self.part or None
-        return f"{self.kind}/{self.name}" if self.kind in COMPANIONS else None
+        return self.object_key if self.kind in COMPANIONS else None
+
+    @property
+    def object_key(self) -> str:
+        """Kind and name, the key of the pauses between changes of the object, which other clients may undo at once."""
+        return f"{self.kind}/{self.name}"
 
     @property
     def claim(self) -> str:

@@ -27,13 +27,12 @@ from frameworkcontroller.api.status import (
 )
 from frameworkcontroller.machine.kernel.absence import Absence
 from frameworkcontroller.machine.kernel.actions import Action
-from frameworkcontroller.machine.kernel.agenda import Agenda, TaskKey
+from frameworkcontroller.machine.kernel.agenda import PERSISTED, Agenda, Scope, TaskKey
 from frameworkcontroller.machine.kernel.expectations import Expectations, OwnedObjects
 from frameworkcontroller.machine.kernel.holds import Holds
 from frameworkcontroller.machine.kernel.lifetimes import AttemptLife, ProcessLife
 from frameworkcontroller.machine.kernel.model import AttemptCounters, InvariantError, Level, Urgency, require
 from frameworkcontroller.machine.kernel.partstate import PartState
-from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.states import EDGES, ENDED, FRAMEWORK_URGENCY, TASK_URGENCY
 from frameworkcontroller.machine.kernel.target import Target
 
@@ -201,7 +200,7 @@ class Tracker:
         self._dirty.clear()
         self._index()
         self.look_at_all()
-        self.agenda.look_at_roles()
+        self.agenda.look(Scope.ROLES)
         if dirty:
             self._dirty.update(self.tasks())
             self.change(None, Urgency.NOW)
@@ -220,7 +219,9 @@ class Tracker:
 
     def look_at_all(self) -> None:
         """Have the next plan look at the Framework, all Tasks and all objects, also for orphaned Pods."""
-        self.agenda.look_at_all(task.key for task in self.tasks())
+        self.agenda.look()
+        self.agenda.look(Scope.ORPHANS)
+        self.agenda.wake(task.key for task in self.tasks())
         for state in self._parts.values():
             state.on_look_at_all()
 
@@ -232,8 +233,7 @@ class Tracker:
         self.urgency = Urgency.NONE
         self.agenda.persisted()
         for state in self._parts.values():
-            if state.on_persisted(self):
-                self.agenda.look()
+            state.on_persisted(self)
 
     def move_framework(self, state: State, now: int) -> None:
         """Move the Framework as ``move`` does, and plan it again once persisted."""
@@ -307,7 +307,7 @@ class Tracker:
         for task in self.tasks():
             if task not in before:
                 self.change(task, Urgency.NOW)
-                self.agenda.add(task.key)
+                self.agenda.look(task.key)
         self.change(status, Urgency.SOON)
 
     def set_forced_deletion(self, role: TaskRoleStatus, seconds: int | None, policy: str | None) -> None:
@@ -369,19 +369,19 @@ class Tracker:
         for task in self.tasks():
             task.encoded = None
 
-    def wake(self, reason: Reason) -> None:
-        """Plan the Tasks again that wait for this reason, which may be over."""
-        self.agenda.update(self.holds.waiters(reason))
-
     def hasten(self) -> None:
         """Persist the changes soon, as an action waits for that."""
         if self.urgency is not Urgency.NONE:
             self.urgency = max(self.urgency, Urgency.SOON)
 
-    def block(self, key: TaskKey) -> None:
-        """Persist the changes of the Task soon, and plan it again then."""
-        self.agenda.look_once_persisted(key)
-        self.urgency = max(self.urgency, Urgency.SOON)
+    def persist_first(self, key: TaskKey | None) -> None:
+        """Persist the changes of a Task soon, or of the Framework (None) at once, and look at it again then."""
+        if key is None:
+            self.agenda.look()
+            self.change(None, Urgency.NOW)
+        else:
+            self.agenda.look(key, PERSISTED)
+            self.urgency = max(self.urgency, Urgency.SOON)
 
     def move(self, task: TaskStatus, state: State, now: int) -> None:
         """Move a Task to another state, and set its times. Raises InvariantError if the transition is illegal."""
@@ -401,7 +401,7 @@ class Tracker:
             task.retry.retry_delay_sec = None
             task.retry.recent_retried_count = 0
             if task.deletion_pending:
-                self.agenda.look_at_roles()
+                self.agenda.look(Scope.ROLES)
         self._count(task, 1)
 
     def completed_at(self, task: TaskStatus) -> tuple[int, int]:
@@ -426,7 +426,7 @@ class Tracker:
             state.on_move(self, task)
         self.decide_completion(task, completion)
         if task.state is State.COMPLETED:
-            self.agenda.look_at_roles()
+            self.agenda.look(Scope.ROLES)
         self.change(task, Urgency.NOW)
 
     def pod_dropped(self, key: TaskKey, last: PodRecord, *, removed: bool) -> None:

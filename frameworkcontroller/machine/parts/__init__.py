@@ -3,6 +3,8 @@
 from typing import Final
 
 from frameworkcontroller.machine.kernel.part import Parts
+from frameworkcontroller.machine.kernel.reasons import RequestReason
+from frameworkcontroller.machine.lifereasons import LifeReason
 from frameworkcontroller.machine.parts.claims.volumeclaims import ClaimPart
 from frameworkcontroller.machine.parts.dependencies.dependencies import DependencyPart
 from frameworkcontroller.machine.parts.gangs.gangs import GangPart
@@ -11,3 +13,6 @@ from frameworkcontroller.machine.parts.kueue.kueue import KueuePart
 from frameworkcontroller.machine.parts.service.hostservice import ServicePart
 
 PARTS: Final = Parts(ClaimPart(), ServicePart(), DependencyPart(), GangPart(), KueuePart(), HistoryPart())
+
+REASONS: Final = (*RequestReason, *LifeReason, *(reason for part in PARTS for reason in part.reasons))
+"""The reasons of records. tests/unit/test_names.py checks that their names are unique."""

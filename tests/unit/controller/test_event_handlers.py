@@ -69,7 +69,7 @@ async def test_readiness_wakes_a_framework_with_a_role_that_waits_for_it(known: 
 async def test_a_later_version_counts_until_the_api_server_has_shown_the_status(
     known: Known, *, confirmed: bool
 ) -> None:
-    known.reconciler.stored.confirmed = confirmed
+    known.reconciler.known.stored.confirmed = confirmed
     old = FrameworkRecord("ns/f", "ns", "f", "f-1", "1", 1, None, b"{}", b"{}", None)
     known.handlers.framework_updated(old, replace(old, resource_version="2"))
     assert len(known.queue) == (not confirmed)
@@ -187,8 +187,8 @@ async def test_snapshots_that_no_request_has_followed_are_logged_when_the_framew
     """For example, another client deletes it while its own deletion at the end of its retention is delayed."""
     reconciler = _track(known)
     reconciler.tracker.process.deletion_snapshot_taken = True
-    reconciler.stored.resource_version = "8"
-    reconciler._snapshots.append(Snapshot(SnapshotTrigger.FRAMEWORK_DELETION, b'{"state":"Completed"}'))
+    reconciler.known.stored.resource_version = "8"
+    reconciler._outbox.snapshots.append(Snapshot(SnapshotTrigger.FRAMEWORK_DELETION, b'{"state":"Completed"}'))
     with caplog.at_level(logging.INFO):
         known.handlers.framework_deleted(FRAMEWORK, final)
     shown, told = caplog.messages
@@ -198,10 +198,8 @@ async def test_snapshots_that_no_request_has_followed_are_logged_when_the_framew
     assert snapshot["status"] == {"state": "Completed"}
 
 
-async def test_snapshots_of_a_framework_that_is_gone_are_not_those_of_its_namesake(
-    known: Known, caplog: pytest.LogCaptureFixture
-) -> None:
-    _track(known)._snapshots.append(Snapshot(SnapshotTrigger.FRAMEWORK_DELETION, b"{}"))
+async def test_snapshots_of_a_deleted_framework_have_its_uid(known: Known, caplog: pytest.LogCaptureFixture) -> None:
+    _track(known)._outbox.snapshots.append(Snapshot(SnapshotTrigger.FRAMEWORK_DELETION, b"{}"))
     with caplog.at_level(logging.INFO):
         known.handlers.framework_deleted(replace(FRAMEWORK, uid="g-0"), None)
     (message,) = caplog.messages

@@ -25,7 +25,7 @@ from frameworkcontroller.api.spec import RetryBackoff, RetryPolicy
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.model import Limits
 from frameworkcontroller.machine.kernel.policy import NO_BACK_OFF, RetryBackOff, framework_back_off, task_back_off
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.lifereasons import LifeReason
 from tests.support.bench import Bench, limits, role
 
 FANCY = {"fancyRetryPolicy": True, "maxRetryCount": -2}
@@ -354,13 +354,13 @@ def test_it_is_told() -> None:
         records += made.records
         for action in made.actions:
             bench.hide(action.target.name)
-    told = [record.message for record in records if record.reason is Reason.TASK_RETRY_SCHEDULED]
+    told = [record.message for record in records if record.reason is LifeReason.TASK_RETRY_SCHEDULED]
     assert told == [
         "TaskAttempt 4 follows 10s later, as the failure is transient, "
         "after 200 ContainerTransientFailed and 3 retries in a row"
     ]
     bench.now += 10
-    (record,) = [record for record in bench.plan().records if record.reason is Reason.TASK_RETRIED]
+    (record,) = [record for record in bench.plan().records if record.reason is LifeReason.TASK_RETRIED]
     assert record.message == (
         "TaskAttempt 4 follows after 10s, as the failure is transient, after 200 ContainerTransientFailed"
     )

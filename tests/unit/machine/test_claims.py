@@ -15,7 +15,7 @@ from frameworkcontroller.machine.kernel.batch import Batch
 from frameworkcontroller.machine.kernel.holds import Spared, Stall
 from frameworkcontroller.machine.kernel.model import NotListed, Plan
 from frameworkcontroller.machine.kernel.outcomes import drop
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
@@ -30,7 +30,7 @@ from frameworkcontroller.machine.kernel.requests import (
 from frameworkcontroller.machine.kernel.results import Accepted, Created, Exists, Gone, NotAttempted, Remains, Result
 from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.parts import PARTS
-from frameworkcontroller.machine.parts.claims.claimactions import MarkClaim
+from frameworkcontroller.machine.parts.claims.volumeclaims import ClaimReason, MarkClaim
 from tests.support.bench import UID, Bench, foreign, refused, role
 from tests.unit.machine.shown import stall
 
@@ -195,7 +195,7 @@ def test_a_claim_that_is_being_deleted_is_waited_for() -> None:
     bench.show(CLAIM, deleting=bench.now)
     made = bench.plan()
     text = f"PersistentVolumeClaim {CLAIM} is being deleted, to be created again"
-    assert bench.tracker.holds.waits()[Reason.VOLUME_CLAIM_PENDING].message == text
+    assert bench.tracker.holds.waits()[ClaimReason.PENDING].message == text
     assert bench.status.conditions[0].message.endswith(text)
     assert made.actions == bench.wait(130).actions == []
     assert stall(bench)[0] == "VolumeClaimNotGone"
@@ -720,7 +720,7 @@ def test_a_success_with_a_claim_does_not_end_the_back_off_of_its_task(change: bo
     for _ in range(3):
         bench.now = max(bench.now, holds.until(key))
         holds.hold(key, bench.env, "the Pod of the last TaskAttempt was refused")
-    holds.stalls[key] = Stall(Reason.NAMING_CONFLICT, "Pod f-a-0 exists")
+    holds.stalls[key] = Stall(RequestReason.NAMING_CONFLICT, "Pod f-a-0 exists")
     holds.spare(key, Spared("old", bench.now + 30, "its Node is reachable"))
     until = holds.until(key)
     bench.fold(action, Created("claim-9"))
@@ -757,7 +757,7 @@ def test_a_claim_that_others_delete_again_and_again_is_created_at_growing_interv
                 bench.fold(action, refused(503))
         if created == 3:
             bench.plan()
-            text = bench.tracker.holds.waits()[Reason.VOLUME_CLAIM_PENDING].message
+            text = bench.tracker.holds.waits()[ClaimReason.PENDING].message
             assert text == f"PersistentVolumeClaim {CLAIM} was deleted again: it is created after a pause"
             assert bench.status.conditions[0].message.endswith(text)
     assert created >= 4

@@ -13,11 +13,11 @@ from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.actions import Create, carry_out
 from frameworkcontroller.machine.kernel.model import NotListed, Plan
 from frameworkcontroller.machine.kernel.outcomes import drop
-from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Answered, Get, Kind, Post, Refusal, Refused, Unanswered
 from frameworkcontroller.machine.kernel.results import Created, Exists
 from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.parts import PARTS
+from frameworkcontroller.machine.parts.service.hostservice import ServiceReason
 from tests.support.bench import UID, Bench, foreign, refused, role
 from tests.unit.machine.shown import stall
 
@@ -151,7 +151,7 @@ def test_a_service_that_cannot_be_created_stalls_the_framework(result: Refused |
     bench.refuse(action, result)
     bench.plan()
     assert stall(bench)[0] == reason
-    assert Reason.SERVICE_PENDING in bench.tracker.holds.waits()
+    assert ServiceReason.PENDING in bench.tracker.holds.waits()
     assert bench.wait(60).actions == [action]
     bench.created(action)
     bench.all_pods()
@@ -238,7 +238,7 @@ def test_a_service_that_is_being_deleted_is_created_again_when_it_is_gone() -> N
     bench.created(service_of(bench))
     bench.show("f", deleting=bench.now)
     assert bench.plan().actions == []
-    assert Reason.SERVICE_PENDING in bench.tracker.holds.waits()
+    assert ServiceReason.PENDING in bench.tracker.holds.waits()
     bench.drop("f")
     assert kinds(bench.plan()) == [Kind.SERVICE]
 
@@ -279,9 +279,7 @@ def test_a_retry_finds_the_same_service() -> None:
 def test_the_creation_is_recorded() -> None:
     bench = accepted()
     made = bench.fold(service_of(bench), Created("s"))
-    assert [(one.reason, one.message) for one in made.records] == [
-        (Reason.SERVICE_CREATED, "Service f (s) was created")
-    ]
+    assert [(one.reason, one.message) for one in made.records] == [(ServiceReason.CREATED, "Service f (s) was created")]
 
 
 def test_a_service_that_ended_before_its_creation_was_folded_is_created_again() -> None:
@@ -426,7 +424,7 @@ def test_the_condition_says_that_the_attempt_waits_for_it() -> None:
         bench.created(service_of(bench, within=60))
         bench.drop("f")
     assert bench.plan().actions == []
-    assert Reason.SERVICE_PENDING in bench.tracker.holds.waits()
+    assert ServiceReason.PENDING in bench.tracker.holds.waits()
     bench.created(service_of(bench, within=60))
     bench.all_pods()
     assert not bench.tracker.holds.waits()

@@ -8,9 +8,10 @@ from frameworkcontroller.api.completion import Code
 from frameworkcontroller.api.status import Condition
 from frameworkcontroller.machine.kernel.failure import FailureClass, PodPattern
 from frameworkcontroller.machine.kernel.model import Urgency
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.requests import Unanswered
 from frameworkcontroller.machine.kernel.results import Accepted, Created, Exists
+from frameworkcontroller.machine.lifereasons import LifeReason
 from tests.support.bench import NOW, Bench, foreign, limits, refused, role
 
 
@@ -114,7 +115,7 @@ def test_stalled_by_a_naming_conflict_until_it_is_over() -> None:
     assert status(bench, "Stalled") is None
     bench.wait(60)
     told = bench.fold(first, in_the_way, write=False).records
-    assert [(item.reason, item.warning) for item in told] == [(Reason.NAMING_CONFLICT, True)]
+    assert [(item.reason, item.warning) for item in told] == [(RequestReason.NAMING_CONFLICT, True)]
     assert bench.tracker.urgency >= Urgency.SOON
     bench.write()
     bench.plan()
@@ -167,10 +168,10 @@ def test_that_it_is_stalled_and_that_it_is_not_any_more_is_told_once() -> None:
         told += bench.fold(action, refused(403, "exceeded quota: q")).records
         bench.wait(60)
     told += bench.fold(action, Created("cm")).records
-    assert [(item.reason, item.warning) for item in told if item.reason is not Reason.WAITING] == [
-        (Reason.QUOTA_EXCEEDED, True),
-        (Reason.FRAMEWORK_ATTEMPT_STARTED, False),
-        (Reason.PROGRESSING, False),
+    assert [(item.reason, item.warning) for item in told if item.reason is not RequestReason.WAITING] == [
+        (RequestReason.QUOTA_EXCEEDED, True),
+        (LifeReason.FRAMEWORK_ATTEMPT_STARTED, False),
+        (LifeReason.PROGRESSING, False),
     ]
 
 

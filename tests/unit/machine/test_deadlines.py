@@ -11,9 +11,9 @@ from frameworkcontroller.api.codec import decode_status, encode_status
 from frameworkcontroller.api.status import State
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.kernel.actions import Cleanup, Create, Delete
-from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Kind
 from frameworkcontroller.machine.kernel.results import Accepted, Exists, Gone
+from frameworkcontroller.machine.lifereasons import LifeReason
 from tests.support.bench import NOW, Bench, foreign, role
 
 CONFIGMAP = "f-attempt"
@@ -53,7 +53,9 @@ def test_a_framework_that_is_active_for_too_long_fails_for_good() -> None:
     made = bench.plan(write=False)
     assert made.actions == []
     assert (bench.status.state, code(bench)) == (State.DELETION_PENDING, -250)
-    assert [record.warning for record in made.records if record.reason is Reason.FRAMEWORK_ATTEMPT_COMPLETING] == [True]
+    assert [record.warning for record in made.records if record.reason is LifeReason.FRAMEWORK_ATTEMPT_COMPLETING] == [
+        True
+    ]
     bench.write()
     bench.settle()
     assert bench.status.state is State.COMPLETED

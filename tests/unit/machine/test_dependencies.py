@@ -11,9 +11,8 @@ from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.actions import Create
 from frameworkcontroller.machine.kernel.model import Plan, Urgency
-from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.results import Created
-from frameworkcontroller.machine.parts.dependencies.dependencies import RoleOrder
+from frameworkcontroller.machine.parts.dependencies.dependencies import DependencyReason, RoleOrder
 from tests.support.bench import Bench, Body, role
 
 READY = {"type": "Ready", "status": "True"}
@@ -180,7 +179,7 @@ def test_the_start_is_stored_before_the_first_pod() -> None:
     made = bench.plan(write=False)
     assert is_started(bench)
     assert made.urgency is Urgency.NOW
-    assert [item.message for item in made.records if item.reason is Reason.TASK_ROLE_STARTED] == [
+    assert [item.message for item in made.records if item.reason is DependencyReason.STARTED] == [
         "TaskRole w starts, as TaskRole a is Ready"
     ]
     for _ in range(3):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from frameworkcontroller.machine.kernel.protocol import StatusWritten
-from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import PatchStatus, Post
-from frameworkcontroller.machine.reconciler import PRUNED_RETRY_SEC
+from frameworkcontroller.machine.lifereasons import LifeReason
+from frameworkcontroller.machine.parts.dependencies.dependencies import DependencyReason
+from frameworkcontroller.machine.statuswriter import PRUNED_RETRY_SEC
 from tests.support.bench import role
 from tests.support.oneframework import Driver, OneFramework
 
@@ -96,7 +97,7 @@ def test_a_role_does_not_start_before_its_start_is_stored() -> None:
     for _ in range(3):
         later(world, successor)
     assert created(successor) == []
-    assert [record.reason for record in successor.records()].count(Reason.FIELDS_DROPPED) <= 1
+    assert [record.reason for record in successor.records()].count(LifeReason.FIELDS_DROPPED) <= 1
 
     world.drops = set()
     later(world, successor)
@@ -104,8 +105,8 @@ def test_a_role_does_not_start_before_its_start_is_stored() -> None:
     assert world.status["attemptStatus"]["taskRoleStatuses"][1]["started"] is True
     assert condition(world)["status"] == "False"
     reasons = [record.reason for record in successor.records()]
-    assert reasons.count(Reason.TASK_ROLE_STARTED) == 1
-    assert reasons.count(Reason.PROGRESSING) == 1
+    assert reasons.count(DependencyReason.STARTED) == 1
+    assert reasons.count(LifeReason.PROGRESSING) == 1
 
 
 def test_the_condition_does_not_change_while_fields_are_dropped() -> None:

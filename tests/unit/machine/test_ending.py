@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from frameworkcontroller.api.spec import ENDING_FIELDS, ExecutionType, SpecError, parse_spec
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.ending import Ends, ends_in, ends_of, spec_to_end
 from frameworkcontroller.machine.kernel.actions import Create
 from frameworkcontroller.machine.scale import SCALED_DOWN
+from frameworkcontroller.machine.specreading import Ends, ends_in, ends_of, spec_to_end
 from tests.support.bench import Bench, role
 from tests.support.queuedbench import QueuedBench
 

@@ -20,9 +20,9 @@ from frameworkcontroller.machine.kernel.actions import (
     Relabel,
 )
 from frameworkcontroller.machine.kernel.model import Snapshot, SnapshotTrigger, Urgency
-from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Kind, Unanswered
 from frameworkcontroller.machine.kernel.results import Accepted, Exists, Gone, NotAttempted, Remains, Result
+from frameworkcontroller.machine.lifereasons import LifeReason
 from tests.support.bench import NOW, UID, Bench, foreign, limits, refused, role
 from tests.unit.machine.shown import actions, stall, stalls
 
@@ -638,7 +638,7 @@ def test_a_configmap_that_the_cache_drops_is_gone_only_once_a_live_read_says_so(
     restore = bench.only(bench.plan())
     assert restore == Relabel(action.target, action.uid, "f")
     (record,) = bench.fold(restore, Accepted()).records
-    assert record.reason is Reason.LABEL_RESTORED
+    assert record.reason is LifeReason.LABEL_RESTORED
     bench.show("f-attempt")
     bench.plan()
     assert state(bench) is State.RUNNING
@@ -666,7 +666,7 @@ def test_a_configmap_that_is_gone_was_deleted_by_others(runs: bool) -> None:
         bench.plan()
     bench.vanish()
     made = bench.plan(write=False)
-    assert [(one.reason, one.warning) for one in made.records][:1] == [(Reason.CONFIGMAP_DELETING, True)]
+    assert [(one.reason, one.warning) for one in made.records][:1] == [(LifeReason.CONFIGMAP_DELETING, True)]
     assert state(bench) is State.ATTEMPT_COMPLETED
     assert code(bench) == -100
     assert task_codes(bench) == [-220]
@@ -702,7 +702,7 @@ def test_a_completion_that_was_decided_stays_when_the_configmap_goes() -> None:
     bench.plan()
     bench.vanish()
     made = bench.plan(write=False)
-    assert Reason.CONFIGMAP_DELETING not in [one.reason for one in made.records]
+    assert LifeReason.CONFIGMAP_DELETING not in [one.reason for one in made.records]
     assert state(bench) is State.ATTEMPT_COMPLETED
     assert code(bench) == -210
 
@@ -713,7 +713,7 @@ def test_the_attempt_is_not_over_before_the_last_pod_of_a_configmap_that_did_not
     made = bench.plan(write=False)
     # That the attempt ends is persisted first.
     assert not made.actions
-    assert [one.reason for one in made.records].count(Reason.CONFIGMAP_DELETING) == 1
+    assert [one.reason for one in made.records].count(LifeReason.CONFIGMAP_DELETING) == 1
     assert (state(bench), code(bench), task_codes(bench)) == (State.DELETING, -100, [-220])
     assert bench.states() == ["DeletionPending"]
     bench.write()
@@ -725,7 +725,7 @@ def test_the_attempt_is_not_over_before_the_last_pod_of_a_configmap_that_did_not
     assert (state(bench), bench.states()) == (State.DELETING, ["Deleting"])
     bench.hide("f-a-0")
     made = bench.plan(write=False)
-    assert Reason.CONFIGMAP_DELETING not in [one.reason for one in made.records]
+    assert LifeReason.CONFIGMAP_DELETING not in [one.reason for one in made.records]
     assert (state(bench), code(bench), bench.states()) == (State.ATTEMPT_COMPLETED, -100, ["Completed"])
 
 

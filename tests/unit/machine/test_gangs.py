@@ -14,7 +14,7 @@ from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.podgroups import GangScheduler
 from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, Patch
 from frameworkcontroller.machine.kernel.model import NotListed, Urgency
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason
 from frameworkcontroller.machine.kernel.requests import Answered, Kind, Post, Refusal, Refused
 from frameworkcontroller.machine.kernel.results import (
     Accepted,
@@ -28,8 +28,7 @@ from frameworkcontroller.machine.kernel.results import (
     Result,
 )
 from frameworkcontroller.machine.kernel.target import Target
-from frameworkcontroller.machine.parts.gangs.gangs import TELL_SEC
-from frameworkcontroller.machine.parts.gangs.gangstate import GangState
+from frameworkcontroller.machine.parts.gangs.gangs import TELL_SEC, GangReason, GangState
 from tests.support.bench import UID, Bench, Body, limits, refused, role
 from tests.support.queuedbench import QueuedBench
 
@@ -131,7 +130,7 @@ def test_pods_wait_for_their_group() -> None:
     bench = gang(role(number=2))
     creates = creation(bench)
     bench.refuse(creates, refused(403, "may not create podgroups"))
-    assert stall(bench) == (Reason.POD_GROUP_NOT_ANSWERED, "Cannot create PodGroup f: 403: may not create podgroups")
+    assert stall(bench) == (GangReason.NOT_ANSWERED, "Cannot create PodGroup f: 403: may not create podgroups")
     assert waits(bench) == "PodGroup f does not exist yet"
     go(bench)
     assert sorted(bench.pods) == ["f-a-0", "f-a-1"]
@@ -408,7 +407,7 @@ def test_a_placed_group_that_is_no_longer_served_holds_up_nobody() -> None:
     assert "schedulingGroup" not in pod(bench, "f-a-0")["spec"]
     found = stall(bench)
     assert found is not None
-    assert found[0] is Reason.POD_GROUP_NOT_LISTED
+    assert found[0] is GangReason.NOT_LISTED
 
 
 def test_a_group_that_waits_for_a_status_to_be_stored_is_created_then() -> None:
@@ -554,7 +553,7 @@ def test_a_group_that_can_no_longer_be_placed_is_told() -> None:
     go(bench)
     found = stall(bench)
     assert found is not None
-    assert found[0] is Reason.GANG_UNSUPPORTED
+    assert found[0] is GangReason.UNSUPPORTED
     assert "PodGroup f waits for 4 Pods, and only 3 Tasks are still to run" in found[1]
     bench.run("f-a-1")
     go(bench)
@@ -587,7 +586,7 @@ def test_a_group_of_an_earlier_attempt_is_waited_for() -> None:
     for _ in range(8):
         bench.fold(creates, Exists(old(deleting=True)))
         bench.wait(60)
-    assert stall(bench) == (Reason.POD_GROUP_NOT_GONE, "PodGroup f (old) of an earlier attempt still exists")
+    assert stall(bench) == (GangReason.NOT_GONE, "PodGroup f (old) of an earlier attempt still exists")
     assert not bench.pods
     go(bench)
     assert len(bench.pods) == 2
@@ -602,7 +601,7 @@ def test_a_group_of_others_is_neither_used_nor_changed(found: Identity) -> None:
     creates = creation(bench)
     bench.refuse(creates, Exists(found))
     assert stall(bench) is not None
-    assert stall(bench)[0] is Reason.NAMING_CONFLICT  # type: ignore[index]
+    assert stall(bench)[0] is RequestReason.NAMING_CONFLICT  # type: ignore[index]
     assert not bench.pods
 
 
@@ -678,7 +677,7 @@ def test_a_group_that_stays_when_it_was_deleted_stalls() -> None:
     bench.plan()
     found = stall(bench)
     assert found is not None
-    assert found[0] is Reason.POD_GROUP_NOT_GONE
+    assert found[0] is GangReason.NOT_GONE
 
 
 def test_a_lower_minimum_that_cannot_follow_is_told() -> None:
@@ -689,7 +688,7 @@ def test_a_lower_minimum_that_cannot_follow_is_told() -> None:
     go(bench)
     found = stall(bench)
     assert found is not None
-    assert found[0] is Reason.GANG_UNSUPPORTED
+    assert found[0] is GangReason.UNSUPPORTED
     assert "PodGroup f waits for 4 Pods, and minCount is 2 by now: this version of Kubernetes cannot lower" in found[1]
 
 
@@ -702,7 +701,7 @@ def test_a_group_that_is_not_served_stalls_before_the_attempt() -> None:
     for _ in range(3):
         assert bench.plan().actions == []
     text = "spec.scheduling: the API server does not serve podgroups.scheduling.k8s.io"
-    assert stall(bench) == (Reason.GANG_UNSUPPORTED, text)
+    assert stall(bench) == (GangReason.UNSUPPORTED, text)
     assert waits(bench) == text
     bench.not_listed = None
     go(bench)
@@ -716,7 +715,7 @@ def test_a_group_that_may_not_be_listed_stalls_that_framework() -> None:
     for _ in range(3):
         assert bench.plan().actions == []
     text = "Cannot list PodGroups, which spec.scheduling needs: 403: may not list podgroups"
-    assert stall(bench) == (Reason.POD_GROUP_NOT_LISTED, text)
+    assert stall(bench) == (GangReason.NOT_LISTED, text)
 
 
 def test_until_the_first_list_it_waits_without_a_word() -> None:
@@ -759,21 +758,21 @@ def with_pod(body: Body, **spec: Any) -> Body:
             "kubernetes",
             {},
             (with_pod(role("a"), priorityClassName="low"), with_pod(role("b"), priorityClassName="high")),
-            "spec.taskRoles[1].task.pod.spec.priorityClassName: 'high': must be that of taskRoles[0], 'low': "
+            "spec.taskRoles[1].task.pod.spec.priorityClassName: 'high': must be as in taskRoles[0], 'low': "
             "a group of Pods has only one",
         ),
         (
             "kubernetes",
             {},
             (role("a"), with_pod(role("b"), schedulerName="other")),
-            "spec.taskRoles[1].task.pod.spec.schedulerName: 'other': must be that of taskRoles[0], "
+            "spec.taskRoles[1].task.pod.spec.schedulerName: 'other': must be as in taskRoles[0], "
             "'default-scheduler': a group of Pods has only one",
         ),
         (
             "volcano",
             {},
             (with_pod(role("a"), schedulerName="other"), role("b")),
-            "spec.taskRoles[1].task.pod.spec.schedulerName: 'volcano': must be that of taskRoles[0], 'other': "
+            "spec.taskRoles[1].task.pod.spec.schedulerName: 'volcano': must be as in taskRoles[0], 'other': "
             "a group of Pods has only one",
         ),
         (
@@ -813,7 +812,7 @@ def test_what_a_scheduler_has_no_word_for_is_refused(
     bench = gang(*roles, scheduler=scheduler, **fields)
     for _ in range(3):
         assert bench.plan().actions == []
-    assert stall(bench) == (Reason.GANG_UNSUPPORTED, text)
+    assert stall(bench) == (GangReason.UNSUPPORTED, text)
     bench.edit(scheduling=None)
     bench.all_pods()
     assert stall(bench) is None
@@ -850,7 +849,7 @@ def test_a_field_that_is_dropped_is_told_and_ends_nothing() -> None:
     go(bench)
     found = stall(bench)
     assert found is not None
-    assert found[0] is Reason.GANG_UNSUPPORTED
+    assert found[0] is GangReason.UNSUPPORTED
     assert "The API server dropped spec.schedulingGroup of Pod f-a-0: its feature GenericWorkload is off" in found[1]
     assert len(bench.pods) == 4
     for index in range(4):
@@ -917,12 +916,12 @@ def test_a_field_of_the_group_that_is_dropped_is_told_and_ends_nothing(
         f"The API server dropped {field} of PodGroup f: its feature {gate} is off. "
         "The Pods of the group are placed without"
     )
-    assert stall(bench) == (Reason.GANG_UNSUPPORTED, text)
+    assert stall(bench) == (GangReason.UNSUPPORTED, text)
     assert len(bench.pods) == 2
     for index in range(2):
         bench.run(f"f-a-{index}")
     go(bench)
-    assert stall(bench) == (Reason.GANG_UNSUPPORTED, text)
+    assert stall(bench) == (GangReason.UNSUPPORTED, text)
     group(bench)["spec"][field] = dropped
     bench.show("f")
     bench.plan()

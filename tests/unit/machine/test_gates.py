@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from frameworkcontroller.api.status import Condition
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.lifereasons import LifeReason
 from tests.support.bench import Bench, role
 
 
@@ -42,7 +42,7 @@ def test_a_suspended_framework_does_not_start_and_says_so() -> None:
     bench.plan()
     bench.settle()
     assert bench.configmap is None
-    assert [*bench.tracker.holds.waits()] == [Reason.SUSPENDED]
+    assert [*bench.tracker.holds.waits()] == [LifeReason.SUSPENDED]
     assert running(bench).message == "FrameworkAttempt 0 waits: spec.suspend is true"
     bench.edit(suspend=False)
     bench.all_pods()

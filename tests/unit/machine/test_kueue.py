@@ -1,4 +1,4 @@
-"""The rows of the protocol with Kueue (machine/parts/kueue/kueue.py)."""
+"""The rows of the protocol with Kueue (docs/lifecycle.md, "Queues")."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from frameworkcontroller.api.objects import Identity, QueueLabels
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, LookUp, Patch, needs_live_status
 from frameworkcontroller.machine.kernel.model import NotListed
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.requests import Kind, MergePatch, Unanswered
 from frameworkcontroller.machine.kernel.results import Accepted, Exists, Gone, Outdated
-from frameworkcontroller.machine.parts.kueue.queueing import Queueing
-from frameworkcontroller.machine.parts.kueue.readadmission import ReadAdmission
+from frameworkcontroller.machine.parts.kueue.queueing import Queueing, QueueReason
 from frameworkcontroller.machine.parts.kueue.workloadactions import (
     ChangeRequest,
     ConditionChange,
     EnterQueue,
     Finish,
     Inspect,
+    ReadAdmission,
     Reclaim,
 )
 from tests.support.bench import UID, Body, foreign, refused, role
@@ -181,7 +181,7 @@ def test_a_bad_label_is_told_and_mended(labels: QueueLabels, text: str) -> None:
     bench.plan()
     assert bench.plan().actions == []
     reason, message = stall(bench)
-    assert reason == Reason.QUEUE_INVALID
+    assert reason == QueueReason.INVALID
     assert message.startswith(text)
     bench.queue = QueueLabels("team-a")
     bench.enter()
@@ -194,7 +194,7 @@ def test_a_priority_class_that_does_not_exist_is_told_until_it_does() -> None:
     bench.plan()
     bench.act()
     bench.plan()
-    assert stall(bench) == (Reason.QUEUE_INVALID, "WorkloadPriorityClass high does not exist")
+    assert stall(bench) == (QueueReason.INVALID, "WorkloadPriorityClass high does not exist")
     assert bench.live is None
     bench.classes["high"] = 7
     bench.now += 60
@@ -217,7 +217,7 @@ def test_more_roles_than_a_workload_may_have() -> None:
     bench.plan()
     assert bench.plan().actions == []
     reason, message = stall(bench)
-    assert reason == Reason.TOO_MANY_ROLES_FOR_QUEUE
+    assert reason == QueueReason.TOO_MANY_ROLES
     assert "at most 18 TaskRoles, and this one has 19" in message
     bench.edit(*(role(f"r{number}") for number in range(18)))
     bench.enter()
@@ -232,7 +232,7 @@ def test_without_workloads_nothing_starts(problem: str) -> None:
         assert bench.plan().actions == []
     if problem:
         reason, message = stall(bench)
-        assert reason == Reason.QUEUE_UNAVAILABLE
+        assert reason == QueueReason.UNAVAILABLE
         assert problem in message
     bench.not_listed = None
     bench.enter()
@@ -247,7 +247,7 @@ def test_a_workload_of_another_owner_is_not_touched() -> None:
         assert isinstance(action, EnterQueue)
         bench.fold(action, Exists(foreign(NAME)))
     bench.plan()
-    assert stall(bench)[0] == Reason.NAMING_CONFLICT
+    assert stall(bench)[0] == RequestReason.NAMING_CONFLICT
 
 
 def test_a_workload_that_has_lost_its_label_gets_it_back() -> None:
@@ -272,7 +272,7 @@ def test_a_failed_creation_is_tried_again_and_told(failure: Any) -> None:
         assert isinstance(action, EnterQueue)
         bench.fold(action, failure)
     bench.plan()
-    expected = Reason.QUEUE_UNAVAILABLE if "403" in str(failure) else Reason.WORKLOAD_NOT_ANSWERED
+    expected = QueueReason.UNAVAILABLE if "403" in str(failure) else QueueReason.NOT_ANSWERED
     assert stall(bench)[0] == expected
 
 
@@ -397,7 +397,7 @@ def test_a_contradiction_is_a_stall_and_overrides_nothing(flavor: Body | None, t
     bench.enter()
     bench.admit()
     bench.settle()
-    assert stall(bench) == (Reason.ADMISSION_CONFLICT, text)
+    assert stall(bench) == (QueueReason.ADMISSION_CONFLICT, text)
     assert "admission" not in orjson.loads(encode_status("f", bench.status))
     # Others may have the quota.
     assert bench.live is None
@@ -430,7 +430,7 @@ def test_an_admission_that_contradicts_the_pods_is_asked_for_less_and_less_often
         bench.enter()
         bench.admit()
         bench.settle()
-        assert stall(bench)[0] == Reason.ADMISSION_CONFLICT
+        assert stall(bench)[0] == QueueReason.ADMISSION_CONFLICT
         since = bench.now
         while bench.live is None:
             bench.wait(9000)
@@ -452,7 +452,7 @@ def test_a_suspended_framework_is_not_stalled_by_its_last_admission() -> None:
     bench.enter()
     bench.admit()
     bench.settle()
-    assert stall(bench)[0] == Reason.ADMISSION_CONFLICT
+    assert stall(bench)[0] == QueueReason.ADMISSION_CONFLICT
     bench.edit(suspend=True)
     bench.settle()
     assert told(bench, "Stalled") == ("False", "Progressing", "")
@@ -518,7 +518,7 @@ def gate(bench: QueuedBench, name: str, *gates: str) -> None:
     """The Pod has these scheduling gates."""
     bench.bodies[name]["spec"]["schedulingGates"] = [{"name": one} for one in gates]
     bench.show(name, phase="Pending")
-    bench.tracker.agenda.update({("a", 0), ("a", 1)})
+    bench.tracker.agenda.wake({("a", 0), ("a", 1)})
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -532,7 +532,7 @@ def test_a_pod_that_kueue_queues_by_itself_is_told_until_it_does_not(restarted: 
     bench.plan()
     bench.plan()
     reason, message = stall(bench)
-    assert reason == Reason.POD_QUEUED_TWICE
+    assert reason == QueueReason.POD_QUEUED_TWICE
     assert message.startswith("Pod f-a-1 has the scheduling gate kueue.x-k8s.io/admission: ")
     assert "docs/kueue.md" in message
     assert code(bench) is None
@@ -549,7 +549,7 @@ def test_the_stall_of_a_pod_that_kueue_queues_by_itself_is_over_with_the_pod() -
     gate(bench, "f-a-0", "kueue.x-k8s.io/admission")
     bench.plan()
     bench.plan()
-    assert stall(bench)[0] == Reason.POD_QUEUED_TWICE
+    assert stall(bench)[0] == QueueReason.POD_QUEUED_TWICE
     bench.edit(suspend=True)
     bench.settle()
     bench.vanish()
@@ -1224,7 +1224,7 @@ def test_a_priority_class_that_is_added_or_removed_is_told_to_count_later(before
     bench.all_pods_run()
 
     def recorded() -> list[str]:
-        return [one.message for one in bench.plan().records if one.reason is Reason.PRIORITY_KEPT]
+        return [one.message for one in bench.plan().records if one.reason is QueueReason.PRIORITY_KEPT]
 
     assert recorded() == []
     bench.queue = QueueLabels("team-a", after)
@@ -1309,7 +1309,7 @@ def test_a_workload_that_a_finalizer_of_others_holds_is_told_until_it_is_gone(qu
     assert bench.wait(PATIENCE_SEC).actions == []
     bench.plan()
     reason, message = stall(bench)
-    assert reason == Reason.WORKLOAD_NOT_GONE
+    assert reason == QueueReason.NOT_GONE
     assert message.startswith(f"Workload {NAME} was to be deleted by ")
     assert message.endswith("and still exists: a finalizer holds it")
     bench.live = None

@@ -8,9 +8,9 @@ import pytest
 
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.actions import Action, Patch
-from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Unanswered
 from frameworkcontroller.machine.kernel.results import Gone, Outdated
+from frameworkcontroller.machine.parts.kueue.queueing import QueueReason
 from frameworkcontroller.machine.parts.kueue.workloadactions import ChangeRequest, Finish, GiveBack, Inspect, LetGo
 from tests.support.bench import refused, role
 from tests.support.kueue import has_quota
@@ -277,7 +277,7 @@ def test_a_partial_admission_is_told() -> None:
     assert bench.status.admission is None
     found = told(bench, "Stalled")
     assert found is not None
-    assert found[:2] == ("True", Reason.ADMISSION_CONFLICT)
+    assert found[:2] == ("True", QueueReason.ADMISSION_CONFLICT)
     assert "1 of the 3 Tasks of TaskRole a" in found[2]
 
 
@@ -288,7 +288,7 @@ def test_a_contradiction_is_over_with_its_admission() -> None:
     bench.admit()
     bench.act()
     bench.plan()
-    assert (told(bench, "Stalled") or ())[:2] == ("True", Reason.ADMISSION_CONFLICT)
+    assert (told(bench, "Stalled") or ())[:2] == ("True", QueueReason.ADMISSION_CONFLICT)
     bench.say(("QuotaReserved", False, "Pending", "the flavor is gone"), ("Admitted", False, "NoReservation", ""))
     live(bench)["status"].pop("admission")
     bench.changed()

@@ -10,11 +10,11 @@ from frameworkcontroller.api.codec import StatusError
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.api.workloads import WorkloadRecord
 from frameworkcontroller.machine.kernel.protocol import Done, Emit, ReadLive, RequeueError, Wait, Warn, WriteStatus
-from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Answer, Answered, Get, PatchStatus, Refusal, Unanswered
 from frameworkcontroller.machine.kernel.teardown import LOOK_SEC
+from frameworkcontroller.machine.lifereasons import LifeReason
 from frameworkcontroller.machine.parts.kueue.orphanedworkloads import releases_of
-from frameworkcontroller.machine.quarantine import RETRY_SEC, Quarantine, end_quarantined
+from frameworkcontroller.machine.quarantine import RETRY_SEC, Quarantine, QuarantineEnd
 from tests.support.oneframework import NOW, Driver, OneFramework, refused
 
 CAUSE: Final = ValueError("nobody foresaw it")
@@ -64,7 +64,7 @@ def test_a_cause_is_logged_once_and_always_an_event(
     (emitted,) = driver.take(Emit)
     assert (emitted.log, emitted.trace) == (log, error if traced else None)
     (record,) = emitted.records
-    assert (record.reason, record.warning) == (Reason.QUARANTINED, True)
+    assert (record.reason, record.warning) == (LifeReason.QUARANTINED, True)
     assert str(error) in record.message
 
 
@@ -84,7 +84,7 @@ def test_a_framework_without_a_status_gets_one_without_tasks() -> None:
     assert isinstance(driver.begin(call), Get)
     assert isinstance(driver.next(), Wait)
     driver.serve(call, driver.requests[-1])
-    assert (stalled(world.status)["status"], stalled(world.status)["reason"]) == ("True", Reason.QUARANTINED)
+    assert (stalled(world.status)["status"], stalled(world.status)["reason"]) == ("True", LifeReason.QUARANTINED)
     assert "nobody foresaw it" in stalled(world.status)["message"]
     assert world.status["attemptStatus"]["taskRoleStatuses"] == []
 
@@ -120,7 +120,7 @@ def test_a_status_without_a_place_for_the_condition_is_left_as_it_is(status: Any
     done = driver.finish()
     assert done.error is None
     if status in ("", {"conditions": {}}):
-        assert stalled(world.status)["reason"] == Reason.QUARANTINED
+        assert stalled(world.status)["reason"] == LifeReason.QUARANTINED
     else:
         assert driver.sent() == ["Get f"]
         assert world.status == status
@@ -272,11 +272,13 @@ def test_one_that_is_gone_is_let_be() -> None:
 
 def test_events_change_nothing() -> None:
     _, driver = shown()
-    driver.machine.on_pod_event("f-a-0")
-    driver.machine.on_configmap_dropped("uid")
-    driver.machine.stop()
-    assert not driver.machine.resync()
-    assert driver.machine.describe(0.0) == {"quarantine": "ValueError: nobody foresaw it"}
+    machine = driver.machine
+    assert isinstance(machine, Quarantine)
+    machine.on_pod_event("f-a-0")
+    machine.on_configmap_dropped("uid")
+    machine.stop()
+    assert not machine.resync()
+    assert machine.describe(0.0) == {"quarantine": "ValueError: nobody foresaw it"}
     assert isinstance(driver.next(), Done)
 
 
@@ -288,14 +290,7 @@ def ended(world: OneFramework, *workloads: WorkloadRecord) -> float | None:
     world.show()
     assert world.record is not None
     releases = releases_of(world.record.uid, workloads, world.env.second)
-    exchange = end_quarantined(world.record, releases, world.pods.values, world.env)
-    try:
-        request = next(exchange)
-        while True:
-            request = exchange.send(world.answer(request))
-    except StopIteration as end:
-        after: float | None = end.value
-        return after
+    return Driver(world, QuarantineEnd(world.record, releases)).finish().requeue_after
 
 
 def odd(**spec: Any) -> OneFramework:
@@ -340,5 +335,6 @@ def test_what_is_not_to_end_is_not_even_read(wanted: Any) -> None:
     world = odd(**wanted)
     world.show()
     assert world.record is not None
-    with pytest.raises(StopIteration):
-        next(end_quarantined(world.record, (), world.pods.values, world.env))
+    driver = Driver(world, QuarantineEnd(world.record, ()))
+    assert driver.finish() == Done()
+    assert driver.requests == []

@@ -31,7 +31,7 @@ from frameworkcontroller.machine.kernel.protocol import (
     WriteStatus,
     read_live,
 )
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
@@ -45,7 +45,10 @@ from frameworkcontroller.machine.kernel.requests import (
     Unanswered,
 )
 from frameworkcontroller.machine.kernel.tracker import Tracker
-from frameworkcontroller.machine.reconciler import BATCH_SEC, PLANS_PER_PASS, SHOW_SEC, TOO_LARGE_RETRY_SEC, Reconciler
+from frameworkcontroller.machine.lifereasons import LifeReason
+from frameworkcontroller.machine.passes import BATCH_SEC, PLANS_PER_PASS, SHOW_SEC
+from frameworkcontroller.machine.reconciler import Reconciler
+from frameworkcontroller.machine.statuswriter import TOO_LARGE_RETRY_SEC
 from tests.support.bench import Body, role
 from tests.support.oneframework import Driver, OneFramework, acts, refused, written
 
@@ -472,7 +475,7 @@ def test_what_is_answered_while_a_status_is_written_is_folded_only_then() -> Non
     assert isinstance(driver.next(), Wait)
     assert recorded(driver) == [True, False, False]
     driver.serve(write, patch)
-    assert [record.index for record in driver.records() if record.reason is Reason.POD_CREATED] == [0]
+    assert [record.index for record in driver.records() if record.reason is LifeReason.POD_CREATED] == [0]
     assert isinstance(driver.next(), Wait)
     # It is known now, and not stored: another write has to show it.
     assert recorded(driver) == [True, True, False]
@@ -518,7 +521,7 @@ def test_what_a_task_waits_for_is_written_during_a_long_batch(number: int, *, wr
     world, driver, (first, second, *_) = widened(number)
     request = driver.begin(first)
     driver.begin(second)
-    driver.reconciler.tracker.block(("a", 0))
+    driver.reconciler.tracker.persist_first(("a", 0))
     world.clock += 1
     instruction = driver.next()
     assert isinstance(instruction, WriteStatus) == written
@@ -529,7 +532,7 @@ def test_what_a_task_waits_for_is_written_during_a_long_batch(number: int, *, wr
     world.clock += 2
     driver.serve(instruction, patch)
     # The next one after a pause of the same length.
-    driver.reconciler.tracker.block(("a", 0))
+    driver.reconciler.tracker.persist_first(("a", 0))
     driver.serve(first, request)
     driver.next()
     world.clock += 1
@@ -749,7 +752,7 @@ def test_a_write_that_had_landed_is_accepted() -> None:
     tracker = driver.reconciler.tracker
     driver.settle()
     assert driver.sent() == ["PatchStatus f", "PatchStatus f", "Get f"]
-    assert Reason.TASK_COMPLETED in [
+    assert LifeReason.TASK_COMPLETED in [
         record.reason for effect in driver.effects if isinstance(effect, Emit) for record in effect.records
     ]
     assert [effect.result for effect in driver.take(StatusWritten)] == ["landed"]
@@ -866,7 +869,7 @@ def test_what_was_learnt_is_put_into_the_status_of_another_writer_and_stored_fir
     assert driver.records() == []
     driver.serve(write, request)
     # Those of the status that was given up are dropped.
-    assert reasons(driver) == [Reason.FRAMEWORK_ATTEMPT_STARTED, Reason.POD_CREATED]
+    assert reasons(driver) == [LifeReason.FRAMEWORK_ATTEMPT_STARTED, LifeReason.POD_CREATED]
 
 
 def test_what_is_stored_is_not_learnt_again() -> None:
@@ -1006,17 +1009,17 @@ def test_the_stored_status_says_that_the_next_one_is_too_large() -> None:
     goes(world, driver, "f-a-0")
     driver.serve(*too_large(world, driver))
     assert states(world.status) == states(before)
-    assert stalled(world.status)["reason"] == Reason.STATUS_TOO_LARGE
+    assert stalled(world.status)["reason"] == LifeReason.STATUS_TOO_LARGE
     assert FULL.message in stalled(world.status)["message"]
     assert "largeFrameworkCompression: true" in stalled(world.status)["message"]
-    assert reasons(driver) == [Reason.STATUS_TOO_LARGE]
+    assert reasons(driver) == [LifeReason.STATUS_TOO_LARGE]
     assert driver.next() == Done(0.0)
     # It is tried again, unchanged, after a while.
     assert driver.next() == Done(TOO_LARGE_RETRY_SEC)
     world.clock += TOO_LARGE_RETRY_SEC
     driver.settle()
     assert states(world.status) == ["Completed", RUNNING]
-    assert Reason.TASK_COMPLETED in reasons(driver)
+    assert LifeReason.TASK_COMPLETED in reasons(driver)
 
 
 def test_a_compressed_status_asks_for_fewer_tasks() -> None:
@@ -1116,7 +1119,7 @@ def test_a_condition_that_does_not_fit_is_told_once() -> None:
         assert driver.next() == Done(TOO_LARGE_RETRY_SEC)
         world.clock += TOO_LARGE_RETRY_SEC
         told.append(reasons(driver))
-    assert told == [[Reason.STATUS_TOO_LARGE], [], [Reason.STATUS_TOO_LARGE]]
+    assert told == [[LifeReason.STATUS_TOO_LARGE], [], [LifeReason.STATUS_TOO_LARGE]]
 
 
 def test_a_condition_that_does_not_fit_is_told_again_after_a_status_that_did() -> None:
@@ -1126,7 +1129,7 @@ def test_a_condition_that_does_not_fit_is_told_again_after_a_status_that_did() -
         write, _ = too_large(world, driver)
         driver.on_answer(write, FULL)
         driver.finish()
-        assert reasons(driver) == [Reason.STATUS_TOO_LARGE]
+        assert reasons(driver) == [LifeReason.STATUS_TOO_LARGE]
         world.clock += TOO_LARGE_RETRY_SEC
         driver.settle()
         driver.effects.clear()
@@ -1141,7 +1144,7 @@ def test_the_refused_status_of_an_invalid_spec_is_told_all_the_same(*, valid: bo
     live = driver.on_answer(write, refused(Refusal.INVALID, "the spec is invalid"))
     assert live is not None
     assert driver.on_answer(write, world.answer(live)) is None
-    assert reasons(driver) == ([] if valid else [Reason.INVALID_SPEC])
+    assert reasons(driver) == ([] if valid else [LifeReason.INVALID_SPEC])
     done = driver.next()
     assert isinstance(done, Done)
     assert done.error is not None
@@ -1251,7 +1254,7 @@ def test_no_action_rests_on_a_status_of_the_past() -> None:
     world.store(now)
     driver.do(driver.call())
     assert driver.next() == Done(0.0)
-    assert driver.reconciler.stored.resource_version == world.body["metadata"]["resourceVersion"]
+    assert driver.reconciler.known.stored.resource_version == world.body["metadata"]["resourceVersion"]
 
 
 def test_the_same_status_in_another_order_is_the_stored_one() -> None:
@@ -1273,7 +1276,7 @@ def test_the_first_write_of_a_process_fails_by_a_change_of_metadata_or_of_the_st
     world.store(status)
     driver.do(driver.call())
     assert [type(effect) for effect in driver.effects if isinstance(effect, Warn)] == [Warn] * other
-    assert driver.reconciler.stored.resource_version == world.body["metadata"]["resourceVersion"]
+    assert driver.reconciler.known.stored.resource_version == world.body["metadata"]["resourceVersion"]
 
 
 def test_a_namesake_that_is_read_live_is_no_status() -> None:
@@ -1579,7 +1582,7 @@ def test_a_first_failure_is_recorded_though_no_status_shows_it() -> None:
         driver.begin(act)
         driver.on_answer(act, LOST)
     assert isinstance(driver.next(), Done)
-    assert reasons(driver) == [Reason.WAITING, Reason.WAITING]
+    assert reasons(driver) == [RequestReason.WAITING, RequestReason.WAITING]
 
 
 def test_what_a_status_is_to_show_is_recorded_once_it_does() -> None:
@@ -1591,7 +1594,7 @@ def test_what_a_status_is_to_show_is_recorded_once_it_does() -> None:
     assert reasons(driver) == []
     world.clock += 1.0
     driver.finish()
-    assert reasons(driver) == [Reason.FRAMEWORK_ATTEMPT_STARTED, Reason.POD_CREATED]
+    assert reasons(driver) == [LifeReason.FRAMEWORK_ATTEMPT_STARTED, LifeReason.POD_CREATED]
 
 
 @pytest.mark.parametrize(("retry_after_sec", "due"), [(0.0, pytest.approx(0.5, rel=0.3)), (1.5, 1.0), (60.0, 1.0)])

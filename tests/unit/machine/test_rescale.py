@@ -198,7 +198,7 @@ def test_a_removal_holds_up_no_other_task() -> None:
         if len(instances(bench)) == 3:
             bench.write()
     assert bench.tracker.urgency is Urgency.SOON
-    bench.tracker.agenda.add(("a", 1))
+    bench.tracker.agenda.look(("a", 1))
     assert actions(bench.plan(write=False)) == ["Delete f-a-1"]
 
 

@@ -15,9 +15,9 @@ from frameworkcontroller.api.spec import parse_spec
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.failure import Classifier
 from frameworkcontroller.machine.kernel.model import Plan
-from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.results import Accepted
 from frameworkcontroller.machine.kernel.rules import with_rule
+from frameworkcontroller.machine.lifereasons import LifeReason
 from tests.support.bench import Bench, refused, role
 
 Json = dict[str, Any]
@@ -258,10 +258,10 @@ def test_it_is_told() -> None:
     told = records(bench)
     said = "42 ContainerUnrecognizedFailed (Task a[0]: podFailurePolicy.rules[0] is FailFramework)"
     assert any(
-        one.startswith(f"{Reason.FRAMEWORK_ATTEMPT_COMPLETING}: FrameworkAttempt 0") and said in one for one in told
+        one.startswith(f"{LifeReason.FRAMEWORK_ATTEMPT_COMPLETING}: FrameworkAttempt 0") and said in one for one in told
     )
     why = f"Framework completed, not retried as podFailurePolicy.rules[0] is FailFramework, with {said}"
-    assert any(one.startswith(f"{Reason.FRAMEWORK_FAILED}: {why}") for one in told)
+    assert any(one.startswith(f"{LifeReason.FRAMEWORK_FAILED}: {why}") for one in told)
     (failed,) = (one for one in bench.status.conditions if one.type == "Failed")
     assert failed.message.startswith(said)
 

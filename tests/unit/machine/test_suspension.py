@@ -13,9 +13,9 @@ from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import Condition, State
 from frameworkcontroller.machine.kernel.actions import Action, Cleanup, Confirm, Create, Delete, LookUp
 from frameworkcontroller.machine.kernel.model import SnapshotTrigger, Urgency
-from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Unanswered
 from frameworkcontroller.machine.kernel.results import Accepted, Created, Exists, Gone, Remains
+from frameworkcontroller.machine.lifereasons import LifeReason
 from tests.support.bench import UID, Bench, role
 
 CONFIGMAP = "f-attempt"
@@ -675,12 +675,14 @@ def test_the_wait_is_told_once_and_the_condition_tells_it() -> None:
     for _ in range(12):
         made = bench.plan()
         told += [
-            record for record in made.records if record.reason in (Reason.SUSPENDED, Reason.FRAMEWORK_RETRY_SCHEDULED)
+            record
+            for record in made.records
+            if record.reason in (LifeReason.SUSPENDED, LifeReason.FRAMEWORK_RETRY_SCHEDULED)
         ]
         for action in made.actions:
             bench.fold(action, Gone() if isinstance(action, LookUp) else Accepted())
             bench.vanish()
-    assert [record.reason for record in told] == [Reason.FRAMEWORK_RETRY_SCHEDULED, Reason.SUSPENDED]
+    assert [record.reason for record in told] == [LifeReason.FRAMEWORK_RETRY_SCHEDULED, LifeReason.SUSPENDED]
     assert told[0].message.startswith(
         "FrameworkAttempt 1 starts once the Framework is resumed, as it was only interrupted"
     )

@@ -15,7 +15,7 @@ from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.actions import Action, Cleanup, Confirm, Create, Delete, Refresh, Relabel
 from frameworkcontroller.machine.kernel.failure import FailureClass, PodPattern
 from frameworkcontroller.machine.kernel.model import Plan, Urgency
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.requests import Kind, Unanswered
 from frameworkcontroller.machine.kernel.results import (
     Accepted,
@@ -28,6 +28,7 @@ from frameworkcontroller.machine.kernel.results import (
     Result,
 )
 from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.lifereasons import LifeReason
 from tests.support.bench import NOW, Bench, foreign, limits, refused, role
 from tests.unit.machine.shown import actions, stall, stalls
 
@@ -838,7 +839,7 @@ def test_one_that_has_lost_its_label_gets_it_back_and_that_is_told() -> None:
     restore = bench.only(bench.plan())
     assert restore == Relabel(action.target, uid, "f")
     (record,) = bench.fold(restore, Accepted()).records
-    assert (record.reason, record.warning, record.role, record.index) == (Reason.LABEL_RESTORED, True, "a", 0)
+    assert (record.reason, record.warning, record.role, record.index) == (LifeReason.LABEL_RESTORED, True, "a", 0)
     assert bench.state() is State.RUNNING
     bench.show("f-a-0")
     bench.end(code=3)
@@ -1112,7 +1113,7 @@ def test_that_containers_run_is_told_after_a_while() -> None:
     assert bench.tracker.holds.stalls == {}
     bench.wait(30)
     stall = bench.tracker.holds.stalls["a", 0]
-    assert stall.reason is Reason.POD_STILL_RUNS
+    assert stall.reason is LifeReason.POD_STILL_RUNS
     assert stall.message == (
         "Pod f-a-0 has failed, and its containers still run (node node-1): "
         "it is deleted when they end, or at 2023-11-14T22:15:30Z"
@@ -1408,7 +1409,7 @@ def test_a_pod_that_is_not_forced_is_looked_at_every_half_minute() -> None:
     bench.now += 50
     action = bench.only(bench.plan())
     first = bench.fold(action, NotForced("why"))
-    assert [(item.reason, item.message) for item in first.records] == [(Reason.WAITING, "why")]
+    assert [(item.reason, item.message) for item in first.records] == [(RequestReason.WAITING, "why")]
     made = bench.plan()
     assert not made.actions
     assert made.requeue_after == pytest.approx(30)
@@ -1419,7 +1420,7 @@ def test_a_pod_that_is_not_forced_is_looked_at_every_half_minute() -> None:
     assert bench.fold(action, NotForced("why")).records == []
     bench.now += 90
     bench.plan()
-    assert bench.tracker.holds.stalls["a", 0].reason is Reason.POD_NOT_GONE
+    assert bench.tracker.holds.stalls["a", 0].reason is LifeReason.POD_NOT_GONE
     assert bench.tracker.holds.stalls["a", 0].message.endswith("still exists (node n): why")
     bench.fold(action, Gone())
     assert bench.state() is State.ATTEMPT_COMPLETED
@@ -1434,7 +1435,7 @@ def test_nodes_that_cannot_be_read_are_a_stall_at_once() -> None:
     bench.now += 50
     bench.fold(bench.only(bench.plan()), NotForced("403", unreadable=True))
     stall = bench.tracker.holds.stalls["a", 0]
-    assert (stall.reason, stall.message) == (Reason.POD_NOT_GONE, "403")
+    assert (stall.reason, stall.message) == (LifeReason.POD_NOT_GONE, "403")
 
 
 def test_a_timeout_that_is_taken_back_forces_nothing() -> None:

@@ -12,8 +12,9 @@ from frameworkcontroller.api.objects import Identity, pod_record
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.absence import is_of_framework
 from frameworkcontroller.machine.kernel.actions import Confirm, Create, Delete
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.results import Accepted, Exists, Gone
+from frameworkcontroller.machine.lifereasons import LifeReason
 from tests.support.bench import UID, Bench, foreign, role
 from tests.support.queuedbench import QueuedBench, told
 
@@ -128,7 +129,7 @@ def test_one_that_stays_stalls_the_framework() -> None:
     bench.plan()
     assert not bench.tracker.holds.stalls
     bench.wait(600)
-    assert bench.tracker.holds.stalls["a", 0].reason is Reason.POD_NOT_GONE
+    assert bench.tracker.holds.stalls["a", 0].reason is LifeReason.POD_NOT_GONE
 
 
 def test_one_that_the_cache_does_not_show_is_found_when_its_name_is_taken() -> None:
@@ -162,7 +163,7 @@ def test_those_of_others_are_left_alone(other: Identity) -> None:
     bench.attempt()
     creation = bench.only(bench.plan())
     bench.refuse(creation, Exists(other))
-    assert bench.tracker.holds.stalls["a", 0].reason is Reason.NAMING_CONFLICT
+    assert bench.tracker.holds.stalls["a", 0].reason is RequestReason.NAMING_CONFLICT
 
 
 @pytest.mark.parametrize("owner", [None, "later-configmap"])

@@ -16,12 +16,18 @@ from frameworkcontroller.api.status import State
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.commands.list import state_text
 from frameworkcontroller.commands.output import console
-from frameworkcontroller.controller.statecounts import StateCounts
-from frameworkcontroller.machine.gates import WAITS
+from frameworkcontroller.controller.statecounts import WAITS, StateCounts
 from frameworkcontroller.machine.kernel.actions import Action, Create
 from frameworkcontroller.machine.kernel.model import NotListed, Plan, Record, SnapshotTrigger
-from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason
+from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason, RequestReason
 from frameworkcontroller.machine.kernel.results import Result
+from frameworkcontroller.machine.lifereasons import LifeReason
+from frameworkcontroller.machine.parts.claims.volumeclaims import ClaimReason
+from frameworkcontroller.machine.parts.dependencies.dependencies import DependencyReason
+from frameworkcontroller.machine.parts.gangs.gangs import GangReason
+from frameworkcontroller.machine.parts.history.archiving import HistoryReason
+from frameworkcontroller.machine.parts.kueue.queueing import QueueReason
+from frameworkcontroller.machine.parts.service.hostservice import ServiceReason
 from frameworkcontroller.views.diagnosis import read_view
 from frameworkcontroller.views.summary import Summary, summarize
 from frameworkcontroller.views.tree import framework_tree
@@ -237,39 +243,39 @@ FORBIDDEN = "Cannot create Service f: 403: may not create services"
 QUEUE = "the Framework waits in Kueue's LocalQueue team-a"
 COUNT = "TaskRole a has quota for 1 of its Tasks at once"
 
-NOT_AT_ONCE = (Reason.WAITING, Reason.RELISTING, Reason.SERVICE_PENDING, Reason.HISTORY_PENDING)
+NOT_AT_ONCE = (RequestReason.WAITING, LifeReason.RELISTING, ServiceReason.PENDING, HistoryReason.PENDING)
 """Another process has to find out first."""
 
-UNARCHIVED = "the history has not yet stored what is to be forgotten"
+UNARCHIVED = "the history has not yet stored the attempts to be forgotten"
 
 ROWS = (
     # The object itself says it, and no status is written for it.
-    Row(Reason.DELETING, deleted, "", "", "is being deleted", "being deleted"),
-    Row(Reason.NOT_STARTED, not_started, CREATE, CREATE, "its executionType is Create", CREATE),
-    Row(Reason.NOT_STARTED, held, HELD, HELD, "and to be resumed: suspend is true", HELD),
-    Row(Reason.SUSPENDED, suspended, *["spec.suspend is true"] * 4),
-    Row(Reason.WAITING, refused_pod, *[WEBHOOK] * 4),
-    Row(Reason.WAITING, refused_configmap, *["the webhook is down"] * 4),
-    Row(Reason.SERVICE_PENDING, refused_service, NO_SERVICE, NO_SERVICE, NO_SERVICE, FORBIDDEN),
-    Row(Reason.POD_GROUP_PENDING, unplaced, *[UNPLACED] * 4),
-    Row(Reason.VOLUME_CLAIM_PENDING, unlisted_claims, NO_CLAIM, NO_CLAIM, NO_CLAIM, NO_CLAIMS),
-    Row(Reason.HISTORY_PENDING, unarchived, *[UNARCHIVED] * 4),
-    Row(Reason.QUOTA_PENDING, queued, *[QUEUE] * 4),
-    Row(Reason.QUOTA_COUNT, added, *[COUNT] * 4),
+    Row(LifeReason.DELETING, deleted, "", "", "is being deleted", "being deleted"),
+    Row(LifeReason.NOT_STARTED, not_started, CREATE, CREATE, "its executionType is Create", CREATE),
+    Row(LifeReason.NOT_STARTED, held, HELD, HELD, "and to be resumed: suspend is true", HELD),
+    Row(LifeReason.SUSPENDED, suspended, *["spec.suspend is true"] * 4),
+    Row(RequestReason.WAITING, refused_pod, *[WEBHOOK] * 4),
+    Row(RequestReason.WAITING, refused_configmap, *["the webhook is down"] * 4),
+    Row(ServiceReason.PENDING, refused_service, NO_SERVICE, NO_SERVICE, NO_SERVICE, FORBIDDEN),
+    Row(GangReason.PENDING, unplaced, *[UNPLACED] * 4),
+    Row(ClaimReason.PENDING, unlisted_claims, NO_CLAIM, NO_CLAIM, NO_CLAIM, NO_CLAIMS),
+    Row(HistoryReason.PENDING, unarchived, *[UNARCHIVED] * 4),
+    Row(QueueReason.QUOTA_PENDING, queued, *[QUEUE] * 4),
+    Row(QueueReason.QUOTA_COUNT, added, *[COUNT] * 4),
     # Over after half a second.
-    Row(Reason.RELISTING, doubted, "", "", "AttemptCreationPending", ""),
-    Row(Reason.DEPENDENCY_PENDING, dependent, *["TaskRole b waits until TaskRole a is Ready"] * 4),
+    Row(LifeReason.RELISTING, doubted, "", "", "AttemptCreationPending", ""),
+    Row(DependencyReason.PENDING, dependent, *["TaskRole b waits until TaskRole a is Ready"] * 4),
     Row(
-        Reason.FRAMEWORK_RETRY_SCHEDULED, framework_retried,
+        LifeReason.FRAMEWORK_RETRY_SCHEDULED, framework_retried,
         FRAMEWORK, "starts in 70s, at {at}", "is retried in 1m10s", FRAMEWORK,
     ),
-    Row(Reason.TASK_RETRY_SCHEDULED, task_retried, TASK, "TaskAttempt 1 follows 40s later", TASK, TASK),
+    Row(LifeReason.TASK_RETRY_SCHEDULED, task_retried, TASK, "TaskAttempt 1 follows 40s later", TASK, TASK),
 )  # fmt: skip
 
 
 def test_no_reason_to_wait_is_forgotten() -> None:
     # The end of an attempt is a wait for the rest of a plan.
-    assert {row.reason for row in ROWS} == {*WAITS} - {Reason.ATTEMPT_ENDS}
+    assert {row.reason for row in ROWS} == {*WAITS} - {LifeReason.ATTEMPT_ENDS}
 
 
 def summary(bench: Watched) -> Summary:
@@ -310,7 +316,7 @@ def test_why_nothing_runs(row: Row) -> None:
 )
 def test_another_process_says_the_same_and_writes_nothing(row: Row) -> None:
     bench = row.make()
-    bench.settle() if row.reason is not Reason.DEPENDENCY_PENDING else bench.plan()
+    bench.settle() if row.reason is not DependencyReason.PENDING else bench.plan()
     before, writes = [*bench.status.conditions], bench.writes
     bench.records.clear()
     bench.restart()
@@ -340,7 +346,7 @@ def test_while_a_task_runs_the_back_off_of_another_is_not_shown() -> None:
     bench.run("f-a-0")
     bench.run("f-a-1")
     bench.end("f-a-0", code=1)
-    assert bench.tracker.holds.waits().keys() == {Reason.TASK_RETRY_SCHEDULED}
+    assert bench.tracker.holds.waits().keys() == {LifeReason.TASK_RETRY_SCHEDULED}
     assert summary(bench).why == ""
     bench.end("f-a-1", code=1)
     assert summary(bench).why.startswith("TaskAttempt 1 of a[0] starts at ")

@@ -15,14 +15,22 @@ from frameworkcontroller.api.completion import CompletionStatus, Trigger
 from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.spec import Dependency, DependencyStatus, TaskRoleSpec
 from frameworkcontroller.api.status import State, TaskRoleStatus, TaskStatus
+from frameworkcontroller.machine.kernel.agenda import PERSISTED
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import Wait
 from frameworkcontroller.machine.kernel.model import Urgency
 from frameworkcontroller.machine.kernel.part import EndPhase, Part, RoleWait
 from frameworkcontroller.machine.kernel.partstate import PartState
 from frameworkcontroller.machine.kernel.policy import completed_tasks
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason, event
 from frameworkcontroller.machine.kernel.tracker import Tracker
+
+
+class DependencyReason(Reason):
+    """The reasons of roles with ``dependsOn``."""
+
+    STARTED = event("TaskRoleStarted", "the dependencies of a TaskRole hold, and its Pods are created")
+    PENDING = "DependencyPending", "a TaskRole waits for others, as its dependsOn says", EventPolicy.WAIT_OF_ROLE
 
 
 class RoleOrder(PartState):
@@ -43,7 +51,7 @@ class RoleOrder(PartState):
         before = self.ready
         self.ready = {role: before.get(role, set()) for role in roles if role in tracker.roles}
         for role in self.ready.keys() - before.keys():
-            tracker.agenda.update(task.key for task in tracker.roles[role].tasks)
+            tracker.agenda.wake(task.key for task in tracker.roles[role].tasks)
 
     def observe(self, task: TaskStatus, *, ready: bool) -> None:
         """Note whether the Pod of a Task is ready, if a role waits for that."""
@@ -58,7 +66,8 @@ class RoleOrder(PartState):
         """Record that the role's dependencies held, and plan its Tasks once that is persisted."""
         role.started = True
         self._starting.add(role.name)
-        tracker.agenda.look_once_persisted(*(task.key for task in role.tasks))
+        for task in role.tasks:
+            tracker.agenda.look(task.key, PERSISTED)
         tracker.change(None, Urgency.NOW)
 
     def has_started(self, tracker: Tracker, role: str) -> bool:
@@ -73,9 +82,8 @@ class RoleOrder(PartState):
         if self.ready:
             self.watch(tracker, self.ready.keys() & tracker.roles.keys())
 
-    def on_persisted(self, tracker: Tracker) -> bool:
+    def on_persisted(self, tracker: Tracker) -> None:
         self._starting.clear()
-        return False
 
     def on_tasks_over(self) -> None:
         self.ready.clear()
@@ -84,6 +92,8 @@ class RoleOrder(PartState):
 
 class DependencyPart(Part):
     """The order of roles by dependsOn."""
+
+    reasons: ClassVar[type[Reason]] = DependencyReason
 
     def before_tasks(self, ctx: Context) -> None:
         """Count the ready Pods of the roles that others wait for, and only of those."""
@@ -111,7 +121,7 @@ class DependencyPart(Part):
                 if not all(_holds(ctx, dependency) for dependency in role.depends_on):
                     continue
                 held = " and ".join(f"TaskRole {one.name} is {one.status}" for one in role.depends_on)
-                ctx.record(Reason.TASK_ROLE_STARTED, f"TaskRole {role.name} starts, as {held}")
+                ctx.record(DependencyReason.STARTED, f"TaskRole {role.name} starts, as {held}")
             tracker.part(RoleOrder).start(tracker, tracker.roles[role.name])
 
     def may_create(self, ctx: Context, task: TaskStatus) -> Wait | None:
@@ -152,7 +162,7 @@ class DependencyPart(Part):
 @lru_cache(maxsize=1024)
 def _wait_for(role: str, dependencies: tuple[Dependency, ...]) -> Wait:
     awaited = " and ".join(f"TaskRole {one.name} is {one.status}" for one in dependencies)
-    return Wait(Reason.DEPENDENCY_PENDING, f"TaskRole {role} waits until {awaited}")
+    return Wait(DependencyReason.PENDING, f"TaskRole {role} waits until {awaited}")
 
 
 def _unmet(ctx: Context) -> CompletionStatus | None:

@@ -1,53 +1,14 @@
-"""The protocol with Kueue: when a Framework enters its queue, begins, ends, and gives its quota back.
+"""The queue of a Framework: when it enters Kueue's queue, begins, ends, and releases its quota.
 
-A Framework with the label ``kueue.x-k8s.io/queue-name`` has a Workload, which Kueue admits, evicts, or leaves waiting.
-This table is the whole protocol; the actions are in workloads.py. Before an admission is taken, or believed to be over,
-the Workload is read live, as the cache may be behind.
-
-==========================  ===========================  ==============================================================
-the Framework               its Workload                 what is done
-==========================  ===========================  ==============================================================
-may start, is not admitted  none                         EnterQueue
-(the same)                  not ours                     stall NamingConflict
-(cannot be counted)         any                          stall; *release*: Delete
-(the same)                  no quota, another request    ChangeRequest
-(the same)                  quota for another request    *release*: Delete
-(the same)                  waits                        wait; its conditions are shown
-(the same)                  admitted                     ReadAdmission, persist ``status.admission``, begin
-(the same)                  admitted, but contradicts    *release*: Delete; EnterQueue after a back-off, or once
-                            the Pods                     something else is asked for
-runs, is admitted           evicted, deleted, finished,  Inspect; end the attempt with -241, which is persisted before
-                            gone, or another one         anything is deleted
-(the same)                  for another template         the same, as WorkloadOutOfSync
-(the same)                  of another priority          ChangeRequest (priority only)
-(the same)                  with a class and no label,   record PriorityKept: it counts from the next admission
-                            or the reverse
-(the same)                  any, and gates a Pod itself  stall PodQueuedTwice
-(the same)                  for more Tasks than may run  lower ``status.admission``, persist that, Reclaim
-(the same)                  any                          Tell PodsReady
-runs, is not admitted       any                          nothing: it enters the queue after this attempt
-nothing runs, is admitted   admitted, as asked           nothing: a retry of its own keeps the quota, unless some
-                                                         was given back by Reclaim: as below
-(the same)                  as for -241, or something    persist the end of ``status.admission``, then as below
-                            else is asked for
-nothing runs, not admitted  evicted, has quota           *release*: GiveBack
-(the same)                  after a Reclaim              *release*: GiveBack; it keeps its place in the queue
-(the same)                  is being deleted             *release*: LetGo
-suspended, not to start,    any                          *release*: Delete, then LetGo
-deleted, without the label
-or with an invalid spec
-completed                   any                          *release*: Finish
-gone                        with the finalizer           *release*, see orphans.py
-==========================  ===========================  ==============================================================
-
-A *release* gives quota back. It needs all of this: the end of the attempt and the absence of ``status.admission`` are
-persisted, nothing of the Framework runs (``absence.nothing_runs``), and a live read of the Framework confirms that.
+Source: docs/lifecycle.md, "Queues": the table of all steps, and the conditions for a release. Kueue admits the Workload
+of the Framework, evicts it, or leaves it waiting. As the cache may be behind, the Workload is read live before an
+admission is taken, or believed to be over.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.completion import ALWAYS_RETRIED, CompletionStatus
@@ -57,44 +18,37 @@ from frameworkcontroller.api.status import Condition, State, TaskStatus
 from frameworkcontroller.machine.kernel.actions import Outcome
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import Wait
-from frameworkcontroller.machine.kernel.model import NotListed
+from frameworkcontroller.machine.kernel.model import Limits
 from frameworkcontroller.machine.kernel.part import EndPhase, Part, Shown
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Kind
 from frameworkcontroller.machine.kernel.states import ENDED, LIVE
 from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.kernel.tracker import Tracker
-from frameworkcontroller.machine.parts.kueue.admission import (
-    follow,
-    must_evict,
-    only_unadmitted,
-    running,
-    stall_dependents,
-    watch_gate,
-)
-from frameworkcontroller.machine.parts.kueue.admittedpods import AdmittedPods
+from frameworkcontroller.machine.parts.kueue import admittedattempt
 from frameworkcontroller.machine.parts.kueue.enqueueing import between_attempts, completed
 from frameworkcontroller.machine.parts.kueue.queueconditions import conditions_of, shown_conditions
-from frameworkcontroller.machine.parts.kueue.queueing import Queueing
-from frameworkcontroller.machine.parts.kueue.workload import (
-    find_workload,
+from frameworkcontroller.machine.parts.kueue.queueing import (
+    QueuedFramework,
+    Queueing,
+    QueueReason,
     granted_tasks,
-    is_held_by_others,
     needed_pods,
-    queue_of,
-    queueing_of,
-    workload_target,
 )
 from frameworkcontroller.machine.parts.kueue.workloadoutcomes import take
-
-_DEPENDENCIES: Final = "dependsOn"
-"""Key of the stall of roles that wait for roles."""
+from frameworkcontroller.machine.parts.kueue.workloadspec import AdmittedPods
 
 
 class KueuePart(Part):
     """The queue of a Framework with a queue label."""
 
+    reasons: ClassVar[type[Reason]] = QueueReason
     kinds: ClassVar[frozenset[Kind]] = frozenset({Kind.WORKLOAD})
+    not_answered: ClassVar[Reason] = QueueReason.NOT_ANSWERED
+
+    def reads_labels(self, limits: Limits) -> bool:
+        """Whether queue labels count."""
+        return limits.kueue
 
     def observe_generation(self, ctx: Context) -> None:
         """Forget the Workload that the last spec needed. Record for a new Framework that its labels do not count."""
@@ -104,16 +58,15 @@ class KueuePart(Part):
             text = (
                 f"The label {names.QUEUE_NAME}: {ctx.framework.ignored_queue} means nothing, as kueue.mode is disabled"
             )
-            ctx.record(Reason.QUEUE_IGNORED, f"{text}: the Framework starts without quota", warning=True)
+            ctx.record(QueueReason.IGNORED, f"{text}: the Framework starts without quota", warning=True)
 
     def before(self, ctx: Context) -> None:
-        """Do what is due in the queue. Sets ``Queueing.wait`` while the attempt must not begin."""
-        ctx.tracker.holds.stalls.pop(_DEPENDENCIES, None)
+        """Take the next step in the queue. Sets ``Queueing.wait`` while the attempt must not begin."""
+        ctx.tracker.holds.stalls.pop(admittedattempt.DEPENDENCIES, None)
         if ctx.env.limits.kueue or ctx.status.admission is not None:
             _step(ctx)
 
     def may_enter(self, ctx: Context) -> Wait | None:
-        """Why the attempt of a queued Framework does not begin yet."""
         queueing = ctx.tracker.find_part(Queueing)
         return None if queueing is None else queueing.wait
 
@@ -126,7 +79,7 @@ class KueuePart(Part):
         if task.index in granted or len(granted) < count:
             return None
         text = f"TaskRole {task.role} has quota for {count} of its Tasks at once: others wait for the next"
-        return Wait(Reason.QUOTA_COUNT, f"{text} FrameworkAttempt, or for the end of a Task")
+        return Wait(QueueReason.QUOTA_COUNT, f"{text} FrameworkAttempt, or for the end of a Task")
 
     def ensure_for(self, ctx: Context, task: TaskStatus) -> bool:
         """Reserve a place for the Pod of the Task."""
@@ -134,7 +87,7 @@ class KueuePart(Part):
         if admission is not None:
             if needed_pods(ctx, task.role) > admission.available(task.role):
                 granted_tasks(ctx, task.role).add(task.index)
-            elif (granted := queueing_of(ctx).granted.get(task.role)) is not None:
+            elif (granted := ctx.tracker.part(Queueing).granted.get(task.role)) is not None:
                 granted.add(task.index)
         return True
 
@@ -144,21 +97,20 @@ class KueuePart(Part):
         A role with more Tasks than were admitted costs the number that was.
         """
         admission = ctx.status.admission
-        if admission is None or needed_pods(ctx, role) <= (admitted := admission.available(role)):
+        if admission is None or needed_pods(ctx, role) <= (available := admission.available(role)):
             return count
-        # Those that end still have a Pod, for hours on a lost node.
+        # Ending Tasks still have a Pod, for hours on a lost node.
         tasks = (ctx.tracker.task((role, index)) for index in granted_tasks(ctx, role))
         ending = sum(task is not None and (task.deletion_pending or task.state not in LIVE) for task in tasks)
-        return max(0, min(count, admitted - ending))
+        return max(0, min(count, available - ending))
 
     def must_end(self, ctx: Context, phase: EndPhase) -> CompletionStatus | None:
-        """Why the attempt of an admitted Framework ends."""
-        return only_unadmitted(ctx) if phase is EndPhase.BY_TASKS else must_evict(ctx)
+        return admittedattempt.only_unadmitted(ctx) if phase is EndPhase.BY_TASKS else admittedattempt.must_evict(ctx)
 
     def observe_pod(self, ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
         """Stall the Framework while Kueue queues one of its Pods a second time, by itself."""
         if ctx.status.admission is not None:
-            watch_gate(ctx, task, pod)
+            admittedattempt.watch_gate(ctx, task, pod)
 
     def after_tasks(self, ctx: Context) -> None:
         """Stall roles that wait for more Pods than are admitted, and keep the Workload up to date."""
@@ -166,41 +118,36 @@ class KueuePart(Part):
         if admission is None:
             return
         if ctx.framework.spec.dependents:
-            stall_dependents(ctx, admission)
+            admittedattempt.stall_dependents(ctx, admission)
         if ctx.env.limits.kueue and not ctx.framework.deleting:
-            follow(ctx, admission)
+            admittedattempt.follow(QueuedFramework(ctx), admission)
 
     def ended(self, ctx: Context, completion: CompletionStatus) -> None:
         """End the admission of a Framework that is completed, or whose attempt was ended by -241 or a suspension."""
         is_over = ctx.status.state is State.COMPLETED or completion.is_one_of(ALWAYS_RETRIED)
         if ctx.status.admission is not None and is_over:
-            queueing_of(ctx).set_admission(ctx.tracker, None)
+            ctx.tracker.part(Queueing).set_admission(ctx.tracker, None)
 
     def shape(self, ctx: Context, role: TaskRoleSpec) -> AdmittedPods | None:
-        """What Kueue adds to the Pods of the role."""
         admission = ctx.status.admission
-        admitted = None if admission is None else admission.pod_set(role.name)
-        return None if admitted is None else AdmittedPods(admitted)
+        pod_set = None if admission is None else admission.pod_set(role.name)
+        return None if pod_set is None else AdmittedPods(pod_set)
 
     def configmap_labels(self, ctx: Context) -> Mapping[str, str]:
-        """The queue: with it, Kueue takes the Pods for those of a managed job."""
+        """The queue, which marks the Pods as a managed job's for Kueue."""
         admission = ctx.status.admission
         return {} if admission is None else {names.QUEUE_NAME: admission.queue_name}
 
     def take(self, ctx: Context, outcome: Outcome) -> None:
-        """Fold the outcome of an action on the Workload."""
         take(ctx, outcome)
 
     def conditions(self, ctx: Context, before: Mapping[str, Condition]) -> Mapping[str, Shown]:
-        """The conditions QuotaReserved and Admitted, with what Kueue says."""
         return shown_conditions(ctx, before)
 
     def on_event(self, tracker: Tracker, record: CompanionRecord) -> None:
-        """The Workload has changed."""
         tracker.part(Queueing).known = True
 
     def on_dropped(self, tracker: Tracker, target: Target) -> None:
-        """The Workload is gone, or has lost its label."""
         tracker.part(Queueing).forget_looks()
 
     def on_resync(self, tracker: Tracker) -> None:
@@ -210,32 +157,31 @@ class KueuePart(Part):
 
 
 def _step(ctx: Context) -> None:
-    tracker, queueing = ctx.tracker, queueing_of(ctx)
-    queueing.wait = None
+    queued = QueuedFramework(ctx)
+    tracker, state = ctx.tracker, queued.state
+    state.wait = None
     if not ctx.env.limits.kueue:
         if ctx.status.state in (State.CREATION_PENDING, *ENDED):
             # The labels no longer count.
-            queueing.set_admission(tracker, None)
+            state.set_admission(tracker, None)
         return
-    if queue_of(ctx) is None and ctx.status.admission is None and queueing.known is False:
-        queueing.shown = None
-        queueing.stepped = True
+    if queued.labels is None and queued.admission is None and state.known is False:
+        state.shown, state.stepped = None, True
         return
-    if queueing.labels != ctx.framework.queue:
-        queueing.labels, queueing.spec = ctx.framework.queue, None
-        tracker.holds.release(workload_target(ctx).key)
-    record = find_workload(ctx)
-    if not isinstance(record, NotListed):
-        queueing.known = record is not None or workload_target(ctx) in tracker.objects.confirmed
-    if record is not None:
-        queueing.dropped = False
-    if not isinstance(record, NotListed) and not is_held_by_others(record):
-        tracker.holds.end_stall(workload_target(ctx).key, Reason.WORKLOAD_NOT_GONE)
+    if state.labels != queued.labels:
+        state.labels, state.spec = queued.labels, None
+        tracker.holds.release(queued.target.key)
+    if queued.unlisted is None:
+        state.known = queued.workload is not None or queued.target in tracker.objects.confirmed
+        if not queued.is_held_by_others:
+            tracker.holds.end_stall(queued.target.key, QueueReason.NOT_GONE)
+    if queued.workload is not None or queued.unlisted is not None:
+        state.dropped = False
     if ctx.status.state is State.COMPLETED:
-        completed(ctx, record)
+        completed(queued)
     elif ctx.status.state in (State.CREATION_PENDING, State.ATTEMPT_COMPLETED):
-        between_attempts(ctx, record)
+        between_attempts(queued)
     elif not tracker.is_completing and not ctx.framework.deleting:
-        running(ctx, record)
-    queueing.shown = conditions_of(ctx, record)
-    queueing.stepped = True
+        admittedattempt.running(queued)
+    state.shown = conditions_of(queued)
+    state.stepped = True

@@ -1,4 +1,4 @@
-"""The conditions QuotaReserved and Admitted, with what Kueue says."""
+"""The conditions QuotaReserved and Admitted, with Kueue's messages."""
 
 from __future__ import annotations
 
@@ -10,76 +10,70 @@ from frameworkcontroller.api.workloads import WorkloadCondition, WorkloadRecord
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.part import Shown
 from frameworkcontroller.machine.parts.kueue.enqueueing import inactive_text
-from frameworkcontroller.machine.parts.kueue.queueing import NOT_LOOKED_AT, Queueing
-from frameworkcontroller.machine.parts.kueue.workload import CachedWorkload, needed_pods, queue_of, queueing_of
+from frameworkcontroller.machine.parts.kueue.queueing import NOT_LOOKED_AT, QueuedFramework, Queueing, needed_pods
 
-_CONDITIONS: Final = ("QuotaReserved", "Admitted")
+_TYPES: Final = ("QuotaReserved", "Admitted")
 
 _TELL_SEC: Final = 60.0
 """Least time between two status writes for messages of Kueue alone."""
-
 
 _NO_RESERVATION: Final = "NoReservation"
 
 
 def shown_conditions(ctx: Context, before: Mapping[str, Condition]) -> Mapping[str, Shown]:
-    """The conditions to show: those of the stored status until a plan has looked at the queue."""
-    queueing = ctx.tracker.find_part(Queueing)
-    if not ctx.env.limits.kueue or (queueing is not None and queueing.stepped):
-        shown = None if queueing is None else queueing.shown
-        found = {} if shown is None else dict(zip(_CONDITIONS, shown, strict=True))
-    else:
-        kept = [before[kind] for kind in _CONDITIONS if kind in before]
-        return (
-            {one.type: Shown(one.status == "True", one.reason, one.message) for one in kept} if len(kept) == 2 else {}
-        )
-    return (
-        {} if queueing is None else {kind: _paced(ctx, queueing, one, before.get(kind)) for kind, one in found.items()}
-    )
+    """The conditions by the last plan, until then by the stored status."""
+    state = ctx.tracker.find_part(Queueing)
+    if ctx.env.limits.kueue and (state is None or not state.stepped):
+        kept = [before[kind] for kind in _TYPES if kind in before]
+        complete = kept if len(kept) == len(_TYPES) else ()
+        return {one.type: Shown(one.status == "True", one.reason, one.message) for one in complete}
+    if state is None or state.shown is None:
+        return {}
+    return {kind: _paced(ctx, one, before.get(kind)) for kind, one in zip(_TYPES, state.shown, strict=True)}
 
 
-def _paced(ctx: Context, queueing: Queueing, shown: Shown, before: Condition | None) -> Shown:
-    """The condition with the last message, if Kueue's words alone have changed, and did lately."""
+def _paced(ctx: Context, shown: Shown, before: Condition | None) -> Shown:
+    """The condition with the last message, if only Kueue's message has changed, and did lately."""
     changed = before is not None and not shown.value and before.message != shown.message
     if before is None or not changed or (before.status, before.reason) != ("False", shown.reason):
         return shown
     if before.observed_generation != ctx.framework.generation:
         return shown
-    if queueing.message_until > ctx.env.clock and before.message != NOT_LOOKED_AT:
-        ctx.requeue_at(queueing.message_until)
+    queued = QueuedFramework(ctx)
+    if before.message != NOT_LOOKED_AT and queued.is_paced("message"):
         return shown._replace(message=before.message)
-    queueing.message_until = ctx.env.clock + _TELL_SEC
+    queued.pace("message", _TELL_SEC)
     return shown._replace(quiet=True)
 
 
-def conditions_of(ctx: Context, record: CachedWorkload) -> tuple[Shown, Shown] | None:
-    """The conditions QuotaReserved and Admitted, with what Kueue says; None without a queue."""
-    admission = ctx.status.admission
-    if admission is None and (queue_of(ctx) is None or ctx.status.state is State.COMPLETED):
+def conditions_of(queued: QueuedFramework) -> tuple[Shown, Shown] | None:
+    """The conditions QuotaReserved and Admitted, None without a queue."""
+    status, admission, workload = queued.ctx.status, queued.admission, queued.workload
+    if admission is None and (queued.labels is None or status.state is State.COMPLETED):
         return None
     if admission is not None:
-        text = f"Quota is reserved in ClusterQueue {admission.cluster_queue}"
-        reserved = Shown(True, "QuotaReserved", text)
-        if (lost := queueing_of(ctx).lost) is not None:
+        reserved = Shown(True, "QuotaReserved", f"Quota is reserved in ClusterQueue {admission.cluster_queue}")
+        if (lost := queued.state.lost) is not None:
             return reserved, Shown(False, "Evicted", lost.diagnostics)
-        return reserved, Shown(True, "Admitted", _admitted_text(ctx, admission))
-    if ctx.status.state not in (State.CREATION_PENDING, State.ATTEMPT_COMPLETED):
-        text = f"FrameworkAttempt {ctx.attempt.id} began without a queue"
-        return Shown(False, "NotQueued", text), Shown(False, "NotQueued", text)
-    if isinstance(record, WorkloadRecord) and record.quota_reserved and not record.evicted:
-        said = record.quota_reserved
-        return Shown(True, said.reason, said.message), Shown(False, *_awaited(record))
-    said = _said(record)
+        return reserved, Shown(True, "Admitted", _admitted_text(queued.ctx, admission))
+    if status.state not in (State.CREATION_PENDING, State.ATTEMPT_COMPLETED):
+        not_queued = Shown(False, "NotQueued", f"FrameworkAttempt {status.attempt.id} began without a queue")
+        return not_queued, not_queued
+    if workload is not None and workload.quota_reserved and not workload.evicted:
+        said = workload.quota_reserved
+        return Shown(True, said.reason, said.message), Shown(False, *_awaited(workload))
+    said = _said(workload)
     no_quota = Shown(False, _NO_RESERVATION, "the Framework has no quota yet")
     return Shown(False, said.reason, said.message), no_quota
 
 
-def _awaited(record: WorkloadRecord) -> tuple[str, str]:
-    """Reason and message why a Workload with quota is not admitted. After an eviction, Kueue leaves those of before."""
-    said = record.admitted
+def _awaited(workload: WorkloadRecord) -> tuple[str, str]:
+    """Reason and message why a Workload with quota is not admitted. After an eviction, Kueue keeps the old ones."""
+    said = workload.admitted
     is_old = not said.reason or said.reason.startswith(_NO_RESERVATION)
     checks = "; ".join(
-        f"admission check {one.name} is {one.state}{f': {one.message}' if one.message else ''}" for one in record.checks
+        f"admission check {one.name} is {one.state}{f': {one.message}' if one.message else ''}"
+        for one in workload.checks
     )
     if checks:
         return "UnsatisfiedChecks" if is_old else said.reason, checks
@@ -97,14 +91,14 @@ def _admitted_text(ctx: Context, admission: AdmissionStatus) -> str:
     return f"{text}; only {', '.join(waiting)} until the next FrameworkAttempt" if waiting else text
 
 
-def _said(record: CachedWorkload) -> WorkloadCondition:
-    """What Kueue says about a Workload that is not admitted."""
-    if not isinstance(record, WorkloadRecord):
+def _said(workload: WorkloadRecord | None) -> WorkloadCondition:
+    """Kueue's condition of a Workload that is not admitted."""
+    if workload is None:
         return WorkloadCondition("False", "NotQueued", "the Framework has no Workload yet")
-    if record.evicted and record.reserves:
-        return record.evicted
-    if not record.active:
-        return WorkloadCondition("False", "Inactive", inactive_text(record))
-    if record.quota_reserved.reason:
-        return record.quota_reserved
+    if workload.evicted and workload.reserves:
+        return workload.evicted
+    if not workload.active:
+        return WorkloadCondition("False", "Inactive", inactive_text(workload))
+    if workload.quota_reserved.reason:
+        return workload.quota_reserved
     return WorkloadCondition("False", "Pending", NOT_LOOKED_AT)

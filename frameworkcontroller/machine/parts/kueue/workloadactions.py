@@ -1,20 +1,21 @@
-"""Kueue's Workload of a Framework: its body, and the actions on it.
+"""The actions on Kueue's Workload of a Framework.
 
-The actions read it live, and decide by what they read: the cache may be behind. kueue.py says when which one is due,
-and folds their results. Source: the API ``kueue.x-k8s.io/v1beta2``.
+They read it live and decide by the result, as the cache may be behind.
+Source: the API ``kueue.x-k8s.io/v1beta2``.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import Framework, ObjectError
-from frameworkcontroller.api.status import AdmissionStatus
+from frameworkcontroller.api.status import AdmissionStatus, AdmittedPodSet
 from frameworkcontroller.api.timestamps import format_time, parse_time
 from frameworkcontroller.api.workloads import (
     ADMITTED,
@@ -44,7 +45,7 @@ from frameworkcontroller.machine.kernel.requests import (
 )
 from frameworkcontroller.machine.kernel.results import Exchange, Gone, NotDoneError, Outdated, PartResult
 from frameworkcontroller.machine.kernel.target import Target
-from frameworkcontroller.machine.parts.kueue.workloadspec import API_VERSION, WorkloadSpec, object_in
+from frameworkcontroller.machine.parts.kueue.workloadspec import API_VERSION, UNCONSTRAINED, WorkloadSpec, object_in
 
 _REQUEUED_AT_ONCE: Final = frozenset({"Preempted", "NodeFailures"})
 """Reasons of evictions after which the owner says that the Workload may be queued again. After others, Kueue does."""
@@ -54,9 +55,20 @@ _DEACTIVATED: Final = "Deactivated"
 
 _MAX_MESSAGE: Final = 32768
 
+_TOPOLOGY_GATE: Final = "kueue.x-k8s.io/topology"
 
-# --- the spec of the Workload -----------------------------------------------------------------------------------
+_POD_SET: Final = "kueue.x-k8s.io/podset"
 
+_WORKLOAD: Final = "kueue.x-k8s.io/workload"
+
+_LOCAL_QUEUE: Final = "kueue.x-k8s.io/local-queue-name"
+
+_CLUSTER_QUEUE: Final = "kueue.x-k8s.io/cluster-queue-name"
+
+_LABEL_PATTERN: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+"""Names of ClusterQueues that Kueue puts into a label of Pods."""
+
+Body = dict[str, Any]
 
 # --- results ----------------------------------------------------------------------------------------------------
 
@@ -75,9 +87,25 @@ class Unmet(PartResult):
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class WasAdmitted(PartResult):
+    """Kueue has admitted the Framework. ``waited_sec``: its time in the queue, None if Kueue does not say."""
+
+    admission: AdmissionStatus
+    waited_sec: int | None = field(default=None, compare=False)
+
+
 # --- actions ----------------------------------------------------------------------------------------------------
 
-Body = dict[str, Any]
+
+@dataclass(frozen=True, slots=True)
+class ConditionChange:
+    """A condition of a Workload to be set."""
+
+    type: str
+    is_true: bool
+    reason: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,7 +142,7 @@ class EnterQueue(PartAction):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChangeRequest(PartAction):
-    """Make the spec of a Workload without quota that of the Framework; with ``priority_only``, of any one its priority.
+    """Update the spec of a Workload without quota; with ``priority_only``, the priority of any Workload.
 
     ``resource_version``: as the cache has shown it.
     """
@@ -141,19 +169,32 @@ class ChangeRequest(PartAction):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reclaim(PartAction):
-    """Give the quota of Tasks back that need no Pod again. ``admission``: persisted, with their numbers.
+class WorkloadAction(PartAction):
+    """An action on the Workload of that UID, which is read first."""
+
+    uid: str
+
+    def exchange(self) -> Exchange:
+        found = yield from _read_workload(self.target)
+        if found is None or found[0].uid != self.uid:
+            return Gone()
+        return (yield from self.change(*found))
+
+    def change(self, record: WorkloadRecord, body: Body) -> Exchange:
+        """The requests after the read."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reclaim(WorkloadAction):
+    """Release the quota of Tasks that need no Pod again. ``admission``: persisted, with their numbers.
 
     A webhook of Kueue refuses lower numbers while there is quota.
     """
 
     admission: AdmissionStatus
 
-    def exchange(self) -> Exchange:
-        found = yield from read_workload(self.target)
-        if found is None or found[0].uid != self.admission.workload_uid:
-            return Gone()
-        record, _ = found
+    def change(self, record: WorkloadRecord, body: Body) -> Exchange:
         before, numbers = dict(record.reclaimed), {}
         for name, count in record.counts:
             admitted = self.admission.pod_set(name)
@@ -173,26 +214,21 @@ class Inspect(PartAction):
     seen: str
 
     def exchange(self) -> Exchange:
-        found = yield from read_workload(self.target)
+        found = yield from _read_workload(self.target)
         return Gone() if found is None else Seen(found[0])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GiveBack(PartAction):
-    """Clear the reservation of a Workload of which nothing runs: of an evicted one, or of one that has reclaimed quota.
+class GiveBack(WorkloadAction):
+    """Clear the reservation of an evicted Workload, or of one with reclaimed quota. Nothing of it runs.
 
     ``now``: seconds since the epoch. The Workload keeps its place in the queue.
     """
 
-    uid: str
     now: int
     needs_live: ClassVar[bool] = True
 
-    def exchange(self) -> Exchange:
-        found = yield from read_workload(self.target)
-        if found is None or found[0].uid != self.uid:
-            return Gone()
-        record, body = found
+    def change(self, record: WorkloadRecord, body: Body) -> Exchange:
         evicted = bool(record.evicted and record.reserves)
         if not (evicted or record.reclaimed) or record.identity.deleting:
             return Seen(record)
@@ -220,72 +256,148 @@ class GiveBack(PartAction):
         if not evicted and (checks := status.get("admissionChecks")):
             # After an eviction, Kueue does it.
             change["admissionChecks"] = [_pending_check(one, self.now) for one in checks]
-        if (ran := _seconds_since_admission(status, self.now)) is not None:
+        if (since := _true_since(body, ADMITTED)) is not None:
             before = status.get("accumulatedPastExecutionTimeSeconds") or 0
-            change["accumulatedPastExecutionTimeSeconds"] = before + ran
+            change["accumulatedPastExecutionTimeSeconds"] = before + max(0, self.now - since)
         return (yield from patched(self.target, self.uid, {"status": change}, record.resource_version, "status"))
 
 
 def _pending_check(check: Mapping[str, Any], now: int) -> Body:
     """The admission check before its decision on another reservation."""
     kept = {key: value for key, value in check.items() if key != "podSetUpdates"}
-    return {**kept, "state": "Pending", "message": "The quota was given back", "lastTransitionTime": format_time(now)}
-
-
-@dataclass(frozen=True, slots=True)
-class ConditionChange:
-    """A condition of a Workload to be set."""
-
-    type: str
-    is_true: bool
-    reason: str
-    message: str
+    return {**kept, "state": "Pending", "message": "The quota was released", "lastTransitionTime": format_time(now)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tell(PartAction):
+class Tell(WorkloadAction):
     """Set a condition of the Workload. ``now``: seconds since the epoch."""
 
-    uid: str
-    change: ConditionChange
+    condition: ConditionChange
     now: int
 
-    def exchange(self) -> Exchange:
-        found = yield from read_workload(self.target)
-        if found is None or found[0].uid != self.uid:
-            return Gone()
-        return (yield from _tell(self.target, *found, [self.change], self.now))
+    def change(self, record: WorkloadRecord, body: Body) -> Exchange:
+        change = {"status": {"conditions": _with_changes(body, [self.condition], self.now)}}
+        return (yield from patched(self.target, self.uid, change, record.resource_version, "status"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Finish(PartAction):
+class Finish(Tell):
     """Set the condition Finished, unless it is True, then remove the finalizer."""
 
-    uid: str
-    change: ConditionChange
-    now: int
     needs_live: ClassVar[bool] = True
 
-    def exchange(self) -> Exchange:
-        found = yield from read_workload(self.target)
-        if found is None or found[0].uid != self.uid:
-            return Gone()
-        if not found[0].finished:
-            told = yield from _tell(self.target, *found, [self.change], self.now)
-            if isinstance(told, Gone | Outdated):
-                return told
-        return (yield from _let_go(self.target, self.uid))
+    def change(self, record: WorkloadRecord, body: Body) -> Exchange:
+        if not record.finished:
+            result = yield from Tell.change(self, record, body)
+            if isinstance(result, Gone | Outdated):
+                return result
+        return (yield from LetGo(self.target, self.uid).exchange())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LetGo(PartAction):
-    """Remove the finalizer of a Workload that is being deleted, and of which nothing runs."""
+class LetGo(WorkloadAction):
+    """Remove the finalizer of a Workload that is being deleted. Nothing of it runs."""
 
-    uid: str
     needs_live: ClassVar[bool] = True
 
-    def exchange(self) -> Exchange:
-        return (yield from _let_go(self.target, self.uid))
+    def change(self, record: WorkloadRecord, body: Body) -> Exchange:
+        if not record.in_use:
+            return Seen(record)
+        others = [one for one in body["metadata"].get("finalizers") or () if one != IN_USE_FINALIZER]
+        change = {"metadata": {"finalizers": others}}
+        return (yield from patched(self.target, self.uid, change, record.resource_version))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadAdmission(WorkloadAction):
+    """Read the admission and its additions to the Pods. ``queue_name``, ``spec``: the request."""
+
+    queue_name: str
+    spec: WorkloadSpec
+
+    def change(self, record: WorkloadRecord, body: Body) -> Exchange:
+        if not is_admitted(record) or not self._is_asked_for(record):
+            return Seen(record)
+        assigned = {one.get("name"): one for one in _admission_in(body).get("podSetAssignments") or ()}
+        flavors: dict[str, dict[str, Any]] = {}
+        for one in assigned.values():
+            for flavor in (one.get("flavors") or {}).values():
+                if flavor not in flavors:
+                    read = yield from _read_spec_of(Kind.RESOURCE_FLAVOR, flavor)
+                    if isinstance(read, Unmet):
+                        return read
+                    flavors[flavor] = read
+        pod_sets = []
+        for wanted in self.spec.pod_sets:
+            name = str(wanted["name"])
+            of_role = assigned.get(name)
+            if of_role is None:
+                return Seen(record)
+            pod_set = self._pod_set(wanted, of_role, flavors, body)
+            if isinstance(pod_set, Unmet):
+                return pod_set
+            pod_sets.append(pod_set)
+        cluster_queue = str(_admission_in(body).get("clusterQueue") or "")
+        admission = AdmissionStatus(self.queue_name, self.target.name, self.uid, cluster_queue, pod_sets)
+        return WasAdmitted(admission, _seconds_in_queue(body))
+
+    def _is_asked_for(self, record: WorkloadRecord) -> bool:
+        found = record.queued_inputs, record.queue_name, dict(record.counts), record.reclaimed
+        return found == (self.spec.digest, self.queue_name, self.spec.counts, ())
+
+    def _pod_set(
+        self,
+        wanted: Mapping[str, Any],
+        assigned: Mapping[str, Any],
+        flavors: Mapping[str, Mapping[str, Any]],
+        body: Mapping[str, Any],
+    ) -> AdmittedPodSet | Unmet:
+        """The additions of flavors and admission checks to the Pods of a role."""
+        name = str(wanted["name"])
+        template = wanted["template"]
+        used = dict.fromkeys((assigned.get("flavors") or {}).values())
+        labels: dict[str, str] = {_POD_SET: name, _LOCAL_QUEUE: self.queue_name}
+        if _LABEL_PATTERN.fullmatch(cluster_queue := str(_admission_in(body).get("clusterQueue") or "")):
+            labels[_CLUSTER_QUEUE] = cluster_queue
+        annotations: dict[str, str] = {_WORKLOAD: self.target.name}
+        selector: dict[str, str] = {}
+        tolerations: list[dict[str, Any]] = []
+        sources = [({"nodeSelector": flavors[one].get("nodeLabels")}, f"ResourceFlavor {one}") for one in used]
+        for one in used:
+            tolerations += flavors[one].get("tolerations") or ()
+        for check in (body.get("status") or {}).get("admissionChecks") or ():
+            for update in check.get("podSetUpdates") or ():
+                if update.get("name") == name:
+                    sources.append((update, f"admission check {check.get('name')}"))
+                    tolerations += update.get("tolerations") or ()
+        own = {"nodeSelector": template["spec"].get("nodeSelector"), **template["metadata"]}
+        for source, said_by in sources:
+            for kind, merged in (("nodeSelector", selector), ("labels", labels), ("annotations", annotations)):
+                for key, value in (source.get(kind) or {}).items():
+                    others = {object_in(own.get(kind)).get(key, value), merged.get(key, value)} - {value}
+                    if others:
+                        where = f"the Pods of TaskRole {name}: {kind} {key}"
+                        return Unmet(f"{said_by} asks for {value!r} in {where}, which is {min(others)!r} already")
+                    merged[key] = value
+        gates = []
+        if assigned.get("topologyAssignment") is not None or assigned.get("delayedTopologyRequest"):
+            gates.append(_TOPOLOGY_GATE)
+            if "topologyRequest" not in wanted:
+                annotations.setdefault(UNCONSTRAINED, "true")
+        count = int(assigned.get("count", wanted["count"]))
+        if count < wanted["count"]:
+            text = f"Kueue has admitted {count} of the {wanted['count']} Tasks of TaskRole {name}"
+            return Unmet(f"{text}, which is not supported: remove minCount from Workload {self.target.name}")
+        return AdmittedPodSet(
+            name,
+            count,
+            self.spec.digests[name],
+            selector,
+            tolerations,
+            labels,
+            annotations,
+            gates,
+        )
 
 
 def is_admitted(record: WorkloadRecord) -> bool:
@@ -297,7 +409,7 @@ def is_admitted(record: WorkloadRecord) -> bool:
 # --- parts of exchanges -----------------------------------------------------------------------------------------
 
 
-def read_workload(target: Target) -> Generator[Request, Answer, tuple[WorkloadRecord, Body] | None]:
+def _read_workload(target: Target) -> Generator[Request, Answer, tuple[WorkloadRecord, Body] | None]:
     """Read the Workload, None if there is none."""
     answer = yield Get(Kind.WORKLOAD, target.name, whole=True)
     match answer:
@@ -312,7 +424,7 @@ def read_workload(target: Target) -> Generator[Request, Answer, tuple[WorkloadRe
     raise NotDoneError(answer)
 
 
-def read_spec_of(kind: Kind, name: str) -> Generator[Request, Answer, Body | Unmet]:
+def _read_spec_of(kind: Kind, name: str) -> Generator[Request, Answer, Body | Unmet]:
     """The spec of a cluster-wide object, or its fields if it has no spec."""
     answer = yield Get(kind, name, whole=True)
     match answer:
@@ -336,7 +448,7 @@ def _priority(spec: WorkloadSpec) -> Generator[Request, Answer, tuple[Body | Non
         (Kind.PRIORITY_CLASS, "scheduling.k8s.io", spec.pod_priority_class),
     ):
         if name:
-            read = yield from read_spec_of(kind, name)
+            read = yield from _read_spec_of(kind, name)
             if isinstance(read, Unmet):
                 return read
             value = read.get("value")
@@ -358,17 +470,17 @@ def _without_nulls(body: Body) -> Body:
     return {key: value for key, value in body.items() if value is not None}
 
 
-def admission_in(body: Mapping[str, Any]) -> Body:
+def _admission_in(body: Mapping[str, Any]) -> Body:
     return object_in(object_in(body.get("status")).get("admission"))
 
 
-def conditions_in(body: Mapping[str, Any]) -> list[Body]:
+def _conditions_in(body: Mapping[str, Any]) -> list[Body]:
     return list(object_in(body.get("status")).get("conditions") or ())
 
 
 def _with_changes(body: Mapping[str, Any], changes: Iterable[ConditionChange], now: int) -> list[Body]:
     """All conditions, with the changes: a merge patch replaces lists."""
-    conditions = conditions_in(body)
+    conditions = _conditions_in(body)
     generation = body["metadata"].get("generation") or 0
     for change in changes:
         status = "True" if change.is_true else "False"
@@ -390,38 +502,24 @@ def _with_changes(body: Mapping[str, Any], changes: Iterable[ConditionChange], n
     return conditions
 
 
-def _seconds_since_admission(status: Mapping[str, Any], now: int) -> int | None:
-    """Seconds since the Workload was admitted, None if it is not."""
-    since = true_since(status, ADMITTED)
-    return None if since is None else max(0, now - since)
+def _seconds_in_queue(body: Body) -> int | None:
+    """Seconds until a Workload was admitted: since it was created, or queued again after an eviction."""
+    until, since = _true_since(body, ADMITTED), _true_since(body, REQUEUED)
+    if since is None:
+        since = _time_in(body["metadata"].get("creationTimestamp"))
+    return None if until is None or since is None else max(0, until - since)
 
 
-def true_since(status: Mapping[str, Any], kind: str) -> int | None:
+def _true_since(body: Body, kind: str) -> int | None:
     """Since when the condition is True, None if it is not."""
-    for one in status.get("conditions") or ():
+    for one in _conditions_in(body):
         if one.get("type") == kind and one.get("status") == "True":
-            return time_in(one.get("lastTransitionTime"))
+            return _time_in(one.get("lastTransitionTime"))
     return None
 
 
-def time_in(text: Any) -> int | None:
+def _time_in(text: Any) -> int | None:
     try:
         return parse_time(text)
     except (TypeError, ValueError):
         return None
-
-
-def _tell(target: Target, record: WorkloadRecord, body: Body, changes: Iterable[ConditionChange], now: int) -> Exchange:
-    change = {"status": {"conditions": _with_changes(body, changes, now)}}
-    return (yield from patched(target, record.uid, change, record.resource_version, "status"))
-
-
-def _let_go(target: Target, uid: str) -> Exchange:
-    found = yield from read_workload(target)
-    if found is None or found[0].uid != uid:
-        return Gone()
-    record, body = found
-    if not record.in_use:
-        return Seen(record)
-    others = [one for one in body["metadata"].get("finalizers") or () if one != IN_USE_FINALIZER]
-    return (yield from patched(target, uid, {"metadata": {"finalizers": others}}, record.resource_version))

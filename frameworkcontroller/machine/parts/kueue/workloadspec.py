@@ -1,4 +1,4 @@
-"""The spec of the Workload of a Framework: its podSets, and the digest of what counts for an admission.
+"""The spec of the Workload of a Framework: its podSets, and the digests of the fields that an admission rests on.
 
 Source: the API ``kueue.x-k8s.io/v1beta2``.
 """
@@ -19,22 +19,19 @@ from frameworkcontroller.api.codec import dumps_to_keep
 from frameworkcontroller.api.objects import Framework, QueueLabels
 from frameworkcontroller.api.problems import KeyPath, Problem
 from frameworkcontroller.api.spec import TaskRoleSpec
-from frameworkcontroller.machine.kernel.manifests import filled, filled_size
+from frameworkcontroller.api.status import AdmittedPodSet
+from frameworkcontroller.machine.kernel.manifests import filled, filled_size, with_entries
 from frameworkcontroller.machine.kernel.requests import MAX_BODY_BYTES, Kind
 
 API_VERSION: Final = "kueue.x-k8s.io/v1beta2"
 
-
 MAX_POD_SETS: Final = 18
 """The number of podSets that a Workload may have."""
-
 
 _DIGEST_VERSION: Final = "1"
 """Changes with the inputs of digests: digests of two versions cannot be compared."""
 
-
 UNCONSTRAINED: Final = "kueue.x-k8s.io/podset-unconstrained-topology"
-
 
 _TOPOLOGY_TEXTS: Final = {
     "kueue.x-k8s.io/podset-required-topology": "required",
@@ -44,9 +41,7 @@ _TOPOLOGY_TEXTS: Final = {
 }
 """Annotations of Pod templates, and the fields of a topologyRequest that they stand for."""
 
-
 _SLICE_SIZE: Final = "kueue.x-k8s.io/podset-slice-size"
-
 
 _KEPT_OF_POD: Final = (
     "nodeSelector",
@@ -62,9 +57,7 @@ _KEPT_OF_POD: Final = (
 )
 """Fields of Pods that scheduling and quota depend on."""
 
-
 _KEPT_OF_CONTAINER: Final = ("name", "image", "resources", "restartPolicy")
-
 
 _AMOUNTS: Final = ("resources", "overhead")
 """Fields of Pods and containers that are sums of quota."""
@@ -76,14 +69,11 @@ def _pattern(*placeholders: str) -> re.Pattern[str]:
 
 _OF_TASKS: Final = _pattern(*map(names.placeholder, (names.TASK_INDEX, names.POD_NAME)))
 
-
 _OF_TASKS_IN_NETWORKS: Final = _pattern(
     *map(names.placeholder, (names.TASK_INDEX, names.POD_NAME, *names.NETWORK_PLACEHOLDERS)), "{{FC_HOSTS"
 )
 
-
 _SECONDS_PATTERN: Final = re.compile(r"[1-9][0-9]{0,8}")
-
 
 _SIZE_PATTERN: Final = re.compile(r"[0-9]{1,9}")
 """A number that fits the Workload's int32."""
@@ -99,7 +89,7 @@ class WorkloadSpec:
     counts: Mapping[str, int]
     """The numbers of Tasks by role."""
     digests: Mapping[str, str]
-    """By role, of what counts for an admission: other changes of a template have no effect on it."""
+    """By role, of the fields that an admission rests on: other changes of a template have no effect on it."""
     priority_class: str
     """A WorkloadPriorityClass, "" for none."""
     pod_priority_class: str
@@ -166,12 +156,11 @@ def is_same(digest: str, other: str) -> bool:
 
 
 def _digest(value: Any) -> str:
-    encoded = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
-    return f"{_DIGEST_VERSION}:{hashlib.blake2b(encoded, digest_size=10).hexdigest()}"
+    return f"{_DIGEST_VERSION}:{hashlib.blake2b(_sorted_json(value), digest_size=10).hexdigest()}"
 
 
 def _counting(pod_set: Mapping[str, Any]) -> list[Any]:
-    """What counts for an admission: not labels, annotations and images."""
+    """The fields that an admission rests on: not labels, annotations and images."""
     spec = dict(pod_set["template"]["spec"])
     for listed in ("initContainers", "containers"):
         if isinstance(containers := spec.get(listed), list):
@@ -300,3 +289,34 @@ def _topology_request(annotations: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(size, str) and _SIZE_PATTERN.fullmatch(size):
         request["podSetSliceSize"] = int(size)
     return {**request, "podIndexLabel": names.TASK_INDEX} if request else {}
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedPods:
+    """The fields for the Pods of a role. Nothing contradicts its template: ``ReadAdmission`` has compared them."""
+
+    texts: AdmittedPodSet
+
+    def apply(self, template: Mapping[str, Any], pod_name: str) -> dict[str, Any]:
+        """Return the template with the fields."""
+        metadata, spec = template.get("metadata"), template.get("spec")
+        if metadata is None or isinstance(metadata, dict):
+            metadata = dict(metadata or {})
+            for name, ours in (("labels", self.texts.labels), ("annotations", self.texts.annotations)):
+                if ours:
+                    metadata[name] = with_entries(metadata.get(name), ours)
+        if isinstance(spec, dict):
+            spec = dict(spec)
+            if self.texts.node_selector:
+                spec["nodeSelector"] = with_entries(spec.get("nodeSelector"), self.texts.node_selector)
+            gates = [{"name": name} for name in self.texts.scheduling_gates]
+            for name, added in (("tolerations", self.texts.tolerations), ("schedulingGates", gates)):
+                own = spec.get(name)
+                if added and (own is None or isinstance(own, list)):
+                    known = set(map(_sorted_json, own or ()))
+                    spec[name] = [*(own or []), *(one for one in added if _sorted_json(one) not in known)]
+        return {**template, "metadata": metadata, "spec": spec}
+
+
+def _sorted_json(value: Any) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)

@@ -21,9 +21,21 @@ from frameworkcontroller.machine.kernel.manifests import framework_reference
 from frameworkcontroller.machine.kernel.outcomes import take_object
 from frameworkcontroller.machine.kernel.part import Part
 from frameworkcontroller.machine.kernel.presence import Presence, presence_of, watch_end
-from frameworkcontroller.machine.kernel.reasons import Reason
+from frameworkcontroller.machine.kernel.reasons import Reason, stall, wait
 from frameworkcontroller.machine.kernel.requests import Kind
 from frameworkcontroller.machine.kernel.target import Target
+
+
+class ServiceReason(Reason):
+    """The reasons of the Service of ``spec.network``."""
+
+    CREATED = "ServiceCreated", "the Service was created by which Pods have host names"
+    PENDING = wait("ServicePending", "the Service of spec.network does not exist yet, so no attempt starts")
+    NOT_GONE = stall(
+        "ServiceNotGone", "the Service of spec.network was deleted, and still exists long after its deletion was due"
+    )
+    NOT_ANSWERED = stall("ServiceNotAnswered", "requests for the Service of spec.network failed several times")
+    NOT_LISTED = stall("ServiceNotListed", "Services cannot be listed, which spec.network needs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +60,9 @@ class HostNames:
 class ServicePart(Part):
     """The Service of a Framework with host names."""
 
+    reasons: ClassVar[type[Reason]] = ServiceReason
     kinds: ClassVar[frozenset[Kind]] = frozenset({Kind.SERVICE})
+    not_answered: ClassVar[Reason] = ServiceReason.NOT_ANSWERED
 
     def ensure(self, ctx: Context) -> bool:
         """Create the Service if it is absent. Return whether it is there."""
@@ -61,13 +75,13 @@ class ServicePart(Part):
             return True
         if problem:
             text = f"Cannot list {target.kind}s, which spec.network needs: {problem}"
-            holds.stalls[target.key] = Stall(Reason.SERVICE_NOT_LISTED, text)
+            holds.stalls[target.key] = Stall(ServiceReason.NOT_LISTED, text)
         else:
-            holds.end_stall(target.key, Reason.SERVICE_NOT_LISTED)
+            holds.end_stall(target.key, ServiceReason.NOT_LISTED)
         if presence is Presence.ENDING:
-            watch_end(ctx, target, Reason.SERVICE_NOT_GONE)
+            watch_end(ctx, target, ServiceReason.NOT_GONE)
             return False
-        holds.end_stall(target.key, Reason.SERVICE_NOT_GONE)
+        holds.end_stall(target.key, ServiceReason.NOT_GONE)
         if presence is Presence.ABSENT:
             ctx.tracker.objects.send(target, ctx.env.clock)
             ctx.act(Create(target, service_body(ctx.framework), ctx.framework.uid))
@@ -87,10 +101,10 @@ class ServicePart(Part):
         if presence is Presence.PRESENT:
             return None
         if presence is Presence.ENDING:
-            return Wait(Reason.SERVICE_PENDING, f"{target.kind} {target.name} is being deleted, to be created again")
+            return Wait(ServiceReason.PENDING, f"{target.kind} {target.name} is being deleted, to be created again")
         if holds.until(target.key) > ctx.env.clock or holds.has_failed(target.key) or target.key in holds.stalls:
             # The stall says why, which may change with each attempt to create it.
-            return Wait(Reason.SERVICE_PENDING, f"its {target.kind} {target.name} does not exist yet")
+            return Wait(ServiceReason.PENDING, f"its {target.kind} {target.name} does not exist yet")
         return None
 
     def release(self, ctx: Context) -> None:
@@ -110,7 +124,7 @@ class ServicePart(Part):
 
     def take(self, ctx: Context, outcome: Outcome) -> None:
         """Fold the outcome of the creation."""
-        take_object(ctx, outcome.action, outcome.result, Reason.SERVICE_CREATED)
+        take_object(ctx, outcome.action, outcome.result, ServiceReason.CREATED)
 
     def _presence(self, ctx: Context, target: Target) -> tuple[Presence, str]:
         return presence_of(ctx, target, lambda found: self.is_ours(ctx, found))
