@@ -10,12 +10,12 @@ import logging
 import random
 import socket
 import time
-from collections.abc import Awaitable, Callable, Sequence, Set
-from functools import partial
+from collections.abc import Callable, Sequence, Set
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import yaml
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random
 
 from frameworkcontroller.api.lastapplied import applied_fields
 from frameworkcontroller.config.config import Config
@@ -33,7 +33,7 @@ from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.crd import ensure_crd
 from frameworkcontroller.kube.crdguard import CrdGuard
 from frameworkcontroller.kube.elector import ClockReading
-from frameworkcontroller.kube.errors import KubeError, may_pass
+from frameworkcontroller.kube.errors import may_pass
 from frameworkcontroller.kube.fairness import namespace_of
 from frameworkcontroller.kube.leaderelection import Election
 from frameworkcontroller.kube.ratelimiter import RateLimiter
@@ -45,8 +45,6 @@ from frameworkcontroller.manager.processlock import ProcessLock
 
 if TYPE_CHECKING:
     from frameworkcontroller.controller.historysink import HistorySink
-
-T = TypeVar("T")
 
 _log: Final = logging.getLogger(__name__)
 
@@ -344,34 +342,23 @@ class Controller:
             raise errors.exceptions[0] from errors
 
     async def _install_crd(self) -> None:
-        install = partial(
-            ensure_crd,
-            self._reading_client,
-            self._crd_manifest,
-            namespace=self._config.namespace,
-            check_interval=self._config.crd_established_check_interval_sec,
-            timeout=self._config.crd_established_check_timeout_sec,
-        )
-        self.crd_guard.start_with(await self._until_available(install))
+        async for attempt in _retrying():
+            with attempt:
+                crd = await ensure_crd(
+                    self._reading_client,
+                    self._crd_manifest,
+                    namespace=self._config.namespace,
+                    check_interval=self._config.crd_established_check_interval_sec,
+                    timeout=self._config.crd_established_check_timeout_sec,
+                )
+                self.crd_guard.start_with(crd)
 
     async def _name_cluster(self, sink: HistorySink) -> None:
         from frameworkcontroller.manager.historysinks import cluster_name
 
-        name = partial(cluster_name, self._config.history, self._reading_client)
-        sink.cluster = await self._until_available(name)
-
-    async def _until_available(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Repeat ``call`` while the API server is unavailable."""
-        clock = asyncio.get_running_loop().time
-        began = clock()
-        while True:
-            try:
-                return await call()
-            except KubeError as error:
-                if not may_pass(error):
-                    raise
-                _log.warning("API server unavailable for %.0f s; retrying: %s", clock() - began, error)
-            await asyncio.sleep(self._rng.uniform(0.5, 1.5))
+        async for attempt in _retrying():
+            with attempt:
+                sink.cluster = await cluster_name(self._config.history, self._reading_client)
 
     async def _drain_history(self) -> None:
         if self.history_sink is not None:
@@ -502,3 +489,20 @@ def _crd_manifest() -> Any:
     text = _CRD_FILE.read_bytes()
     # The loader in C takes 5 ms for it, the one in Python 40.
     return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - safe
+
+
+def _retrying() -> AsyncRetrying:
+    return AsyncRetrying(
+        retry=retry_if_exception(may_pass),
+        wait=wait_random(0.5, 1.5),
+        before_sleep=_log_unavailable,
+        sleep=asyncio.sleep,
+    )
+
+
+def _log_unavailable(state: RetryCallState) -> None:
+    _log.warning(
+        "API server unavailable for %.0f s; retrying: %s",
+        state.seconds_since_start or 0.0,
+        state.outcome.exception() if state.outcome is not None else None,
+    )

@@ -58,7 +58,7 @@ BUNDLED = {"yaml"}
 IMPURE_MODULES = {
     "aiohttp", "asyncio", "concurrent", "http", "importlib", "io", "kubernetes_asyncio", "logging", "multiprocessing",
     "os", "pathlib", "prometheus_client", "secrets", "select", "selectors", "signal", "socket", "subprocess",
-    "tempfile", "threading", "time", "urllib", "uvloop",
+    "tempfile", "tenacity", "threading", "time", "urllib", "uvloop",
 }  # fmt: skip
 IMPURE_NAMES = {
     "datetime.datetime": {"now", "today", "utcnow"},
