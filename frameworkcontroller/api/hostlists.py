@@ -43,10 +43,6 @@ class HostList:
     port: str
     is_json: bool
 
-    def text(self, framework: str, subdomain: str, task_number: int) -> bytes:
-        """Return the names of the Tasks, in order of index, as a part of a JSON string."""
-        return list_text(self, framework, subdomain, task_number)
-
     def size(self, framework: str, subdomain: str, task_number: int) -> int:
         """Return the length of the list without escapes, in constant time."""
         digits = sum(max(0, task_number - first) for first in (0, 10, 100, 1000))
@@ -56,13 +52,13 @@ class HostList:
         return quotes + digits + task_number * (each + quotes) + max(0, task_number - 1)
 
     def escaped_size(self, framework: str, subdomain: str, task_number: int) -> int:
-        """Return the length of ``text``, in constant time."""
+        """Return the length of ``list_text``, in constant time."""
         return self.size(framework, subdomain, task_number) + (2 * task_number if self.is_json else 0)
 
 
 @lru_cache(maxsize=64)
 def list_text(wanted: HostList, framework: str, subdomain: str, task_number: int) -> bytes:
-    """Make the text of ``HostList.text``."""
+    """Return the names of the Tasks, in order of index, as a part of a JSON string."""
     after = f".{subdomain}:{wanted.port}" if wanted.port else f".{subdomain}"
     hosts = [names.pod_name(framework, wanted.role, index) + after for index in range(task_number)]
     # Only the quotes need an escape in a string.

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
@@ -320,15 +320,22 @@ class GangPolicy(_SpecModel):
     min_count: Annotated[int, Field(ge=1, le=INT32_MAX)] | None = None
 
 
-class SchedulingPolicy(_SpecModel):
+class _Choice(_SpecModel):
+    """One of its fields is set."""
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        fields = type(self).model_fields
+        if sum(getattr(self, field) is not None for field in fields) != 1:
+            raise ProblemError(Problem((), f"must have exactly one of {' and '.join(fields)}"))
+        return self
+
+
+class SchedulingPolicy(_Choice):
     """How the Pods of a group are scheduled: one by one (``basic``), or all or nothing (``gang``)."""
 
     basic: Chosen | None = None
     gang: GangPolicy | None = None
-
-    @model_validator(mode="after")
-    def _is_one(self) -> SchedulingPolicy:
-        return _exactly_one(self, "basic", "gang")
 
 
 class TopologyConstraint(_SpecModel):
@@ -343,15 +350,11 @@ class SchedulingConstraints(_SpecModel):
     topology: Annotated[tuple[TopologyConstraint, ...], Field(strict=False, max_length=1, fail_fast=True)] = ()
 
 
-class DisruptionMode(_SpecModel):
+class DisruptionMode(_Choice):
     """How the scheduler preempts Pods of a group: one by one (``single``), or together (``all``)."""
 
     single: Chosen | None = None
     all: Chosen | None = None
-
-    @model_validator(mode="after")
-    def _is_one(self) -> DisruptionMode:
-        return _exactly_one(self, "single", "all")
 
 
 class Scheduling(_SpecModel):
@@ -446,7 +449,8 @@ class FrameworkSpec(_SpecModel):
     def _hosts_are_known(self) -> FrameworkSpec:
         if not self.has_network_placeholders:
             return self
-        unknown = self._why_no_coordinator_host()
+        found = self.coordinator
+        unknown = "spec.coordinator is not set" if found is None else self._why_no_hosts(found.task_role)
         used = names.placeholder(names.COORDINATOR_HOST)
         for position, role in enumerate(self.task_roles):
             if unknown and used.encode() in role.task.pod.text:
@@ -485,11 +489,6 @@ class FrameworkSpec(_SpecModel):
         """
         return f"{framework}-{role.name}" if role.depends_on else framework
 
-    def _why_no_coordinator_host(self) -> str:
-        if self.coordinator is None:
-            return "spec.coordinator is not set"
-        return self._why_no_hosts(self.coordinator.task_role)
-
     def _why_no_hosts(self, role: str) -> str:
         if not self.has_hostnames:
             return "Pods have no host names without spec.network"
@@ -509,7 +508,7 @@ class FrameworkSpec(_SpecModel):
 
     def host_list(self, framework: str, wanted: hostlists.HostList) -> bytes:
         """The value of a placeholder of a host list, for a Framework of that name, as a part of a JSON string."""
-        return wanted.text(framework, self.subdomain(framework), self._task_number(wanted.role))
+        return hostlists.list_text(wanted, framework, self.subdomain(framework), self._task_number(wanted.role))
 
     def host_list_size(self, framework: str, wanted: hostlists.HostList) -> int:
         """The length of ``host_list``."""
@@ -575,16 +574,6 @@ class FrameworkSpec(_SpecModel):
     def role(self, name: str) -> TaskRoleSpec | None:
         """The role of that name, None if there is none."""
         return self._roles.get(name)
-
-
-_M = TypeVar("_M", bound=_SpecModel)
-
-
-def _exactly_one(model: _M, *fields: str) -> _M:
-    """Return the model. Raises ProblemError unless one of the fields is set."""
-    if sum(getattr(model, field) is not None for field in fields) != 1:
-        raise ProblemError(Problem((), f"must have exactly one of {' and '.join(fields)}"))
-    return model
 
 
 def _cycle(edges: Mapping[str, Sequence[str]]) -> list[str]:
@@ -670,19 +659,4 @@ def problems_of(error: ValidationError, spec: Any) -> Iterator[Problem]:
 def _problems_of(detail: ErrorDetails, below: KeyPath) -> Iterator[Problem]:
     # The items of a list that were refused are missing, and found themselves.
     if detail["type"] != "too_short" or not detail["input"]:
-        yield problem_of(detail, pattern=_rule_of(detail), below=below)
-
-
-def _rule_of(detail: ErrorDetails) -> str:
-    """The rule of the pattern that a value of the spec does not match, in words."""
-    match detail["loc"]:
-        case (*_, "subdomain"):
-            return names.SERVICE_RULE
-        case (*_, "metadata", "name"):
-            return names.LABEL_RULE
-        case (*_, "key"):
-            return names.LABEL_KEY_RULE
-        case (*_, "queue"):
-            return names.SUBDOMAIN_RULE
-        case _:
-            return names.NAME_RULE
+        yield problem_of(detail, names.RULES, below)

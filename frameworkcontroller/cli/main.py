@@ -24,10 +24,10 @@ from frameworkcontroller.commands.parsers import (
     add_history_commands,
     add_operator_commands,
     add_serving,
+    add_timeout,
     build_plugin_parser,
     count,
     late,
-    seconds,
 )
 from frameworkcontroller.commands.shellcompletion import complete_for_kubectl
 from frameworkcontroller.logs import FORMATS, LEVELS, configure_logging
@@ -141,7 +141,6 @@ def _add_local(commands: Any) -> None:
     )
     for parser in (up, run):
         _add_common(parser)
-        parser.add_argument("--open", action="store_true", help="open the web pages of the cluster in a browser")
         parser.add_argument(
             "--runtime",
             choices=("process", "simulated"),
@@ -173,7 +172,7 @@ def _add_local(commands: Any) -> None:
     )
     up.set_defaults(command=_run_local, usual_log_level="info")
     run.add_argument("files", metavar="FILE", type=Path, nargs="+", help="manifests, YAML or JSON; - is standard input")
-    run.add_argument("--timeout", metavar="SECONDS", type=seconds, help="give up after this time (default: never)")
+    add_timeout(run)
     run.add_argument(
         "--logs", action="store_true", help="print the output of containers, each line with its Pod (and #attempt)"
     )

@@ -7,7 +7,6 @@ and need it fast.
 from __future__ import annotations
 
 import argparse
-import math
 import re
 from collections.abc import Callable
 from importlib import import_module
@@ -33,6 +32,7 @@ current context and namespace as defaults.
 
 _PACKAGE: Final = __name__.partition(".")[0]
 _KINDS: Final = frozenset({names.KIND.lower(), names.PLURAL, "fw"})
+_NUMBER: Final = r"\d{1,9}(?:\.\d+)?"
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -72,7 +72,7 @@ def build_plugin_parser() -> Parser:
 def add_commands(commands: Any) -> None:
     """Add the commands of ``kubectl framework``. Each sets ``command``, which takes the options and returns a code."""
     for add in (
-        _add_list, _add_status, _add_wait, _add_start_and_stop, _add_suspend_and_resume, _add_scale, _add_logs,
+        _add_list, _add_status, _add_wait, _add_switches, _add_scale, _add_logs,
         _add_events, _add_lint, _add_top, _add_timeline, _add_decompress, _add_completion,
     ):  # fmt: skip
         add(commands)
@@ -88,7 +88,7 @@ def add_operator_commands(commands: Any) -> None:
         "does not archive meanwhile is given up. Without --yes, only show the objects to delete (exit code 1).",
     )
     uninstall.add_argument("--yes", action="store_true", help="delete them")
-    uninstall.add_argument("--timeout", metavar="SPAN", type=span, help="give up after this time, such as 90s or 2h")
+    add_timeout(uninstall)
     uninstall.add_argument(
         "--archive-within",
         metavar="SPAN",
@@ -191,6 +191,11 @@ def add_all_namespaces(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="include all namespaces")
 
 
+def add_timeout(parser: argparse.ArgumentParser) -> None:
+    """Add ``--timeout``."""
+    parser.add_argument("--timeout", metavar="SPAN", type=span, help="give up after this time, such as 90s or 2h")
+
+
 # --- the commands ---
 
 
@@ -236,35 +241,27 @@ def _add_wait(commands: Any) -> None:
         help="admitted: Kueue has admitted it from its queue; running: at least one Task runs; suspended: nothing "
         "runs, and spec.suspend is true; completed (the default): succeeded or failed; succeeded",
     )
-    parser.add_argument("--timeout", metavar="SPAN", type=span, help="give up after this time, such as 90s or 2h")
+    add_timeout(parser)
 
 
-def _add_start_and_stop(commands: Any) -> None:
+def _add_switches(commands: Any) -> None:
     started = "Start Frameworks whose executionType is Create. A stopped Framework cannot be started again."
     stopped = (
         "Stop Frameworks: delete their Pods and complete them with code -210. Their status stays. A stop cannot be "
         "undone."
     )
-    for name, summary, description in (
-        ("start", "start Frameworks that were only created", started),
-        ("stop", "stop Frameworks permanently", stopped),
-    ):
-        parser = _add(commands, name, summary, description, module="startstop")
-        _add_name(parser, "names", "name of a Framework", nargs="+")
-        parser.set_defaults(wanted=name.capitalize())
-
-
-def _add_suspend_and_resume(commands: Any) -> None:
     suspended = (
         "Suspend Frameworks: end their attempts with code -240, which no retry policy counts, and start no other one "
         "until they are resumed. `wait --for suspended` waits until nothing of them runs."
     )
     resumed = "Resume suspended Frameworks: start their next attempts, in which all Tasks run from the beginning."
     for name, summary, description, wanted in (
+        ("start", "start Frameworks that were only created", started, "Start"),
+        ("stop", "stop Frameworks permanently", stopped, "Stop"),
         ("suspend", "suspend Frameworks until they are resumed", suspended, True),
         ("resume", "resume suspended Frameworks", resumed, False),
     ):
-        parser = _add(commands, name, summary, description, module="suspend")
+        parser = _add(commands, name, summary, description, module="execution")
         _add_name(parser, "names", "name of a Framework", nargs="+")
         parser.set_defaults(wanted=wanted)
 
@@ -296,7 +293,7 @@ def _add_events(commands: Any) -> None:
         "events",
         "show the Events of a Framework and its Pods",
         "Show the Events of a Framework, of its attempt's ConfigMap and of its Pods, oldest first; without a name, the "
-        "Events of all Frameworks, without their Pods'.",
+        "Events about all Frameworks, not about their Pods.",
         module="showevents",
     )
     _add_name(parser, nargs="?")
@@ -354,8 +351,8 @@ def _add_lint(commands: Any) -> None:
         commands,
         "lint",
         "check the Frameworks in files, without a cluster",
-        "Check Frameworks before they are submitted. Print, by line, errors, for which an API server or the "
-        "controller would refuse them, and warnings of probable mistakes. Exit code 1: there are errors.",
+        "Check Frameworks before they are submitted. Print, by line, errors (an API server or the controller would "
+        "refuse the Framework) and warnings (it would probably not work as intended). Exit code 1: there are errors.",
         module="lint.command",
         offline=True,
     )
@@ -446,25 +443,14 @@ def _add_completion(commands: Any) -> None:
 # --- types of arguments ---
 
 
-def seconds(text: str) -> float:
-    """Parse a number of seconds above 0."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"not a number of seconds: {text!r}")
-    return number
-
-
 def span(text: str) -> float:
-    """Parse ``90``, ``90s``, ``5m`` or ``1h30m`` to seconds."""
-    if not re.fullmatch(r"(\d+[smhd])+|\d+", text, re.ASCII):
+    """Parse ``90``, ``1.5s``, ``5m`` or ``1h30m`` to seconds."""
+    if not re.fullmatch(rf"({_NUMBER}[smhd])+|{_NUMBER}", text, re.ASCII):
         raise argparse.ArgumentTypeError(f"not a duration such as 90s, 5m or 1h30m: {text!r}")
-    total = sum(int(number) * _UNITS[unit] for number, unit in re.findall(r"(\d+)([smhd]?)", text))
+    total = sum(float(number) * _UNITS[unit] for number, unit in re.findall(rf"({_NUMBER})([smhd]?)", text))
     if total == 0:
         raise argparse.ArgumentTypeError(f"must be above 0: {text!r}")
-    return float(total)
+    return total
 
 
 def count(text: str) -> int:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pydantic import Field, ValidationError, field_validator
 from pydantic.alias_generators import to_camel, to_pascal
 
 from frameworkcontroller.api import names
@@ -26,6 +26,7 @@ from frameworkcontroller.config.configfile import (
     ConfigFile,
     ConfigurationError,
     Section,
+    below,
     not_below,
     read_config_file,
 )
@@ -50,7 +51,13 @@ SHIPPED_CONFIG_FILE: Final = Path(__file__).with_name("default-config.yaml")
 
 _KNOWN_ATTRIBUTES: Final = frozenset({TRANSIENT, CONFLICT, PERMANENT})
 
-Namespace = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
+_LABEL: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+_ABSOLUTE: Final = r"^/"
+_DNS_NAME: Final = "must be a DNS name: lower-case letters, digits and '-'"
+_RULES: Final = {_LABEL: _DNS_NAME, names.SUBDOMAIN_PATTERN: _DNS_NAME, _ABSOLUTE: "must be an absolute path"}
+"""The patterns in words."""
+
+Namespace = Annotated[str, Field(pattern=_LABEL, max_length=63)]
 
 
 class FrameworkSnapshots(Section):
@@ -92,25 +99,13 @@ class LeaderElection(Section):
     lease_name: Annotated[str, Field(pattern=names.SUBDOMAIN_PATTERN, max_length=253)] = "frameworkcontroller"
     lease_namespace: Namespace | None = None
     lease_duration_sec: Annotated[int, Field(ge=1, le=INT32_MAX)] = 15
-    renew_deadline_sec: Annotated[int, Field(ge=1, le=INT32_MAX, validate_default=True)] = 10
-    retry_period_sec: Annotated[int, Field(ge=1, le=INT32_MAX, validate_default=True)] = 2
-    lock_file: Annotated[str, Field(pattern=r"^/")] | None = None
-
-    @field_validator("renew_deadline_sec")
-    @classmethod
-    def _below_duration(cls, value: int, info: ValidationInfo) -> int:
-        duration = info.data.get("lease_duration_sec")
-        if duration is not None and value >= duration:
-            raise ValueError(f"must be below leaseDurationSec ({duration})")
-        return value
-
-    @field_validator("retry_period_sec")
-    @classmethod
-    def _fits_into_deadline(cls, value: int, info: ValidationInfo) -> int:
-        deadline = info.data.get("renew_deadline_sec")
-        if deadline is not None and value * JITTER >= deadline:
-            raise ValueError(f"must be below renewDeadlineSec ({deadline}) divided by {JITTER:g}")
-        return value
+    renew_deadline_sec: Annotated[
+        int, Field(ge=1, le=INT32_MAX, validate_default=True), below("lease_duration_sec")
+    ] = 10
+    retry_period_sec: Annotated[
+        int, Field(ge=1, le=INT32_MAX, validate_default=True), below("renew_deadline_sec", JITTER)
+    ] = 2
+    lock_file: Annotated[str, Field(pattern=_ABSOLUTE)] | None = None
 
     def timing(self) -> Timing:
         """The times, as the elector takes them."""
@@ -294,7 +289,7 @@ def _problem(detail: ErrorDetails) -> Problem:
     path: KeyPath = detail["loc"]
     if detail["type"] in ("extra_forbidden", "invalid_key"):
         return Problem(path, f"unknown key{suggestion(str(path[-1]), _keys_at(path[:-1]))}")
-    problem = problem_of(detail, pattern="must be a DNS name: lower-case letters, digits and '-'")
+    problem = problem_of(detail, _RULES)
     if detail["type"] == "value_error":
         # For a default, pydantic gives the name of the field in Python.
         path = tuple(to_camel(part) if isinstance(part, str) and "_" in part else part for part in path)

@@ -34,6 +34,7 @@ from frameworkcontroller.dashboard.rows import (
 )
 from frameworkcontroller.dashboard.views import Command, Link, Shell
 from frameworkcontroller.depths import TooDeepError
+from frameworkcontroller.history.reads import TASK_FIELDS
 from frameworkcontroller.views.attempts import AttemptHistory, Row
 from frameworkcontroller.views.diagnosis import FrameworkView as View
 from frameworkcontroller.views.diagnosis import (
@@ -216,7 +217,7 @@ class FrameworkPage:
 
     @property
     def labels(self) -> list[tuple[str, str]]:
-        """The labels. Those of an archived object may have any text."""
+        """The labels. An archived object may have any text in them."""
         found = sorted((self._metadata.get("labels") or {}).items())
         return [(clean_line(key), clean_line(str(value))) for key, value in found]
 
@@ -442,17 +443,8 @@ def archived_task(item: Json) -> TaskStatus | None:
     """Return an archived attempt of a Task as its status would have it; None if its start is not known."""
     if item.get("started") is None:
         return None
-    attempt = {
-        "id": item["attempt"],
-        "startTime": item["started"],
-        "runTime": item.get("ran"),
-        "completionTime": item.get("completed"),
-        "podUID": item.get("podUid"),
-        "podNodeName": item.get("node"),
-        "podIP": item.get("podIP"),
-        "podHostIP": item.get("hostIP"),
-        "completionStatus": _completion_body(item),
-    }
+    attempt = {field: item.get(name) for name, field in TASK_FIELDS.items() if name != "pod"}
+    attempt |= {"id": item["attempt"], "completionStatus": _completion_body(item)}
     task: TaskStatus = decode_task(
         {
             "index": item["index"],

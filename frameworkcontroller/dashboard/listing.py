@@ -129,7 +129,7 @@ class PastRows:
 
 
 def live_rows(query: ListQuery, matched: Sequence[FrameworkRow]) -> Sequence[FrameworkRow]:
-    """Return those of the page; none if the page is one of past Frameworks."""
+    """Return the page's live Frameworks; none on a page of past ones."""
     if query.after or query.which == PAST:
         return ()
     return matched[query.page * ROWS : (query.page + 1) * ROWS]
@@ -248,7 +248,7 @@ def _empty(shell: Shell, query: ListQuery, *, listed: bool) -> Empty:
 
 
 def no_archive(problem: str = "so that only Frameworks that exist can be shown") -> Empty:
-    """Return what to show where there is no archive. ``problem``: what is missing for that."""
+    """Return the empty state without an archive. ``problem``: its consequence."""
     return Empty(
         f"There is no archive, {problem}. To keep all attempts, run an archive, "
         "have the controller send records to it (history.sink: http in its configuration), and name it here.",

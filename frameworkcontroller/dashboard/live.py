@@ -197,7 +197,7 @@ class LiveFrameworks:
                 changes.add(changed.namespace, changed.uid)
 
     def fingerprint(self, readable: Collection[str] | None, uid: str = "") -> str:
-        """Return a digest that changes with the Frameworks of these namespaces (None: all), or with that of the UID.
+        """Return a digest that changes with the Frameworks of these namespaces (None: all), or with the one of ``uid``.
 
         A UID of another namespace counts as unknown.
         """

@@ -1,8 +1,8 @@
 """The routes of the pages.
 
 All URLs in the pages are relative, so the pages work below any prefix. Every page is whole without a script. Handlers
-ask for every namespace whether the viewer may read it, before anything of it is read: what is forbidden and what does
-not exist have the same answer.
+check the viewer's permission for a namespace before they read from it: forbidden and missing objects have the same
+answer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from frameworkcontroller.dashboard.eventstreams import EventStreams
 from frameworkcontroller.dashboard.failurepage import FailurePage, FailureQuery
 from frameworkcontroller.dashboard.frameworkpage import FrameworkPage, FrameworkSource
 from frameworkcontroller.dashboard.listing import LIVE, ROWS, FrameworkList, ListQuery, PastRows, live_rows
-from frameworkcontroller.dashboard.live import LiveFrameworks
+from frameworkcontroller.dashboard.live import LiveFrameworks, Stale
 from frameworkcontroller.dashboard.pagesources import Archived, PageSources
 from frameworkcontroller.dashboard.rendering import render
 from frameworkcontroller.dashboard.rows import FrameworkRow, past_row
@@ -56,7 +56,7 @@ _log: Final = logging.getLogger(__name__)
 _ARCHIVE_SEC: Final = 10.0
 _PAST_PAGE: Final = 200
 _PAST_PAGES: Final = 10
-"""At most this number is read to fill a page, if the cluster has most of what is archived, or words are rare."""
+"""At most this number is read to fill a page, if most archived Frameworks are live, or words are rare."""
 
 _COMPRESSED_BYTES: Final = 2048
 _CONTENT_TYPES: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".png": "image/png"}
@@ -107,9 +107,8 @@ class Pages:
         return app
 
     async def _ready(self, _request: web.Request) -> web.Response:
-        """Answer 200 once Frameworks have been listed. Later, without the cluster, the pages show what they know."""
-        stale = self._live.stale if self._live is not None else None
-        if stale is not None and not stale.listed:
+        """Answer 200 once Frameworks have been listed. Without the cluster, the pages then show the last state."""
+        if self._stale is not None and not self._stale.listed:
             return web.Response(text="[-]frameworks not listed yet\nfailed\n", status=503)
         return web.Response(text="[+]frameworks ok\nok\n")
 
@@ -122,10 +121,11 @@ class Pages:
     async def _frameworks(self, request: web.Request) -> web.StreamResponse:
         query = ListQuery.of(request.query)
         viewer = request[VIEWER]
-        readable = await self._readable(viewer)
+        scope = await self._scope(viewer)
+        live = () if self._live is None else self._live.all()
+        readable = [one for one in live if scope is None or one.namespace in scope]
         matched = query.ordered(one for one in readable if query.matches(one))
         archived = await self._archived(viewer)
-        notes: list[Note] = []
         namespaces = {one.namespace for one in readable}
         past = PastRows()
         if archived.past is not None:
@@ -137,20 +137,12 @@ class Pages:
                 raise web.HTTPBadRequest(text="This link to past Frameworks is not valid.") from None
             except ArchiveError as error:
                 archived = Archived(None, str(error))
-        seen = self._fingerprint(await self._scope(viewer))
-        events = {"seen": seen}
+        events = {"seen": self._fingerprint(await self._scope(viewer))}
         if query.namespace and await viewer.may_read(query.namespace):
             events = {"namespace": query.namespace, "seen": self._fingerprint(frozenset({query.namespace}))}
-        shell = self._shell(request, "frameworks", "Frameworks", events, archived, notes)
-        stale = self._live.stale if self._live is not None else None
-        listed = stale is None or stale.listed
+        shell = self._shell(request, "frameworks", "Frameworks", events, archived)
+        listed = self._stale is None or self._stale.listed
         return await _page(FrameworkList(shell, query, readable, matched, past, sorted(namespaces), listed=listed))
-
-    async def _readable(self, viewer: Viewer) -> list[FrameworkRow]:
-        if self._live is None:
-            return []
-        scope = await viewer.readable(self._live.namespaces)
-        return [one for one in self._live.all() if scope is None or one.namespace in scope]
 
     async def _scope(self, viewer: Viewer) -> frozenset[str] | None:
         return None if self._live is None else await viewer.readable(self._live.namespaces)
@@ -162,7 +154,7 @@ class Pages:
         room = ROWS - len(shown)
         if query.which == LIVE or room <= 0 or query.state not in ("", *PHASES):
             return PastRows()
-        # What is in the cluster is shown as such: the archive has its earlier attempts.
+        # A Framework in the cluster is shown as live: the archive has its earlier attempts.
         asked = ListFrameworks(
             namespace=query.namespace, phase=query.state, q=query.text, limit=room, after=query.after
         )
@@ -201,7 +193,7 @@ class Pages:
     async def _read(
         self, viewer: Viewer, read: Callable[[Archived, list[Note]], Awaitable[T]]
     ) -> tuple[T, Archived, list[Note]]:
-        """Read with the archive, or without it if it cannot be read: what the cluster has is then shown alone."""
+        """Read with the archive, or, if it cannot be read, from the cluster alone."""
         archived = await self._archived(viewer)
         notes: list[Note] = []
         try:
@@ -238,7 +230,7 @@ class Pages:
         archived = await self._archived(request[VIEWER])
         if archived.past is None and self._past is not None:
             raise web.HTTPServiceUnavailable(text=f"The archive cannot be read: {archived.problem}")
-        shell = self._shell(request, "failures", "Failures", {}, archived, [])
+        shell = self._shell(request, "failures", "Failures", {}, archived)
         try:
             page = await self._counted(shell, query, archived.past)
         except ArchiveError as error:
@@ -291,9 +283,8 @@ class Pages:
 
     @asynccontextmanager
     async def _in_time(self) -> AsyncIterator[None]:
-        """Raise ArchiveError for an archive that answers too late.
-
-        What the cluster has is shown without it, so it must not be waited for as long as its client would.
+        """Raise ArchiveError for an archive that answers too late, sooner than its client: the cluster's state is shown
+        without it.
         """
         if self._past is None:
             yield
@@ -303,6 +294,10 @@ class Pages:
                 yield
         except TimeoutError:
             raise ArchiveError(f"no answer within {self._archive_sec:.0f} s") from None
+
+    @property
+    def _stale(self) -> Stale | None:
+        return None if self._live is None else self._live.stale
 
     def _fingerprint(self, scope: frozenset[str] | None, uid: str = "") -> str:
         return "" if self._live is None else self._live.fingerprint(scope, uid)
@@ -322,11 +317,11 @@ class Pages:
         title: str,
         events: Mapping[str, str],
         archived: Archived,
-        notes: Sequence[Note],
+        notes: Sequence[Note] = (),
     ) -> Shell:
         now = self._wall()
         found = list(notes)
-        stale = self._live.stale if self._live is not None else None
+        stale = self._stale
         if stale is not None:
             span = duration(now - stale.since)
             problem = f": {clean_line(stale.problem)}" if stale.problem else ""
@@ -371,7 +366,7 @@ class Pages:
         title = _TITLES.get(status, "Cannot show this page")
         if not text or text.startswith(f"{status}: "):
             text = _TEXTS.get(status, "")
-        shell = self._shell(request, "error", title, {}, Archived(None), [])
+        shell = self._shell(request, "error", title, {}, Archived(None))
         headers = {"Retry-After": retry_after or "5"} if status == 503 else {}
         return await _page(ErrorPage(shell, status, title, clean_line(text, 1000)), status, headers)
 
@@ -393,7 +388,7 @@ _TITLES: Final = {
     503: "Not available now",
 }
 _TEXTS: Final = {
-    404: "There is no such page, or you may not read what it shows.",
+    404: "There is no such page, or you may not read its content.",
     405: "These pages can only be read.",
 }
 
@@ -414,7 +409,7 @@ def _root(path: str) -> str:
 async def _page(
     page: Page | Callable[[], Page], status: int = 200, headers: Mapping[str, str] | None = None
 ) -> web.Response:
-    """Render a page. A function makes it first; both are done beside the event loop."""
+    """Render a page. A function makes it first; both run in a thread."""
 
     def make() -> bytes:
         with gc_paused():

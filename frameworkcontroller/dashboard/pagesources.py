@@ -183,7 +183,7 @@ async def _with_archived(
 ) -> FrameworkSource:
     """Add the archived attempts, and show the wanted one."""
     recorded = read_attempt_id(source.body)
-    # One without a record of its own has only Tasks: those of its newest attempt are shown.
+    # One without a record of its own has only Tasks: its newest attempt is shown.
     current = max([recorded, *(item["id"] for item in source.attempts)]) if recorded < 0 else recorded
     number = current if wanted is None else wanted
     shown: Item = source.body
@@ -217,7 +217,7 @@ async def _with_archived(
 
 
 def _unrecorded(item: Item) -> Json:
-    """Return the object of a Framework, or of an attempt, of which only Tasks are archived."""
+    """Return the object of a Framework, or of an attempt, that has only Tasks in the archive."""
     return {
         "metadata": {
             "namespace": item["namespace"],

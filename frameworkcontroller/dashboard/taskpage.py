@@ -27,7 +27,7 @@ _MAX_MESSAGE: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class TaskSource:
-    """The data of a Task beside its Framework.
+    """The data of a Task that its Framework does not have.
 
     ``archived``: its attempts in the archive, each with the number of the Framework's attempt and, if it was read, the
     object.

@@ -203,7 +203,10 @@ class _Connections:
 
 
 class Database:
-    """Connections to one database. Opens it again after an error."""
+    """Connections to one database. Opens it again after an error.
+
+    All methods raise ArchiveError while the database cannot be used.
+    """
 
     def __init__(self, url: str, migrations: Path = MIGRATIONS, *, reserve: bool = False) -> None:
         """``migrations``: the folder with the versions of the schema. ``reserve``: set disk space aside; see `Reserve`.
@@ -238,7 +241,7 @@ class Database:
         self._closed = False
 
     async def open(self) -> None:
-        """Connect, and migrate to this version. Raises ArchiveError."""
+        """Connect, and migrate to this version."""
         async with self._using():
             pass
 
@@ -252,11 +255,7 @@ class Database:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """A transaction that sees one state of the database.
-
-        Raises:
-            ArchiveError: the database cannot be used.
-        """
+        """A transaction that sees one state of the database."""
         async with self._using() as connections, connections.readers.connect() as opened:
             connection = opened
             if self.path is None:
@@ -265,11 +264,7 @@ class Database:
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncConnection]:
-        """A transaction that is durable at the end, one at a time.
-
-        Raises:
-            ArchiveError: the database cannot be used. The transaction may still have been committed.
-        """
+        """A transaction that is durable at the end, one at a time. After an error it may still have been committed."""
         async with self._writing, self._using() as connections:
             async with connections.writers.begin() as connection, self._until_lost(connection):
                 await self._check_version(connections, connection)
@@ -303,11 +298,7 @@ class Database:
                 driver.remove_termination_listener(interrupt)
 
     async def run_script(self, script: str) -> None:
-        """Run statements of SQLite outside of a transaction, each to its end.
-
-        Raises:
-            ArchiveError: the database cannot be used.
-        """
+        """Run statements of SQLite outside of a transaction, each to its end."""
         async with self._writing, self._using() as connections:
             if connections.anchor is not None:
                 await asyncio.to_thread(connections.anchor.executescript, script)
@@ -327,7 +318,7 @@ class Database:
         return self._reserve is None or self._reserve.held
 
     async def check(self) -> None:
-        """Raise ArchiveError unless the database answers, has the schema of this version, and is not corrupt."""
+        """Return if the database answers, has the schema of this version, and is not corrupt."""
         if self._damage is not None:
             identity, words = self._damage
             if identity == self._identity()[:1]:

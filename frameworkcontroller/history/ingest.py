@@ -102,7 +102,6 @@ AttemptKey = tuple[str, int]
 class RowBatch:
     """The rows of some records. Among rows with the same key, the newest one stays."""
 
-    records: int = 0
     lines: dict[str, int] = field(default_factory=dict)
     """By UID of the Framework: the first line with it."""
     touched: dict[str, Row] = field(default_factory=dict)
@@ -146,7 +145,6 @@ class RowBatch:
         for mine, theirs in zip(self.children, other.children, strict=True):
             for key, row in theirs.items():
                 _put(mine, key, row)
-        self.records += other.records
 
 
 def _identity(row: Mapping[str, Any]) -> tuple[str, str]:
@@ -226,7 +224,6 @@ def _check(record: HistoryRecord, latest: int) -> None:
 def _add(batch: RowBatch, record: HistoryRecord, line: bytes) -> None:
     found = record.id
     time = _microseconds(record.time)
-    batch.records += 1
     batch.touch(
         {
             "uid": found.framework_uid,

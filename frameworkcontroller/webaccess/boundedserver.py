@@ -78,7 +78,6 @@ class BoundedServer:
         self._connected = connected
         self._tls = tls
         self._head_sec = head_sec
-        self._idle_sec = idle_sec
         self._answer_sec = answer_sec
         self._max_connections = max_connections
         self._loop = asyncio.get_running_loop()

@@ -1,7 +1,6 @@
 """The barrier on every API server, and in the Pods of its example."""
 
 import asyncio
-import os
 import re
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from frameworkcontroller.kube.client import KubeClient
 from tests.support.barrier_world import NAME, Json, compressed, framework, written
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
+from tests.support.installed import PROGRAM, run_cleanly
 from tests.support.kubectl import Kubectl
 
 pytestmark = pytest.mark.newest
@@ -35,18 +35,18 @@ _T = TypeVar("_T")
 
 
 def as_created(wanted: Json) -> Json:
-    """The same, without what an API server gives itself."""
+    """The same, without the fields that an API server sets."""
     return {**wanted, "metadata": {"name": NAME}}
 
 
 async def stored(cluster: Cluster, client: KubeClient, wanted: Json) -> Json:
-    """Put the Framework with its status there; what it then is."""
+    """Put the Framework with its status there. Return it as stored."""
     await client.create(FRAMEWORKS, orjson.dumps(as_created(wanted)), cluster.namespace)
     return await with_status(cluster, client, wanted)
 
 
 async def with_status(cluster: Cluster, client: KubeClient, wanted: Json) -> Json:
-    """Write the status as it is wanted, with what the API server requires of one."""
+    """Write the status as given, with the fields that the API server requires."""
     current: Json = orjson.loads(await client.get(FRAMEWORKS, NAME, cluster.namespace))
     body = orjson.dumps({**current, "status": wanted["status"]})
     path = FRAMEWORKS.path(cluster.namespace, NAME, "status")
@@ -63,7 +63,7 @@ def environ(cluster: Cluster, kubeconfig: Path | None = None) -> dict[str, str]:
 
 
 async def blocking(work: Callable[[], _T]) -> _T:
-    """What the barrier does, which waits for answers with all of its thread."""
+    """The barrier's steps, whose waits block its whole thread."""
     return await asyncio.to_thread(work)
 
 
@@ -91,7 +91,7 @@ async def test_a_framework_that_is_not_there(cluster: Cluster, tmp_path: Path) -
     assert await blocking(partial(run, environ(cluster), tmp_path)) == 210
 
 
-async def test_a_large_framework_is_told_unchanged_by_its_metadata(cluster: Cluster) -> None:
+async def test_a_large_framework_is_known_unchanged_by_its_metadata(cluster: Cluster) -> None:
     """As it is on a real API server: the question for metadata alone is understood, and the cache may be asked."""
     client = await cluster.client()
     ips: list[str | None] = [f"10.0.{index // 250}.{index % 250}" for index in range(600)]
@@ -120,7 +120,7 @@ async def test_a_large_framework_is_told_unchanged_by_its_metadata(cluster: Clus
     await eventually(partial(seen, "10.9.9.9"))
 
 
-async def test_somebody_who_may_not_read_frameworks(cluster: Cluster) -> None:
+async def test_a_user_who_may_not_read_frameworks(cluster: Cluster) -> None:
     if cluster.kubeconfig_of is None:
         pytest.skip("this cluster lets everybody do everything")
     await stored(cluster, await cluster.client(), framework(READY))
@@ -138,22 +138,7 @@ async def test_api_servers_take_the_example(kubectl: Kubectl) -> None:
 
 
 def run_locally(manifest: Path, tmp_path: Path) -> subprocess.CompletedProcess[str]:
-    """Run it as people do. It must leave nothing behind."""
-    home, scratch = tmp_path / "home", tmp_path / "scratch"
-    home.mkdir()
-    scratch.mkdir()
-    program = Path(sys.executable).with_name("frameworkcontroller")
-    ran = subprocess.run(
-        [program, "local", "run", "--logs", manifest, "--timeout", "500"],
-        cwd=ROOT,
-        env={"HOME": str(home), "TMPDIR": str(scratch), "PATH": os.environ["PATH"]},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert [path for folder in (home, scratch) for path in folder.iterdir()] == []
-    return ran
+    return run_cleanly(tmp_path, PROGRAM, "local", "run", "--logs", manifest, "--timeout", "500")
 
 
 def test_the_example(tmp_path: Path) -> None:

@@ -31,8 +31,6 @@ from tests.support.cli import Cli
 from tests.support.clusters import Cluster
 from tests.support.frameworks import Frameworks, Json, policy, role
 
-pytestmark = pytest.mark.virtual_clock
-
 FAILS = {"run-seconds": 0.2, "exit-code": 3, "message": "disk is full"}
 
 
@@ -59,7 +57,7 @@ async def frameworks(cluster: Cluster, pods: SimulatedRuntime, controller: Contr
 
 @pytest.fixture
 async def past(cluster: Cluster, frameworks: Frameworks, tmp_path: Path) -> tuple[Cli, Path]:
-    """A Framework in its second attempt, a namesake that is gone, and the records of what is past."""
+    """A Framework in its second attempt, a namesake that is gone, and the records of past attempts."""
     fails = role(number=2, simulate=FAILS, frameworkAttemptCompletionPolicy=policy(1))
     await frameworks.create("train", fails, retryPolicy={"maxRetryCount": 1})
     await frameworks.until_state("train", "Completed")
@@ -88,7 +86,7 @@ async def archive_of(folder: Path, access: WebAccess | None = None) -> AsyncIter
 
 
 async def offline(*arguments: str) -> tuple[str, str]:
-    """What the command prints, and its remarks, where there is no cluster."""
+    """The output and the remarks of the command where there is no cluster."""
     options = build_plugin_parser().parse_args(["history", *arguments])
     options.live = False
     out, err = io.StringIO(), io.StringIO()
@@ -149,6 +147,7 @@ async def test_stopped_tasks_have_not_failed(tmp_path: Path) -> None:
     assert out.splitlines()[1].split()[-5:-3] == ["10", "1"], out
 
 
+@pytest.mark.virtual_clock
 async def test_stopped_tasks_of_the_cluster_have_not_failed(past: tuple[Cli, Path], cluster: Cluster) -> None:
     """The same of the current attempt, which is read from the cluster."""
     cli, folder = past
@@ -179,6 +178,7 @@ async def test_an_archive_on_loopback_gets_its_token(tmp_path: Path, monkeypatch
             await offline("-A", "--archive", url)
 
 
+@pytest.mark.virtual_clock
 async def test_the_current_attempt_is_marked(past: tuple[Cli, Path], cluster: Cluster) -> None:
     cli, folder = past
     uid = orjson.loads((folder / "2026-01-31.ndjson").read_bytes().splitlines()[0])["object"]["metadata"]["uid"]
@@ -197,6 +197,7 @@ async def test_the_current_attempt_is_marked(past: tuple[Cli, Path], cluster: Cl
     assert [line.split()[0] for line in tasks] == ["TASK", "a[0]", "a[1]"]
 
 
+@pytest.mark.virtual_clock
 async def test_namesakes_are_listed_and_the_newest_is_first(past: tuple[Cli, Path]) -> None:
     cli, folder = past
     ended = await cli("history", "train", "--dir", str(folder))
@@ -212,6 +213,7 @@ async def test_namesakes_are_listed_and_the_newest_is_first(past: tuple[Cli, Pat
     assert len(ended.lines) == 2
 
 
+@pytest.mark.virtual_clock
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
@@ -235,7 +237,7 @@ async def test_namesakes_are_listed_and_the_newest_is_first(past: tuple[Cli, Pat
         (["--archive", "https://x", "--token-file", "none"], 2, "none: cannot be read: No such file or directory"),
     ],
 )
-async def test_what_is_wrong_is_named(
+async def test_errors_are_named(
     past: tuple[Cli, Path], monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, text: str
 ) -> None:
     cli, folder = past

@@ -1,4 +1,4 @@
-"""``frameworkcontroller history serve`` as a process of its own: what it acknowledged is there, whatever happens."""
+"""``frameworkcontroller history serve`` as a process of its own: an acknowledged record is stored, in any case."""
 
 import asyncio
 import gzip
@@ -17,12 +17,12 @@ import aiohttp
 import orjson
 import pytest
 
-from frameworkcontroller.cli.main import main
 from frameworkcontroller.history.apidocument import document
 from frameworkcontroller.history.archive import HistoryArchive
 from frameworkcontroller.history.reads import ListFrameworks
 from tests.support.answerschema import faults
 from tests.support.certificates import make_certificates
+from tests.support.cli import run_program
 from tests.support.eventually import eventually
 
 PROGRAM = [str(Path(sys.executable).parent / "frameworkcontroller"), "history", "serve"]
@@ -151,7 +151,7 @@ async def post(client: aiohttp.ClientSession, url: str, body: bytes, **headers: 
 
 
 async def names(database: Path) -> set[str]:
-    """What is in the archive, read without the server."""
+    """The Frameworks in the archive, read without the server."""
     found: set[str] = set()
     async with await HistoryArchive.open(f"sqlite:///{database}") as archive:
         after = ""
@@ -163,9 +163,7 @@ async def names(database: Path) -> set[str]:
             after = page["next"]
 
 
-async def test_what_was_acknowledged_survives_a_kill_in_the_middle(
-    tmp_path: Path, client: aiohttp.ClientSession
-) -> None:
+async def test_acknowledged_records_survive_a_kill_in_the_middle(tmp_path: Path, client: aiohttp.ClientSession) -> None:
     database = tmp_path / "h.db"
     acknowledged: set[str] = set()
     number = 0
@@ -197,7 +195,7 @@ async def test_what_was_acknowledged_survives_a_kill_in_the_middle(
     assert found == {f"f{batch * 5 + one}" for batch in batches for one in range(5)}
 
 
-async def test_a_stop_answers_what_is_in_progress(tmp_path: Path, client: aiohttp.ClientSession) -> None:
+async def test_a_stop_answers_requests_in_progress(tmp_path: Path, client: aiohttp.ClientSession) -> None:
     with running(f"sqlite:///{tmp_path}/h.db", tmp_path / "log") as process:
         url = await process.url()
         results: list[int] = []
@@ -223,31 +221,6 @@ async def test_a_stop_answers_what_is_in_progress(tmp_path: Path, client: aiohtt
         await asyncio.gather(*senders)
     assert set(results) == {200}
     assert len(await names(tmp_path / "h.db")) >= 20 * len(results)
-
-
-async def test_two_servers_on_one_database(tmp_path: Path, client: aiohttp.ClientSession) -> None:
-    database = f"sqlite:///{tmp_path}/h.db"
-    with running(database, tmp_path / "a") as one, running(database, tmp_path / "b") as other:
-        urls = [await one.url(), await other.url()]
-
-        async def send(number: int) -> int:
-            body = b"".join(map(framework, range(number * 10, number * 10 + 10)))
-
-            async def accepted() -> int:
-                status, _ = await post(client, urls[number % 2], body)
-                assert status in (200, 503)
-                assert status == 200
-                return status
-
-            return await eventually(accepted)
-
-        assert await asyncio.gather(*map(send, range(40))) == [200] * 40
-        for url in urls:
-            async with client.get(f"{url}/v1/frameworks?limit=1000") as answer:
-                assert len((await answer.json())["items"]) == 400
-            async with client.get(f"{url}/v1/failures") as answer:
-                (group,) = (await answer.json())["items"]
-            assert (group["key"], group["taskAttempts"]) == ("1", 400)
 
 
 async def test_a_record_of_100_mb_is_refused_and_the_server_stays_small(
@@ -434,7 +407,7 @@ async def test_the_pages_and_the_api_share_a_server(url: str, client: aiohttp.Cl
 
 
 @pytest.mark.parametrize("tls", [False, True])
-async def test_the_token_beside_the_database_and_the_printed_address_admit(tmp_path: Path, *, tls: bool) -> None:
+async def test_the_token_next_to_the_database_and_the_printed_address_admit(tmp_path: Path, *, tls: bool) -> None:
     """Both also with TLS, under uvloop. Without them, even the own user gets nothing."""
     options, trusted = [], None
     if tls:
@@ -498,32 +471,23 @@ async def test_the_token_beside_the_database_and_the_printed_address_admit(tmp_p
 )
 @pytest.mark.usefixtures("logging_as_before")
 def test_a_bad_option_is_named_with_its_value(
-    options: list[str], text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    options: list[str], text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert (refused(*options), text in capsys.readouterr().err) == (2, True)
+    ended = run_program("history", "serve", *options)
+    assert (ended.code, text in ended.err) == (2, True), ended.err
 
 
 @pytest.mark.usefixtures("logging_as_before")
-def test_the_environment_names_the_database_without_an_argument(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_environment_names_the_database_without_an_argument(monkeypatch: pytest.MonkeyPatch) -> None:
     """All users of the machine can read arguments."""
     monkeypatch.setenv("FRAMEWORK_HISTORY_DATABASE", "mysql://archive:topsecret@x")
-    assert refused() == 2
-    expected = "$FRAMEWORK_HISTORY_DATABASE: mysql://archive:***@x: must begin with sqlite:///"
-    assert expected in capsys.readouterr().err
+    ended = run_program("history", "serve")
+    assert ended.code == 2
+    assert "$FRAMEWORK_HISTORY_DATABASE: mysql://archive:***@x: must begin with sqlite:///" in ended.err
     # An option has precedence.
-    assert refused("--database", "sqlite:////none/x.db") == 2
-    assert "--database: sqlite:////none/x.db: there is no directory /none" in capsys.readouterr().err
-
-
-def refused(*options: str) -> int | str | None:
-    """Run the command in this process, and return its exit code."""
-    try:
-        return main(["history", "serve", *options])
-    except SystemExit as exit_:
-        return exit_.code
+    ended = run_program("history", "serve", "--database", "sqlite:////none/x.db")
+    assert "--database: sqlite:////none/x.db: there is no directory /none" in ended.err
 
 
 async def test_the_volume_of_sqlite_is_measured(url: str, client: aiohttp.ClientSession) -> None:

@@ -1,4 +1,4 @@
-"""What a controller does about objects that no status records, on API servers."""
+"""A controller's handling of objects that no status records, on API servers."""
 
 import orjson
 import pytest

@@ -1,4 +1,4 @@
-"""Pods that run as processes, on every API server: from what a user writes to what a user reads."""
+"""Pods that run as processes, on every API server: from a user's manifest to the logs that a user reads."""
 
 import asyncio
 import json

@@ -42,7 +42,7 @@ ROOMS = {
 COMMANDS = {"parsers", "program", "shellcompletion"}
 
 
-async def test_a_started_controller_has_loaded_what_it_uses(
+async def test_a_started_controller_has_loaded_its_modules(
     cluster: Cluster, pods: SimulatedRuntime, tmp_path: Path
 ) -> None:
     async with front_door(await cluster.connection()) as door:

@@ -1,4 +1,4 @@
-"""Suspend and resume on API servers: what remains of the Pods, and what the status says."""
+"""Suspend and resume on API servers: the remaining Pods, and the status."""
 
 import pytest
 

@@ -1,6 +1,6 @@
 """Histories of one Framework with host names, whose Service others delete, take the name of, or change.
 
-By the rules of tests/support/guarantees.py: no attempt begins before there was a Service, and what is not ours stays.
+By the rules of tests/support/guarantees.py: no attempt begins before there was a Service, and foreign ones stay.
 """
 
 from __future__ import annotations
@@ -53,12 +53,6 @@ class Networked:
         framework = self.history.framework
         return self.service is not None and framework is not None and controller_of(self.service) == uid_of(framework)
 
-    def follow(self, steps: int) -> None:
-        """The controller sees everything, and works."""
-        for _ in range(steps):
-            self.history.controllers[0].catch_up()
-            self.history.run(0, 1)
-
     def do(self, operation: Any) -> None:
         """One operation, if it can be done."""
         history, world = self.history, self.history.world
@@ -68,7 +62,7 @@ class Networked:
             case "free" if self.service is not None and not self.is_ours:
                 world.delete(Kind.SERVICE, NAME)
             case "delete" if self.is_ours and self.service is not None and self.service["metadata"]["labels"]:
-                # Of one without the label nobody is told.
+                # Without the label, no event would show it.
                 world.delete(Kind.SERVICE, NAME)
             case "unlabel" if self.is_ours:
                 world.edit(Kind.SERVICE, NAME, lambda body: body["metadata"].update(labels={}))
@@ -89,15 +83,15 @@ class Networked:
 
 
 @given(first=st.integers(0, 12), operations=OPERATIONS)
-def test_a_framework_has_its_service_whatever_others_do(first: int, operations: list[tuple[Any, int]]) -> None:
+def test_a_framework_has_its_service_under_all_acts_of_users(first: int, operations: list[tuple[Any, int]]) -> None:
     networked = Networked()
     history = networked.history
-    networked.follow(first)
+    history.follow(0, first)
     for operation, steps in operations:
         networked.do(operation)
         foreign = None if networked.service is None or networked.is_ours else networked.service["metadata"]
         version = None if foreign is None else foreign["resourceVersion"]
-        networked.follow(steps)
+        history.follow(0, steps)
         if foreign is not None:
             assert networked.service is not None
             assert networked.service["metadata"]["resourceVersion"] == version, "a foreign Service was changed"

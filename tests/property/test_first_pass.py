@@ -1,6 +1,6 @@
 """The order of the first syncs after a restart: new Frameworks, then those that run, then completed ones.
 
-No key is lost, whatever the order in which the caches are filled.
+No key is lost, in any order in which the caches are filled.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Flaws of a controller: changes of what it sends, hears, sees and says, on the way between it and its driver.
+"""Flaws of a controller: changed requests, answers, caches and effects, between it and its driver.
 
-A flaw needs no name inside the machine. It is there for the length of a ``with``, for the product's own driver and for
-that of ``tests.support.driver``.
+A flaw needs no name inside the machine. It lasts for a ``with``, in the product's own driver and in the one of
+``tests.support.driver``.
 """
 
 from __future__ import annotations
@@ -62,6 +62,10 @@ class Flaw:
         """An answer on its way in."""
         return answer
 
+    def read(self, request: Get, body: Json) -> Json:
+        """A live object on its way in."""
+        return body
+
     def learn(self, request: Request, answer: Answer) -> None:
         """Take the answer to a request of the machine."""
 
@@ -94,7 +98,7 @@ class Flaw:
         return removed
 
     def extra(self, view: View) -> Request | None:
-        """A request that nobody has asked for."""
+        """A request that the machine has not asked for."""
         return None
 
 
@@ -117,7 +121,7 @@ class _View:
 
 
 def flawed(make: Callable[[], Flaw]) -> Broken:
-    """Controllers with a flaw, which is made anew for each ``with``."""
+    """Controllers with a flaw, a new one for each ``with``."""
     return lambda: _flawed(make())
 
 
@@ -126,6 +130,7 @@ def _flawed(flaw: Flaw) -> Iterator[None]:
     init, begin, ask, answered = Reconciler.__init__, Reconciler.begin, Reconciler.next, Reconciler.on_answer
     effects, archived, dropped = Reconciler.effects, Reconciler.on_archived, Reconciler.on_pod_dropped
     transmit, send = driver.Controller.transmit, vars(product)["send"]
+    reads = type(flaw).read is not Flaw.read
     extra: dict[Call, Request] = {}
     requests: dict[Call, Request] = {}
 
@@ -172,11 +177,16 @@ def _flawed(flaw: Flaw) -> Iterator[None]:
     def on_pod_dropped(machine: Reconciler, last: PodRecord, *, removed: bool) -> None:
         dropped(machine, last, removed=flaw.removed(last, removed))
 
+    def hear(request: Request, answer: Answer) -> Answer:
+        if reads and isinstance(request, Get) and isinstance(answer, Answered):
+            answer = Answered(orjson.dumps(flaw.read(request, orjson.loads(answer.body))))
+        return flaw.hear(request, answer)
+
     def transmit_(controller: driver.Controller, call: Call | None, request: Request, uid: str) -> Answer:
         flaw.machine = None
         if (answer := flaw.reply(request)) is not None:
             return answer
-        return flaw.hear(request, transmit(controller, call, flaw.send(request), uid))
+        return hear(request, transmit(controller, call, flaw.send(request), uid))
 
     async def send_(client: KubeClient, request: Request, *args: Any) -> Answer:
         flaw.machine = None
@@ -184,7 +194,7 @@ def _flawed(flaw: Flaw) -> Iterator[None]:
             return answer
         answer = await send(client, flaw.send(request), *args)
         flaw.machine = None
-        return flaw.hear(request, answer)
+        return hear(request, answer)
 
     with (
         patch.multiple(
@@ -203,7 +213,7 @@ def _flawed(flaw: Flaw) -> Iterator[None]:
         yield
 
 
-# --- what it sends and hears -----------------------------------------------------------------------------------------
+# --- requests and answers --------------------------------------------------------------------------------------------
 
 
 def done(request: Request) -> Answered:
@@ -265,6 +275,24 @@ class Hears(Flaw):
         return self.change(answer) if fits else answer
 
 
+@dataclass
+class Reads(Flaw):
+    """Live objects of a kind are changed on their way in."""
+
+    kind: Kind
+    change: Callable[[Json], object]
+
+    def read(self, request: Get, body: Json) -> Json:
+        if request.kind is self.kind:
+            self.change(body)
+        return body
+
+
+def reads(kind: Kind, change: Callable[[Json], object]) -> Broken:
+    """Each live object of a kind is read with this change."""
+    return flawed(lambda: Reads(kind, change))
+
+
 def writes(change: Callable[[Json], None]) -> Broken:
     """Each status is changed on its way out."""
 
@@ -305,7 +333,7 @@ def merges(kinds: frozenset[Kind], change: Callable[[Json], None]) -> Broken:
 
 
 def believes(of: Callable[[Json], object]) -> Broken:
-    """A status of which ``of`` is true is taken for stored before it is."""
+    """A status counts as stored before it is, if ``of`` is true."""
 
     def is_believed(request: Request) -> bool:
         status = status_in(request)
@@ -325,7 +353,7 @@ def unfound(*kinds: Kind) -> Broken:
 
 
 class Remembers(Flaw):
-    """Of the Framework, it believes what it has seen first and written since: it never reads one live."""
+    """It never reads a Framework live: it believes its first cached state, and its own writes since."""
 
     def __init__(self) -> None:
         self._known: WeakKeyDictionary[Reconciler, Json] = WeakKeyDictionary()
@@ -357,7 +385,7 @@ class Remembers(Flaw):
             known["metadata"] |= metadata
 
 
-# --- what it sees ----------------------------------------------------------------------------------------------------
+# --- caches ----------------------------------------------------------------------------------------------------------
 
 
 class Glasses(Flaw):
@@ -371,12 +399,10 @@ class Glasses(Flaw):
         self._change(spec)
         return replace(record, spec_json=orjson.dumps(spec))
 
-    def hear(self, request: Request, answer: Answer) -> Answer:
-        if not (isinstance(request, Get) and request.kind is Kind.FRAMEWORK and isinstance(answer, Answered)):
-            return answer
-        body = orjson.loads(answer.body)
-        self._change(body["spec"])
-        return Answered(orjson.dumps(body))
+    def read(self, request: Get, body: Json) -> Json:
+        if request.kind is Kind.FRAMEWORK:
+            self._change(body["spec"])
+        return body
 
 
 def sees_spec(change: Callable[[Json], object]) -> Broken:
@@ -404,6 +430,17 @@ def sees(change: Callable[[Observed], Observed]) -> Broken:
     return flawed(lambda: Sees(change))
 
 
+def sees_pods(change: Callable[[PodRecord], PodRecord | None]) -> Broken:
+    """Each Pod in the caches is seen with this change; None: it is not seen."""
+
+    def changed(observed: Observed) -> Observed:
+        pods = lambda: [found for one in observed.list_pods() if (found := change(one)) is not None]  # noqa: E731
+        find = lambda name: None if (one := observed.find_pod(name)) is None else change(one)  # noqa: E731
+        return replace(observed, find_pod=find, list_pods=pods)
+
+    return sees(changed)
+
+
 # --- clients, and several flaws --------------------------------------------------------------------------------------
 
 
@@ -418,7 +455,7 @@ def deleting_with(**forced: Any) -> Broken:
 
 
 def without_test_of(path: str) -> Broken:
-    """Statuses are written whatever the Framework's ``path`` says by now."""
+    """Statuses are written without a test of the Framework's ``path``."""
 
     class Careless(KubeClient):
         async def patch(self, *args: Any, **more: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""One history of a Framework: what users, nodes, networks and clocks do to it, while controllers work on it.
+"""One history of a Framework: acts of users, nodes, networks and clocks, while controllers work on it.
 
 Every operation is complete in itself and takes small numbers, so that a failing history can be shortened by leaving
 operations out. ``finish`` is the fair end: faults stop, and then everything must come to the end that was promised.
@@ -14,10 +14,12 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_status
 from frameworkcontroller.api.spec import ExecutionType, FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.api.status import Condition, FrameworkStatus, State
+from frameworkcontroller.machine.kernel.actions import Action
 from frameworkcontroller.machine.kernel.failure import Classifier
 from frameworkcontroller.machine.kernel.model import Limits
 from frameworkcontroller.machine.kernel.requests import Kind
 from frameworkcontroller.machine.kernel.states import LIVE
+from frameworkcontroller.machine.kernel.target import Target
 from tests.support.driver import Controller
 from tests.support.guarantees import Guarantees
 from tests.support.world import Body, Fate, World, controller_of, is_deleting, name_of, uid_of
@@ -36,6 +38,7 @@ _NODE: Final = "node-1"
 _PASSES_TO_REST: Final = 100
 _SOON_SEC: Final = 20.0
 _STEPS_TO_SETTLE: Final = 20_000
+_STEPS_UNTIL: Final = 1000
 WAKES_TO_END: Final = 60
 _WAKES_TO_TELL: Final = 20
 
@@ -64,7 +67,7 @@ class History:
         self.controllers = [self._start("A")]
         self._standby: Controller | None = None
 
-    # --- what there is ---
+    # --- state ---
 
     @property
     def framework(self) -> Body | None:
@@ -103,8 +106,39 @@ class History:
                 break
             controller.step()
 
+    def follow(self, which: int, steps: int) -> None:
+        """A controller sees everything before each of its steps."""
+        controller = self.controllers[which % len(self.controllers)]
+        for _ in range(steps):
+            controller.catch_up()
+            self.run(which, 1)
+
+    def until(self, holds: Callable[[], bool], which: int = 0) -> None:
+        """A controller follows, as nodes and the garbage collector do, until that holds."""
+        for _ in range(_STEPS_UNTIL):
+            if holds():
+                return
+            for other in self.others:
+                other()
+            self.collect(1)
+            self.kubelet(0, "remove")
+            self.follow(which, 1)
+            controller = self.controllers[which]
+            if not controller.due and controller.requeue_at is not None:
+                self.world.go_until(controller.requeue_at)
+        raise self.world.violation("it does not come about")
+
+    def stop_before(self, action: type[Action], holds: Callable[[Target], bool], which: int = 0) -> None:
+        """A controller stands still right before such an action."""
+
+        def is_next() -> bool:
+            found = self.controllers[which].next_action
+            return isinstance(found, action) and holds(found.target)
+
+        self.until(is_next, which)
+
     def crash(self, which: int) -> None:
-        """A controller is killed where it stands, and started anew."""
+        """A controller is killed where it stands, and restarted."""
         position = which % len(self.controllers)
         name = self.controllers[position].label
         self.world.tell(f"[{name}] is killed and started anew")
@@ -121,7 +155,7 @@ class History:
             self._standby.deliver(self._kinds[kind % len(self._kinds)], count)
 
     def take_over(self) -> None:
-        """The first controller is killed, and the replica goes on, with what its caches have shown until now."""
+        """The first controller is killed, and the replica continues with its caches."""
         if self._standby is not None:
             self.world.tell(f"[S] takes over from [{self.controllers[0].label}]")
             self.controllers[0], self._standby = self._standby, None
@@ -157,7 +191,7 @@ class History:
         self.controllers[which % len(self.controllers)].deliver(self._kinds[kind % len(self._kinds)], count)
 
     def relist(self, which: int, kind: int) -> None:
-        """A cache jumps to what there is now."""
+        """A cache jumps to the live objects."""
         self.controllers[which % len(self.controllers)].relist(self._kinds[kind % len(self._kinds)])
 
     def fail(self, verb: str | None, fate: Fate) -> None:
@@ -176,7 +210,7 @@ class History:
         self.world.tell(f"the clock goes by {seconds}s")
 
     def wait(self, seconds: int) -> None:
-        """All do what they have to do, and time passes until a controller wakes up by itself, if that is near."""
+        """All come to rest, and time passes until a controller's next alarm, if that is near."""
         self.settle()
         wakes = [controller.requeue_at for controller in self.controllers if controller.requeue_at is not None]
         if wakes and min(wakes) <= self.world.clock + seconds:
@@ -370,19 +404,19 @@ class History:
                 self.edit(f"executionType {wanted}", lambda spec: spec.update(executionType=wanted))
 
     def break_spec(self, *, broken: bool) -> None:
-        """The user makes the spec one that no schema has refused but that cannot be run; or mends it."""
+        """The user makes the spec invalid in a way that the schema accepts; or valid again."""
         retry: Body = {"maxRetryCount": -7} if broken else {}
         if self.framework is not None and broken != (self.spec is None):
             self.edit("break the spec" if broken else "mend the spec", lambda spec: spec.update(retryPolicy=retry))
 
     def annotate(self) -> None:
-        """Somebody changes metadata that is none of ours."""
+        """A user changes foreign metadata."""
         if self.framework is not None:
             self.world.tell("somebody annotates the Framework")
             self.world.edit(Kind.FRAMEWORK, NAME, lambda body: body["metadata"].update(annotations={"x": "y"}))
 
     def delete_pod(self, which: int, *, force: bool, disrupted: bool = False) -> None:
-        """Somebody deletes a Pod; ``disrupted``: Kubernetes does, and says so before."""
+        """A user deletes a Pod; ``disrupted``: Kubernetes does, and sets its condition before."""
         pods = sorted(self.pods(), key=name_of)
         if pods:
             name = name_of(pods[which % len(pods)])
@@ -392,13 +426,13 @@ class History:
             self.world.delete(Kind.POD, name, grace=0 if force else None)
 
     def delete_configmap(self, propagation: str = "Foreground") -> None:
-        """Somebody deletes the attempt's ConfigMap."""
+        """A user deletes the attempt's ConfigMap."""
         name = names.configmap_name(NAME)
         body = self.world.objects[Kind.CONFIGMAP].get(name)
         if body is not None and self.guarantees.is_ours(body):
             if propagation != "Foreground":
                 if self.framework is None or is_deleting(self.framework):
-                    # Nothing keeps the Framework then, and with it whoever waits for the Pods.
+                    # Then the Framework may go before the Pods.
                     return
                 if controller_of(body) != uid_of(self.framework):
                     # It is one of an earlier Framework of the name.
@@ -408,7 +442,7 @@ class History:
             self.world.delete(Kind.CONFIGMAP, name, foreground=True, propagation=propagation)
 
     def unlabel(self, which: int) -> None:
-        """Somebody takes the label off a Pod, or the ConfigMap, by which it is watched."""
+        """A user removes the label by which a Pod or the ConfigMap is watched."""
         candidates = sorted(self.pods(), key=name_of)
         candidates += [body for body in self.world.objects[Kind.CONFIGMAP].values() if self.guarantees.is_ours(body)]
         if candidates:
@@ -430,7 +464,7 @@ class History:
             self.world.pod_quota = quota
 
     def retreat(self) -> None:
-        """What is foreign goes away."""
+        """Foreign objects go."""
         for kind in (Kind.POD, Kind.CONFIGMAP, Kind.SERVICE, Kind.VOLUME_CLAIM):
             for body in list(self.world.objects[kind].values()):
                 if not self.guarantees.is_ours(body):
@@ -445,7 +479,7 @@ class History:
     # --- the fair end ---
 
     def settle(self) -> None:
-        """All caches, collectors, nodes and controllers do what they have to do, at one moment, until all is still."""
+        """All caches, collectors, nodes and controllers work, without time passing, until they are at rest."""
         self.world.fates.clear()
         for step in range(_STEPS_TO_SETTLE):
             moved = self.world.collect()
@@ -468,7 +502,7 @@ class History:
             controller.probe()
 
     def go_to_next_write(self) -> bool:
-        """Let time pass until a controller writes, or tries again, what it could not at once; False if none will."""
+        """Let time pass until a controller's next write or retry; False if none is due."""
         soon = self.world.clock + _SOON_SEC
         wakes = [one.requeue_at for one in self.controllers if not one.is_settled and one.requeue_at is not None]
         if not wakes or min(wakes) > soon:
@@ -500,7 +534,7 @@ class History:
         self.break_spec(broken=False)
         self._drop_what_is_never_met()
         if self.framework is not None and self.framework["spec"].get("suspend"):
-            self._until("the Framework is suspended or completed", self._is_suspended, step=self._all_pods_run)
+            self._until("the Framework is suspended or completed", self._is_suspended, step=self.all_pods_run)
             self.suspend(wanted=False)
         self.execute("Start")
         self._until("all Tasks run or are completed", self._is_running, step=self._all_start)
@@ -514,7 +548,7 @@ class History:
         self._nothing_is_left()
 
     def _an_end_that_is_asked_for_comes(self) -> None:
-        """Stop, a suspension and a deadline count, also with an invalid spec. What runs until then runs on."""
+        """Stop, a suspension and a deadline count, also with an invalid spec."""
         spec: Body = {} if self.framework is None else self.framework["spec"]
         if spec.get("executionType") == "Stop":
             self._until("the stopped Framework is completed", self._is_completed, step=lambda: None)
@@ -528,12 +562,12 @@ class History:
         return status is not None and status.state in LIVE and status.attempt.configmap_uid is not None
 
     def _whatever_stands_in_the_way_is_told(self, *, alone: bool) -> None:
-        """With nothing mended, the Framework runs, is completed, or waits and says for what.
+        """With all obstacles in place, the Framework runs, is completed, or reports the cause of its wait.
 
         ``alone``: there was no second controller. Conditions that one has written stay until the next write.
         """
         for _ in range(_WAKES_TO_TELL):
-            self._all_pods_run()
+            self.all_pods_run()
             self.settle()
             (controller,) = self.controllers
             status, spec = self.status, self.spec
@@ -574,7 +608,7 @@ class History:
 
     def _all_start(self) -> None:
         """All Pods run and are ready, and those that others wait for succeed."""
-        self._all_pods_run()
+        self.all_pods_run()
         spec = self.spec
         dependencies = [] if spec is None else [one for role in spec.task_roles for one in role.depends_on]
         awaited = {one.name for one in dependencies if one.status == "Complete"}
@@ -595,7 +629,7 @@ class History:
         raise self.world.violation(f"It does not come about: {what}")
 
     def _go_to_next_wake(self) -> None:
-        """Let time pass until somebody has something to do by himself."""
+        """Let time pass until the next alarm."""
         (controller,) = self.controllers
         now = self.world.now
         seconds = [max(0.0, at - now) for wake in self.wakes if (at := wake()) is not None]
@@ -636,7 +670,7 @@ class History:
             and all(role.task.retry_policy.max_retry_count != -2 for role in spec.task_roles)
         )
 
-    def _all_pods_run(self) -> None:
+    def all_pods_run(self) -> None:
         for pod in self.pods():
             if pod["status"]["phase"] in ("Pending", "Unknown"):
                 self._fare(pod, "Running", 0)

@@ -74,7 +74,7 @@ TRANSIENT: Final = CompletionStatus.of(
 def task(
     index: int, state: State, end: CompletionStatus | None = None, *, retries: int = 0, began: int = 3000
 ) -> TaskStatus:
-    """A Task whose last attempt began so many seconds ago."""
+    """A Task whose last attempt began ``began`` seconds ago."""
     start = NOW - began
     ran = start + 4 if state not in (State.CREATION_PENDING, State.CREATION_REQUESTED, State.PREPARING) else None
     over = start + 60 + 7 * (index % 40) if end is not None else None
@@ -190,7 +190,7 @@ def training() -> Json:
 
 
 def many(number: int = 10_000) -> Json:
-    """One with so many Tasks."""
+    """One with this number of Tasks."""
     states = [(State.RUNNING, None)] * 12 + [(State.COMPLETED, SUCCEEDED)] * 6
     states += [(State.COMPLETED, NO_DATA), (State.PREPARING, None)]
     tasks = [task(index, *states[(index * 7 + index // 40) % len(states)]) for index in range(number)]
@@ -347,7 +347,7 @@ def archived_task(index: int, attempt: int) -> Json:
 
 
 def source(body: Json | None = None, *, past: bool = True) -> FrameworkSource:
-    """What is known of ``mnist``, or of another one."""
+    """The data of ``mnist``, or of another one."""
     if body is not None:
         return FrameworkSource(body, body, live=True)
     body = training()
@@ -435,7 +435,7 @@ def _group(key: str, label: str, number: int) -> Json:
 def not_found() -> ErrorPage:
     """``error.html``."""
     return ErrorPage(
-        shell("error", "../../"), 404, "Not found", "There is no such page, or you may not read what it shows."
+        shell("error", "../../"), 404, "Not found", "There is no such page, or you may not read its content."
     )
 
 

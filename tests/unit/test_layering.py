@@ -9,8 +9,8 @@ from typing import NamedTuple
 import pytest
 
 from frameworkcontroller.machine.parts import PARTS
+from tests.support.sourcecode import PACKAGE, dotted, meanings, parsed
 
-PACKAGE = Path(__file__).resolve().parents[2] / "frameworkcontroller"
 NAME = PACKAGE.name
 
 LAYERS = {
@@ -139,15 +139,7 @@ def part_faults(file: Path, tree: ast.AST) -> Iterator[str]:
 def purity_faults(file: Path, tree: ast.AST) -> Iterator[str]:
     """Where the file could read a clock, draw chance, or do I/O."""
     where = file.relative_to(PACKAGE.parent)
-    # The meaning of each local name, so that a clock cannot hide behind an alias.
-    meaning: dict[str, str] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                root = alias.name.partition(".")[0]
-                meaning[alias.asname or root] = alias.name if alias.asname else root
-        elif isinstance(node, ast.ImportFrom):
-            meaning |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    meaning = meanings(tree)
     for found in imports(file, tree):
         if found.module.partition(".")[0] in IMPURE_MODULES or impure(found.module):
             yield str(found)
@@ -158,15 +150,6 @@ def purity_faults(file: Path, tree: ast.AST) -> Iterator[str]:
             yield f"{where}:{node.lineno} uses {node.id}"
 
 
-def dotted(node: ast.expr, meaning: dict[str, str]) -> str | None:
-    """The full name that an expression such as `dt.datetime.now` stands for."""
-    if isinstance(node, ast.Name):
-        return meaning.get(node.id)
-    if isinstance(node, ast.Attribute) and (owner := dotted(node.value, meaning)):
-        return f"{owner}.{node.attr}"
-    return None
-
-
 def impure(name: str) -> bool:
     """Whether this full name reads a clock or draws chance."""
     owner, _, attribute = name.rpartition(".")
@@ -175,18 +158,12 @@ def impure(name: str) -> bool:
     return attribute in IMPURE_NAMES.get(owner, ())
 
 
-def parsed() -> Iterator[tuple[Path, ast.AST]]:
-    for file in sorted(PACKAGE.rglob("*.py")):
-        yield file, ast.parse(file.read_text(encoding="utf-8"), str(file))
-
-
 def test_imports_run_one_way() -> None:
     assert [fault for file, tree in parsed() for fault in layering_faults(file, tree)] == []
 
 
 def test_the_life_names_no_part_and_no_part_another() -> None:
-    machine = [(file, tree) for file, tree in parsed() if file.is_relative_to(PACKAGE / "machine")]
-    assert [fault for file, tree in machine for fault in part_faults(file, tree)] == []
+    assert [fault for file, tree in parsed(PACKAGE / "machine") for fault in part_faults(file, tree)] == []
 
 
 @pytest.mark.parametrize(

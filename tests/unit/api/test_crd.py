@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final, get_args
 
 import orjson
@@ -11,28 +12,10 @@ from pydantic import BaseModel
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import EncodedStatus, encode_status
-from frameworkcontroller.api.completion import (
-    CompletionStatus,
-    ContainerCompletion,
-    DecidedRule,
-    FailureAction,
-    PodCompletion,
-    Trigger,
-)
+from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.spec import Chosen, FrameworkSpec, parse_spec
-from frameworkcontroller.api.status import (
-    AdmissionStatus,
-    AdmittedPodSet,
-    Condition,
-    FrameworkAttemptStatus,
-    FrameworkStatus,
-    RetryPolicyStatus,
-    State,
-    TaskAttemptStatus,
-    TaskCounts,
-    TaskRoleStatus,
-    TaskStatus,
-)
+from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, State, TaskRoleStatus
+from tests.support.filled import filled
 from tests.support.framework_crd import crd_manifest
 
 Json = dict[str, Any]
@@ -119,29 +102,11 @@ def test_defaults_of_the_schema_mean_the_same_as_absence() -> None:
 
 def whole_status(*, compress: bool = False) -> Json:
     """A status in which every field has a value."""
-    trigger = Trigger("why", "a", 0)
-    pod = PodCompletion("reason", "message", (ContainerCompletion("main", 1, "reason", "message", 9),))
-    completion = CompletionStatus(1, "Phrase", "Failed", ("Transient",), "diagnostics", trigger, pod)
-    attempt = TaskAttemptStatus(0, 1, 2, 3, "uid", "node", "10.0.0.1", "10.0.0.2", completion)
+    status: FrameworkStatus = filled(FrameworkStatus)
+    # Only Tasks have a Pod.
+    status.attempt.completion_status = replace(filled(CompletionStatus), pod=None)
     # Long enough to be compressed.
-    task = TaskStatus(0, "t" * 800_000 if compress else "t", 1, 2, attempt, run_time=1, completion_time=2)
-    roles = [TaskRoleStatus("a", "r", 5, [task], "NodeUnreachable", started=True)]
-    rule = DecidedRule(FailureAction.FAIL_FRAMEWORK, 0)
-    of_framework = CompletionStatus(1, "Phrase", "Failed", ("Transient",), "diagnostics", trigger, policy=rule)
-    admitted = AdmittedPodSet("a", 1, "d", {"k": "v"}, [{"operator": "Exists"}], {"l": "v"}, {"a": "v"}, ["g"], 1)
-    status = FrameworkStatus(
-        1,
-        2,
-        FrameworkAttemptStatus(0, 1, 2, 3, "uid", of_framework, roles, 1, ["f"]),
-        run_time=1,
-        completion_time=2,
-        retry=RetryPolicyStatus(0, 0, 5, 1),
-        observed_generation=1,
-        task_counts=TaskCounts(1, 2, 3, 4),
-        conditions=[Condition("Running", "True", "reason", "message", 1, 1)],
-        accumulated_past_execution_time_seconds=5,
-        admission=AdmissionStatus("q", "w", "uid", "c", [admitted]),
-    )
+    status.attempt.roles[0].tasks[0].instance_uid = "t" * 800_000
     body: Json = orjson.loads(EncodedStatus("f", status, compress=compress).body)
     return body
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from frameworkcontroller import __version__
 from frameworkcontroller.api.historyrecords import (
-    FORGETTING,
     KINDS,
     UNREADABLE_ATTEMPT,
     HistoryRecord,
@@ -200,4 +199,3 @@ def test_a_pod_whose_annotations_were_changed_has_no_id(annotation: str, value: 
 
 def test_every_trigger_has_a_kind() -> None:
     assert set(KINDS) == set(Trigger)
-    assert set(Trigger) - FORGETTING == {Trigger.FRAMEWORK_COMPLETION, Trigger.POD_DELETION}

@@ -361,17 +361,6 @@ class TestKubeconfig:
             with pytest.raises(BarrierError, match=f"kubeconfig {paths}: no such file"):
                 connect({"KUBECONFIG": paths})
 
-    def test_several_files(self, plain: StubApi, tmp_path: Path) -> None:
-        (tmp_path / "users").write_text(json.dumps({"users": [{"name": "me", "user": {"token": "first"}}]}))
-        environ = stored(tmp_path, kubeconfig({"server": plain.address}, {"token": "second"}))
-        ask(connect({"KUBECONFIG": f"{tmp_path}/absent:{tmp_path}/users:{environ['KUBECONFIG']}"}))
-        assert plain.headers[0]["Authorization"] == "Bearer first"
-
-    @pytest.mark.parametrize("text", ["{", "", "- a", "\x00", "clusters: [", "a: b\n  c: d"])
-    def test_an_invalid_kubeconfig(self, tmp_path: Path, text: str) -> None:
-        with pytest.raises(BarrierError, match="kubeconfig"):
-            connect(stored(tmp_path, text))
-
 
 class TestUsers:
     def test_user_and_password(self, plain: StubApi, tmp_path: Path) -> None:

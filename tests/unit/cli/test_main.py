@@ -47,9 +47,19 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["local"], "frameworkcontroller local: the following arguments are required: COMMAND"),
         (["local", "down"], "frameworkcontroller local: argument COMMAND: invalid choice: 'down'"),
         (["local", "run"], "frameworkcontroller local run: the following arguments are required: FILE"),
-        (["local", "run", "f", "--timeout", "0"], "frameworkcontroller local run: argument --timeout: not a number"),
-        (["local", "run", "f", "--timeout", "nan"], "frameworkcontroller local run: argument --timeout: not a number"),
-        (["local", "run", "f", "--timeout", "1m"], "frameworkcontroller local run: argument --timeout: not a number"),
+        (["local", "run", "f", "--timeout", "0"], "frameworkcontroller local run: argument --timeout: must be above 0"),
+        (
+            ["local", "run", "f", "--timeout", "nan"],
+            "frameworkcontroller local run: argument --timeout: not a duration",
+        ),
+        (
+            ["local", "run", "f", "--timeout", "1.m"],
+            "frameworkcontroller local run: argument --timeout: not a duration",
+        ),
+        (
+            ["local", "run", "f", "--timeout", "9" * 10],
+            "frameworkcontroller local run: argument --timeout: not a durat",
+        ),
         (["local", "run", "f", "--runtime", "docker"], "frameworkcontroller local run: argument --runtime: invalid"),
         (["local", "up", "--port", "70000"], "frameworkcontroller local up: argument --port: not a port: '70000'"),
         (["local", "up", "--port", "-1"], "frameworkcontroller local up: argument --port: not a port: '-1'"),
@@ -99,8 +109,8 @@ def test_the_plugin_speaks_as_kubectl_does(
             {"port": 8080, "runtime": "simulated", "kubeconfig": Path("k"), "data": Path("d")},
         ),
         (
-            ["local", "run", "a.yaml", "-", "--timeout", "1.5"],
-            {"files": [Path("a.yaml"), Path("-")], "timeout": 1.5, "runtime": "process", "usual_log_level": "error"},
+            ["local", "run", "a.yaml", "-", "--timeout", "1m1.5s"],
+            {"files": [Path("a.yaml"), Path("-")], "timeout": 61.5, "runtime": "process", "usual_log_level": "error"},
         ),
         # An option that all commands have may stand before or after them.
         (["--log-level", "error", "--config", "c", "local", "run", "a"], {"log_level": "error", "config": Path("c")}),

@@ -20,6 +20,7 @@ spec:
 """
 POD = "{spec: {restartPolicy: Never, containers: [{name: main, image: i, command: [c]}]}}"
 FAILS = "frameworkAttemptCompletionPolicy: {minFailedTaskCount: 1}"
+SUCCEEDS = "frameworkAttemptCompletionPolicy: {minSucceededTaskCount: 1}"
 
 
 def said(text: str) -> list[str]:
@@ -43,40 +44,26 @@ def container(text: str) -> list[str]:
     return role(FAILS, task=pod)
 
 
+RETRIED = f"task: {{retryPolicy: {{maxRetryCount: -2}}, pod: {POD}}}"
+SERVICE = f"task: {{pod: {POD.replace('Never', 'Always')}}}"
+
+
 @pytest.mark.parametrize(
     ("fields", "status", "finding"),
     [
-        ("taskNumber: 2", "Complete", ""),
-        ("frameworkAttemptCompletionPolicy: {minSucceededTaskCount: 1}", "Ready", ""),
-        (
-            "frameworkAttemptCompletionPolicy: {minSucceededTaskCount: 1}",
-            "Complete",
-            "its minSucceededTaskCount 1 completes the attempt before",
-        ),
+        (f"taskNumber: 2, task: {{pod: {POD}}}", "Complete", ""),
+        (f"{SUCCEEDS}, task: {{pod: {POD}}}", "Ready", ""),
+        (f"{SUCCEEDS}, task: {{pod: {POD}}}", "Complete", "its minSucceededTaskCount 1 completes the attempt before"),
+        (RETRIED, "Complete", "with task.retryPolicy.maxRetryCount -2 its Tasks are run again and again"),
+        (SERVICE, "Complete", "its Pods never end (restartPolicy Always)"),
+        (SERVICE, "Ready", ""),
     ],
 )
 def test_a_role_that_never_starts(fields: str, status: str, finding: str) -> None:
-    roles = [f"- {{name: a, {fields}, task: {{pod: {POD}}}}}", "- name: b", f"  {FAILS}", f"  task: {{pod: {POD}}}"]
+    roles = [f"- {{name: a, {fields}}}", "- name: b", f"  {FAILS}", f"  task: {{pod: {POD}}}"]
     found = spec("taskRoles:", *roles, f"  dependsOn: [{{name: a, status: {status}}}]")
     text = f"10: warning: spec.taskRoles[1].dependsOn[0]: b never starts, as a is never Complete: {finding}"
-    assert found == [text] * bool(finding)
-
-
-def test_a_role_that_waits_for_one_that_never_ends() -> None:
-    task = f"{{retryPolicy: {{maxRetryCount: -2}}, pod: {POD}}}"
-    roles = [f"- {{name: a, task: {task}}}", "- name: b", f"  {FAILS}", f"  task: {{pod: {POD}}}"]
-    (finding,) = spec("taskRoles:", *roles, "  dependsOn: [{name: a, status: Complete}]")
-    assert finding.endswith(
-        "b never starts, as a is never Complete: with task.retryPolicy.maxRetryCount -2 its Tasks "
-        "are run again and again"
-    )
-
-
-def test_dependencies_as_others_write_them() -> None:
-    roles = ["- name: a", f"  {FAILS}", f"  task: {{pod: {POD}}}", "- name: b", f"  task: {{pod: {POD}}}"]
-    assert spec("taskRoles:", *roles, "  dependsOn: [a]") == [
-        "11: error: spec.taskRoles[1].dependsOn[0]: 'a': must be a mapping"
-    ]
+    assert [one for one in found if "never starts" in one] == [text] * bool(finding)
 
 
 def test_a_good_framework() -> None:
@@ -151,8 +138,7 @@ def test_documents_and_lists_keep_their_lines() -> None:
 def test_json_is_linted_too() -> None:
     assert said('{"kind": "Framework",\n "metadata": {"name": 5}, "spec": {}}')[1:] == [
         "2: error: metadata.name: 5: must be lower case letters and digits only, at most 63 of them (a dash separates "
-        "the "
-        "parts of a Pod's name)",
+        "the parts of a Pod's name)",
         "2: warning: spec.taskRoles: has no role: the Framework runs nothing, and never completes by itself",
     ]
 
@@ -162,11 +148,7 @@ def test_json_is_linted_too() -> None:
     [
         ("executionType: Pause", "executionType: 'Pause': must be Create, Start or Stop"),
         ("executiontype: Stop", "executiontype: unknown field; did you mean executionType?"),
-        ("retryPolicy: {maxRetryCount: -3}", "retryPolicy.maxRetryCount: -3: must be at least -2"),
-        ("retryPolicy: {maxRetryCount: 1.5}", "retryPolicy.maxRetryCount: 1.5: must be a whole number"),
-        ('retryPolicy: {fancyRetryPolicy: "true"}', "retryPolicy.fancyRetryPolicy: 'true': must be true or false"),
         ("retryPolicy: [1]", "retryPolicy: a list: must be a mapping"),
-        ("description: 5", "description: 5: must be text (put it in quotes)"),
     ],
 )
 def test_fields_of_the_spec(field: str, expected: str) -> None:
@@ -178,7 +160,6 @@ def test_fields_of_the_spec(field: str, expected: str) -> None:
     ("field", "expected"),
     [
         ("taskNumber: 10001", "error: spec.taskRoles[0].taskNumber: 10001: must be at most 10000"),
-        ("taskNumber: two", "error: spec.taskRoles[0].taskNumber: 'two': must be a whole number"),
         ("size: 2", "error: spec.taskRoles[0].size: unknown field"),
         ("name: w", "error: spec.taskRoles[0].name: is repeated on line 7"),
     ],
@@ -230,19 +211,11 @@ def test_two_roles_of_one_name() -> None:
     ]
 
 
-def test_too_many_tasks() -> None:
-    roles = [f"- {{name: w{number}, taskNumber: 10000, {FAILS}, task: {{pod: {POD}}}}}" for number in range(6)]
-    assert spec("taskRoles:", *roles) == [
-        "5: error: spec.taskRoles: 60000 Tasks in all, where no status has room for more than 50000",
-    ]
-
-
 def test_names_of_roles() -> None:
     roles = [f"- {{name: {name}, {FAILS}, task: {{pod: {POD}}}}}" for name in ("ps-1", "w", "w", "w" * 63)]
     assert spec("taskRoles:", *roles) == [
         "6: error: spec.taskRoles[0].name: 'ps-1': must be lower case letters and digits only, at most 63 of them (a "
-        "dash "
-        "separates the parts of a Pod's name)",
+        "dash separates the parts of a Pod's name)",
         "8: error: spec.taskRoles[2].name: 'w': is already the name of taskRoles[1]",
         f"9: warning: spec.taskRoles[3].name: makes Pod names of up to 67 characters ('f-{'w' * 63}-0'): as host names "
         "they are cut after 63, and several Pods may get the same",
@@ -252,8 +225,7 @@ def test_names_of_roles() -> None:
 def test_many_tasks_need_compression() -> None:
     assert role("taskNumber: 301", FAILS) == [
         "5: warning: spec.taskRoles: have 301 Tasks: beyond 300 or so a controller needs largeFrameworkCompression: "
-        "true, "
-        "or their status may not fit into an API object"
+        "true, or their status may not fit into an API object"
     ]
     assert role("taskNumber: 300", FAILS) == []
 
@@ -272,9 +244,8 @@ def test_many_tasks_need_compression() -> None:
             "{minFailedTaskCount: 1}",
             "{maxRetryCount: -1}",
             [
-                "minFailedTaskCount: 1: can never be reached: with task.retryPolicy.maxRetryCount -1 a Task that "
-                "fails is "
-                "retried and never counts as failed"
+                "minFailedTaskCount: 1: can never be reached: with task.retryPolicy.maxRetryCount -1 a Task that fails "
+                "is retried and never counts as failed"
             ],
         ),
         # Permanent failures are not retried.
@@ -323,9 +294,8 @@ def test_a_framework_that_cannot_fail() -> None:
     assert spec("retryPolicy: {maxRetryCount: 3}", "taskRoles:", "- name: w", f"  task: {{pod: {POD}}}") == [
         "5: warning: spec.retryPolicy.maxRetryCount: 3: has no effect: neither a role's minFailedTaskCount nor a "
         "failure rule can make an attempt fail",
-        "6: warning: spec.taskRoles: have no completion policy: the Framework succeeds once all Tasks have ended, "
-        "even if "
-        "all of them failed; minFailedTaskCount: 1 lets it fail",
+        "6: warning: spec.taskRoles: have no completion policy: the Framework succeeds once all Tasks have ended, even "
+        "if all of them failed; minFailedTaskCount: 1 lets it fail",
     ]
 
 
@@ -334,8 +304,7 @@ def test_a_framework_that_cannot_end_though_some_of_it_does() -> None:
     worker = f"- {{name: w, task: {{pod: {POD}}}}}"
     assert spec("taskRoles:", server, worker) == [
         "5: warning: spec.taskRoles: can never complete: ps is retried forever (maxRetryCount -2), and no other role "
-        "has "
-        "a completion policy that completes the attempt without it"
+        "has a completion policy that completes the attempt without it"
     ]
     assert spec("taskRoles:", server) == []
     assert spec("taskRoles:", server, worker.replace("task:", f"{FAILS}, task:")) == []
@@ -345,8 +314,7 @@ def test_pods_that_never_end() -> None:
     pod = POD.replace("restartPolicy: Never, ", "")
     assert role(FAILS, task=f"{{pod: {pod}}}") == [
         "8: warning: spec.taskRoles[0].task.pod.spec.restartPolicy: is missing, which is Always: containers that end "
-        "are "
-        "started again in place, so that no Task ever completes; retries and completion policies are for Never (or "
+        "are started again in place, so that no Task ever completes; retries and completion policies are for Never (or "
         "OnFailure)"
     ]
     assert role(FAILS, task=f"{{retryPolicy: {{maxRetryCount: -2}}, pod: {pod}}}")[0].startswith(
@@ -428,8 +396,7 @@ def test_pods(task: str, expected: list[str]) -> None:
             "{name: a, image: i, args: ['{{ FC_TASK_INDEX }}']}",
             [
                 "warning: .args[0]: {{ FC_TASK_INDEX }} is not a placeholder and stays unchanged; write "
-                "{{FC_TASK_INDEX}}, "
-                "without blanks",
+                "{{FC_TASK_INDEX}}, without blanks",
             ],
         ),
         (
@@ -443,8 +410,7 @@ def test_pods(task: str, expected: list[str]) -> None:
             "{name: a, image: i, args: ['{{FC_POD_UID}}']}",
             [
                 "warning: .args[0]: {{FC_POD_UID}} is not a placeholder and stays unchanged; it is known only when the "
-                "Pod "
-                "runs: use its environment variable FC_POD_UID",
+                "Pod runs: use its environment variable FC_POD_UID",
             ],
         ),
     ],
@@ -527,11 +493,6 @@ def test_good_failure_rules() -> None:
             "warning: {}[0].onPodConditions[1].type: 'DisruptionTargets': is not a condition that Kubernetes sets; "
             "did you mean DisruptionTarget?",
         ),
-        (
-            "{action: Ignore, onPodConditions: [{type: DisruptionTarget, status: true}]}",
-            "error: {}[0].onPodConditions[0].status: true: must be True, False or Unknown, in quotes",
-        ),
-        (ON_42.replace("42", "0"), "error: {}[0].onExitCodes.values[0]: 0: is no code of a failure"),
         (
             ON_42.replace("onExitCodes", "onExitCode"),
             "error: {}[0].onExitCode: unknown field; did you mean onExitCodes?",
@@ -645,16 +606,6 @@ def test_containers_that_are_restarted_in_place(more: str, retry: str, warned: b
     assert ["is OnFailure" in one for one in found] == [True] * warned
 
 
-def test_a_role_that_waits_for_a_service() -> None:
-    pod = POD.replace("Never", "Always")
-    roles = [f"- {{name: a, task: {{pod: {pod}}}}}", "- name: b", f"  {FAILS}", f"  task: {{pod: {POD}}}"]
-    found = spec("taskRoles:", *roles, "  dependsOn: [{name: a, status: Complete}]")
-    assert any(one.endswith("a is never Complete: its Pods never end (restartPolicy Always)") for one in found)
-    assert not any(
-        "never starts" in one for one in spec("taskRoles:", *roles, "  dependsOn: [{name: a, status: Ready}]")
-    )
-
-
 def test_a_framework_that_waits_twice() -> None:
     lines = ("suspend: true", "taskRoles:", f"- {{name: w, {FAILS}, task: {{pod: {POD}}}}}")
     assert spec(*lines) == []
@@ -694,11 +645,6 @@ def test_placeholders_of_a_network(field: str) -> None:
     assert len(hosts(word="{{FC_FRAMEWORK_ATTEMPT_ID}}")) == 1
 
 
-def test_a_coordinator_without_a_host_name() -> None:
-    (found,) = hosts("coordinator: {taskRole: w}", word="{{FC_COORDINATOR_HOST}}")
-    assert "error: spec.taskRoles[0].task.pod: {{FC_COORDINATOR_HOST}} has no value" in found
-
-
 @pytest.mark.parametrize("word", ["{{FC_HOSTS:w}}", "{{FC_HOSTS_JSON:w:80}}"])
 def test_host_lists(word: str) -> None:
     assert hosts("network: {}", word=word) == []
@@ -722,12 +668,6 @@ def test_placeholders_with_mistakes(word: str, hint: str) -> None:
     (found,) = hosts("network: {}", word=word)
     assert "warning: spec.taskRoles[0].task.pod.spec.containers[0].args[0]: " in found
     assert found.endswith(f"{word} is not a placeholder and stays unchanged; {hint}")
-
-
-def test_host_lists_without_a_value_are_an_error() -> None:
-    (found,) = hosts("network: {}", word="{{FC_HOSTS:x}}")
-    assert found.endswith("args[0]: '{{FC_HOSTS:x}}': 'x' is not the name of a TaskRole")
-    assert ": error: " in found
 
 
 @pytest.mark.parametrize("name", ["a" * 64, "My-Framework"])
@@ -814,13 +754,6 @@ def test_host_names_that_are_too_long_are_an_error() -> None:
     assert f"{'w' * 63}-0 would have " in found
     (found,) = hosts(name="w" * 63, word="x")
     assert "warning: spec.taskRoles[0].name: " in found
-
-
-def test_fields_of_a_network() -> None:
-    (found,) = hosts("network: {subdomian: x}")
-    assert "error: spec.network.subdomian: unknown field; did you mean subdomain?" in found
-    (found,) = hosts("network: {subdomain: 0x}")
-    assert "error: spec.network.subdomain: '0x': must be the name of a Service" in found
 
 
 CLAIM = "{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}"
@@ -1012,17 +945,6 @@ def test_topology_of_kueue() -> None:
     assert queued(f"{QUEUE}: team-a", annotations=f"{{{required}: example.com/{'r' * 60}}}") == [
         f"{place.format('error')}{required}: 'example.com/{'r' * 60}': must be at most 63 characters, as in a Workload "
         "of Kueue"
-    ]
-
-
-def test_topology_of_kueue_and_of_a_gang() -> None:
-    required = "kueue.x-k8s.io/podset-required-topology"
-    constraint = "schedulingConstraints: {topology: [{key: topology.kubernetes.io/zone}]}"
-    scheduling = f"scheduling: {{schedulingPolicy: {{gang: {{}}}}, {constraint}}}"
-    assert queued(f"{QUEUE}: team-a", scheduling) == []
-    assert queued(f"{QUEUE}: team-a", scheduling, annotations=f"{{{required}: rack}}") == [
-        f"7: error: spec.taskRoles[0].task.pod.metadata.annotations.{required}: 'rack': must not be set with "
-        "spec.scheduling.schedulingConstraints"
     ]
 
 

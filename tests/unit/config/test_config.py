@@ -216,6 +216,7 @@ BIND = 'must be host:port, :port for every address of this machine, or "" for no
             "leaderElection:\n  leaseName: a_b",
             "2: leaderElection.leaseName: 'a_b': must be a DNS name: lower-case letters, digits and '-'",
         ),
+        ("leaderElection:\n  lockFile: lock", "2: leaderElection.lockFile: 'lock': must be an absolute path"),
         (
             "leaderElection:\n  renewDeadlineSec: 15",
             "2: leaderElection.renewDeadlineSec: 15: must be below leaseDurationSec (15)",

@@ -1,4 +1,4 @@
-"""What the pages show of statuses, and of entries of the archive."""
+"""The pages: their content, from statuses and entries of the archive."""
 
 import asyncio
 import shlex
@@ -232,7 +232,7 @@ def test_an_empty_list_says_what_to_type() -> None:
 # --- one Framework ---
 
 
-def test_a_page_says_what_the_command_says() -> None:
+def test_page_and_command_give_the_same_reasons() -> None:
     for body in samples.frameworks():
         page = samples.one_framework(body)
         said = diagnose_framework(read_view(body, {}), samples.NOW)
@@ -380,7 +380,7 @@ def test_failures_are_compared_with_the_largest_group() -> None:
 
 
 @pytest.mark.parametrize(("since", "days"), [("1", 1), ("30", 30), ("nonsense", 7), ("", None)])
-def test_a_period_begins_so_many_days_ago(since: str, days: int | None) -> None:
+def test_a_period_begins_some_days_ago(since: str, days: int | None) -> None:
     begins = FailureQuery.of({"since": since}).begins(samples.NOW)
     assert begins == (None if days is None else samples.NOW - days * 86400)
 
@@ -389,7 +389,7 @@ def test_a_period_begins_so_many_days_ago(since: str, days: int | None) -> None:
 
 
 @pytest.mark.parametrize("name", list(samples.pages()))
-def test_whatever_others_wrote_is_only_text(name: str) -> None:
+def test_foreign_text_is_only_text(name: str) -> None:
     html = render(samples.pages()[name])
     assert "<script>alert" not in html
     assert "<b>bold</b>" not in html
@@ -412,6 +412,6 @@ def test_changes_are_a_bounded_set() -> None:
     asyncio.run(run())
 
 
-def test_states_are_those_of_the_api() -> None:
+def test_states_have_the_names_of_the_api() -> None:
     page = samples.one_framework()
     assert {one.tasks[0].state for one in page.roles[1].groups} <= set(State)

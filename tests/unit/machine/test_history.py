@@ -1,6 +1,4 @@
-"""Archive before forget: what is asked for, when, how often, and the finalizer that holds a deleted Framework."""
-
-from __future__ import annotations
+"""Archive before forget: its requests, their times and numbers, and the finalizer that holds a deleted Framework."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +11,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import PodRecord, framework_record, pod_record
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.model import Record, SnapshotTrigger
-from frameworkcontroller.machine.kernel.protocol import Archive
+from frameworkcontroller.machine.kernel.protocol import Archive, Done
 from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
@@ -25,13 +23,13 @@ from frameworkcontroller.machine.kernel.requests import (
     Unanswered,
 )
 from frameworkcontroller.machine.parts.history.archiving import RECORDS_PER_ARCHIVE, HistoryReason
-from frameworkcontroller.machine.parts.history.finalization import Finalization, Look, StoreLast, is_due
+from frameworkcontroller.machine.parts.history.finalization import Finalization, is_due
 from frameworkcontroller.machine.plan import archived
 from tests.support.archive import ARCHIVED, ArchivedHistory
 from tests.support.bench import Bench, role
 from tests.support.history import LIMITS, NAME
 from tests.support.kueue import QUEUES
-from tests.support.oneframework import OneFramework, refused
+from tests.support.oneframework import Driver, OneFramework, refused
 from tests.support.queuedhistory import QueuedHistory
 from tests.support.world import ApiRefusal, Body, uid_of
 
@@ -88,7 +86,7 @@ def test_many_tasks_that_retry_at_once_are_few_requests() -> None:
             bench.tracker.agenda.look((action.target.role, action.target.index))
     assert [len(one) for one in archives] == [RECORDS_PER_ARCHIVE, RECORDS_PER_ARCHIVE, TASKS - 2 * RECORDS_PER_ARCHIVE]
     assert {task.state for task in bench.tracker.tasks()} == {State.ATTEMPT_COMPLETED}
-    # Each acknowledgment costs what it is about, and nothing is asked for twice.
+    # The cost of an acknowledgment follows its records, and no record is sent twice.
     first = Archive([one for one, _ in archives[0]], "1", [task for _, task in archives[0]])
     archived(bench.framework, bench.tracker, [(first, Answered(b""))], bench.env)
     assert sum(1 for _ in bench.tracker.agenda) == RECORDS_PER_ARCHIVE
@@ -142,7 +140,7 @@ def test_after_a_restart_it_is_sent_again() -> None:
 
 
 def stalls(story: ArchivedHistory) -> list[str]:
-    """The reasons that were stored as those of the condition Stalled, each as often as it came."""
+    """The stored reasons of the condition Stalled, in order."""
     found = []
     for event in story.world.events[Kind.FRAMEWORK]:
         status = orjson.loads(event.raw).get("status") or {}
@@ -163,7 +161,7 @@ def scale_down(story: ArchivedHistory) -> None:
 
 
 def pass_time(story: ArchivedHistory, times: int) -> None:
-    """So many times 20 s pass."""
+    """20 s pass, this number of times."""
     for _ in range(times):
         story.settle()
         story.world.go_by(20)
@@ -220,7 +218,7 @@ def test_without_the_triggers_nothing_waits(*, blocks: bool) -> None:
     assert (story.sink.requests, finalizers(story)) == ([], [])
 
 
-def test_what_may_be_dropped_is_offered() -> None:
+def test_a_record_that_may_be_dropped_is_offered() -> None:
     story = ArchivedHistory(3, limits=replace(LIMITS, history=ALL))
     story.create(SPEC)
     story.given_up.add(uid_of(story.framework or {}))
@@ -246,7 +244,7 @@ def test_a_framework_that_runs_already_gets_the_finalizer() -> None:
     assert refusals(story) == []
 
 
-def test_a_finalizer_that_somebody_removes_comes_back() -> None:
+def test_a_finalizer_that_another_client_removes_is_restored() -> None:
     story = begun()
     story.remove_finalizer()
     assert finalizers(story) == []
@@ -404,7 +402,7 @@ def test_a_deleted_framework_gives_its_quota_back() -> None:
 
 
 @pytest.mark.parametrize("code", [403, 409, 422])
-def test_a_deleted_framework_whose_status_is_refused_for_good_goes(code: int) -> None:
+def test_a_deleted_framework_whose_status_is_always_refused_goes(code: int) -> None:
     story = begun()
     write = story.world.write_status
 
@@ -422,7 +420,7 @@ def test_a_deleted_framework_whose_status_is_refused_for_good_goes(code: int) ->
     assert [one[1] for one in story.sink.stored if len(one) == 2] == [0]
 
 
-# --- Frameworks that are left alone -----------------------------------------------------------------------------------
+# --- ignored Frameworks -----------------------------------------------------------------------------------
 
 
 class LeftAlone(OneFramework):
@@ -437,27 +435,25 @@ class LeftAlone(OneFramework):
         self.answers: Answer = Answered(b"")
         self.requests: list[Any] = []
         self.told: list[Record] = []
-        self.ending: Finalization | None = None
+        self.ending: Driver | None = None
 
-    def finalize(self) -> float | None:
-        """One look at it, and the answer of the history. Returns the seconds until the next look."""
+    def look(self) -> float | None:
+        """One pass, and the answer of the history. Return the seconds until the next pass, and let them pass."""
         if self.ending is None:
             assert self.record is not None
-            self.ending = Finalization(self.record)
-        exchange = self.ending.look(self.pods.values, self.env)
-        found: StoreLast | Look
-        try:
-            request = next(exchange)
-            while True:
-                self.requests.append(request)
-                request = exchange.send(self.answer(request))
-        except StopIteration as end:
-            found = end.value
-        if isinstance(found, StoreLast):
-            self.stored.append(orjson.loads(found.snapshot.status_json))
-            found = self.ending.stored(self.answers, self.env)
-        self.told += found.records
-        return found.after
+            self.ending = Driver(self, Finalization(self.record))
+        after = self.ending.finish().requeue_after
+        for effect in list(self.ending.effects):
+            if isinstance(effect, Archive):
+                assert self.ending.finish() == Done()
+                self.stored.append(orjson.loads(effect.snapshots[0].status_json))
+                self.ending.machine.on_archived(effect, self.answers)
+                after = 0 if isinstance(self.answers, Answered) else self.ending.finish().requeue_after
+        self.requests += self.ending.requests
+        self.ending.requests.clear()
+        self.told += self.ending.records()
+        self.clock += after or 0
+        return after
 
     def own(self, name: str, owner: str) -> Body:
         """An object of the Framework."""
@@ -468,33 +464,33 @@ class LeftAlone(OneFramework):
         return self.objects[name]
 
 
-def test_a_framework_that_is_left_alone_ends_before_it_goes() -> None:
+def test_an_ignored_framework_ends_before_it_goes() -> None:
     world = LeftAlone()
     world.own("f-attempt", "uid-1")
     body = world.own("f-a-0", "uid-of-f-attempt")
     pod: PodRecord = pod_record({**body, "status": {"phase": "Running"}})
     world.pods["f-a-0"] = pod
-    assert world.finalize() is not None
+    assert world.look() is not None
     assert "f-attempt" not in world.objects
-    assert world.finalize() is not None
+    assert world.look() is not None
     assert "f-a-0" not in world.objects
     assert world.stored == []
     del world.pods["f-a-0"]
     world.answers = Unanswered("no")
-    assert world.finalize()
+    assert world.look()
     assert names.HISTORY_FINALIZER in world.body["metadata"]["finalizers"]
     world.answers = Answered(b"")
-    assert world.finalize() == 0
-    assert world.finalize() is None
+    assert world.look() == 0
+    assert world.look() is None
     assert world.body["metadata"]["finalizers"] == ["example.com/mine"]
     assert world.stored == [{"attemptStatus": {"id": 3}, "strange": True}] * 2
     assert [one.reason for one in world.told] == [HistoryReason.COMPLETE]
 
 
-def test_while_the_sink_is_away_a_framework_that_is_left_alone_costs_no_requests() -> None:
+def test_while_the_sink_is_away_an_ignored_framework_costs_no_requests() -> None:
     world = LeftAlone()
     world.answers = Unanswered("the disk is full")
-    delays = [world.finalize() for _ in range(20)]
+    delays = [world.look() for _ in range(20)]
     assert len(world.requests) == 2
     assert len(world.stored) == 20
     assert all(delay is not None and 30 <= delay <= 60 for delay in delays[10:])
@@ -503,24 +499,24 @@ def test_while_the_sink_is_away_a_framework_that_is_left_alone_costs_no_requests
     assert "the disk is full" in told.message
 
 
-def test_what_changes_while_the_last_status_is_stored_is_stored_too() -> None:
+def test_a_change_while_the_last_status_is_stored_is_stored_too() -> None:
     world = LeftAlone()
-    assert world.finalize() == 0
+    assert world.look() == 0
     world.store({"attemptStatus": {"id": 4}})
-    assert world.finalize() == 0
-    assert world.finalize() is None
+    assert world.look() == 0
+    assert world.look() is None
     assert world.stored[1:] == [{"attemptStatus": {"id": 4}}]
 
 
 @pytest.mark.parametrize("kind", [Refusal.INVALID, Refusal.CONFLICT, Refusal.OTHER])
-def test_a_finalizer_that_cannot_be_removed_is_told(kind: Refusal) -> None:
+def test_a_finalizer_that_cannot_be_removed_is_recorded(kind: Refusal) -> None:
     world = LeftAlone()
     world.answer = lambda request: (  # type: ignore[method-assign]
         refused(kind, "a webhook says no")
         if isinstance(request, PatchFinalizers)
         else OneFramework.answer(world, request)
     )
-    delays = [world.finalize() for _ in range(20)]
+    delays = [world.look() for _ in range(20)]
     assert len(world.stored) == 1
     assert all(delay is not None and 30 <= delay <= 60 for delay in delays[10:])
     (told,) = world.told
@@ -531,16 +527,17 @@ def test_a_finalizer_that_cannot_be_removed_is_told(kind: Refusal) -> None:
 def test_a_framework_that_is_not_deleted_keeps_the_finalizer() -> None:
     world = LeftAlone()
     del world.body["metadata"]["deletionTimestamp"]
-    assert world.finalize() is None
-    assert not any(isinstance(one, PatchFinalizers | Remove | StoreLast) for one in world.requests)
+    assert world.look() is None
+    assert not any(isinstance(one, PatchFinalizers | Remove) for one in world.requests)
+    assert world.stored == []
     assert not is_due(framework_record(world.body))
 
 
-def test_without_a_sink_the_finalizer_of_one_that_is_left_alone_goes_at_once() -> None:
+def test_without_a_sink_the_finalizer_of_an_ignored_framework_goes_at_once() -> None:
     world = LeftAlone()
     world.own("f-attempt", "uid-1")
     world.limits = LIMITS
-    assert world.finalize() is None
+    assert world.look() is None
     assert world.body["metadata"]["finalizers"] == ["example.com/mine"]
     assert (world.stored, list(world.objects)) == ([], ["f-attempt"])
 
@@ -550,5 +547,5 @@ def test_a_configmap_that_cannot_be_read_may_run() -> None:
     world.answer = lambda request: (  # type: ignore[method-assign]
         refused(Refusal.SERVER_ERROR) if request.kind is Kind.CONFIGMAP else OneFramework.answer(world, request)  # type: ignore[union-attr]
     )
-    assert world.finalize() is not None
+    assert world.look() is not None
     assert world.stored == []
