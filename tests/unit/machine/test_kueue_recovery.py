@@ -11,7 +11,13 @@ from frameworkcontroller.machine.kernel.actions import Action, Patch
 from frameworkcontroller.machine.kernel.requests import Unanswered
 from frameworkcontroller.machine.kernel.results import Gone, Outdated
 from frameworkcontroller.machine.parts.kueue.queueing import QueueReason
-from frameworkcontroller.machine.parts.kueue.workloadactions import ChangeRequest, Finish, GiveBack, Inspect, LetGo
+from frameworkcontroller.machine.parts.kueue.workloadactions import (
+    Finish,
+    ReadWorkload,
+    ReleaseQuota,
+    RemoveFinalizer,
+    UpdateWorkload,
+)
 from tests.support.bench import refused, role
 from tests.support.kueue import has_quota
 from tests.support.kueue import is_true as of_workload
@@ -77,7 +83,7 @@ def test_a_conflict_over_the_request_is_tried_again() -> None:
     bench = QueuedBench()
     bench.enter()
     bench.queue = queue_labels("team-b")
-    conflict(bench, ChangeRequest)
+    conflict(bench, UpdateWorkload)
     assert live(bench)["spec"]["queueName"] == "team-b"
 
 
@@ -98,7 +104,7 @@ def test_a_conflict_over_the_finalizer_is_tried_again() -> None:
     bench.delete_workload()
     (look,) = bench.plan().actions
     bench.fold(look, Gone())
-    conflict(bench, LetGo)
+    conflict(bench, RemoveFinalizer)
     assert bench.live is None
 
 
@@ -109,7 +115,7 @@ def test_a_conflict_over_the_quota_is_tried_again() -> None:
     bench.evict()
     (look,) = bench.plan().actions
     bench.fold(look, Gone())
-    conflict(bench, GiveBack)
+    conflict(bench, ReleaseQuota)
     assert not has_quota(live(bench))
 
 
@@ -163,7 +169,7 @@ def test_a_label_that_is_not_restored_is_looked_at_again(result: Any) -> None:
     bench.fold(restore(bench), result)
     bench.evict()
     (look,) = bench.wait(60).actions
-    assert isinstance(look, Inspect)
+    assert isinstance(look, ReadWorkload)
     bench.do(look)
     bench.plan()
     assert code(bench) == -241
