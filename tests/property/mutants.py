@@ -18,7 +18,6 @@ import orjson
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import CompanionRecord, Disruption, FrameworkRecord
 from frameworkcontroller.api.workloads import WorkloadCondition, WorkloadRecord, workload_name
-from frameworkcontroller.controller import httpsink
 from frameworkcontroller.controller.driver import MAX_IN_FLIGHT
 from frameworkcontroller.kube.crdguard import CrdGuard
 from frameworkcontroller.machine.kernel.model import Env, NotListed, Observed, SnapshotTrigger
@@ -311,14 +310,17 @@ def _blind(observed: Observed) -> Observed:
 
 
 class _Acknowledges(Flaw):
-    """Any answer of the history acknowledges records of ``trigger`` (None: all)."""
+    """Any answer of the history with these words acknowledges records of ``trigger`` (None: all)."""
 
-    def __init__(self, trigger: SnapshotTrigger | None = None) -> None:
+    def __init__(self, trigger: SnapshotTrigger | None = None, words: str = "") -> None:
         self._trigger = trigger
+        self._words = words
 
     def archived(self, archive: Archive, answer: Answer) -> Answer:
         triggers = {one.trigger for one in archive.snapshots}
-        return Answered(b"") if self._trigger is None or self._trigger in triggers else answer
+        fits = self._trigger is None or self._trigger in triggers
+        fits = fits and (isinstance(answer, Answered) or self._words in answer.message)
+        return Answered(b"") if fits else answer
 
 
 class _AcknowledgedForEver(Flaw):
@@ -621,10 +623,6 @@ def _believe_gateways(answer: Answer) -> Answer:
 def _admits_more(body: Json) -> None:
     for one in ((body.get("status") or {}).get("admission") or {}).get("podSetAssignments") or ():
         one["count"] += 2
-
-
-def _believing_pages() -> Any:
-    return patch.object(httpsink, "_acknowledges", lambda *_: True)
 
 
 @contextmanager
@@ -1154,7 +1152,7 @@ MUTANTS: Final = {
         "has an owner",
     ),
     "H: takes a page with the code 200 for an acknowledgment": Mutant(
-        _believing_pages,
+        flawed(partial(_Acknowledges, words="not the answer of an archive")),
         _chaos(
             _create(_role(2, **_FAILS_ONCE)),
             Step(0.5, "trouble_sink", (Trouble(SinkFault.LOGIN, 100),)),

@@ -186,7 +186,7 @@ class Controller:
         self._failures = 0
         self._look_after: float | None = None
         self._finalization: Finalization | None = None
-        # Of the pass under way.
+        # State of the running pass.
         self._active = False
         self._asked_at: float | None = None
         self._started = 0
