@@ -18,13 +18,13 @@ from frameworkcontroller.machine.kernel.requests import Kind, MergePatch, Unansw
 from frameworkcontroller.machine.kernel.results import Accepted, Exists, Gone, Outdated
 from frameworkcontroller.machine.parts.kueue.queueing import Queueing, QueueReason
 from frameworkcontroller.machine.parts.kueue.workloadactions import (
-    ChangeRequest,
     ConditionChange,
-    EnterQueue,
+    CreateWorkload,
     Finish,
-    Inspect,
     ReadAdmission,
+    ReadWorkload,
     Reclaim,
+    UpdateWorkload,
 )
 from tests.support.bench import UID, Body, foreign, refused, role
 from tests.support.kueue import has_quota
@@ -56,7 +56,7 @@ def test_a_framework_enters_its_queue_and_nothing_starts() -> None:
     bench.queue = QueueLabels("team-a", "high", "600")
     bench.classes["high"] = 1000
     bench.plan()
-    assert bench.act() == ["EnterQueue"]
+    assert bench.act() == ["CreateWorkload"]
     assert live(bench)["spec"]["queueName"] == "team-a"
     assert [(one["name"], one["count"]) for one in live(bench)["spec"]["podSets"]] == [("a", 2), ("b", 3)]
     assert live(bench)["spec"]["maximumExecutionTimeSeconds"] == 600
@@ -106,7 +106,7 @@ def test_a_change_of_the_request_is_patched_while_there_is_no_quota() -> None:
     bench = entered(role("a", 2))
     digest = live(bench)["metadata"]["annotations"]["FC_QUEUED_INPUTS"]
     bench.edit(role("a", 5))
-    assert "ChangeRequest" in [*bench.act(), *bench.act()]
+    assert "UpdateWorkload" in [*bench.act(), *bench.act()]
     assert live(bench)["spec"]["podSets"][0]["count"] == 5
     assert live(bench)["metadata"]["annotations"]["FC_QUEUED_INPUTS"] != digest
     bench.queue = QueueLabels("team-b", "", "60")
@@ -126,7 +126,7 @@ def test_an_admission_of_an_old_request_is_never_taken(shown: bool) -> None:
     bench.edit(role("a", 3))
     if not shown:
         bench.plan()
-        assert isinstance(bench.perform(bench.expect(ChangeRequest)), Outdated)
+        assert isinstance(bench.perform(bench.expect(UpdateWorkload)), Outdated)
         assert live(bench)["spec"]["podSets"][0]["count"] == 2
         bench.see()
     bench.settle()
@@ -210,7 +210,7 @@ def test_a_workload_of_another_owner_is_not_touched() -> None:
     bench = QueuedBench()
     bench.plan()
     for _ in range(3):
-        action = bench.expect(EnterQueue, 60)
+        action = bench.expect(CreateWorkload, 60)
         bench.fold(action, Exists(foreign(NAME)))
     bench.plan()
     assert bench.stall()[0] == RequestReason.NAMING_CONFLICT
@@ -219,7 +219,7 @@ def test_a_workload_of_another_owner_is_not_touched() -> None:
 def test_a_workload_that_has_lost_its_label_gets_it_back() -> None:
     bench = QueuedBench()
     bench.plan()
-    action = bench.expect(EnterQueue)
+    action = bench.expect(CreateWorkload)
     bench.fold(action, Exists(Identity("w", UID, (), deleting=False)))
     patch = bench.expect(Patch)
     assert orjson.loads(patch.change) == {"metadata": {"labels": {"FC_FRAMEWORK_NAME": "f"}}}
@@ -233,7 +233,7 @@ def test_a_failed_creation_is_tried_again_and_told(failure: Any) -> None:
     for _ in range(3):
         made = bench.wait(60)
         (action,) = made.actions
-        assert isinstance(action, EnterQueue)
+        assert isinstance(action, CreateWorkload)
         bench.fold(action, failure)
     bench.plan()
     expected = QueueReason.UNAVAILABLE if "403" in str(failure) else QueueReason.NOT_ANSWERED
@@ -505,7 +505,7 @@ def test_a_framework_without_a_queue_may_have_pods_that_kueue_queues() -> None:
 def test_an_eviction_ends_the_attempt_and_gives_the_quota_back_when_nothing_runs(policy: Body, reason: str) -> None:
     bench = running(role("a", 2), retryPolicy=policy)
     bench.evict(reason)
-    look = bench.expect(Inspect)
+    look = bench.expect(ReadWorkload)
     bench.perform(look)
     assert bench.plan(write=False).actions == []
     assert (bench.code(), bench.status.state) == (-241, State.DELETION_PENDING)
@@ -611,7 +611,7 @@ def test_quota_is_released_only_after_a_live_read_of_the_status() -> None:
             if not bench.do(action):
                 bench.fold(action, Gone() if getattr(action, "confirm", True) else Accepted())
                 bench.vanish()
-    assert [type(one).__name__ for one in releases] == ["GiveBack"]
+    assert [type(one).__name__ for one in releases] == ["ReleaseQuota"]
 
 
 def test_a_pod_that_the_cache_shows_holds_the_quota() -> None:

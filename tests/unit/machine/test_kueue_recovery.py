@@ -9,7 +9,13 @@ from frameworkcontroller.machine.kernel.actions import Action, Patch
 from frameworkcontroller.machine.kernel.requests import Unanswered
 from frameworkcontroller.machine.kernel.results import Gone, Outdated
 from frameworkcontroller.machine.parts.kueue.queueing import QueueReason
-from frameworkcontroller.machine.parts.kueue.workloadactions import ChangeRequest, Finish, GiveBack, Inspect, LetGo
+from frameworkcontroller.machine.parts.kueue.workloadactions import (
+    Finish,
+    ReadWorkload,
+    ReleaseQuota,
+    RemoveFinalizer,
+    UpdateWorkload,
+)
 from tests.support.bench import refused, role
 from tests.support.kueue import has_quota
 from tests.support.kueue import is_true as of_workload
@@ -72,7 +78,7 @@ def conflict(bench: QueuedBench, kind: type[Action]) -> None:
 def test_a_conflict_over_the_request_is_tried_again() -> None:
     bench = entered()
     bench.queue = queue_labels("team-b")
-    conflict(bench, ChangeRequest)
+    conflict(bench, UpdateWorkload)
     assert live(bench)["spec"]["queueName"] == "team-b"
 
 
@@ -91,7 +97,7 @@ def test_a_conflict_over_the_finalizer_is_tried_again() -> None:
     bench.delete_workload()
     (look,) = bench.plan().actions
     bench.fold(look, Gone())
-    conflict(bench, LetGo)
+    conflict(bench, RemoveFinalizer)
     assert bench.live is None
 
 
@@ -100,7 +106,7 @@ def test_a_conflict_over_the_quota_is_tried_again() -> None:
     bench.evict()
     (look,) = bench.plan().actions
     bench.fold(look, Gone())
-    conflict(bench, GiveBack)
+    conflict(bench, ReleaseQuota)
     assert not has_quota(live(bench))
 
 
@@ -148,7 +154,7 @@ def restore(bench: QueuedBench) -> Patch:
 def assert_evicted(bench: QueuedBench) -> None:
     """Kueue evicts the Framework, and a look at the Workload ends the attempt."""
     bench.evict()
-    bench.do(bench.expect(Inspect, 60))
+    bench.do(bench.expect(ReadWorkload, 60))
     bench.plan()
     assert bench.code() == -241
 

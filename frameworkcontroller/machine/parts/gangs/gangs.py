@@ -33,7 +33,7 @@ from frameworkcontroller.machine.kernel.outcomes import (
 )
 from frameworkcontroller.machine.kernel.part import Part
 from frameworkcontroller.machine.kernel.partstate import PartState
-from frameworkcontroller.machine.kernel.presence import Presence, presence_of, watch_end
+from frameworkcontroller.machine.kernel.presence import Presence, presence_of, report_listing, watch_end
 from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason, stall, wait
 from frameworkcontroller.machine.kernel.requests import PODGROUPS, Kind, Refusal, Refused
 from frameworkcontroller.machine.kernel.results import Exists, Patched
@@ -398,11 +398,7 @@ class _PodGroup:
 
     def _create(self, presence: Presence, problem: str) -> None:
         ctx, target, tracker = self.ctx, self.target, self.ctx.tracker
-        if problem:
-            text = f"Cannot list {target.kind}s, which spec.scheduling needs: {problem}"
-            self.holds.stalls[target.key] = Stall(GangReason.NOT_LISTED, text)
-        else:
-            self.holds.end_stall(target.key, GangReason.NOT_LISTED)
+        report_listing(ctx, target, problem, GangReason.NOT_LISTED, "spec.scheduling")
         if presence is Presence.ENDING:
             self.holds.end_stall(target.key, GangReason.NOT_GONE)
         if presence is not Presence.ABSENT:
