@@ -144,6 +144,16 @@ class QueuedBench(Bench):
         conditions = live(self).get("status", {}).get("conditions", [])
         return next(((one["status"], one["reason"]) for one in conditions if one["type"] == kind), None)
 
+    def say_then_plan(self, *conditions: tuple[str, bool, str, str], **status: Any) -> None:
+        """Kueue sets conditions, and other fields of the status, and a plan follows."""
+        self.say(*conditions, **status)
+        self.plan()
+
+    def changed_and_seen(self) -> None:
+        """The Workload has another version, which the cache shows."""
+        self.changed()
+        self.see()
+
     def evict(self, reason: str = "Preempted", *, see: bool = True) -> None:
         """Kueue asks for the quota."""
         self.say(("Evicted", True, reason, f"evicted for {reason}"), see=see)

@@ -74,8 +74,7 @@ def test_a_framework_enters_its_queue_and_nothing_starts() -> None:
 
 def test_messages_of_kueue_alone_are_written_once_a_minute_and_hold_nothing_up() -> None:
     bench = entered()
-    bench.say(("QuotaReserved", False, "Pending", "0 more needed"))
-    bench.plan()
+    bench.say_then_plan(("QuotaReserved", False, "Pending", "0 more needed"))
     began, writes = bench.now, bench.writes
     for number in range(1, 60):
         bench.now = began + number
@@ -93,15 +92,13 @@ def test_messages_of_kueue_alone_are_written_once_a_minute_and_hold_nothing_up()
 def test_the_first_words_about_a_workload_do_not_wait_for_those_about_another() -> None:
     bench = entered()
     bench.plan()
-    bench.say(("QuotaReserved", False, "Pending", "8 more needed"))
-    bench.plan()
+    bench.say_then_plan(("QuotaReserved", False, "Pending", "8 more needed"))
     bench.edit_then_settle(suspend=True)
     bench.edit(suspend=False)
     bench.enter()
     bench.plan()
     assert told(bench, "QuotaReserved") == ("False", "Pending", "Kueue has not looked at the Workload yet")
-    bench.say(("QuotaReserved", False, "Pending", "9 more needed"))
-    bench.plan()
+    bench.say_then_plan(("QuotaReserved", False, "Pending", "9 more needed"))
     assert told(bench, "QuotaReserved") == ("False", "Pending", "9 more needed")
 
 
@@ -403,8 +400,9 @@ def test_a_check_that_is_not_ready_is_shown() -> None:
     """Kueue leaves the previous reason in the condition Admitted."""
     bench = entered()
     old = ("Admitted", False, "NoReservation", "The workload has no reservation")
-    bench.say(old, ("QuotaReserved", True, "QuotaReserved", "Quota reserved"), admission={"clusterQueue": "cq"})
-    bench.plan()
+    bench.say_then_plan(
+        old, ("QuotaReserved", True, "QuotaReserved", "Quota reserved"), admission={"clusterQueue": "cq"}
+    )
     assert told(bench, "QuotaReserved") == ("True", "QuotaReserved", "Quota reserved")
     assert told(bench, "Admitted") == ("False", "Pending", "Kueue has not admitted the Workload yet")
     checks = [
@@ -412,12 +410,10 @@ def test_a_check_that_is_not_ready_is_shown() -> None:
         {"name": "prov", "state": "Pending", "message": "waiting for 3 nodes"},
         {"name": "multi", "state": "Retry", "message": ""},
     ]
-    bench.say(admissionChecks=checks)
-    bench.plan()
+    bench.say_then_plan(admissionChecks=checks)
     text = "admission check prov is Pending: waiting for 3 nodes; admission check multi is Retry"
     assert told(bench, "Admitted") == ("False", "UnsatisfiedChecks", text)
-    bench.say(("Admitted", False, "UnsatisfiedAdmissionChecks", "The workload has not all checks ready"))
-    bench.plan()
+    bench.say_then_plan(("Admitted", False, "UnsatisfiedAdmissionChecks", "The workload has not all checks ready"))
     assert told(bench, "Admitted") == ("False", "UnsatisfiedAdmissionChecks", text)
 
 
@@ -561,8 +557,7 @@ def test_the_way_out_after_the_longest_execution_time(by_label: bool) -> None:
         bench.edit_then_settle(suspend=False)
         assert "active" not in live(bench)["spec"]
         assert "status" not in live(bench)
-    bench.changed()
-    bench.see()
+    bench.changed_and_seen()
     bench.admit_then_settle()
     assert bench.states() == ["Preparing"]
 
@@ -666,8 +661,7 @@ def test_an_attempt_ends_with_its_admission(what: str) -> None:
             bench.see()
         case "another":
             live(bench)["metadata"]["uid"] = "another"
-            bench.changed()
-            bench.see()
+            bench.changed_and_seen()
         case "unadmitted":
             bench.say(("Admitted", False, "ChecksPending", "a check is back"))
     bench.act()
@@ -1145,8 +1139,7 @@ def held_by_others(*, queued: bool) -> QueuedBench:
     if queued:
         bench.delete_workload()
     else:
-        bench.changed()
-        bench.see()
+        bench.changed_and_seen()
         bench.queue = None
     bench.settle()
     assert live(bench)["metadata"]["finalizers"] == ["example.com/audit"]

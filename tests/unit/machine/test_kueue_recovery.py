@@ -117,8 +117,7 @@ def test_actions_that_the_cache_does_not_show_yet_do_not_repeat_each_other() -> 
     live(bench)["spec"] |= {
         "priorityClassRef": {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "x"}
     }
-    bench.changed()
-    bench.see()
+    bench.changed_and_seen()
     bench.edit(role("a"), role("b"))
     sent = 0
     for _ in range(30):
@@ -138,8 +137,7 @@ def test_actions_that_the_cache_does_not_show_yet_do_not_repeat_each_other() -> 
 def lose_label(bench: QueuedBench) -> None:
     """Another client removes the label by which the Workload is watched."""
     del live(bench)["metadata"]["labels"]["FC_FRAMEWORK_NAME"]
-    bench.changed()
-    bench.see()
+    bench.changed_and_seen()
 
 
 def restore(bench: QueuedBench) -> Patch:
@@ -183,8 +181,7 @@ def test_an_owner_that_was_removed_is_restored() -> None:
     """Otherwise no event would show that Kueue evicts the Framework."""
     bench = running()
     owners = live(bench)["metadata"].pop("ownerReferences")
-    bench.changed()
-    bench.see()
+    bench.changed_and_seen()
     bench.do(restore(bench))
     assert live(bench)["metadata"]["ownerReferences"] == owners
     assert bench.code() is None
@@ -224,8 +221,7 @@ def test_a_workload_without_the_finalizer_is_finished() -> None:
     """Another client has removed it. Kueue counts its quota until it is Finished."""
     bench = admitted()
     live(bench)["metadata"]["finalizers"] = []
-    bench.changed()
-    bench.see()
+    bench.changed_and_seen()
     bench.edit_then_settle(executionType="Stop")
     assert bench.status.state is State.COMPLETED
     assert of_workload(live(bench), "Finished")
@@ -235,8 +231,7 @@ def test_a_workload_without_the_finalizer_is_finished() -> None:
 def test_changed_counts_are_not_taken_for_the_request() -> None:
     bench = entered(role("a", 3))
     live(bench)["spec"]["podSets"][0]["count"] = 1
-    bench.changed()
-    bench.see()
+    bench.changed_and_seen()
     bench.act()
     assert live(bench)["spec"]["podSets"][0]["count"] == 3
 
@@ -275,8 +270,7 @@ def test_a_contradiction_is_over_with_its_admission() -> None:
     assert (told(bench, "Stalled") or ())[:2] == ("True", QueueReason.ADMISSION_CONFLICT)
     bench.say(("QuotaReserved", False, "Pending", "the flavor is gone"), ("Admitted", False, "NoReservation", ""))
     live(bench)["status"].pop("admission")
-    bench.changed()
-    bench.see()
+    bench.changed_and_seen()
     bench.plan()
     assert (told(bench, "Stalled") or ())[:1] == ("False",)
 
@@ -315,8 +309,7 @@ def test_the_condition_shows_why_a_workload_is_not_active(reason_of_eviction: st
     bench = running()
     bench.evict(reason_of_eviction)
     live(bench)["spec"]["active"] = False
-    bench.changed()
-    bench.see()
+    bench.changed_and_seen()
     for _ in range(9):
         for action in bench.plan().actions:
             if not bench.do(action):
