@@ -22,8 +22,8 @@ from frameworkcontroller.api.objects import (
 )
 from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.api.status import FrameworkStatus
+from frameworkcontroller.machine.kernel.exchanges import FinalizersAre
 from frameworkcontroller.machine.kernel.model import Limits, require
-from frameworkcontroller.machine.kernel.results import FinalizersAre
 from frameworkcontroller.machine.parts import PARTS
 from frameworkcontroller.machine.specreading import (
     LARGE_SPEC_BYTES,

@@ -31,6 +31,16 @@ from frameworkcontroller.machine.kernel.actions import (
 )
 from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.context import Context, replace_orphan
+from frameworkcontroller.machine.kernel.exchanges import (
+    Accepted,
+    Created,
+    Exists,
+    Gone,
+    NotAttempted,
+    NotForced,
+    Remains,
+    Result,
+)
 from frameworkcontroller.machine.kernel.failure import classify_creation_refusal, is_quota_refusal
 from frameworkcontroller.machine.kernel.holds import CREATIONS, Spared, Stall
 from frameworkcontroller.machine.kernel.model import InvariantError
@@ -47,19 +57,8 @@ from frameworkcontroller.machine.kernel.outcomes import (
     task_of,
 )
 from frameworkcontroller.machine.kernel.reasons import RequestReason
-from frameworkcontroller.machine.kernel.requests import Kind, Refused
-from frameworkcontroller.machine.kernel.results import (
-    Accepted,
-    Created,
-    Exists,
-    Gone,
-    NotAttempted,
-    NotForced,
-    Remains,
-    Result,
-)
+from frameworkcontroller.machine.kernel.requests import Kind, Refused, Target
 from frameworkcontroller.machine.kernel.states import ENDED
-from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.lifereasons import LifeReason
 from frameworkcontroller.machine.terminating import forced_deletion
 

@@ -13,10 +13,10 @@ from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.actions import Action, ChangeFinalizer, Create, Outcome, needs_live_status
 from frameworkcontroller.machine.kernel.batch import Batch
+from frameworkcontroller.machine.kernel.exchanges import Created, Exists, FinalizersAre, NotAttempted, Outdated
 from frameworkcontroller.machine.kernel.model import Env, Observed, Plan, Urgency
 from frameworkcontroller.machine.kernel.protocol import Archive, Done, Outbox, ReadLive, View, WriteStatus
 from frameworkcontroller.machine.kernel.requests import Answer, Kind
-from frameworkcontroller.machine.kernel.results import Created, Exists, FinalizersAre, NotAttempted, Outdated
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.knownframework import KnownFramework
 from frameworkcontroller.machine.parts import PARTS
@@ -217,7 +217,7 @@ class Pass:
             return None
         early = self._writer.pacing.due(tracker, clock, env.answer_sec) - clock
         if self.batch.is_open:
-            is_due = early <= 0 and (clock >= self._show_at or (tracker.is_awaited and self.batch.is_long))
+            is_due = early <= 0 and (clock >= self._show_at or (tracker.agenda.is_awaited and self.batch.is_long))
             return WriteStatus() if is_due and not self.batch.stopped else None
         if early > _TIMER_SLACK_SEC and not stopping:
             # End the pass: settled Tasks need not wait for this write.

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.machine import conditions, framework, scale
+from frameworkcontroller.machine.attempts import new_status
 from frameworkcontroller.machine.gates import may_start, must_go, put_off
 from frameworkcontroller.machine.kernel.actions import Outcome
 from frameworkcontroller.machine.kernel.agenda import Scope
@@ -38,7 +39,7 @@ def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> 
     tracker.agenda.begin(env.clock)
     if tracker.status is None:
         ctx.is_new = True
-        tracker.begin(framework.new_status(subject, env), dirty=True)
+        tracker.begin(new_status(subject, env), dirty=True)
         if subject.invalid:
             _observe_generation(ctx)
             return _finish(ctx)
@@ -88,7 +89,7 @@ def reject(subject: Framework, tracker: Tracker, why: str, env: Env, *, reason: 
     ctx = _begin(subject, tracker, Observed(None, lambda _: None), env)
     tracker.agenda.ring(env.clock)
     if tracker.status is None:
-        tracker.begin(framework.new_status(subject, env), dirty=True)
+        tracker.begin(new_status(subject, env), dirty=True)
     _observe_generation(ctx)
     tracker.holds.stalls[None] = Stall(reason, why)
     return _finish(ctx)

@@ -32,12 +32,11 @@ from frameworkcontroller.api.spec import SpecError, parse_spec
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.kernel.actions import Action, Cleanup, Confirm, Create, Delete, LookUp, Outcome, Patch
+from frameworkcontroller.machine.kernel.exchanges import Accepted, Created, Gone, Patched, Result
 from frameworkcontroller.machine.kernel.failure import Classifier, FailureClass
 from frameworkcontroller.machine.kernel.model import Env, Limits, NotListed, Observed, Plan, Urgency
 from frameworkcontroller.machine.kernel.outcomes import drop
-from frameworkcontroller.machine.kernel.requests import PODGROUPS, Kind, Refused
-from frameworkcontroller.machine.kernel.results import Accepted, Created, Gone, Patched, Result
-from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.requests import PODGROUPS, Kind, Refused, Target
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.parts import PARTS
 from frameworkcontroller.machine.parts.claims.volumeclaims import ClaimAgenda

@@ -13,6 +13,7 @@ from frameworkcontroller.api.objects import Framework, QueueLabels
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.api.workloads import WorkloadRecord, workload_name, workload_record
 from frameworkcontroller.machine.kernel.actions import Action, Delete, PartAction, Patch, carry_out
+from frameworkcontroller.machine.kernel.exchanges import Accepted, Result
 from frameworkcontroller.machine.kernel.outcomes import drop
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
@@ -24,9 +25,8 @@ from frameworkcontroller.machine.kernel.requests import (
     Refusal,
     Refused,
     Request,
+    Target,
 )
-from frameworkcontroller.machine.kernel.results import Accepted, Result
-from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.parts import PARTS
 from frameworkcontroller.machine.parts.kueue.queueing import Queueing
 from tests.support.bench import NOW, UID, Bench, Body, limits, role

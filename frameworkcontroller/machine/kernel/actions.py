@@ -14,6 +14,17 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.machine.kernel.exchanges import (
+    Accepted,
+    Created,
+    Exchange,
+    Exists,
+    FinalizersAre,
+    Gone,
+    NotDoneError,
+    NotForced,
+    Outdated,
+    Remains,
+    Result,
     confirm_gone,
     controlled_by,
     has_field,
@@ -40,22 +51,9 @@ from frameworkcontroller.machine.kernel.requests import (
     Refused,
     Remove,
     Request,
+    Target,
     Unanswered,
 )
-from frameworkcontroller.machine.kernel.results import (
-    Accepted,
-    Created,
-    Exchange,
-    Exists,
-    FinalizersAre,
-    Gone,
-    NotDoneError,
-    NotForced,
-    Outdated,
-    Remains,
-    Result,
-)
-from frameworkcontroller.machine.kernel.target import Target
 
 PROPAGATION: Final[dict[Kind, str | None]] = {
     Kind.POD: None,

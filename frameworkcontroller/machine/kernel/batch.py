@@ -11,10 +11,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from frameworkcontroller.machine.kernel.actions import Action, Create, Outcome
+from frameworkcontroller.machine.kernel.exchanges import Exists, NotAttempted, Result
 from frameworkcontroller.machine.kernel.failure import classify_creation_refusal
-from frameworkcontroller.machine.kernel.requests import COMPANIONS, Kind, Refused, Unanswered
-from frameworkcontroller.machine.kernel.results import Exists, NotAttempted, Result
-from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.requests import COMPANIONS, Kind, Refused, Target, Unanswered
 
 WIDTH: Final = 50
 """Maximum number of a Framework's actions in flight: the limit for all Frameworks together (controller/driver.py)."""

@@ -15,19 +15,10 @@ from frameworkcontroller.machine.kernel.absence import is_of_framework
 from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, Refresh
 from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.manifests import pod_annotations
-from frameworkcontroller.machine.kernel.model import (
-    Env,
-    Observed,
-    Plan,
-    Record,
-    Snapshot,
-    SnapshotTrigger,
-    require,
-)
+from frameworkcontroller.machine.kernel.model import Env, Observed, Plan, Record, Snapshot, SnapshotTrigger, require
 from frameworkcontroller.machine.kernel.part import Parts, RoleWait
 from frameworkcontroller.machine.kernel.reasons import Reason
-from frameworkcontroller.machine.kernel.requests import Kind
-from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.requests import Kind, Target
 from frameworkcontroller.machine.kernel.tracker import Tracker
 
 CREATIONS_PER_PLAN: Final = 500

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from frameworkcontroller.api.objects import CompanionRecord
 from frameworkcontroller.machine.kernel.model import Env
-from frameworkcontroller.machine.kernel.requests import Kind
-from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.requests import Kind, Target
 
 
 class Expectations:

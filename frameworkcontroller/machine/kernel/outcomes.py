@@ -5,18 +5,16 @@ owned.py folds the outcomes for Pods and ConfigMaps, and each part those for its
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from enum import Enum, auto
 from typing import Final
 
-from frameworkcontroller.api.objects import Identity
+from frameworkcontroller.api.objects import CompanionRecord, Identity
 from frameworkcontroller.api.status import State, TaskStatus
+from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.kernel.actions import Action, Create, Patch
 from frameworkcontroller.machine.kernel.context import Context
-from frameworkcontroller.machine.kernel.failure import describe_creation_refusal, is_quota_refusal
-from frameworkcontroller.machine.kernel.holds import Stall, Wait
-from frameworkcontroller.machine.kernel.part import Parts
-from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason
-from frameworkcontroller.machine.kernel.requests import Kind, Refused, Unanswered
-from frameworkcontroller.machine.kernel.results import (
+from frameworkcontroller.machine.kernel.exchanges import (
     Created,
     Exists,
     Gone,
@@ -26,7 +24,12 @@ from frameworkcontroller.machine.kernel.results import (
     Remains,
     Result,
 )
-from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.failure import describe_creation_refusal, is_quota_refusal
+from frameworkcontroller.machine.kernel.holds import Stall, Wait
+from frameworkcontroller.machine.kernel.model import NotListed
+from frameworkcontroller.machine.kernel.part import Parts
+from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason
+from frameworkcontroller.machine.kernel.requests import Kind, Refused, Target, Unanswered
 from frameworkcontroller.machine.kernel.tracker import Tracker
 
 FAILURES_TO_STALL: Final = 3
@@ -40,6 +43,48 @@ _NOT_ANSWERED: Final = {
     Kind.CONFIGMAP: RequestReason.CONFIGMAP_NOT_ANSWERED,
     Kind.FRAMEWORK: RequestReason.FRAMEWORK_NOT_ANSWERED,
 }
+
+
+# --- presence ----------------------------------------------------------------------------------------------------
+
+
+class Presence(Enum):
+    """What is known of a companion. UNLISTED: its kind is not listed yet. ENDING: it is being deleted."""
+
+    PRESENT = auto()
+    ABSENT = auto()
+    ENDING = auto()
+    UNLISTED = auto()
+
+
+def presence_of(ctx: Context, target: Target, is_ours: Callable[[Identity], bool]) -> tuple[Presence, str]:
+    """The presence of a companion, and why its kind cannot be listed."""
+    known = ctx.tracker.objects.confirmed.get(target)
+    found = ctx.observed.find_companion(target.kind, target.name)
+    if isinstance(found, NotListed):
+        return (Presence.UNLISTED, found.problem) if known is None else (Presence.PRESENT, "")
+    if found is not None and is_ours(found.identity):
+        if not found.identity.deleting:
+            return Presence.PRESENT, ""
+        if known is None or known.uid == found.uid:
+            return Presence.ENDING, ""
+    # An object of another owner is found again by the creation, which is refused.
+    return (Presence.ABSENT if known is None else Presence.PRESENT), ""
+
+
+def watch_end(ctx: Context, target: Target, not_gone: Reason) -> None:
+    """Stall the Framework if a companion that is being deleted stays."""
+    found = ctx.observed.find_companion(target.kind, target.name)
+    if not isinstance(found, CompanionRecord) or found.identity.deletion_time is None:
+        return
+    patience = ctx.env.limits.pod_stuck_deleting_sec
+    left = min(found.identity.deletion_time - ctx.env.now, 0.0) + patience
+    if left > 0:
+        ctx.tracker.agenda.look(target.key, ctx.env.clock + left)
+        return
+    when = format_time(found.identity.deletion_time)
+    text = f"{target.kind} {target.name} was to be deleted by {when} and still exists: a finalizer holds it"
+    ctx.tracker.holds.stalls[target.key] = Stall(not_gone, text, target.claim)
 
 
 # --- objects that no status records -------------------------------------------------------------------------------

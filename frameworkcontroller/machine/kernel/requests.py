@@ -35,7 +35,39 @@ PODGROUPS: Final = frozenset({Kind.PODGROUP, Kind.VOLCANO_PODGROUP, Kind.COSCHED
 """Kinds of the groups of a gang, one for each scheduler."""
 
 COMPANIONS: Final = PODGROUPS | {Kind.SERVICE, Kind.VOLUME_CLAIM, Kind.WORKLOAD}
-"""Kinds of the objects of parts, which no status records (presence.py)."""
+"""Kinds of the objects of parts, which no status records (outcomes.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The object of an action, and its attempt.
+
+    Of Pods also the Task's ``role``, ``index`` and ``instance`` (UID): an outcome is folded only into the Task instance
+    and attempt that asked for the action. Volume claims outlive instances and have only ``role`` and ``index``.
+    """
+
+    kind: Kind
+    name: str
+    attempt_id: int = 0
+    role: str = ""
+    index: int = -1
+    instance: str = ""
+    part: str = ""
+    """What of a Framework: "finalizer" for its finalizers, else the object."""
+
+    @property
+    def key(self) -> tuple[str, int] | str | None:
+        """Role and index of the Task of a Pod or volume claim, kind and name of another companion, else ``part``."""
+        if self.kind in (Kind.POD, Kind.VOLUME_CLAIM):
+            return self.role, self.index
+        if self.kind is Kind.FRAMEWORK:
+            return self.part or None
+        return f"{self.kind}/{self.name}" if self.kind in COMPANIONS else None
+
+    @property
+    def claim(self) -> str:
+        """The name of a volume claim, "" for other kinds."""
+        return self.name if self.kind is Kind.VOLUME_CLAIM else ""
 
 
 MAX_BODY_BYTES: Final = 3 << 20

@@ -9,9 +9,8 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import FrameworkRecord, PodRecord
 from frameworkcontroller.machine.kernel.absence import is_of_framework
 from frameworkcontroller.machine.kernel.actions import Confirm, Delete, LookUp, carry_out
-from frameworkcontroller.machine.kernel.requests import Answer, Kind, Request
-from frameworkcontroller.machine.kernel.results import Exists, Gone
-from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.exchanges import Exists, Gone
+from frameworkcontroller.machine.kernel.requests import Answer, Kind, Request, Target
 
 LOOK_SEC: Final = 5.0
 """Time until the Framework is looked at again while something of it may run. Mostly an event comes before."""

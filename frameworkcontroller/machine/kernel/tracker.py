@@ -32,9 +32,9 @@ from frameworkcontroller.machine.kernel.expectations import Expectations, OwnedO
 from frameworkcontroller.machine.kernel.holds import Holds
 from frameworkcontroller.machine.kernel.lifetimes import AttemptLife, ProcessLife
 from frameworkcontroller.machine.kernel.model import AttemptCounters, InvariantError, Level, Urgency, require
-from frameworkcontroller.machine.kernel.partstate import PartState
-from frameworkcontroller.machine.kernel.states import EDGES, ENDED, FRAMEWORK_URGENCY, TASK_URGENCY
-from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.part import PartState
+from frameworkcontroller.machine.kernel.requests import Target
+from frameworkcontroller.machine.kernel.states import EDGES, ENDED, FRAMEWORK_URGENCY, TASK_URGENCY, TaskStates
 
 _S = TypeVar("_S", bound=PartState)
 
@@ -49,8 +49,7 @@ class Tracker:
     counts: TaskCounts = field(default_factory=TaskCounts)
     """Those of the status."""
     role_counts: dict[str, TaskCounts] = field(default_factory=dict)
-    task_states: dict[State, int] = field(default_factory=lambda: dict.fromkeys(State, 0))
-    """Numbers of Tasks by state, with those that are deletionPending."""
+    task_states: TaskStates = field(default_factory=lambda: TaskStates(dict.fromkeys(State, 0)))
     agenda: Agenda = field(default_factory=Agenda)
     holds: Holds = field(default_factory=Holds)
     expectations: Expectations = field(default_factory=Expectations)
@@ -91,11 +90,6 @@ class Tracker:
     def find_part(self, kind: type[_S]) -> _S | None:
         """The state of a part, None if there is none."""
         return cast("_S | None", self._parts.get(kind))
-
-    def end_part(self, kind: type[PartState]) -> None:
-        """Forget the state of a part."""
-        self._parts.pop(kind, None)
-        self._listen()
 
     def _listen(self) -> None:
         self._listeners = [state for state in self._parts.values() if state.listens]
@@ -149,37 +143,9 @@ class Tracker:
         return next((task for task in self.life.failing if not task.deletion_pending), None)
 
     @property
-    def may_have_pods(self) -> bool:
-        """Whether the status records a Pod that is not known to be gone."""
-        with_pods = (state for state in EDGES if state is not State.CREATION_PENDING and state not in ENDED)
-        return any(self.task_states[state] for state in with_pods)
-
-    @property
-    def is_at_rest(self) -> bool:
-        """Whether all Tasks run or are completed: no change is expected soon."""
-        states = self.task_states
-        return states[State.RUNNING] + states[State.COMPLETED] == self.task_count
-
-    @property
-    def task_count(self) -> int:
-        """The number of Tasks, with those that are deletionPending."""
-        return sum(self.task_states.values())
-
-    @property
     def changed_count(self) -> int:
         """The number of Tasks with unpersisted changes."""
         return len(self._dirty)
-
-    @property
-    def may_end(self) -> bool:
-        """Whether a Task has a Pod that has not ended, as far as is known."""
-        states = self.task_states
-        return bool(states[State.CREATION_REQUESTED] or states[State.PREPARING] or states[State.RUNNING])
-
-    @property
-    def is_awaited(self) -> bool:
-        """Whether a Task waits for the changes to be persisted."""
-        return self.agenda.is_awaited
 
     def is_settled(self, task: TaskStatus) -> bool:
         """Whether all changes of the Task are persisted, so that it justifies actions."""
@@ -290,10 +256,6 @@ class Tracker:
         status.attempt = attempt
         self.begin(status, dirty=True)
         self.move_framework(State.CREATION_PENDING, now)
-
-    def count_rerun(self) -> None:
-        """Count the completed Tasks, which run again in the next attempt."""
-        self.counters().rerun += self.counts.succeeded + self.counts.failed
 
     # --- changes of roles ---
 
@@ -497,7 +459,7 @@ class Tracker:
         self.role_counts = {name: TaskCounts() for name in self.roles}
         # Part of the status, but no reason to write it: they change only together with a Task or a role.
         self.counts = status.task_counts = TaskCounts()
-        self.task_states = dict.fromkeys(State, 0)
+        self.task_states = TaskStates(dict.fromkeys(State, 0))
         for state in self._listeners:
             state.on_index(self)
         self.life.begun = set()

@@ -12,6 +12,7 @@ from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, Outcome, carry_out, needs_live_status
 from frameworkcontroller.machine.kernel.batch import Batch
+from frameworkcontroller.machine.kernel.exchanges import Accepted, Created, Exists, Gone, NotAttempted, Remains, Result
 from frameworkcontroller.machine.kernel.holds import Spared, Stall
 from frameworkcontroller.machine.kernel.model import NotListed, Plan
 from frameworkcontroller.machine.kernel.outcomes import drop
@@ -25,10 +26,9 @@ from frameworkcontroller.machine.kernel.requests import (
     Refusal,
     Refused,
     Remove,
+    Target,
     Unanswered,
 )
-from frameworkcontroller.machine.kernel.results import Accepted, Created, Exists, Gone, NotAttempted, Remains, Result
-from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.parts import PARTS
 from frameworkcontroller.machine.parts.claims.claimactions import MarkClaim
 from frameworkcontroller.machine.parts.claims.volumeclaims import ClaimReason

@@ -11,11 +11,10 @@ import pytest
 from frameworkcontroller.api.objects import Identity, service_record
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.actions import Create, carry_out
+from frameworkcontroller.machine.kernel.exchanges import Created, Exists
 from frameworkcontroller.machine.kernel.model import NotListed, Plan
 from frameworkcontroller.machine.kernel.outcomes import drop
-from frameworkcontroller.machine.kernel.requests import Answered, Get, Kind, Post, Refusal, Refused, Unanswered
-from frameworkcontroller.machine.kernel.results import Created, Exists
-from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.requests import Answered, Get, Kind, Post, Refusal, Refused, Target, Unanswered
 from frameworkcontroller.machine.parts import PARTS
 from frameworkcontroller.machine.parts.service.hostservice import ServiceReason
 from tests.support.bench import UID, Bench, foreign, refused, role

@@ -19,9 +19,9 @@ from frameworkcontroller.machine.kernel.actions import (
     Refresh,
     Relabel,
 )
+from frameworkcontroller.machine.kernel.exchanges import Accepted, Exists, Gone, NotAttempted, Remains, Result
 from frameworkcontroller.machine.kernel.model import Snapshot, SnapshotTrigger, Urgency
 from frameworkcontroller.machine.kernel.requests import Kind, Unanswered
-from frameworkcontroller.machine.kernel.results import Accepted, Exists, Gone, NotAttempted, Remains, Result
 from frameworkcontroller.machine.lifereasons import LifeReason
 from tests.support.bench import NOW, UID, Bench, foreign, limits, refused, role
 from tests.unit.machine.shown import actions, stall, stalls

@@ -13,10 +13,7 @@ from frameworkcontroller.api.names import POD_IDENTITY
 from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.podgroups import GangScheduler
 from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, Patch
-from frameworkcontroller.machine.kernel.model import NotListed, Urgency
-from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason
-from frameworkcontroller.machine.kernel.requests import Answered, Kind, Post, Refusal, Refused
-from frameworkcontroller.machine.kernel.results import (
+from frameworkcontroller.machine.kernel.exchanges import (
     Accepted,
     Created,
     Exists,
@@ -27,7 +24,9 @@ from frameworkcontroller.machine.kernel.results import (
     Remains,
     Result,
 )
-from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.model import NotListed, Urgency
+from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason
+from frameworkcontroller.machine.kernel.requests import Answered, Kind, Post, Refusal, Refused, Target
 from frameworkcontroller.machine.parts.gangs.gangs import TELL_SEC, GangReason
 from frameworkcontroller.machine.parts.gangs.gangstate import GangState
 from tests.support.bench import UID, Bench, Body, limits, refused, role

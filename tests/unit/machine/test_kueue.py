@@ -12,10 +12,10 @@ from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.objects import Identity, QueueLabels
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, LookUp, Patch, needs_live_status
+from frameworkcontroller.machine.kernel.exchanges import Accepted, Exists, Gone, Outdated
 from frameworkcontroller.machine.kernel.model import NotListed
 from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.requests import Kind, MergePatch, Unanswered
-from frameworkcontroller.machine.kernel.results import Accepted, Exists, Gone, Outdated
 from frameworkcontroller.machine.parts.kueue.queueing import Queueing, QueueReason
 from frameworkcontroller.machine.parts.kueue.workloadactions import (
     ChangeRequest,

@@ -13,11 +13,7 @@ from frameworkcontroller.api.completion import Code
 from frameworkcontroller.api.objects import Disruption, Identity
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.actions import Action, Cleanup, Confirm, Create, Delete, Refresh, Relabel
-from frameworkcontroller.machine.kernel.failure import FailureClass, PodPattern
-from frameworkcontroller.machine.kernel.model import Plan, Urgency
-from frameworkcontroller.machine.kernel.reasons import RequestReason
-from frameworkcontroller.machine.kernel.requests import Kind, Unanswered
-from frameworkcontroller.machine.kernel.results import (
+from frameworkcontroller.machine.kernel.exchanges import (
     Accepted,
     Created,
     Exists,
@@ -27,7 +23,10 @@ from frameworkcontroller.machine.kernel.results import (
     Remains,
     Result,
 )
-from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.failure import FailureClass, PodPattern
+from frameworkcontroller.machine.kernel.model import Plan, Urgency
+from frameworkcontroller.machine.kernel.reasons import RequestReason
+from frameworkcontroller.machine.kernel.requests import Kind, Target, Unanswered
 from frameworkcontroller.machine.lifereasons import LifeReason
 from tests.support.bench import NOW, Bench, foreign, limits, refused, role
 from tests.unit.machine.shown import actions, stall, stalls

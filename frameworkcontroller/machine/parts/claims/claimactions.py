@@ -11,7 +11,17 @@ import orjson
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import is_claim_of
 from frameworkcontroller.machine.kernel.actions import PartAction
-from frameworkcontroller.machine.kernel.exchanges import find_metadata, identity_in, metadata_of
+from frameworkcontroller.machine.kernel.exchanges import (
+    Created,
+    Exchange,
+    Exists,
+    Gone,
+    NotDoneError,
+    Remains,
+    find_metadata,
+    identity_in,
+    metadata_of,
+)
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
@@ -22,7 +32,6 @@ from frameworkcontroller.machine.kernel.requests import (
     Refused,
     Request,
 )
-from frameworkcontroller.machine.kernel.results import Created, Exchange, Exists, Gone, NotDoneError, Remains
 
 
 @dataclass(frozen=True, slots=True)

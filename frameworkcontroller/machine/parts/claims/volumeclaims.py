@@ -23,29 +23,29 @@ from frameworkcontroller.deadlines import Deadlines
 from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, Outcome, Renderer
 from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.context import Context
+from frameworkcontroller.machine.kernel.exchanges import Accepted, Created, Exists, Gone, NotAttempted, Result
 from frameworkcontroller.machine.kernel.failure import is_quota_refusal
 from frameworkcontroller.machine.kernel.holds import CREATIONS, ObjectKey, Stall, Wait
 from frameworkcontroller.machine.kernel.manifests import POD_LABELS, framework_reference
 from frameworkcontroller.machine.kernel.model import NotListed
 from frameworkcontroller.machine.kernel.outcomes import (
     FAILURES_TO_STALL,
+    Presence,
     answered,
     conflict,
     describe_failure,
     hold,
     is_dying,
     look_later,
+    presence_of,
     retry_after,
     stall_by_quota,
     task_of,
+    watch_end,
 )
-from frameworkcontroller.machine.kernel.part import Part
-from frameworkcontroller.machine.kernel.partstate import PartState
-from frameworkcontroller.machine.kernel.presence import Presence, presence_of, watch_end
+from frameworkcontroller.machine.kernel.part import Part, PartState
 from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason, RequestReason, event, stall, wait
-from frameworkcontroller.machine.kernel.requests import Kind, Refused
-from frameworkcontroller.machine.kernel.results import Accepted, Created, Exists, Gone, NotAttempted, Result
-from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.requests import Kind, Refused, Target
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.parts.claims.claimactions import MarkClaim
 from frameworkcontroller.machine.parts.claims.claimbodies import (

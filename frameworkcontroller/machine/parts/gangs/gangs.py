@@ -23,21 +23,22 @@ from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.machine.kernel.actions import Create, Outcome, Patch
 from frameworkcontroller.machine.kernel.agenda import PERSISTED
 from frameworkcontroller.machine.kernel.context import Context
+from frameworkcontroller.machine.kernel.exchanges import Exists, Patched
 from frameworkcontroller.machine.kernel.holds import ObjectKey, Stall, Wait
 from frameworkcontroller.machine.kernel.model import NotListed
 from frameworkcontroller.machine.kernel.outcomes import (
     FAILURES_TO_STALL_WHILE_DELETED,
+    Presence,
     answered,
     back_off,
     controls,
+    presence_of,
     take_object,
+    watch_end,
 )
 from frameworkcontroller.machine.kernel.part import Part
-from frameworkcontroller.machine.kernel.presence import Presence, presence_of, watch_end
 from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason, stall, wait
-from frameworkcontroller.machine.kernel.requests import PODGROUPS, Kind, Refusal, Refused
-from frameworkcontroller.machine.kernel.results import Exists, Patched
-from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.requests import PODGROUPS, Kind, Refusal, Refused, Target
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.parts.gangs.gangstate import GangState, GroupState, known
 from frameworkcontroller.machine.parts.gangs.podgroupbodies import (

@@ -9,7 +9,7 @@ from frameworkcontroller.api.podgroups import GangScheduler
 from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.model import Urgency, require
-from frameworkcontroller.machine.kernel.partstate import PartState
+from frameworkcontroller.machine.kernel.part import PartState
 from frameworkcontroller.machine.kernel.requests import PODGROUPS
 from frameworkcontroller.machine.kernel.states import ENDED, LIVE
 from frameworkcontroller.machine.kernel.tracker import Tracker

@@ -12,7 +12,7 @@ from frameworkcontroller.api.codec import encode_status, encode_task
 from frameworkcontroller.api.status import FrameworkStatus, TaskStatus
 from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.model import Snapshot, SnapshotTrigger
-from frameworkcontroller.machine.kernel.partstate import PartState
+from frameworkcontroller.machine.kernel.part import PartState
 from frameworkcontroller.machine.kernel.tracker import Tracker
 
 

@@ -14,7 +14,7 @@ from frameworkcontroller.backoff import exponential
 from frameworkcontroller.machine.kernel.absence import Known
 from frameworkcontroller.machine.kernel.actions import Delete
 from frameworkcontroller.machine.kernel.holds import Stall
-from frameworkcontroller.machine.kernel.presence import watch_end
+from frameworkcontroller.machine.kernel.outcomes import watch_end
 from frameworkcontroller.machine.parts.kueue.queueing import QueuedFramework, QueueReason, eviction_text, problem_with
 from frameworkcontroller.machine.parts.kueue.workloadactions import (
     ChangeRequest,

@@ -60,9 +60,8 @@ from frameworkcontroller.machine.kernel.holds import Wait
 from frameworkcontroller.machine.kernel.model import Limits
 from frameworkcontroller.machine.kernel.part import EndPhase, Part, Shown
 from frameworkcontroller.machine.kernel.reasons import Reason
-from frameworkcontroller.machine.kernel.requests import Kind
+from frameworkcontroller.machine.kernel.requests import Kind, Target
 from frameworkcontroller.machine.kernel.states import ENDED, LIVE
-from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.parts.kueue import admittedattempt
 from frameworkcontroller.machine.parts.kueue.enqueueing import between_attempts, completed

@@ -16,6 +16,7 @@ from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.workloads import WorkloadRecord
 from frameworkcontroller.machine.kernel.absence import is_of_framework
 from frameworkcontroller.machine.kernel.actions import LookUp, carry_out
+from frameworkcontroller.machine.kernel.exchanges import Gone, Patched
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
@@ -24,10 +25,9 @@ from frameworkcontroller.machine.kernel.requests import (
     Refusal,
     Refused,
     Request,
+    Target,
     metadata_in,
 )
-from frameworkcontroller.machine.kernel.results import Gone, Patched
-from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.parts.kueue.workloadactions import GiveBack, LetGo, Seen
 
 LOOK_SEC: Final = 15.0

@@ -20,12 +20,10 @@ from frameworkcontroller.machine.kernel.agenda import PERSISTED
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import Wait
 from frameworkcontroller.machine.kernel.model import NotListed, Urgency, require
-from frameworkcontroller.machine.kernel.part import Shown
-from frameworkcontroller.machine.kernel.partstate import PartState
+from frameworkcontroller.machine.kernel.part import PartState, Shown
 from frameworkcontroller.machine.kernel.reasons import Reason, event, stall, wait
-from frameworkcontroller.machine.kernel.requests import Kind
+from frameworkcontroller.machine.kernel.requests import Kind, Target
 from frameworkcontroller.machine.kernel.states import ENDED
-from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.parts.kueue.workloadspec import WorkloadSpec, workload_spec
 

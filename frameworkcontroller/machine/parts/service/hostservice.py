@@ -18,12 +18,10 @@ from frameworkcontroller.machine.kernel.actions import Create, Outcome
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import ObjectKey, Stall, Wait
 from frameworkcontroller.machine.kernel.manifests import framework_reference
-from frameworkcontroller.machine.kernel.outcomes import take_object
+from frameworkcontroller.machine.kernel.outcomes import Presence, presence_of, take_object, watch_end
 from frameworkcontroller.machine.kernel.part import Part
-from frameworkcontroller.machine.kernel.presence import Presence, presence_of, watch_end
 from frameworkcontroller.machine.kernel.reasons import Reason, stall, wait
-from frameworkcontroller.machine.kernel.requests import Kind
-from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.requests import Kind, Target
 
 
 class ServiceReason(Reason):
