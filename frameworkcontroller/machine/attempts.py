@@ -27,13 +27,11 @@ from frameworkcontroller.machine.scale import new_role
 
 
 def new_status(framework: Framework, env: Env) -> FrameworkStatus:
-    """The first status of a Framework."""
     now = env.second
     return FrameworkStatus(start_time=now, transition_time=now, attempt=new_attempt(framework, 0, env))
 
 
 def new_attempt(framework: Framework, attempt_id: int, env: Env) -> FrameworkAttemptStatus:
-    """A new attempt with new role and Task instances."""
     return FrameworkAttemptStatus(
         id=attempt_id,
         start_time=env.second,

@@ -141,7 +141,6 @@ def attempt_is_over(ctx: Context, completion: CompletionStatus) -> None:
 
 
 def created(ctx: Context, uid: str) -> None:
-    """Record the created ConfigMap of the current attempt."""
     ctx.tracker.configmap_created(uid, ctx.env.second)
     ctx.tracker.holds.release(None)
     tasks = count_tasks(sum(len(role.tasks) for role in ctx.attempt.roles))

@@ -54,7 +54,6 @@ def may_start(ctx: Context) -> Wait | None:
 
 
 def may_enter(ctx: Context) -> Wait | None:
-    """Why an attempt that may start prepares nothing yet."""
     return next((wait for part in ctx.parts.may_enter if (wait := part.may_enter(ctx)) is not None), None)
 
 

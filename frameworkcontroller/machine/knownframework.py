@@ -120,7 +120,6 @@ class KnownFramework:
         return any(part.must_confirm(status, limits) for part in PARTS.must_confirm)
 
     def forget_spec(self) -> None:
-        """Read the next record's spec, even of an older generation."""
         self.framework = None
 
     def save_memory(self) -> None:
@@ -251,7 +250,6 @@ class Stored:
 
     @property
     def digest(self) -> bytes:
-        """Digest of the status."""
         if self._digest is None:
             self._digest = digest_of(self.name, decode_status(decoded_json(decompressed_json(self._json))))
             self._json = None

@@ -194,7 +194,6 @@ def _take_look_up(owned: _Owned, result: Result) -> None:
 
 
 def _replace(owned: _Owned, found: Identity, verb: str) -> None:
-    """An object of the name is ours, and not the recorded one."""
     if found.deleting:
         text = f"Cannot {verb} {owned.target.kind} {owned.target.name}: {describe_failure(Exists(found))}"
         back_off(owned.ctx, owned.target, text, owned.not_gone, patience=FAILURES_TO_STALL_WHILE_DELETED, keep=True)

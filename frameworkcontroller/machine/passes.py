@@ -79,7 +79,6 @@ class Pass:
         return record.generation > framework.generation or (record.deletion_time is not None) > framework.deleting
 
     def is_wanted(self, action: Action) -> bool:
-        """Whether an action is still wanted now that it has a slot."""
         if not isinstance(action, Create):
             # Even if no more are started: where slots are scarce, every pass would drop it.
             return True
@@ -130,7 +129,6 @@ class Pass:
         self._fold([Outcome(action, NotAttempted()) for action in actions], env)
 
     def wrote(self, clock: float) -> None:
-        """The status was written."""
         self._show_at = clock + SHOW_SEC
 
     def take_over(self, tracker: Tracker, done: Done) -> None:
@@ -138,7 +136,6 @@ class Pass:
         self.tracker, self.done = tracker, done
 
     def end(self, clock: float) -> Done:
-        """The end of the pass."""
         tracker = self.tracker
         if tracker.urgency is Urgency.NONE:
             # No write will follow: a request failed the first time, or the Framework was deleted.
@@ -229,7 +226,6 @@ class Pass:
     # --- outcomes ---
 
     def _fold(self, outcomes: list[Outcome], env: Env) -> None:
-        """Fold outcomes into the tracked status."""
         if not outcomes:
             return
         for outcome in outcomes:

@@ -81,12 +81,10 @@ class Ends(NamedTuple):
 
     @property
     def is_asked_for(self) -> bool:
-        """Whether nothing is to run."""
         return self.suspend or self.execution_type is ExecutionType.STOP
 
 
 def ends_of(spec: FrameworkSpec) -> Ends:
-    """What ends a Framework with this spec."""
     return Ends(*(getattr(spec, field) for field in Ends._fields))
 
 

@@ -170,7 +170,6 @@ class StatusWriter:
         self._outbox.add(StatusWritten(result, len(encoded.body)))
 
     def _accept(self, tracker: Tracker, version: str, digest: bytes, added: AddedFields) -> None:
-        """The tracked status is stored."""
         stored = self._known.stored
         self._known.stored = Stored.in_answer(stored.name, version, stored.finalizers, digest, added)
         self.pacing.rested = tracker.task_states.are_at_rest

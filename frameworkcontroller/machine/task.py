@@ -115,7 +115,6 @@ def _adopt(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> bool:
 
 
 def created(ctx: Context, task: TaskStatus, uid: str) -> None:
-    """Record the created Pod of the Task's current attempt."""
     ctx.tracker.pod_created(task, uid, ctx.env.second)
     ctx.tracker.holds.release(task.key)
     ctx.tracker.holds.release_retries()
@@ -269,7 +268,6 @@ def _without_pod(ctx: Context, task: TaskStatus) -> None:
 
 
 def pod_never_seen(ctx: Context, task: TaskStatus) -> None:
-    """Handle a created Pod that the cache has never shown and that is gone."""
     timeout = ctx.env.limits.object_local_cache_creation_timeout_sec
     text = f"Pod did not appear in the local cache within {timeout}s, so it was taken for deleted, and deleted"
     attempt_is_over(ctx, task, CompletionStatus.of(POD_LOCAL_CACHE_CREATION_TIMEOUT, text))

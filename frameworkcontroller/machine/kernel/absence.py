@@ -97,7 +97,6 @@ def may_have_unrecorded_pods(tracker: Tracker) -> bool:
 
 
 def look_for_pods(ctx: Context) -> None:
-    """Look whether Pods of the Framework exist, or may exist."""
     ctx.tracker.absence.pods_remain = shows_pods(ctx) or wait_for_pod_list(ctx)
 
 

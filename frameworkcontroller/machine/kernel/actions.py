@@ -337,14 +337,11 @@ Action = Create | Delete | Cleanup | LookUp | Confirm | Relabel | Patch | Refres
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """An action and its result."""
-
     action: Action
     result: Result
 
 
 def needs_live_status(action: Action) -> bool:
-    """Whether a live read must confirm the status first."""
     if isinstance(action, PartAction):
         return action.needs_live
     if isinstance(action, ChangeFinalizer):

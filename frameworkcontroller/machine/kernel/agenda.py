@@ -144,7 +144,6 @@ class Agenda:
         self._framework_awaits = False
 
     def clear(self) -> None:
-        """Take all Tasks off the agenda."""
         self._keys.clear()
 
     def take(self) -> list[TaskKey]:

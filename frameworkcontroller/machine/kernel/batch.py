@@ -40,7 +40,6 @@ class Batch:
 
     @property
     def in_flight(self) -> int:
-        """Number of started actions without an outcome."""
         return self._in_flight
 
     @property
@@ -55,12 +54,10 @@ class Batch:
 
     @property
     def is_open(self) -> bool:
-        """Whether actions are queued or in flight."""
         return bool(self._in_flight or self._creations or self._others)
 
     @property
     def is_creating(self) -> bool:
-        """Whether creations are queued or in flight."""
         return bool(self._creating or self._creations)
 
     def __contains__(self, target: Target) -> bool:

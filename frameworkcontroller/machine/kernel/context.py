@@ -49,7 +49,6 @@ class Context:
 
     @property
     def attempt(self) -> FrameworkAttemptStatus:
-        """The Framework's current attempt."""
         return self.status.attempt
 
     def record(
@@ -102,13 +101,11 @@ class Context:
         return all(part.has_started(self, role) for part in self.parts.has_started)
 
     def may_have_pods(self, role: str, count: int) -> int:
-        """The number of Tasks of a role that may have a Pod now, at most ``count``."""
         for part in self.parts.may_have_pods:
             count = part.may_have_pods(self, role, count)
         return count
 
     def role_waits(self) -> Iterator[RoleWait]:
-        """The roles with Tasks that wait for another role."""
         for part in self.parts.role_waits:
             yield from part.role_waits(self)
 
@@ -146,7 +143,6 @@ class Context:
         return marks is not None and is_newer((marks[0], marks[1].partition("_")[0]), self.configmap_identity())
 
     def configmap_target(self) -> Target:
-        """The ConfigMap of the current attempt."""
         return Target(Kind.CONFIGMAP, names.configmap_name(self.framework.name), self.attempt.id)
 
     def configmap_identity(self) -> tuple[str, ...]:
@@ -191,7 +187,6 @@ def is_newer(found: tuple[str, ...], current: tuple[str, ...]) -> bool:
 
 
 def count_tasks(count: int) -> str:
-    """The number of Tasks in words."""
     return "1 Task" if count == 1 else f"{count} Tasks"
 
 

@@ -239,13 +239,11 @@ def metadata_of(body: bytes, field: str | None = None) -> dict[str, Any]:
 
 
 def spec_in(body: bytes) -> dict[str, Any]:
-    """The spec in an answer, which is an object."""
     spec = orjson.loads(body).get("spec")
     return spec if isinstance(spec, dict) else {}
 
 
 def has_field(body: bytes, path: Iterable[str]) -> bool:
-    """Whether the object in an answer has the field."""
     value = orjson.loads(body)
     for part in path:
         value = value.get(part) if isinstance(value, dict) else None

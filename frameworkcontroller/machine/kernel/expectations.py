@@ -56,14 +56,12 @@ class Expectations:
         return listed >= self._hidden.get(uid, math.inf)
 
     def forget(self, uid: str | None) -> None:
-        """Forget the object."""
         if uid is not None:
             self._seen.discard(uid)
             self._lost.discard(uid)
             self._hidden.pop(uid, None)
 
     def forget_all(self) -> None:
-        """Forget all objects."""
         self._seen.clear()
         self._lost.clear()
         self._hidden.clear()
@@ -130,6 +128,5 @@ class OwnedObjects:
         ]
 
     def forget(self, kinds: frozenset[Kind]) -> None:
-        """Forget the confirmed objects of these kinds, which another attempt does not have."""
         for target in [target for target in self.confirmed if target.kind in kinds]:
             del self.confirmed[target]

@@ -137,7 +137,6 @@ _STATUS_FIELDS = ("metadata", "status", "message", "reason", "details", "code")
 
 
 def is_quota_refusal(refusal: Refused) -> bool:
-    """Whether a resource quota was exceeded."""
     return "exceeded quota" in refusal.message
 
 

@@ -202,7 +202,6 @@ class Holds:
             self._waits.setdefault(wait.reason, {})[key] = wait
 
     def end_waits(self) -> None:
-        """End all waits."""
         self._waits.clear()
 
     def waits(self) -> dict[Reason, Wait]:
@@ -212,7 +211,6 @@ class Holds:
         return {reason: next(iter(waiters.values())) for reason, waiters in self._waits.items()}
 
     def waiters(self, reason: Reason) -> list[TaskKey]:
-        """The Tasks that wait for this reason."""
         return [key for key in self._waits.get(reason, ()) if key is not None]
 
     def keep(self, exists: Callable[[TaskKey], object]) -> None:
@@ -231,7 +229,6 @@ class Holds:
                 self._made.pop(key, None)
 
     def forget(self) -> None:
-        """Forget all back-offs, stalls and waits."""
         self.stalls.clear()
         self._holds.clear()
         self._made.clear()

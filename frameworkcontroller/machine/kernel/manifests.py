@@ -55,7 +55,6 @@ def configmap_body(framework: Framework, attempt_id: int, labels: Mapping[str, s
 
 
 def framework_reference(framework: Framework) -> dict[str, Any]:
-    """The reference of an object to its controller, the Framework."""
     return _controller_reference(names.API_VERSION, names.KIND, framework.name, framework.uid)
 
 
@@ -290,14 +289,12 @@ _CONTAINERS = ("initContainers", "containers")
 
 
 def _containers(template: Mapping[str, Any]) -> int:
-    """The number of containers in a template."""
     spec = template.get("spec")
     lists = [spec.get(listed) for listed in _CONTAINERS] if isinstance(spec, dict) else []
     return sum(len(one) for one in lists if isinstance(one, list))
 
 
 def _env(annotations: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The variables of each container."""
     return [
         *({"name": key, "value": value} for key, value in annotations.items()),
         {"name": names.POD_UID, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},

@@ -92,7 +92,6 @@ class Env:
         return int(self.now)
 
     def new_uid(self) -> str:
-        """A random UUID (version 4)."""
         return str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
 
 
@@ -134,8 +133,6 @@ class Observed:
 
 
 class Level(StrEnum):
-    """Level of an attempt."""
-
     FRAMEWORK = "framework"
     TASK = "task"
 

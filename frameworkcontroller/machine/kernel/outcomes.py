@@ -163,7 +163,6 @@ def controls(action: Action, found: Identity) -> bool:
 
 
 def is_dying(result: Result) -> bool:
-    """Whether the object exists and is being deleted."""
     return isinstance(result, Exists) and result.found is not None and result.found.deleting
 
 
@@ -200,7 +199,6 @@ def hold(ctx: Context, target: Target, result: Result, verb: str) -> None:
 
 
 def retry_after(result: Result) -> float:
-    """The seconds of the API server's Retry-After, 0 without one."""
     return result.retry_after_sec if isinstance(result, Refused) else 0.0
 
 
@@ -239,7 +237,6 @@ def look_later(ctx: Context, target: Target, why: str, at_least: float = 0.0) ->
 
 
 def task_of(ctx: Context, target: Target) -> TaskStatus | None:
-    """The Task of the target, None if there is none."""
     return ctx.tracker.task(target.key) if isinstance(target.key, tuple) else None
 
 

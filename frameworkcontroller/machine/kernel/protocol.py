@@ -29,8 +29,6 @@ from frameworkcontroller.machine.kernel.requests import Answer, Answered, Kind, 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Act:
-    """Carry out the action."""
-
     action: Action
 
 
@@ -122,8 +120,6 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Relist:
-    """Compare the cache of this kind with a list."""
-
     kind: Kind
 
 
@@ -149,8 +145,6 @@ class Persisted:
 
 @dataclass(frozen=True, slots=True)
 class Warn:
-    """Log a warning."""
-
     text: str
 
 

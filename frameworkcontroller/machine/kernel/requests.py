@@ -14,8 +14,6 @@ from frameworkcontroller.api.codec import EncodedStatus
 
 
 class Kind(StrEnum):
-    """Kinds of objects of requests."""
-
     FRAMEWORK = "Framework"
     CONFIGMAP = "ConfigMap"
     POD = "Pod"
@@ -145,7 +143,6 @@ class PatchStatus:
 
     @property
     def size(self) -> int:
-        """The bytes of the value."""
         return len(self.value.body if isinstance(self.value, EncodedStatus) else self.value)
 
 
@@ -196,8 +193,6 @@ class Answered:
 
 
 class Refusal(Enum):
-    """Kinds of refusals."""
-
     ALREADY_EXISTS = auto()
     CONFLICT = auto()
     INVALID = auto()

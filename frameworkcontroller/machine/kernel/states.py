@@ -38,7 +38,6 @@ class TaskStates(dict[State, int]):
 
     @property
     def total(self) -> int:
-        """The number of Tasks."""
         return sum(self.values())
 
     @property

@@ -102,7 +102,6 @@ class Tracker:
             yield from role.tasks
 
     def task(self, key: TaskKey) -> TaskStatus | None:
-        """The Task of that role and index, None if there is none."""
         role = self.roles.get(key[0])
         if role is None or not 0 <= key[1] < len(role.tasks):
             return None
@@ -119,7 +118,6 @@ class Tracker:
 
     @property
     def is_clean(self) -> bool:
-        """Whether everything is persisted."""
         return not self._dirty and not self._head_dirty
 
     @property
@@ -144,7 +142,6 @@ class Tracker:
 
     @property
     def changed_count(self) -> int:
-        """The number of Tasks with unpersisted changes."""
         return len(self._dirty)
 
     def is_settled(self, task: TaskStatus) -> bool:
@@ -216,7 +213,6 @@ class Tracker:
         self.agenda.look()
 
     def observe_generation(self, generation: int) -> None:
-        """Record the spec generation of the status."""
         status = require(self.status, "status")
         if status.observed_generation != generation:
             status.observed_generation = generation
@@ -231,7 +227,6 @@ class Tracker:
             self.change(None, urgency, of_attempt=False)
 
     def configmap_created(self, uid: str, now: int) -> None:
-        """Record the ConfigMap of the current attempt."""
         require(self.status, "status").attempt.configmap_uid = uid
         self.move_framework(State.CREATION_REQUESTED, now)
 
@@ -260,7 +255,6 @@ class Tracker:
     # --- changes of roles ---
 
     def rescale(self, tasks: Mapping[TaskRoleStatus, list[TaskStatus]]) -> None:
-        """Replace the roles and their Tasks."""
         status, before = require(self.status, "status"), set(self.tasks())
         status.attempt.roles = list(tasks)
         for role in tasks:
@@ -298,7 +292,6 @@ class Tracker:
         self.urgency = max(self.urgency, urgency)
 
     def pod_created(self, task: TaskStatus, uid: str, now: int) -> None:
-        """Record the Pod of the Task's current attempt."""
         task.attempt.pod_uid = uid
         self.move(task, State.CREATION_REQUESTED, now)
 
@@ -327,7 +320,6 @@ class Tracker:
         self.move(task, State.CREATION_PENDING, now)
 
     def drop_encoded(self) -> None:
-        """Drop the cached JSON of all Tasks."""
         for task in self.tasks():
             task.encoded = None
 
