@@ -123,7 +123,7 @@ class Reconciler:
         Return whether it lacks one that was created before, which is planned then. ``find``: the cached one of a key.
         """
         namespace = self.key.partition("/")[0]
-        lacking = self.tracker.objects.listed(kind, listed, lambda name: find(f"{namespace}/{name}"))
+        lacking = self.tracker.expectations.listed(kind, listed, lambda name: find(f"{namespace}/{name}"))
         for target, uid in lacking:
             drop(PARTS, self.tracker, target, uid)
         return bool(lacking)
@@ -141,7 +141,7 @@ class Reconciler:
         if status is None or status.state is State.COMPLETED:
             return False
         self.tracker.look_at_all()
-        self.tracker.objects.confirmed.clear()
+        self.tracker.expectations.confirmed.clear()
         for part in PARTS.on_resync:
             part.on_resync(self.tracker)
         self._resync |= from_cache

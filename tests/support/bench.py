@@ -328,7 +328,7 @@ class Bench:
     def relist(self, kind: Kind, requested: float | None = None) -> bool:
         """A list that was requested then (None: now) is in the cache. Returns whether it lacks a created companion."""
         find = self.claims.get if kind is Kind.VOLUME_CLAIM else self.services.get
-        lacking = self.tracker.objects.listed(kind, self.now if requested is None else requested, find)
+        lacking = self.tracker.expectations.listed(kind, self.now if requested is None else requested, find)
         for target, uid in lacking:
             drop(PARTS, self.tracker, target, uid)
         return bool(lacking)

@@ -59,7 +59,7 @@ class Presence(Enum):
 
 def presence_of(ctx: Context, target: Target, is_ours: Callable[[Identity], bool]) -> tuple[Presence, str]:
     """The presence of a companion, and why its kind cannot be listed."""
-    known = ctx.tracker.objects.confirmed.get(target)
+    known = ctx.tracker.expectations.confirmed.get(target)
     found = ctx.observed.find_companion(target.kind, target.name)
     if isinstance(found, NotListed):
         return (Presence.UNLISTED, found.problem) if known is None else (Presence.PRESENT, "")
@@ -97,12 +97,12 @@ def answered(tracker: Tracker, target: Target, uid: str | None) -> None:
             tracker.holds.release_claim(target.key, target.claim)
         else:
             tracker.holds.release(target.key)
-    tracker.objects.answer(target, uid)
+    tracker.expectations.answer(target, uid)
 
 
 def drop(parts: Parts, tracker: Tracker, target: Target, uid: str) -> None:
     """The cache has dropped an object: it is gone, or has lost its label."""
-    tracker.objects.drop(target, uid)
+    tracker.expectations.drop(target, uid)
     if (part := parts.of_kind(target.kind)) is not None:
         part.on_dropped(tracker, target)
 

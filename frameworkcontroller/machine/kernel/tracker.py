@@ -28,7 +28,7 @@ from frameworkcontroller.api.status import (
 from frameworkcontroller.machine.kernel.absence import Absence
 from frameworkcontroller.machine.kernel.actions import Action
 from frameworkcontroller.machine.kernel.agenda import PERSISTED, Agenda, Scope, TaskKey
-from frameworkcontroller.machine.kernel.expectations import Expectations, OwnedObjects
+from frameworkcontroller.machine.kernel.expectations import Expectations
 from frameworkcontroller.machine.kernel.holds import Holds
 from frameworkcontroller.machine.kernel.lifetimes import AttemptLife, ProcessLife
 from frameworkcontroller.machine.kernel.model import AttemptCounters, InvariantError, Level, Urgency, require
@@ -53,7 +53,6 @@ class Tracker:
     agenda: Agenda = field(default_factory=Agenda)
     holds: Holds = field(default_factory=Holds)
     expectations: Expectations = field(default_factory=Expectations)
-    objects: OwnedObjects = field(default_factory=OwnedObjects)
     absence: Absence = field(default_factory=Absence)
     process: ProcessLife = field(default_factory=ProcessLife)
     life: AttemptLife = field(default_factory=AttemptLife)
@@ -172,7 +171,7 @@ class Tracker:
         """Forget everything about Tasks, as the attempt is over."""
         self.agenda.forget_tasks()
         self.holds.forget()
-        self.expectations.forget_all()
+        self.expectations.forget_recorded()
         self.follow_ups.clear()
         self.life.forget_tasks()
         self.absence.unrecorded.clear()
@@ -366,7 +365,7 @@ class Tracker:
         """Take from the previous tracker of the Framework what no status has."""
         self._completions = before._completions
         self.absence.late = before.absence.late
-        self.objects = before.objects
+        self.expectations = before.expectations.successor()
         for kind, old in before._parts.items():
             if (kept := old.successor(self, before)) is not None:
                 self._parts[kind] = kept

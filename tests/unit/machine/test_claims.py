@@ -824,4 +824,4 @@ def test_outcomes_of_claims_do_not_depend_on_the_instance_of_a_task() -> None:
     bench.plan()
     outcome = Outcome(action, Created("claim-1"))
     bench.fold(outcome.action, outcome.result)
-    assert bench.tracker.objects.confirmed[action.target].uid == "claim-1"
+    assert bench.tracker.expectations.confirmed[action.target].uid == "claim-1"

@@ -349,7 +349,7 @@ def test_a_service_without_the_label_by_which_it_is_watched_is_found() -> None:
 def test_it_is_also_found_while_another_creation_is_not_answered() -> None:
     bench = running()
     uid = bench.services["f"].uid
-    bench.tracker.objects.send(Target(Kind.VOLUME_CLAIM, "data-f-a-0"), bench.now)
+    bench.tracker.expectations.send(Target(Kind.VOLUME_CLAIM, "data-f-a-0"), bench.now)
     bench.drop("f")
     bench.fold(service_of(bench), Exists(ours(uid)))
     # The answer may be older than the end that the cache has shown.

@@ -385,7 +385,7 @@ def test_a_placed_group_that_others_delete_holds_up_nobody() -> None:
         bench.run(f"f-a-{index}")
     go(bench)
     bench.show("f", deleting=bench.now)
-    bench.tracker.objects.confirmed.clear()
+    bench.tracker.expectations.confirmed.clear()
     bench.end("f-a-0", code=1)
     go(bench)
     assert "schedulingGroup" not in pod(bench, "f-a-0")["spec"]
@@ -619,7 +619,7 @@ def test_a_group_that_others_delete_before_it_was_placed_can_still_be_placed(kno
     bench.all_pods()
     bench.show("f", deleting=bench.now)
     if not known:
-        bench.tracker.objects.confirmed.clear()
+        bench.tracker.expectations.confirmed.clear()
     bench.end("f-a-0", code=1)
     go(bench)
     assert bench.states() == ["Preparing"] * 3
@@ -671,7 +671,7 @@ def test_a_group_that_stays_when_it_was_deleted_stalls() -> None:
     bench = gang(role(number=2))
     bench.all_pods()
     bench.show("f", deleting=bench.now)
-    bench.tracker.objects.confirmed.clear()
+    bench.tracker.expectations.confirmed.clear()
     bench.plan()
     bench.now += 121
     bench.plan()

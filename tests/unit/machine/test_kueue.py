@@ -265,7 +265,7 @@ def test_a_workload_that_has_lost_its_label_gets_it_back() -> None:
 def test_a_failed_creation_is_tried_again_and_told(failure: Any) -> None:
     bench = QueuedBench()
     bench.plan()
-    bench.tracker.part(Queueing).acted.clear()
+    bench.tracker.expectations.end_changes(frozenset({Kind.WORKLOAD}))
     for _ in range(3):
         made = bench.wait(60)
         (action,) = made.actions

@@ -337,7 +337,7 @@ def _create(ctx: Context, state: GangState, group: Group, live: int, presence: P
             attempt=(ctx.attempt.id, configmap_uid),
             version=ctx.observed.served_version(target.kind),
         )
-        tracker.objects.send(target, ctx.env.clock)
+        tracker.expectations.send(target, ctx.env.clock)
         ctx.act(Create(target, body, configmap_uid))
 
 

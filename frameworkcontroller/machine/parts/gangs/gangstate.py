@@ -112,7 +112,7 @@ class GangState(PartState):
             tracker.agenda.look()
 
     def on_end(self, tracker: Tracker) -> None:
-        tracker.objects.forget(PODGROUPS)
+        tracker.expectations.forget_kinds(PODGROUPS)
 
 
 def known(ctx: Context) -> GangState:

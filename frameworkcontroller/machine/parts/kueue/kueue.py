@@ -193,12 +193,12 @@ class KueuePart(Part):
 
     def on_dropped(self, tracker: Tracker, target: Target) -> None:
         """The Workload is gone, or has lost its label."""
+        tracker.expectations.end_changes(self.kinds)
         tracker.part(Queueing).forget_looks()
 
     def on_resync(self, tracker: Tracker) -> None:
         """Act again though the cache does not show the effect of the last action."""
-        if (queueing := tracker.find_part(Queueing)) is not None:
-            queueing.acted.clear()
+        tracker.expectations.end_changes(self.kinds)
 
 
 def _step(ctx: Context) -> None:
@@ -217,7 +217,7 @@ def _step(ctx: Context) -> None:
         state.labels, state.spec = queued.labels, None
         tracker.holds.release(queued.target.key)
     if queued.unlisted is None:
-        state.known = queued.workload is not None or queued.target in tracker.objects.confirmed
+        state.known = queued.workload is not None or queued.target in tracker.expectations.confirmed
         if not queued.is_held_by_others:
             tracker.holds.end_stall(queued.target.key, QueueReason.NOT_GONE)
     if queued.workload is not None or queued.unlisted is not None:

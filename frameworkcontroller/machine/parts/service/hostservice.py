@@ -81,7 +81,7 @@ class ServicePart(Part):
             return False
         holds.end_stall(target.key, ServiceReason.NOT_GONE)
         if presence is Presence.ABSENT:
-            ctx.tracker.objects.send(target, ctx.env.clock)
+            ctx.tracker.expectations.send(target, ctx.env.clock)
             ctx.act(Create(target, service_body(ctx.framework), ctx.framework.uid))
         return False
 
