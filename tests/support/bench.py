@@ -10,6 +10,7 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_status, encode_status
+from frameworkcontroller.api.objectkinds import PODGROUPS
 from frameworkcontroller.api.objects import (
     ClaimRecord,
     CompanionRecord,
@@ -36,7 +37,7 @@ from frameworkcontroller.machine.kernel.exchanges import Accepted, Created, Gone
 from frameworkcontroller.machine.kernel.failure import Classifier, FailureClass
 from frameworkcontroller.machine.kernel.model import Env, Limits, NotListed, Observed, Plan, Urgency
 from frameworkcontroller.machine.kernel.outcomes import drop
-from frameworkcontroller.machine.kernel.requests import PODGROUPS, Kind, Refused, Target
+from frameworkcontroller.machine.kernel.requests import Kind, Refused, Target
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.parts import PARTS
 from frameworkcontroller.machine.parts.claims.volumeclaims import ClaimAgenda

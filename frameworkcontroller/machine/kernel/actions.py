@@ -55,21 +55,12 @@ from frameworkcontroller.machine.kernel.requests import (
     Unanswered,
 )
 
-PROPAGATION: Final[dict[Kind, str | None]] = {
-    Kind.POD: None,
+PROPAGATION: Final = {
     # The attempt is over only when its last Pod is gone (C3, C4).
     Kind.CONFIGMAP: "Foreground",
     Kind.FRAMEWORK: "Foreground",
-    Kind.VOLUME_CLAIM: None,
-    Kind.WORKLOAD: None,
 }
-"""How deletions of each kind treat dependents."""
-
-
-# --- results ----------------------------------------------------------------------------------------------------
-
-
-# --- actions ----------------------------------------------------------------------------------------------------
+"""How deletions treat dependents, by kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +75,9 @@ class Renderer:
 class Create:
     """Create the object. ``controller_uid``: of its controller, which identifies an existing object as ours.
 
-    ``source``: the object's JSON, or its renderer: hundreds of Pods and volume claims, of up to three
-    megabytes each, may wait for a slot. ``field``: the path of a field that an API server may drop; the result says
-    whether it did. ``is_large``: the body may have more than ``LARGE_BYTES``.
+    ``source``: the object's JSON, or its renderer: hundreds of up to three megabytes each may wait for a slot.
+    ``field``: the path of a field that an API server may drop; the result says whether it did. ``is_large``: the body
+    may have more than ``LARGE_BYTES``.
     """
 
     target: Target
@@ -147,7 +138,7 @@ class Delete:
         target = self.target
         if self.if_node_lost and (reason := (yield from self._reason_to_spare())) is not None:
             return reason
-        propagation = PROPAGATION[target.kind]
+        propagation = PROPAGATION.get(target.kind)
         answer = yield Remove(target.kind, target.name, self.uid, self.force, propagation, self.resource_version)
         match answer:
             case Answered(body=body):

@@ -1,6 +1,6 @@
 """The slow-start batch of one Framework's actions.
 
-Creations start with a single one, and the others follow once it has succeeded: a namespace without quota is asked once,
+Creations start with a single one, and the others follow once it has succeeded: a namespace at its limit is asked once,
 not a thousand times. The first refusal stops the batch, unless it completes its Task.
 """
 
@@ -13,13 +13,10 @@ from typing import Final
 from frameworkcontroller.machine.kernel.actions import Action, Create, Outcome
 from frameworkcontroller.machine.kernel.exchanges import Exists, NotAttempted, Result
 from frameworkcontroller.machine.kernel.failure import classify_creation_refusal
-from frameworkcontroller.machine.kernel.requests import COMPANIONS, Kind, Refused, Target, Unanswered
+from frameworkcontroller.machine.kernel.requests import Kind, Refused, Target, Unanswered
 
 WIDTH: Final = 50
 """Maximum number of a Framework's actions in flight: the limit for all Frameworks together (controller/driver.py)."""
-
-
-_BESIDE_PODS: Final = COMPANIONS - {Kind.VOLUME_CLAIM}
 
 
 class Batch:
@@ -112,7 +109,7 @@ class Batch:
 def _stops(outcome: Outcome) -> bool:
     """Whether further actions would probably fail, too. A final refusal of one Pod says nothing about other Pods."""
     match outcome:
-        case Outcome(action) if action.target.kind in _BESIDE_PODS:
+        case Outcome(action) if action.target.kind.is_companion and not action.target.kind.of_task:
             # Pods of an attempt that runs do not need it, or wait for it.
             return False
         case Outcome(Create(target=Target(kind=Kind.POD)), Refused() as refused):

@@ -119,7 +119,7 @@ class Context:
             self.tracker.agenda.look(key, until)
 
     def create_for(self, key: TaskKey, make: Callable[[], Create]) -> None:
-        """Create a Pod or volume claim of the Task, which ``gates.may_create`` allows."""
+        """Create an object of the Task, which ``gates.may_create`` allows."""
         if self.creations >= CREATIONS_PER_PLAN:
             self.tracker.agenda.look(key)
         else:

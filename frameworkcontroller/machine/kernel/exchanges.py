@@ -12,11 +12,9 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import Identity, ObjectError, identity_of
 from frameworkcontroller.machine.kernel.failure import classify_creation_refusal
 from frameworkcontroller.machine.kernel.requests import (
-    PODGROUPS,
     Answer,
     Answered,
     Get,
-    Kind,
     MergePatch,
     Refusal,
     Refused,
@@ -141,17 +139,6 @@ LOST_NODE_TAINTS: Final = frozenset({"node.kubernetes.io/unreachable", "node.kub
 """Taints of Nodes that do not answer, and of those that a person has declared to be off."""
 
 
-_IDENTITY: Final = {
-    Kind.POD: names.POD_IDENTITY,
-    Kind.CONFIGMAP: names.CONFIGMAP_IDENTITY,
-    Kind.FRAMEWORK: (),
-    Kind.SERVICE: names.SERVICE_IDENTITY,
-    Kind.VOLUME_CLAIM: names.CLAIM_IDENTITY,
-    Kind.WORKLOAD: (),
-    **dict.fromkeys(PODGROUPS, names.PODGROUP_IDENTITY),
-}
-
-
 def patched(
     target: Target, uid: str, change: dict[str, Any], resource_version: str = "", subresource: str = ""
 ) -> Exchange:
@@ -213,7 +200,7 @@ def identify(target: Target) -> Generator[Request, Answer, Identity | None]:
 
 def identity_in(target: Target, metadata: Mapping[str, Any]) -> Identity:
     try:
-        return identity_of(metadata, _IDENTITY[target.kind])
+        return identity_of(metadata, target.kind.identity)
     except ObjectError as error:
         text = f"the API server's answer is not a valid {target.kind}: {error}"
         raise NotDoneError(Unanswered(text)) from error

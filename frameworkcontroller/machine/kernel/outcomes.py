@@ -84,7 +84,7 @@ def watch_end(ctx: Context, target: Target, not_gone: Reason) -> None:
         return
     when = format_time(found.identity.deletion_time)
     text = f"{target.kind} {target.name} was to be deleted by {when} and still exists: a finalizer holds it"
-    ctx.tracker.holds.stalls[target.key] = Stall(not_gone, text, target.claim)
+    ctx.tracker.holds.stalls[target.key] = Stall(not_gone, text, target.companion)
 
 
 # --- objects that no status records -------------------------------------------------------------------------------
@@ -93,8 +93,8 @@ def watch_end(ctx: Context, target: Target, not_gone: Reason) -> None:
 def answered(tracker: Tracker, target: Target, uid: str | None) -> None:
     """The creation of an object was answered. ``uid``: of one that exists and is ours, None if none does."""
     if uid is not None:
-        if target.claim:
-            tracker.holds.release_claim(target.key, target.claim)
+        if target.companion:
+            tracker.holds.release_companion(target.key, target.companion)
         else:
             tracker.holds.release(target.key)
     tracker.expectations.answer(target, uid)
@@ -170,7 +170,7 @@ def conflict(ctx: Context, target: Target, found: Identity) -> None:
     """Back off, as the target's name belongs to another owner's object."""
     if found.controller_uid is not None:
         owner = f"controlled by {found.controller_uid}"
-    elif target.kind is Kind.VOLUME_CLAIM:
+    elif target.companion:
         owner = f"without the annotations of Task {target.role}[{target.index}]"
     else:
         owner = "without a controller"
@@ -184,7 +184,7 @@ def stall_by_quota(ctx: Context, target: Target, refusal: Refused) -> None:
     """Stall with the first refusal: later ones differ only in the used amounts."""
     stall = ctx.tracker.holds.stalls.get(target.key)
     if stall is None or stall.reason is not RequestReason.QUOTA_EXCEEDED:
-        ctx.tracker.holds.stalls[target.key] = Stall(RequestReason.QUOTA_EXCEEDED, refusal.message, target.claim)
+        ctx.tracker.holds.stalls[target.key] = Stall(RequestReason.QUOTA_EXCEEDED, refusal.message, target.companion)
 
 
 def hold(ctx: Context, target: Target, result: Result, verb: str) -> None:
@@ -221,13 +221,13 @@ def back_off(
         ctx.record(RequestReason.WAITING, text, task_of(ctx, target), warning=True)
     stalls = ctx.tracker.holds.stalls
     if failures >= patience and not (keep and target.key in stalls):
-        stalls[target.key] = Stall(reason, text, target.claim)
+        stalls[target.key] = Stall(reason, text, target.companion)
 
 
 def look_later(ctx: Context, target: Target, why: str, at_least: float = 0.0) -> int:
     """Back off, and plan again afterwards. Return the number of failures in a row."""
     holds, task = ctx.tracker.holds, task_of(ctx, target)
-    failures = holds.hold(target.key, ctx.env, why, at_least, claim=target.claim)
+    failures = holds.hold(target.key, ctx.env, why, at_least, companion=target.companion)
     until = holds.until(target.key)
     if task is not None and task.state is State.CREATION_PENDING:
         # It is not looked at before.

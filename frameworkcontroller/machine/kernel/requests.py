@@ -4,36 +4,16 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum, StrEnum, auto
+from enum import Enum, auto
 from typing import Any, Final
 
 import orjson
 
 from frameworkcontroller import depths
+from frameworkcontroller.api import objectkinds
 from frameworkcontroller.api.codec import EncodedStatus
 
-
-class Kind(StrEnum):
-    FRAMEWORK = "Framework"
-    CONFIGMAP = "ConfigMap"
-    POD = "Pod"
-    NODE = "Node"
-    SERVICE = "Service"
-    VOLUME_CLAIM = "PersistentVolumeClaim"
-    WORKLOAD = "Workload"
-    RESOURCE_FLAVOR = "ResourceFlavor"
-    WORKLOAD_PRIORITY_CLASS = "WorkloadPriorityClass"
-    PRIORITY_CLASS = "PriorityClass"
-    PODGROUP = "PodGroup"
-    VOLCANO_PODGROUP = "PodGroup.scheduling.volcano.sh"
-    COSCHEDULING_PODGROUP = "PodGroup.scheduling.x-k8s.io"
-
-
-PODGROUPS: Final = frozenset({Kind.PODGROUP, Kind.VOLCANO_PODGROUP, Kind.COSCHEDULING_PODGROUP})
-"""Kinds of the groups of a gang, one for each scheduler."""
-
-COMPANIONS: Final = PODGROUPS | {Kind.SERVICE, Kind.VOLUME_CLAIM, Kind.WORKLOAD}
-"""Kinds of the objects of parts, which no status records (outcomes.py)."""
+Kind = objectkinds.Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +21,8 @@ class Target:
     """The object of an action, and its attempt.
 
     Of Pods also the Task's ``role``, ``index`` and ``instance`` (UID): an outcome is folded only into the Task instance
-    and attempt that asked for the action. Volume claims outlive instances and have only ``role`` and ``index``.
+    and attempt that asked for the action. Other objects of Tasks outlive instances, and have
+    only ``role`` and ``index``.
     """
 
     kind: Kind
@@ -55,17 +36,17 @@ class Target:
 
     @property
     def key(self) -> tuple[str, int] | str | None:
-        """Role and index of the Task of a Pod or volume claim, kind and name of another companion, else ``part``."""
-        if self.kind in (Kind.POD, Kind.VOLUME_CLAIM):
+        """Role and index of the Task that the object belongs to, kind and name of another companion, else ``part``."""
+        if self.kind.of_task:
             return self.role, self.index
         if self.kind is Kind.FRAMEWORK:
             return self.part or None
-        return f"{self.kind}/{self.name}" if self.kind in COMPANIONS else None
+        return f"{self.kind}/{self.name}" if self.kind.is_companion else None
 
     @property
-    def claim(self) -> str:
-        """The name of a volume claim, "" for other kinds."""
-        return self.name if self.kind is Kind.VOLUME_CLAIM else ""
+    def companion(self) -> str:
+        """The name of an object that a Task has besides its Pod, "" for others."""
+        return self.name if self.kind.of_task and self.kind.is_companion else ""
 
 
 MAX_BODY_BYTES: Final = 3 << 20

@@ -7,13 +7,13 @@ from typing import Any
 import orjson
 import pytest
 
+from frameworkcontroller.api.objectkinds import Kind
 from frameworkcontroller.api.objects import PodRecord, pod_record
 from frameworkcontroller.api.workloads import WorkloadRecord, workload_record
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
     Get,
-    Kind,
     MergePatch,
     Refusal,
     Refused,

@@ -16,6 +16,7 @@ from typing import ClassVar, Final
 import orjson
 
 from frameworkcontroller.api.names import FRAMEWORK_NAME
+from frameworkcontroller.api.objectkinds import PODGROUPS
 from frameworkcontroller.api.objects import CompanionRecord, Identity, PodRecord
 from frameworkcontroller.api.podgroups import DROPPABLE, IMMUTABLE_VERSION, GangScheduler, PodGroupRecord
 from frameworkcontroller.api.spec import TaskRoleSpec
@@ -38,7 +39,7 @@ from frameworkcontroller.machine.kernel.outcomes import (
 )
 from frameworkcontroller.machine.kernel.part import Part
 from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason, stall, wait
-from frameworkcontroller.machine.kernel.requests import PODGROUPS, Kind, Refusal, Refused, Target
+from frameworkcontroller.machine.kernel.requests import Kind, Refusal, Refused, Target
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.parts.gangs.gangstate import GangState, GroupState, known
 from frameworkcontroller.machine.parts.gangs.podgroupbodies import (

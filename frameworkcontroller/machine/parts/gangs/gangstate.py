@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from frameworkcontroller.api.objectkinds import PODGROUPS
 from frameworkcontroller.api.podgroups import GangScheduler
 from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.model import Urgency, require
 from frameworkcontroller.machine.kernel.part import PartState
-from frameworkcontroller.machine.kernel.requests import PODGROUPS
 from frameworkcontroller.machine.kernel.states import ENDED, LIVE
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.parts.gangs.podgroupbodies import Gangs, gangs_of, refusal
