@@ -17,7 +17,6 @@ from frameworkcontroller.api.objects import ConfigMapRecord
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine import task as task_machine
-from frameworkcontroller.machine.attempts import decide_framework_retry, retain
 from frameworkcontroller.machine.gates import (
     may_begin,
     may_enter,
@@ -45,6 +44,7 @@ from frameworkcontroller.machine.kernel.model import Urgency, require
 from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.states import ENDED
 from frameworkcontroller.machine.lifereasons import LifeReason
+from frameworkcontroller.machine.nextattempt import decide_framework_retry, retain
 from frameworkcontroller.machine.terminating import containers_run_until, watch_configmap, watch_orphaned_configmap
 
 _TASK_STOPPED = CompletionStatus.of(FRAMEWORK_ATTEMPT_COMPLETION, "Stop to complete current FrameworkAttempt")
@@ -215,7 +215,7 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     was_held = tracker.absence.may_begin()
     if not tracker.is_clean or (was_held and not ends):
         if not ends:
-            # The condition still says what it waits for.
+            # The condition still shows the reason to wait.
             put_off(ctx, None, may_begin(ctx))
         # Among others, that a resumed Framework is no longer Suspended.
         ctx.tracker.persist_first(None)
@@ -299,7 +299,7 @@ def _without_configmap(ctx: Context) -> None:
 
 
 def _complete_unseen(ctx: Context, completion: CompletionStatus) -> None:
-    """Decide the completion of an attempt of which no object is in the cache."""
+    """Decide the completion of an attempt without an object in the cache."""
     if ctx.tracker.decide_completion(ctx.status, completion, Urgency.NOW):
         _record_completing(ctx)
 

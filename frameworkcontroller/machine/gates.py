@@ -1,7 +1,7 @@
 """The gates: why an attempt does not start yet, why a Pod is not created yet, and why an attempt ends.
 
-The first rule with an answer counts: those of the life come first, then those of the parts. Rules read the spec, the
-persisted status and the tracker, and change nothing.
+The first rule with an answer counts: the life's rules come before the parts'. Rules read the spec, the persisted status
+and the tracker, and change nothing.
 
 A plan checks twice whether the attempt ends. Before Tasks observe their Pods, ``must_end_first`` has the reasons that
 no Task changes, and ``must_end_last`` forbids creations: no plan both creates a Pod and ends the attempt. Afterwards,

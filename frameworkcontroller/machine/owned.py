@@ -97,7 +97,7 @@ def _take_orphan(ctx: Context, outcome: Outcome) -> None:
         _take_failed_deletion(ctx, outcome.action, outcome.result)
 
 
-# --- what Pods and ConfigMaps share ------------------------------------------------------------------------------
+# --- Pods and ConfigMaps ------------------------------------------------------------------------------------------
 
 
 def _take(owned: _Owned, outcome: Outcome) -> None:
@@ -291,7 +291,7 @@ class _Pod:
         return True
 
     def is_cleaned_up_by(self, action: Cleanup) -> bool:
-        """Whether the ConfigMap of whose Pods it was is recorded: a status that is taken over may not have it."""
+        """Whether the Pod's ConfigMap is recorded: a status that is taken over may not have it."""
         return action.controller_uid == self.ctx.attempt.configmap_uid
 
     def is_current(self, found: Identity) -> bool:

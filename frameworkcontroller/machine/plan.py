@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.machine import conditions, framework, scale
-from frameworkcontroller.machine.attempts import new_status
 from frameworkcontroller.machine.gates import may_start, must_go, put_off
 from frameworkcontroller.machine.kernel.actions import Outcome
 from frameworkcontroller.machine.kernel.agenda import Scope
@@ -21,6 +20,7 @@ from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Answer
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.lifereasons import LifeReason
+from frameworkcontroller.machine.nextattempt import new_status
 from frameworkcontroller.machine.owned import take
 from frameworkcontroller.machine.parts import PARTS
 
@@ -28,7 +28,7 @@ from frameworkcontroller.machine.parts import PARTS
 def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> Plan:
     """Decide one step: change the tracked status, and return the actions that its persisted part justifies.
 
-    The order is that of docs/lifecycle.md.
+    docs/lifecycle.md has the order.
 
     Raises:
         InvariantError: the status violates an invariant.
@@ -85,7 +85,7 @@ def archived(subject: Framework, tracker: Tracker, answers: Sequence[tuple[Archi
 
 
 def reject(subject: Framework, tracker: Tracker, why: str, env: Env, *, reason: Reason) -> Plan:
-    """Stall a Framework that is left alone, without actions."""
+    """Stall a Framework that is ignored, without actions."""
     ctx = _begin(subject, tracker, Observed(None, lambda _: None), env)
     tracker.agenda.ring(env.clock)
     if tracker.status is None:

@@ -258,7 +258,7 @@ class Quarantine:
 def end_quarantined(
     record: FrameworkRecord, releases: Sequence[Action], list_pods: Callable[[], Iterable[PodRecord]], env: Env
 ) -> Generator[Request, Answer, float | None]:
-    """End what runs of a Framework in quarantine, if it is to end. Return the seconds until the next look.
+    """End the Pods of a Framework in quarantine, if it is to end. Return the seconds until the next look.
 
     Nothing of that is persisted, as the status may be unreadable. ``releases``: actions for the time when nothing runs;
     if there are any, the attempt is to end. ``list_pods``: the cached Pods with its name.

@@ -129,7 +129,7 @@ class Reconciler:
         return bool(lacking)
 
     def on_archived(self, archive: Archive, answer: Answer) -> None:
-        """The history has answered: plan what waits for it."""
+        """The history has answered: the next plan folds it."""
         self._answers.append((archive, answer))
 
     def resync(self, *, from_cache: bool = True) -> bool:

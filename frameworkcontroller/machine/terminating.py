@@ -82,7 +82,7 @@ def forced_deletion(ctx: Context, key: TaskKey, found: Identity, node: str | Non
 def _left_running_until(ctx: Context, key: TaskKey, pod: PodRecord) -> float | None:
     """When (monotonic seconds) an ended Pod with running containers may be deleted; None for now.
 
-    The API server removes ended Pods at once, and the containers would run beside the next instance. Kubelets before
+    The API server removes ended Pods at once, and the containers would overlap with the next instance. Kubelets before
     1.22.9 write the phase before the grace period.
     """
     end_left_running(ctx, key, pod)

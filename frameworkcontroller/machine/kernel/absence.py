@@ -27,7 +27,7 @@ _LISTED_SEC: Final = 1.0
 
 
 class Known(Enum):
-    """What is known of the ConfigMap of an attempt that is held back."""
+    """Knowledge of the ConfigMap of an attempt that is held back."""
 
     UNKNOWN = auto()
     ABSENT = auto()
@@ -38,7 +38,7 @@ class Known(Enum):
 
 @dataclass(slots=True)
 class Absence:
-    """What is known of the absence of a Framework's objects."""
+    """In-memory knowledge of the objects of a Framework whose attempt is held back."""
 
     configmap: Known = Known.UNKNOWN
     pods_remain: bool = False

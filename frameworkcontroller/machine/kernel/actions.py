@@ -1,4 +1,4 @@
-"""The actions on a Framework's objects: what each has to know, the requests that carry it out, and its results.
+"""The actions on a Framework's objects, and the requests that carry them out.
 
 The ``exchange`` of an action is a generator without I/O: it yields a request, is sent its answer, and returns a result.
 The rules that ask for actions are in framework.py and task.py; owned.py folds the outcomes into the status.

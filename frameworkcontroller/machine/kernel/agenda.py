@@ -1,4 +1,4 @@
-"""What later plans look at, and when: the one place for "look again"."""
+"""The subjects and times of later plans: the one place for "look again"."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class When(Enum):
     NOW = auto()
     """In the next plan."""
     PERSISTED = auto()
-    """In the first plan after the tracked status is stored, of which no event comes."""
+    """In the first plan after the tracked status is stored: a write causes no event."""
 
 
 NOW: Final = When.NOW

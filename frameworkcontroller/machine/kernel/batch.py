@@ -96,7 +96,7 @@ class Batch:
                 self._width = WIDTH
 
     def take(self) -> list[Outcome]:
-        """Take the outcomes. A stopped batch with none in flight adds those of the actions that were not started."""
+        """Take the outcomes. A stopped batch with none in flight adds one for each action that was not started."""
         outcomes, self.outcomes = self.outcomes, []
         if self.stopped and not self._in_flight:
             outcomes += [Outcome(action, NotAttempted()) for action in (*self._others, *self._creations)]

@@ -136,7 +136,7 @@ class NotDoneError(Exception):
 
 
 LOST_NODE_TAINTS: Final = frozenset({"node.kubernetes.io/unreachable", "node.kubernetes.io/out-of-service"})
-"""Taints of Nodes that do not answer, and of those that a person has declared to be off."""
+"""Taints of Nodes that do not answer, or that a person has declared to be off."""
 
 
 def patched(

@@ -1,4 +1,4 @@
-"""Objects that were sent or shown, and what the caches have shown of them since."""
+"""Objects that were sent or shown, until the caches show them or their end."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ class Holds:
             self._spared.pop(key, None)
 
     def release_companion(self, key: HoldKey, companion: str) -> None:
-        """End the back-off and the stall of the Task that this companion caused. Those of its Pod stay."""
+        """End the back-off and the stall of the Task that this companion caused. A stall by its Pod stays."""
         hold, stall = self._holds.get(key), self.stalls.get(key)
         if hold is not None and hold.companion == companion:
             del self._holds[key]
@@ -222,7 +222,7 @@ class Holds:
         self._spared = {key: spared for key, spared in self._spared.items() if exists(key)}
 
     def keep_others(self, is_wanted: Callable[[ObjectKey], bool]) -> None:
-        """Forget what is of neither a Task nor the Framework and no longer wanted."""
+        """Forget unwanted keys of neither a Task nor the Framework."""
         for key in {*self.stalls, *self._holds, *self._made}:
             if isinstance(key, str) and key != CREATIONS and not is_wanted(key):
                 self.release(key)

@@ -1,6 +1,6 @@
 """Bodies of the objects that the controller creates.
 
-Source: docs/manual.md, "What is put into a Pod". A role's Pod is encoded once, and rendered for each Task by replacing
+Source: docs/manual.md (content of Pods). A role's Pod is encoded once, and rendered for each Task by replacing
 bytes. That is safe, as JSON escapes no character of the values; those in which it does, the JSON lists of hosts, are
 escaped.
 """
@@ -71,7 +71,7 @@ def pod_annotations(
 ) -> dict[str, str]:
     """The FC_ annotations of a Task's Pod, in the order of the environment variables of its containers.
 
-    Without those of one instance or attempt that are None.
+    Values of None are left out.
     """
     configmap_uid = require(attempt.configmap_uid, "configMapUID")
     annotations = {
@@ -145,7 +145,7 @@ class PodTemplate:
     """The Pod template of a role, for one attempt and generation of the Framework.
 
     The size of each Pod is known before it is rendered: placeholders, and the variables of each container, may multiply
-    that of the template.
+    the template's size.
     """
 
     __slots__ = (

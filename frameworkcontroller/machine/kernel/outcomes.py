@@ -1,4 +1,4 @@
-"""What the outcomes of actions have in common: back-off and stalls after failures, and objects that no status records.
+"""Rules for the outcomes of all actions: back-off, stalls, and the presence of objects that no status records.
 
 owned.py folds the outcomes for Pods and ConfigMaps, and each part those for its own kinds.
 """
@@ -49,7 +49,7 @@ _NOT_ANSWERED: Final = {
 
 
 class Presence(Enum):
-    """What is known of a companion. UNLISTED: its kind is not listed yet. ENDING: it is being deleted."""
+    """Presence of a companion. UNLISTED: its kind is not listed yet. ENDING: it is being deleted."""
 
     PRESENT = auto()
     ABSENT = auto()
@@ -110,7 +110,7 @@ def drop(parts: Parts, tracker: Tracker, target: Target, uid: str) -> None:
 def take_object(ctx: Context, action: Action, result: Result, created: Reason) -> None:
     """Fold the outcome of the creation or the change of an object of a part. ``created``: the reason of the record."""
     tracker, target = ctx.tracker, action.target
-    # Also after a failure: the condition says what the attempt waits for.
+    # Also after a failure: the condition shows the reason to wait.
     tracker.agenda.look()
     if isinstance(action, Patch):
         _take_change(ctx, action, result)
@@ -188,7 +188,7 @@ def stall_by_quota(ctx: Context, target: Target, refusal: Refused) -> None:
 
 
 def hold(ctx: Context, target: Target, result: Result, verb: str) -> None:
-    """Back off after a failure, and stall the Framework if it continues. ``verb``: what was to be done."""
+    """Back off after a failure, and stall the Framework if it continues. ``verb``: of the action, for people."""
     if verb == "create" and target.kind is Kind.CONFIGMAP and isinstance(result, Refused):
         text = describe_creation_refusal(target.kind, result)
     else:

@@ -96,7 +96,7 @@ class Pacing:
     changed_at: float = 0.0
     """When that number grew."""
     urgency: Urgency = Urgency.NONE
-    """That of the unwritten changes when it was asked for last."""
+    """The urgency of the unwritten changes when it was asked for last."""
     urgent_since: float = 0.0
     """Since when there have been changes of this urgency."""
     created_at: float = -math.inf

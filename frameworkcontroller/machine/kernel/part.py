@@ -57,7 +57,7 @@ class RoleWait(NamedTuple):
 
 
 class PartState:
-    """The state that a part keeps beside the status, in memory only. Losing it is safe.
+    """In-memory state of a part. Losing it is safe.
 
     The tracker tells all that exist of its changes: a part without a state pays nothing.
     """
@@ -102,7 +102,7 @@ class PartState:
 class Part:
     """A feature. Each hook does nothing by default.
 
-    Queries (``may_``, ``must_``, ``shape``, ...) change nothing but what the part keeps of its own.
+    Queries (``may_``, ``must_``, ``shape``, ...) change only the part's own state.
     """
 
     reasons: ClassVar[type[Reason]] = Reason
@@ -160,7 +160,7 @@ class Part:
         """Why an attempt that may start prepares nothing yet."""
 
     def may_begin(self, ctx: Context) -> Wait | None:
-        """Why the ConfigMap of an attempt is not created yet, of which everything else is prepared."""
+        """Why the ConfigMap of an attempt is not created yet, though all else is prepared."""
 
     def may_create(self, ctx: Context, task: TaskStatus) -> Wait | None:
         """Why the Pod of a Task is not created yet."""
@@ -186,7 +186,7 @@ class Part:
     # --- objects ---
 
     def ensure(self, ctx: Context) -> bool:
-        """Create what an attempt needs before its ConfigMap. Return whether all is there."""
+        """Create the objects that precede the ConfigMap of an attempt. Return whether all exist."""
         return True
 
     def release(self, ctx: Context) -> None:
@@ -197,7 +197,7 @@ class Part:
         return False
 
     def ensure_for(self, ctx: Context, task: TaskStatus) -> bool:
-        """Create what a Task needs before its Pod, and for its Pod to run. Return whether all is there."""
+        """Create the objects that a Task's Pod needs. Return whether all exist."""
         return True
 
     def shape(self, ctx: Context, role: TaskRoleSpec) -> PodShape | None:
@@ -224,7 +224,7 @@ class Part:
     def ended(self, ctx: Context, completion: CompletionStatus) -> None:
         """Note the end of an attempt, or that the Framework is completed, together with which changes are persisted."""
 
-    # --- what parts ask each other ---
+    # --- questions between parts ---
 
     def may_have_pods(self, ctx: Context, role: str, count: int) -> int:
         """The number of Tasks of a role that may have a Pod now, at most ``count``."""
@@ -267,7 +267,7 @@ class Part:
         """The cache has dropped an object: it is gone, or has lost its label."""
 
     def on_resync(self, tracker: Tracker) -> None:
-        """Forget what the cache was believed to be about to show."""
+        """Forget changes that the cache has not shown."""
 
     def is_wanted(self, tracker: Tracker, target: Target) -> bool:
         """Whether an object that waits for its creation is still to be created."""

@@ -1,4 +1,4 @@
-"""What a machine of one Framework and its driver say to each other: instructions, effects, and the view of the world.
+"""The protocol between a machine of one Framework and its driver: instructions, effects, and the view of the world.
 
 `Reconciler` and `Quarantine` speak it; `controller/driver.py` and the tests' drivers answer.
 """
@@ -166,7 +166,7 @@ class Outbox:
         self._effects.extend(effects)
 
     def add_plan(self, plan: Plan, version: str) -> None:
-        """Add those of a plan. ``version``: the resourceVersion of the stored Framework."""
+        """Add the effects of a plan. ``version``: the resourceVersion of the stored Framework."""
         self.records.extend(plan.records)
         self.snapshots.extend(plan.snapshots)
         for records in plan.archives:
@@ -194,7 +194,7 @@ class Outbox:
                 self.add(Offer(offers, version))
 
     def drop_unpersisted(self) -> None:
-        """Drop what rests on decisions that will not be persisted."""
+        """Drop records and snapshots of decisions that will not be persisted."""
         self.records.clear()
         self.snapshots.clear()
 

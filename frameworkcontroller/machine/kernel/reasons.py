@@ -17,7 +17,7 @@ class EventPolicy(Enum):
     ALWAYS = auto()
     IF_WARNING = auto()
     STALL = auto()
-    """All, and the reason may be that of the condition Stalled."""
+    """All, and the condition Stalled may have the reason."""
     WAIT = auto()
     """All, and the condition Running has the message while nothing runs."""
     WAIT_OF_ROLE = auto()
@@ -58,7 +58,7 @@ class Reason(StrEnum):
 
 
 class RequestReason(Reason):
-    """Reasons of failed requests, which are those of the life and of all parts."""
+    """Reasons of failed requests, for the life and all parts."""
 
     WAITING = "Waiting", "a request for an object failed and will be retried"
     NAMING_CONFLICT = stall("NamingConflict", "an object that the Framework does not control has a name that it needs")

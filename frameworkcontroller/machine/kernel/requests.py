@@ -32,7 +32,7 @@ class Target:
     index: int = -1
     instance: str = ""
     part: str = ""
-    """What of a Framework: "finalizer" for its finalizers, else the object."""
+    """Of a Framework: "finalizer" for its finalizers, "" for the object."""
 
     @property
     def key(self) -> tuple[str, int] | str | None:

@@ -19,7 +19,7 @@ _PODS_AT_ONCE: Final = 50
 
 
 def delete_all(live: FrameworkRecord, list_pods: Callable[[], Iterable[PodRecord]]) -> Generator[Request, Answer, bool]:
-    """Delete what exists of the Framework. Return whether nothing is."""
+    """Delete all objects of the Framework. Return whether none exists."""
     configmap = Target(Kind.CONFIGMAP, names.configmap_name(live.name))
     result = yield from carry_out(LookUp(configmap, live.uid))
     if isinstance(result, Exists) and result.found is not None and not result.found.deleting:
@@ -32,7 +32,7 @@ def delete_all(live: FrameworkRecord, list_pods: Callable[[], Iterable[PodRecord
     ):
         yield from carry_out(Delete(configmap, recorded))
         return False
-    # Its garbage collection does not reach those of a ConfigMap that was deleted in another way.
+    # The garbage collector does not reach Pods whose ConfigMap was deleted in another way.
     pods = [pod for pod in list_pods() if is_of_framework(live.uid, pod)]
     for pod in [pod for pod in pods if not pod.identity.deleting][:_PODS_AT_ONCE]:
         yield from carry_out(Delete(Target(Kind.POD, pod.name), pod.uid))

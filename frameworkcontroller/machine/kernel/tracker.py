@@ -1,7 +1,7 @@
 """One Framework's status between syncs.
 
-Its records are changed in place, only by this class. Beside them it keeps the agenda, the unpersisted changes and
-counters per role, so that a plan costs what changed, not what exists.
+Its records are changed in place, only by this class. With the agenda, the unpersisted changes and counters per role, a
+plan costs the number of changes, not of Tasks.
 
 "Persist before act": a Task with unpersisted changes justifies no action (``is_settled``), and neither does a
 Framework with any (``is_clean``).
@@ -47,7 +47,7 @@ class Tracker:
     _: KW_ONLY
     roles: dict[str, TaskRoleStatus] = field(default_factory=dict)
     counts: TaskCounts = field(default_factory=TaskCounts)
-    """Those of the status."""
+    """The status has the same object."""
     role_counts: dict[str, TaskCounts] = field(default_factory=dict)
     task_states: TaskStates = field(default_factory=lambda: TaskStates(dict.fromkeys(State, 0)))
     agenda: Agenda = field(default_factory=Agenda)
@@ -70,7 +70,7 @@ class Tracker:
         if self.status is not None:
             self.begin(self.status)
             if any(one.type == "Suspended" and one.status == "True" for one in self.status.conditions):
-                # Nothing is created before a status says otherwise.
+                # Nothing is created before a status ends that.
                 return
             for task in self.tasks():
                 if task.state is State.CREATION_PENDING:
@@ -121,7 +121,7 @@ class Tracker:
 
     @property
     def is_head_settled(self) -> bool:
-        """Whether all changes but those of single Tasks are persisted."""
+        """Whether all changes are persisted, except single Tasks'."""
         return not self._head_dirty
 
     @property
@@ -136,7 +136,7 @@ class Tracker:
 
     @property
     def ended_by_rule(self) -> TaskStatus | None:
-        """The Task whose failure ends the attempt of the Framework by a rule, None if there is none."""
+        """The Task whose failure ends the Framework's attempt, by podFailurePolicy; None if there is none."""
         return next((task for task in self.life.failing if not task.deletion_pending), None)
 
     @property
@@ -188,7 +188,7 @@ class Tracker:
             state.on_look_at_all()
 
     def persisted(self) -> None:
-        """The tracked status is stored: put what waited for that on the agenda."""
+        """The tracked status is stored."""
         self._dirty.clear()
         self._head_dirty = False
         self.absence.end_is_stored = self.status is not None and self.status.state in ENDED
@@ -276,9 +276,9 @@ class Tracker:
     def change(
         self, subject: FrameworkStatus | TaskStatus | None, urgency: Urgency, *, of_attempt: bool = True
     ) -> None:
-        """Note an unpersisted change of a Task, or of the Framework (also None) but for its Tasks.
+        """Note an unpersisted change of a Task, or of the Framework (also None) without its Tasks.
 
-        ``of_attempt``: of something that the history has to know.
+        ``of_attempt``: parts that listen are informed.
         """
         if of_attempt:
             for state in self._listeners:
@@ -362,7 +362,7 @@ class Tracker:
         return task.completion_time or 0, self._completions.get(_completion_key(task), 0)
 
     def inherit(self, before: Tracker) -> None:
-        """Take from the previous tracker of the Framework what no status has."""
+        """Take the in-memory state of the previous tracker of the Framework."""
         self._completions = before._completions
         self.absence.late = before.absence.late
         self.expectations = before.expectations.successor()

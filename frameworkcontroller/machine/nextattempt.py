@@ -64,7 +64,7 @@ def decide_framework_retry(ctx: Context) -> None:
         ctx.record(reason, text, completion=completion)
         return
     if ctx.framework.deleting and any(part.keeps_deleted(ctx) for part in ctx.parts.keeps_deleted):
-        # Also once its finalizer is gone, and that of another client is not.
+        # Also once only another client's finalizer is left.
         return
     if not ctx.tracker.is_clean and not any(part.knows_attempt(ctx) for part in ctx.parts.knows_attempt):
         # Clients must see the end of this attempt before the next one starts.
