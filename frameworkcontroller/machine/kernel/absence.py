@@ -1,4 +1,4 @@
-"""Does anything of a held-back attempt exist? Suspension, queues and the history rest on the answer.
+"""Does anything of a held-back attempt exist? Suspension and several parts rest on the answer.
 
 While no attempt may begin, its ConfigMap may still exist: a controller may have created it, and Pods, and have
 died before it recorded them. Only a live read shows that it does not (``configmap``). Pods are looked for in the cache,

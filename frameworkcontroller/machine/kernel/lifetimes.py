@@ -52,6 +52,6 @@ class ProcessLife:
     last_wait: Reason | None = None
     """The reason to wait that the condition Running shows."""
     deletion_snapshot_taken: bool = False
-    """Whether the history has the deletion of the Framework."""
+    """Whether the snapshot of the Framework's deletion was taken."""
     counters: AttemptCounters | None = None
     """Attempts that ended or were retried since the last persisted status."""
