@@ -37,7 +37,7 @@ from frameworkcontroller.config.config import shipped_config
 from frameworkcontroller.controller.eventhandlers import framework_key
 from frameworkcontroller.kube.indexer import Indexer
 from frameworkcontroller.kube.parsing import loads_without_managed_fields
-from frameworkcontroller.kube.workqueue import QueueCore
+from frameworkcontroller.kube.workqueue import WorkQueue
 from frameworkcontroller.logs import configure_logging
 from frameworkcontroller.machine.kernel.manifests import PodTemplate, configmap_body
 from frameworkcontroller.machine.kernel.model import Env, Observed
@@ -132,7 +132,7 @@ def _encoding(tasks: int, *, changed: int) -> Callable[[], object]:
 
 
 def _queueing() -> Callable[[], object]:
-    queue: QueueCore[str] = QueueCore(time.monotonic)
+    queue: WorkQueue[str] = WorkQueue(time.monotonic)
     keys = [f"default/f{number}" for number in range(100)]
 
     def run() -> None:

@@ -44,7 +44,7 @@ _MISSING = pytest.StashKey[list[str]]()
 
 
 def _heed_signals() -> None:
-    """What tests start must heed signals that whoever started the tests had ignored: SIGHUP by nohup, SIGINT by a
+    """Programs that tests start must obey signals that the tests' own parent ignored: SIGHUP by nohup, SIGINT by a
     shell's ``&``. That one is ignored is inherited, and the product respects it; a handler is not inherited.
     """
     for number in (signal.SIGINT, signal.SIGHUP):
@@ -58,7 +58,7 @@ _heed_signals()
 @pytest.fixture(autouse=True)
 def _signal_handlers() -> Iterator[None]:
     """Restore the handlers of signals. A command that a test runs in this process ignores signals from its end on, and
-    what later tests start would inherit that and not heed them.
+    programs that later tests start would inherit that.
     """
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     before = [signal.getsignal(number) for number in numbers]
@@ -70,7 +70,7 @@ def _signal_handlers() -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _garbage() -> Iterator[None]:
-    """Collect garbage at the end of each file: what its tests have not closed fails one of them, and none of others."""
+    """Collect garbage at the end of each file: an unclosed resource fails a test of that file, not of another one."""
     yield
     gc.collect()
 
@@ -119,12 +119,13 @@ def pytest_asyncio_loop_factories(
     if "cluster" not in fixtures:
         return {"real": asyncio.new_event_loop}
     factories: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {}
-    for name in config.stash[_CHOSEN]:
+    for name in _clusters_of(item):
         if name == _EMBEDDED:
             factories["virtual"] = VirtualClockLoop
         else:
             factories["real"] = asyncio.new_event_loop
-    return factories
+    # Without a cluster the test is skipped.
+    return factories or {"real": asyncio.new_event_loop}
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -144,14 +145,13 @@ def pytest_timeout_cancel_timer() -> bool:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test that asks for a cluster, or a control plane of its own, runs once on each that was chosen."""
     if "cluster" in metafunc.fixturenames:
-        chosen = metafunc.config.stash[_CHOSEN]
-        metafunc.parametrize("cluster", chosen, indirect=True)
+        metafunc.parametrize("cluster", _clusters_of(metafunc.definition), indirect=True)
     if "plane_name" in metafunc.fixturenames:
-        metafunc.parametrize("plane_name", [name for name in metafunc.config.stash[_CHOSEN] if name != _EMBEDDED])
+        metafunc.parametrize("plane_name", [name for name in _clusters_of(metafunc.definition) if name != _EMBEDDED])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep, of the pairs of cluster and event loop, those that belong together; mark what is in conformance/."""
+    """Keep the pairs of cluster and event loop that belong together; mark the tests in conformance/."""
     items[:] = [item for item in items if _loop_fits_cluster(item)]
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent / "conformance"):
@@ -163,7 +163,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Exempt what is there by now from garbage collection: it stays, and each full collection would visit it."""
+    """Exempt the present objects from garbage collection: they stay, and each full collection would visit them."""
     gc.collect()
     gc.freeze()
 
@@ -184,10 +184,16 @@ def pytest_report_to_serializable() -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """Keep together what shares something (tests/support/distribution.py)."""
+    """Keep tests with shared resources together (tests/support/distribution.py)."""
     from tests.support.distribution import Scheduling
 
     return Scheduling(config, log)
+
+
+def _clusters_of(test: pytest.Item) -> list[str]:
+    """The chosen clusters that the test runs on: the marker ``newest`` leaves out older control planes."""
+    older = VERSIONS[:-1] if test.get_closest_marker("newest") else ()
+    return [name for name in test.config.stash[_CHOSEN] if name not in older]
 
 
 def _loop_fits_cluster(item: pytest.Item) -> bool:

@@ -111,7 +111,7 @@ AddedFields = dict[tuple[str | int, ...], Any]
 def added_fields(status: FrameworkStatus | None, *, with_roles: bool = True) -> AddedFields:
     """The fields of the status that are inputs of decisions and that an older CRD lacks: its API server drops them.
 
-    A Framework without the features that they belong to has none. ``with_roles`` False: not those of compressed roles.
+    A Framework without the features that they belong to has none. ``with_roles`` False: without compressed roles.
     """
     if status is None:
         return {}
@@ -387,7 +387,7 @@ def decompress_roles(text: str) -> Any:
 
 
 def _holds_too_much(raw: bytes) -> bool:
-    """Whether the JSON text has too many values, each of which takes much more memory than its text."""
+    """Whether the JSON text has too many values: each takes much more memory than its text."""
     if _marks(raw) <= MAX_DECOMPRESSED_VALUES:
         return False
     # Most marks may be inside of strings, the messages of containers. A status has fewer strings than values.

@@ -151,7 +151,7 @@ class Trigger:
 
 
 class FailureAction(StrEnum):
-    """What a rule of a podFailurePolicy does after a failure."""
+    """The action of a podFailurePolicy's rule."""
 
     COUNT = "Count"
     IGNORE = "Ignore"

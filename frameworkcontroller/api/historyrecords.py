@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
@@ -32,11 +32,6 @@ class Trigger(StrEnum):
     TASK_DELETION = "OnTaskDeletion"
     POD_DELETION = "OnPodDeletion"
 
-
-FORGETTING: Final = frozenset(
-    {Trigger.FRAMEWORK_RETRY, Trigger.FRAMEWORK_DELETION, Trigger.TASK_RETRY, Trigger.TASK_DELETION}
-)
-"""The events that overwrite or remove an attempt in the stored status."""
 
 KINDS: Final[Mapping[Trigger, str]] = {trigger: trigger.name.partition("_")[0].capitalize() for trigger in Trigger}
 """The kind of object in the records of a trigger."""
@@ -88,7 +83,7 @@ class RecordId:
         return "Task" if self.pod_uid is None else "Pod"
 
     def __str__(self) -> str:
-        parts = [self.framework_uid, self.attempt, self.role, self.task_uid, self.task_attempt, self.pod_uid]
+        parts = [getattr(self, name) for name in _ID_FIELDS]
         return "/".join(str(part) for part in parts if part is not None)
 
     @classmethod
@@ -108,17 +103,13 @@ class RecordId:
             raise HistoryRecordError(
                 f"id: must be UID/attempt[/role/UID/attempt[/UID]] of a Framework, Task or Pod, not {_quoted(text)}"
             )
-        if len(parts) == 2:
-            return cls(framework_uid=parts[0], attempt=int(parts[1]))
-        uid, attempt, role, task_uid, task_attempt, *pod_uid = parts
-        return cls(
-            framework_uid=uid,
-            attempt=int(attempt),
-            role=role,
-            task_uid=task_uid,
-            task_attempt=int(task_attempt),
-            pod_uid=pod_uid[0] if pod_uid else None,
-        )
+        values: list[Any] = [*parts]
+        for place in range(1, len(parts), 3):
+            values[place] = int(parts[place])
+        return cls(**dict(zip(_ID_FIELDS, values, strict=False)))
+
+
+_ID_FIELDS: Final = tuple(field.name for field in fields(RecordId))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +174,7 @@ def decode_record(line: bytes) -> HistoryRecord:
     kind = body.get("kind") if isinstance(body, dict) else None
     if not kind == found.kind == KINDS[trigger]:
         raise HistoryRecordError(
-            f"object: must be a {KINDS[trigger]} for {trigger}, and the id that of one; "
+            f"object: must be a {KINDS[trigger]} for {trigger}, with the id of one; "
             f"kind is {_quoted(kind)}, id {_quoted(str(found))}"
         )
     return HistoryRecord(
@@ -200,7 +191,7 @@ def decode_record(line: bytes) -> HistoryRecord:
 
 
 def framework_attempt_id(framework: Mapping[str, Any]) -> RecordId:
-    """Return the id of a Framework object; of one that has not started, that of its first attempt.
+    """Return the id of a Framework object; before its start, the first attempt's.
 
     If the status does not say which attempt it shows, the number of retries does, and else it is
     ``UNREADABLE_ATTEMPT``: the record must not take the place of another attempt's.
@@ -223,13 +214,9 @@ def task_attempt_id(task: Mapping[str, Any]) -> RecordId:
     Raises:
         HistoryRecordError: a field is missing or invalid.
     """
-    return RecordId(
-        framework_uid=_part(task, "metadata", "annotations", names.FRAMEWORK_UID),
-        attempt=_number(task, "metadata", "annotations", names.FRAMEWORK_ATTEMPT_ID),
-        role=_part(task, "metadata", "annotations", names.TASKROLE_NAME),
-        task_uid=_part(task, "metadata", "uid"),
-        task_attempt=_number(task, "status", "attemptStatus", "id"),
-    )
+    found = _id_in_annotations(task)
+    task_attempt = _number(task, "status", "attemptStatus", "id")
+    return replace(found, task_uid=_part(task, "metadata", "uid"), task_attempt=task_attempt)
 
 
 def pod_id(pod: Mapping[str, Any]) -> RecordId:
@@ -238,13 +225,19 @@ def pod_id(pod: Mapping[str, Any]) -> RecordId:
     Raises:
         HistoryRecordError: a field is missing or invalid: users can change annotations.
     """
-    return RecordId(
-        framework_uid=_part(pod, "metadata", "annotations", names.FRAMEWORK_UID),
-        attempt=_number(pod, "metadata", "annotations", names.FRAMEWORK_ATTEMPT_ID),
-        role=_part(pod, "metadata", "annotations", names.TASKROLE_NAME),
+    return replace(
+        _id_in_annotations(pod),
         task_uid=_part(pod, "metadata", "annotations", names.TASK_UID),
         task_attempt=_number(pod, "metadata", "annotations", names.TASK_ATTEMPT_ID),
         pod_uid=_part(pod, "metadata", "uid"),
+    )
+
+
+def _id_in_annotations(body: Mapping[str, Any]) -> RecordId:
+    return RecordId(
+        framework_uid=_part(body, "metadata", "annotations", names.FRAMEWORK_UID),
+        attempt=_number(body, "metadata", "annotations", names.FRAMEWORK_ATTEMPT_ID),
+        role=_part(body, "metadata", "annotations", names.TASKROLE_NAME),
     )
 
 

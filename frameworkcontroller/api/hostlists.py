@@ -37,15 +37,11 @@ _VALID: Final = re.compile(rb"\{\{FC_HOSTS(_JSON)?:([a-z0-9]+)(?::([0-9]+))?\}\}
 
 @dataclass(frozen=True, slots=True)
 class HostList:
-    """What a placeholder asks for. ``port`` "": none."""
+    """The arguments of a placeholder. ``port`` "": none."""
 
     role: str
     port: str
     is_json: bool
-
-    def text(self, framework: str, subdomain: str, task_number: int) -> bytes:
-        """Return the names of the Tasks, in order of index, as a part of a JSON string."""
-        return list_text(self, framework, subdomain, task_number)
 
     def size(self, framework: str, subdomain: str, task_number: int) -> int:
         """Return the length of the list without escapes, in constant time."""
@@ -56,16 +52,16 @@ class HostList:
         return quotes + digits + task_number * (each + quotes) + max(0, task_number - 1)
 
     def escaped_size(self, framework: str, subdomain: str, task_number: int) -> int:
-        """Return the length of ``text``, in constant time."""
+        """Return the length of ``list_text``, in constant time."""
         return self.size(framework, subdomain, task_number) + (2 * task_number if self.is_json else 0)
 
 
 @lru_cache(maxsize=64)
 def list_text(wanted: HostList, framework: str, subdomain: str, task_number: int) -> bytes:
-    """Make the text of ``HostList.text``."""
+    """Return the names of the Tasks, in order of index, as a part of a JSON string."""
     after = f".{subdomain}:{wanted.port}" if wanted.port else f".{subdomain}"
     hosts = [names.pod_name(framework, wanted.role, index) + after for index in range(task_number)]
-    # Nothing but quotes is escaped in a string.
+    # Only the quotes need an escape in a string.
     return orjson.dumps(hosts).replace(b'"', b'\\"') if wanted.is_json else ",".join(hosts).encode()
 
 
@@ -78,7 +74,7 @@ class HostListPlace:
     hosts: HostList
 
     def problem(self) -> str:
-        """Return what is wrong with the port, "" if nothing is."""
+        """Return the problem of the port, "" if there is none."""
         port = self.hosts.port
         if not port and not self.text.endswith(":}}"):
             return ""
@@ -89,7 +85,7 @@ class HostListPlace:
 
 
 def find(value: Any, path: KeyPath = ()) -> Iterator[HostListPlace]:
-    """Yield the placeholders in all strings of a template, keys included, also those of unknown roles."""
+    """Yield the placeholders in all strings of a template, keys and unknown roles included."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from find(key, (*path, key))

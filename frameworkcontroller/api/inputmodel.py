@@ -1,4 +1,4 @@
-"""The base class of what users write: specs of Frameworks, and sections of the configuration."""
+"""The base class of user input: specs of Frameworks, and sections of the configuration."""
 
 from __future__ import annotations
 

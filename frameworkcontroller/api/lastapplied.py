@@ -11,7 +11,7 @@ LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def applied_fields(metadata_json: bytes, paths: Sequence[str]) -> list[str]:
-    """Return those of the paths, such as ``spec.taskRoles[].dependsOn``, that the object had when it was last applied.
+    """Return the paths, such as ``spec.taskRoles[].dependsOn``, that the last applied object has.
 
     None if it was not applied, or with `kubectl apply --server-side`.
     """

@@ -1,6 +1,6 @@
 """Names of the wire contract: the API group, FC_ keys, object names and instance UIDs.
 
-Source: docs/manual.md, "What is put into a Pod". Clients split names of Pods at ``-`` and select by the labels, so
+Source: docs/manual.md#what-is-put-into-a-pod. Clients split names of Pods at ``-`` and select by the labels, so
 nothing here may change.
 """
 
@@ -66,27 +66,11 @@ WHEN_SCALED = "FC_VOLUME_CLAIM_WHEN_SCALED"
 SERVICE_PATTERN = r"^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$"
 """Pattern of the names of Services."""
 
-SERVICE_RULE = (
-    "must be the name of a Service: lower case letters, digits and dashes, at most 63 of them, a letter first, and no "
-    "dash last"
-)
-"""The pattern in words, for error messages."""
-
 LABEL_PATTERN = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 """Pattern of the names of volumes."""
 
-LABEL_RULE = (
-    "must be the name of a volume: lower case letters, digits and dashes, at most 63 of them, no dash first or last"
-)
-"""The pattern in words, for error messages."""
-
 SUBDOMAIN_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 """Pattern of the names of most objects."""
-
-SUBDOMAIN_RULE = (
-    "must be the name of an object: lower case letters, digits, dashes and dots, none of these two at an end"
-)
-"""The pattern in words, for error messages."""
 
 LABEL_KEY_PATTERN = (
     r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
@@ -94,8 +78,17 @@ LABEL_KEY_PATTERN = (
 )
 """Pattern of the keys of labels."""
 
-LABEL_KEY_RULE = "must be the key of a label, such as topology.kubernetes.io/zone"
-"""The pattern in words, for error messages."""
+RULES = {
+    NAME_PATTERN: NAME_RULE,
+    SERVICE_PATTERN: "must be the name of a Service: lower case letters, digits and dashes, at most 63 of them, a "
+    "letter first, and no dash last",
+    LABEL_PATTERN: "must be the name of a volume: lower case letters, digits and dashes, at most 63 of them, no dash "
+    "first or last",
+    SUBDOMAIN_PATTERN: "must be the name of an object: lower case letters, digits, dashes and dots, none of these "
+    "two at an end",
+    LABEL_KEY_PATTERN: "must be the key of a label, such as topology.kubernetes.io/zone",
+}
+"""The patterns in words, for error messages."""
 
 KUBE_GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
 VOLCANO_GROUP_ANNOTATION = "scheduling.volcano.sh/group-name"

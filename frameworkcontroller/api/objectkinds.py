@@ -9,7 +9,7 @@ from frameworkcontroller.api import names
 
 
 class Kind(StrEnum):
-    """A kind, and what its objects are to a Framework.
+    """A kind, and how its objects belong to a Framework.
 
     ``identity``: the annotations that say whose an object is. ``is_companion``: no status records such an object.
     ``of_task``: it belongs to a single Task.

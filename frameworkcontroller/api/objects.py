@@ -142,7 +142,7 @@ class PodRecord(_OwnedRecord):
     def is_removed(self) -> bool:
         """Whether the API server removes a Pod in this state.
 
-        The DELETED event of a removed Pod shows this state; that of a Pod that lost its label does not.
+        The DELETED event of a removed Pod shows this state; the event of a Pod without its label does not.
         """
         return self.identity.deleting and self.identity.deletion_grace_sec == 0 and not self.finalizers
 
@@ -154,7 +154,7 @@ class PodRecord(_OwnedRecord):
 
 @dataclass(slots=True, frozen=True)
 class CompanionRecord(_OwnedRecord):
-    """An object with the label of a Framework beside ConfigMap and Pods. ``framework``: its controller, "" if none."""
+    """An object with the label of a Framework, except ConfigMap and Pods. ``framework``: its controller, "" if none."""
 
     framework: str = ""
     kind: str = "Service"
@@ -181,7 +181,7 @@ class ClaimRecord(CompanionRecord):
 
 @dataclass(slots=True, frozen=True)
 class QueueLabels:
-    """What the labels of a Framework ask of Kueue, as they are. ``queue_name``: the LocalQueue; "" for none of others.
+    """Kueue's labels of a Framework. ``queue_name``: the LocalQueue. The others are "" if absent.
 
     ``priority_class``: a WorkloadPriorityClass. ``max_execution_seconds``: when Kueue is to evict it.
     """
@@ -220,7 +220,7 @@ class FrameworkRecord:
     queue: QueueLabels | None = None
     finalizers: tuple[str, ...] = ()
     spec_problem: str = ""
-    """Why of the spec only what ends the Framework is kept, "" if it is whole."""
+    """Why only ``ENDING_FIELDS`` of the spec are kept, "" if all are."""
 
     @property
     def status(self) -> Any:
@@ -255,7 +255,7 @@ class Framework:
     held: bool = False
     """Whether it has the finalizer of a part."""
     invalid: str = ""
-    """Why its spec is invalid: then ``spec`` has only what ends it (machine/specreading.py)."""
+    """Why its spec is invalid: then ``spec`` has only ``ENDING_FIELDS``."""
 
     @property
     def key(self) -> str:
@@ -373,7 +373,7 @@ def framework_record(body: Mapping[str, Any]) -> FrameworkRecord:
 
 
 def _kept_spec(spec: Any) -> tuple[bytes, str]:
-    """The spec as text; if it is too deep for that, what ends the Framework, and the problem."""
+    """The spec as text; if it is too deep for that, its ``ENDING_FIELDS``, and the problem."""
     try:
         return dumps_to_keep(spec), ""
     except TypeError:
@@ -440,9 +440,9 @@ def identity_of(metadata: Mapping[str, Any], wanted: tuple[str, ...]) -> Identit
 
 
 def is_claim_of(found: Identity, wanted: tuple[str, ...], framework_uid: str) -> bool:
-    """Whether a volume claim is that of the Task that ``wanted`` identifies, of this or an earlier Framework.
+    """Whether a volume claim belongs to the Task that ``wanted`` identifies, of this or an earlier Framework.
 
-    A claim with another controller, and one that does not say whose it is, may not be touched.
+    A claim of another controller, or of an unknown owner, may not be touched.
     """
     return found.annotations == wanted and found.controller_uid in (None, framework_uid)
 

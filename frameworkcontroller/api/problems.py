@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -71,19 +71,13 @@ class ProblemError(ValueError):
         return ProblemError(replace(self.problem, path=(*path, *self.problem.path)))
 
 
-def problem_of(detail: ErrorDetails, *, pattern: str, below: KeyPath = ()) -> Problem:
-    """Describe an error of pydantic.
-
-    Args:
-        pattern: the rule that the model's patterns state.
-        below: the path of the model.
-    """
-    kind, path = detail["type"], (*below, *detail["loc"])
+def problem_of(detail: ErrorDetails, rules: Mapping[str, str], below: KeyPath = ()) -> Problem:
+    """Describe an error of pydantic. ``rules``: the model's patterns in words; ``below``: the path of the model."""
+    kind, path, context = detail["type"], (*below, *detail["loc"]), detail.get("ctx", {})
     if kind == "missing":
         return Problem(path, _TEXTS[kind])
     if kind == "string_pattern_mismatch":
-        return Problem(path, pattern, detail["input"])
-    context = detail.get("ctx", {})
+        return Problem(path, rules[context["pattern"]], detail["input"])
     if isinstance(context.get("error"), ProblemError):
         error: ProblemError = context["error"]
         return error.below(*path).problem

@@ -1,7 +1,7 @@
 """Resource quantities such as ``500m`` and ``2Gi``: exact arithmetic, and the canonical form of an API server.
 
-Source: apimachinery, api/resource. A quantity is a whole number of billionths, the smallest unit; what is more precise
-is rounded up, away from zero. One of 2**63 or more counts as 2**63 - 1.
+Source: apimachinery, api/resource. A quantity is a whole number of billionths, the smallest unit; more precise ones
+are rounded up, away from zero. One of 2**63 or more counts as 2**63 - 1.
 """
 
 from __future__ import annotations
@@ -86,18 +86,18 @@ class Amounts:
         return self._amounts
 
     def add(self, other: Amounts, times: int = 1) -> None:
-        """Add those of ``other``, ``times`` times."""
+        """Add ``other``, ``times`` times."""
         with localcontext(_EXACT):
             for name, amount in other._amounts.items():
                 self._set(name, self._amounts.get(name, Decimal(0)) + amount * times, other)
 
     def raise_to(self, other: Amounts) -> None:
-        """Raise each amount to that of ``other``, if it is below."""
+        """Raise each amount to at least ``other``'s."""
         for name, amount in other._amounts.items():
             self._set(name, max(self._amounts.get(name, amount), amount), other)
 
     def only(self, other: Amounts) -> Amounts:
-        """Return those of the resources of ``other``."""
+        """Return the amounts of the resources in ``other``."""
         found = Amounts()
         for name in other._amounts:
             if name in self._amounts:

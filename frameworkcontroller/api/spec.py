@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
@@ -51,7 +51,7 @@ MAX_CLAIMS = 20
 
 _MAX_SHOWN: Final = 10
 ENDING_FIELDS: Final = ("executionType", "suspend", "activeDeadlineSeconds", "ttlSecondsAfterFinished")
-"""What ends a Framework also if the rest of its spec is invalid (machine/specreading.py)."""
+"""Fields that end a Framework even if its spec is invalid (machine/specreading.py)."""
 
 
 class SpecError(ValueError):
@@ -109,7 +109,7 @@ class RetryBackoff(_SpecModel):
 class RetryPolicy(_SpecModel):
     """When to retry. ``max_retry_count``: -2 always, even after success; -1 after each failure; n at most n times.
 
-    ``backoff`` None: of a Task that of the configuration, of the Framework none.
+    ``backoff`` None: Tasks have the configured one, Frameworks none.
     """
 
     fancy_retry_policy: bool = False
@@ -193,7 +193,7 @@ class FailureRule(_SpecModel):
 
 
 class FailurePolicy(_SpecModel):
-    """What follows failures of a Task's Pods; the first rule that matches counts."""
+    """Rules for failures of a Task's Pods; the first match counts."""
 
     rules: tuple[FailureRule, ...] = Field(default=(), strict=False, max_length=MAX_RULES, fail_fast=True)
 
@@ -272,7 +272,7 @@ class ClaimRetentionPolicy(_SpecModel):
 
 
 class TaskRoleSpec(_SpecModel):
-    """A group of equal Tasks. ``depends_on``: what must hold once before the first Pod of an attempt is created."""
+    """A group of equal Tasks. ``depends_on``: must hold once before an attempt's first Pod is created."""
 
     name: Annotated[str, StringConstraints(pattern=names.NAME_PATTERN)]
     task_number: Annotated[int, Field(ge=0, le=MAX_TASK_NUMBER)] = 1
@@ -320,15 +320,22 @@ class GangPolicy(_SpecModel):
     min_count: Annotated[int, Field(ge=1, le=INT32_MAX)] | None = None
 
 
-class SchedulingPolicy(_SpecModel):
+class _Choice(_SpecModel):
+    """One of its fields is set."""
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        fields = type(self).model_fields
+        if sum(getattr(self, field) is not None for field in fields) != 1:
+            raise ProblemError(Problem((), f"must have exactly one of {' and '.join(fields)}"))
+        return self
+
+
+class SchedulingPolicy(_Choice):
     """How the Pods of a group are scheduled: one by one (``basic``), or all or nothing (``gang``)."""
 
     basic: Chosen | None = None
     gang: GangPolicy | None = None
-
-    @model_validator(mode="after")
-    def _is_one(self) -> SchedulingPolicy:
-        return _exactly_one(self, "basic", "gang")
 
 
 class TopologyConstraint(_SpecModel):
@@ -343,19 +350,15 @@ class SchedulingConstraints(_SpecModel):
     topology: Annotated[tuple[TopologyConstraint, ...], Field(strict=False, max_length=1, fail_fast=True)] = ()
 
 
-class DisruptionMode(_SpecModel):
+class DisruptionMode(_Choice):
     """How the scheduler preempts Pods of a group: one by one (``single``), or together (``all``)."""
 
     single: Chosen | None = None
     all: Chosen | None = None
 
-    @model_validator(mode="after")
-    def _is_one(self) -> DisruptionMode:
-        return _exactly_one(self, "single", "all")
-
 
 class Scheduling(_SpecModel):
-    """The groups that a scheduler places as a whole. The names are those of ``spec.scheduling`` of a batch/v1 Job.
+    """The groups that a scheduler places as a whole. The names are from ``spec.scheduling`` of a batch/v1 Job.
 
     ``queue``: of Volcano.
     """
@@ -366,11 +369,17 @@ class Scheduling(_SpecModel):
     queue: Annotated[str, StringConstraints(pattern=names.SUBDOMAIN_PATTERN, max_length=MAX_SUBDOMAIN)] | None = None
 
 
-_GROUP_KEYS: Final = {
-    "annotations": (names.KUBE_GROUP_ANNOTATION, names.VOLCANO_GROUP_ANNOTATION),
-    "labels": (names.COSCHEDULING_GROUP_LABEL,),
-}
-"""What puts a Pod into a group, by the field of the metadata."""
+_NOT_WITH: Final = "must not be set with "
+_GROUP_KEYS: Final = (
+    ("annotations", names.KUBE_GROUP_ANNOTATION, "spec.scheduling"),
+    ("annotations", names.VOLCANO_GROUP_ANNOTATION, "spec.scheduling"),
+    ("labels", names.COSCHEDULING_GROUP_LABEL, "spec.scheduling"),
+)
+"""Keys that put a Pod into a group: the field of the metadata, the key, and the field of the spec that does so, too."""
+
+_TOPOLOGY_KEYS: Final = tuple(
+    ("annotations", key, "spec.scheduling.schedulingConstraints") for key in names.KUEUE_TOPOLOGY_ANNOTATIONS
+)
 
 
 class FrameworkSpec(_SpecModel):
@@ -440,7 +449,8 @@ class FrameworkSpec(_SpecModel):
     def _hosts_are_known(self) -> FrameworkSpec:
         if not self.has_network_placeholders:
             return self
-        unknown = self._why_no_coordinator_host()
+        found = self.coordinator
+        unknown = "spec.coordinator is not set" if found is None else self._why_no_hosts(found.task_role)
         used = names.placeholder(names.COORDINATOR_HOST)
         for position, role in enumerate(self.task_roles):
             if unknown and used.encode() in role.task.pod.text:
@@ -458,24 +468,17 @@ class FrameworkSpec(_SpecModel):
             return self
         schedulers: dict[str, tuple[str, int]] = {}
         for position, role in enumerate(self.task_roles):
-            path, beside = ("taskRoles", position, "task", "pod"), "must not be set beside spec.scheduling"
+            path = ("taskRoles", position, "task", "pod")
             if role.task.in_spec("schedulingGroup") is not None:
-                raise ProblemError(Problem((*path, "spec", "schedulingGroup"), beside))
-            for field, keys in _GROUP_KEYS.items():
-                for key in keys:
-                    if (value := role.task.in_metadata(field, key)) is not None:
-                        problem = Problem(
-                            (*path, "metadata", field, key), "must not be set beside spec.scheduling", value
-                        )
-                        raise ProblemError(problem)
-            for key in names.KUEUE_TOPOLOGY_ANNOTATIONS if scheduling.scheduling_constraints.topology else ():
-                if (value := role.task.in_metadata("annotations", key)) is not None:
-                    problem = Problem((*path, "metadata", "annotations", key), f"{beside}.schedulingConstraints", value)
-                    raise ProblemError(problem)
+                raise ProblemError(Problem((*path, "spec", "schedulingGroup"), f"{_NOT_WITH}spec.scheduling"))
+            keys = [*_GROUP_KEYS, *(_TOPOLOGY_KEYS if scheduling.scheduling_constraints.topology else ())]
+            for field, key, other in keys:
+                if (value := role.task.in_metadata(field, key)) is not None:
+                    raise ProblemError(Problem((*path, "metadata", field, key), _NOT_WITH + other, value))
             if scheduler := role.task.in_spec("schedulerName"):
                 first, at = schedulers.setdefault(self.group_of("", role), (scheduler, position))
                 if scheduler != first:
-                    text = f"must be that of taskRoles[{at}], {shown(first)}: one scheduler places the Pods of a group"
+                    text = f"must be as in taskRoles[{at}], {shown(first)}: one scheduler places the Pods of a group"
                     raise ProblemError(Problem((*path, "spec", "schedulerName"), text, scheduler))
         return self
 
@@ -485,11 +488,6 @@ class FrameworkSpec(_SpecModel):
         A role that waits for others has its own: a group with both could never be complete.
         """
         return f"{framework}-{role.name}" if role.depends_on else framework
-
-    def _why_no_coordinator_host(self) -> str:
-        if self.coordinator is None:
-            return "spec.coordinator is not set"
-        return self._why_no_hosts(self.coordinator.task_role)
 
     def _why_no_hosts(self, role: str) -> str:
         if not self.has_hostnames:
@@ -510,7 +508,7 @@ class FrameworkSpec(_SpecModel):
 
     def host_list(self, framework: str, wanted: hostlists.HostList) -> bytes:
         """The value of a placeholder of a host list, for a Framework of that name, as a part of a JSON string."""
-        return wanted.text(framework, self.subdomain(framework), self._task_number(wanted.role))
+        return hostlists.list_text(wanted, framework, self.subdomain(framework), self._task_number(wanted.role))
 
     def host_list_size(self, framework: str, wanted: hostlists.HostList) -> int:
         """The length of ``host_list``."""
@@ -545,7 +543,7 @@ class FrameworkSpec(_SpecModel):
 
     @property
     def has_network_placeholders(self) -> bool:
-        """Whether ``names.NETWORK_PLACEHOLDERS`` count. A template of before may contain such a text."""
+        """Whether ``names.NETWORK_PLACEHOLDERS`` count. An older template may contain such a text."""
         return self.network is not None or self.coordinator is not None
 
     @property
@@ -578,16 +576,6 @@ class FrameworkSpec(_SpecModel):
         return self._roles.get(name)
 
 
-_M = TypeVar("_M", bound=_SpecModel)
-
-
-def _exactly_one(model: _M, *fields: str) -> _M:
-    """Return the model. Raises ProblemError unless one of the fields is set."""
-    if sum(getattr(model, field) is not None for field in fields) != 1:
-        raise ProblemError(Problem((), f"must have exactly one of {' and '.join(fields)}"))
-    return model
-
-
 def _cycle(edges: Mapping[str, Sequence[str]]) -> list[str]:
     """Return a cycle of the graph, whose first node is also the last; empty if there is none."""
     try:
@@ -610,7 +598,7 @@ def check_hostnames(framework: str, spec: FrameworkSpec) -> Problem | None:
     if spec.network is None or not spec.has_hostnames:
         return None
     if spec.network.subdomain is None and not names.is_valid_service(framework):
-        text = "must be set: the name of the Framework starts with a digit, which that of a Service may not"
+        text = "must be set: the name of the Framework starts with a digit, and the name of a Service may not"
         return Problem(("spec", "network", "subdomain"), text)
     for position, role in enumerate(spec.task_roles):
         if role.task.has_own_hostname or not role.task_number:
@@ -650,9 +638,9 @@ def parse_spec(spec: Any, *, framework: str | None = None) -> FrameworkSpec:
 
 
 def problems_of(error: ValidationError, spec: Any) -> Iterator[Problem]:
-    """Yield the problems of a spec: those of all roles, and of other lists those of the first wrong item.
+    """Yield the problems of all roles, and in other lists of the first wrong item.
 
-    pydantic makes a kilobyte for each error, of which a spec may have hundreds of thousands.
+    pydantic makes a kilobyte for each error, and a spec may have hundreds of thousands.
     """
     wrong = -1
     for detail in error.errors(include_url=False):
@@ -671,19 +659,4 @@ def problems_of(error: ValidationError, spec: Any) -> Iterator[Problem]:
 def _problems_of(detail: ErrorDetails, below: KeyPath) -> Iterator[Problem]:
     # The items of a list that were refused are missing, and found themselves.
     if detail["type"] != "too_short" or not detail["input"]:
-        yield problem_of(detail, pattern=_rule_of(detail), below=below)
-
-
-def _rule_of(detail: ErrorDetails) -> str:
-    """The rule of the pattern that a value of the spec does not match, in words."""
-    match detail["loc"]:
-        case (*_, "subdomain"):
-            return names.SERVICE_RULE
-        case (*_, "metadata", "name"):
-            return names.LABEL_RULE
-        case (*_, "key"):
-            return names.LABEL_KEY_RULE
-        case (*_, "queue"):
-            return names.SUBDOMAIN_RULE
-        case _:
-            return names.NAME_RULE
+        yield problem_of(detail, names.RULES, below)

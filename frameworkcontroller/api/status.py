@@ -88,8 +88,8 @@ class TaskStatus:
 class TaskRoleStatus:
     """A role: its Tasks in the order of their indexes, without gaps.
 
-    ``pod_graceful_deletion_timeout_sec`` and ``pod_force_deletion_policy`` (None: Always) are those of the spec, kept
-    when the spec drops the role.
+    ``pod_graceful_deletion_timeout_sec`` and ``pod_force_deletion_policy`` (None: Always) are the spec's, kept when
+    it drops the role.
     ``started``: whether the dependencies of a role that has some held once in this attempt.
     """
 
@@ -136,7 +136,7 @@ class TaskCounts:
 
 @dataclass(slots=True, frozen=True)
 class AdmittedPodSet:
-    """The admission of one role's Pods by Kueue, and what it adds to them.
+    """Kueue's admission of one role's Pods, and its additions to them.
 
     ``count``: number of admitted Pods. ``digest``: of the role's template, as it was admitted. ``reclaimed``: number of
     Pods whose quota goes back to Kueue while the attempt runs, as no Task needs it again.
@@ -177,7 +177,7 @@ class AdmissionStatus:
         object.__setattr__(self, "_by_name", {one.name: one for one in reversed(self.pod_sets)})
 
     def pod_set(self, role: str) -> AdmittedPodSet | None:
-        """What is admitted for the role, None if nothing is."""
+        """The admission of the role, None if there is none."""
         return self._by_name.get(role)
 
     def available(self, role: str) -> int:

@@ -35,7 +35,7 @@ _HASH_DIGITS: Final = 5
 
 
 def workload_name(framework: str, uid: str) -> str:
-    """The name of the Workload of a Framework, as Kueue names those of other jobs. Another Framework has another."""
+    """The name of a Framework's Workload, as Kueue makes it for other jobs. No other Framework has it."""
     text = f"{names.KIND}\n{names.GROUP}\n{framework}\n{uid}"
     return f"{names.KIND.lower()}-{framework}-{hashlib.sha1(text.encode()).hexdigest()[:_HASH_DIGITS]}"  # noqa: S324
 
@@ -85,7 +85,7 @@ class WorkloadRecord(CompanionRecord):
     counts: tuple[tuple[str, int], ...] = ()
     """The names of its podSets, and the numbers of their Pods."""
     reclaimed: tuple[tuple[str, int], ...] = ()
-    """The names of podSets, and the numbers of their Pods whose quota was given back."""
+    """The names of podSets, and the numbers of their Pods whose quota was released."""
     checks: tuple[AdmissionCheck, ...] = ()
     """Admission checks that are not ready."""
     active: bool = True

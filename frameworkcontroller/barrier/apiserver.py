@@ -21,7 +21,7 @@ _ANONYMOUS = Kubeconfig({}, {})
 class Server:
     """An API server.
 
-    Requests ignore the proxies in the environment: those of a container lead out of the cluster, and must not see the
+    Requests ignore the proxies in the environment: a container's proxies lead out of the cluster, and must not see the
     token.
     """
 

@@ -17,7 +17,7 @@ class BarrierError(Exception):
 
 
 class WrongFramework(BarrierError):
-    """The Framework is not the one of this Pod, or cannot give what the settings ask for. A cache may be stale."""
+    """The Framework is not the one of this Pod, or does not satisfy the settings. A cache may be stale."""
 
 
 class CheckFailed(Exception):

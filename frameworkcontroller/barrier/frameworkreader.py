@@ -14,7 +14,7 @@ from frameworkcontroller.barrier.apiserver import MOST_BYTES, Server
 from frameworkcontroller.barrier.exits import EXIT_REFUSED, EXIT_TIMED_OUT, CheckFailed, WrongFramework
 from frameworkcontroller.barrier.settings import AWAITED_NAMES, HOSTFILE_ROLES, Settings
 
-_MOST_VALUES = 2000000  # of an uncompressed status; 10,000 Tasks have a third of that
+_MOST_VALUES = 2000000  # of an uncompressed status; 10,000 Tasks need a third
 _MOST_TASKS = 10000  # of a role
 _LARGE_BYTES = 64 << 10  # a Framework of this size is read again only after a change
 
@@ -176,7 +176,7 @@ def _dependencies(specs: Iterable[dict[str, Any]]) -> dict[str, set[str]]:
 
 
 def _check_needs(framework: dict[str, Any], settings: Settings) -> None:
-    """Raise WrongFramework for a role of the host file that does not exist, and for what waits for this Pod."""
+    """Raise WrongFramework for a role of the host file that does not exist, and for roles that wait for this Pod."""
     awaited = _dependencies((framework.get("spec") or {}).get("taskRoles") or ())
     waiting = _dependents(awaited, settings.role)
     needed = [(HOSTFILE_ROLES, role, role) for role in settings.hostfile_roles]

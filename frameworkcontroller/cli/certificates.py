@@ -29,7 +29,7 @@ class Certificate:
         self.context = self._load(ssl.create_default_context(ssl.Purpose.CLIENT_AUTH))
 
     def renew(self) -> None:
-        """Load them again if they were replaced. New connections get the new ones; what cannot be used is logged."""
+        """Load them again if they were replaced. New connections get the new ones; unusable ones are logged."""
         try:
             stamps = self._stamps()
             if stamps == self._loaded:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 from contextlib import AsyncExitStack
-from html import escape
-from pathlib import Path
 
 from frameworkcontroller.cli.certificates import certificate_of
 from frameworkcontroller.commands import program
@@ -72,19 +69,3 @@ def _archive(options: argparse.Namespace) -> ArchiveClient:
         return ArchiveClient(options.history, ca_file=options.history_ca_file, token_file=options.history_token_file)
     except ArchiveURLError as error:
         raise UsageError(f"--history {options.history!r}: {error}") from None
-
-
-async def open_browser(url: str, directory: Path) -> bool:
-    """Open a browser at the URL. Return whether there is one.
-
-    Other users of the machine can read the arguments of a browser's process, and the URL has a token. So the argument
-    is a file in ``directory`` that leads there.
-    """
-    import webbrowser
-
-    page = directory / "pages.html"
-    page.touch(mode=0o600)
-    page.chmod(0o600)
-    page.write_text(f'<!doctype html>\n<meta http-equiv="refresh" content="0; url={escape(url)}">\n', encoding="utf-8")
-    # It may wait for the browser.
-    return await asyncio.to_thread(webbrowser.open, page.absolute().as_uri())

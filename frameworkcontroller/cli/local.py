@@ -122,8 +122,6 @@ async def _up(options: argparse.Namespace) -> int:
                         web=web.url,
                     )
                 )
-                if options.open:
-                    await _open(pages, directory)
                 await _unless_one_fails(asyncio.Event().wait(), controller, cluster)
     return program.EXIT_OK
 
@@ -163,29 +161,6 @@ async def _archive(cluster: LocalCluster, directory: Path) -> AsyncIterator[tupl
 def _with_history(config: Config, history: History) -> Config:
     """Send records to this archive, unless the configuration names another sink."""
     return config if config.history.sink_triggers else config.model_copy(update={"history": history})
-
-
-@asynccontextmanager
-async def _pages(cluster: LocalCluster) -> AsyncIterator[str]:
-    """Serve the pages of the cluster on a free port of 127.0.0.1. Yield their address."""
-    # Late imports: `local run` needs none of it.
-    from frameworkcontroller.dashboard.live import LiveFrameworks
-    from frameworkcontroller.dashboard.serving import serve_pages
-    from frameworkcontroller.webaccess.loopback_access import LoopbackAccess
-
-    access = LoopbackAccess()
-    async with (
-        KubeClient(cluster.connect()) as client,
-        serve_pages(LiveFrameworks(client), None, access, "127.0.0.1", 0) as (url, _),
-    ):
-        yield access.link(url)
-
-
-async def _open(pages: str, directory: Path) -> None:
-    from frameworkcontroller.cli.dashboard import open_browser
-
-    if not await open_browser(pages, directory):
-        print(program.line("note", f"--open: there is no browser; the pages are at {pages}"), file=sys.stderr)  # noqa: T201
 
 
 @asynccontextmanager
@@ -252,22 +227,12 @@ async def _run(options: argparse.Namespace) -> int:
         _lint(str(manifest), manifest.body)
     output = _Output()
     async with (
-        _cluster(options, printed=output if options.logs else None) as (cluster, directory),
+        _cluster(options, printed=output if options.logs else None) as (cluster, _),
         Controller(config, cluster.connect()) as controller,
         KubeClient(cluster.connect()) as client,
-        AsyncExitStack() as stack,
     ):
-        if options.open:
-            pages = await stack.enter_async_context(_pages(cluster))
-            _say(f"The pages, until all Frameworks have completed: {pages}")
-            await _open(pages, directory)
-        code = await _unless_one_fails(
-            _follow(client, manifests, options.timeout, cluster, output), controller, cluster
-        )
-    if options.open:
-        _say()
-        _say("The pages have ended with the cluster. `frameworkcontroller local up` keeps both until Ctrl-C.")
-    return code
+        following = _follow(client, manifests, options.timeout, cluster, output)
+        return await _unless_one_fails(following, controller, cluster)
 
 
 class _Output:

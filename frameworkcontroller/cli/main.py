@@ -24,10 +24,10 @@ from frameworkcontroller.commands.parsers import (
     add_history_commands,
     add_operator_commands,
     add_serving,
+    add_timeout,
     build_plugin_parser,
     count,
     late,
-    seconds,
 )
 from frameworkcontroller.commands.shellcompletion import complete_for_kubectl
 from frameworkcontroller.logs import FORMATS, LEVELS, configure_logging
@@ -141,7 +141,6 @@ def _add_local(commands: Any) -> None:
     )
     for parser in (up, run):
         _add_common(parser)
-        parser.add_argument("--open", action="store_true", help="open the web pages of the cluster in a browser")
         parser.add_argument(
             "--runtime",
             choices=("process", "simulated"),
@@ -156,7 +155,7 @@ def _add_local(commands: Any) -> None:
         parser.add_argument(
             "--capacity",
             metavar="RESOURCES",
-            help="what the node has, such as cpu=4,nvidia.com/gpu=2; Pods then wait until their requests fit",
+            help="resources of the node, such as cpu=4,nvidia.com/gpu=2; Pods then wait until their requests fit",
         )
     up.add_argument("--port", type=_port, default=0, help="port of the API server on 127.0.0.1 (default: a free one)")
     up.add_argument(
@@ -173,11 +172,11 @@ def _add_local(commands: Any) -> None:
     )
     up.set_defaults(command=_run_local, usual_log_level="info")
     run.add_argument("files", metavar="FILE", type=Path, nargs="+", help="manifests, YAML or JSON; - is standard input")
-    run.add_argument("--timeout", metavar="SECONDS", type=seconds, help="give up after this time (default: never)")
+    add_timeout(run)
     run.add_argument(
         "--logs", action="store_true", help="print the output of containers, each line with its Pod (and #attempt)"
     )
-    # The progress shows what the log would.
+    # The progress shows the same as the log.
     run.set_defaults(command=_run_local, usual_log_level="error")
 
 
@@ -243,8 +242,8 @@ def _add_history_serve(commands: Any) -> None:
         "--token-file",
         metavar="FILE",
         type=Path,
-        help="on loopback: the token of this server, created if missing (default: beside the SQLite file); elsewhere: "
-        "a token that may send records, beside those of the cluster",
+        help="on loopback: the token of this server, created if missing (default: next to the SQLite file); elsewhere: "
+        "a further token that may send records",
     )
     serve.add_argument("--kubeconfig", metavar="PATH", type=Path, help="of the cluster that is asked about tokens")
     serve.add_argument("--context", metavar="NAME", help="context of the kubeconfig")

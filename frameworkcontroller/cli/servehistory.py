@@ -126,18 +126,21 @@ async def _sample(archive: HistoryArchive, metrics: ArchiveMetrics) -> None:
             usage = await archive.usage()
         except ArchiveError as error:
             _log.warning("The database cannot be used: %s", error)
-            metrics.sampled(None)
+            metrics.database_up.set(0)
         else:
-            metrics.sampled((usage.bytes, usage.frameworks))
+            metrics.database_up.set(1)
+            metrics.bytes.set(usage.bytes)
+            metrics.frameworks.set(usage.frameworks)
         if archive.path is not None:
             with suppress(OSError):
                 volume = shutil.disk_usage(archive.path.parent)
-                metrics.volume(volume.total, volume.free)
+                metrics.volume_bytes.set(volume.total)
+                metrics.volume_free_bytes.set(volume.free)
         await asyncio.sleep(SAMPLE_SEC)
 
 
 async def _prune(archive: HistoryArchive, metrics: ArchiveMetrics, days: int | None, most_bytes: int | None) -> None:
-    """Remove what is too old or too much, now and every ten minutes."""
+    """Delete Frameworks beyond the age or size limit, now and every ten minutes."""
     while True:
         before = None if days is None else int(time.time()) - days * _DAY_SEC
         try:
@@ -145,7 +148,8 @@ async def _prune(archive: HistoryArchive, metrics: ArchiveMetrics, days: int | N
         except ArchiveError as error:
             _log.warning("Cannot remove old Frameworks: %s", error)
         else:
-            metrics.removed(removed.frameworks, removed.attempts)
+            metrics.removed.labels("framework").inc(removed.frameworks)
+            metrics.removed.labels("attempt").inc(removed.attempts)
             if removed.frameworks:
                 _log.info("Removed %d old Frameworks with %d attempts", removed.frameworks, removed.attempts)
         await asyncio.sleep(PRUNE_SEC)
@@ -167,7 +171,7 @@ def _size(option: str, text: str | None) -> int | None:
 
 
 def _token(path: Path | None, archive: HistoryArchive) -> str | None:
-    """Return the token of a server on loopback: that of the file, by default beside the database; None for a new one.
+    """Return the token of a server on loopback, read from a file (by default next to the database); None for a new one.
 
     Raises:
         UsageError: the file cannot be used.

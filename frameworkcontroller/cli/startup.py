@@ -1,4 +1,4 @@
-"""The imports of a process that is nothing but a controller, in less time and memory."""
+"""The imports of a controller's process, in less time and memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def lean_imports() -> Iterator[None]:
     try:
         yield
     finally:
-        # What is garbage now, first versions of classes with slots, would stay with the rest.
+        # Garbage, such as first versions of classes with slots, would stay with the rest.
         gc.collect()
         gc.freeze()
         gc.enable()

@@ -56,7 +56,7 @@ class Held:
 
 
 def held(body: Mapping[str, Any]) -> Held | None:
-    """Return what matters of a Framework; None if it does not have the finalizer."""
+    """Read a Framework; None if it does not have the finalizer."""
     metadata = body["metadata"]
     finalizers = tuple(metadata.get("finalizers") or ())
     if names.HISTORY_FINALIZER not in finalizers:

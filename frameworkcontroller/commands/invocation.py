@@ -56,7 +56,7 @@ class Invocation:
         self.print(encode(value, output).rstrip("\n"))
 
     def note(self, text: str) -> None:
-        """Print on stderr what is not the result."""
+        """Print a remark on stderr."""
         self.err.print(program.line("note", text), soft_wrap=True)
 
     def error(self, text: str) -> None:
@@ -95,7 +95,7 @@ class Invocation:
             raise program.CommandError(self._missing("", error)) from None
 
     async def for_each(self, frameworks: Sequence[str], work: Callable[[str], Awaitable[str]]) -> int:
-        """Print the result of ``work`` for each name. Return the exit code, which is that of the last failure."""
+        """Print the result of ``work`` for each name. Return the exit code of the last failure."""
         code = program.EXIT_OK
         for name in frameworks:
             try:

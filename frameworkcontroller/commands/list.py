@@ -81,7 +81,7 @@ def _table(found: list[Summary], now: float, *, everywhere: bool, wide: bool) ->
 
 
 def state_text(one: Summary) -> Text:
-    """Return the state, with a word on what it waits for."""
+    """Return the state, with a word on its wait."""
     if one.unreadable:
         return Text("(unreadable status)", "red")
     if not one.state:

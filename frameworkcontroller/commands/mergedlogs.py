@@ -132,7 +132,7 @@ async def _follow(invocation: Invocation, options: argparse.Namespace, framework
 
     async def read(source: Source, query: _Query, before: list[asyncio.Task[None]]) -> None:
         if before:
-            # The lines of an attempt come before those of the next one.
+            # The lines of an attempt come before the next one's.
             await asyncio.wait(before, timeout=_LAST_LINES_SEC)
         try:
             async for line in read_lines(invocation.client, source, follow=True, **query):

@@ -7,7 +7,6 @@ and need it fast.
 from __future__ import annotations
 
 import argparse
-import math
 import re
 from collections.abc import Callable
 from importlib import import_module
@@ -33,6 +32,7 @@ current context and namespace as defaults.
 
 _PACKAGE: Final = __name__.partition(".")[0]
 _KINDS: Final = frozenset({names.KIND.lower(), names.PLURAL, "fw"})
+_NUMBER: Final = r"\d{1,9}(?:\.\d+)?"
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -85,10 +85,10 @@ def add_operator_commands(commands: Any) -> None:
         "uninstall",
         "delete all Frameworks and their CRD",
         "Delete all Frameworks, wait until none of their Pods exists, and delete the CRD. History that the controller "
-        "does not archive meanwhile is given up. Without --yes, only show what would be deleted (exit code 1).",
+        "does not archive meanwhile is given up. Without --yes, only show the objects to delete (exit code 1).",
     )
     uninstall.add_argument("--yes", action="store_true", help="delete them")
-    uninstall.add_argument("--timeout", metavar="SPAN", type=span, help="give up after this time, such as 90s or 2h")
+    add_timeout(uninstall)
     uninstall.add_argument(
         "--archive-within",
         metavar="SPAN",
@@ -99,7 +99,7 @@ def add_operator_commands(commands: Any) -> None:
 
 
 def add_history_commands(commands: Any) -> Any:
-    """Add the commands about the history and its archive. Return what further ones are added to."""
+    """Add the commands about the history and its archive. Return the group for further ones."""
     history = commands.add_parser(
         "history",
         help="commands about the history of Frameworks",
@@ -115,16 +115,16 @@ def _add_release_finalizers(commands: Any) -> None:
     parser = _add(
         commands,
         "release-finalizers",
-        "let Frameworks go whose history cannot be archived",
-        "Remove the finalizer that keeps Frameworks until their history is in the archive, and show what is given up. "
-        "Those that are being deleted then go, after their Pods. Neither the archive nor the controller need run. A "
-        "running controller adds the finalizer again to Frameworks that are not being deleted, until history.sink is "
+        "release Frameworks whose history cannot be archived",
+        "Remove the finalizer that keeps Frameworks until their history is in the archive, and show the lost history. "
+        "Frameworks that are being deleted then go, after their Pods. Neither the archive nor the controller need run. "
+        "A running controller adds the finalizer again to Frameworks that are not being deleted, until history.sink is "
         "none or history.onUnavailable is Drop. Exit code 0: none is left that has it.",
         module="history.release_finalizers",
     )
     _add_name(parser, "names", "names of Frameworks; without names, -n or -A releases all there", nargs="*")
     add_all_namespaces(parser)
-    parser.add_argument("--dry-run", action="store_true", help="only show what would be given up")
+    parser.add_argument("--dry-run", action="store_true", help="only show the history that would be lost")
 
 
 # --- common to several commands ---
@@ -145,7 +145,7 @@ def _add(
     added: argparse.ArgumentParser = commands.add_parser(name, help=summary, description=description, **more)
     if not offline:
         add_connection(added)
-    # What the client logs helps people only when something is wrong.
+    # Log lines of the client help people only when something is wrong.
     added.set_defaults(
         command=late(f"commands.{module or name}") if offline else _run_on_cluster,
         module=module or name,
@@ -189,6 +189,11 @@ def _add_name(
 def add_all_namespaces(parser: argparse.ArgumentParser) -> None:
     """Add ``-A``."""
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="include all namespaces")
+
+
+def add_timeout(parser: argparse.ArgumentParser) -> None:
+    """Add ``--timeout``."""
+    parser.add_argument("--timeout", metavar="SPAN", type=span, help="give up after this time, such as 90s or 2h")
 
 
 # --- the commands ---
@@ -236,7 +241,7 @@ def _add_wait(commands: Any) -> None:
         help="admitted: Kueue has admitted it from its queue; running: at least one Task runs; suspended: nothing "
         "runs, and spec.suspend is true; completed (the default): succeeded or failed; succeeded",
     )
-    parser.add_argument("--timeout", metavar="SPAN", type=span, help="give up after this time, such as 90s or 2h")
+    add_timeout(parser)
 
 
 def _add_start_and_stop(commands: Any) -> None:
@@ -296,7 +301,7 @@ def _add_events(commands: Any) -> None:
         "events",
         "show the Events of a Framework and its Pods",
         "Show the Events of a Framework, of its attempt's ConfigMap and of its Pods, oldest first; without a name, the "
-        "Events of all Frameworks, without those of their Pods.",
+        "Events of all Frameworks, without their Pods'.",
         module="showevents",
     )
     _add_name(parser, nargs="?")
@@ -354,8 +359,8 @@ def _add_lint(commands: Any) -> None:
         commands,
         "lint",
         "check the Frameworks in files, without a cluster",
-        "Check Frameworks before they are submitted. Print, by line, what an API server or the controller would refuse "
-        "(errors), and what would probably not work as intended (warnings). Exit code 1: there are errors.",
+        "Check Frameworks before they are submitted. Print, by line, errors, for which an API server or the "
+        "controller would refuse them, and warnings of probable mistakes. Exit code 1: there are errors.",
         module="lint.command",
         offline=True,
     )
@@ -405,7 +410,7 @@ def _add_history(commands: Any, name: str) -> None:
         "show past Frameworks, and the past attempts of one",
         "Show past attempts, from the archive of the history or from a folder of records: without NAME, the past "
         "Frameworks; with it, the attempts of that Framework; with --attempt, the Tasks of one of them; with --task, "
-        "the attempts of one Task. What the Framework has in the cluster now is shown, too.",
+        "the attempts of one Task. The current attempt in the cluster is shown, too.",
         module="history.show",
     )
     _add_name(parser, nargs="?")
@@ -446,25 +451,14 @@ def _add_completion(commands: Any) -> None:
 # --- types of arguments ---
 
 
-def seconds(text: str) -> float:
-    """Parse a number of seconds above 0."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"not a number of seconds: {text!r}")
-    return number
-
-
 def span(text: str) -> float:
-    """Parse ``90``, ``90s``, ``5m`` or ``1h30m`` to seconds."""
-    if not re.fullmatch(r"(\d+[smhd])+|\d+", text, re.ASCII):
+    """Parse ``90``, ``1.5s``, ``5m`` or ``1h30m`` to seconds."""
+    if not re.fullmatch(rf"({_NUMBER}[smhd])+|{_NUMBER}", text, re.ASCII):
         raise argparse.ArgumentTypeError(f"not a duration such as 90s, 5m or 1h30m: {text!r}")
-    total = sum(int(number) * _UNITS[unit] for number, unit in re.findall(r"(\d+)([smhd]?)", text))
+    total = sum(float(number) * _UNITS[unit] for number, unit in re.findall(rf"({_NUMBER})([smhd]?)", text))
     if total == 0:
         raise argparse.ArgumentTypeError(f"must be above 0: {text!r}")
-    return float(total)
+    return total
 
 
 def count(text: str) -> int:

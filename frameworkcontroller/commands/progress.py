@@ -110,7 +110,7 @@ class LiveProgress:
         self.live.refresh()
 
     async def keep_drawing(self) -> None:
-        """Draw until cancelled: often, but for a small share of the time."""
+        """Draw until cancelled: often, in a small share of the time."""
         clock = asyncio.get_running_loop().time
         while True:
             began = clock()

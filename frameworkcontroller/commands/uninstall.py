@@ -37,7 +37,7 @@ _REST: Final = (
 async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     """Show or delete them. Return the exit code."""
     if options.namespace is not None:
-        raise program.UsageError("uninstall: the CRD is that of all namespaces: without -n")
+        raise program.UsageError("uninstall: the CRD belongs to all namespaces: without -n")
     try:
         await invocation.client.get(CRDS, names.CRD_NAME)
     except NotFound:
@@ -50,7 +50,7 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
         active += state_of(body) != State.COMPLETED
     what = f"{counted(namespaces.total(), 'Framework')} in {counted(len(namespaces), 'namespace')}"
     if not options.yes:
-        invocation.print(f"would delete {what}, of which {active:,} have not completed, with all of their Pods,")
+        invocation.print(f"would delete {what} ({active:,} not completed), with all of their Pods,")
         invocation.print(f"and the CRD {names.CRD_NAME}; nothing is deleted without --yes")
         return program.EXIT_FAILED
     given_up: set[str] = set()
@@ -73,8 +73,8 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
 async def _delete_all(invocation: Invocation, archive_within: float, given_up: set[str]) -> None:
     """Delete all Frameworks in the foreground, also those that are created meanwhile, and wait for their end.
 
-    Those of which nothing runs are left to the controller while it archives at least one within ``archive_within``
-    seconds, and then let go. ``given_up`` gets their UIDs.
+    Those without Pods wait for the controller while it archives at least one within ``archive_within`` seconds, and
+    then are released. ``given_up`` gets their UIDs.
     """
     clock = asyncio.get_running_loop().time
     asked: set[str] = set()
@@ -113,7 +113,7 @@ async def _delete_all(invocation: Invocation, archive_within: float, given_up: s
 
 
 async def _release_workloads(invocation: Invocation) -> int:
-    """Release the Workloads whose Framework is being deleted, or gone. Return the number of those that were there.
+    """Release the Workloads whose Framework is being deleted, or gone. Return the number before.
 
     The controller does the same, if it runs and Kueue is enabled in its configuration.
     """
@@ -135,7 +135,7 @@ async def _delete_crd(invocation: Invocation) -> None:
 
 
 async def _left(invocation: Invocation) -> str:
-    """Name what has not been deleted."""
+    """Name the remaining objects."""
     found = [f"Pod {key_of(body)}" async for body in _pods(invocation)]
     with suppress(Forbidden):
         found += [f"Workload {one.key}" for one in await find_workloads(invocation)]

@@ -49,6 +49,6 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
 
 
 def _late(key: str, body: Mapping[str, Any] | None) -> str:
-    """Name a Framework, with what it waits for."""
+    """Name a Framework, with the reason to wait."""
     name, why = key.partition("/")[2], summarize(body).why if body else ""
     return f"{name} (waits: {why})" if why else name

@@ -46,7 +46,7 @@ async def find_workloads(invocation: Invocation) -> list[OwnedWorkload]:
         Forbidden: the person may not read them.
     """
     try:
-        # The first page tells whether there is such a resource: ``each`` takes its absence for that of Frameworks.
+        # The first page tells whether there is such a resource: ``each`` would report that Frameworks are missing.
         await invocation.client.list(WORKLOADS, None, limit=1)
     except NotFound:
         return []

@@ -50,7 +50,13 @@ SHIPPED_CONFIG_FILE: Final = Path(__file__).with_name("default-config.yaml")
 
 _KNOWN_ATTRIBUTES: Final = frozenset({TRANSIENT, CONFLICT, PERMANENT})
 
-Namespace = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
+_LABEL: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+_ABSOLUTE: Final = r"^/"
+_DNS_NAME: Final = "must be a DNS name: lower-case letters, digits and '-'"
+_RULES: Final = {_LABEL: _DNS_NAME, names.SUBDOMAIN_PATTERN: _DNS_NAME, _ABSOLUTE: "must be an absolute path"}
+"""The patterns in words."""
+
+Namespace = Annotated[str, Field(pattern=_LABEL, max_length=63)]
 
 
 class FrameworkSnapshots(Section):
@@ -94,7 +100,7 @@ class LeaderElection(Section):
     lease_duration_sec: Annotated[int, Field(ge=1, le=INT32_MAX)] = 15
     renew_deadline_sec: Annotated[int, Field(ge=1, le=INT32_MAX, validate_default=True)] = 10
     retry_period_sec: Annotated[int, Field(ge=1, le=INT32_MAX, validate_default=True)] = 2
-    lock_file: Annotated[str, Field(pattern=r"^/")] | None = None
+    lock_file: Annotated[str, Field(pattern=_ABSOLUTE)] | None = None
 
     @field_validator("renew_deadline_sec")
     @classmethod
@@ -205,7 +211,7 @@ class Config(Section):
         return parse_bind_address(self.web_address)
 
     def lease_namespace(self, usual: str | None) -> str:
-        """The namespace of the Lease. ``usual``: that of the controller's Pod, or of the kubeconfig's context.
+        """The namespace of the Lease. ``usual``: the namespace of the controller's Pod, or of the kubeconfig's context.
 
         Raises:
             ConfigurationError: no namespace is known.
@@ -294,7 +300,7 @@ def _problem(detail: ErrorDetails) -> Problem:
     path: KeyPath = detail["loc"]
     if detail["type"] in ("extra_forbidden", "invalid_key"):
         return Problem(path, f"unknown key{suggestion(str(path[-1]), _keys_at(path[:-1]))}")
-    problem = problem_of(detail, pattern="must be a DNS name: lower-case letters, digits and '-'")
+    problem = problem_of(detail, _RULES)
     if detail["type"] == "value_error":
         # For a default, pydantic gives the name of the field in Python.
         path = tuple(to_camel(part) if isinstance(part, str) and "_" in part else part for part in path)

@@ -32,7 +32,7 @@ class OnUnavailable(StrEnum):
 class History(Section):
     """The sink of the history. Without one, the history is only in the log."""
 
-    # Before what depends on it.
+    # First, as others depend on it.
     sink: Annotated[HistorySinkKind, Field(strict=False)] = HistorySinkKind.NONE
     url: Annotated[str, Field(validate_default=True)] = ""
     path: Annotated[str, Field(validate_default=True)] = ""

@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import InitVar, dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeVar, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import ClaimRecord, CompanionRecord, ConfigMapRecord, FrameworkRecord, PodRecord
@@ -26,6 +26,7 @@ from frameworkcontroller.kube.indexer import Lister
 from frameworkcontroller.kube.resources import Resource
 from frameworkcontroller.lru import LRUCache
 from frameworkcontroller.machine import remaining
+from frameworkcontroller.machine.kernel.aside import Aside
 from frameworkcontroller.machine.kernel.model import AttemptCounters, Env, Limits, NotListed, Observed, Snapshot
 from frameworkcontroller.machine.kernel.pacing import AnswerTimes
 from frameworkcontroller.machine.kernel.protocol import (
@@ -36,6 +37,7 @@ from frameworkcontroller.machine.kernel.protocol import (
     Emit,
     LogSnapshots,
     Offer,
+    OrphanReleased,
     Persisted,
     Relist,
     RequeueError,
@@ -44,17 +46,15 @@ from frameworkcontroller.machine.kernel.protocol import (
     Warn,
     WriteResult,
 )
-from frameworkcontroller.machine.kernel.requests import Answer, Kind, PatchStatus, Refusal, Refused, Request, Unanswered
-from frameworkcontroller.machine.parts.history.finalization import Farewell, Look, StoreLast, is_due
-from frameworkcontroller.machine.parts.kueue.orphanedworkloads import orphans, release, releases_of
-from frameworkcontroller.machine.quarantine import Quarantine, end_quarantined
+from frameworkcontroller.machine.kernel.requests import Answer, Kind, PatchStatus, Refusal, Refused, Unanswered
+from frameworkcontroller.machine.parts.history.finalization import Finalization, is_due
+from frameworkcontroller.machine.parts.kueue.orphanedworkloads import OrphanRelease, orphans, releases_of
+from frameworkcontroller.machine.quarantine import Quarantine, QuarantineEnd
 from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.machine.specreading import read_spec
 
 if TYPE_CHECKING:
     from frameworkcontroller.controller.historysink import HistorySink
-
-R = TypeVar("R")
 
 _log: Final = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class Driver:
     pods: Lister[PodRecord]
     """Its index is the key of the Framework."""
     find_companion: Callable[[Kind, str, str], CompanionRecord | NotListed | None]
-    """Takes the kind, the key of the companion, and that of its Framework."""
+    """Takes the kind, the key of the companion, and the key of its Framework."""
     list_claims: Callable[[str, bool], Iterable[ClaimRecord] | NotListed]
     """Takes the key of the Framework, and whether it needs volume claims."""
     limits: Limits
@@ -108,7 +108,7 @@ class Driver:
     history: HistorySink | None = None
     """None: the machine asks for nothing (``Limits.history``)."""
     enqueue: Callable[[str], None] = lambda _: None
-    """Takes the key of a Framework of whose records the history has answered."""
+    """Takes the key of a Framework after an answer of the history."""
     answered: Callable[[Hashable, float, float], None] = lambda _kind, _seconds, _now: None
     """Takes the kind of each request, the seconds until its answer, and the time by ``clock``."""
     max_in_flight: InitVar[int] = MAX_IN_FLIGHT
@@ -116,7 +116,7 @@ class Driver:
     def __post_init__(self, max_in_flight: int) -> None:
         self.slots = FairSemaphore(max_in_flight)
         self.large_slots = FairSemaphore(LARGE_IN_FLIGHT)
-        """Taken before those of all requests, which large requests must not hold while they wait."""
+        """Taken first: a waiting large request must not hold one of ``slots``."""
         self.parse_slot = FairSemaphore(1)
         """Of large specs."""
         self.answer_times = AnswerTimes()
@@ -124,7 +124,7 @@ class Driver:
         """Workloads released whose Framework was gone."""
         self._stopping = False
         self._archiving: set[asyncio.Task[None]] = set()
-        self._farewells: dict[str, Farewell] = {}
+        self._finalizations: dict[str, Finalization] = {}
         self._quarantine_causes: LRUCache[str, str] = LRUCache(_MAX_CAUSES)
         """The last logged cause of quarantine, by the UID of the Framework."""
 
@@ -151,12 +151,12 @@ class Driver:
             RequeueError: a transient failure.
         """
         record = self.frameworks.get(key)
-        orphan_after = await self._release_orphans(key, None if record is None else record.uid)
+        due = [(await self._run(aside)).requeue_after for aside in self._orphans(key, record)]
         if record is None:
             # The garbage collector removes its objects.
             self.reconcilers.pop(key, None)
-            self._farewells.pop(key, None)
-            return orphan_after
+            self._finalizations.pop(key, None)
+            return _earliest(due)
         try:
             machine = self.reconcilers.find(record) or self.reconcilers.open(record)
             await self._read_large_spec(machine)
@@ -165,100 +165,41 @@ class Driver:
                 done = await self._run(self.reconcilers.open(machine.released))
         except Exception as error:  # noqa: BLE001 - an error must not affect other Frameworks
             done = await self._run(self._quarantine(record, error))
-        if record.deletion_time is not None and self._is_left_alone(record):
-            orphan_after = await self._release_orphans(key, None, deleting_uid=record.uid)
-        if is_due(record) and self._is_left_alone(record):
-            farewell_after = await self._bid_farewell(record)
-            if orphan_after is None or (farewell_after is not None and farewell_after < orphan_after):
-                orphan_after = farewell_after
-        else:
-            self._farewells.pop(key, None)
-        if record.deletion_time is None and isinstance(self.reconcilers.find(record), Quarantine):
-            orphan_after = await self._end_quarantined(record)
+        due += [(await self._run(aside)).requeue_after for aside in self._asides(record)]
         if done.error is not None:
             # A copy: the traceback of the error itself would lead back to it.
             raise RequeueError(str(done.error), done.error.retry_after_sec)
-        if orphan_after is not None and (done.requeue_after is None or orphan_after < done.requeue_after):
-            return orphan_after
-        return done.requeue_after
+        return _earliest([done.requeue_after, *due])
 
-    def _is_left_alone(self, record: FrameworkRecord) -> bool:
-        """True if the machine ignores the Framework: see ``Farewell``."""
-        machine = self.reconcilers.find(record)
-        return machine is not None and (isinstance(machine, Quarantine) or machine.is_left_alone)
+    def _orphans(
+        self, key: str, record: FrameworkRecord | None, *, deleting_uid: str | None = None
+    ) -> list[OrphanRelease]:
+        """Workloads whose Framework (this key, another UID than the record's) no longer exists."""
+        if not self.limits.kueue:
+            return []
+        uid = None if record is None else record.uid
+        return [OrphanRelease(orphan, deleting_uid=deleting_uid) for orphan in orphans(self.list_workloads(key), uid)]
 
-    async def _bid_farewell(self, record: FrameworkRecord) -> float | None:
-        """Finalize a deleted Framework that its machine ignores. Returns the seconds until it is due again."""
-        key = record.key
-        ending = self._farewells.get(key)
-        if ending is None or ending.uid != record.uid:
-            ending = self._farewells[key] = Farewell(record)
-        if ending.storing is not None:
-            # The answer of the history enqueues it.
-            return None
-        if (left := ending.wait(self.clock())) > 0:
-            return left
-        exchange = ending.look(lambda: self.pods.by_index(key).values(), self._env())
-        result = await self._exchange(exchange, record.namespace, key)
-        if isinstance(result, StoreLast):
-            # Not part of the run, as in ``carry_out``.
-            self._start_archiving(self._store_last(ending, result))
-            return None
-        self._tell(ending, key, result)
-        if result.after is None:
-            self._farewells.pop(key, None)
-        return result.after
-
-    async def _end_quarantined(self, record: FrameworkRecord) -> float | None:
-        """End a Framework in quarantine that is to end. Returns the seconds until it is due again."""
-        key = record.key
-        workloads, env = self.list_workloads(key) if self.limits.kueue else (), self._env()
-        exchange = end_quarantined(
-            record, releases_of(record.uid, workloads, env.second), lambda: self.pods.by_index(key).values(), env
-        )
-        return await self._exchange(exchange, record.namespace, key)
-
-    async def _store_last(self, ending: Farewell, last: StoreLast) -> None:
-        record = last.framework
-        answer = await self._store(record, record.resource_version, [last.snapshot])
-        self._tell(ending, record.key, ending.stored(answer, self._env()))
-        self.enqueue(record.key)
-
-    def _tell(self, ending: Farewell, key: str, result: Look) -> None:
-        if result.records:
-            self.recorder.record(key, ending.uid, result.records)
+    def _asides(self, record: FrameworkRecord) -> list[Aside]:
+        """Machines for a Framework that its own machine ignores."""
+        key, machine = record.key, self.reconcilers.find(record)
+        found: list[Aside] = []
+        if machine is not None and machine.is_left_alone:
+            if record.deletion_time is not None:
+                found += self._orphans(key, None, deleting_uid=record.uid)
+            elif isinstance(machine, Quarantine):
+                workloads = self.list_workloads(key) if self.limits.kueue else ()
+                found.append(QuarantineEnd(record, releases_of(record.uid, workloads, self._env().second)))
+            if is_due(record):
+                known = self._finalizations.get(key)
+                if known is None or known.uid != record.uid:
+                    known = self._finalizations[key] = Finalization(record)
+                return [*found, known]
+        self._finalizations.pop(key, None)
+        return found
 
     def _env(self) -> Env:
         return Env(self.wall(), self.clock(), self.rng, self.limits)
-
-    async def _release_orphans(self, key: str, uid: str | None, *, deleting_uid: str | None = None) -> float | None:
-        """Release Workloads whose Framework (this key, another UID than ``uid``) no longer exists.
-
-        ``deleting_uid``: of one that is released as soon as nothing of it exists but the Framework itself. Returns the
-        seconds until one is due again.
-        """
-        if not self.limits.kueue:
-            return None
-        due = None
-        for orphan in orphans(self.list_workloads(key), uid):
-            exchange = release(orphan, lambda: self.pods.by_index(key).values(), deleting_uid=deleting_uid)
-            released = await self._exchange(exchange, orphan.namespace, key)
-            if released.done:
-                self.orphans_released += 1
-                _log.info("[%s]: Released Workload %s, whose Framework is gone", key, orphan.name)
-            if released.look_after is not None:
-                due = released.look_after
-        return due
-
-    async def _exchange(self, exchange: Generator[Request, Answer, R], namespace: str, key: str) -> R:
-        async with self.slots.taken(key, self.remaining(key)):
-            try:
-                request = next(exchange)
-                while True:
-                    request = exchange.send(await send(self.client, request, namespace, key, self.resources))
-            except StopIteration as end:
-                result: R = end.value
-                return result
 
     async def _read_large_spec(self, machine: Machine) -> None:
         """Parse a large spec in a thread, one at a time: it would delay all other Frameworks."""
@@ -269,7 +210,7 @@ class Driver:
             async with self.parse_slot.taken(machine.key, self.remaining(machine.key)):
                 machine.on_read(await asyncio.to_thread(read_spec, record))
 
-    async def _run(self, machine: Machine) -> Done:
+    async def _run(self, machine: Machine | Aside) -> Done:
         if self._stopping:
             machine.stop()
         async with _Run(self, machine) as run:
@@ -281,7 +222,7 @@ class Driver:
         self.reconcilers.put(record, machine)
         return machine
 
-    def carry_out(self, machine: Machine, effect: Effect) -> None:
+    def carry_out(self, machine: Machine | Aside, effect: Effect) -> None:
         match effect:
             case Emit(records, log, trace):
                 self.recorder.record(machine.key, machine.uid, records, log=log, trace=trace)
@@ -291,7 +232,9 @@ class Driver:
                     self.snapshots.log(record, resource_version, snapshots)
             case Archive():
                 # Not part of the run, which a sink that does not answer would hold up.
-                self._start_archiving(self._archive(machine, effect))
+                task = asyncio.create_task(self._archive(machine, effect))
+                self._archiving.add(task)
+                task.add_done_callback(self._archiving.discard)
             case Offer(snapshots, resource_version):
                 record = self.frameworks.get(machine.key)
                 if self.history is not None and record is not None and record.uid == machine.uid:
@@ -304,18 +247,16 @@ class Driver:
                     self.status_not_stored(machine.key)
             case Persisted(counters):
                 self.count_attempts(counters)
+            case OrphanReleased(workload):
+                self.orphans_released += 1
+                _log.info("[%s]: Released Workload %s, whose Framework is gone", machine.key, workload)
             case Warn(text):
                 _log.warning("[%s]: %s", machine.key, text)
             case other:
                 assert_never(other)
 
-    def _start_archiving(self, archiving: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(archiving)
-        self._archiving.add(task)
-        task.add_done_callback(self._archiving.discard)
-
-    async def _archive(self, machine: Machine, effect: Archive) -> None:
-        record = self.frameworks.get(machine.key)
+    async def _archive(self, machine: Machine | Aside, effect: Archive) -> None:
+        record = effect.framework or self.frameworks.get(machine.key)
         answer: Answer = Unanswered("the Framework is gone")
         if record is not None and record.uid == machine.uid:
             answer = await self._store(record, effect.resource_version, effect.snapshots)
@@ -335,7 +276,7 @@ class Driver:
 class _Run:
     """One run of a machine. An exit by an exception cancels the requests in flight; some may still be executed."""
 
-    def __init__(self, driver: Driver, machine: Machine) -> None:
+    def __init__(self, driver: Driver, machine: Machine | Aside) -> None:
         self._driver = driver
         self._machine = machine
         self._view = _View(driver, machine)
@@ -359,7 +300,7 @@ class _Run:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            if isinstance(self._machine, Quarantine):
+            if isinstance(self._machine, Quarantine | Aside):
                 # It outlives an error of its own.
                 self._machine.give_up()
 
@@ -378,7 +319,7 @@ class _Run:
         return self._done
 
     def _ask(self) -> tuple[Call | None, Wait | Done]:
-        """Ask the machine until it has no more calls. Start them all but the first."""
+        """Ask the machine until it has no more calls. Start all except the first."""
         first: Call | None = None
         while True:
             instruction = self._machine.next(self._view)
@@ -459,6 +400,10 @@ class _Run:
             self._driver.carry_out(self._machine, effect)
 
 
+def _earliest(times: Iterable[float | None]) -> float | None:
+    return min((seconds for seconds in times if seconds is not None), default=None)
+
+
 def _is_not_found(answer: Answer) -> bool:
     return isinstance(answer, Refused) and answer.kind in (Refusal.NOT_FOUND, Refusal.OBJECT_NOT_FOUND)
 
@@ -468,7 +413,7 @@ class _View:
 
     __slots__ = ("_driver", "_key", "_name", "_namespace")
 
-    def __init__(self, driver: Driver, machine: Machine) -> None:
+    def __init__(self, driver: Driver, machine: Machine | Aside) -> None:
         self._driver = driver
         self._key = machine.key
         self._namespace, _, self._name = machine.key.partition("/")

@@ -1,8 +1,8 @@
 """The event correlator: deduplicates Events, aggregates similar ones and limits their rate.
 
-Rules and figures are those of client-go (tools/record), which users know from other controllers. A repeated Event
-raises the count of the first. Of Events that differ only in their message, the tenth and later ones within ten minutes
-become one. A Framework has a token bucket of 25 Events, which gets one token every five minutes.
+Rules and figures come from client-go (tools/record), which users know from other controllers. A repeated Event raises
+the count of the first. Of Events that differ only in their message, the tenth and later ones within ten minutes become
+one. A Framework has a token bucket of 25 Events, which gets one token every five minutes.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class EventHandlers:
     # --- companions ---
 
     def companion_changed(self, companion: CompanionRecord) -> None:
-        """Enqueue the Framework of a companion. Those of others are found when their name is needed."""
+        """Enqueue the Framework of a companion. Other objects are found by their names."""
         if companion.framework:
             key = f"{companion.namespace}/{companion.framework}"
             if (machine := self._reconcilers.get(key)) is not None:

@@ -64,7 +64,7 @@ FORGET_FAILURE_SEC: Final = 60.0
 """After this time without a record, an earlier failure of the destination concerns nothing any longer."""
 
 _GIVE_UP_AFTER: Final = 8
-"""Refused records of a batch, none of which is stored, that prove that the destination refuses all."""
+"""Refused records of a batch without a stored one, which prove that the destination refuses all."""
 
 _SUSPECTS: Final = 1024
 
@@ -144,7 +144,7 @@ class HistorySink:
     """Sends the records of all Frameworks to one destination.
 
     ``blocks``: `store` answers when the records are stored; otherwise at once, and records for which there is no room
-    are dropped. At most ``max_pending_bytes`` of records wait, of which those that no call waits for have half.
+    are dropped. At most ``max_pending_bytes`` of records wait; records without a waiting call have half of that.
     """
 
     def __init__(
@@ -204,8 +204,8 @@ class HistorySink:
     async def store(self, framework: FrameworkRecord, resource_version: str, snapshots: Sequence[Snapshot]) -> Answer:
         """Store snapshots of a Framework. Answered: all are stored durably, or nothing is to wait for that.
 
-        ``resource_version``: that of the object with the status shown. Never raises, and answers within about a minute
-        for each batch.
+        ``resource_version``: of the object with the shown status. Never raises, and answers within about a minute for
+        each batch.
         """
         least = len(snapshots[0].status_json) if snapshots and snapshots[0].trigger in self.triggers else 0
         if self._blocks and least and (problem := self._no_room(least)) is not None:
@@ -247,7 +247,7 @@ class HistorySink:
         with _reported(framework.key):
             found = framework_attempt_id({"metadata": {"uid": framework.uid}, "status": status})
             body = deleted_framework_object(framework, status_json)
-            self._add_unawaited(self._record(framework, found, Trigger.FRAMEWORK_DELETION, body))
+            self._add_unawaited(self._record(_place_of(framework), found, Trigger.FRAMEWORK_DELETION, body))
 
     def offer_deleted_pod(self, pod: Mapping[str, Any]) -> None:
         if not self.wants(Trigger.POD_DELETION):
@@ -257,17 +257,9 @@ class HistorySink:
             found = pod_id(pod)
             framework = self.find_framework(f"{namespace}/{name}")
             is_owner = framework is not None and framework.uid == found.framework_uid
-            record = HistoryRecord(
-                id=found,
-                trigger=Trigger.POD_DELETION,
-                time=format_precise_time(self._wall()),
-                cluster=self.cluster,
-                namespace=namespace,
-                name=name,
-                generation=framework.generation if framework is not None and is_owner else 0,
-                object=pod_object(pod),
-            )
-            self._add_unawaited(_Pending(str(record.id), record.trigger, encode_record(record)))
+            generation = framework.generation if framework is not None and is_owner else 0
+            place = namespace, name, generation
+            self._add_unawaited(self._record(place, found, Trigger.POD_DELETION, pod_object(pod)))
 
     async def _store(self, records: list[_Pending]) -> Answer:
         if self._closed:
@@ -352,7 +344,7 @@ class HistorySink:
             await self._close()
 
     async def drain(self, seconds: float) -> None:
-        """Send what is pending, for at most ``seconds``, also to a destination that was unavailable."""
+        """Send pending records, for at most ``seconds``, also to a destination that was unavailable."""
         self._closing = True
         self._gate = 0.0
         self._changed.set()
@@ -570,20 +562,26 @@ class HistorySink:
         else:
             status = orjson.loads(snapshot.status_json)
             found = task_attempt_id({"metadata": body["metadata"], "status": status})
-        return self._record(framework, found, snapshot.trigger, body)
+        return self._record(_place_of(framework), found, snapshot.trigger, body)
 
-    def _record(self, framework: FrameworkRecord, found: RecordId, trigger: Trigger, body: Any) -> _Pending:
+    def _record(self, place: tuple[str, str, int], found: RecordId, trigger: Trigger, body: Any) -> _Pending:
+        """Return a record. ``place``: namespace, name and generation of the Framework."""
+        namespace, name, generation = place
         record = HistoryRecord(
             id=found,
             trigger=trigger,
             time=format_precise_time(self._wall()),
             cluster=self.cluster,
-            namespace=framework.namespace,
-            name=framework.name,
-            generation=framework.generation,
+            namespace=namespace,
+            name=name,
+            generation=generation,
             object=body,
         )
         return _Pending(str(found), trigger, encode_record(record))
+
+
+def _place_of(framework: FrameworkRecord) -> tuple[str, str, int]:
+    return framework.namespace, framework.name, framework.generation
 
 
 def _framework_attempt_id(uid: str, status_json: bytes) -> RecordId:

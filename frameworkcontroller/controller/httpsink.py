@@ -155,7 +155,7 @@ class HttpDestination:
                 tls = ssl.create_default_context(cadata=content.decode("ascii", "ignore") or "empty")
             except (ssl.SSLError, ValueError) as error:
                 raise Unavailable(f"{self._ca_file}: must hold certificates as PEM: {error}") from error
-            # Python 3.13 demands what many clusters' own authorities lack.
+            # Python 3.13 is stricter than many clusters' own authorities.
             tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
             self._tls = tls
         return self._tls

@@ -1,7 +1,7 @@
 """The event recorder: logs records of Frameworks and sends them as Kubernetes Events.
 
 Sending is best effort, as in client-go: nothing waits for an Event, and one that cannot be sent is counted and dropped.
-All Events are about Frameworks; clients show those of a Task's Pod as the Pod's own.
+All Events are about Frameworks; for clients, an Event of a Task's Pod is the Pod's own.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class EventRecorder:
         self._sends_events = sends_events
         self.counters: dict[Outcome, int] = dict.fromkeys(get_args(Outcome), 0)
         self.releases: dict[Reason, int] = dict.fromkeys(_RELEASES, 0)
-        """Quotas given back to Kueue, by reason."""
+        """Quotas released to Kueue, by reason."""
         self._correlator = EventCorrelator(self._new_name)
         self._batcher = TaskEventBatcher(lambda event: self._post(event, Priority.TASK), wall=wall)
         self._queue: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()

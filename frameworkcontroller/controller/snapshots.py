@@ -13,11 +13,11 @@ from typing import Any, Final
 import orjson
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.codec import with_plain_roles
 from frameworkcontroller.api.objects import FrameworkRecord
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.kernel.manifests import POD_LABELS
 from frameworkcontroller.machine.kernel.model import Snapshot, SnapshotTrigger
+from frameworkcontroller.machine.parts.history.finalization import plain_status
 
 _log: Final = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class SnapshotLogger:
         return trigger in self._triggers
 
     def log(self, framework: FrameworkRecord, resource_version: str, snapshots: Iterable[Snapshot]) -> None:
-        """Log snapshots of a Framework. ``resource_version`` is that of the object with the status shown."""
+        """Log snapshots of a Framework. ``resource_version``: of the object with this status."""
         objects = SnapshotObjects(framework, resource_version)
         for snapshot in snapshots:
             if self.wants(snapshot.trigger):
@@ -72,7 +72,7 @@ class SnapshotObjects:
     """The objects of snapshots of one Framework, for log lines and records of the history."""
 
     def __init__(self, framework: FrameworkRecord, resource_version: str) -> None:
-        """``resource_version``: that of the object with the status shown."""
+        """``resource_version``: of the object with this status."""
         self._framework = framework
         self._resource_version = resource_version
         self._task_specs: dict[str, Any] | None = None
@@ -119,7 +119,7 @@ class SnapshotObjects:
 
 def deleted_framework_object(framework: FrameworkRecord, status_json: bytes | None = None) -> dict[str, Any]:
     """A deleted Framework. ``status_json`` replaces its status."""
-    status = _with_plain_roles(framework.status) if status_json is None else orjson.Fragment(status_json)
+    status = plain_status(framework.status) if status_json is None else orjson.Fragment(status_json)
     return _framework(framework, framework.resource_version, status)
 
 
@@ -143,11 +143,3 @@ def _framework(framework: FrameworkRecord, resource_version: str, status: Any) -
         "spec": orjson.Fragment(framework.spec_json),
         "status": status,
     }
-
-
-def _with_plain_roles(status: Any) -> Any:
-    """Decompress the roles of a status for log collectors. Invalid data is kept unchanged."""
-    try:
-        return {**status, "attemptStatus": with_plain_roles(status["attemptStatus"])}
-    except (KeyError, TypeError, ValueError):
-        return status

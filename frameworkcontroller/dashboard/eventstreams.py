@@ -1,9 +1,8 @@
-"""Server-sent events: tell a page that what it shows has changed, so that it fetches itself again.
+"""Server-sent events: a page that has changed gets a message, and fetches itself.
 
-Events carry no content: the page is the only answer that shows anything, and the only one that must check what the
-viewer may read. Changes are coalesced in a bounded set for each viewer, so a storm is at most two messages a second. A
-viewer who does not read them is disconnected, reconnects by itself, and then learns by one message that there were
-changes.
+Messages carry no content, so only the page must check the viewer's permissions. Changes are coalesced in a bounded set
+for each viewer: at most two messages a second. A viewer that does not read them is disconnected, reconnects by itself,
+and gets one message for all changes.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from frameworkcontroller.webaccess.viewers import AccessError, Viewer
 MAX_STREAMS: Final = 500
 
 MAX_STREAMS_OF_ONE: Final = 100
-"""Of one viewer, who must not take those of the others."""
+"""Of one viewer, so that the others have some."""
 
 INTERVAL_SEC: Final = 0.5
 """Between two messages."""
 
 HEARTBEAT_SEC: Final = 15.0
-"""Less than the idle timeout of common proxies. Also how often an idle stream checks what its viewer may read."""
+"""Less than the idle timeout of common proxies. An idle stream then also checks its viewer's permissions."""
 
 _WRITE_SEC: Final = 10.0
 _RETRY_MS: Final = 2000
@@ -56,8 +55,8 @@ class EventStreams:
     async def serve(self, request: web.Request, viewer: Viewer) -> web.StreamResponse:
         """Answer with a stream, until its viewer leaves or loses access.
 
-        The query has ``namespace`` and ``uid``, for changes of one Framework, or maybe ``namespace``, for those of the
-        list. ``seen`` is the fingerprint of what the page shows, and so is ``Last-Event-ID``.
+        The query has ``namespace`` and ``uid`` of one Framework, or for the list an optional ``namespace``. ``seen`` is
+        the fingerprint of the shown state, and so is ``Last-Event-ID``.
         """
         namespace, uid = request.query.get("namespace", ""), request.query.get("uid", "")
         if (namespace or uid) and not (namespace and await viewer.may_read(namespace)):
@@ -106,7 +105,7 @@ class EventStreams:
                     await _write(response, b"event: changed\nid: %b\ndata: %b\n\n" % (mark.encode(), data))
                     due = loop.time() + self._heartbeat
                 elif loop.time() >= due:
-                    # Also while others change all the time: proxies end idle streams, and the pauses tell nothing.
+                    # Also while other Frameworks change: proxies end idle streams.
                     await _write(response, b": heartbeat\n\n")
                     due = loop.time() + self._heartbeat
                 await asyncio.sleep(self._interval)

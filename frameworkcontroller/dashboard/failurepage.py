@@ -1,14 +1,14 @@
-"""The page of failures: what the archive counts."""
+"""The page of failures, as counted by the archive."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from frameworkcontroller.dashboard.listing import no_archive
-from frameworkcontroller.dashboard.rows import framework_href, past_time, tasks_href
-from frameworkcontroller.dashboard.views import Choice, Empty, FailureGroup, FailurePage, Shell
+from frameworkcontroller.dashboard.rows import framework_href, tasks_href
+from frameworkcontroller.dashboard.views import Choice, Empty, Shell, choices, namespace_choices
 from frameworkcontroller.views.texts import clean_line
 
 BY: Final = {"code": "by code", "node": "by node", "role": "by role", "day": "by day"}
@@ -17,10 +17,12 @@ _DAY_SEC: Final = 86400
 PERIODS: Final = {"1": "last day", "7": "last week", "30": "last 30 days", "": "all time"}
 _MOST: Final = 200
 
+Item = Mapping[str, Any]
+
 
 @dataclass(frozen=True, slots=True)
 class FailureQuery:
-    """What the URL asks for. ``days``: of the period, None for all time."""
+    """The query of the URL. ``since``: days, "" for all time."""
 
     by: str = "code"
     since: str = "7"
@@ -28,7 +30,7 @@ class FailureQuery:
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> FailureQuery:
-        """Read the query of a URL. Values that are not known are as good as none."""
+        """Read the query of a URL. Unknown values count as absent."""
         by, since = query.get("by", ""), query.get("since", "7")
         return cls(by if by in BY else "code", since if since in PERIODS else "7", query.get("namespace", ""))
 
@@ -37,51 +39,46 @@ class FailureQuery:
         return int(now) - int(self.since) * _DAY_SEC if self.since else None
 
 
-def failure_page(
-    shell: Shell,
-    query: FailureQuery,
-    items: Sequence[Mapping[str, Any]] | None,
-    days: Sequence[Mapping[str, Any]] = (),
-    namespaces: Sequence[str] = (),
-) -> FailurePage:
-    """Return the page. ``items``: the groups of the archive, None without an archive; ``days``: the same by day."""
-    empty = None
-    if items is None:
-        empty = no_archive("which counts failures: a Framework that exists has its own on its page")
-    elif not items:
-        empty = Empty("The archive has no failure in this period.")
-    places = tuple(Choice(name, name, name == query.namespace) for name in namespaces)
-    return FailurePage(
-        shell=shell,
-        by=tuple(Choice(value, text, value == query.by) for value, text in BY.items()),
-        since=tuple(Choice(value, text, value == query.since) for value, text in PERIODS.items()),
-        namespaces=(Choice("", "all namespaces", not query.namespace), *places) if len(places) > 1 else (),
-        groups=tuple(_groups(items or ())),
-        days=tuple(sorted(_groups(days), key=lambda one: one.key)) if query.by != "day" else (),
-        empty=empty,
-    )
+class FailurePage:
+    """Failed attempts by code, node, role or day, with a small chart of the days."""
+
+    template: ClassVar[str] = "failures.html"
+
+    def __init__(
+        self,
+        shell: Shell,
+        query: FailureQuery,
+        items: Sequence[Item] | None,
+        days: Sequence[Item] = (),
+        namespaces: Sequence[str] = (),
+    ) -> None:
+        """``items``: the groups of the archive, None without an archive; ``days``: the same by day."""
+        self.shell = shell
+        self.by = choices(BY, query.by)
+        self.since = choices(PERIODS, query.since)
+        self.namespaces: tuple[Choice, ...] = namespace_choices(namespaces, query.namespace)
+        self.groups = _groups(items or ())
+        self.days = sorted(_groups(days), key=lambda one: str(one["key"])) if query.by != "day" else []
+        self.empty: Empty | None = None
+        if items is None:
+            self.empty = no_archive("which counts failures: a Framework that exists has its own on its page")
+        elif not items:
+            self.empty = Empty("The archive has no failure in this period.")
 
 
-def _groups(items: Sequence[Mapping[str, Any]]) -> Iterator[FailureGroup]:
+def _groups(items: Sequence[Item]) -> list[Item]:
+    """Add to each group a name and a page of its example, and ``percent``, its share of the largest group."""
     most = max((item["taskAttempts"] for item in items), default=0) or 1
+    made: list[Item] = []
     for item in items[:_MOST]:
-        example = item.get("example") or {}
-        name, href = _example(example)
-        yield FailureGroup(
-            key=str(item["key"]),
-            label=clean_line(str(item.get("label") or item["key"])),
-            task_attempts=item["taskAttempts"],
-            framework_attempts=item["frameworkAttempts"],
-            frameworks=item["frameworks"],
-            first=past_time(item.get("first")),
-            last=past_time(item.get("last")),
-            percent=round(100 * item["taskAttempts"] / most, 1),
-            example=name,
-            href=href,
-        )
+        name, href = _example(item.get("example") or {})
+        label = clean_line(str(item.get("label") or item["key"]))
+        percent = round(100 * item["taskAttempts"] / most, 1)
+        made.append({**item, "label": label, "percent": percent, "example": name, "href": href})
+    return made
 
 
-def _example(found: Mapping[str, Any]) -> tuple[str, str]:
+def _example(found: Item) -> tuple[str, str]:
     if not found.get("uid"):
         return "", ""
     place = found["namespace"], found["name"], found["uid"]

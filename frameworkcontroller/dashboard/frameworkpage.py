@@ -1,19 +1,29 @@
-"""The page of one Framework: made of its object, or of what the archive has of it."""
+"""The page of one Framework: made of its object, or of its entries in the archive."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from functools import cached_property
+from typing import Any, ClassVar, Final
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_completion, decode_task
 from frameworkcontroller.api.completion import CompletionStatus
-from frameworkcontroller.api.status import FrameworkAttemptStatus, State, TaskRoleStatus, TaskStatus
+from frameworkcontroller.api.status import (
+    Condition,
+    FrameworkAttemptStatus,
+    FrameworkStatus,
+    State,
+    TaskRoleStatus,
+    TaskStatus,
+)
 from frameworkcontroller.dashboard.kubectl import framework_commands
+from frameworkcontroller.dashboard.live import PodsAndEvents
 from frameworkcontroller.dashboard.rows import (
     ONLY_TASKS,
+    Bar,
     FrameworkRow,
     bar_of,
     framework_href,
@@ -22,23 +32,11 @@ from frameworkcontroller.dashboard.rows import (
     past_time,
     tasks_href,
 )
-from frameworkcontroller.dashboard.views import (
-    AttemptView,
-    Cell,
-    ConditionView,
-    FailureRow,
-    FailureWords,
-    FrameworkPage,
-    Link,
-    RoleView,
-    Shell,
-    TaskGroup,
-)
+from frameworkcontroller.dashboard.views import Command, Link, Shell
 from frameworkcontroller.depths import TooDeepError
+from frameworkcontroller.history.reads import TASK_FIELDS
 from frameworkcontroller.views.attempts import AttemptHistory, Row
-from frameworkcontroller.views.diagnosis import (
-    FrameworkView as View,
-)
+from frameworkcontroller.views.diagnosis import FrameworkView as View
 from frameworkcontroller.views.diagnosis import (
     Phase,
     cause,
@@ -51,7 +49,6 @@ from frameworkcontroller.views.diagnosis import (
     read_view,
     result,
 )
-from frameworkcontroller.views.kubeevents import KubeEvent as Event
 from frameworkcontroller.views.poddiagnosis import without_name
 from frameworkcontroller.views.summary import phase_of_result
 from frameworkcontroller.views.texts import clean_line, counted, encode
@@ -67,19 +64,18 @@ _MAX_TEXTS: Final = 8
 
 _MAX_ATTEMPTS: Final = 100
 _MAX_YAML_TASKS: Final = 100
-_BAD: Final = frozenset({("Stalled", "True"), ("Failed", "True")})
 
 
 @dataclass(frozen=True, slots=True)
 class FrameworkSource:
-    """What is known of a Framework.
+    """The data of a Framework.
 
-    ``body``: the newest object of it, from the cluster if ``live``, else from the archive. ``shown``: the object with
-    the attempt to show, from the archive if that is an earlier one; ``number``: of this attempt, if an archive is
-    read. ``item``: its entry in the archive's list.
-    ``attempts``: the entries of its attempts there. ``earlier``: other archived objects of it, and ``task_attempts``,
-    archived attempts of Tasks, both for the picture. ``retried``: those of the attempt that is shown.
-    ``pods``: diagnoses of Pods, by name. ``summary``, ``decoded``: made of ``body`` before, as large ones take long.
+    ``body``: its newest object, from the cluster if ``live``, else from the archive. ``shown``: the object with the
+    attempt to show, which the archive has of an earlier one; ``number``: of this attempt, if an archive is read.
+    ``item``: its entry in the archive's list; ``attempts``: the entries of its attempts there. ``earlier``: other
+    archived objects of it, and ``task_attempts``, archived attempts of Tasks, both for the picture. ``retried``:
+    failed Task attempts of the shown attempt. ``summary``, ``decoded``: made of ``body`` before, as large ones take
+    long.
     """
 
     body: Json
@@ -91,10 +87,7 @@ class FrameworkSource:
     earlier: Sequence[Json] = ()
     task_attempts: Sequence[Json] = ()
     retried: Sequence[Json] = ()
-    pods: Mapping[str, str] = field(default_factory=dict)
-    pods_problem: str = ""
-    events: Sequence[Event] = ()
-    events_problem: str = ""
+    more: PodsAndEvents = field(default_factory=PodsAndEvents)
     others: tuple[Link, ...] = ()
     summary: FrameworkRow | None = None
     decoded: View | None = None
@@ -107,7 +100,7 @@ class FrameworkSource:
     def view(self) -> View:
         """Return the Framework with its newest attempt."""
         made = self.decoded or read_view(self.body, {})
-        return replace(made, pods=self.pods if self.live else {}, deleting=made.deleting and self.live)
+        return replace(made, pods=self.more.diagnoses if self.live else {}, deleting=made.deleting and self.live)
 
     def shown_view(self) -> View:
         """Return the Framework with the attempt to show."""
@@ -117,44 +110,249 @@ class FrameworkSource:
         return replace(made, deleting=made.deleting and self.live)
 
 
-def framework_page(shell: Shell, source: FrameworkSource) -> FrameworkPage:
-    """Return the page."""
-    now, body = shell.now, source.shown
-    view = source.shown_view()
-    metadata = body["metadata"]
-    namespace, name, uid = metadata["namespace"], metadata["name"], metadata["uid"]
-    attempts = _attempts(source, view)
-    roles = tuple(_role(view, role, tasks_href(namespace, name, uid, role.name)) for role in _roles(view))
-    counts = Counter(phase_of(task) for role in _roles(view) for task in role.tasks)
-    status, status_cut = _status_yaml(body.get("status"), sum(len(role.tasks) for role in _roles(view)))
-    return FrameworkPage(
-        shell=shell,
-        head=head_of(source),
-        sentences=tuple(_sentences(source, view, now)),
-        problem=clean_line(view.problem),
-        labels=tuple(_labels(metadata)),
-        conditions=tuple(_conditions(view)),
-        attempts=attempts,
-        attempt=next((one for one in attempts if one.shown), None),
-        bar=bar_of(counts),
-        roles=roles,
-        failures=tuple(_failures(view, source, uid)),
-        timeline=_timeline(view, source, shell),
-        events=source.events,
-        events_problem=source.events_problem,
-        pods_problem=source.pods_problem,
-        spec=_yaml(body.get("spec")),
-        status=status,
-        status_cut=status_cut,
-        commands=framework_commands(source.body, live=source.live, past=shell.past),
-        others=source.others,
-    )
+class RoleView:
+    """A role. ``wanted``: its Tasks in the spec, None if the spec no longer has such a role.
+
+    ``groups``: of Tasks with the same state and reason, failed ones first. ``href``: prefix of the pages of its Tasks.
+    """
+
+    def __init__(self, view: View, role: TaskRoleStatus, href: str) -> None:
+        spec = view.spec.role(role.name)
+        groups = group((task, diagnose_task(view, role.name, task)) for task in role.tasks)
+        self.name, self.tasks, self.href = role.name, role.tasks, href
+        self.bar = bar_of(Counter(map(phase_of, role.tasks)))
+        self.wanted = None if spec is None else spec.task_number
+        self.retries = sum(task.retry.total_retried_count for task in role.tasks)
+        self.groups, self.more_groups = groups[:_MAX_GROUPS], max(0, len(groups) - _MAX_GROUPS)
 
 
-def _labels(metadata: Json) -> Iterator[tuple[str, str]]:
-    # Those of an archived object may have any text.
-    for key, value in sorted((metadata.get("labels") or {}).items()):
-        yield clean_line(key), clean_line(str(value))
+@dataclass(frozen=True, slots=True)
+class AttemptView:
+    """An attempt of the Framework. ``shown``: the page shows it. ``stored``: the status or the archive has it."""
+
+    id: int
+    href: str
+    shown: bool
+    stored: bool
+    phase: str = ""
+    result: str = ""
+    diagnostics: str = ""
+    started: int | None = None
+    ended: int | None = None
+
+
+@dataclass(slots=True)
+class FailureWords:
+    """Task attempts with the same code and, except for the names of their Pods, the same reason.
+
+    ``text``: the container's own words, or the controller's, of the first one. ``href``: an example.
+    """
+
+    text: str
+    href: str
+    tasks: list[tuple[str, int]] = field(default_factory=list)
+
+    @property
+    def names(self) -> str:
+        """The Tasks as ``worker[0-3,7]``."""
+        roles: dict[str, set[int]] = {}
+        for role, index in self.tasks:
+            roles.setdefault(role, set()).add(index)
+        return ", ".join(f"{role}[{ranges(sorted(indexes))}]" for role, indexes in roles.items())
+
+
+@dataclass(slots=True)
+class FailureRow:
+    """Task attempts that ended with the same code."""
+
+    result: str
+    category: str = ""
+    by_text: dict[str, FailureWords] = field(default_factory=dict)
+
+    @property
+    def number(self) -> int:
+        return sum(len(one.tasks) for one in self.by_text.values())
+
+    @property
+    def words(self) -> list[FailureWords]:
+        """The most frequent ones."""
+        return sorted(self.by_text.values(), key=lambda one: -len(one.tasks))[:_MAX_TEXTS]
+
+
+class FrameworkPage:
+    """A Framework with one of its attempts."""
+
+    template: ClassVar[str] = "framework.html"
+
+    def __init__(self, shell: Shell, source: FrameworkSource) -> None:
+        self.shell = shell
+        self.source = source
+        self._view = source.shown_view()
+        self._metadata = source.shown["metadata"]
+        self.problem = clean_line(self._view.problem)
+        """Why the object cannot be read, "" if it can."""
+
+    @cached_property
+    def head(self) -> FrameworkRow:
+        """The row of the Framework, as in the list."""
+        return head_of(self.source)
+
+    @cached_property
+    def sentences(self) -> list[str]:
+        """Why it waits or ended, and the next step."""
+        return list(self._sentences())
+
+    def _sentences(self) -> Iterator[str]:
+        source, view = self.source, self._view
+        if view.status is None and not (source.live and source.is_current):
+            yield ONLY_TASKS
+        completion = view.status.attempt.completion_status if view.status is not None else None
+        if completion is not None and completion.succeeded and not view.problem:
+            yield _success([task for role in _roles(view) for task in role.tasks])
+        if source.is_current:
+            # The problem of an object that cannot be read has a place of its own.
+            yield from (line for line in diagnose_framework(view, self.shell.now) if line != self.problem)
+        elif completion is not None:
+            yield end_sentence(completion)
+
+    @property
+    def labels(self) -> list[tuple[str, str]]:
+        """The labels. An archived object may have any text in them."""
+        found = sorted((self._metadata.get("labels") or {}).items())
+        return [(clean_line(key), clean_line(str(value))) for key, value in found]
+
+    @property
+    def conditions(self) -> Sequence[Condition]:
+        return self._view.status.conditions if self._view.status else ()
+
+    @cached_property
+    def roles(self) -> list[RoleView]:
+        return [RoleView(self._view, role, self._tasks_href(role.name)) for role in _roles(self._view)]
+
+    @cached_property
+    def bar(self) -> Bar:
+        """The Tasks of all roles."""
+        return bar_of(Counter(phase_of(task) for role in _roles(self._view) for task in role.tasks))
+
+    def _tasks_href(self, role: str) -> str:
+        metadata = self._metadata
+        return tasks_href(metadata["namespace"], metadata["name"], metadata["uid"], role)
+
+    # --- attempts ---
+
+    @cached_property
+    def attempts(self) -> list[AttemptView]:
+        """The latest attempts, the newest first."""
+        source, metadata, status = self.source, self.source.body["metadata"], self._view.status
+        shown_id = status.attempt.id if status else source.number
+        stored = {item["id"]: item for item in source.attempts}
+        newest = max([read_attempt_id(source.body), *stored])
+        found = []
+        for number in range(newest, max(-1, newest - _MAX_ATTEMPTS), -1):
+            other = None if number == newest else number
+            href = framework_href(metadata["namespace"], metadata["name"], metadata["uid"], other)
+            made = AttemptView(number, href, number == shown_id, stored=number == newest)
+            if number == shown_id and status:
+                made = _attempt_of(made, status)
+            elif number in stored:
+                made = _archived_attempt(made, stored[number])
+            found.append(made)
+        return found
+
+    @property
+    def attempt(self) -> AttemptView | None:
+        """The shown attempt; None before the first."""
+        return next((one for one in self.attempts if one.shown), None)
+
+    @cached_property
+    def timeline(self) -> str:
+        """An SVG element (see `draw_inline`), "" if there is nothing to draw."""
+        view, source = self._view, self.source
+        if view.status is None and not source.task_attempts:
+            return ""
+        history = AttemptHistory(source.body["metadata"]["uid"])
+        # One that cannot be read is drawn as if it were not known.
+        others = [read_view(body, {}) for body in source.earlier]
+        for one in [view, *others] if source.is_current else [view, *others, source.view()]:
+            if one.status is not None:
+                history.add_status(one.status)
+        for item in source.attempts:
+            if (attempt := _archived_framework_attempt(item)) is not None:
+                history.add_framework_attempt(attempt)
+        for item in source.task_attempts:
+            if (task := archived_task(item)) is not None:
+                history.add_task(item["role"], task)
+
+        def link(row: Row) -> str:
+            return f"{self.shell.root}{self._tasks_href(row.role)}{row.index}" if row.role else ""
+
+        return draw_inline(f"{view.namespace}/{view.name}", history.rows, self.shell.now, link)
+
+    # --- failures ---
+
+    @cached_property
+    def failures(self) -> list[FailureRow]:
+        """Failed Task attempts by code, the most frequent first."""
+        rows: dict[str, FailureRow] = {}
+        for role, index, completion in self._failed_attempts():
+            end, text = result(completion), cause(completion)
+            row = rows.setdefault(end, FailureRow(end))
+            # Texts that differ in the name of the Pod are shown once, in the words of the first one.
+            alike = without_name(names.pod_name(self._view.name, role, index), text)
+            if alike not in row.by_text:
+                row.by_text[alike] = FailureWords(clean_line(text, 600), f"{self._tasks_href(role)}{index}")
+            row.by_text[alike].tasks.append((role, index))
+            if completion.attributes is not None:
+                # An entry of the archive has none.
+                row.category = completion.category
+        return sorted(rows.values(), key=lambda row: -row.number)[:_MAX_FAILURES]
+
+    def _failed_attempts(self) -> Iterator[tuple[str, int, CompletionStatus]]:
+        stored: set[tuple[str, int, str, int]] = set()
+        for role in _roles(self._view):
+            for task in role.tasks:
+                completion = task.attempt.completion_status
+                stored.add((role.name, task.index, task.instance_uid, task.attempt.id))
+                if completion is not None and completion.unexpected:
+                    yield role.name, task.index, completion
+        for item in self.source.retried:
+            key = item["role"], item["index"], item["taskUid"], item["attempt"]
+            completion = archived_completion(item)
+            if key not in stored and completion is not None and completion.unexpected:
+                yield item["role"], item["index"], completion
+
+    # --- YAML and commands ---
+
+    @cached_property
+    def spec(self) -> str:
+        """The spec as YAML."""
+        return _yaml(self.source.shown.get("spec"))
+
+    @property
+    def status_cut(self) -> str:
+        """The omitted part of the status: Tasks, if there are many."""
+        return f"the statuses of {counted(self.bar.total, 'Task')}" if self._is_cut else ""
+
+    @property
+    def _is_cut(self) -> bool:
+        return isinstance(self.source.shown.get("status"), dict) and self.bar.total > _MAX_YAML_TASKS
+
+    @cached_property
+    def status(self) -> str:
+        """The status as YAML, without Tasks if there are many."""
+        status = self.source.shown.get("status")
+        if not self._is_cut or status is None:
+            return _yaml(status)
+        attempt = {
+            key: value
+            for key, value in (status.get("attemptStatus") or {}).items()
+            if key not in ("taskRoleStatuses", "taskRoleStatusesCompressed")
+        }
+        return _yaml({**status, "attemptStatus": attempt})
+
+    @property
+    def commands(self) -> tuple[Command, ...]:
+        return framework_commands(self.source.body, live=self.source.live, past=self.shell.past)
 
 
 def head_of(source: FrameworkSource) -> FrameworkRow:
@@ -170,56 +368,11 @@ def _roles(view: View) -> Sequence[TaskRoleStatus]:
     return view.status.attempt.roles if view.status else ()
 
 
-def _sentences(source: FrameworkSource, view: View, now: float) -> Iterator[str]:
-    if view.status is None and not (source.live and source.is_current):
-        yield ONLY_TASKS
-    completion = view.status.attempt.completion_status if view.status is not None else None
-    if completion is not None and completion.succeeded and not view.problem:
-        yield _success(view)
-    if source.is_current:
-        # The problem of an object that cannot be read has a place of its own.
-        yield from (line for line in diagnose_framework(view, now) if line != clean_line(view.problem))
-    elif completion is not None:
-        yield end_sentence(completion)
-
-
-def _success(view: View) -> str:
-    tasks = [task for role in _roles(view) for task in role.tasks]
+def _success(tasks: Sequence[TaskStatus]) -> str:
     done = sum(phase_of(task) is Phase.SUCCEEDED for task in tasks)
     if done < len(tasks):
         return f"Succeeded: {done:,} of {counted(len(tasks), 'Task')} succeeded"
     return f"Succeeded: all {len(tasks):,} Tasks succeeded" if done > 1 else "Succeeded: its Task succeeded"
-
-
-def _conditions(view: View) -> Iterator[ConditionView]:
-    for one in view.status.conditions if view.status else ():
-        since = one.last_transition_time or None
-        bad = (one.type, one.status) in _BAD
-        yield ConditionView(one.type, one.status, one.reason, clean_line(one.message, 2000), since, bad)
-
-
-# --- attempts ---
-
-
-def _attempts(source: FrameworkSource, shown: View) -> tuple[AttemptView, ...]:
-    metadata = source.body["metadata"]
-    namespace, name, uid = metadata["namespace"], metadata["name"], metadata["uid"]
-    shown_id = shown.status.attempt.id if shown.status else source.number
-    newest = read_attempt_id(source.body)
-    stored = {item["id"]: item for item in source.attempts}
-    newest = max([newest, *stored])
-    found = []
-    for number in range(newest, max(-1, newest - _MAX_ATTEMPTS), -1):
-        href = framework_href(namespace, name, uid, None if number == newest else number)
-        made = AttemptView(number, href, number == shown_id, number == newest, stored=False)
-        if number == shown_id and shown.status:
-            made = _attempt_of(made, shown)
-        elif number in stored:
-            made = _archived_attempt(made, stored[number])
-        elif number == newest:
-            made = replace(made, stored=True)
-        found.append(made)
-    return tuple(found)
 
 
 def read_attempt_id(body: Json) -> int:
@@ -231,10 +384,7 @@ def read_attempt_id(body: Json) -> int:
     return number if isinstance(number, int) else -1
 
 
-def _attempt_of(made: AttemptView, view: View) -> AttemptView:
-    status = view.status
-    if status is None:
-        return made
+def _attempt_of(made: AttemptView, status: FrameworkStatus) -> AttemptView:
     attempt, completion = status.attempt, status.attempt.completion_status
     return replace(
         made,
@@ -243,9 +393,7 @@ def _attempt_of(made: AttemptView, view: View) -> AttemptView:
         result=result(completion),
         diagnostics=clean_line(completion.diagnostics, 2000) if completion else "",
         started=attempt.start_time,
-        ran=attempt.run_time,
         ended=attempt.completion_time,
-        failed_tasks=sum(phase_of(task) is Phase.FAILED for role in attempt.roles for task in role.tasks),
     )
 
 
@@ -260,96 +408,7 @@ def _archived_attempt(made: AttemptView, item: Json) -> AttemptView:
         diagnostics=clean_line(item.get("diagnostics") or "", 2000),
         started=past_time(item.get("started")),
         ended=ended,
-        failed_tasks=item.get("failedTasks"),
     )
-
-
-# --- roles and Tasks ---
-
-
-def _role(view: View, role: TaskRoleStatus, href: str) -> RoleView:
-    spec = view.spec.role(role.name)
-    groups = group((task, diagnose_task(view, role.name, task)) for task in role.tasks)
-    shown = tuple(
-        TaskGroup(
-            indexes=ranges([task.index for task in one.tasks]),
-            first=one.tasks[0].index,
-            number=len(one.tasks),
-            phase=phase_of(one.tasks[0]).label,
-            state=one.tasks[0].state,
-            text=one.text,
-        )
-        for one in groups[:_MAX_GROUPS]
-    )
-    return RoleView(
-        name=role.name,
-        href=href,
-        bar=bar_of(Counter(map(phase_of, role.tasks))),
-        wanted=None if spec is None else spec.task_number,
-        retries=sum(task.retry.total_retried_count for task in role.tasks),
-        cells=tuple(_cell(task) for task in role.tasks),
-        groups=shown,
-        more_groups=max(0, len(groups) - _MAX_GROUPS),
-    )
-
-
-def _cell(task: TaskStatus) -> Cell:
-    end = result(task.attempt.completion_status)
-    text = f"{task.state}, attempt {task.attempt.id}{f', {end}' if end else ''}"
-    return Cell(task.index, phase_of(task).label, text, task.retry.total_retried_count)
-
-
-# --- failures ---
-
-
-def _failures(view: View, source: FrameworkSource, uid: str) -> Iterator[FailureRow]:
-    found: dict[str, dict[str, list[tuple[str, int]]]] = {}
-    texts: dict[tuple[str, str], str] = {}
-    categories: dict[str, str] = {}
-    for role, index, completion in _failed_attempts(view, source):
-        end, text = result(completion), cause(completion)
-        # Texts that differ in the name of the Pod are shown once, in the words of the first one.
-        alike = without_name(names.pod_name(view.name, role, index), text)
-        texts.setdefault((end, alike), clean_line(text, 600))
-        found.setdefault(end, {}).setdefault(alike, []).append((role, index))
-        if completion.attributes is not None:
-            # An entry of the archive has none.
-            categories[end] = completion.category
-
-    def words(end: str, alike: str, tasks: Sequence[tuple[str, int]]) -> FailureWords:
-        role, index = tasks[0]
-        href = f"{tasks_href(view.namespace, view.name, uid, role)}{index}"
-        return FailureWords(texts[end, alike], len(tasks), _named(tasks), href)
-
-    rows = []
-    for end, by_text in found.items():
-        ranked = sorted(by_text.items(), key=lambda item: -len(item[1]))
-        shown = tuple(words(end, alike, tasks) for alike, tasks in ranked[:_MAX_TEXTS])
-        number = sum(map(len, by_text.values()))
-        rows.append(FailureRow(end, number, categories.get(end, ""), shown, len(ranked) - len(shown)))
-    yield from sorted(rows, key=lambda row: -row.number)[:_MAX_FAILURES]
-
-
-def _failed_attempts(view: View, source: FrameworkSource) -> Iterator[tuple[str, int, CompletionStatus]]:
-    stored: set[tuple[str, int, str, int]] = set()
-    for role in _roles(view):
-        for task in role.tasks:
-            completion = task.attempt.completion_status
-            stored.add((role.name, task.index, task.instance_uid, task.attempt.id))
-            if completion is not None and completion.unexpected:
-                yield role.name, task.index, completion
-    for item in source.retried:
-        key = item["role"], item["index"], item["taskUid"], item["attempt"]
-        completion = archived_completion(item)
-        if key not in stored and completion is not None and completion.unexpected:
-            yield item["role"], item["index"], completion
-
-
-def _named(tasks: Sequence[tuple[str, int]]) -> str:
-    roles: dict[str, set[int]] = {}
-    for role, index in tasks:
-        roles.setdefault(role, set()).add(index)
-    return ", ".join(f"{role}[{ranges(sorted(indexes))}]" for role, indexes in roles.items())
 
 
 def archived_completion(item: Json) -> CompletionStatus | None:
@@ -363,34 +422,6 @@ def _completion_body(item: Json) -> Json | None:
         return None
     kept = {key: item.get(key) for key in ("code", "phrase", "diagnostics")}
     return {**kept, "type": {"name": item.get("type")}}
-
-
-# --- the picture ---
-
-
-def _timeline(view: View, source: FrameworkSource, shell: Shell) -> str:
-    if view.status is None and not source.task_attempts:
-        return ""
-    uid = source.body["metadata"]["uid"]
-    history = AttemptHistory(uid)
-    if view.status is not None:
-        history.add_status(view.status)
-    # One that cannot be read is drawn as if it were not known.
-    others = [read_view(body, {}) for body in source.earlier]
-    for other in others if source.is_current else [*others, source.view()]:
-        if other.status is not None:
-            history.add_status(other.status)
-    for item in source.attempts:
-        if (attempt := _archived_framework_attempt(item)) is not None:
-            history.add_framework_attempt(attempt)
-    for item in source.task_attempts:
-        if (task := archived_task(item)) is not None:
-            history.add_task(item["role"], task)
-
-    def link(row: Row) -> str:
-        return f"{shell.root}{tasks_href(view.namespace, view.name, uid, row.role)}{row.index}" if row.role else ""
-
-    return draw_inline(f"{view.namespace}/{view.name}", history.rows, shell.now, link)
 
 
 def _archived_framework_attempt(item: Json) -> FrameworkAttemptStatus | None:
@@ -412,17 +443,8 @@ def archived_task(item: Json) -> TaskStatus | None:
     """Return an archived attempt of a Task as its status would have it; None if its start is not known."""
     if item.get("started") is None:
         return None
-    attempt = {
-        "id": item["attempt"],
-        "startTime": item["started"],
-        "runTime": item.get("ran"),
-        "completionTime": item.get("completed"),
-        "podUID": item.get("podUid"),
-        "podNodeName": item.get("node"),
-        "podIP": item.get("podIP"),
-        "podHostIP": item.get("hostIP"),
-        "completionStatus": _completion_body(item),
-    }
+    attempt = {field: item.get(name) for name, field in TASK_FIELDS.items() if name != "pod"}
+    attempt |= {"id": item["attempt"], "completionStatus": _completion_body(item)}
     task: TaskStatus = decode_task(
         {
             "index": item["index"],
@@ -436,9 +458,6 @@ def archived_task(item: Json) -> TaskStatus | None:
     return task
 
 
-# --- YAML ---
-
-
 def _yaml(value: Any) -> str:
     if value is None:
         return ""
@@ -446,15 +465,3 @@ def _yaml(value: Any) -> str:
         return encode(value, "yaml")
     except TooDeepError as error:
         return f"# {error}\n"
-
-
-def _status_yaml(status: Any, tasks: int) -> tuple[str, str]:
-    """Return the YAML, and what was left out of it: Tasks, if there are many."""
-    if not isinstance(status, dict) or tasks <= _MAX_YAML_TASKS:
-        return _yaml(status), ""
-    attempt = {
-        key: value
-        for key, value in (status.get("attemptStatus") or {}).items()
-        if key not in ("taskRoleStatuses", "taskRoleStatusesCompressed")
-    }
-    return _yaml({**status, "attemptStatus": attempt}), f"the statuses of {counted(tasks, 'Task')}"

@@ -1,9 +1,9 @@
-"""Commands for what one may want to do next, quoted for a POSIX shell."""
+"""Suggested commands, quoted for a POSIX shell."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from frameworkcontroller.api.names import CRD_NAME
@@ -34,7 +34,7 @@ def _to_look(namespace: str, name: str, *, completed: bool) -> list[Command]:
     return [
         _plugin("Show its state in a terminal", "status", namespace, name, *watch),
         _plugin("Print the logs of all its Tasks", "logs", namespace, name, *follow),
-        _plugin("Print its Events and those of its Pods", "events", namespace, name),
+        _plugin("Print its Events and its Pods' Events", "events", namespace, name),
         _plugin("Draw its attempts over time", "timeline", namespace, name, "-o", f"{name}.html"),
         _kubectl("Describe the object", "describe", CRD_NAME, name, "-n", namespace),
         _plugin("Print the object, its status decompressed", "status", namespace, name, "-o", "yaml"),
@@ -86,9 +86,4 @@ def _plugin(purpose: str, command: str, namespace: str, name: str, *more: str, c
 
 
 def _kubectl(purpose: str, *words: str, changes: bool = False) -> Command:
-    return Command(purpose, quoted(["kubectl", *words]), changes)
-
-
-def quoted(words: Sequence[str]) -> str:
-    """Return the words as a command line."""
-    return shlex.join(words)
+    return Command(purpose, shlex.join(["kubectl", *words]), changes)

@@ -5,20 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final, NamedTuple
 from urllib.parse import urlencode
 
-from frameworkcontroller.dashboard.rows import WORDS, FrameworkRow, bar_of
-from frameworkcontroller.dashboard.views import (
-    PHASES,
-    Choice,
-    Command,
-    Empty,
-    Filters,
-    FrameworkList,
-    ListColumn,
-    Shell,
-)
+from frameworkcontroller.dashboard.rows import WORDS, FrameworkRow
+from frameworkcontroller.dashboard.views import PHASES, Choice, Command, Empty, Shell, choices, namespace_choices
 from frameworkcontroller.history.reads import PHASES as PAST_PHASES
 from frameworkcontroller.views.diagnosis import Phase
 
@@ -47,27 +38,18 @@ _KEYS: Final[Mapping[str, Callable[[FrameworkRow], Any]]] = {
     "retries": lambda one: one.retries + one.task_retries,
     "age": lambda one: -(one.created or 0),
 }
-"""Of each column, what it is sorted by in ascending order."""
+"""The key of each column in ascending order."""
 
 _DESCENDING_FIRST: Final = frozenset({"tasks", "retries"})
 
-_TITLES: Final = {
-    "namespace": "Namespace",
-    "name": "Name",
-    "state": "State",
-    "why": "Why",
-    "tasks": "Tasks",
-    "retries": "Retries",
-    "age": "Age",
-}
+_TITLES: Final = {key: key.capitalize() for key in ("namespace", "name", "state", "why", "tasks", "retries", "age")}
 
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """What the URL of the list asks for. Values that are not known are as good as none.
+    """The query of the list's URL. ``state``: a phase or a word.
 
-    ``state``: a phase or a word. ``page``: of live ones, from 0. ``after``: the archive's mark of the page of past
-    ones.
+    ``page``: of live ones, from 0. ``after``: the archive's mark of a page of past ones.
     """
 
     text: str = ""
@@ -81,7 +63,7 @@ class ListQuery:
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> ListQuery:
-        """Read the query of a URL."""
+        """Read the query of a URL. Unknown values count as absent."""
         sort, order = query.get("sort", ""), query.get("order", "")
         sort = sort if sort in _KEYS else "age"
         state, which, page = query.get("state", ""), query.get("which", ""), query.get("page", "")
@@ -140,64 +122,104 @@ class ListQuery:
 
 @dataclass(frozen=True, slots=True)
 class PastRows:
-    """Past Frameworks after the live ones of a page. ``next``: the archive's mark of those after them, "" for none."""
+    """Past Frameworks after the live ones of a page. ``next``: the archive's mark of the next page, "" for none."""
 
     rows: Sequence[FrameworkRow] = ()
     next: str = ""
 
 
 def live_rows(query: ListQuery, matched: Sequence[FrameworkRow]) -> Sequence[FrameworkRow]:
-    """Return those of the page; none if the page is one of past Frameworks."""
+    """Return the page's live Frameworks; none on a page of past ones."""
     if query.after or query.which == PAST:
         return ()
     return matched[query.page * ROWS : (query.page + 1) * ROWS]
 
 
-def framework_list(
-    shell: Shell,
-    query: ListQuery,
-    readable: Collection[FrameworkRow],
-    matched: Sequence[FrameworkRow],
-    past: PastRows,
-    namespaces: Sequence[str],
-    *,
-    listed: bool = True,
-) -> FrameworkList:
-    """Return the page. ``readable``: live Frameworks that the viewer may read; ``matched``: those that match, in order.
+class ListColumn(NamedTuple):
+    """A column. ``href``: the list sorted by it, in the other direction if it already is.
 
-    ``namespaces``: for the filter. ``listed``: live ones are known.
+    ``sorted``: "ascending", "descending" or "".
     """
-    if query.which == PAST:
-        matched = ()
-    shown = live_rows(query, matched)
-    rows = (*shown, *past.rows)
-    older = ""
-    if len(shown) == ROWS and ((query.page + 1) * ROWS < len(matched) or (shell.past and query.which != LIVE)):
-        older = replace(query, page=query.page + 1).href
-    elif past.next:
-        older = replace(query, page=0, after=past.next).href
-    newer = ""
-    if query.after:
-        newer = replace(query, page=0, after="").href
-    elif query.page:
-        newer = replace(query, page=query.page - 1).href
-    return FrameworkList(
-        shell=shell,
-        filters=_filters(query, readable, namespaces, past=shell.past),
-        columns=tuple(_columns(query, many=len(namespaces) > 1)),
-        rows=rows,
-        matched=len(matched),
-        live_total=len(readable),
-        first_row=query.page * ROWS + 1,
-        counts=bar_of(Counter(_PHASES[one.phase] for one in matched)).shares,
-        newer=newer,
-        older=older,
-        empty=None if rows else _empty(shell, query, listed=listed),
-        shows_live=query.which != PAST,
-    )
+
+    key: str
+    title: str
+    href: str
+    sorted: str
 
 
-_PHASES: Final = {phase.label: phase for phase in Phase}
+class FrameworkList:
+    """The table of Frameworks. Live ones come first, then past ones, newest first.
+
+    ``matched``: the number of live Frameworks that match the filters; ``live_total``: of all that the viewer may read.
+    ``first_row``: the number of the first row among the live ones, from 1. ``newer``, ``older``: neighboring pages.
+    """
+
+    template: ClassVar[str] = "frameworks.html"
+
+    def __init__(
+        self,
+        shell: Shell,
+        query: ListQuery,
+        readable: Collection[FrameworkRow],
+        matched: Sequence[FrameworkRow],
+        past: PastRows,
+        namespaces: Sequence[str],
+        *,
+        listed: bool = True,
+    ) -> None:
+        """``readable``: live Frameworks that the viewer may read; ``matched``: the matching ones, in order.
+
+        ``namespaces``: for the filter. ``listed``: live ones are known.
+        """
+        self.shell = shell
+        self.query = query
+        self.shows_live = query.which != PAST
+        matched = matched if self.shows_live else ()
+        shown = live_rows(query, matched)
+        self.rows = (*shown, *past.rows)
+        self.matched = len(matched)
+        self.live_total = len(readable)
+        self.first_row = query.page * ROWS + 1
+        self.older = self.newer = ""
+        if len(shown) == ROWS and ((query.page + 1) * ROWS < len(matched) or (shell.past and query.which != LIVE)):
+            self.older = replace(query, page=query.page + 1).href
+        elif past.next:
+            self.older = replace(query, page=0, after=past.next).href
+        if query.after:
+            self.newer = replace(query, page=0, after="").href
+        elif query.page:
+            self.newer = replace(query, page=query.page - 1).href
+        self.columns = tuple(_columns(query, many=len(namespaces) > 1))
+        self.namespaces, self.states = self._filters(readable, namespaces)
+        self.which = choices({_ALL: "live and past", LIVE: "live", PAST: "past"}, query.which)
+        self.sort = "" if query.sort == "age" else query.sort
+        is_usual = query.descending == (query.sort in _DESCENDING_FIRST)
+        self.order = "" if is_usual else "desc" if query.descending else "asc"
+        self.clear = replace(query, text="", namespace="", state="", which=_ALL, page=0, after="").href
+        self.empty = None if self.rows else _empty(shell, query, listed=listed)
+
+    def _filters(
+        self, readable: Collection[FrameworkRow], namespaces: Sequence[str]
+    ) -> tuple[tuple[Choice, ...], tuple[Choice, ...]]:
+        """Return the choices of namespaces and of states. Each has the number of rows under the other filters."""
+        query, live = self.query, self.shows_live
+        # Past Frameworks, which are not counted, are in one of these phases.
+        kept = PAST_PHASES if self.shell.past and query.which != LIVE else ()
+        present = {text for one in readable for text in (one.phase, one.word)}
+        only_text = replace(query, namespace="", state="")
+        found = [one for one in readable if only_text.matches(one)] if live else []
+        here = [one for one in found if query.namespace in ("", one.namespace)]
+        states = Counter(text for one in here for text in (one.phase, one.word))
+        places = Counter(one.namespace for one in found if query.state in ("", one.phase, one.word))
+        listed = [one for one in (*PHASES, *WORDS) if one in kept or one == query.state or (live and one in present)]
+
+        def numbered(found: Iterable[Choice], numbers: Mapping[str, int]) -> tuple[Choice, ...]:
+            return tuple(replace(one, number=numbers[one.value]) if live and one.value else one for one in found)
+
+        return (
+            numbered(namespace_choices(namespaces, query.namespace), places),
+            numbered(choices({"": "all states", **{one: one for one in listed}}, query.state), states),
+        )
 
 
 def _columns(query: ListQuery, *, many: bool) -> Iterable[ListColumn]:
@@ -208,37 +230,6 @@ def _columns(query: ListQuery, *, many: bool) -> Iterable[ListColumn]:
         descending = not query.descending if is_sorted else key in _DESCENDING_FIRST
         href = replace(query, sort=key, descending=descending, page=0, after="").href
         yield ListColumn(key, title, href, ("descending" if query.descending else "ascending") if is_sorted else "")
-
-
-def _filters(query: ListQuery, readable: Collection[FrameworkRow], namespaces: Sequence[str], *, past: bool) -> Filters:
-    # Past Frameworks, which are not counted, are in one of these phases.
-    kept = PAST_PHASES if past and query.which != LIVE else ()
-    present = {text for one in readable for text in (one.phase, one.word)}
-    # Each number is that of the rows which the choice would give with the other filters.
-    only_text, live = replace(query, namespace="", state=""), query.which != PAST
-    found = [one for one in readable if only_text.matches(one)] if live else []
-    here = [one for one in found if query.namespace in ("", one.namespace)]
-    numbers = Counter(text for one in here for text in (one.phase, one.word))
-    states = [
-        Choice(one, one, one == query.state, numbers[one] if live else None)
-        for one in (*PHASES, *WORDS)
-        if one in kept or one == query.state or (live and one in present)
-    ]
-    places = Counter(one.namespace for one in found if query.state in ("", one.phase, one.word))
-    named = [Choice(name, name, name == query.namespace, places[name] if live else None) for name in namespaces]
-    return Filters(
-        text=query.text,
-        namespaces=(Choice("", "all namespaces", not query.namespace), *named) if len(namespaces) > 1 else (),
-        states=(Choice("", "all states", not query.state), *states),
-        which=tuple(
-            Choice(value, text, query.which == value)
-            for value, text in ((_ALL, "live and past"), (LIVE, "live"), (PAST, "past"))
-        ),
-        sort="" if query.sort == "age" else query.sort,
-        order=("desc" if query.descending else "asc") if query.descending != (query.sort in _DESCENDING_FIRST) else "",
-        active=query.filters,
-        clear=replace(query, text="", namespace="", state="", which=_ALL, page=0, after="").href,
-    )
 
 
 def _empty(shell: Shell, query: ListQuery, *, listed: bool) -> Empty:
@@ -257,7 +248,7 @@ def _empty(shell: Shell, query: ListQuery, *, listed: bool) -> Empty:
 
 
 def no_archive(problem: str = "so that only Frameworks that exist can be shown") -> Empty:
-    """Return what to show where there is no archive. ``problem``: what is missing for that."""
+    """Return the empty state without an archive. ``problem``: its consequence."""
     return Empty(
         f"There is no archive, {problem}. To keep all attempts, run an archive, "
         "have the controller send records to it (history.sink: http in its configuration), and name it here.",

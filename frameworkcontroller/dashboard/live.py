@@ -40,7 +40,7 @@ _MAX_CHANGES: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """Why what is shown may be old, and since when, in seconds since the epoch. ``listed``: there is something."""
+    """Why the shown state may be old, and since when, in seconds since the epoch. ``listed``: there is a state."""
 
     problem: str
     since: float
@@ -49,16 +49,20 @@ class Stale:
 
 @dataclass(frozen=True, slots=True)
 class PodsAndEvents:
-    """What belongs to a Framework beside its object. Each problem says why the part before it may be missing."""
+    """Pods and Events of a Framework or a Task. Each problem says why the part before it may be missing.
 
-    pods: Mapping[str, str] = field(default_factory=dict)
+    ``diagnoses``: of the Pods of a Framework, by name. ``pod``: of a Task, as it is now.
+    """
+
+    diagnoses: Mapping[str, str] = field(default_factory=dict)
+    pod: Json | None = None
     pods_problem: str = ""
     events: tuple[Event, ...] = ()
     events_problem: str = ""
 
 
 class Changes:
-    """Which Frameworks have changed since it was last asked: a bounded set, even if no one asks."""
+    """The Frameworks that have changed since the last `take`: a bounded set."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str], None] = {}
@@ -71,11 +75,11 @@ class Changes:
         self._event.set()
 
     def touch(self) -> None:
-        """Wake the one who waits, though no Framework has changed."""
+        """Wake the waiting task, though no Framework has changed."""
         self._event.set()
 
     async def wait(self) -> None:
-        """Wait until there is something."""
+        """Wait for a change."""
         await self._event.wait()
 
     def take(self) -> list[tuple[str, str]]:
@@ -120,7 +124,7 @@ class LiveFrameworks:
         watching = asyncio.create_task(self._informer.run(), name="watch of Frameworks")
         try:
             while True:
-                # What is stale says so, and no longer, though nothing changes.
+                # Pages show when they begin and end to be stale, though no Framework changes.
                 failing = self._informer.failing_since
                 await asyncio.sleep(1.0)
                 if (failing is None) != (self._informer.failing_since is None):
@@ -193,11 +197,9 @@ class LiveFrameworks:
                 changes.add(changed.namespace, changed.uid)
 
     def fingerprint(self, readable: Collection[str] | None, uid: str = "") -> str:
-        """Return a text that changes with the Frameworks in these namespaces (None: all), or with the one of that UID.
+        """Return a digest that changes with the Frameworks of these namespaces (None: all), or with the one of ``uid``.
 
-        A UID of another namespace is as good as that of no Framework.
-
-        It tells nothing else of them, and nothing of others.
+        A UID of another namespace counts as unknown.
         """
         if uid:
             one = self.by_uid(uid)
@@ -260,45 +262,43 @@ class LiveFrameworks:
         found: T = await self._reads.run(key, kept)
         return found
 
-    async def pods_and_events(self, framework: Json) -> PodsAndEvents:
+    async def of_framework(self, framework: Json) -> PodsAndEvents:
         """Return the diagnoses of its Pods, and its Events. Missing permission is a problem, not an error."""
-        metadata = framework["metadata"]
-        return await self._shared(("framework", metadata["uid"]), lambda: self._read_all(framework))
+        namespace, name = framework["metadata"]["namespace"], framework["metadata"]["name"]
 
-    async def _read_all(self, framework: Json) -> PodsAndEvents:
-        metadata = framework["metadata"]
-        namespace, name = metadata["namespace"], metadata["name"]
-        pods: Mapping[str, str] = {}
-        pods_problem = ""
-        try:
-            pods = await diagnose_pods(self._client, framework, self._wall)
-        except KubeError as error:
-            pods_problem = _problem("Pods", error)
-        events, events_problem = await self._events(
-            f"involvedObject.kind={names.KIND},involvedObject.name={name}",
-            f"involvedObject.kind=ConfigMap,involvedObject.name={names.configmap_name(name)}",
-            "involvedObject.kind=Pod",
-            namespace=namespace,
-        )
-        return PodsAndEvents(
-            pods, pods_problem, tuple(event for event in events if event.concerns(name)), events_problem
-        )
+        async def read() -> PodsAndEvents:
+            diagnoses: Mapping[str, str] = {}
+            problem = ""
+            try:
+                diagnoses = await diagnose_pods(self._client, framework, self._wall)
+            except KubeError as error:
+                problem = _problem("Pods", error)
+            events, events_problem = await self._events(
+                f"involvedObject.kind={names.KIND},involvedObject.name={name}",
+                f"involvedObject.kind=ConfigMap,involvedObject.name={names.configmap_name(name)}",
+                "involvedObject.kind=Pod",
+                namespace=namespace,
+            )
+            found = tuple(event for event in events if event.concerns(name))
+            return PodsAndEvents(diagnoses, None, problem, found, events_problem)
 
-    async def pod(self, namespace: str, name: str) -> tuple[Json | None, str, tuple[Event, ...], str]:
-        """Return a Pod, or None and why, and its Events with why there are none."""
-        return await self._shared(("pod", namespace, name), lambda: self._read_pod(namespace, name))
+        return await self._shared(("framework", framework["metadata"]["uid"]), read)
 
-    async def _read_pod(self, namespace: str, name: str) -> tuple[Json | None, str, tuple[Event, ...], str]:
-        body, problem = None, ""
-        try:
-            body = _parsed(await self._client.get(PODS, name, namespace))
-        except NotFound:
-            pass
-        except KubeError as error:
-            problem = _problem("Pods", error)
-        selector = f"involvedObject.kind=Pod,involvedObject.name={name}"
-        events, events_problem = await self._events(selector, namespace=namespace)
-        return body, problem, events, events_problem
+    async def of_pod(self, namespace: str, name: str) -> PodsAndEvents:
+        """Return a Pod, if there is one, and its Events. Missing permission is a problem, not an error."""
+
+        async def read() -> PodsAndEvents:
+            body, problem = None, ""
+            try:
+                body = _parsed(await self._client.get(PODS, name, namespace))
+            except NotFound:
+                pass
+            except KubeError as error:
+                problem = _problem("Pods", error)
+            selector = f"involvedObject.kind=Pod,involvedObject.name={name}"
+            return PodsAndEvents({}, body, problem, *await self._events(selector, namespace=namespace))
+
+        return await self._shared(("pod", namespace, name), read)
 
     async def _events(self, *selectors: str, namespace: str) -> tuple[tuple[Event, ...], str]:
         found: list[Event] = []

@@ -1,8 +1,8 @@
 """The routes of the pages.
 
 All URLs in the pages are relative, so the pages work below any prefix. Every page is whole without a script. Handlers
-ask for every namespace whether the viewer may read it, before anything of it is read: what is forbidden and what does
-not exist have the same answer.
+check the viewer's permission for a namespace before they read from it: forbidden and missing objects have the same
+answer.
 """
 
 from __future__ import annotations
@@ -23,22 +23,15 @@ from aiohttp import web
 
 from frameworkcontroller import __version__
 from frameworkcontroller.dashboard.eventstreams import EventStreams
-from frameworkcontroller.dashboard.failurepage import FailureQuery, failure_page
-from frameworkcontroller.dashboard.frameworkpage import FrameworkSource, framework_page
-from frameworkcontroller.dashboard.listing import (
-    LIVE,
-    ROWS,
-    ListQuery,
-    PastRows,
-    framework_list,
-    live_rows,
-)
-from frameworkcontroller.dashboard.live import LiveFrameworks
+from frameworkcontroller.dashboard.failurepage import FailurePage, FailureQuery
+from frameworkcontroller.dashboard.frameworkpage import FrameworkPage, FrameworkSource
+from frameworkcontroller.dashboard.listing import LIVE, ROWS, FrameworkList, ListQuery, PastRows, live_rows
+from frameworkcontroller.dashboard.live import LiveFrameworks, Stale
 from frameworkcontroller.dashboard.pagesources import Archived, PageSources
-from frameworkcontroller.dashboard.rendering import HasShell, render
+from frameworkcontroller.dashboard.rendering import render
 from frameworkcontroller.dashboard.rows import FrameworkRow, past_row
-from frameworkcontroller.dashboard.taskpage import TaskSource, task_page
-from frameworkcontroller.dashboard.views import ErrorPage, FailurePage, Note, NoteLevel, Shell
+from frameworkcontroller.dashboard.taskpage import TaskPage, TaskSource
+from frameworkcontroller.dashboard.views import ErrorPage, Note, NoteLevel, Page, Shell
 from frameworkcontroller.history.archiveerrors import ArchiveError, QueryError
 from frameworkcontroller.history.reads import (
     PHASES,
@@ -63,7 +56,7 @@ _log: Final = logging.getLogger(__name__)
 _ARCHIVE_SEC: Final = 10.0
 _PAST_PAGE: Final = 200
 _PAST_PAGES: Final = 10
-"""At most this number is read to fill a page, if the cluster has most of what is archived, or words are rare."""
+"""At most this number is read to fill a page, if most archived Frameworks are live, or words are rare."""
 
 _COMPRESSED_BYTES: Final = 2048
 _CONTENT_TYPES: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".png": "image/png"}
@@ -114,9 +107,8 @@ class Pages:
         return app
 
     async def _ready(self, _request: web.Request) -> web.Response:
-        """Answer 200 once Frameworks have been listed. Later, without the cluster, the pages show what they know."""
-        stale = self._live.stale if self._live is not None else None
-        if stale is not None and not stale.listed:
+        """Answer 200 once Frameworks have been listed. Without the cluster, the pages then show the last state."""
+        if self._stale is not None and not self._stale.listed:
             return web.Response(text="[-]frameworks not listed yet\nfailed\n", status=503)
         return web.Response(text="[+]frameworks ok\nok\n")
 
@@ -129,10 +121,11 @@ class Pages:
     async def _frameworks(self, request: web.Request) -> web.StreamResponse:
         query = ListQuery.of(request.query)
         viewer = request[VIEWER]
-        readable = await self._readable(viewer)
+        scope = await self._scope(viewer)
+        live = () if self._live is None else self._live.all()
+        readable = [one for one in live if scope is None or one.namespace in scope]
         matched = query.ordered(one for one in readable if query.matches(one))
         archived = await self._archived(viewer)
-        notes: list[Note] = []
         namespaces = {one.namespace for one in readable}
         past = PastRows()
         if archived.past is not None:
@@ -144,21 +137,12 @@ class Pages:
                 raise web.HTTPBadRequest(text="This link to past Frameworks is not valid.") from None
             except ArchiveError as error:
                 archived = Archived(None, str(error))
-        seen = self._fingerprint(await self._scope(viewer))
-        events = {"seen": seen}
+        events = {"seen": self._fingerprint(await self._scope(viewer))}
         if query.namespace and await viewer.may_read(query.namespace):
             events = {"namespace": query.namespace, "seen": self._fingerprint(frozenset({query.namespace}))}
-        shell = self._shell(request, "frameworks", "Frameworks", events, archived, notes)
-        stale = self._live.stale if self._live is not None else None
-        listed = stale is None or stale.listed
-        view = framework_list(shell, query, readable, matched, past, sorted(namespaces), listed=listed)
-        return await _page("frameworks.html", view)
-
-    async def _readable(self, viewer: Viewer) -> list[FrameworkRow]:
-        if self._live is None:
-            return []
-        scope = await viewer.readable(self._live.namespaces)
-        return [one for one in self._live.all() if scope is None or one.namespace in scope]
+        shell = self._shell(request, "frameworks", "Frameworks", events, archived)
+        listed = self._stale is None or self._stale.listed
+        return await _page(FrameworkList(shell, query, readable, matched, past, sorted(namespaces), listed=listed))
 
     async def _scope(self, viewer: Viewer) -> frozenset[str] | None:
         return None if self._live is None else await viewer.readable(self._live.namespaces)
@@ -170,7 +154,7 @@ class Pages:
         room = ROWS - len(shown)
         if query.which == LIVE or room <= 0 or query.state not in ("", *PHASES):
             return PastRows()
-        # What is in the cluster is shown as such: the archive has its earlier attempts.
+        # A Framework in the cluster is shown as live: the archive has its earlier attempts.
         asked = ListFrameworks(
             namespace=query.namespace, phase=query.state, q=query.text, limit=room, after=query.after
         )
@@ -204,12 +188,12 @@ class Pages:
         events = self._events_of(source)
         shell = self._shell(request, "framework", f"{namespace}/{name}", events, archived, notes)
         # Many Tasks take long, which must not delay other requests.
-        return await _page("framework.html", partial(framework_page, shell, source))
+        return await _page(partial(FrameworkPage, shell, source))
 
     async def _read(
         self, viewer: Viewer, read: Callable[[Archived, list[Note]], Awaitable[T]]
     ) -> tuple[T, Archived, list[Note]]:
-        """Read with the archive, or without it if it cannot be read: what the cluster has is then shown alone."""
+        """Read with the archive, or, if it cannot be read, from the cluster alone."""
         archived = await self._archived(viewer)
         notes: list[Note] = []
         try:
@@ -234,10 +218,10 @@ class Pages:
         (framework, source), archived, notes = await self._read(request[VIEWER], read)
         title = f"{namespace}/{name} {role}[{index}]"
         shell = self._shell(request, "task", title, self._events_of(framework), archived, notes)
-        view = await asyncio.to_thread(task_page, shell, framework, source)
-        if view is None:
+        page = await asyncio.to_thread(TaskPage, shell, framework, source)
+        if not page.is_known:
             raise web.HTTPNotFound
-        return await _page("task.html", view)
+        return await _page(page)
 
     # --- failures ---
 
@@ -246,22 +230,22 @@ class Pages:
         archived = await self._archived(request[VIEWER])
         if archived.past is None and self._past is not None:
             raise web.HTTPServiceUnavailable(text=f"The archive cannot be read: {archived.problem}")
-        shell = self._shell(request, "failures", "Failures", {}, archived, [])
+        shell = self._shell(request, "failures", "Failures", {}, archived)
         try:
             page = await self._counted(shell, query, archived.past)
         except ArchiveError as error:
             raise web.HTTPServiceUnavailable(text=f"The archive cannot be read: {error}") from None
-        return await _page("failures.html", page)
+        return await _page(page)
 
     async def _counted(self, shell: Shell, query: FailureQuery, past: ArchiveReader | None) -> FailurePage:
         if past is None:
-            return failure_page(shell, query, None)
+            return FailurePage(shell, query, None)
         begins = query.begins(self._wall())
         found = await past.read(CountFailures(query.by, query.namespace, begins))
         by_day = CountFailures(FailureKey.DAY, query.namespace, begins)
         days = (await past.read(by_day))["items"] if query.by != FailureKey.DAY else ()
         namespaces = await past.read(ListNamespaces())
-        return failure_page(shell, query, found["items"], days, namespaces["items"])
+        return FailurePage(shell, query, found["items"], days, namespaces["items"])
 
     # --- events, static files ---
 
@@ -299,9 +283,8 @@ class Pages:
 
     @asynccontextmanager
     async def _in_time(self) -> AsyncIterator[None]:
-        """Raise ArchiveError for an archive that answers too late.
-
-        What the cluster has is shown without it, so it must not be waited for as long as its client would.
+        """Raise ArchiveError for an archive that answers too late, sooner than its client: the cluster's state is shown
+        without it.
         """
         if self._past is None:
             yield
@@ -311,6 +294,10 @@ class Pages:
                 yield
         except TimeoutError:
             raise ArchiveError(f"no answer within {self._archive_sec:.0f} s") from None
+
+    @property
+    def _stale(self) -> Stale | None:
+        return None if self._live is None else self._live.stale
 
     def _fingerprint(self, scope: frozenset[str] | None, uid: str = "") -> str:
         return "" if self._live is None else self._live.fingerprint(scope, uid)
@@ -330,11 +317,11 @@ class Pages:
         title: str,
         events: Mapping[str, str],
         archived: Archived,
-        notes: Sequence[Note],
+        notes: Sequence[Note] = (),
     ) -> Shell:
         now = self._wall()
         found = list(notes)
-        stale = self._live.stale if self._live is not None else None
+        stale = self._stale
         if stale is not None:
             span = duration(now - stale.since)
             problem = f": {clean_line(stale.problem)}" if stale.problem else ""
@@ -379,9 +366,9 @@ class Pages:
         title = _TITLES.get(status, "Cannot show this page")
         if not text or text.startswith(f"{status}: "):
             text = _TEXTS.get(status, "")
-        shell = self._shell(request, "error", title, {}, Archived(None), [])
+        shell = self._shell(request, "error", title, {}, Archived(None))
         headers = {"Retry-After": retry_after or "5"} if status == 503 else {}
-        return await _page("error.html", ErrorPage(shell, status, title, clean_line(text, 1000)), status, headers)
+        return await _page(ErrorPage(shell, status, title, clean_line(text, 1000)), status, headers)
 
     @web.middleware
     async def _unknown_paths(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -401,7 +388,7 @@ _TITLES: Final = {
     503: "Not available now",
 }
 _TEXTS: Final = {
-    404: "There is no such page, or you may not read what it shows.",
+    404: "There is no such page, or you may not read its content.",
     405: "These pages can only be read.",
 }
 
@@ -420,18 +407,15 @@ def _root(path: str) -> str:
 
 
 async def _page(
-    template: str,
-    view: HasShell | Callable[[], HasShell],
-    status: int = 200,
-    headers: Mapping[str, str] | None = None,
+    page: Page | Callable[[], Page], status: int = 200, headers: Mapping[str, str] | None = None
 ) -> web.Response:
-    """Render a page. A function makes its view first; both are done beside the event loop."""
+    """Render a page. A function makes it first; both run in a thread."""
 
     def make() -> bytes:
         with gc_paused():
-            return render(template, view() if callable(view) else view).encode()
+            return render(page() if callable(page) else page).encode()
 
-    body = await asyncio.to_thread(make) if callable(view) else make()
+    body = await asyncio.to_thread(make) if callable(page) else make()
     response = web.Response(body=body, status=status, content_type="text/html", charset="utf-8", headers=headers)
     if len(body) >= _COMPRESSED_BYTES:
         response.enable_compression()

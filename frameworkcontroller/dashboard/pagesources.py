@@ -1,4 +1,4 @@
-"""The reading of what the pages of a Framework and of a Task show, from the cluster, the archive, or both."""
+"""Reads the data of the pages of a Framework and of a Task, from the cluster, the archive, or both."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ _DRAWN_TASKS: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """The archive for one request: None if there is none, or if it is away, and then why."""
+    """The archive for one request. ``past``: None without an archive, or, because of ``problem``, without access."""
 
     past: ArchiveReader | None
     problem: str = ""
 
 
 class PageSources:
-    """Reads what a page shows. The viewer may read the namespace: that is the caller's to check."""
+    """Reads the data of a page. The caller has checked that the viewer may read the namespace."""
 
     def __init__(self, live: LiveFrameworks | None) -> None:
         self._live = live
@@ -84,24 +84,23 @@ class PageSources:
             self._check_complete(archived)
             raise web.HTTPNotFound
         attempts: Sequence[Item] = item["attempts"] if item else ()
+        live, summary, decoded = body is not None, None, None
         if body is None:
             body = (await _newest_object(past, uid, attempts) if past else None) or _unrecorded(item or {})
-            source = FrameworkSource(body, body, live=False, item=item, attempts=attempts, others=others)
         else:
-            source = FrameworkSource(
-                body,
-                body,
-                live=True,
-                item=item,
-                attempts=attempts,
-                pods=more.pods,
-                pods_problem=more.pods_problem,
-                events=more.events,
-                events_problem=more.events_problem,
-                others=others,
-                summary=self._live.by_uid(uid or body["metadata"]["uid"]) if self._live is not None else None,
-                decoded=await self._decoded(body),
-            )
+            summary = self._live.by_uid(body["metadata"]["uid"]) if self._live is not None else None
+            decoded = await self._decoded(body)
+        source = FrameworkSource(
+            body,
+            body,
+            live=live,
+            item=item,
+            attempts=attempts,
+            more=more,
+            others=others,
+            summary=summary,
+            decoded=decoded,
+        )
         return await _with_archived(source, past, uid, wanted)
 
     async def _read_live(
@@ -122,7 +121,7 @@ class PageSources:
             return None, PodsAndEvents()
         if problem is not None:
             notes.append(Note(NoteLevel.WARNING, f"This is an older state, as the object cannot be read: {problem}"))
-        return body, await live.pods_and_events(body)
+        return body, await live.of_framework(body)
 
     async def _decoded(self, body: Json) -> View:
         """Decode a live Framework, which many Tasks make slow, unless its last page has decoded it."""
@@ -143,7 +142,7 @@ class PageSources:
         return tuple(found.values()) if len(found) > 1 else ()
 
     def _check_complete(self, archived: Archived) -> None:
-        """Raise HTTPServiceUnavailable if what was not found may exist."""
+        """Raise HTTPServiceUnavailable if the missing Framework may exist."""
         stale = self._live.stale if self._live is not None else None
         if stale is not None and not stale.listed:
             raise web.HTTPServiceUnavailable(text=f"Frameworks have not been listed yet. {stale.problem}".strip())
@@ -154,31 +153,24 @@ class PageSources:
         self, framework: FrameworkSource, uid: str, role: str, index: int, past: ArchiveReader | None
     ) -> TaskSource:
         """Read the attempts of a Task: the live one, with its Pod, and the past ones."""
-        source = TaskSource(role, index)
-        if past is not None:
-            history = await past.read(GetTaskHistory(uid, role, index))
-            items: Sequence[Item] = history["items"] if history is not None else ()
-            source = TaskSource(role, index, [(item["frameworkAttempt"], item, None) for item in items])
-            objects = [await _task_object(past, uid, role, index, item) for item in items[-_DRAWN_ATTEMPTS:]]
-            known = dict(enumerate(objects, len(items) - len(objects)))
-            source = TaskSource(
-                role,
-                index,
-                [(item["frameworkAttempt"], item, known.get(number)) for number, item in enumerate(items)],
-            )
+        archived: list[tuple[int, Item, Item | None]] = []
+        if past is not None and (history := await past.read(GetTaskHistory(uid, role, index))) is not None:
+            items: Sequence[Item] = history["items"]
+            for left, item in zip(range(len(items), 0, -1), items, strict=True):
+                body = await _task_object(past, uid, role, index, item) if left <= _DRAWN_ATTEMPTS else None
+                archived.append((item["frameworkAttempt"], item, body))
+        source = TaskSource(role, index, archived)
         if not framework.live or self._live is None:
             return source
         view = framework.view()
         task = find_task(view, role, index)
         if task is None or task.attempt.pod_uid is None:
             return source
-        pod, problem, events, events_problem = await self._live.pod(
-            view.namespace, names.pod_name(view.name, role, index)
-        )
-        if pod is not None and pod["metadata"]["uid"] != task.attempt.pod_uid:
+        more = await self._live.of_pod(view.namespace, names.pod_name(view.name, role, index))
+        if more.pod is not None and more.pod["metadata"]["uid"] != task.attempt.pod_uid:
             # The Pod of another attempt, or of another client.
-            pod = None
-        return TaskSource(role, index, source.archived, pod, problem, events, events_problem)
+            more = replace(more, pod=None)
+        return replace(source, more=more)
 
 
 def _read(body: Json) -> View:
@@ -191,7 +183,7 @@ async def _with_archived(
 ) -> FrameworkSource:
     """Add the archived attempts, and show the wanted one."""
     recorded = read_attempt_id(source.body)
-    # One without a record of its own has only Tasks: those of its newest attempt are shown.
+    # One without a record of its own has only Tasks: its newest attempt is shown.
     current = max([recorded, *(item["id"] for item in source.attempts)]) if recorded < 0 else recorded
     number = current if wanted is None else wanted
     shown: Item = source.body
@@ -225,7 +217,7 @@ async def _with_archived(
 
 
 def _unrecorded(item: Item) -> Json:
-    """Return the object of a Framework, or of an attempt, whose archived Tasks are all that is known of it."""
+    """Return the object of a Framework, or of an attempt, that has only Tasks in the archive."""
     return {
         "metadata": {
             "namespace": item["namespace"],

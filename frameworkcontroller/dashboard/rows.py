@@ -24,9 +24,7 @@ from frameworkcontroller.views.diagnosis import (
 )
 from frameworkcontroller.views.summary import Summary, summarize
 from frameworkcontroller.views.texts import clean_line, counted
-
-_ORDER: Final = (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED, Phase.ENDING, Phase.RUNNING, Phase.WAITING)
-"""Of the segments of a bar, as in ``views/tree.py``."""
+from frameworkcontroller.views.tree import BAR_ORDER
 
 _LEAST_PERCENT: Final = 1.0
 
@@ -36,7 +34,7 @@ ONLY_TASKS: Final = "only attempts of its Tasks are archived yet"
 """The state of a past Framework without a record of its own."""
 
 WORDS: Final = ("stalled", "being deleted", "suspended", "queued")
-"""What a Framework that has not completed waits for, the most important one first, if it is not in its phase."""
+"""Waits of a Framework that its phase does not show, the most important one first."""
 
 _EXPLAINED: Final = frozenset({Phase.FAILED.label, Phase.STOPPED.label})
 
@@ -67,7 +65,7 @@ def bar_of(counts: Mapping[Phase, int]) -> Bar:
     total = sum(counts.values())
     if not total:
         return Bar(0)
-    wide = {phase: max(_LEAST_PERCENT, 100 * counts[phase] / total) for phase in _ORDER if counts.get(phase)}
+    wide = {phase: max(_LEAST_PERCENT, 100 * counts[phase] / total) for phase in BAR_ORDER if counts.get(phase)}
     scale = 100 / sum(wide.values())
     shares = tuple(PhaseShare(phase.label, counts[phase], round(percent * scale, 2)) for phase, percent in wide.items())
     text = ", ".join(f"{counts[phase]:,} {phase.label}" for phase in Phase if counts.get(phase))
@@ -88,14 +86,13 @@ def tasks_href(namespace: str, name: str, uid: str, role: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameworkRow:
-    """A Framework in the list, and the head of its own page. Of each live one, it is kept: the object is much larger.
+    """A Framework in the list, and the head of its own page. It is kept of each live one: the object is much larger.
 
-    ``state``: that of the API ("AttemptRunning"), or for one without a status "not seen by a controller yet".
-    ``word``: stalled, being deleted, suspended or queued, or "". ``why``: the sentence on what it waits for or why it
-    ended, "" if there is nothing to say. ``result``: code and phrase of the last completed attempt ("137
-    ContainerSigKillReceived"). ``retries``: of the Framework; ``task_retries``: of its Tasks. ``attempt``: its number.
-    ``phases``: numbers of Tasks, in the order of `Phase`; ``tasks``: in the spec. ``ended``: None while it is not
-    completed. ``live``: it exists in the cluster; else it is from the archive.
+    ``state``: of the API ("AttemptRunning"), or without a status "not seen by a controller yet". ``word``: stalled,
+    being deleted, suspended or queued, or "". ``why``: the sentence on its wait or its end, "" for none. ``result``:
+    code and phrase of the last completed attempt ("137 ContainerSigKillReceived"). ``retries``: of the Framework;
+    ``task_retries``: of its Tasks. ``phases``: numbers of Tasks, in the order of `Phase`; ``tasks``: in the spec.
+    ``ended``: None while it is not completed. ``live``: it exists in the cluster; else it is from the archive.
     """
 
     namespace: str
@@ -108,7 +105,6 @@ class FrameworkRow:
     word: str = ""
     why: str = ""
     result: str = ""
-    attempt: int = 0
     retries: int = 0
     task_retries: int = 0
     phases: tuple[int, ...] = ()
@@ -164,7 +160,6 @@ def live_framework(body: Mapping[str, Any]) -> FrameworkRow:
         word=word,
         why=why,
         result=sys.intern(end),
-        attempt=found.attempt,
         retries=found.retries,
         task_retries=found.task_retries,
         phases=tuple(phases.get(one, 0) for one in Phase),
@@ -223,7 +218,6 @@ def past_row(item: Mapping[str, Any]) -> FrameworkRow:
         state=item.get("state") or ONLY_TASKS,
         why=": ".join(filter(None, (end, clean_line(item.get("diagnostics") or "")))) if phase in _EXPLAINED else "",
         result=end,
-        attempt=max(0, attempts - 1),
         retries=max(0, attempts - 1),
         task_retries=item.get("taskRetries") or 0,
         phases=tuple(counts.get(one, 0) for one in Phase),

@@ -1,37 +1,23 @@
-"""The page of one Task: its attempts, its Pod as it is now, and the Events of that."""
+"""The page of one Task: its attempts, its Pod as it is now, and the Pod's Events."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_task
-from frameworkcontroller.api.completion import CompletionStatus, PodCompletion
+from frameworkcontroller.api.completion import PodCompletion
 from frameworkcontroller.api.problems import ProblemError
 from frameworkcontroller.api.status import State, TaskStatus
-from frameworkcontroller.dashboard.frameworkpage import (
-    FrameworkSource,
-    Json,
-    archived_task,
-    head_of,
-)
+from frameworkcontroller.dashboard.frameworkpage import FrameworkSource, Json, archived_task, head_of
 from frameworkcontroller.dashboard.kubectl import task_commands
+from frameworkcontroller.dashboard.live import PodsAndEvents
 from frameworkcontroller.dashboard.rows import framework_href, tasks_href
-from frameworkcontroller.dashboard.views import ContainerView, PodView, Shell, TaskAttemptView, TaskPage
-from frameworkcontroller.views.diagnosis import (
-    FrameworkView as View,
-)
-from frameworkcontroller.views.diagnosis import (
-    Phase,
-    cause,
-    diagnose_task,
-    phase_of,
-    phase_of_end,
-    result,
-)
-from frameworkcontroller.views.kubeevents import KubeEvent as Event
+from frameworkcontroller.dashboard.views import Shell
+from frameworkcontroller.views.diagnosis import FrameworkView as View
+from frameworkcontroller.views.diagnosis import Phase, cause, diagnose_task, phase_of, phase_of_end
 from frameworkcontroller.views.poddiagnosis import diagnose_pod
 from frameworkcontroller.views.texts import clean_line, printable
 
@@ -41,96 +27,166 @@ _MAX_MESSAGE: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class TaskSource:
-    """What is known of a Task beside its Framework.
+    """The data of a Task that its Framework does not have.
 
     ``archived``: its attempts in the archive, each with the number of the Framework's attempt and, if it was read, the
-    object. ``pod``: its Pod as it is now.
+    object.
     """
 
     role: str
     index: int
     archived: Sequence[tuple[int, Json, Json | None]] = ()
-    pod: Json | None = None
-    pods_problem: str = ""
-    events: Sequence[Event] = ()
-    events_problem: str = ""
+    more: PodsAndEvents = field(default_factory=PodsAndEvents)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerView:
+    """A container of a Pod. ``state``: waiting, running, ended, or "" if not known.
+
+    ``message``: its own words, of several lines. ``restarts``: None if not known.
+    """
+
+    name: str
+    state: str
+    code: int | None
+    signal: int | None
+    reason: str
+    message: str
+    restarts: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAttemptView:
+    """An attempt of a Task. ``pod``: the name of its Pod. ``href``: the Framework's page with its attempt.
+
+    ``text``: why it ended, or the reason of its wait. ``trigger``: the event that archived it ("OnTaskRetry"), "" for
+    one from the status.
+    """
+
+    task: TaskStatus
+    framework_attempt: int
+    pod: str
+    href: str
+    text: str
+    trigger: str = ""
+
+    @property
+    def phase(self) -> str:
+        completion = self.task.attempt.completion_status
+        if completion is not None and self.task.state in (State.ATTEMPT_COMPLETED, State.COMPLETED):
+            return phase_of_end(completion).label
+        return phase_of(self.task).label
+
+    @property
+    def type(self) -> str:
+        """The category of the completion, if it is known."""
+        completion = self.task.attempt.completion_status
+        return completion.category if completion and completion.attributes is not None else ""
+
+    @property
+    def diagnostics(self) -> str:
+        completion = self.task.attempt.completion_status
+        return clean_line(completion.diagnostics, _MAX_MESSAGE) if completion else ""
+
+    @property
+    def containers(self) -> list[ContainerView]:
+        completion = self.task.attempt.completion_status
+        pod = completion.pod if completion is not None and completion.pod is not None else PodCompletion()
+        # A container without a reason ran on: its code is 0, too.
+        return [
+            ContainerView(
+                name=one.name,
+                state="ended" if one.reason or one.code or one.signal else "",
+                code=one.code if one.reason or one.code or one.signal else None,
+                signal=one.signal or None,
+                reason=clean_line(one.reason),
+                message=printable(one.message)[:_MAX_MESSAGE],
+            )
+            for one in pod.containers
+        ]
 
 
 def find_task(view: View, role: str, index: int) -> TaskStatus | None:
     """Return the status of a Task; None if the status of the Framework has none."""
-    for one in view.status.attempt.roles if view.status else ():
-        if one.name == role and 0 <= index < len(one.tasks):
-            return one.tasks[index]
-    return None
+    tasks = _tasks_of(view, role)
+    return tasks[index] if 0 <= index < len(tasks) else None
 
 
-def task_page(shell: Shell, framework: FrameworkSource, source: TaskSource) -> TaskPage | None:
-    """Return the page; None if neither the status nor the archive knows the Task."""
-    view = framework.view()
-    task = find_task(view, source.role, source.index)
-    if task is None and not source.archived:
-        return None
-    metadata = framework.body["metadata"]
-    prefix = tasks_href(view.namespace, view.name, metadata["uid"], source.role)
-    attempts = tuple(_attempts(view, task, framework, source))
-    newest = attempts[0] if attempts else None
-    last = max((one.index for role in _tasks(view, source.role) for one in role), default=-1)
-    known = {one.attempt for one in attempts if newest and one.framework_attempt == newest.framework_attempt}
-    pod = _pod(source.pod, shell.now)
-    return TaskPage(
-        shell=shell,
-        head=head_of(framework),
-        role=source.role,
-        index=source.index,
-        phase=phase_of(task).label if task else newest.phase if newest else Phase.ENDING.label,
-        state=task.state if task else newest.state if newest else "",
-        sentence=diagnose_task(view, source.role, task) if task else newest.text if newest else "",
-        retries=task.retry.total_retried_count if task else 0,
-        attempts=attempts,
-        missing=max(0, task.attempt.id + 1 - len(known)) if task else 0,
-        pod=pod,
-        pods_problem=source.pods_problem,
-        events=source.events,
-        events_problem=source.events_problem,
-        commands=task_commands(
+def _tasks_of(view: View, role: str) -> Sequence[TaskStatus]:
+    roles = view.status.attempt.roles if view.status else ()
+    return next((one.tasks for one in roles if one.name == role), ())
+
+
+class TaskPage:
+    """A Task over all known attempts, the newest first.
+
+    ``is_known``: the status or the archive has it. ``missing``: the number of earlier attempts that both lack.
+    ``pod_text``: why the Pod does not run, end or disappear; "" without a reason. ``previous``, ``next``: its
+    neighbors in the role.
+    """
+
+    template: ClassVar[str] = "task.html"
+
+    def __init__(self, shell: Shell, framework: FrameworkSource, source: TaskSource) -> None:
+        view, role, index = framework.view(), source.role, source.index
+        task = find_task(view, role, index)
+        self.shell = shell
+        self.is_known = task is not None or bool(source.archived)
+        self.head = head_of(framework)
+        self.role, self.index, self.more = role, index, source.more
+        self.attempts = list(_attempts(view, task, framework, source))
+        newest = self.attempts[0] if self.attempts else None
+        known = {
+            one.task.attempt.id for one in self.attempts if newest and one.framework_attempt == newest.framework_attempt
+        }
+        self.phase = phase_of(task).label if task else newest.phase if newest else Phase.ENDING.label
+        self.state = task.state if task else newest.task.state if newest else ""
+        self.sentence = diagnose_task(view, role, task) if task else newest.text if newest else ""
+        self.retries = task.retry.total_retried_count if task else 0
+        self.missing = max(0, task.attempt.id + 1 - len(known)) if task else 0
+        pod = source.more.pod
+        self.pod_text = clean_line(diagnose_pod(pod, shell.now)[0], 1000) if pod else ""
+        self.containers = _containers(pod.get("status") or {}) if pod else []
+        self.commands = task_commands(
             view.namespace,
             view.name,
-            source.role,
-            source.index,
-            pod.name if pod else "",
+            role,
+            index,
+            pod["metadata"]["name"] if pod else "",
             live=framework.live,
             past=shell.past,
-        ),
-        previous=f"{prefix}{source.index - 1}" if 0 < source.index <= last + 1 else "",
-        next=f"{prefix}{source.index + 1}" if source.index < last else "",
-    )
-
-
-def _tasks(view: View, role: str) -> Iterator[Sequence[TaskStatus]]:
-    for one in view.status.attempt.roles if view.status else ():
-        if one.name == role:
-            yield one.tasks
+        )
+        prefix = tasks_href(view.namespace, view.name, framework.body["metadata"]["uid"], role)
+        last = max((one.index for one in _tasks_of(view, role)), default=-1)
+        self.previous = f"{prefix}{index - 1}" if 0 < index <= last + 1 else ""
+        self.next = f"{prefix}{index + 1}" if index < last else ""
 
 
 def _attempts(
     view: View, task: TaskStatus | None, framework: FrameworkSource, source: TaskSource
 ) -> Iterator[TaskAttemptView]:
     """Yield the attempts, the newest first."""
-    namespace, name, uid = view.namespace, view.name, framework.body["metadata"]["uid"]
-    pod = names.pod_name(name, source.role, source.index)
+    place = view.namespace, view.name, framework.body["metadata"]["uid"]
+    pod = names.pod_name(view.name, source.role, source.index)
     shown: set[tuple[str, int]] = set()
     if task is not None and view.status is not None:
-        number = view.status.attempt.id
-        made = _attempt(task, number, pod, framework_href(namespace, name, uid))
-        yield replace(made, current=True, text=diagnose_task(view, source.role, task) or made.text)
+        text = diagnose_task(view, source.role, task) or _cause(task)
+        yield TaskAttemptView(task, view.status.attempt.id, pod, framework_href(*place), text)
         shown.add((task.instance_uid, task.attempt.id))
     for number, item, body in sorted(source.archived, key=lambda one: (one[0], one[1]["attempt"]), reverse=True):
         archived = _decoded(body) or archived_task(item)
         if archived is None or (archived.instance_uid, archived.attempt.id) in shown:
             continue
         shown.add((archived.instance_uid, archived.attempt.id))
-        made = _attempt(archived, number, item.get("pod") or pod, framework_href(namespace, name, uid, number))
-        yield replace(made, trigger=item.get("trigger") or "")
+        href = framework_href(*place, number)
+        yield TaskAttemptView(
+            archived, number, item.get("pod") or pod, href, _cause(archived), item.get("trigger") or ""
+        )
+
+
+def _cause(task: TaskStatus) -> str:
+    completion = task.attempt.completion_status
+    return clean_line(cause(completion), 2000) if completion and completion.failed else ""
 
 
 def _decoded(body: Json | None) -> TaskStatus | None:
@@ -140,79 +196,23 @@ def _decoded(body: Json | None) -> TaskStatus | None:
         return None
 
 
-def _attempt(task: TaskStatus, number: int, pod: str, href: str) -> TaskAttemptView:
-    attempt, completion = task.attempt, task.attempt.completion_status
-    phase = phase_of(task)
-    if completion is not None and task.state in (State.ATTEMPT_COMPLETED, State.COMPLETED):
-        phase = phase_of_end(completion)
-    return TaskAttemptView(
-        attempt=attempt.id,
-        framework_attempt=number,
-        current=False,
-        phase=phase.label,
-        state=task.state,
-        result=result(completion),
-        type=completion.category if completion and completion.attributes is not None else "",
-        text=clean_line(cause(completion), 2000) if completion and completion.failed else "",
-        diagnostics=clean_line(completion.diagnostics, _MAX_MESSAGE) if completion else "",
-        pod=pod,
-        pod_uid=attempt.pod_uid or "",
-        node=clean_line(attempt.pod_node_name or ""),
-        pod_ip=clean_line(attempt.pod_ip or ""),
-        host_ip=clean_line(attempt.pod_host_ip or ""),
-        started=attempt.start_time,
-        ran=attempt.run_time,
-        ended=attempt.completion_time,
-        containers=_ended_containers(completion),
-        href=href,
-    )
-
-
-def _ended_containers(completion: CompletionStatus | None) -> tuple[ContainerView, ...]:
-    pod = PodCompletion() if completion is None or completion.pod is None else completion.pod
-    return tuple(
-        # A container without a reason ran on: its code is 0, too.
-        ContainerView(
-            name=one.name,
-            state="ended" if one.reason or one.code or one.signal else "",
-            code=one.code if one.reason or one.code or one.signal else None,
-            signal=one.signal or None,
-            reason=clean_line(one.reason),
-            message=printable(one.message)[:_MAX_MESSAGE],
-        )
-        for one in pod.containers
-    )
-
-
-def _pod(body: Json | None, now: float) -> PodView | None:
-    if body is None:
-        return None
-    metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
-    containers = tuple(
-        _container(one)
-        for listed in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
-        for one in status.get(listed) or ()
-    )
-    return PodView(
-        name=metadata["name"],
-        uid=metadata["uid"],
-        phase=status.get("phase") or "Pending",
-        node=spec.get("nodeName") or "",
-        text=clean_line(diagnose_pod(body, now)[0], 1000),
-        containers=containers,
-    )
-
-
-def _container(status: Mapping[str, Any]) -> ContainerView:
-    state = status.get("state") or {}
-    end = state.get("terminated") or {}
-    about = end or state.get("waiting") or {}
-    return ContainerView(
-        name=status["name"],
-        state="ended" if end else "running" if "running" in state else "waiting" if state else "",
-        code=end.get("exitCode") if end else None,
-        signal=end.get("signal") or None,
-        reason=clean_line(about.get("reason") or ""),
-        message=printable(about.get("message") or "")[:_MAX_MESSAGE],
-        restarts=status.get("restartCount"),
-    )
+def _containers(status: Json) -> list[ContainerView]:
+    """Return the containers in the status of a Pod."""
+    found = []
+    for listed in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"):
+        for one in status.get(listed) or ():
+            state = one.get("state") or {}
+            end = state.get("terminated") or {}
+            about = end or state.get("waiting") or {}
+            found.append(
+                ContainerView(
+                    name=one["name"],
+                    state="ended" if end else "running" if "running" in state else "waiting" if state else "",
+                    code=end.get("exitCode") if end else None,
+                    signal=end.get("signal") or None,
+                    reason=clean_line(about.get("reason") or ""),
+                    message=printable(about.get("message") or "")[:_MAX_MESSAGE],
+                    restarts=one.get("restartCount"),
+                )
+            )
+    return found

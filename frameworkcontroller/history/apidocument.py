@@ -1,4 +1,4 @@
-"""The OpenAPI document of the archive's HTTP API, and the routes beside the reads."""
+"""The OpenAPI document of the archive's HTTP API, and its routes that are no reads."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -35,25 +35,8 @@ from frameworkcontroller.history.reads import (
 from frameworkcontroller.webaccess.viewers import Viewer
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRecordCount:
-    """What a call of ``store`` has stored. ``records``: of the call, known and older ones too."""
-
-    records: int
-
-
-@dataclass(frozen=True, slots=True)
-class Pruned:
-    """What a call of ``prune`` has removed."""
-
-    frameworks: int
-    attempts: int
-    """Framework attempts, Task attempts and Pods."""
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What the archive holds. ``bytes``: in use, without space to be reused."""
+class Usage(NamedTuple):
+    """The size of the archive. ``bytes``: in use, without space to be reused."""
 
     bytes: int
     frameworks: int
@@ -97,7 +80,7 @@ class HistoryArchive:
         Args:
             url: ``sqlite:///relative/path``, ``sqlite:////absolute/path`` or
                 ``postgresql://user:password@host:port/database?sslmode=…``.
-            reserve: set disk space aside beside SQLite, for retention on a full disk.
+            reserve: set disk space aside for SQLite's retention on a full disk.
 
         Raises:
             ArchiveError: it cannot be opened, or is of a newer version.
@@ -117,26 +100,23 @@ class HistoryArchive:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def store(self, lines: Sequence[bytes]) -> StoredRecordCount:
+    async def store(self, lines: Sequence[bytes]) -> None:
         """Store records, one of each line of JSON: all of them or none. Durable at return.
 
-        Concurrent calls share a commit. Of records with the same id, the one with the later ``time`` stays.
+        Concurrent calls share a commit.
 
         Raises:
             RecordError: a record is invalid.
         """
-        if not lines:
-            return StoredRecordCount(0)
-        async with self._places:
-            batch = await asyncio.to_thread(parse, lines, self._wall())
-            await self._writer.write(batch)
-        return StoredRecordCount(batch.records)
+        if lines:
+            async with self._places:
+                await self._writer.write(await asyncio.to_thread(parse, lines, self._wall()))
 
     async def read(self, query: Read[A], readable: Readable = None) -> A:
         """Answer. ``readable``: the namespaces that the viewer may read, None: all."""
         async with self._database.reading() as connection:
             found = await _READS[type(query)](connection, query, readable)
-        # What has to be decompressed is made after the connection is free.
+        # Records are decompressed after the connection is free.
         answer: A = await asyncio.to_thread(found) if callable(found) else found
         return answer
 
@@ -145,17 +125,17 @@ class HistoryArchive:
         every = await self.read(ListNamespaces())
         return _LocalReader(self, await viewer.readable(every["items"]))
 
-    async def prune(self, *, before: int | None = None, max_bytes: int | None = None) -> Pruned:
+    async def prune(self, *, before: int | None = None, max_bytes: int | None = None) -> retention.Pruned:
         """Remove Frameworks as a whole, oldest record first, in small steps between which others write.
 
         Args:
             before: seconds since the epoch; those whose newest record is older.
             max_bytes: as many as needed until ``usage().bytes`` is at most this.
         """
-        return Pruned(*await retention.prune(self._database, before, max_bytes))
+        return await retention.prune(self._database, before, max_bytes)
 
     async def usage(self) -> Usage:
-        """What the archive holds. Takes a second for a million Task attempts."""
+        """Return the size of the archive. Takes a second for a million Task attempts."""
         used = await retention.used_bytes(self._database)
         async with self._database.reading() as connection:
             count = await queries.count_frameworks(connection)

@@ -1,4 +1,4 @@
-"""The archive's API as an aiohttp application: takes records, answers queries, with what is mounted beside them."""
+"""The archive's API as an aiohttp application: takes records, answers queries, mounts pages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MAX_BODY_BYTES: Final = 64 * 1024
 """Of requests without records, such as a login."""
 
 _PAGES: Final = "page"
-"""Value of the label ``route`` for what is mounted beside the API."""
+"""Value of the label ``route`` for mounted pages."""
 
 _TITLES: Final = {404: "Not found", 405: "Method not allowed", 413: "Too large"}
 
@@ -43,13 +43,13 @@ Mount = Callable[[web.Application], None]
 def application(
     archive: HistoryArchive, access: WebAccess, *, metrics: ArchiveMetrics | None = None, mounts: Iterable[Mount] = ()
 ) -> web.Application:
-    """Return the API over ``archive``, for those whom ``access`` admits.
+    """Return the API over ``archive``, for the viewers whom ``access`` admits.
 
-    ``mounts`` are called with the application before it is protected: they add routes of pages. Those of the API are
+    ``mounts`` are called with the application before it is protected: they add routes of pages. The API has
     ``/v1/…``, ``/openapi.json``, ``/healthz``, ``/readyz`` and ``/metrics``.
     """
     metrics = metrics or new_metrics()
-    app = web.Application(client_max_size=_MAX_BODY_BYTES, middlewares=[_observed(metrics), _problems(metrics)])
+    app = web.Application(client_max_size=_MAX_BODY_BYTES, middlewares=[_observed(metrics)])
     api = _Api(archive, metrics)
     handlers = {read.path: (read.operation, partial(api.read, read)) for read in READS}
     handlers |= {route.path: (route.operation, getattr(api, route.operation)) for route in ROUTES}
@@ -70,7 +70,7 @@ def new_metrics() -> ArchiveMetrics:
 
 
 class _Api:
-    """The handlers. That of a route which is no read is the method of its name."""
+    """The handlers: `read`, and for each other route the method of its name."""
 
     def __init__(self, archive: HistoryArchive, metrics: ArchiveMetrics) -> None:
         self._archive = archive
@@ -94,26 +94,28 @@ class _Api:
     async def records(self, request: web.Request) -> web.Response:
         viewer = request[VIEWER]
         named = request.headers.getall(NAMESPACE_HEADER, ())
-        # Before the body is read: it must cost those who may not send it more than the archive.
+        # Before the body is read: a refused body must cost its sender more than the archive.
         if not await viewer.may_write_history(named):
             where = f"the namespace of the header {NAMESPACE_HEADER}" if named else "all namespaces"
             raise UploadError(403, "Not permitted", f"this needs the permission to patch frameworks/status in {where}")
-        async with self._uploads.turn(viewer.owner) as upload:
+        async with self._uploads.turn(viewer.owner) as read:
             content_type = request.headers.get("Content-Type", NDJSON).partition(";")[0].strip().lower()
             if content_type != NDJSON:
                 detail = f'Content-Type: must be {NDJSON}, not "{content_type[:50]}"'
                 raise UploadError(415, "Unsupported type", detail, field="Content-Type")
-            numbered = await upload.read(request)
+            numbered = await read(request)
             lines = [line for _, line in numbered]
             namespaces, triggers = outline(lines)
             if not await viewer.may_write_history(namespaces):
-                # Nothing is said of the records, so that no one learns which names are known.
+                # The answer does not mention the records: it must not reveal known names.
                 raise UploadError(403, "Not permitted", "this needs the permission to patch frameworks/status there")
             if lines:
                 try:
                     await self._archive.store(lines)
                 except RecordError as error:
-                    raise _BadRecord(numbered[error.line - 1][0], error.problem) from None
+                    number = numbered[error.line - 1][0]
+                    detail = f"line {number}: {error.problem}; nothing was stored"
+                    raise UploadError(400, "Bad record", detail, line=number) from None
             self._metrics.stored(HTTP, triggers)
         return _json({"stored": len(lines)})
 
@@ -138,12 +140,6 @@ class _Api:
         return web.Response(body=body, headers={"Content-Type": content_type})
 
 
-class _BadRecord(Exception):
-    def __init__(self, line: int, problem: str) -> None:
-        super().__init__(problem)
-        self.line = line
-
-
 def _place(after: str, query: Read[Any]) -> str:
     """Return the place in a list. Raise QueryError if it is not one that was given out for the same list."""
     place, dot, seal = after.rpartition(".")
@@ -153,7 +149,7 @@ def _place(after: str, query: Read[Any]) -> str:
 
 
 def _seal(place: str, query: Read[Any]) -> str:
-    # It has no secret: what a place gives access to is checked by the viewer. It finds mistakes.
+    # It has no secret, as each read checks the viewer's access. It finds mistakes.
     values = sorted((name, str(value)) for name, value in vars(query).items() if name not in ("after", "limit"))
     of = orjson.dumps([query.operation, values])
     return hashlib.sha256(b"%b %b" % (of, place.encode(errors="replace"))).hexdigest()[:16]
@@ -163,63 +159,19 @@ def _json(value: Any) -> web.Response:
     return web.Response(body=encode(value), content_type=JSON)
 
 
-def _problem(status: int, title: str, detail: str, **more: Any) -> web.Response:
-    given = {"title": title, "detail": detail} | {name: value for name, value in more.items() if value is not None}
-    response = web.Response(
-        status=status,
-        body=orjson.dumps(given, option=orjson.OPT_APPEND_NEWLINE),
-        content_type=PROBLEM,
-    )
+def _problem(status: int, title: str, detail: str, **at: str | int) -> web.Response:
+    body = orjson.dumps({"title": title, "detail": detail, **at}, option=orjson.OPT_APPEND_NEWLINE)
+    response = web.Response(status=status, body=body, content_type=PROBLEM)
     if status == 503:
         response.headers["Retry-After"] = str(_RETRY_AFTER_SECONDS)
     return response
 
 
-def _is_api(path: str) -> bool:
-    return path.startswith("/v1/") or path in _PLAIN_PATHS
-
-
 _PLAIN_PATHS: Final = frozenset(route.path for route in ROUTES) | {"/v1"}
 
 
-def _problems(metrics: ArchiveMetrics) -> Any:
-    """Return the middleware that answers errors of the API as problems. Pages have error pages."""
-
-    @web.middleware
-    async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if not _is_api(request.path):
-            return await handler(request)
-        response = await _answer(request, handler)
-        if request.method == "POST" and response.status >= 400:
-            metrics.refused(HTTP, response.status)
-        return response
-
-    return answer
-
-
-async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except web.HTTPException as error:
-        response = _problem(
-            error.status, _TITLES.get(error.status, error.reason), f"{request.method} {request.path}: {error.reason}"
-        )
-        if isinstance(error, web.HTTPMethodNotAllowed):
-            response.headers["Allow"] = ", ".join(sorted(error.allowed_methods))
-        return response
-    except QueryError as error:
-        return _problem(400, "Bad parameter", str(error), field=error.field)
-    except UploadError as error:
-        return _problem(error.status, error.title, str(error), field=error.field)
-    except _BadRecord as error:
-        return _problem(400, "Bad record", f"line {error.line}: {error}; nothing was stored", line=error.line)
-    except ArchiveError as error:
-        _log.warning("Cannot answer %s %s: %s", request.method, request.path, error)
-        return _problem(503, "Database unavailable", str(error))
-
-
 def _observed(metrics: ArchiveMetrics) -> Any:
-    """Return the middleware that measures requests, and hides what was not expected."""
+    """Return the middleware that measures requests, and answers errors of the API as problems."""
 
     @web.middleware
     async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -229,24 +181,46 @@ def _observed(metrics: ArchiveMetrics) -> Any:
         if not name and resource is not None:
             name = resource.name or ""
         route = name.removeprefix("api-") if name.startswith("api-") else _PAGES
+        is_api = request.path.startswith("/v1/") or request.path in _PLAIN_PATHS
         status = 500
         try:
-            response = await handler(request)
+            response = await (_answer(request, handler) if is_api else handler(request))
             status = response.status
         except web.HTTPException as error:
             status = error.status
             raise
         except Exception as error:
-            if not _is_api(request.path) or isinstance(error, ConnectionError):
-                raise
-            status = getattr(error, "status", 500)
-            if status != 500:
-                raise  # a refusal of the viewer, which the outer middleware answers
-            _log.exception("Cannot serve %s %s", request.method, request.path)
-            return _problem(500, "Internal error", "an unexpected error, which is in the log")
+            # Of the API: a refusal of the viewer, which the outer middleware answers.
+            status = getattr(error, "status", 500) if is_api else 500
+            raise
         else:
+            if is_api and request.method == "POST" and status >= 400:
+                metrics.refused(HTTP, status)
             return response
         finally:
             metrics.answered(route, status, time.monotonic() - began)
 
     return observe
+
+
+async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        title = _TITLES.get(error.status, error.reason)
+        response = _problem(error.status, title, f"{request.method} {request.path}: {error.reason}")
+        if isinstance(error, web.HTTPMethodNotAllowed):
+            response.headers["Allow"] = ", ".join(sorted(error.allowed_methods))
+        return response
+    except QueryError as error:
+        return _problem(400, "Bad parameter", str(error), field=error.field)
+    except UploadError as error:
+        return _problem(error.status, error.title, str(error), **error.at)
+    except ArchiveError as error:
+        _log.warning("Cannot answer %s %s: %s", request.method, request.path, error)
+        return _problem(503, "Database unavailable", str(error))
+    except Exception as error:
+        if isinstance(error, ConnectionError) or hasattr(error, "status"):
+            raise
+        _log.exception("Cannot serve %s %s", request.method, request.path)
+        return _problem(500, "Internal error", "an unexpected error, which is in the log")

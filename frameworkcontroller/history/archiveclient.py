@@ -36,7 +36,7 @@ class NotAdmittedError(ArchiveError):
 
 
 class ArchiveClient:
-    """Connections to one archive, used within ``async with``. ``reader`` sends requests."""
+    """Connections to one archive, used within ``async with``."""
 
     def __init__(self, url: str, *, ca_file: Path | None = None, token_file: Path | None = None) -> None:
         """``url``: of the server, with the path under which it is served, if any. ``ca_file``: PEM, for https.
@@ -68,7 +68,7 @@ class ArchiveClient:
             self._session = None
 
     def reader(self, token: str | None = None) -> ArchiveReader:
-        """Return what sends requests with this bearer token."""
+        """Return a reader that sends requests with this bearer token."""
         return _RemoteReader(self, token)
 
     async def for_viewer(self, viewer: Viewer) -> ArchiveReader:
@@ -150,7 +150,9 @@ class _RemoteReader:
             answer: A = query.answer().validate_python(found)
         except ValidationError as error:
             _log.warning("Cannot read the answer of the archive to %s: %s", path, error)
-            raise ArchiveError(f"{self.client.url}: its answer is not that of an archive of this version") from None
+            raise ArchiveError(
+                f"{self.client.url}: unexpected response; is this a history server of this version?"
+            ) from None
         return answer
 
 

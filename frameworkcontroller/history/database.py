@@ -58,7 +58,7 @@ _MIGRATION_LOCK: Final = 0x6672616D65776F72
 
 # --- tables -----------------------------------------------------------------------------------------------------
 #
-# Times of objects are whole seconds since the epoch, those of records (`time`, `last`) microseconds.
+# Times of objects are whole seconds since the epoch, times of records (`time`, `last`) microseconds.
 
 metadata: Final = MetaData()
 
@@ -66,141 +66,100 @@ _Text = Text().with_variant(Text(collation="C"), "postgresql")
 """Sorts by code point, as SQLite does."""
 _Key = BigInteger().with_variant(Integer, "sqlite")
 
+
+def _texts(*names: str, null: bool = False) -> list[Column[str]]:
+    return [Column(name, _Text, nullable=null) for name in names]
+
+
+def _numbers(*names: str, null: bool = False) -> list[Column[int]]:
+    return [Column(name, BigInteger, nullable=null) for name in names]
+
+
+def _of_record(key: str) -> list[Column[Any]]:
+    """The key of a row, its Framework, and its attempt. ``time`` 0: only Tasks or Pods of the attempt are archived."""
+    return [Column(key, _Key, primary_key=True, autoincrement=True), *_numbers("fid", "attempt", "time")]
+
+
+def _completion() -> list[Column[Any]]:
+    return [*_texts("phrase", "type", "diagnostics", null=True), *_numbers("code", "started", "completed", null=True)]
+
+
 frameworks: Final = Table(
     "frameworks",
     metadata,
     # Never used again: rows of Frameworks that are being removed still refer to it.
     Column("fid", _Key, primary_key=True, autoincrement=True),
     Column("uid", _Text, nullable=False, unique=True),
-    Column("namespace", _Text, nullable=False),
-    Column("name", _Text, nullable=False),
-    Column("cluster", _Text, nullable=False),
-    Column("time", BigInteger, nullable=False),  # of the newest record of the Framework itself, 0: none
-    Column("last", BigInteger, nullable=False),  # of the newest record of it, its Tasks and Pods
-    Column("created", BigInteger, nullable=False),
-    Column("started", BigInteger),
-    Column("completed", BigInteger),
-    Column("deleted", BigInteger),
-    Column("ended", BigInteger),
-    Column("state", _Text),
-    Column("code", BigInteger),
-    Column("phrase", _Text),
-    Column("type", _Text),
-    Column("attempts", BigInteger),
-    Column("task_retries", BigInteger),
-    Column("tasks", BigInteger),
-    Column("failed_tasks", BigInteger),
-    Column("succeeded_tasks", BigInteger),
-    Column("stopped_tasks", BigInteger),
-    Column("diagnostics", _Text),
+    *_texts("namespace", "name", "cluster"),
+    # Of the newest record of the Framework itself (0: none); of the newest record of it, its Tasks and Pods.
+    *_numbers("time", "last", "created"),
+    *_completion(),
+    *_numbers("deleted", "ended", "attempts", "task_retries", "tasks", null=True),
+    *_numbers("failed_tasks", "succeeded_tasks", "stopped_tasks", null=True),
+    *_texts("state", null=True),
     Column("phase", _Text, nullable=False, server_default="running"),
     Index("frameworks_created", "created", "fid"),
-    Index("frameworks_namespace", "namespace", "created", "fid"),
-    Index("frameworks_name", "name", "created", "fid"),
-    Index("frameworks_state", "state", "created", "fid"),
-    Index("frameworks_code", "code", "created", "fid"),
-    Index("frameworks_phase", "phase", "created", "fid"),
+    *(Index(f"frameworks_{name}", name, "created", "fid") for name in ("namespace", "name", "state", "code", "phase")),
     Index("frameworks_last", "last"),
     sqlite_autoincrement=True,
 )
 
 _blame = text("failed_at IS NOT NULL")
+"""``failed_at``: completion of an attempt that failed, and not on request."""
 
 attempts: Final = Table(
     "framework_attempts",
     metadata,
-    Column("aid", _Key, primary_key=True, autoincrement=True),
-    Column("fid", BigInteger, nullable=False),
-    Column("attempt", BigInteger, nullable=False),
-    Column("time", BigInteger, nullable=False),  # 0: only Tasks or Pods of it are archived yet
-    Column("trigger", _Text),
-    Column("code", BigInteger),
-    Column("phrase", _Text),
-    Column("type", _Text),
-    Column("diagnostics", _Text),
-    Column("started", BigInteger),
-    Column("completed", BigInteger),
-    Column("failed_at", BigInteger),  # completion of one that failed, and not on request
-    Column("tasks", BigInteger),
-    Column("running_tasks", BigInteger),
-    Column("succeeded_tasks", BigInteger),
-    Column("failed_tasks", BigInteger),
-    Column("task_retries", BigInteger),
-    Column("cause_role", _Text),
-    Column("cause_index", BigInteger),
-    Column("cause_node", _Text),
+    *_of_record("aid"),
+    *_texts("trigger", "cause_role", "cause_node", null=True),
+    *_completion(),
+    *_numbers("failed_at", "tasks", "running_tasks", "succeeded_tasks", "failed_tasks", "stopped_tasks", null=True),
+    *_numbers("task_retries", "cause_index", null=True),
     Column("record", LargeBinary),
-    Column("stopped_tasks", BigInteger),
     UniqueConstraint("fid", "attempt", name="framework_attempts_key"),
     Index("framework_attempts_failed", "failed_at", sqlite_where=_blame, postgresql_where=_blame),
 )
 
+_OF_TASK: Final = ("fid", "attempt", "role", "idx", "task_uid", "task_attempt")
+
+# The index has all that failures are grouped by, so counting them reads nothing else.
+_FAILED: Final = ("failed_at", "code", "node", "role", "fid", "tid")
+
 tasks: Final = Table(
     "task_attempts",
     metadata,
-    Column("tid", _Key, primary_key=True, autoincrement=True),
-    Column("fid", BigInteger, nullable=False),
-    Column("attempt", BigInteger, nullable=False),
-    Column("role", _Text, nullable=False),
-    Column("idx", BigInteger, nullable=False),
-    Column("task_uid", _Text, nullable=False),
-    Column("task_attempt", BigInteger, nullable=False),
-    Column("own", SmallInteger, nullable=False),  # 1: from a record of its own, 0: from that of the Framework
-    Column("time", BigInteger, nullable=False),
-    Column("trigger", _Text),
-    Column("code", BigInteger),
-    Column("phrase", _Text),
-    Column("type", _Text),
-    Column("diagnostics", _Text),
-    Column("node", _Text),
-    Column("pod", _Text),
-    Column("pod_uid", _Text),
-    Column("pod_ip", _Text),
-    Column("host_ip", _Text),
-    Column("started", BigInteger),
-    Column("ran", BigInteger),
-    Column("completed", BigInteger),
-    Column("failed_at", BigInteger),
+    *_of_record("tid"),
+    *_texts("role", "task_uid"),
+    *_numbers("idx", "task_attempt"),
+    Column("own", SmallInteger, nullable=False),  # 1: from a record of the Task, 0: from a record of the Framework
+    *_completion(),
+    *_texts("trigger", "node", "pod", "pod_uid", "pod_ip", "host_ip", null=True),
+    *_numbers("ran", "failed_at", null=True),
     Column("record", LargeBinary),
-    UniqueConstraint("fid", "attempt", "role", "idx", "task_uid", "task_attempt", name="task_attempts_key"),
-    # Has all that failures are grouped by, so that counting them reads nothing else.
-    Index(
-        "task_attempts_failed",
-        "failed_at",
-        "code",
-        "node",
-        "role",
-        "fid",
-        "tid",
-        sqlite_where=_blame,
-        postgresql_where=_blame,
-    ),
+    UniqueConstraint(*_OF_TASK, name="task_attempts_key"),
+    Index("task_attempts_failed", *_FAILED, sqlite_where=_blame, postgresql_where=_blame),
 )
+
+_OF_POD: Final = ("fid", "attempt", "role", "task_uid", "task_attempt", "pod_uid")
 
 pods: Final = Table(
     "pods",
     metadata,
-    Column("pid", _Key, primary_key=True, autoincrement=True),
-    Column("fid", BigInteger, nullable=False),
-    Column("attempt", BigInteger, nullable=False),
-    Column("role", _Text, nullable=False),
-    Column("task_uid", _Text, nullable=False),
-    Column("task_attempt", BigInteger, nullable=False),
-    Column("pod_uid", _Text, nullable=False),
-    Column("time", BigInteger, nullable=False),
+    *_of_record("pid"),
+    *_texts("role", "task_uid", "pod_uid"),
+    *_numbers("task_attempt"),
     Column("record", LargeBinary, nullable=False),
-    UniqueConstraint("fid", "attempt", "role", "task_uid", "task_attempt", "pod_uid", name="pods_key"),
+    UniqueConstraint(*_OF_POD, name="pods_key"),
 )
 
-doomed: Final = Table(
-    "doomed",
-    metadata,
-    # Frameworks that queries no longer see, and whose rows are being removed.
-    Column("fid", BigInteger, primary_key=True, autoincrement=False),
-)
+# Frameworks that queries no longer see, and whose rows are being removed.
+doomed: Final = Table("doomed", metadata, Column("fid", BigInteger, primary_key=True, autoincrement=False))
+
+KEYS: Final = {attempts: ("fid", "attempt"), tasks: _OF_TASK, pods: _OF_POD}
+"""The tables with records of Frameworks, and the columns that identify a row."""
 
 CHILDREN: Final = ((attempts, "aid"), (tasks, "tid"), (pods, "pid"))
-"""The tables with rows of Frameworks, and their keys."""
+"""The same tables with their primary keys."""
 
 
 # --- connections ------------------------------------------------------------------------------------------------
@@ -244,7 +203,10 @@ class _Connections:
 
 
 class Database:
-    """Connections to one database. Opens it again after an error."""
+    """Connections to one database. Opens it again after an error.
+
+    All methods raise ArchiveError while the database cannot be used.
+    """
 
     def __init__(self, url: str, migrations: Path = MIGRATIONS, *, reserve: bool = False) -> None:
         """``migrations``: the folder with the versions of the schema. ``reserve``: set disk space aside; see `Reserve`.
@@ -270,7 +232,7 @@ class Database:
             raise ArchiveError(f"{self.name}: must begin with sqlite:/// or postgresql://")
         self._reserve = Reserve(self.path) if reserve and self.path is not None else None
         self._damage: tuple[tuple[Any, ...], str] | None = None
-        """The file that SQLite has found to be corrupt, and its words."""
+        """The file that SQLite has found to be corrupt, and its message."""
         self._url = url
         self._migrations = migrations
         self._connections: _Connections | None = None
@@ -279,11 +241,7 @@ class Database:
         self._closed = False
 
     async def open(self) -> None:
-        """Connect, and migrate to this version.
-
-        Raises:
-            ArchiveError: this is not possible.
-        """
+        """Connect, and migrate to this version."""
         async with self._using():
             pass
 
@@ -297,11 +255,7 @@ class Database:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """A transaction that sees one state of the database.
-
-        Raises:
-            ArchiveError: the database cannot be used.
-        """
+        """A transaction that sees one state of the database."""
         async with self._using() as connections, connections.readers.connect() as opened:
             connection = opened
             if self.path is None:
@@ -310,23 +264,19 @@ class Database:
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncConnection]:
-        """A transaction that is durable at the end, one at a time.
-
-        Raises:
-            ArchiveError: the database cannot be used. The transaction may still have been committed.
-        """
+        """A transaction that is durable at the end, one at a time. After an error it may still have been committed."""
         async with self._writing, self._using() as connections:
             async with connections.writers.begin() as connection, self._until_lost(connection):
                 await self._check_version(connections, connection)
                 yield connection
-            # What went into a file that was deleted meanwhile is not stored.
+            # Rows in a file that was deleted meanwhile are not stored.
             self._check_identity(connections)
 
     @asynccontextmanager
     async def _until_lost(self, connection: AsyncConnection) -> AsyncIterator[None]:
-        """Interrupt what waits for a PostgreSQL whose connection is lost.
+        """Interrupt calls whose connection to PostgreSQL is lost.
 
-        The driver's ``executemany`` does not see the loss while it waits to send: it waits for its timeout.
+        The driver's ``executemany`` does not notice the loss while it waits to send.
         """
         if self.path is not None:
             yield
@@ -337,7 +287,7 @@ class Database:
 
             def interrupt(_: object) -> None:
                 if not over:
-                    # What sees the loss says more about it.
+                    # A call that notices the loss has the better error.
                     scope.reschedule(asyncio.get_running_loop().time() + _LOST_SEC)
 
             driver.add_termination_listener(interrupt)
@@ -348,17 +298,13 @@ class Database:
                 driver.remove_termination_listener(interrupt)
 
     async def run_script(self, script: str) -> None:
-        """Run statements of SQLite outside of a transaction, each to its end.
-
-        Raises:
-            ArchiveError: the database cannot be used.
-        """
+        """Run statements of SQLite outside of a transaction, each to its end."""
         async with self._writing, self._using() as connections:
             if connections.anchor is not None:
                 await asyncio.to_thread(connections.anchor.executescript, script)
 
     def require_room(self) -> None:
-        """Raise ArchiveError if the disk is so full that only what removes may write."""
+        """Raise ArchiveError if the disk is so full that only retention may write."""
         if self._reserve is not None and not self._reserve.hold():
             raise ArchiveError(f"{self.name}: the disk is full")
 
@@ -372,11 +318,7 @@ class Database:
         return self._reserve is None or self._reserve.held
 
     async def check(self) -> None:
-        """Return if the database answers, has the schema of this version, and was not found to be corrupt.
-
-        Raises:
-            ArchiveError: it does not.
-        """
+        """Return if the database answers, has the schema of this version, and is not corrupt."""
         if self._damage is not None:
             identity, words = self._damage
             if identity == self._identity()[:1]:
@@ -545,6 +487,15 @@ def _extended_code(error: BaseException | None) -> int:
     return code
 
 
+_SETTINGS: Final = (
+    "synchronous = FULL",
+    "cache_size = -65536",
+    "temp_store = MEMORY",
+    "wal_autocheckpoint = 4000",
+    "journal_size_limit = 67108864",
+)
+
+
 def _sqlite(path: Path, *, write: bool) -> AsyncEngine:
     engine = create_async_engine(
         URL.create("sqlite+aiosqlite", database=str(path)),
@@ -560,14 +511,8 @@ def _sqlite(path: Path, *, write: bool) -> AsyncEngine:
         cursor = connection.cursor()
         # Takes effect only in a new file, and before the WAL.
         cursor.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        cursor.execute("PRAGMA journal_mode = WAL")
-        cursor.execute("PRAGMA synchronous = FULL")
-        cursor.execute("PRAGMA cache_size = -65536")
-        cursor.execute("PRAGMA temp_store = MEMORY")
-        cursor.execute("PRAGMA wal_autocheckpoint = 4000")
-        cursor.execute("PRAGMA journal_size_limit = 67108864")
-        if not write:
-            cursor.execute("PRAGMA query_only = ON")
+        for setting in ("journal_mode = WAL", *_SETTINGS, f"query_only = {'OFF' if write else 'ON'}"):
+            cursor.execute(f"PRAGMA {setting}")
         cursor.close()
 
     @event.listens_for(engine.sync_engine, "begin")

@@ -1,4 +1,4 @@
-"""What SQLite and PostgreSQL say differently, and the values that both take as parameters."""
+"""Functions that SQLite and PostgreSQL name differently, and values that both take as parameters."""
 
 from __future__ import annotations
 
@@ -16,16 +16,6 @@ class Texts(FunctionElement[str]):
     type = Text()
 
 
-@compiles(Texts, "sqlite")
-def _texts_of_sqlite(element: Texts, compiler: Any, **kw: Any) -> str:
-    return f"json_each({compiler.process(element.clauses, **kw)})"
-
-
-@compiles(Texts, "postgresql")
-def _texts_of_postgresql(element: Texts, compiler: Any, **kw: Any) -> str:
-    return f"json_array_elements_text(CAST({compiler.process(element.clauses, **kw)} AS json))"
-
-
 class Contains(FunctionElement[int]):
     """Position of a text in another one, 0 if it is not in there."""
 
@@ -33,14 +23,16 @@ class Contains(FunctionElement[int]):
     type = Integer()
 
 
-@compiles(Contains, "sqlite")
-def _contains_of_sqlite(element: Contains, compiler: Any, **kw: Any) -> str:
-    return f"instr({compiler.process(element.clauses, **kw)})"
+def _compile(element: type[FunctionElement[Any]], dialect: str, sql: str) -> None:
+    @compiles(element, dialect)
+    def compile_function(element: Any, compiler: Any, **kw: Any) -> str:
+        return sql.format(compiler.process(element.clauses, **kw))
 
 
-@compiles(Contains, "postgresql")
-def _contains_of_postgresql(element: Contains, compiler: Any, **kw: Any) -> str:
-    return f"strpos({compiler.process(element.clauses, **kw)})"
+_compile(Texts, "sqlite", "json_each({})")
+_compile(Texts, "postgresql", "json_array_elements_text(CAST({} AS json))")
+_compile(Contains, "sqlite", "instr({})")
+_compile(Contains, "postgresql", "strpos({})")
 
 
 def clean(text: str) -> str:

@@ -29,7 +29,7 @@ from frameworkcontroller.history.reads import MAX_GROUPS, CountFailures, Failure
 
 _EPOCH: Final = date(1970, 1, 1)
 _DAY_SEC: Final = literal_column("86400", Integer)
-"""Not a parameter: PostgreSQL must see that what is selected is what is grouped by."""
+"""A literal: with a bind parameter, PostgreSQL cannot match SELECT to GROUP BY."""
 
 
 async def count_failures(connection: AsyncConnection, query: CountFailures, readable: Readable) -> Json:

@@ -1,4 +1,4 @@
-"""Follows a folder of ``sink: file``: stores the records of its files, and of those that are added or grow.
+"""Follows a folder of ``sink: file``: stores the records of its files, also while they grow or are added.
 
 A file has one record a line, and may be compressed, renamed or removed once it no longer grows. A last line without its
 end is still being written, so it waits. A line that is no record is logged and skipped.
@@ -21,7 +21,7 @@ import time
 import zlib
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -29,7 +29,7 @@ from frameworkcontroller.api.historyrecords import HistoryRecordError, decode_re
 from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.history.archiveerrors import ArchiveError, RecordError
 from frameworkcontroller.history.archivemetrics import FILE, ArchiveMetrics
-from frameworkcontroller.history.upload import MAX_BODY_BYTES, outline
+from frameworkcontroller.history.upload import MAX_BODY_BYTES, NumberedLine, outline
 
 _log: Final = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class FilePlace:
 class LineBatch(NamedTuple):
     """Lines of a file, with their numbers from 1, and the place after them."""
 
-    lines: list[tuple[int, bytes]]
+    lines: list[NumberedLine]
     too_long: list[int]
     place: FilePlace
 
@@ -133,10 +133,10 @@ class FolderFollower:
                 await asyncio.sleep(POLL_SEC)
 
     async def catch_up(self) -> None:
-        """Store what the folder has now.
+        """Store the present content of the folder.
 
         Raises:
-            ArchiveError: the database cannot be used. What was stored before stays.
+            ArchiveError: the database cannot be used. Earlier batches stay stored.
         """
         await asyncio.to_thread(self._look)
         for path, file in sorted(self._files.items()):
@@ -229,7 +229,7 @@ class FolderFollower:
 
 
 def read_folder(folder: Path, on_error: Callable[[Path, str], None]) -> Iterator[tuple[Path, LineBatch]]:
-    """Yield what the files of a folder have now, by their names. ``on_error`` gets those that are broken, and why.
+    """Yield the present content of the files of a folder, by their names. ``on_error`` gets broken files, and why.
 
     Raises:
         FolderError: ``folder`` is not a folder that can be read.
@@ -248,10 +248,10 @@ def read_folder(folder: Path, on_error: Callable[[Path, str], None]) -> Iterator
 
 @dataclass(slots=True)
 class _File:
-    """What is known of a file. ``unread``: bytes, at most; ``bad``: lines skipped by this process."""
+    """The state of a file. ``unread``: bytes, at most; ``bad``: lines skipped by this process."""
 
     seen: str = ""
-    unread: int = field(default=0)
+    unread: int = 0
     bad: int = 0
 
 
@@ -265,7 +265,7 @@ def _batches(path: Path, known: Mapping[str, FilePlace]) -> Generator[LineBatch,
         place, window = resumed
         rest = b""
         dropping = False  # the rest of a line that is too long
-        lines: list[tuple[int, bytes]] = []
+        lines: list[NumberedLine] = []
         too_long: list[int] = []
         size = 0
         broken: Exception | None = None
@@ -274,7 +274,7 @@ def _batches(path: Path, known: Mapping[str, FilePlace]) -> Generator[LineBatch,
             try:
                 piece = file.read1(_PIECE_BYTES)
             except (OSError, EOFError, zlib.error) as error:
-                # What can be read of a broken file is stored.
+                # The readable part of a broken file is stored.
                 broken = error
                 break
             if not piece and compressed and rest:
@@ -307,9 +307,7 @@ def _batches(path: Path, known: Mapping[str, FilePlace]) -> Generator[LineBatch,
             raise broken
 
 
-def _resume(
-    file: io.BufferedReader | gzip.GzipFile, known: Mapping[str, FilePlace], *, whole: bool
-) -> tuple[FilePlace, bytes] | None:
+def _resume(file: _Readable, known: Mapping[str, FilePlace], *, whole: bool) -> tuple[FilePlace, bytes] | None:
     """Return the place from which to read the file, and the bytes before it; None: it has no complete line yet."""
     first = file.readline(_FIRST_BYTES)
     if not first or not (first.endswith(b"\n") or len(first) == _FIRST_BYTES or whole):

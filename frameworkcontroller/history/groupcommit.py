@@ -33,7 +33,7 @@ class Writer:
 
         Raises:
             ArchiveError: the database cannot be used, or the archive is closed.
-            RecordError: a record contradicts what is stored.
+            RecordError: a record contradicts a stored one.
         """
         if self._closed:
             raise ArchiveError("the archive is closed")
@@ -67,30 +67,19 @@ class Writer:
                 for batch, _ in group:
                     whole.merge(batch)
             await self._commit(whole)
-        except ArchiveError as away:
-            if len(group) > 1 and _may_be_of_one(away.__cause__):
+        except Exception as problem:  # noqa: BLE001 - the callers get it
+            if len(group) > 1 and (not isinstance(problem, ArchiveError) or _may_be_of_one(problem.__cause__)):
+                # The records of one caller must not fail the other callers.
                 for one in group:
                     await self._write_group([one])
                 return
-            error = away
-        except (ForeignRecordError, exc.DataError, exc.IntegrityError) as wrong:
-            if len(group) > 1:
-                # The records of one caller must not fail those of the others.
-                for one in group:
-                    await self._write_group([one])
-                return
-            if isinstance(wrong, ForeignRecordError):
-                _log.warning("Records refused: %s (%s)", wrong, "/".join(wrong.known))
-                error = RecordError(group[0][0].lines[wrong.uid], str(wrong))
-            else:
+            error = problem
+            if isinstance(problem, ForeignRecordError):
+                _log.warning("Records refused: %s (%s)", problem, "/".join(problem.known))
+                error = RecordError(group[0][0].lines[problem.uid], str(problem))
+            elif isinstance(problem, exc.DataError | exc.IntegrityError):
                 _log.exception("Cannot store records")
-                error = ArchiveError(f"cannot store records: {wrong.orig}")
-        except Exception as bug:  # noqa: BLE001 - the callers get it
-            if len(group) > 1:
-                for one in group:
-                    await self._write_group([one])
-                return
-            error = bug
+                error = ArchiveError(f"cannot store records: {problem.orig}")
         for _, done in group:
             if not done.done():
                 if error is None:
@@ -104,8 +93,8 @@ class Writer:
         except ArchiveError as error:
             if is_locked(error.__cause__) or is_full(error.__cause__):
                 raise
-            # Connections break when the database is started again, and files may be replaced. What is written again
-            # is the same, so it does not matter whether it was committed.
+            # Connections break when the database restarts, and files may be replaced. A second write changes nothing,
+            # so it does not matter whether the first one was committed.
             await self._write(batch)
 
     async def _write(self, batch: RowBatch) -> None:

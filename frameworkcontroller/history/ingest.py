@@ -1,7 +1,7 @@
 """Turns records into rows, and writes them.
 
 A record of a Framework also gives a row for each Task attempt in its status, without an object: a record of the Task
-itself is worth more. What cannot be read inside of an object gives no value in a column; the record is kept whole.
+itself replaces it. Unreadable fields of an object give no value in a column; the record is kept whole.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from frameworkcontroller.api.historyrecords import (
 )
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.history.archiveerrors import RecordError
-from frameworkcontroller.history.database import attempts, frameworks, pods, tasks
+from frameworkcontroller.history.database import KEYS, attempts, frameworks, pods, tasks
 from frameworkcontroller.history.reads import RUNNING
 
 MAX_RECORD_BYTES: Final = 72 << 20
@@ -66,7 +66,7 @@ _MAX_REASON: Final = 512
 _MAX_ID_BYTES: Final = 1024
 
 MAX_AHEAD_SEC: Final = 86400
-"""Clocks of controllers may be ahead of that of the archive, but not more."""
+"""Clocks of controllers may be ahead of the archive's clock by this time."""
 
 _TIMES: Final = ("created", "started", "ran", "completed", "ended", "failed_at")
 
@@ -85,7 +85,7 @@ Row = dict[str, Any]
 
 
 class ForeignRecordError(ValueError):
-    """The UID of a Framework is that of another one in records that are known."""
+    """Known records have the UID for another Framework."""
 
     def __init__(self, uid: str, known: tuple[str, str]) -> None:
         """``known``: its namespace and name, which the sender may not be permitted to read."""
@@ -100,20 +100,24 @@ AttemptKey = tuple[str, int]
 
 @dataclass(slots=True)
 class RowBatch:
-    """The rows of some records; of rows with the same key the one that stays."""
+    """The rows of some records. Among rows with the same key, the newest one stays."""
 
-    records: int = 0
     lines: dict[str, int] = field(default_factory=dict)
     """By UID of the Framework: the first line with it."""
     touched: dict[str, Row] = field(default_factory=dict)
-    """By UID of the Framework: what every record says of it."""
+    """By UID of the Framework: the fields that every record has."""
     summaries: dict[str, Row] = field(default_factory=dict)
     attempts: dict[AttemptKey, Row] = field(default_factory=dict)
     tasks: dict[TaskKey, Row] = field(default_factory=dict)
     pods: dict[tuple[Any, ...], Row] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self.touched) + len(self.attempts) + len(self.tasks) + len(self.pods)
+        return len(self.touched) + sum(map(len, self.children))
+
+    @property
+    def children(self) -> tuple[dict[Any, Row], ...]:
+        """The rows of each table of `KEYS`."""
+        return self.attempts, self.tasks, self.pods
 
     def touch(self, row: Row) -> None:
         """Note a record of a Framework.
@@ -138,22 +142,17 @@ class RowBatch:
             self.touch(dict(row))
         for uid, row in other.summaries.items():
             _put(self.summaries, uid, row, _summary_rank)
-        for mine, theirs in (
-            (self.attempts, other.attempts),
-            (self.tasks, other.tasks),
-            (self.pods, other.pods),
-        ):
+        for mine, theirs in zip(self.children, other.children, strict=True):
             for key, row in theirs.items():
                 _put(mine, key, row)
-        self.records += other.records
 
 
 def _identity(row: Mapping[str, Any]) -> tuple[str, str]:
     return row["namespace"], row["name"]
 
 
-# Of two records the newer one is not always that with the later time: another controller, whose clock may differ, made
-# it. What cannot be undone comes first: the deletion, the number of the attempt, and the stage of its end.
+# The record with the later time is not always the newer one: clocks of controllers may differ. So changes that cannot
+# be undone count first: the deletion, the number of the attempt, and the stage of its end.
 
 
 def _rank(row: Row) -> tuple[int, int, int]:
@@ -225,7 +224,6 @@ def _check(record: HistoryRecord, latest: int) -> None:
 def _add(batch: RowBatch, record: HistoryRecord, line: bytes) -> None:
     found = record.id
     time = _microseconds(record.time)
-    batch.records += 1
     batch.touch(
         {
             "uid": found.framework_uid,
@@ -252,7 +250,7 @@ def _add(batch: RowBatch, record: HistoryRecord, line: bytes) -> None:
         _put(batch.tasks, task_key, {**row, "own": 1, "record": pack(line)})
     else:
         pod_key = (*key, role, task_uid, number, found.pod_uid)
-        names = ("uid", "attempt", "role", "task_uid", "task_attempt", "pod_uid")
+        names = ("uid", *KEYS[pods][1:])
         _put(batch.pods, pod_key, {**dict(zip(names, pod_key, strict=True)), "time": time, "record": pack(line)})
 
 
@@ -323,7 +321,7 @@ def _attempt(key: AttemptKey, time: int) -> Row:
 def _contained(
     key: AttemptKey, attempt: Mapping[str, Any], time: int, trigger: str
 ) -> tuple[dict[TaskKey, Row], dict[str, int | None]]:
-    """The rows of the Task attempts in the status of a Framework, and counts of its Tasks."""
+    """Return the rows of the Task attempts in the status of a Framework, and counts of its Tasks."""
     counts = dict.fromkeys(("tasks", "running_tasks", *(f"{name}_tasks" for name in Outcome), "task_retries"), 0)
     rows: dict[TaskKey, Row] = {}
     if not attempt:
@@ -356,16 +354,10 @@ def _contained(
 
 
 def _task(key: TaskKey, status: Mapping[str, Any], time: int, trigger: str) -> Row:
-    uid, attempt, role, index, task_uid, number = key
     completion = _completion(status)
     completed = _time(status.get("completionTime"))
     return {
-        "uid": uid,
-        "attempt": attempt,
-        "role": role,
-        "idx": index,
-        "task_uid": task_uid,
-        "task_attempt": number,
+        **dict(zip(("uid", *KEYS[tasks][1:]), key, strict=True)),
         "time": time,
         "trigger": str(trigger),
         **completion,
@@ -468,15 +460,14 @@ def unpack(packed: bytes) -> dict[str, Any]:
 # --- rows to the database ---------------------------------------------------------------------------------------
 
 
-def _upsert(table: Table, dialect: str, key: Sequence[str]) -> Any:
-    """Insert a row, or replace the one with its key if that is worth less."""
+def _upsert(table: Table, dialect: str) -> Any:
+    """Insert a row, or replace an older one with its key."""
     insert = (sqlite if dialect == "sqlite" else postgresql).insert(table)
-    new, old = insert.excluded, table.c
+    new, old, key = insert.excluded, table.c, KEYS[table]
     values = {column.name: new[column.name] for column in old if not column.primary_key and column.name not in key}
-    inserted: dict[str, Any] = {column.name: bindparam(column.name) for column in old if not column.primary_key}
-    return insert.values(inserted).on_conflict_do_update(
-        index_elements=list(key), set_=values, where=_is_newer(new, old)
-    )
+    inserted: dict[str, Any] = {name: bindparam(name) for name in (*key, *values)}
+    is_newer = _is_newer(new, old)
+    return insert.values(inserted).on_conflict_do_update(index_elements=list(key), set_=values, where=is_newer)
 
 
 def _is_newer(new: Any, old: Any) -> ColumnElement[bool]:
@@ -529,14 +520,11 @@ _SUMMARIZE: Final = (
     .values(
         {
             name: bindparam(name)
-            for name in (
-                "time", "cluster", "created", "started", "completed", "deleted", "ended", "state",
-                "code", "phrase", "type", "attempts", "tasks", "failed_tasks", "succeeded_tasks", "stopped_tasks",
-                "diagnostics", "phase",
-            )
+            for name in frameworks.c.keys()  # noqa: SIM118 - columns, not names
+            if name not in ("fid", "uid", "namespace", "name", "last", "task_retries")
         }
     )
-)  # fmt: skip
+)
 
 _COUNT_RETRIES: Final = (
     update(frameworks)
@@ -549,15 +537,9 @@ _COUNT_RETRIES: Final = (
 )
 
 
-class _Statements:
-    def __init__(self, dialect: str) -> None:
-        self.touch = _touch(dialect)
-        self.attempts = _upsert(attempts, dialect, ("fid", "attempt"))
-        self.tasks = _upsert(tasks, dialect, ("fid", "attempt", "role", "idx", "task_uid", "task_attempt"))
-        self.pods = _upsert(pods, dialect, ("fid", "attempt", "role", "task_uid", "task_attempt", "pod_uid"))
-
-
-_STATEMENTS: Final = {dialect: _Statements(dialect) for dialect in ("sqlite", "postgresql")}
+_STATEMENTS: Final = {
+    dialect: (_touch(dialect), [_upsert(table, dialect) for table in KEYS]) for dialect in ("sqlite", "postgresql")
+}
 
 
 async def write(connection: AsyncConnection, batch: RowBatch) -> None:
@@ -566,10 +548,10 @@ async def write(connection: AsyncConnection, batch: RowBatch) -> None:
     Raises:
         ForeignRecordError: the UID of a Framework belongs to another one.
     """
-    statements = _STATEMENTS[connection.dialect.name]
+    touch, upserts = _STATEMENTS[connection.dialect.name]
     # Sorted: two servers that write the same rows must lock them in the same order.
     uids = sorted(batch.touched)
-    await connection.execute(statements.touch, [batch.touched[uid] for uid in uids])
+    await connection.execute(touch, [batch.touched[uid] for uid in uids])
     fids: dict[str, int] = {}
     for start in range(0, len(uids), _CHUNK):
         some = frameworks.c.uid.in_(uids[start : start + _CHUNK])
@@ -586,11 +568,7 @@ async def write(connection: AsyncConnection, batch: RowBatch) -> None:
             del made[-1]["uid"]
         return made
 
-    for statement, rows in (
-        (statements.attempts, batch.attempts),
-        (statements.tasks, batch.tasks),
-        (statements.pods, batch.pods),
-    ):
+    for statement, rows in zip(upserts, batch.children, strict=True):
         if rows:
             await connection.execute(statement, numbered(rows))
     if batch.summaries:

@@ -60,7 +60,7 @@ _MERGED_NAMESPACES: Final = 16
 """The pages of up to this number of namespaces are read one by one, and merged."""
 
 Readable = frozenset[str] | None
-"""The namespaces that the viewer may read, None: all. What is in another one does not exist, and is not counted."""
+"""The namespaces that the viewer may read, None: all. Others do not exist: nothing in them is shown or counted."""
 
 _TIMES: Final = frozenset({"created", "started", "ran", "completed", "archived", "deleted"})
 
@@ -76,7 +76,7 @@ def checked_limit(limit: int, most: int = MAX_PAGE) -> int:
     return limit
 
 
-# --- what may be seen -------------------------------------------------------------------------------------------
+# --- visible rows -----------------------------------------------------------------------------------------------
 
 
 def visible(readable: Readable, column: Any = frameworks.c.namespace) -> list[ColumnElement[bool]]:
@@ -142,7 +142,7 @@ async def list_frameworks(connection: AsyncConnection, query: ListFrameworks, re
         conditions += [columns.namespace == clean(query.namespace), *visible(readable)]
         source = [conditions]
     elif readable and len(readable) <= _MERGED_NAMESPACES:
-        # Each of them reads the newest entries of an index, and no Framework of others.
+        # Each query reads the newest entries of an index, and no other namespaces.
         source = [[*conditions, columns.namespace == one] for one in sorted(readable)]
     else:
         source = [[*conditions, *visible(readable)]]
@@ -359,7 +359,7 @@ async def list_task_history(connection: AsyncConnection, query: GetTaskHistory, 
 async def get_task_attempt(
     connection: AsyncConnection, query: GetTaskAttempt, readable: Readable
 ) -> Callable[[], Json] | None:
-    """A Task attempt, with the objects of its own record, or else that of the Framework, and of those of its Pods."""
+    """A Task attempt, with its object, from its own record or the Framework's, and its Pods."""
     framework = await _find(connection, query.uid, readable)
     if framework is None:
         return None

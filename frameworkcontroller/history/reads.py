@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from functools import cache
@@ -25,7 +26,7 @@ from frameworkcontroller.history.archiveerrors import QueryError
 from frameworkcontroller.webaccess.viewers import Viewer
 
 RUNNING: Final = "running"
-"""The phase of a Framework that has not ended, as far as its records say; those of others are outcomes."""
+"""The phase of a Framework whose records show no end. The phases of ended ones are outcomes."""
 
 PHASES: Final = [*Outcome, RUNNING]
 """The phases of past Frameworks."""
@@ -49,9 +50,21 @@ _SEARCH: Final = (
 Json = dict[str, Any]
 A = TypeVar("A")
 
+TASK_FIELDS: Final[Mapping[str, str]] = {
+    "node": "podNodeName",
+    "pod": "podName",
+    "podUid": "podUID",
+    "podIP": "podIP",
+    "hostIP": "podHostIP",
+    "started": "startTime",
+    "ran": "runTime",
+    "completed": "completionTime",
+}
+"""The fields of a `TaskAttempt` by their names in an ``attemptStatus``."""
+
 
 class FailureKey(StrEnum):
-    """By what failures are grouped. ``DAY``: of the completion, UTC."""
+    """The keys of groups of failures. ``DAY``: of the completion, UTC."""
 
     CODE = "code"
     NODE = "node"
@@ -78,7 +91,7 @@ class ProblemAnswer(TypedDict):
     """An error."""
 
     title: Annotated[str, _about("Kind of the error.")]
-    detail: Annotated[str, _about("What is wrong, with field and value.")]
+    detail: Annotated[str, _about("Problem, with field and value.")]
     field: NotRequired[Annotated[str, _about("Parameter or header at fault, if it is one.")]]
     line: NotRequired[Annotated[_Count, _about("Line of the body at fault, from 1, if it is one.")]]
 
@@ -179,7 +192,7 @@ class TaskAttempt(_Completion):
 
 
 class TaskAttemptWithObjects(TaskAttempt):
-    """An attempt of a Task, with its objects. Without a record of its own, the Task is that of the Framework's."""
+    """An attempt of a Task, with its objects. Without a record of its own, the Task comes from the Framework's."""
 
     object: Annotated[_Object, _about("The Task as archived.")]
     pods: Annotated[list[_Pod], _about("Its Pods as archived.")]
@@ -258,15 +271,11 @@ class Parameter:
     default: Any
 
     def value(self, text: str) -> Any:
-        """Return the value that ``text`` stands for.
-
-        Raises:
-            QueryError: it stands for none.
-        """
-        try:
-            return _parse(self.schema, text)
-        except (ValueError, OverflowError):
-            raise QueryError(self.name, f"must be {_expected(self.schema)}, not {shown(text)}") from None
+        """Return the value of a text. Raise QueryError if it has none."""
+        valid, value, expected = _read(self.schema, text)
+        if not valid:
+            raise QueryError(self.name, f"must be {expected}, not {shown(text)}")
+        return value
 
     def text(self, value: Any) -> str:
         """Return the text that stands for a value."""
@@ -281,7 +290,7 @@ class Read(Generic[A]):
     Attributes:
         operation: the name in the OpenAPI document and in metrics.
         path: of the HTTP API, with the names of parameters in braces.
-        missing: names what does not exist if the answer is None (404); "" if there always is an answer.
+        missing: names the missing object if the answer is None (404); "" if there always is an answer.
     """
 
     operation: ClassVar[str]
@@ -300,7 +309,7 @@ class Read(Generic[A]):
     @classmethod
     @cache
     def parameters(cls) -> tuple[Parameter, ...]:
-        """Return the parameters, those of the path first."""
+        """Return the parameters, the path's first."""
         schemas = TypeAdapter(cls).json_schema()["properties"]
         return tuple(_parameter(one.name, cls.path, schemas[one.name], one.default) for one in fields(cls))  # type: ignore[arg-type]
 
@@ -336,12 +345,12 @@ class Read(Generic[A]):
         return path, query
 
     def what(self) -> str:
-        """Name what does not exist if the answer is None."""
+        """Name the missing object if the answer is None."""
         return self.missing.format(**asdict(self))  # type: ignore[call-overload]
 
 
 class ArchiveReader(Protocol):
-    """An archive as one viewer may read it. What that may not read does not exist."""
+    """An archive as one viewer may read it. Other namespaces do not exist."""
 
     async def read(self, query: Read[A]) -> A:
         """Answer.
@@ -464,7 +473,7 @@ class GetTaskHistory(
 
 @dataclass(frozen=True)
 class CountFailures(Read[Failures], operation="failures", path="failures"):
-    """Count failed attempts, most Task attempts first; by day: newest first. What was stopped on request is none."""
+    """Count failed attempts, not stopped ones; most Task attempts first, by day newest first."""
 
     by: Annotated[str, WithJsonSchema({"enum": list(FailureKey)}), _about("By what to count.")] = FailureKey.CODE
     namespace: _Namespace = ""
@@ -503,36 +512,23 @@ def _parameter(field: str, path: str, schema: Json, default: Any) -> Parameter:
     return Parameter(name, field, f"{{{name}}}" in path, schema, default)
 
 
-def _parse(schema: Mapping[str, Any], text: str) -> Any:
-    """Return the value; raise ValueError or OverflowError for a bad one. Fractions of times are dropped."""
+def _read(schema: Mapping[str, Any], text: str) -> tuple[bool, Any, str]:
+    """Return whether a text is valid, its value, and the description of valid ones. Fractions of times are dropped."""
     if "enum" in schema:
-        valid: bool = text in schema["enum"]
-        value: Any = text
-    elif "format" in schema:
-        valid, value = bool(_TIME.fullmatch(text)), text
-        value = parse_time(text) if valid else None
-    elif schema["type"] == "integer":
-        value = int(text) if _NUMBER.fullmatch(text) else schema["minimum"] - 1
-        valid = schema["minimum"] <= value <= schema["maximum"]
-    elif schema["type"] == "boolean":
-        valid, value = text in ("true", "false"), text == "true"
-    else:
-        valid, value = schema["minLength"] <= len(text) <= schema["maxLength"] and "\x00" not in text, text
-    if not valid:
-        raise ValueError
-    return value
-
-
-def _expected(schema: Mapping[str, Any]) -> str:
-    if "enum" in schema:
-        return f"one of {', '.join(schema['enum'])}"
+        return text in schema["enum"], text, f"one of {', '.join(schema['enum'])}"
     if "format" in schema:
-        return "a time such as 2026-01-31T12:00:00Z"
+        value: Any = None
+        with suppress(ValueError, OverflowError):
+            value = parse_time(text) if _TIME.fullmatch(text) else None
+        return value is not None, value, "a time such as 2026-01-31T12:00:00Z"
     if schema["type"] == "integer":
-        return f"a whole number from {schema['minimum']} to {schema['maximum']}"
+        least, most = schema["minimum"], schema["maximum"]
+        value = int(text) if _NUMBER.fullmatch(text) else least - 1
+        return least <= value <= most, value, f"a whole number from {least} to {most}"
     if schema["type"] == "boolean":
-        return "true or false"
-    return f"a text of 1 to {schema['maxLength']} characters"
+        return text in ("true", "false"), text == "true", "true or false"
+    valid = schema["minLength"] <= len(text) <= schema["maxLength"] and "\x00" not in text
+    return valid, text, f"a text of 1 to {schema['maxLength']} characters"
 
 
 def shown(text: str) -> str:

@@ -18,7 +18,7 @@ _SHARE: Final = 8
 
 
 class Reserve:
-    """A file beside the database that occupies the space."""
+    """A file next to the database that occupies the space."""
 
     def __init__(self, database: Path) -> None:
         self._path = database.with_name(f"{database.name}-reserve")

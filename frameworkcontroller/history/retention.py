@@ -1,9 +1,9 @@
-"""Removes old Frameworks, in steps between which records are stored."""
+"""Removes old Frameworks, in small steps: others write between them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Table, delete, func, insert, select, text
 
@@ -15,20 +15,27 @@ _FRAMEWORKS: Final = 100
 _ROWS: Final = 500
 """Rows that a step removes: some 20 ms."""
 _PAGES: Final = 1000
-"""Pages that a step gives back to the file system, 4 MB."""
+"""Pages that a step returns to the file system, 4 MB."""
 _FEW_PAGES: Final = 100
 """On a full disk: the WAL needs as much room."""
 _CHECKPOINT: Final = "PRAGMA wal_checkpoint(PASSIVE)"
-"""The file gets smaller as the WAL is copied into it; what is being read stays."""
+"""The file shrinks as the WAL is copied into it. Readers keep their state."""
 
 _ROW_BYTES: Final = 400
 """Of a row and its entries in indexes, without its record."""
 
 
-async def prune(database: Database, before: int | None, max_bytes: int | None) -> tuple[int, int]:
-    """Remove what is too old or too much, and return how many Frameworks and rows of them.
+class Pruned(NamedTuple):
+    """The removed Frameworks. ``attempts``: their attempts, Task attempts and Pods."""
 
-    What a process that was killed has not finished is finished. On a full disk, the reserve makes room for it.
+    frameworks: int
+    attempts: int
+
+
+async def prune(database: Database, before: int | None, max_bytes: int | None) -> Pruned:
+    """Delete Frameworks beyond the age or size limit; resume an interrupted deletion. Return the counts.
+
+    On a full disk, the reserve makes room for it.
 
     Raises:
         ArchiveError: the database cannot be used.
@@ -42,7 +49,7 @@ async def prune(database: Database, before: int | None, max_bytes: int | None) -
         return await _prune(database, before, max_bytes)
 
 
-async def _prune(database: Database, before: int | None, max_bytes: int | None) -> tuple[int, int]:
+async def _prune(database: Database, before: int | None, max_bytes: int | None) -> Pruned:
     gone, rows = 0, await _clear(database)
     while before is not None:
         fids = await _doom(database, _FRAMEWORKS, before=before)
@@ -63,11 +70,11 @@ async def _prune(database: Database, before: int | None, max_bytes: int | None) 
             excess = excess - freed if database.path is None else await used_bytes(database) - max_bytes
     if rows and database.path is not None:
         await _shrink(database)
-    return gone, rows
+    return Pruned(gone, rows)
 
 
 async def used_bytes(database: Database) -> int:
-    """The bytes that the content takes, without space to be reused. PostgreSQL: an estimate."""
+    """Return the bytes of the content, without space to be reused. PostgreSQL: an estimate."""
     async with database.reading() as connection:
         if database.path is not None:
             pages, free, size = [
@@ -125,7 +132,7 @@ async def _clear(database: Database) -> int:
 
 
 async def _oldest(database: Database, wanted: int) -> tuple[list[int], int]:
-    """The oldest Frameworks that take the wanted bytes together, but not more than a step has; and their bytes."""
+    """Return the oldest Frameworks that take the wanted bytes together, at most a step's number; and their bytes."""
     async with database.reading() as connection:
         oldest = select(frameworks.c.fid).order_by(frameworks.c.last, frameworks.c.fid).limit(_FRAMEWORKS)
         fids = list(await connection.scalars(oldest))
@@ -144,7 +151,7 @@ async def _oldest(database: Database, wanted: int) -> tuple[list[int], int]:
 
 
 async def _shrink(database: Database) -> None:
-    """Give free pages of SQLite's file back."""
+    """Return free pages of SQLite's file to the file system."""
     while True:
         async with database.reading() as connection:
             if not await connection.scalar(text("PRAGMA freelist_count")):

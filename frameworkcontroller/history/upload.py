@@ -11,7 +11,7 @@ import asyncio
 import re
 import zlib
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
@@ -22,7 +22,7 @@ from frameworkcontroller.history.archivemetrics import ArchiveMetrics
 from frameworkcontroller.webaccess.requestbodies import SlowBodyError, pieces
 
 MAX_BODY_BYTES: Final = 64 * 2**20
-"""Of a decompressed body, and so of a record: some 20 times what an API server stores of a Framework."""
+"""Of a decompressed body, and so of a record: some 20 times the largest object of an API server."""
 
 SMALL_BYTES: Final = 2 * 2**20
 """The batches of a controller have 1 MiB, unless a single record is larger."""
@@ -44,14 +44,18 @@ _PIECE_BYTES: Final = 256 * 1024
 _LINE: Final = re.compile(rb"[^\n]+")
 
 
-class UploadError(Exception):
-    """A body is refused. ``status``: of the answer. ``field``: the header at fault, if it is one."""
+NumberedLine = tuple[int, bytes]
+"""A line, after its number from 1."""
 
-    def __init__(self, status: int, title: str, detail: str, *, field: str | None = None) -> None:
+
+class UploadError(Exception):
+    """A body is refused. ``status``: of the answer. ``at``: the ``field`` (a header) or the ``line`` at fault."""
+
+    def __init__(self, status: int, title: str, detail: str, **at: str | int) -> None:
         super().__init__(detail)
         self.status = status
         self.title = title
-        self.field = field
+        self.at = at
 
 
 class SenderTurns:
@@ -121,40 +125,31 @@ class SenderTurns:
 
 
 class Uploads:
-    """Gives requests their turns."""
+    """Gives requests their turns, and reads their bodies."""
 
     def __init__(self, metrics: ArchiveMetrics, *, turn_sec: float = TURN_SEC) -> None:
         """``turn_sec``: the longest wait for a turn."""
         self._metrics = metrics
         self._turns = SenderTurns(UPLOADS, UPLOADS_OF_ONE, metrics, turn_sec)
-        self.large = SenderTurns(LARGE, 1, metrics, turn_sec)
-        """For the arrival of large bodies, which depends on their senders."""
-        self.whole = SenderTurns(1, 1, metrics, turn_sec)
-        """For large bodies that have arrived: their lines and rows take several times their size."""
+        # For the arrival of large bodies, which depends on their senders.
+        self._large = SenderTurns(LARGE, 1, metrics, turn_sec)
+        # For large bodies that have arrived: their lines and rows take several times their size.
+        self._whole = SenderTurns(1, 1, metrics, turn_sec)
 
     @asynccontextmanager
-    async def turn(self, sender: str) -> AsyncIterator[Upload]:
-        """Wait for a turn, which lasts while inside.
+    async def turn(self, sender: str) -> AsyncIterator[Callable[[web.Request], Awaitable[list[NumberedLine]]]]:
+        """Wait for a turn, which lasts while inside. Yield a function that reads the lines of a request.
 
         Raises:
-            UploadError: it does not come in time.
+            UploadError: the turn does not come in time; of the function: see `_read`.
         """
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._turns.turn(sender))
             with self._metrics.active.track_inprogress():
-                yield Upload(self, sender, stack)
+                yield lambda request: self._read(request, sender, stack)
 
-
-class Upload:
-    """The body of one request."""
-
-    def __init__(self, uploads: Uploads, sender: str, stack: AsyncExitStack) -> None:
-        self._uploads = uploads
-        self._sender = sender
-        self._stack = stack
-
-    async def read(self, request: web.Request) -> list[tuple[int, bytes]]:
-        """Return the lines that are not blank, with their numbers from 1.
+    async def _read(self, request: web.Request, sender: str, stack: AsyncExitStack) -> list[NumberedLine]:
+        """Return the lines that are not blank.
 
         Raises:
             UploadError: the body is too large, too slow, incomplete, or not compressed as it says.
@@ -180,8 +175,8 @@ class Upload:
                         if len(body) > MAX_BODY_BYTES:
                             raise _too_large()
                         if len(body) > SMALL_BYTES and large is None:
-                            large = await self._stack.enter_async_context(AsyncExitStack())
-                            await large.enter_async_context(self._uploads.large.turn(self._sender))
+                            large = await stack.enter_async_context(AsyncExitStack())
+                            await large.enter_async_context(self._large.turn(sender))
         except TimeoutError:
             raise UploadError(408, "Too slow", f"the body did not arrive within {BODY_SEC:.0f} s") from None
         except SlowBodyError as error:
@@ -191,14 +186,14 @@ class Upload:
         if unzip is not None:
             unzip.finish()
         if large is not None:
-            await self._stack.enter_async_context(self._uploads.whole.turn(self._sender))
+            await stack.enter_async_context(self._whole.turn(sender))
             await large.aclose()
         # A view would keep the whole body in memory for a single line; these copies replace it.
         return list(_lines(body))
 
 
-def _lines(body: bytearray) -> Iterator[tuple[int, bytes]]:
-    """The lines that are not blank, with their numbers. There may be 64 Mi blank ones: a list of all would be large."""
+def _lines(body: bytearray) -> Iterator[NumberedLine]:
+    """Yield the lines that are not blank. There may be 64 Mi blank ones: a list of all would be large."""
     number, end = 1, 0
     for found in _LINE.finditer(body):
         number += body.count(b"\n", end, found.start())
@@ -209,7 +204,7 @@ def _lines(body: bytearray) -> Iterator[tuple[int, bytes]]:
 
 
 def outline(lines: Sequence[bytes]) -> tuple[frozenset[str], list[str]]:
-    """Return the namespaces of records, and their triggers. The archive refuses what has none."""
+    """Return the namespaces of records, and their triggers. The archive refuses other lines."""
     namespaces: set[str] = set()
     triggers: list[str] = []
     for line in lines:
@@ -234,7 +229,7 @@ class _Unzip:
         self._began = False
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        # One by one: the caller checks the size of what is there before there is more.
+        # One by one: the caller checks the size of each part before the next one exists.
         try:
             while piece:
                 self._began = True

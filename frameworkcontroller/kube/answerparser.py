@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from httptools import HttpParserError, HttpResponseParser
 
 _MAX_HEAD_BYTES: Final = 64 * 1024
-# A compressed body may expand to the larger of both. Lists of objects that differ in little but their names: 40 times.
-_MAX_PLAIN_BYTES: Final = 16 * 2**20
-_MAX_RATIO: Final = 100
 
 
 class BadAnswer(ValueError):
@@ -50,8 +46,6 @@ class AnswerParser:
         self._is_endless = False
         self._quiet_bytes = 0
         """Bytes in a row that bring nothing of a body: headers, trailers, answers 1xx."""
-        self._decoder: zlib._Decompress | None = None
-        self._encoded_bytes = self._plain_bytes = 0
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the parts of the body in these bytes. Raises BadAnswer."""
@@ -70,7 +64,7 @@ class AnswerParser:
         self._quiet_bytes = 0 if parts else self._quiet_bytes + len(data)
         if self._quiet_bytes > _MAX_HEAD_BYTES:
             raise BadAnswer(f"its headers or trailers exceed {_MAX_HEAD_BYTES} bytes")
-        return parts if self._decoder is None else self._decoded(self._decoder, parts)
+        return parts
 
     def feed_eof(self) -> None:
         """End the answer with its connection. Raises BadAnswer if it is incomplete.
@@ -78,7 +72,7 @@ class AnswerParser:
         A body without a length may have been cut off: asyncio does not tell whether TLS was ended by its peer. API
         servers send none, cut JSON cannot be parsed, and a watch resumes.
         """
-        if not self._is_endless or (self._decoder is not None and not self._decoder.eof):
+        if not self._is_endless:
             raise BadAnswer("it is incomplete")
         self.done = True
 
@@ -115,12 +109,9 @@ class AnswerParser:
         self._is_endless = has_body and coding is None and length is None
         # HTTP/1.0 has no chunks: a proxy may have passed on a coding that it did not understand.
         self.reusable = parser.should_keep_alive() and not (version == "1.0" and coding is not None)
-        encoding = headers.get("content-encoding", "identity").lower()
-        if has_body and length != "0" and encoding != "identity":
-            if encoding not in ("gzip", "x-gzip", "deflate"):
-                raise BadAnswer(f"unknown Content-Encoding {encoding!r}")
-            # Not asked for; proxies may still do it.
-            self._decoder = zlib.decompressobj(zlib.MAX_WBITS | 32)
+        encoding = headers.get("content-encoding", "identity")
+        if has_body and length != "0" and encoding.lower() != "identity":
+            raise BadAnswer(f"Content-Encoding {encoding!r}, although only identity is acceptable")
 
     def on_body(self, part: bytes) -> None:
         self._parts.append(part)
@@ -129,22 +120,3 @@ class AnswerParser:
         if self.head is not None:
             self.done = True
         self._reason, self._headers = b"", {}
-
-    def _decoded(self, decoder: zlib._Decompress, parts: list[bytes]) -> list[bytes]:
-        plain = []
-        for part in parts:
-            self._encoded_bytes += len(part)
-            left = max(_MAX_PLAIN_BYTES, _MAX_RATIO * self._encoded_bytes) - self._plain_bytes
-            try:
-                plain.append(decoder.decompress(part, left + 1))
-            except zlib.error as error:
-                raise BadAnswer(f"its Content-Encoding is invalid: {error}") from error
-            self._plain_bytes += len(plain[-1])
-            if len(plain[-1]) > left:
-                bounds = f"{_MAX_PLAIN_BYTES} bytes, and to more than {_MAX_RATIO} times its size"
-                raise BadAnswer(f"its compressed body expands to more than {bounds}")
-        if self.done and not decoder.eof:
-            raise BadAnswer("its Content-Encoding is incomplete")
-        if decoder.unused_data:
-            raise BadAnswer("its Content-Encoding ends before its body")
-        return [part for part in plain if part]

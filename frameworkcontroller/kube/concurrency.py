@@ -14,7 +14,7 @@ LEAST: Final = 16
 """Enough for 1,000 requests a second if an answer takes 16 ms."""
 
 LEAST_SHARE: Final = 2
-"""Of a namespace, with any number of others: a sync that waits for a slow webhook does not stop it."""
+"""Per namespace, for any number: one sync behind a slow webhook does not stop it."""
 
 FLAT: Final = 4.0
 """A factor: up to this multiple of the fastest answer of its kind, an answer is not one of a busy API server."""
@@ -22,7 +22,7 @@ FLAT: Final = 4.0
 SATURATED: Final = 6.0
 
 WINDOW_SEC: Final = 300.0
-"""The fastest answer is that of the last one or two windows."""
+"""The fastest answer comes from the last one or two windows."""
 
 _MOST: Final = 20.0
 """A webhook that takes long says little about the API server."""

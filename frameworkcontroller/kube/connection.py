@@ -200,7 +200,7 @@ async def connect(
         origin = "in-cluster configuration"
         proxy = None
     if proxy is not None and urlsplit(proxy).scheme not in ("http", "https"):
-        scheme = urlsplit(proxy).scheme  # and no more of it: it may hold a password
+        scheme = urlsplit(proxy).scheme  # only the scheme: the rest may hold a password
         raise ConnectionConfigError(f"{scheme} proxy for {access.server}: only http and https proxies are supported")
     return Connection(access, origin=origin, renew=renew, proxy=proxy)
 

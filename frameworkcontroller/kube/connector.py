@@ -41,7 +41,7 @@ class Connector:
     """Connects to the host of a URL, through the proxy if there is one."""
 
     def __init__(self, server: str, proxy: str | None) -> None:
-        """Both are URLs, http or https; that of the proxy may have a user and a password."""
+        """Both are URLs, http or https; the proxy's may have a user and a password."""
         self._url = urlsplit(server)
         self._proxy = None if proxy is None else urlsplit(proxy)
         self.host = _host_and_port(self._url, always=False)

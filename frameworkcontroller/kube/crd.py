@@ -42,7 +42,7 @@ async def ensure_crd(
     them, the resource type must be served or, if discovery is forbidden, its objects (of ``namespace``) be listable.
     Transient errors are retried for ``timeout`` seconds, every ``check_interval`` seconds, at first more often.
 
-    Raises CrdError: it is not established in time; its names are those of another CRD; it does not exist and may not be
+    Raises CrdError: it is not established in time; another CRD has its names; it does not exist and may not be
     created; the server refuses the manifest. Raises the last KubeError after a timeout.
     """
     installation = _Installation(client, manifest, namespace)

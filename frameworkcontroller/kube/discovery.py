@@ -16,7 +16,7 @@ from frameworkcontroller.kube.resources import Resource
 async def answered(asked: Awaitable[bytes], *, of_served: bool = True) -> dict[str, Any]:
     """Return the object in an answer. Raises ApiError, which is a ServerError for any answer of a gateway.
 
-    ``of_served``: the resource type is known to be served. (Of others, an API server answers 404 in plain text.)
+    ``of_served``: the resource type is known to be served. (If not, an API server answers 404 in plain text.)
 
     Raises TransportError if the answer is no object, as the page of a proxy.
     """

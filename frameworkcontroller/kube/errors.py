@@ -157,7 +157,7 @@ def may_pass(error: BaseException) -> bool:
 def error_from_status(status: Mapping[str, Any], *, code: int = 0, retry_after: float | None = None) -> ApiError:
     """Return the error for a ``metav1.Status``, whose fields may be missing or of a wrong type.
 
-    ``code``, the HTTP code, takes precedence over that of the body. An ERROR event of a watch has only the latter.
+    ``code``, the HTTP code, takes precedence over the body's. An ERROR event of a watch has only the body's.
     """
 
     def field(key: str, kind: type[T]) -> T:

@@ -278,7 +278,7 @@ class Informer(Generic[T]):
                 self._page_items = max(1, items * _PAGE_BYTES // _LARGEST_PAGE_BYTES)
 
     def _fit(self, objects: int, body: bytes) -> None:
-        """Choose the size of the next page, whose objects may be larger than those of this one."""
+        """Choose the size of the next page, whose objects may be larger."""
         if objects:
             fitting = _PAGE_BYTES * objects // len(body)
             self._page_items = max(1, min(self._page_size, fitting, 2 * self._page_items))

@@ -1,12 +1,14 @@
 """The access to an API server by kubeconfigs and by a Pod's service account.
 
-kubernetes-asyncio runs credential plugins and refreshes tokens. It is imported when first needed, since it loads all of
-its generated models (tens of MiB, a fifth of a second).
+kubernetes-asyncio refreshes the tokens of an auth-provider. It is imported when first needed, since it loads all of its
+generated models (tens of MiB, a fifth of a second).
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -16,11 +18,12 @@ from typing import Final
 import yaml
 
 from frameworkcontroller.kube.errors import ConnectionConfigError
+from frameworkcontroller.kubeconfig.plugin import Plugin
 from frameworkcontroller.kubeconfig.reader import SERVICE_ACCOUNT, Kubeconfig, KubeconfigError
-from frameworkcontroller.kubeconfig.tls import Pem, Tls
+from frameworkcontroller.kubeconfig.tls import Tls
 
 _TOKEN_FILE_SECONDS: Final = 60.0
-_EXEC_TIMEOUT_SECONDS: Final = 60.0
+_PROVIDER_TIMEOUT_SECONDS: Final = 60.0
 _LEAST_RENEWAL_SECONDS: Final = 10.0
 _RENEWAL_AT: Final = 0.8  # of a credential's remaining life
 
@@ -51,9 +54,11 @@ async def read_kubeconfig(paths: str, *, context: str | None = None, address: st
     try:
         config = Kubeconfig.read(paths, context)
         access = _access(config, address)
-        if not config.has_credentials and (config.user.get("exec") or config.user.get("auth-provider")):
-            return await _with_plugin(access, config)
-        return access
+        if config.has_credentials:
+            return access
+        if config.user.get("auth-provider"):
+            return await _with_provider(access, config)
+        return await asyncio.to_thread(_with_plugin, access, config) if config.user.get("exec") else access
     except (KubeconfigError, ConnectionConfigError) as error:
         raise ConnectionConfigError(f"kubeconfig {paths}: {error}") from error
 
@@ -72,26 +77,32 @@ def _access(config: Kubeconfig, address: str | None = None) -> ServerAccess:
     )
 
 
-async def _with_plugin(access: ServerAccess, config: Kubeconfig) -> ServerAccess:
-    """Add the credentials of a plugin or a provider. Raises ConnectionConfigError."""
+def _with_plugin(access: ServerAccess, config: Kubeconfig) -> ServerAccess:
+    """Add the credentials of the exec plugin. Raises KubeconfigError."""
+    token, tls, expires = Plugin(config, access.tls, access.server, interactive=os.isatty(0)).run()
+    renew_after = None if math.isinf(expires) else max(_LEAST_RENEWAL_SECONDS, _RENEWAL_AT * (expires - time.time()))
+    authorization = f"Bearer {token}" if token else None
+    return replace(access, authorization=authorization, tls=tls or access.tls, renew_after=renew_after)
+
+
+async def _with_provider(access: ServerAccess, config: Kubeconfig) -> ServerAccess:
+    """Add the token of the auth-provider. Raises ConnectionConfigError."""
     from kubernetes_asyncio.client import Configuration
     from kubernetes_asyncio.config import ConfigException, kube_config
 
-    user = {key: config.user[key] for key in ("exec", "auth-provider") if key in config.user}
     entries = {
         "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
         "clusters": [{"name": "x", "cluster": {"server": access.server}}],
-        "users": [{"name": "x", "user": user}],
+        "users": [{"name": "x", "user": {"auth-provider": config.user["auth-provider"]}}],
     }
     configuration = Configuration()
     try:
         loader = kube_config.KubeConfigLoader(entries, "x", config_persister=lambda _: _write_back(config))
-        async with asyncio.timeout(_EXEC_TIMEOUT_SECONDS):
+        async with asyncio.timeout(_PROVIDER_TIMEOUT_SECONDS):
             await loader.load_and_set(configuration)
-        certificate = _pem(configuration.cert_file)
-        key = _pem(configuration.key_file)
     except TimeoutError as error:
-        raise ConnectionConfigError(f"its credentials did not come within {_EXEC_TIMEOUT_SECONDS:.0f} s") from error
+        problem = f"its credentials did not come within {_PROVIDER_TIMEOUT_SECONDS:.0f} s"
+        raise ConnectionConfigError(problem) from error
     except yaml.YAMLError as error:
         # Its own text quotes lines of the file, which may hold a token.
         problem = getattr(error, "problem", None) or type(error).__name__
@@ -101,19 +112,10 @@ async def _with_plugin(access: ServerAccess, config: Kubeconfig) -> ServerAccess
     except (TypeError, KeyError, AttributeError, AssertionError, IndexError) as error:
         # The library checks no types: a list in place of a mapping ends in one of these.
         raise ConnectionConfigError(f"not of the form of a kubeconfig ({type(error).__name__}: {error})") from error
-    finally:
-        # Certificates and keys; the library would use them again, after systems have cleaned them away.
-        kube_config._cleanup_temp_files()
     # Tokens may end in a newline, which no header may contain.
     bearer = str(configuration.api_key.get("BearerToken") or "").strip()
     authorization = None if bearer in ("", "Bearer") else bearer
-    if "exec" in user and authorization is None and certificate is None:
-        raise ConnectionConfigError("its exec plugin gave neither a token nor a certificate")
-    renew_after = _TOKEN_FILE_SECONDS if "auth-provider" in user else None
-    if expiry := getattr(loader, "exec_plugin_expiry", None):
-        renew_after = max(_LEAST_RENEWAL_SECONDS, _RENEWAL_AT * (expiry.timestamp() - time.time()))
-    tls = access.tls if certificate is None else replace(access.tls, certificate=certificate, key=key)
-    return replace(access, authorization=authorization, tls=tls, renew_after=renew_after)
+    return replace(access, authorization=authorization, renew_after=_TOKEN_FILE_SECONDS)
 
 
 def _write_back(config: Kubeconfig) -> None:
@@ -128,10 +130,6 @@ def _write_back(config: Kubeconfig) -> None:
             entry["user"]["auth-provider"] = config.user["auth-provider"]
             break
     file.write_text(yaml.safe_dump(document, default_flow_style=False), encoding="utf-8")
-
-
-def _pem(file: str | None) -> Pem | None:
-    return None if file is None else Pem(Path(file).read_bytes())
 
 
 async def read_service_account(environ: Mapping[str, str]) -> ServerAccess:

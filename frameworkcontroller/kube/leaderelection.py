@@ -93,7 +93,7 @@ class Election:
     async def run(self, lead: Callable[[], Coroutine[Any, Any, None]], *, willing: asyncio.Event | None = None) -> None:
         """Take part until cancelled, then release the lease. Errors of the server are logged and retried.
 
-        Until ``willing`` is set it only observes the lease: that of a process that dies meanwhile expires no later.
+        Until ``willing`` is set it only observes the lease: if its holder dies meanwhile, the lease expires no later.
 
         ``lead`` is called when a leadership begins and cancelled when it ends; the next cannot begin before ``lead``
         has returned. A late renewal alone does not cancel it: see `kube.elector`. Its exceptions are raised here.

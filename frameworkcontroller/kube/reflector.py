@@ -21,7 +21,7 @@ Three rules hold everywhere:
   without a wait once in a sequence. A watch that the server closes after it brought news (as a server does with slow
   watchers) is always reopened at once.
 - The version only moves forward, unless the server insists (it was restored from a backup).
-- ``Retry-After`` of a throttling server is obeyed; that of a failing server only up to the maximum back-off.
+- ``Retry-After`` of a throttling server is obeyed; from a failing server, only up to the maximum back-off.
 
 Every list is a consistent read, without a resourceVersion. With ``resourceVersion=0`` the server may answer from a
 cache that is older than the writes of this controller before its restart, and a new process could not detect that.
@@ -50,7 +50,7 @@ STALE_LISTS_BELIEVED: Final = 6
 class Listing:
     """Get a page of the list: the first if ``token`` is None; the whole list unless ``paged``.
 
-    ``resource_version`` is that of earlier pages.
+    ``resource_version``: of earlier pages.
     """
 
     token: str | None = None
@@ -156,7 +156,7 @@ class Reflector:
         self.state = self.state.then
 
     def on_page(self, keys: Iterable[str], resource_version: str, token: str | None) -> PageVerdict:
-        """A page arrived with the objects of these keys. ``token`` is that of the next page, if there is one."""
+        """A page arrived with the objects of these keys. ``token``: of the next page, if there is one."""
         state = self.state
         if not isinstance(state, Listing):
             raise AssertionError(f"unexpected page in {state}")

@@ -248,11 +248,11 @@ class Transport:
             # Connections with earlier TLS settings get no further requests.
             connection.abort()
         try:
-            # Also bounds what the connector does not: names, and the answer of a proxy to CONNECT.
+            # The connector does not bound DNS lookups and a proxy's answer to CONNECT.
             async with asyncio.timeout(_READ_TIMEOUT_SECONDS):
                 connection = await self._connector.connect(security, self._on_closed)
-        except (OSError, BadAnswer) as error:
-            raise self._unconnected(request, error) from error
+        except _BROKEN as error:
+            raise self._failure(request, error, connected=False) from error
         self._open[connection] = security
         if not connection.is_open or self._all_closed is not None:
             self._open.pop(connection)
@@ -305,21 +305,16 @@ class Transport:
         headers = {name.title(): value for name, value in head.headers.items() if name in ("retry-after", "location")}
         return errors.error_from_answer(head.status, body, headers, request=named, now=self._wall())
 
-    def _unconnected(self, request: ApiRequest, error: Exception) -> errors.TransportError:
-        server = f"{self._connection.server} ({self._connection.origin})"
-        match error:
-            case ProxyRefused():
-                problem = f"the proxy refused to connect to {server}: {error}"
-            case TimeoutError():
-                problem = f"{server} did not accept a connection in time"
-            case _:
-                problem = f"cannot connect to {server}: {str(error) or type(error).__name__}"
-        return errors.TransportError(f"{request}: {problem}", maybe_sent=False)
-
-    def _failure(self, request: ApiRequest, error: Exception) -> errors.TransportError:
+    def _failure(self, request: ApiRequest, error: Exception, *, connected: bool = True) -> errors.TransportError:
         server = f"{self._connection.server} ({self._connection.origin})"
         reason = f" ({error})" if str(error) else ""
         match error:
+            case ProxyRefused():
+                problem = f"the proxy refused to connect to {server}: {error}"
+            case TimeoutError() if not connected:
+                problem = f"{server} did not accept a connection in time"
+            case _ if not connected:
+                problem = f"cannot connect to {server}: {str(error) or type(error).__name__}"
             case TimeoutError():
                 return errors.SilenceError(f"{request}: {server} fell silent")
             case TooManyBytes():
@@ -332,7 +327,7 @@ class Transport:
                 problem = f"{server} sent an invalid answer: {error}"
             case _:
                 problem = f"{server}: {type(error).__name__}: {error}"
-        return errors.TransportError(f"{request}: {problem}")
+        return errors.TransportError(f"{request}: {problem}", maybe_sent=connected)
 
 
 @dataclass(slots=True)

@@ -3,8 +3,6 @@
 A key is *dirty* from ``add`` to ``get``, and *processing* from ``get`` to ``done``. Adding a dirty key again has no
 effect. A key that is added while it is processing becomes ready when it is done, which loses no event and never gives
 one key to two workers.
-
-`QueueCore` does not need an event loop; `WorkQueue` adds waiting and a timer.
 """
 
 from __future__ import annotations
@@ -12,9 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections import deque
 from collections.abc import Callable, Hashable
-from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar
 
 from frameworkcontroller.backoff import Backoff
@@ -34,7 +30,7 @@ class ShutDown(Exception):
     """The queue is shut down and empty."""
 
 
-class QueueCore(Generic[K]):
+class WorkQueue(Generic[K]):
     """Dirty, processing, ready, delayed and failed keys.
 
     Invariant: ready = dirty - processing. All times are seconds of ``clock``.
@@ -42,18 +38,20 @@ class QueueCore(Generic[K]):
 
     def __init__(
         self,
-        clock: Callable[[], float],
+        clock: Callable[[], float] | None = None,
         *,
         retry: Backoff = RETRY,
         rng: random.Random | None = None,
         namespace: Callable[[K], str] = lambda _: "",
         work: Callable[[K], int] = lambda _: 0,
     ) -> None:
-        """``clock`` returns monotonic seconds, ``namespace`` and ``work`` decide the turn of a ready key.
+        """``namespace`` and ``work`` decide the turn of a ready key; without them, the order of becoming ready does.
 
-        Without them, the key that became ready first has.
+        ``clock`` returns monotonic seconds, and its owner promotes due keys; None: the clock and timers of the running
+        event loop.
         """
-        self._clock = clock
+        self._loop = asyncio.get_running_loop() if clock is None else None
+        self._clock = clock or asyncio.get_running_loop().time
         self._retry = retry
         self._rng = random.Random() if rng is None else rng
         self.namespace = namespace
@@ -63,6 +61,8 @@ class QueueCore(Generic[K]):
         self._processing: dict[K, float] = {}
         self._failures: dict[K, int] = {}
         self._due: Deadlines[K] = Deadlines()
+        self._changed = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
         self.is_shut_down = False
         """Whether ``shut_down`` was called."""
         self.adds = 0
@@ -116,7 +116,7 @@ class QueueCore(Generic[K]):
     # --- intake ---
 
     def add(self, key: K) -> None:
-        """Add a key. One that is ready already keeps its place by age, and gets that of its work now."""
+        """Add a key. A ready key keeps its age, and its turn follows its present work."""
         if self.is_shut_down:
             return
         if key in self._dirty:
@@ -154,12 +154,29 @@ class QueueCore(Generic[K]):
         self._failures.pop(key, None)
 
     def shut_down(self) -> None:
-        """Drop delayed keys and ignore new ones. Ready keys can still be got."""
+        """Drop delayed keys and ignore new ones. Once no key is ready, ``get`` raises ShutDown."""
         self.is_shut_down = True
         self._due.clear()
         self._rearm()
+        self._changed.set()
 
     # --- processing ---
+
+    async def get(self, may: Callable[[str], bool] | None = None) -> K:
+        """Wait for the next key, of the namespaces for which ``may``. It is processing until ``done``.
+
+        Call ``recheck`` when a namespace may again. Raises ShutDown if the queue is shut down and there is no such key.
+        """
+        while (key := self.get_nowait(may)) is None:
+            if self.is_shut_down:
+                raise ShutDown
+            self._changed.clear()
+            await self._changed.wait()
+        return key
+
+    def recheck(self) -> None:
+        """Let a waiting ``get`` check the ready keys again."""
+        self._changed.set()
 
     def get_nowait(self, may: Callable[[str], bool] | None = None) -> K | None:
         """Return the next key, now processing, of the namespaces for which ``may``; None if none is ready."""
@@ -184,7 +201,7 @@ class QueueCore(Generic[K]):
 
     def _make_ready(self, key: K) -> None:
         self._ready.add(self.namespace(key), key, self._work(key))
-        self._wake()
+        self._changed.set()
 
     # --- time ---
 
@@ -199,78 +216,13 @@ class QueueCore(Generic[K]):
         while (key := self._due.pop_due(until)) is not None:
             self.add(key)
 
-    def _wake(self) -> None:
-        """For subclasses: a key has become ready."""
-
-    def _rearm(self) -> None:
-        """For subclasses: ``next_due`` may have changed."""
-
-
-class WorkQueue(QueueCore[K]):
-    """A queue whose ``get`` waits and whose delayed keys become ready by a timer. Create it on its event loop."""
-
-    def __init__(
-        self,
-        *,
-        retry: Backoff = RETRY,
-        rng: random.Random | None = None,
-        namespace: Callable[[K], str] = lambda _: "",
-        work: Callable[[K], int] = lambda _: 0,
-    ) -> None:
-        self._loop = asyncio.get_running_loop()
-        super().__init__(self._loop.time, retry=retry, rng=rng, namespace=namespace, work=work)
-        self._getters: deque[asyncio.Future[None]] = deque()
-        self._timer: tuple[float, asyncio.TimerHandle] | None = None
-
-    async def get(self, may: Callable[[str], bool] | None = None) -> K:
-        """Wait for the next key, of the namespaces for which ``may``. It is processing until ``done``.
-
-        Call ``recheck`` when a namespace may again. Raises ShutDown if the queue is shut down and there is no such key.
-        """
-        while (key := self.get_nowait(may)) is None:
-            if self.is_shut_down:
-                raise ShutDown
-            getter: asyncio.Future[None] = self._loop.create_future()
-            self._getters.append(getter)
-            try:
-                await getter
-            except asyncio.CancelledError:
-                if getter.cancelled():
-                    with suppress(ValueError):
-                        self._getters.remove(getter)
-                elif self._ready:
-                    # Woken and cancelled at once: pass the key on to the next getter.
-                    self._wake()
-                raise
-        return key
-
-    def recheck(self) -> None:
-        """Wake a waiting ``get`` to check the ready keys again."""
-        if self._ready:
-            self._wake()
-
-    def shut_down(self) -> None:
-        """Drop delayed keys and ignore new ones. Once no key is ready, ``get`` raises ShutDown."""
-        super().shut_down()
-        while self._getters:
-            self._wake()
-
-    def _wake(self) -> None:
-        while self._getters:
-            getter = self._getters.popleft()
-            if not getter.done():
-                getter.set_result(None)
-                return
-
     def _rearm(self) -> None:
         due = self.next_due
-        if self._timer is not None:
-            if self._timer[0] == due:
-                return
-            self._timer[1].cancel()
+        if self._timer is not None and self._timer.when() != due:
+            self._timer.cancel()
             self._timer = None
-        if due is not None:
-            self._timer = (due, self._loop.call_at(due, self._on_timer))
+        if self._loop is not None and self._timer is None and due is not None:
+            self._timer = self._loop.call_at(due, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None

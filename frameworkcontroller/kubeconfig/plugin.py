@@ -31,13 +31,15 @@ class Credentials(NamedTuple):
 class Plugin:
     """The credential plugin of a user."""
 
-    def __init__(self, config: Kubeconfig, tls: Tls, server: str) -> None:
-        """``tls``, ``server``: of the API server. Raises KubeconfigError."""
+    def __init__(self, config: Kubeconfig, tls: Tls, server: str, interactive: bool = False) -> None:
+        """``tls``, ``server``: of the API server. ``interactive``: it may use the terminal. Raises KubeconfigError."""
         section = mapping(config.user["exec"], "exec")
         self._version = text(section, "apiVersion")
         if self._version not in [f"{_GROUP}/{version}" for version in ("v1", "v1beta1", "v1alpha1")]:
             raise KubeconfigError(f"exec: its apiVersion is none of {_GROUP}: {self._version!r}")
-        if section.get("interactiveMode") == "Always":
+        mode = section.get("interactiveMode")
+        self._interactive = interactive and mode != "Never"
+        if mode == "Always" and not interactive:
             raise KubeconfigError("exec: it wants a terminal, and there is none")
         program = text(section, "command")
         if not program:
@@ -47,7 +49,7 @@ class Plugin:
         self._environ = {
             text(entry, "name"): text(entry, "value") for entry in mappings(section, "env") if entry.get("name")
         }
-        spec: dict[str, Any] = {"interactive": False}
+        spec: dict[str, Any] = {"interactive": self._interactive}
         if section.get("provideClusterInfo"):
             spec["cluster"] = _cluster_info(config.cluster, tls, server)
         info = {"apiVersion": self._version, "kind": "ExecCredential", "spec": spec}
@@ -61,7 +63,7 @@ class Plugin:
             done = subprocess.run(  # noqa: S603 - the kubeconfig names the program to run
                 self._command,
                 env={**os.environ, **self._environ},
-                stdin=subprocess.DEVNULL,
+                stdin=None if self._interactive else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 timeout=_TIMEOUT_SEC,
                 check=False,

@@ -35,7 +35,7 @@ class Tls:
     """TLS settings of a client. Two are equal if their contexts are."""
 
     ca: bytes | None = field(default=None, repr=False)
-    """Certificates of the authorities, PEM. None: those of the system."""
+    """Certificates of the authorities, PEM. None: the system's."""
     certificate: Pem | None = None
     key: Pem | None = None
     """None: it is in the certificate's file."""
@@ -51,7 +51,7 @@ class Tls:
             context = ssl.create_default_context(cadata=ca)
         except (OSError, ValueError) as error:
             raise TlsError(f"its certificate authority cannot be used: {error}") from error
-        # Python 3.13 sets it. Many clusters' own authorities lack what it demands, and other clients do not demand it.
+        # Python 3.13 sets it. Many clusters' own authorities do not comply, and other clients accept them.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if not self.verify:
             context.check_hostname = False
@@ -61,7 +61,7 @@ class Tls:
                 with ExitStack() as stack:
                     certificate = self.certificate.as_file(stack)
                     key = None if self.key is None else self.key.as_file(stack)
-                    # Without a password, OpenSSL asks the terminal for that of an encrypted key.
+                    # Without one, OpenSSL asks the terminal for the password of an encrypted key.
                     context.load_cert_chain(certificate, key, password="")
             except OSError as error:
                 raise TlsError(f"its client certificate cannot be used: {error}") from error

@@ -1,7 +1,7 @@
 """The quarantine of a Framework that the controller cannot handle.
 
 Causes: an invalid stored status, a violated invariant, an unexpected error. All knowledge of the Framework is dropped,
-as after a crash, and no action is taken. Its Pods continue to run, unless it is to end (``end_quarantined``). The
+as after a crash, and no action is taken. Its Pods continue to run, unless it is to end (``QuarantineEnd``). The
 controller retries from the stored status when the spec changes, every ten minutes, and when it starts.
 
 Only the condition Stalled (reason Quarantined) is written, at its own path: this works for an unreadable status, too.
@@ -9,7 +9,7 @@ Only the condition Stalled (reason Quarantined) is written, at its own path: thi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final
 
 import orjson
@@ -20,6 +20,7 @@ from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.machine import conditions
 from frameworkcontroller.machine.kernel.actions import Action, carry_out
+from frameworkcontroller.machine.kernel.aside import Aside
 from frameworkcontroller.machine.kernel.model import Env, Record, require
 from frameworkcontroller.machine.kernel.protocol import (
     Archive,
@@ -87,6 +88,7 @@ class Quarantine:
     """Takes the place of a Framework's reconciler, with the same protocol."""
 
     quarantined: bool = True
+    is_left_alone: bool = True
 
     def __init__(self, record: FrameworkRecord, error: Exception, env: Env, *, logged_cause: str | None) -> None:
         """``error``: the cause. ``logged_cause``: the last one that was logged for this Framework."""
@@ -255,31 +257,36 @@ class Quarantine:
         )
 
 
-def end_quarantined(
-    record: FrameworkRecord, releases: Sequence[Action], list_pods: Callable[[], Iterable[PodRecord]], env: Env
-) -> Generator[Request, Answer, float | None]:
-    """End the Pods of a Framework in quarantine, if it is to end. Return the seconds until the next look.
+class QuarantineEnd(Aside):
+    """Ends the Pods of a Framework in quarantine, if it is to end. Nothing is persisted: the status may be unreadable.
 
-    Nothing of that is persisted, as the status may be unreadable. ``releases``: actions for the time when nothing runs;
-    if there are any, the attempt is to end. ``list_pods``: the cached Pods with its name.
+    ``releases``: actions for the time when nothing runs; if there are any, the attempt is to end.
     """
-    ends = ends_in(orjson.loads(record.spec_json), Ends())
-    if not releases and not ends.is_asked_for and ends.active_deadline_seconds is None:
+
+    def __init__(self, record: FrameworkRecord, releases: Sequence[Action]) -> None:
+        super().__init__(record.key, record.uid)
+        self._record = record
+        self._releases = releases
+
+    def exchange(self, view: View) -> Generator[Request, Answer, float | None]:
+        """Return None if it is not to end, or has ended."""
+        ends = ends_in(orjson.loads(self._record.spec_json), Ends())
+        if not self._releases and not ends.is_asked_for and ends.active_deadline_seconds is None:
+            return None
+        try:
+            live = read_live((yield Get(Kind.FRAMEWORK, self.name)), self.uid)
+        except RequeueError:
+            return LOOK_SEC
+        ends = ends_in(orjson.loads(live.spec_json), Ends())
+        if not self._releases and not ends.is_asked_for:
+            left = _active_seconds_left(ends.active_deadline_seconds, live.status, view.env.now)
+            if left is None or left > 0:
+                return left
+        if not (yield from delete_all(live, view.observe(creating=False).list_pods)):
+            return LOOK_SEC
+        for action in self._releases:
+            yield from carry_out(action)
         return None
-    try:
-        live = read_live((yield Get(Kind.FRAMEWORK, record.name)), record.uid)
-    except RequeueError:
-        return LOOK_SEC
-    ends = ends_in(orjson.loads(live.spec_json), Ends())
-    if not releases and not ends.is_asked_for:
-        left = _active_seconds_left(ends.active_deadline_seconds, live.status, env.now)
-        if left is None or left > 0:
-            return left
-    if not (yield from delete_all(live, list_pods)):
-        return LOOK_SEC
-    for action in releases:
-        yield from carry_out(action)
-    return None
 
 
 def _active_seconds_left(deadline: int | None, status: Any, now: float) -> float | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from frameworkcontroller.kube.informer import Informer
-from frameworkcontroller.kube.workqueue import QueueCore
+from frameworkcontroller.kube.workqueue import WorkQueue
 
 INFORMER_STUCK_SEC: Final = 600.0
 """An informer without activity for this time hangs: watches end and requests time out much earlier."""
@@ -32,7 +32,7 @@ class Health:
     def __init__(
         self,
         informers: Iterable[Informer[Any]],
-        queue: QueueCore[str],
+        queue: WorkQueue[str],
         *,
         clock: Callable[[], float],
         required: Iterable[Informer[Any]] | None = None,
@@ -40,7 +40,7 @@ class Health:
     ) -> None:
         """``clock``: monotonic seconds. ``required``: the informers that must sync first; default all.
 
-        ``may_act``: whether syncs can proceed. Those of a leader wait while its lease cannot be renewed.
+        ``may_act``: whether syncs can proceed. A leader's syncs wait while its lease cannot be renewed.
         """
         self._informers = tuple(informers)
         self._required = self._informers if required is None else tuple(required)

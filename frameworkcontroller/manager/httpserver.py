@@ -48,7 +48,7 @@ class Response(NamedTuple):
 
 
 class HttpServer:
-    """Serves what ``respond`` returns, from ``start`` until ``close``."""
+    """Serves the responses of ``respond``, from ``start`` until ``close``."""
 
     def __init__(self, respond: Callable[[HttpRequest], Response | None]) -> None:
         """``respond`` returns None for a path that is not served."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Generic, TypeVar, TypeVarTuple
+from typing import Any, Final, Generic, TypeVar, TypeVarTuple, cast
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import (
@@ -25,7 +25,6 @@ from frameworkcontroller.api.objects import (
 )
 from frameworkcontroller.api.podgroups import (
     IMMUTABLE_VERSION,
-    PodGroupRecord,
     coscheduling_podgroup_record,
     podgroup_record,
     volcano_podgroup_record,
@@ -210,6 +209,22 @@ def _framework_of_companion(companion: CompanionRecord) -> str:
     return f"{companion.namespace}/{companion.framework}"
 
 
+_DECODERS: Final[Mapping[Kind, Callable[[Mapping[str, Any]], CompanionRecord]]] = {
+    Kind.PODGROUP: podgroup_record,
+    Kind.VOLCANO_PODGROUP: volcano_podgroup_record,
+    Kind.COSCHEDULING_PODGROUP: coscheduling_podgroup_record,
+    Kind.SERVICE: service_record,
+    Kind.VOLUME_CLAIM: claim_record,
+    Kind.WORKLOAD: workload_record,
+}
+_OLDER_VERSIONS: Final[Mapping[Kind, Sequence[str]]] = {
+    Kind.PODGROUP: ("v1alpha3", IMMUTABLE_VERSION),
+    Kind.VOLCANO_PODGROUP: (),
+    Kind.COSCHEDULING_PODGROUP: (),
+}
+"""Of APIs that a cluster may not serve; `RESOURCES` has the newest version."""
+
+
 class Informers:
     """The informers of Frameworks, ConfigMaps, Pods and companions."""
 
@@ -271,37 +286,21 @@ class Informers:
             on_delete=when_acting(handlers.pod_deleted),
         )
 
-        claims = partial(informer, resources.PERSISTENTVOLUMECLAIMS, claim_record, index=_framework_of_companion)
-        self._claims: CompanionInformer[ClaimRecord] = CompanionInformer(Kind.VOLUME_CLAIM, claims, handlers, enqueue)
         self.resources: dict[Kind, Resource] = dict(RESOURCES)
         """The resources of the kinds, in the versions that are served, as far as known."""
 
-        def podgroups(
-            kind: Kind, decode: Callable[[Mapping[str, Any]], PodGroupRecord], *versions: Resource
-        ) -> CompanionInformer[CompanionRecord]:
-            finder = VersionFinder(client, kind, versions, self.resources)
-            return CompanionInformer(kind, partial(informer, versions[0], decode), handlers, enqueue, finder)
+        def companion(kind: Kind) -> CompanionInformer[CompanionRecord]:
+            resource = RESOURCES[kind]
+            index = _framework_of_companion if kind in (Kind.VOLUME_CLAIM, Kind.WORKLOAD) else None
+            make = partial(informer, resource, _DECODERS[kind], index=index)
+            versions = None
+            if (older := _OLDER_VERSIONS.get(kind)) is not None:
+                candidates = (resource, *(replace(resource, version=version) for version in older))
+                versions = VersionFinder(client, kind, candidates, self.resources)
+            # Workloads from the start: Frameworks may be gone whose Workloads still have quota.
+            return CompanionInformer(kind, make, handlers, enqueue, versions, always=kind is Kind.WORKLOAD)
 
-        older = (replace(resources.PODGROUPS, version=version) for version in ("v1alpha3", IMMUTABLE_VERSION))
-        self.companions: dict[Kind, CompanionInformer[CompanionRecord]] = {
-            Kind.PODGROUP: podgroups(Kind.PODGROUP, podgroup_record, resources.PODGROUPS, *older),
-            Kind.VOLCANO_PODGROUP: podgroups(
-                Kind.VOLCANO_PODGROUP, volcano_podgroup_record, resources.VOLCANO_PODGROUPS
-            ),
-            Kind.COSCHEDULING_PODGROUP: podgroups(
-                Kind.COSCHEDULING_PODGROUP, coscheduling_podgroup_record, resources.COSCHEDULING_PODGROUPS
-            ),
-            Kind.SERVICE: CompanionInformer(
-                Kind.SERVICE, partial(informer, resources.SERVICES, service_record), handlers, enqueue
-            ),
-            Kind.VOLUME_CLAIM: self._claims,
-        }
-        self._workloads: CompanionInformer[WorkloadRecord] | None = None
-        if kueue:
-            workloads = partial(informer, resources.WORKLOADS, workload_record, index=_framework_of_companion)
-            # From the start: Frameworks may be gone whose Workloads still have quota.
-            self._workloads = CompanionInformer(Kind.WORKLOAD, workloads, handlers, enqueue, always=True)
-            self.companions[Kind.WORKLOAD] = self._workloads
+        self.companions = {kind: companion(kind) for kind in _DECODERS if kueue or kind is not Kind.WORKLOAD}
 
     def compare(self, *, older_than: float) -> None:
         """Compare the caches with lists that were not listed since that time of the loop.
@@ -320,7 +319,7 @@ class Informers:
 
     @property
     def all(self) -> tuple[Informer[Any], ...]:
-        """Those of companions, too, whether they are needed or not."""
+        """All informers, including unneeded ones of companions."""
         return (*self, *(one.informer for one in self.companions.values()))
 
     @property
@@ -334,12 +333,13 @@ class Informers:
 
     def list_claims(self, framework: str, needed: bool) -> Iterable[ClaimRecord] | NotListed:
         """The cached volume claims of the Framework of that key. ``needed``: start their watch."""
-        return self._claims.of(framework, needed=needed)
+        claims = cast("CompanionInformer[ClaimRecord]", self.companions[Kind.VOLUME_CLAIM])
+        return claims.of(framework, needed=needed)
 
     def list_workloads(self, framework: str) -> Iterable[WorkloadRecord]:
         """The cached Workloads of Frameworks of that key, of earlier ones of the name, too."""
-        workloads = self._workloads
-        return () if workloads is None else workloads.informer.lister.by_index(framework).values()
+        workloads = cast("CompanionInformer[WorkloadRecord]", self.companions[Kind.WORKLOAD])
+        return workloads.informer.lister.by_index(framework).values()
 
     def of(self, kind: Kind) -> Informer[Any]:
         """The informer of the owned objects of that kind."""

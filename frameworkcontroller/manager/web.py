@@ -159,7 +159,7 @@ def _debug_view(machine: Machine, now: float) -> dict[str, Any]:
 
 
 def _verdict(checks: Sequence[Check]) -> Response:
-    """The format is that of Kubernetes' own components."""
+    """The format of Kubernetes' own components."""
     lines = [f"[+]{name} ok" if problem is None else f"[-]{name} {problem}" for name, problem in checks]
     failed = any(problem is not None for _, problem in checks)
     text = "\n".join([*lines, "failed" if failed else "ok", ""])

@@ -15,7 +15,7 @@ Json: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class CachedObject(Generic[T]):
-    """What an informer keeps of an object: its identity and a value."""
+    """The identity of an object in an informer's cache, and a value."""
 
     key: str
     uid: str
@@ -41,7 +41,7 @@ def state_of(framework: Mapping[str, Any]) -> str | None:
 
 
 def queue_of(framework: Mapping[str, Any]) -> str:
-    """Return Kueue's queue in which a Framework has quota, or else that of its label; "" if it has none."""
+    """Return Kueue's queue in which a Framework has quota, or else the queue of its label; "" if it has none."""
     admission = (framework.get("status") or {}).get("admission") or {}
     return str(admission.get("queueName") or queue_label_of(framework))
 

@@ -47,7 +47,7 @@ class AttemptHistory:
 
     @property
     def rows(self) -> list[Row]:
-        """The row of the Framework, then those of each role by index."""
+        """The row of the Framework, then the Tasks by role and index."""
         roles: dict[str, int] = {"": 0}
         for role, _ in self._rows:
             roles.setdefault(role, len(roles))
@@ -76,13 +76,13 @@ class AttemptHistory:
         self._add(role, task.index, task.instance_uid, task)
 
     def add_framework_attempt(self, attempt: FrameworkAttemptStatus) -> None:
-        """Add an attempt of the Framework, of which no status is at hand. A status that was added says more."""
+        """Add an attempt of the Framework from other data than a status, which takes precedence."""
         row = self._rows.setdefault(("", 0), Row("", 0, attempt.start_time))
         row.since = min(row.since, attempt.start_time)
         row.attempts.setdefault((self._uid, attempt.id), attempt)
 
     def add_log(self, lines: Iterable[str]) -> int:
-        """Add the snapshots in a controller's log. Return the number of those of this Framework."""
+        """Add the snapshots of this Framework in a controller's log. Return their number."""
         taken = 0
         for line in lines:
             _, mark, tail = line.rpartition(_MARK)

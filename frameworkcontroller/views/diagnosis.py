@@ -1,4 +1,4 @@
-"""The phase of a Task, and the reason for it or for a Framework's state: what it waits for, why it ended."""
+"""The phase of a Task, and why a Task or a Framework waits or has ended."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def phase_of_end(completion: CompletionStatus | None) -> Phase:
 
 
 def phase_before_end(state: State, retry_delay_sec: int | None) -> Phase:
-    """Return the phase of a Task or Framework that has not completed; the delay is that of its next retry."""
+    """Return the phase of a Task or Framework that has not completed; the delay is its next retry's."""
     if state is State.RUNNING:
         return Phase.RUNNING
     backs_off = state is State.ATTEMPT_COMPLETED and retry_delay_sec
@@ -121,7 +121,7 @@ def diagnose_framework(view: FrameworkView, now: float) -> list[str]:
     """Return lines on the state of the Framework; none if it needs no explanation."""
     ended = view.status is None or (view.status.state is State.COMPLETED and not view.deleting)
     stall = None if view.status is None or ended else stalled(view.status)
-    # An invalid spec is usually what the Framework is stalled for.
+    # An invalid spec is usually the reason why the Framework is stalled.
     is_told = stall is not None and stall.message == view.problem
     lines = [clean_line(view.problem)] if view.problem and not is_told else []
     if view.deleting:
@@ -160,7 +160,7 @@ def diagnose_framework(view: FrameworkView, now: float) -> list[str]:
 
 
 def _quota(view: FrameworkView, status: FrameworkStatus) -> Iterator[str]:
-    """Yield what a queue has given, or Kueue's words on why it has not."""
+    """Yield the admission by a queue, or Kueue's reason why there is none."""
     found = {one.type: one for one in status.conditions}
     queue, reserved, admitted = view.queue, found.get("QuotaReserved"), found.get("Admitted")
     if not queue or reserved is None or admitted is None or status.state is State.COMPLETED:

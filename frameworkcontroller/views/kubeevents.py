@@ -31,7 +31,7 @@ class KubeEvent:
 
     @property
     def color(self) -> str:
-        """The color of a Warning; that of other Events is the terminal's."""
+        """The color of a Warning; other Events have the terminal's."""
         return "yellow" if self.warning else ""
 
     def concerns(self, framework: str | None) -> bool:

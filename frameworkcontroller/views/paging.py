@@ -16,7 +16,7 @@ _PAGE_ITEMS: Final = 100
 
 
 class Selection(TypedDict, total=False):
-    """What of a collection is read."""
+    """The selected objects and fields of a collection."""
 
     label_selector: str | None
     field_selector: str | None

@@ -35,8 +35,8 @@ _MAX_EVENTS: Final = 1000
 async def diagnose_pods(client: KubeClient, framework: Mapping[str, Any], wall: Callable[[], float]) -> dict[str, str]:
     """Return the diagnoses of the Framework's Pods that do not run or are being deleted, by name.
 
-    Without permission to read Pods there are none; without that for Events, they lack what only Events have. Of a
-    Framework with many Pods only pending ones are read.
+    Without permission to read Pods there are none; without permission for Events, they lack causes that only Events
+    have. Of a Framework with many Pods only pending ones are read.
     """
     if state_of(framework) in (None, State.COMPLETED):
         return {}

@@ -144,7 +144,7 @@ def _phase_of_task(task: Mapping[str, Any]) -> Phase:
 
 @lru_cache(maxsize=1024)
 def phase_of_result(code: int | None, type_name: str) -> Phase:
-    """Return the phase of what has ended with the code and the name of the completion type. No code: it failed."""
+    """Return the phase of a completed Task or Framework, from its code and completion type. No code: it failed."""
     return phase_of_end(None if code is None else decode_completion({"code": code, "type": {"name": type_name}}))
 
 

@@ -140,7 +140,7 @@ def _draw(title: str, rows: Sequence[Row], now: float, *, inline: bool, link: Ca
 
 
 def _result(completion: CompletionStatus, x: float, wide: float, y: int, *, last: bool) -> Iterator[str]:
-    """Write the result of a failed attempt: in its bar if it fits, or else beside the last bar."""
+    """Write the result of a failed attempt: in its bar if it fits, or else after the last bar."""
     text = code_and_phrase(completion.code, completion.phrase)
     if wide > _NARROWEST_TEXT * len(text):
         yield f'<text class="small in" x="{x + 4:.1f}" y="{y}">{escape(text)}</text>'
@@ -178,7 +178,7 @@ def _pieces(row: Row, end: int) -> Iterator[tuple[str, int, int, str, Completion
             yield _kind(completion), start, until, f"{who}: {how}, then {ended_with}", completion
             continue
         if run > start or attempt.run_time is None:
-            # The result is written once, in or beside the last bar of the attempt.
+            # The result is written once, in or after the last bar of the attempt.
             ended = completion if attempt.run_time is None else None
             yield "waiting", start, run, f"{who}: waited for {duration(run - start)}", ended
         if attempt.run_time is not None:

@@ -1,4 +1,4 @@
-"""A Framework as a tree of roles and Tasks, with the reasons of those that wait or failed; large roles in groups."""
+"""A Framework as a tree of roles and Tasks, with the reasons of waiting and failed ones; large roles in groups."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from frameworkcontroller.views.texts import clean_line, counted, duration
 DEFAULT_NAMESPACE: Final = "default"
 
 _BAR_CELLS: Final = 20
-_BAR_ORDER: Final = (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED, Phase.ENDING, Phase.RUNNING, Phase.WAITING)
+BAR_ORDER: Final = (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED, Phase.ENDING, Phase.RUNNING, Phase.WAITING)
+"""The segments of a bar."""
 _LEAST_LINES: Final = 3
 _MAX_NAME: Final = 63
 
@@ -112,7 +113,7 @@ def bar(counts: Counter[Phase]) -> Text:
     greatest = max(wide, key=wide.__getitem__)
     wide[greatest] += _BAR_CELLS - sum(wide.values())
     text = Text()
-    for phase in _BAR_ORDER:
+    for phase in BAR_ORDER:
         text.append(phase.cell * wide.get(phase, 0), "dim" if phase is Phase.WAITING else phase.color)
     return text
 

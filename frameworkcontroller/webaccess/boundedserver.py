@@ -78,7 +78,6 @@ class BoundedServer:
         self._connected = connected
         self._tls = tls
         self._head_sec = head_sec
-        self._idle_sec = idle_sec
         self._answer_sec = answer_sec
         self._max_connections = max_connections
         self._loop = asyncio.get_running_loop()
@@ -90,7 +89,7 @@ class BoundedServer:
             "max_line_size": _MAX_LINE_BYTES,
             "max_field_size": _MAX_LINE_BYTES,
             "max_headers": _MAX_HEADERS,
-            # The bounds of bodies hold for what is decompressed.
+            # Limits of bodies apply to decompressed bytes.
             "auto_decompress": False,
             "keepalive_timeout": idle_sec,
         }
@@ -171,7 +170,7 @@ class BoundedServer:
             return response
         except Exception:
             if request.writer.output_size:
-                # What follows would be taken for a part of the response that has begun.
+                # An error page would become a part of the response that has begun.
                 self._abort(connection)
             raise
         finally:
@@ -186,7 +185,7 @@ class BoundedServer:
             self._deadlines[request.protocol] = math.inf
 
     async def _reap(self) -> None:
-        """Close the connections whose time is over: of their first head, and later of one more request."""
+        """Close connections that exceed the head, idle or answer timeout."""
         while True:
             await asyncio.sleep(min(_REAP_EVERY_SEC, self._head_sec / 4))
             now = self._loop.time()

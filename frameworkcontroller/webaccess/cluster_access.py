@@ -1,4 +1,4 @@
-"""Access by bearer tokens of the cluster: the API server says whose they are and what their users may do.
+"""Access by bearer tokens of the cluster: the API server identifies their users and permissions.
 
 A viewer may read the Frameworks of a namespace whose Frameworks it may ``get`` from the API server, and send records if
 it may ``patch`` ``frameworks/status``, as the controller may.
@@ -44,7 +44,7 @@ from frameworkcontroller.webaccess.viewers import (
 )
 
 VALID_SECONDS: Final = 45.0
-"""The life of what is known by a token."""
+"""The life of a token's review."""
 DENIED_SECONDS: Final = 15.0
 """The life of a denied permission: new bindings are to count soon."""
 INVALID_SECONDS: Final = 5.0
@@ -107,7 +107,7 @@ class ClusterAccess(WebAccess):
         return _ClusterViewer(self, token, (await self.review(token)).user.name)
 
     async def review(self, token: str) -> _Review:
-        """Return what is known of ``token``. Raises as `identify`."""
+        """Return the review of ``token``. Raises as `identify`."""
         if len(token) > _MAX_TOKEN_BYTES or not _TOKEN.fullmatch(token):
             raise AuthenticationRequired("the token is malformed")
         digest = hashlib.sha256(token.encode()).digest()
@@ -158,7 +158,7 @@ class ClusterAccess(WebAccess):
             if now >= self._logged + _LOG_SECONDS:
                 self._logged = now
                 _log.warning("Cannot check access: %s", str(error) or "the API server does not answer")
-            raise AccessUnavailable("the API server does not answer who you are and what you may see") from None
+            raise AccessUnavailable("the API server does not confirm your identity and permissions") from None
 
     def _is_writers(self, token: str) -> bool:
         if self._writer_token_file is None:
@@ -173,9 +173,7 @@ class ClusterAccess(WebAccess):
 
 
 class _Review:
-    """What is known by a token until ``expires``. Permissions are kept here, so that they expire with the groups of
-    the user on which they depend.
-    """
+    """The user of a token until ``expires``, with permissions: they depend on its groups, and expire with them."""
 
     def __init__(self, user: User, expires: float) -> None:
         self.user = user

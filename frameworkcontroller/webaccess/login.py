@@ -1,4 +1,4 @@
-"""The login page, which takes a pasted token, or on loopback that of the printed address.
+"""The login page, which takes a pasted token, or on loopback the printed address.
 
 All its links are relative, so it works below any prefix. A pasted token is sent in the body of a POST and kept in this
 process: it is in no URL, no cookie and no log.

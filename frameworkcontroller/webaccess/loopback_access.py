@@ -39,7 +39,7 @@ def token_in(path: Path) -> str:
     try:
         with open(path, "a+b", opener=lambda name, flags: os.open(name, flags | os.O_CLOEXEC, 0o600)) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            # That of another user stays as it is.
+            # Another user's file is not changed.
             with suppress(PermissionError):
                 os.fchmod(file.fileno(), 0o600)
             file.seek(0)

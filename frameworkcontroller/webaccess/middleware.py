@@ -67,16 +67,15 @@ def protect(app: web.Application, access: WebAccess, *, public: Collection[str] 
     """
     sessions = Sessions()
     Login(access, sessions).add_to(app)
-    app.middlewares.insert(0, access_middleware(access, sessions, public=public))
+    app.middlewares.insert(0, _checking(access, sessions, frozenset(public) | PATHS))
     app.on_response_prepare.append(_add_headers)
 
 
-def access_middleware(access: WebAccess, sessions: Sessions, *, public: Collection[str] = PUBLIC) -> Middleware:
+def _checking(access: WebAccess, sessions: Sessions, open_paths: frozenset[str]) -> Middleware:
     """Return a middleware that sets ``request[VIEWER]``, and answers refused requests with a problem.
 
     Browsers without a login are sent to the login page.
     """
-    open_paths = frozenset(public) | PATHS
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -1,4 +1,4 @@
-"""The viewer of a request: what it may see, and the reasons for which a request is refused."""
+"""The viewer of a request: its permissions, and the reasons of refusals."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Viewer(ABC):
 
     @abstractmethod
     async def readable(self, namespaces: Iterable[str]) -> frozenset[str] | None:
-        """Those of ``namespaces`` in which the viewer may read Frameworks; None: all, also those that are not given."""
+        """The ``namespaces`` in which the viewer may read Frameworks; None: all, including others."""
 
     @abstractmethod
     async def may_write_history(self, namespaces: Iterable[str]) -> bool:
@@ -123,7 +123,7 @@ class RequestRefused(AccessError):
 
 
 class AccessUnavailable(AccessError):
-    """503: the API server cannot be asked who the sender is, or what it may do."""
+    """503: the API server cannot be asked for the sender's identity or permissions."""
 
     status = 503
     title = "Access cannot be checked"

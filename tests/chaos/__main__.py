@@ -1,10 +1,10 @@
-"""`make chaos`: plays as many histories as asked for, and says what was injected and what was found.
+"""`make chaos`: plays a number of histories, and prints the injected faults and the findings.
 
     python -m tests.chaos --histories 1000
     python -m tests.chaos --minutes 30 --seed 5000
     python -m tests.chaos --seed 17 --histories 1
     python -m tests.chaos --cluster 1.36 --histories 60
-    python -m tests.chaos --break "C2: deletes whoever has the name" --histories 40
+    python -m tests.chaos --break "C2: deletes any Pod of the name" --histories 40
 
 Exit code 1: something was found. Each finding is printed with its seed; on the embedded cluster, where every run of a
 history is the same, also with the shortest story that shows it. Of a controller that is broken on purpose (`--break`)
@@ -63,7 +63,7 @@ def main() -> None:
     )
     parser.add_argument("--no-shrink", action="store_true", help="do not shorten what fails")
     options = parser.parse_args()
-    logging.lastResort = None  # what a controller logs is looked at in its story, not here
+    logging.lastResort = None  # controllers' logs are judged in their story
     outcomes = _embedded(options.seed, play if options.broken is None else MUTANTS[options.broken].play)
     if options.broken is not None and options.cluster != "embedded":
         parser.error("--break: only on the embedded cluster")

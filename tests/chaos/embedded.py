@@ -53,7 +53,7 @@ _BUSIEST: Final = 200
 
 
 def play(story: Story) -> Outcome:
-    """Play it on a cluster and a loop of its own. What was found wrong is the outcome's ``error``."""
+    """Play it on a cluster and a loop of its own. The outcome's ``error`` is the finding."""
     gc.collect()
     files = _open_files()
     with patch.object(batch, "WIDTH", story.in_flight):
@@ -65,7 +65,7 @@ def play(story: Story) -> Outcome:
 
 
 def failure_of(story: Story) -> str | None:
-    """What kind of error the story ends in: its class and the first words that name no object."""
+    """The kind of a story's error: its class and the first words that name no object."""
     error = play(story).error
     if error is None:
         return None
@@ -100,7 +100,7 @@ async def _play(story: Story) -> Outcome:
         try:
             player.check_record(player.writes)
         except AssertionError as error:
-            # What does not come to its end mostly does so because of what was done wrong long before.
+            # The violation came first, and is mostly the cause.
             outcome.error = error
         busiest = max(replica.proxy.busiest for replica in (player.a, player.b))
         if outcome.error is None and busiest > _BUSIEST:
@@ -229,7 +229,7 @@ class EmbeddedPlayer(Player):
         level = logger.level
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
-        # Whoever else listens would keep every line.
+        # Other handlers would keep every line.
         logger.propagate = False
         self._node = asyncio.create_task(self._agent.run(), name="node")
         if self.story.quota is not None:
@@ -254,7 +254,7 @@ class EmbeddedPlayer(Player):
             for task in others:
                 task.cancel()
             await asyncio.wait(others)
-            # Formatted as ever, so that what cannot be logged shows.
+            # Formatted as usual, to show errors of logging.
             logger.removeHandler(handler)
             logger.setLevel(level)
             logger.propagate = True

@@ -1,7 +1,7 @@
 """A real API server's own record: the history of its etcd, read by etcd's JSON gateway.
 
-kube-apiserver must have been told to store JSON and to forget nothing: `KEEPING_THE_RECORD`. Whatever became of watches
-and of kube-apiserver itself, every write is in there, in order.
+kube-apiserver must store JSON and forget nothing: `KEEPING_THE_RECORD`. Every write is in there, in order, no matter
+how watches and kube-apiserver itself fared.
 """
 
 import base64
@@ -45,7 +45,7 @@ def read_record(url: str, revision: int = 1) -> tuple[dict[str, list[Write]], in
 
 
 def compact(url: str, revision: int) -> None:
-    """Have etcd forget what was before that revision."""
+    """Have etcd compact the revisions before that one."""
     _ask(url, "/v3/kv/compaction", {"revision": str(revision), "physical": True})
 
 

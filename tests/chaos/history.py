@@ -1,8 +1,7 @@
 """H1, along the record of every write: an attempt that a stored status shows is in it, or in the archive.
 
-Judged are the statuses that the API server stored, and what the stand-in of the archive acknowledged before each: of
-each write of a Framework what the status before it shows and the one after it does not, and of each removal of the
-history's finalizer all that the status shows, and whether anything of the Framework is left.
+Before a write drops an attempt from a Framework's status, the archive's stand-in must have acknowledged it. Before the
+history's finalizer goes, it must have acknowledged every attempt of the status, and no object of it may be left.
 """
 
 from collections.abc import Iterator, Mapping
@@ -54,7 +53,7 @@ class ArchiveJudge:
             self._judge_removal(known, revision, loose)
             self._let_go.add(uid_of(known))
         if uid_of(known) in self._let_go:
-            # Nothing of it begins any more.
+            # It begins nothing again.
             return
         if not stays and not is_held(known):
             if uid_of(known) in self._begun:
@@ -107,7 +106,7 @@ class ArchiveJudge:
             self._require_archived(framework, attempt, code, revision, "goes")
 
     def _left(self, uid: str) -> Iterator[str]:
-        """What there is of a Framework."""
+        """The live objects of a Framework."""
         if uid in self.orphaned:
             # A user wanted it to stay.
             return

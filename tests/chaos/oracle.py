@@ -1,7 +1,7 @@
-"""Where a Framework must be once nothing stands in its way any more: read from the contract, not from the code.
+"""The state that a Framework must reach without faults, by the contract and not by the code.
 
-Sources: docs/manual.md, "Completion", "Retry" and "Failure rules"; docs/reference.md, "spec". It knows the spec, the
-status and what the Pods were told to do, as plain JSON, and nothing of the machine.
+Sources: docs/manual.md, "Completion", "Retry" and "Failure rules"; docs/reference.md, "spec". It knows spec,
+status and simulated behavior of Pods as plain JSON, and nothing of the machine.
 """
 
 from collections.abc import Collection, Mapping
@@ -17,10 +17,10 @@ _ALWAYS_RETRIED: Final = (-240, -241)
 
 
 def why_not_at_end(framework: Json, pods: Mapping[str, Json], before: Json | None) -> str | None:
-    """None if the Framework is where its policies let it come to rest, else what is still to happen.
+    """None if the Framework is in a state in which its policies let it rest, else the next expected event.
 
-    ``pods``: those there are, by UID. ``before``: its status when the faults stopped. A policy that retries for ever
-    has no end but to go on, so there it is enough that it went on since.
+    ``pods``: those there are, by UID. ``before``: its status when the faults stopped. A policy without a limit
+    has no end: there, progress since then is enough.
     """
     spec, status = framework["spec"], framework.get("status")
     if not status:
@@ -65,7 +65,7 @@ def _is_queued(framework: Json) -> bool:
 
 
 def why_not_served(framework: Json, services: Mapping[str, Json]) -> str | None:
-    """None if a Framework whose attempt goes on has what its host names need, else what is missing."""
+    """None if a Framework with a running attempt has the objects for its host names, else the missing one."""
     spec, status = framework["spec"], framework["status"]
     network, metadata = spec.get("network"), framework["metadata"]
     if network is None or not network.get("enableDNSHostnames", True) or spec.get("suspend"):
@@ -78,9 +78,9 @@ def why_not_served(framework: Json, services: Mapping[str, Json]) -> str | None:
 
 
 def why_claims_differ(framework: Json, claims: Mapping[str, Json], touched: Collection[str]) -> str | None:
-    """None if the claims of a Framework whose attempt goes on are those that its policies want.
+    """None if a Framework with a running attempt has exactly the claims that its policies want.
 
-    ``touched``: names of those that a user has deleted, or made invisible.
+    ``touched``: names of claims that a user has deleted or made invisible.
     """
     spec, status, uid = framework["spec"], framework["status"], framework["metadata"]["uid"]
     if spec.get("suspend") or status["state"] not in ("AttemptPreparing", "AttemptRunning"):
@@ -166,7 +166,7 @@ def _why_attempt_not_at_end(spec: Json, status: Json, pods: Mapping[str, Json]) 
 
 
 def _waits_for_quota(task: Json, tasks: list[Json], admission: Json | None, role: str) -> bool:
-    """Whether a Task was added since the admission, of which the other Tasks of its role use all."""
+    """Whether a Task was added since the admission, which the other Tasks of its role use up."""
     if admission is None or task["state"] != "AttemptCreationPending":
         return False
     admitted = {one["name"]: one["count"] - one.get("reclaimed", 0) for one in admission["podSets"]}.get(role, 0)
@@ -179,7 +179,7 @@ def _count_waiting(tasks: list[Json], admission: Json | None, role: str) -> int:
 
 
 def _why_not_waiting(role: Json, wanted: Mapping[str, Json], found: Mapping[str, list[Json]]) -> str | None:
-    """None if a role that has not started waits for another one, else what is still to happen."""
+    """None if a role that has not started waits for another one, else the next expected event."""
     holds = True
     for dependency in role["dependsOn"]:
         tasks = found[dependency["name"]]
@@ -237,7 +237,7 @@ def _progress(status: Json) -> tuple[int, int]:
 
 
 def _runs_for_ever(pod: Json | None) -> bool:
-    """Whether the Pod is there, is well, and was told to run without end."""
+    """Whether the Pod exists, is well, and runs without end."""
     if pod is None or pod["status"]["phase"] != "Running" or "deletionTimestamp" in pod["metadata"]:
         return False
     annotations = pod["metadata"].get("annotations") or {}

@@ -1,4 +1,4 @@
-"""Takes the steps of a story, lets everything come to a fair end, and judges what is left; on any cluster.
+"""Takes the steps of a story, lets everything come to a fair end, and judges the rest; on any cluster.
 
 `tests.chaos.embedded` plays by virtual time on an embedded cluster, `tests.chaos.real` on a real control plane.
 """
@@ -75,7 +75,7 @@ _PLENTY: Final = 1000
 
 
 def config_of(story: Story, sink: ArchiveStandIn | None) -> Config:
-    """What the story's controllers are configured with. ``sink``: where their history goes."""
+    """The configuration of the story's controllers. ``sink``: the destination of their history."""
     update: dict[str, object] = {
         "framework_completed_retain_sec": story.retain_sec,
         "large_framework_compression": story.compress,
@@ -114,7 +114,7 @@ class Outcome:
 
 
 class Replica(Protocol):
-    """One controller behind a proxy of its own: it is killed and started anew there."""
+    """One controller behind a proxy of its own, where it is killed and restarted."""
 
     name: str
     proxy: FaultProxy
@@ -123,20 +123,20 @@ class Replica(Protocol):
         """A new life, if it has none."""
 
     async def kill(self) -> None:
-        """As SIGKILL does: not a byte of what it does from now on gets anywhere. Raises Unfinished."""
+        """As SIGKILL does: no later byte of it gets anywhere. Raises Unfinished."""
 
     async def stop(self) -> None:
         """As SIGTERM does, and wait for its end. Raises Unfinished."""
 
     def why_ended(self) -> str:
-        """What it ended with by itself; empty while it has not."""
+        """The error that it ended with by itself; empty while it has not."""
 
 
 class Player:
-    """Everybody who does anything to the Frameworks of one namespace, and to their controllers.
+    """All users of the Frameworks of one namespace, and all who start and kill their controllers.
 
-    ``a`` is there from beginning to end, but for its deaths, ``b`` beside it for a while. A subclass gives both, and
-    says how the API server is killed and started.
+    ``a`` works from beginning to end, except when it is killed, ``b`` for a while. A subclass provides both, and kills
+    and starts the API server.
     """
 
     a: Replica
@@ -237,7 +237,7 @@ class Player:
         return recovery
 
     def check_record(self, writes: list[Write]) -> None:
-        """Look at every write, and at what the controllers sent to be deleted.
+        """Check every write, and each deletion that the controllers sent.
 
         Raises:
             Violation: something promised was not kept.
@@ -261,7 +261,7 @@ class Player:
         raise NotImplementedError
 
     async def forget_what_was_to_come(self) -> None:
-        """What was to happen later does not."""
+        """Cancel the events that were due later."""
         for task in list(self._later):
             task.cancel()
         if self._later:
@@ -331,12 +331,12 @@ class Player:
         return f"left over: {left}" if left else ""
 
     def _companions(self) -> list[Resource]:
-        """The kinds of what a Framework may have beside ConfigMaps and Pods."""
+        """The kinds of a Framework's objects, except ConfigMaps and Pods."""
         queues = [] if self.story.quota is None else [WORKLOADS]
         return [SERVICES, PERSISTENTVOLUMECLAIMS, *queues, *([PODGROUPS] if self.story.gangs else [])]
 
     async def _what_the_history_misses(self) -> str:
-        """A watch that is silent tells of a deletion by the next list only."""
+        """A silent watch shows a deletion only by the next list."""
         return ""
 
     async def _who_is_there(self) -> str:
@@ -399,7 +399,7 @@ class Player:
         await self._frameworks.set(name, **fields)
 
     async def break_spec(self, name: str, which: float, seconds: float) -> None:
-        """Somebody makes the spec invalid for so long."""
+        """A user makes the spec invalid for this time."""
         await self._break_spec(name, which)
         self.spawn(seconds, partial(self._mend_spec, name))
 
@@ -410,7 +410,7 @@ class Player:
         self.injected["invalid_spec"] += 1
 
     async def _mend_spec(self, name: str) -> None:
-        """Until it is done: nobody else would."""
+        """Repeat it until it succeeds."""
         while True:
             try:
                 fields = mended_fields((await self._frameworks.get(name))["spec"])
@@ -505,7 +505,7 @@ class Player:
     # --- the history ------------------------------------------------------------------------------------------------
 
     async def delete_all(self, propagation: str) -> None:
-        """Somebody deletes all Frameworks at once."""
+        """A user deletes all Frameworks at once."""
         for name in await self._all():
             await self.delete(name, propagation)
 
@@ -515,14 +515,14 @@ class Player:
             self.sink.arm(trouble)
 
     async def stop_sink(self, seconds: float) -> None:
-        """The sink is down for so long."""
+        """The sink is down for this time."""
         if self.sink is not None:
             await self.sink.refuse()
             self.injected["sink_down"] += 1
             self.spawn(seconds, self.sink.accept)
 
     async def refuse_records(self, which: int, seconds: float) -> None:
-        """The sink refuses some records for so long."""
+        """The sink refuses some records for this time."""
         if (sink := self.sink) is not None:
             sink.poison(which)
 
@@ -532,14 +532,14 @@ class Player:
             self.spawn(seconds, accept)
 
     async def give_history_up(self, name: str) -> None:
-        """Somebody has the Framework go without its history."""
+        """A user gives up the history of the Framework."""
         if (found := held(await self._frameworks.get(name))) is not None:
             self.circumstances.released.add(found.uid)
             self.injected["released"] += 1
             await let_go(Invocation(self._client, self._namespace), found)
 
     async def hold(self, name: str, first: bool, seconds: float) -> None:
-        """Somebody else keeps the Framework for so long, by a finalizer before or after all others."""
+        """Another client keeps the Framework for this time, by a finalizer before or after all others."""
         finalizers = (await self._frameworks.get(name))["metadata"].get("finalizers") or []
         place = "0" if first and finalizers else "-" if finalizers else ""
         value: object = _HOLD if finalizers else [_HOLD]
@@ -549,7 +549,7 @@ class Player:
         self.spawn(seconds, partial(self._let_go, name))
 
     async def _let_go(self, name: str) -> None:
-        """Until it is done: nobody else would."""
+        """Repeat it until it succeeds."""
         while True:
             try:
                 finalizers = (await self._frameworks.get(name))["metadata"].get("finalizers") or []
@@ -593,7 +593,7 @@ class Player:
                 self._runtime.fail_pod(f"{self._namespace}/{pod['metadata']['name']}", "Evicted", "chaos")
 
     async def evict(self, which: int) -> None:
-        """Somebody asks the eviction API, which says so in a condition before it deletes the Pod."""
+        """A client uses the eviction API, which sets a condition before it deletes the Pod."""
         if (pod := await self._pod(which)) is not None:
             name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
             self.circumstances.deleted_by_others.setdefault(uid, self._wall())
@@ -613,20 +613,20 @@ class Player:
             await self._delete(PODS, pod)
 
     async def unlabel(self, which: int) -> None:
-        """Somebody takes the labels off a Pod."""
+        """A user removes the labels of a Pod."""
         if (pod := await self._pod(which)) is not None:
             bare = orjson.dumps({"metadata": {"labels": None}})
             name = pod["metadata"]["name"]
             await self._client.patch(PODS, name, bare, self._namespace, content_type=MERGE_PATCH)
 
     async def replace_crd(self) -> None:
-        """Somebody applies the original's CRD over ours, which has no status subresource."""
+        """A user applies the original's CRD, without a status subresource, over ours."""
         crd = orjson.loads(await self._client.get(CRDS, names.CRD_NAME))
         await self._client.replace(CRDS, names.CRD_NAME, orjson.dumps({**crd, "spec": crd_spec("v1")}))
         self.injected["replaced_crd"] += 1
 
     async def take_name(self, which: int, labelled: bool, seconds: float) -> None:
-        """Somebody waits for a Pod's name to be free, and takes it for so long; in the cache if ``labelled``."""
+        """A client takes a Pod's name for this time, once it is free; in the cache if ``labelled``."""
         if (pod := await self._pod(which)) is not None:
             metadata = pod["metadata"]
             labels = (metadata.get("labels") or {}) if labelled else {}
@@ -659,12 +659,12 @@ class Player:
                 return
 
     async def delete_service(self, name: str) -> None:
-        """Somebody deletes a Service. Of one without labels nobody is told but by a resync, which there is none."""
+        """A user deletes a Service. Without its labels only a resync would show that, and there is none."""
         if (found := (await self._list(SERVICES)).get(name)) is not None and found["metadata"].get("labels"):
             await self._delete(SERVICES, found)
 
     async def delete_service_always(self, name: str, pause: float, seconds: float) -> None:
-        """Somebody deletes a Service whenever it is there."""
+        """A user deletes a Service as often as it is created."""
 
         async def delete() -> None:
             for _ in range(round(seconds / pause)):
@@ -675,7 +675,7 @@ class Player:
         self.spawn(0.0, delete)
 
     async def take_service(self, name: str, labelled: bool, seconds: float) -> None:
-        """Somebody waits for a Service's name to be free, and takes it for so long."""
+        """A client takes a Service's name for this time, once it is free."""
         labels = {names.FRAMEWORK_NAME: name} if labelled else {}
         spec = {"clusterIP": "None", "selector": {"app": "other"}}
         self.spawn(
@@ -684,7 +684,7 @@ class Player:
         )
 
     async def unlabel_service(self, name: str) -> None:
-        """Somebody takes the labels off the Service of a Framework."""
+        """A user removes the labels of a Framework's Service."""
         found = (await self._list(SERVICES)).get(name)
         if found is not None and found["metadata"].get("ownerReferences"):
             bare = orjson.dumps({"metadata": {"uid": uid_of(found), "labels": None}})
@@ -706,7 +706,7 @@ class Player:
             await self._delete(PERSISTENTVOLUMECLAIMS, found)
 
     async def unlabel_claim(self, which: int) -> None:
-        """Somebody takes the labels off a claim."""
+        """A user removes the labels of a claim."""
         if (found := await self._claim(which)) is not None:
             self._touched_claims.add(name_of(found))
             bare = orjson.dumps({"metadata": {"uid": uid_of(found), "labels": None}})
@@ -714,7 +714,7 @@ class Player:
             await self._client.patch(resource, name_of(found), bare, self._namespace, content_type=MERGE_PATCH)
 
     async def take_claim(self, name: str, labels: Json, annotations: Json, seconds: float) -> None:
-        """Somebody waits for a claim's name to be free, and takes it for so long."""
+        """A client takes a claim's name for this time, once it is free."""
         metadata = {"name": name, "labels": labels, "annotations": annotations}
         body = {"metadata": metadata, "spec": CLAIM_SPEC}
         self.spawn(0.0, partial(self._take_name, PERSISTENTVOLUMECLAIMS, body, seconds))
@@ -730,7 +730,7 @@ class Player:
         await self._client.patch(WORKLOADS, name_of(found), body, self._namespace, content_type=MERGE_PATCH)
 
     async def deactivate_workload(self, which: int, seconds: float) -> None:
-        """Somebody deactivates a Workload, and activates it again."""
+        """A user deactivates a Workload, and activates it again."""
         if (found := await self._workload(which)) is None:
             return
         await self._set_active(found, False)
@@ -746,7 +746,7 @@ class Player:
             await self._delete(WORKLOADS, found)
 
     async def set_label(self, name: str, label: str, value: str | None) -> None:
-        """Somebody sets a label of a Framework, or removes it."""
+        """A user sets a label of a Framework, or removes it."""
         body = orjson.dumps({"metadata": {"labels": {label: value}}})
         await self._client.patch(FRAMEWORKS, name, body, self._namespace, content_type=MERGE_PATCH)
 
@@ -775,7 +775,7 @@ class Player:
         )
 
     async def deny(self, resource: str, verbs: tuple[str, ...], seconds: float) -> None:
-        """The controller is not permitted this for so long."""
+        """The controller lacks this permission for this time."""
         self.a.proxy.deny(resource, *verbs)
         self.injected["denied"] += 1
 
@@ -787,7 +787,7 @@ class Player:
     async def delete_configmap(self, name: str, propagation: str = "") -> None:
         """``propagation``: Foreground, Background or Orphan; "" as the ConfigMap's finalizer says."""
         if propagation == "Orphan" and (self.story.gangs or not await self._are_pods_recorded(name)):
-            # An orphan that no status records is nobody's, and keeps its name (docs/guarantees.md, Limits).
+            # An orphan that no status records has no owner, and keeps its name (docs/guarantees.md, Limits).
             propagation = "Background"
         found = await self._client.get(CONFIGMAPS, names.configmap_name(name), self._namespace)
         if propagation in ("Background", "Orphan"):
@@ -837,7 +837,7 @@ class Player:
         raise NotImplementedError
 
     async def serve(self) -> None:
-        """Start the API server anew on what it has stored, if it was killed."""
+        """Restart the API server on its stored data, if it was killed."""
         raise NotImplementedError
 
     async def restart_server(self, seconds: float) -> None:

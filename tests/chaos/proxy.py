@@ -1,8 +1,8 @@
-"""What stands between a controller and its API server on a bad day: a proxy that loses, delays, refuses and lies.
+"""A bad network between a controller and its API server: a proxy that loses, delays, refuses and lies.
 
 It forwards to any API server, embedded or real, and works by the running loop's clock, virtual or not. It does nothing
 by itself: a fault is *armed* (`FaultProxy.arm`) and then met by the next requests that it fits, so that a list of
-faults with their times, made from one seed, replays itself. ``met`` tells what was really met.
+faults with their times, made from one seed, replays itself. ``met`` has the faults that requests met.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from tests.support.reverseproxy import ConnectionDropped, Request, ReverseProxy,
 
 
 class Kind(StrEnum):
-    """What a request meets."""
+    """A fault that a request meets."""
 
     DROP = "is lost on its way"
     DELAY = "is delayed"
@@ -78,9 +78,9 @@ _PAGES: Final = {Kind.NO_BACKEND: 404, Kind.LOGIN: 200, Kind.BLOCKED: 403}
 
 @dataclass(frozen=True)
 class Fault:
-    """What the next ``times`` requests of ``verb`` and ``resource`` ("" fits all) meet; ``seconds`` as `kind` needs.
+    """A fault of the next ``times`` requests of ``verb`` and ``resource`` ("" fits all); ``seconds`` as `kind` needs.
 
-    Of those of watches, ``times`` is the number of events; what `HELD` holds up, it does for all events of so long.
+    For a watch, ``times`` is the number of events; `HELD` delays all events of its ``seconds``.
     """
 
     kind: Kind
@@ -106,7 +106,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Deletion:
-    """A DELETE as it was sent, whatever became of it. ``at``: seconds since the epoch."""
+    """A DELETE as it was sent, executed or not. ``at``: seconds since the epoch."""
 
     at: float
     resource: str
@@ -119,7 +119,7 @@ class Deletion:
 
 @dataclass(frozen=True)
 class Change:
-    """A PATCH or DELETE as it was sent, whatever became of it."""
+    """A PATCH or DELETE as it was sent, executed or not."""
 
     moment: int
     """As `FaultProxy.moment` was when it came."""
@@ -130,7 +130,7 @@ class Change:
 
 
 class FaultProxy(ReverseProxy):
-    """Its answers are those of ``upstream`` where no fault is armed."""
+    """Without an armed fault, it passes the answers of ``upstream`` on."""
 
     def __init__(
         self, upstream: str, *, tls: ssl.SSLContext | None = None, wall: Callable[[], float] = time.time
@@ -172,7 +172,7 @@ class FaultProxy(ReverseProxy):
         """How often which fault was met."""
         return self._injected.items()
 
-    # --- what can be armed ------------------------------------------------------------------------------------------
+    # --- faults to arm ----------------------------------------------------------------------------------------------
 
     def arm(self, fault: Fault) -> None:
         """The next requests that it fits meet it; of faults of watches, also those that are open."""
@@ -187,7 +187,7 @@ class FaultProxy(ReverseProxy):
             self._armed.append(fault)
 
     def slow_down(self, resource: str, before: float, after: float) -> None:
-        """From now on each write of the resource takes so many seconds before it is executed, and after."""
+        """From now on each write of the resource takes this number of seconds before its execution, and after."""
         self._pace[resource] = (before, after)
 
     def deny(self, resource: str, *verbs: str) -> None:
@@ -208,10 +208,10 @@ class FaultProxy(ReverseProxy):
         await super().refuse()
 
     async def calm(self, *, mend_watches: bool = False) -> None:
-        """Nothing is armed any more, and no watch is kept from anything; what is late is late no longer.
+        """Disarm all faults, release all watches, and execute late requests.
 
-        ``mend_watches``: what a watch left out is not left to the controller's patience (minutes for one that
-        fell silent or lost an event): silent ones break off, and those that lost something are too old to go on.
+        ``mend_watches``: end silent watches, and answer 410 to watches that lost an event, which a controller would
+        otherwise notice only after minutes.
         """
         self._armed.clear()
         self._pace.clear()
@@ -225,7 +225,7 @@ class FaultProxy(ReverseProxy):
             self._armed += [Fault(Kind.EXPIRED, "watch", resource) for resource in sorted(self._lossy)]
         self._lossy.clear()
         if running := {*self._late, *self._delayed}:
-            # By what is stored now, they may be wrong.
+            # The stored state may contradict them now.
             await asyncio.wait(running)
         await self.accept()
 
@@ -252,7 +252,7 @@ class FaultProxy(ReverseProxy):
         return response
 
     async def _delay(self, seconds: float) -> None:
-        """Wait. Who hangs up meanwhile has this cancelled: the request is not executed then."""
+        """Wait. A client that hangs up meanwhile cancels this, and the request is not executed."""
         over = asyncio.get_running_loop().create_future()
         self._delayed.add(over)
         try:
@@ -323,7 +323,7 @@ class FaultProxy(ReverseProxy):
         if number == 1:
             strike()
         if number <= 1:
-            # Whatever else it sends: it is as good as dead.
+            # It counts as dead, and later requests are dropped.
             raise ConnectionDropped
 
     async def _execute_late(self, request: web.BaseRequest, body: bytes, seconds: float) -> None:
@@ -341,7 +341,7 @@ class FaultProxy(ReverseProxy):
             self._streams.remove(stream)
 
     def _take(self, verb: str, resource: str, request: str) -> Fault | None:
-        # Never twice in a row: a controller whose credentials are refused for good may end.
+        # Never twice in a row: a controller whose credentials are always refused may end.
         renewed = request in self._unauthorized
         self._unauthorized.discard(request)
         for position, fault in enumerate(self._armed):
@@ -389,7 +389,7 @@ class _Stream:
                 self._ends_by = fault.kind
 
     def calm(self) -> None:
-        """What it left out stays left out, and a watch that says nothing goes on doing so: nobody mends those."""
+        """Its dropped events stay lost, and silent watches stay silent."""
         self._skip = self._replay = 0
         self._ends_by = None
         self._held_until = 0.0
@@ -400,7 +400,7 @@ class _Stream:
         abort(self._request)
 
     async def pass_on(self, line: bytes) -> AsyncIterator[bytes]:
-        """Yield what is passed on in place of this event. Raises ConnectionDropped at the end of the watch."""
+        """Yield the lines to pass on in place of this event. Raises ConnectionDropped at the end of the watch."""
         if (wait := self._held_until - asyncio.get_running_loop().time()) > 0:
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):

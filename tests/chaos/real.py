@@ -139,7 +139,7 @@ class Server:
         self._down = False
 
     async def read_record(self) -> None:
-        """Read what was written since the last time."""
+        """Read the lines since the last call."""
         async with self._reading:
             found, last = await asyncio.to_thread(etcd.read_record, self.plane.etcd_url, self._next)
             self._next = last + 1
@@ -274,7 +274,7 @@ class ControllerProcess:
         await eventually(ready, within=_START_SEC)
 
     def logs(self) -> list[str]:
-        """What each of its lives wrote."""
+        """The output of each of its processes."""
         files = (self._folder / f"{self.name}-{life}.log" for life in range(1, self._lives + 1))
         return [file.read_text(errors="replace") for file in files if file.exists()]
 
@@ -307,7 +307,7 @@ class RealPlayer(Player):
     ) -> None:
         self.namespace = f"chaos{story.seed}-{time.time_ns() // 1000 % 10**9}"
         super().__init__(story, client, self.namespace, runtime, time.time)
-        # What is written at which moment, etcd does not say.
+        # etcd does not record the time of a write.
         self.circumstances.clock_stepped = True
         # Real time: the API server is asked faster than the watch tells.
         self.circumstances.stopped_unseen = True

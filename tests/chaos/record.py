@@ -1,9 +1,8 @@
 """The guarantees, checked along the record that the API server's own storage keeps of every write.
 
-Neither the controller's word nor what it was shown through the proxy counts here: an embedded API server is asked for
-what it stored (`Storage.observe`), a real one's etcd for its history. Each write is replayed into a `World`, on which
-`tests.support.guarantees` looks as it does on the model's. What controllers sent to be deleted, the proxies know; it is
-held against the record of what there was.
+Neither the controller's word nor its view through the proxy counts: the writes come from the storage of an embedded
+API server (`Storage.observe`), or from the history of a real one's etcd. Each is replayed into a `World`, which
+`tests.support.guarantees` checks as it does the model's. The deletions that controllers sent come from the proxies.
 """
 
 import math
@@ -59,7 +58,7 @@ class Write:
 
 @dataclass
 class Circumstances:
-    """What has to be known of a history to judge its record."""
+    """The facts about a history that judging its record needs."""
 
     deleted_by_others: dict[str, float] = field(default_factory=dict)
     """UIDs of the objects that a user, or anybody else, has deleted, and when (seconds since the epoch)."""
@@ -114,7 +113,7 @@ class Replay(World):
         self.story.append(text)
 
     def violation(self, text: str) -> Violation:
-        """What to raise when ``text`` is so: with what came right before."""
+        """Return the error to raise, with the writes right before."""
         self.story = self.story[-_TOLD:]
         return super().violation(text)
 
@@ -151,7 +150,7 @@ class Replay(World):
                 self._judge_status(write.body, status)
 
     def judge_deletion(self, deletion: Deletion) -> None:
-        """Check what a controller asked to have deleted, after all writes.
+        """Check a deletion that a controller has sent, after all writes.
 
         Raises:
             Violation: with the end of the story.
@@ -183,7 +182,7 @@ class Replay(World):
                 )
 
     def judge_change(self, change: Change) -> None:
-        """Check what a controller asked to have changed of a Workload, at the moment at which it did.
+        """Check a change of a Workload that a controller has sent, at the moment of its request.
 
         Raises:
             Violation: K2: it gives quota back, or lets the Workload go, and a Pod of the Framework exists.
@@ -202,7 +201,7 @@ class Replay(World):
             raise self.violation(f"K2: {change.name}: {what} was asked for, and {left[0]} exists")
 
     def _judge_release(self, known: Body, body: Body | None) -> None:
-        """Quota, and the finalizer, are given back by controllers alone in these stories."""
+        """Only controllers release quota and the finalizer in these stories."""
         if self.guarantees.loose:
             return
         after = {**known, "metadata": {**known["metadata"], "finalizers": []}} if body is None else body
@@ -245,7 +244,7 @@ class Replay(World):
                 self._going_since.setdefault(uid_of(body), began)
 
     def _judge_companion(self, kind: Kind, known: Body | None, body: Body) -> None:
-        """What is not of a Framework is not written by anybody: in these stories others only make and delete it."""
+        """No one changes a foreign object: in these stories other clients only create and delete them."""
         self._had.add((kind, name_of(body), controller_of(body) or ""))
         self.events[kind].append(Event(name_of(body), orjson.dumps(body), removed=False, before=None))
         same = known is not None and uid_of(known) == uid_of(body)
@@ -269,11 +268,11 @@ class Replay(World):
             raise self.violation(f"Pod {name} is there, and there was never a Service {subdomain} of its Framework")
 
     def _only_spec(self, uid: str) -> Body | None:
-        """The spec of a Framework, of which what is immutable can be read; None of an unknown one."""
+        """A spec of the Framework, to read its immutable fields; None if it is unknown."""
         return next((spec for (known, _), spec in self.specs.items() if known == uid), None)
 
     def _deletion_begins(self, kind: Kind, body: Body, at: float) -> None:
-        """It must be justified, unless somebody else did it: a user, or the garbage collector."""
+        """It must be justified, unless a user or the garbage collector did it."""
         uid = uid_of(body)
         if at >= self.circumstances.deleted_by_others.get(uid, math.inf) or self._is_collected(body):
             return
@@ -307,7 +306,7 @@ class Replay(World):
         self._judge_ends(framework, status)
 
     def _judge_learnt(self, framework: Body, before: FrameworkStatus, after: FrameworkStatus) -> None:
-        """A status of an older spec than the Framework's may say what was learnt, and nothing that was decided."""
+        """A status of an older spec than the Framework's has no new decision, only observations."""
         was, now = _decisions(before), _decisions(after)
         if was != now:
             told = ", ".join(
@@ -319,7 +318,7 @@ class Replay(World):
             raise self.violation(f"{name_of(framework)} is at generation {real}, and by {known} was decided: {told}")
 
     def _judge_ends(self, framework: Body, status: FrameworkStatus) -> None:
-        """Each TaskAttempt that is decided must say of its Pod what the record says of it."""
+        """The outcome of each decided TaskAttempt must match the record of its Pod."""
         for role in status.attempt.roles:
             for task in role.tasks:
                 completion, uid = task.attempt.completion_status, task.attempt.pod_uid
@@ -337,7 +336,7 @@ class Replay(World):
 
     @staticmethod
     def _possible_codes(pod: Body) -> set[int]:
-        # Decided from above, whatever the Pod did; or the cache never showed it.
+        # The Framework decided it, or the cache never showed the Pod.
         possible = {-220, -230, -260, -111}
         conditions = pod["status"].get("conditions") or ()
         stamps = [one["reason"] for one in conditions if one["type"] == "DisruptionTarget" and one["status"] == "True"]
@@ -358,14 +357,14 @@ class Replay(World):
 
 
 def _belongs(body: Body) -> tuple[object, ...]:
-    """What says whose an object is. The rest of a claim is written by whoever binds it."""
+    """The metadata that names an object's owner. The volume binder writes the rest of a claim."""
     metadata = body["metadata"]
     marks = {key: value for key, value in (metadata.get("annotations") or {}).items() if key.startswith("FC_")}
     return metadata.get("labels") or {}, marks, metadata.get("ownerReferences") or []
 
 
 def _decisions(status: FrameworkStatus) -> dict[str, tuple[object, ...]]:
-    """What a controller has decided; that an object was created, or asked to go, is learnt, and so is left out."""
+    """The decisions of a status, without observations such as the creation of an object."""
 
     def decided(owner: FrameworkStatus | TaskStatus) -> tuple[object, ...]:
         state, completion = owner.state, owner.attempt.completion_status

@@ -1,8 +1,8 @@
-"""Makes a failing story short: leaves steps out for as long as it still fails.
+"""Shortens a failing story: drops steps as long as it still fails.
 
-Delta debugging (Zeller): drop large parts first, then smaller ones, until no single step can be spared. What fails must
-stay of one kind, by the first words of its error, lest a story be shortened into another one. On a virtual clock every
-run of a story is the same, so what it shows is certain.
+Delta debugging (Zeller): drop large parts first, then smaller ones, until every step is needed. The
+error must stay of one kind, by its first words, to avoid shortening a story into another one. On a virtual clock every
+run of a story is the same, so its result is certain.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,9 +24,9 @@ S = TypeVar("S", bound=Story)
 
 
 def shrink(story: S, failure: Callable[[S], str | None], *, runs: int = 400) -> tuple[S, int]:
-    """The shortest story found within so many runs that fails as ``story`` does, and how many runs that took.
+    """The shortest story found within ``runs`` that fails as ``story`` does, and the number of runs.
 
-    ``failure`` plays a story and names what is wrong, None if nothing is.
+    ``failure`` plays a story and returns its kind of error, None without one.
     """
     kind = failure(story)
     if kind is None:

@@ -1,8 +1,8 @@
 """The history in controllers' logs, held against every status that was ever stored.
 
 Each attempt that a stored status shows as ended must be in a snapshot, with the same code, and in none with another.
-Of two controllers at once, the one that finds the Framework gone may say what it was about to write. Attempts that the
-API server stored last are exempt if others deleted their Framework: no controller need have been there to see it.
+One of two controllers may log the status that it was about to write when it finds the Framework gone. The last stored
+attempts are exempt if other clients deleted their Framework: no controller need have seen it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,7 +32,7 @@ class Snapshots:
         """Whether a line with a snapshot could not be written: nothing is missed then."""
 
     def take(self, text: str) -> None:
-        """Read what a log holds."""
+        """Read the records of a log."""
         for line in text.splitlines():
             _, mark, tail = line.partition(names.SNAPSHOT_MARK)
             if mark:
@@ -82,7 +82,7 @@ def _ended(framework: str, status: FrameworkStatus) -> dict[Attempt, int]:
 
 
 def _ended_in(writes: Iterable[Write], circumstances: Circumstances) -> Iterator[tuple[str, str, dict[Attempt, int]]]:
-    """For each Framework its UID, its name, and what must be in snapshots by now."""
+    """For each Framework its UID, its name, and the attempts that must be in snapshots by now."""
     last: dict[str, tuple[str, Body]] = {}
     ended: dict[str, dict[Attempt, int]] = {}
     stored_last: dict[str, dict[Attempt, int]] = {}

@@ -1,7 +1,7 @@
-"""A story: what users, nodes, networks, clocks and killers do to some Frameworks. All of it is made from one seed.
+"""A story: acts of users, nodes, networks, clocks and killers on some Frameworks, all made from one seed.
 
 A story is data: a list of steps, each with the moment at which it is taken. So it can be printed, played again, and
-shortened by leaving steps out. What the steps do is said by `tests.chaos.player`.
+shortened by leaving steps out. `tests.chaos.player` carries out the steps.
 """
 
 import random
@@ -586,7 +586,7 @@ def _history_step(rng: random.Random, length: float, name: str) -> Step:
 
 
 def _rivals(rng: random.Random, length: float) -> list[Step]:
-    """Two controllers at once, of which the first one's creations are slow, and it may see little of what happens."""
+    """Two controllers at once: the first one's creations are slow, and its watches may lag."""
     at = round(rng.choice([0.5, 1.5, rng.uniform(0, 20)]) * length / LENGTH, 1)
     seconds = rng.choice([5.0, 20.0, 50.0])
     resource = rng.choice(["pods", "pods", "pods", "configmaps"])
@@ -602,7 +602,7 @@ def _rivals(rng: random.Random, length: float) -> list[Step]:
 def make_crowd(seed: int) -> Story:
     """A Framework of dozens of Tasks, few requests at once, and an API server that takes seconds for each.
 
-    So one batch of creations or deletions takes most of the story, and whatever happens does so while it is under way.
+    So one batch of creations or deletions takes most of the story, and everything else happens meanwhile.
     """
     rng = random.Random(seed)
     roles = [_crowd(rng, item) for item in ROLES[: rng.choice([1, 2, 3])]]
@@ -645,7 +645,7 @@ def _crowd_user(rng: random.Random) -> Step:
 
 
 def _crowd_fault(rng: random.Random) -> Step:
-    """What actions and writes of statuses meet."""
+    """Faults of actions and status writes."""
     kinds = [Kind.DROP, Kind.CUT, Kind.LOST, Kind.THROTTLED, Kind.FAILED, Kind.UNAVAILABLE, Kind.CONFLICT]
     kinds += [Kind.NO_BACKEND, Kind.LOGIN, Kind.BLOCKED]
     kind = rng.choice([*kinds * 2, Kind.DELAY, Kind.HELD, Kind.LATE])
@@ -656,7 +656,7 @@ def _crowd_fault(rng: random.Random) -> Step:
 
 
 def _at(rng: random.Random, length: float) -> float:
-    # Most of what goes wrong does so while something is under way, which is early on.
+    # Most faults hurt while requests are in flight, which is early on.
     return round(rng.choice([rng.uniform(0, 10), rng.uniform(0, 30), rng.uniform(0, length)]) * length / LENGTH, 1)
 
 

@@ -1,7 +1,6 @@
 """Random histories under random faults: every guarantee holds, everything comes to its end, and nothing leaks.
 
-A bounded part of what `make chaos` runs for as long as one likes. A history that fails names its seed, and is made
-short.
+A bounded part of `make chaos`. A failing history names its seed, and is shortened.
 """
 
 import os
@@ -79,7 +78,7 @@ def test_a_controller_that_is_shown_the_past_at_its_start_does_not_act_on_it() -
 
 
 def test_a_service_that_is_gone_is_not_learnt_again_with_another_status() -> None:
-    # What was decided by an older spec is dropped, and what was learnt meanwhile is not, nor that it has ended since.
+    # Decisions on an older spec are dropped, observations are kept, and so is the later end of the Service.
     steps = [
         Step(0.0, "create", ("f0", [role("a", 2, task={"retryPolicy": {"maxRetryCount": 3}})], {"network": {}})),
         Step(5.0, "delete_service", ("f0",)),
@@ -96,8 +95,8 @@ def test_a_service_that_is_gone_is_not_learnt_again_with_another_status() -> Non
 
 
 @pytest.mark.parametrize("seed", [7151, 7468])
-def test_a_workload_is_let_go_that_was_deleted_while_a_status_was_to_be_written(seed: int) -> None:
-    # Its end is told to Kueue and refused, as the garbage collector has changed it: no event follows the last write.
+def test_a_workload_is_released_that_was_deleted_while_a_status_was_to_be_written(seed: int) -> None:
+    # The patch with its end is refused, as the garbage collector has changed it: no event follows the last write.
     # In the second story that write had time, and plans followed one another without end.
     story = make_story(seed, odd=False)
     assert story.quota is not None

@@ -1,4 +1,4 @@
-"""Access by tokens, on every API server alike: who a viewer is, and the namespaces that it may read."""
+"""Access by tokens, on every API server alike: the identity of a viewer, and its readable namespaces."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ AUDIENCE: Final = "https://history.example"
 
 
 class Accounts:
-    """ServiceAccounts of a cluster, and what they may do. The embedded one is told, real ones have RBAC objects."""
+    """ServiceAccounts of a cluster with their permissions: in memory on the embedded one, RBAC objects on real ones."""
 
     def __init__(self, cluster: Cluster, client: KubeClient) -> None:
         self.cluster = cluster
@@ -115,7 +115,7 @@ class Accounts:
         self._made += [(role, unique), (binding, unique)] if not namespace else []
 
     async def revoke(self, label: str, namespace: str) -> None:
-        """Take back what was granted in a namespace."""
+        """Revoke a grant in a namespace."""
         del self._granted[label]
         if not self.cluster.embedded:
             await self.client.delete(ROLE_BINDINGS, label, namespace)
@@ -266,7 +266,7 @@ async def test_bad_and_expired_tokens_are_refused(
     assert (await viewer(access, token)).name == accounts.user("reader")
 
 
-async def test_what_is_revoked_counts_within_a_minute(
+async def test_a_revocation_counts_within_a_minute(
     cluster: Cluster, accounts: Accounts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not cluster.embedded:
@@ -311,7 +311,7 @@ async def test_what_is_revoked_counts_within_a_minute(
         assert loop.time() - began <= 60
 
 
-async def test_without_an_answer_of_the_api_server_nobody_is_let_in(cluster: Cluster) -> None:
+async def test_without_an_answer_of_the_api_server_no_viewer_is_admitted(cluster: Cluster) -> None:
     """The API server of 1.36 here serves no TokenReview; others are made unreachable."""
     client = await cluster.client()
     if cluster.name != "1.36":

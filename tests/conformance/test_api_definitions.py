@@ -1,21 +1,13 @@
-"""What every API server makes of CustomResourceDefinitions themselves."""
-
-from collections.abc import AsyncIterator
+"""How every API server treats CustomResourceDefinitions."""
 
 import pytest
 
-from tests.support.api import CRDS, Api, config_map, defined, definition, gone, open_api
+from tests.support.api import CRDS, Api, config_map, defined, definition, gone
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 
 OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 NAMED = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"a": {"type": "string"}}}}}
-
-
-@pytest.fixture
-async def api(cluster: Cluster) -> AsyncIterator[Api]:
-    async with open_api(cluster.kubeconfig, cluster.namespace) as found:
-        yield found
 
 
 async def test_a_definition_is_accepted_and_established(api: Api) -> None:
@@ -44,7 +36,7 @@ async def test_a_definition_is_accepted_and_established(api: Api) -> None:
     await gone(api, path)
 
 
-async def test_what_a_definition_may_not_say(api: Api) -> None:
+async def test_invalid_definitions_are_refused(api: Api) -> None:
     wrong_name = definition(NAMED)
     wrong_name["metadata"]["name"] = "others." + wrong_name["spec"]["group"]
     refused = await api.post(CRDS, wrong_name)
@@ -80,7 +72,7 @@ async def test_unknown_fields_go_and_objects_are_served(api: Api) -> None:
         assert (await api.get(f"{things}/t/status")).code == 404
 
 
-async def test_another_schema_reads_what_is_stored(api: Api) -> None:
+async def test_another_schema_reads_stored_objects(api: Api) -> None:
     crd = definition(OPEN)
     async with defined(api, crd) as things:
         body = {"apiVersion": f"{crd['spec']['group']}/v1", "kind": "Thing", "metadata": {"name": "t"}}

@@ -1,21 +1,12 @@
-"""What every API server, with its garbage collector, makes of deletes."""
+"""How every API server, with its garbage collector, treats deletes."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest
-
-from tests.support.api import Api, bind, config_map, gone, open_api, owner, pod
+from tests.support.api import Api, bind, config_map, gone, owner, pod
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 
 DELETED = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
-
-
-@pytest.fixture
-async def api(cluster: Cluster) -> AsyncIterator[Api]:
-    async with open_api(cluster.kubeconfig, cluster.namespace) as found:
-        yield found
 
 
 async def make(api: Api, body: dict[str, Any]) -> dict[str, Any]:
@@ -27,7 +18,7 @@ async def make(api: Api, body: dict[str, Any]) -> dict[str, Any]:
 # --- finalizers and preconditions -----------------------------------------------------------------------------------
 
 
-async def test_a_delete_names_what_it_means(api: Api) -> None:
+async def test_preconditions_of_a_delete(api: Api) -> None:
     created = await make(api, config_map("c"))
     path, uid = api.path("configmaps", "c"), created["metadata"]["uid"]
     other = await api.delete(path, {"preconditions": {"uid": "other"}})
@@ -52,7 +43,7 @@ async def test_options_that_make_no_sense(api: Api) -> None:
     assert (await api.delete(path, gracePeriodSeconds="x")).code == 400
 
 
-async def test_a_finalizer_holds_what_is_deleted(api: Api) -> None:
+async def test_a_finalizer_holds_a_deleted_object(api: Api) -> None:
     await make(api, config_map("c", finalizers=["example.com/f"]))
     path = api.path("configmaps", "c")
     async with api.watch(api.path("configmaps")) as events:
@@ -175,7 +166,7 @@ async def test_deletecollection(api: Api) -> None:
 
 
 async def known_to_the_collector(api: Api) -> None:
-    """Wait until the garbage collector knows what was made so far: it watches, and may be behind."""
+    """Wait until the garbage collector has seen all objects made so far: its watch may be behind."""
     absent = {"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": "no-such-uid"}
     for body in (config_map("later", ownerReferences=[absent]), pod("later", ownerReferences=[absent])):
         path = api.path("pods" if body["kind"] == "Pod" else "configmaps", "later")
@@ -193,7 +184,7 @@ async def test_background_deletion(api: Api) -> None:
     await gone(api, api.path("pods", "leaf"))
 
 
-async def test_foreground_deletion_waits_for_what_blocks_it(api: Api) -> None:
+async def test_foreground_deletion_waits_for_blocking_dependents(api: Api) -> None:
     root = await make(api, config_map("root"))
     await make(api, pod("slow", ownerReferences=[owner(root)]))
     await bind(api, "slow")
@@ -349,7 +340,7 @@ async def test_an_owner_of_an_api_version_that_is_not_served_leaves_its_dependen
     await make(api, config_map("both", ownerReferences=[unserved, absent]))
     (await api.delete(api.path("configmaps", "root"))).ok()
     await gone(api, api.path("configmaps", "root"))
-    # What is collected although it came later shows that the collector has passed the others by.
+    # A later object that is collected shows that the collector has passed the others.
     for name in ("a", "b", "c"):
         await make(api, pod(name, ownerReferences=[absent]))
         await gone(api, api.path("pods", name))

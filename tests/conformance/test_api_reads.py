@@ -1,19 +1,11 @@
-"""What every API server answers to lists and watches."""
+"""Lists and watches of every API server."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from tests.support.api import PARTIAL, TABLE, Api, config_map, open_api, pod
-from tests.support.clusters import Cluster
+from tests.support.api import PARTIAL, TABLE, Api, config_map, pod
 from tests.support.eventually import eventually
-
-
-@pytest.fixture
-async def api(cluster: Cluster) -> AsyncIterator[Api]:
-    async with open_api(cluster.kubeconfig, cluster.namespace) as found:
-        yield found
 
 
 @pytest.fixture
@@ -134,7 +126,7 @@ async def test_a_namespace_need_not_exist_to_be_empty(api: Api) -> None:
 # --- watches --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_watch_goes_on_from_where_a_list_was(api: Api, maps: str) -> None:
+async def test_a_watch_continues_from_a_list(api: Api, maps: str) -> None:
     version = (await api.get(maps)).ok()["metadata"]["resourceVersion"]
     (await api.delete(f"{maps}/c3")).ok()
     (await api.post(maps, config_map("d"))).ok()
@@ -149,7 +141,9 @@ async def test_a_watch_goes_on_from_where_a_list_was(api: Api, maps: str) -> Non
 
 
 @pytest.mark.parametrize("query", [{}, {"resourceVersion": "0"}])
-async def test_a_watch_from_nowhere_begins_with_what_is_there(api: Api, maps: str, query: dict[str, str]) -> None:
+async def test_a_watch_without_a_version_begins_with_existing_objects(
+    api: Api, maps: str, query: dict[str, str]
+) -> None:
     async with api.watch(maps, labelSelector="number", **query) as events:
         await events.reach(5)
         assert sorted(events.seen()) == [("ADDED", f"c{number}") for number in range(5)]
@@ -180,7 +174,7 @@ async def test_objects_come_and_go_as_they_match(api: Api, maps: str) -> None:
         assert left["resourceVersion"] == changed["metadata"]["resourceVersion"]
 
 
-async def test_what_changes_nothing_is_no_event(api: Api, maps: str) -> None:
+async def test_an_update_without_changes_is_no_event(api: Api, maps: str) -> None:
     version = (await api.get(maps)).ok()["metadata"]["resourceVersion"]
     async with api.watch(maps, resourceVersion=version) as events:
         (await api.patch(f"{maps}/c0", {"data": {"a": "b"}})).ok()

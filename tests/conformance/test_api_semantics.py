@@ -1,4 +1,4 @@
-"""What every API server makes of creates, updates and patches: codes, reasons, messages and fields."""
+"""How every API server treats creates, updates and patches: codes, reasons, messages and fields."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -16,10 +16,8 @@ from tests.support.api import (
     config_map,
     defined,
     definition,
-    open_api,
     pod,
 )
-from tests.support.clusters import Cluster
 
 THING = {
     "type": "object",
@@ -47,12 +45,6 @@ MODIFIED = "the object has been modified; please apply your changes to the lates
 
 
 @pytest.fixture
-async def api(cluster: Cluster) -> AsyncIterator[Api]:
-    async with open_api(cluster.kubeconfig, cluster.namespace) as found:
-        yield found
-
-
-@pytest.fixture
 async def things(api: Api) -> AsyncIterator[str]:
     """The path of custom resources with status and scale subresources."""
     paths = {
@@ -72,7 +64,7 @@ def thing(path: str, name: str, **body: Any) -> dict[str, Any]:
 # --- create ---------------------------------------------------------------------------------------------------------
 
 
-async def test_what_the_server_sets_in_a_new_object(api: Api) -> None:
+async def test_the_fields_of_a_new_object_that_the_server_sets(api: Api) -> None:
     asked = config_map(
         "c",
         uid="mine",
@@ -106,7 +98,7 @@ async def test_a_name_is_generated(api: Api) -> None:
     assert all(name.startswith("g-") and len(name) == 7 for name in names)
 
 
-async def test_what_cannot_be_created(api: Api) -> None:
+async def test_objects_that_cannot_be_created(api: Api) -> None:
     path = api.path("configmaps")
     missing = await api.post(api.path("configmaps", namespace="nowhere"), config_map("c"))
     assert (missing.code, missing.message) == (404, 'namespaces "nowhere" not found')
@@ -172,7 +164,7 @@ async def test_optimistic_concurrency(api: Api) -> None:
     (await api.put(path, config_map("c"))).ok()  # says of no version, so replaces any
 
 
-async def test_an_update_may_not_change_whose_it_is(api: Api) -> None:
+async def test_an_update_may_not_change_the_identity(api: Api) -> None:
     first = (await api.post(api.path("configmaps"), config_map("c"))).ok()
     path = api.path("configmaps", "c")
     other = await api.put(path, config_map("c", uid="other"))
@@ -199,7 +191,7 @@ async def test_an_update_may_not_change_whose_it_is(api: Api) -> None:
     }
 
 
-async def test_generations_count_what_is_wanted(api: Api, things: str) -> None:
+async def test_generations_count_changes_of_the_spec(api: Api, things: str) -> None:
     created = (await api.post(things, thing(things, "t", status={"state": "new"}, unknown=1))).ok()
     assert created["metadata"]["generation"] == 1
     assert created["spec"] == {"text": "x", "number": 3}
@@ -343,7 +335,7 @@ async def test_a_new_pod_is_pending_and_complete(api: Api) -> None:
     ]
 
 
-async def test_a_pod_runs_what_it_was_made_for(api: Api) -> None:
+async def test_the_spec_of_a_pod_is_immutable(api: Api) -> None:
     (await api.post(api.path("pods"), pod("p"))).ok()
     path = api.path("pods", "p")
     refused = await api.patch(path, {"spec": {"hostname": "other"}})

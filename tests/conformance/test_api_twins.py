@@ -1,7 +1,7 @@
 """Random histories, done on a real API server and on the embedded one side by side: both must say the same.
 
-What may differ is left out of the comparison: identities, times, versions, the ledger of managed fields (which the real
-server keeps for everybody, with a write where nothing else changed), and the wording of causes from one Kubernetes to
+These may differ, and are not compared: identities, times, versions, the ledger of managed fields (the real server
+records each client, with a write where nothing else changed), and the wording of causes from one Kubernetes to
 the next.
 """
 
@@ -72,7 +72,7 @@ async def defined_on_both(real: Api, ours: Api) -> AsyncIterator[str]:
 
 
 class History:
-    """One random history: what it does next depends on its seed and on what the servers answered."""
+    """One random history: its next step depends on its seed and on the servers' answers."""
 
     def __init__(self, real: Api, ours: Api, things: str, *, pods: bool, seed: int) -> None:
         self.real, self.ours = real, ours
@@ -85,12 +85,12 @@ class History:
         self.done: list[str] = []
 
     async def both(self, method: str, path: str, body: Any = None, *, ours: Any = None, **options: Any) -> Any:
-        """The same request to both; what they answered, if it is an object."""
+        """Send a request to both servers. Return their answers, if these are objects."""
         self.done.append(f"{method} {path} {body or ''} {options or ''}")
         left = await self.real.call(method, path, body, **options)
         right = await self.ours.call(method, path, body if ours is None else ours, **options)
         if method == "PUT" and {left.code, right.code} == {404, 409}:
-            # That there is no object of the uid given is no conflict any more in newer versions.
+            # A missing object with a given uid is no longer a conflict in newer versions.
             return None
         assert normal(left) == normal(right), "\n".join(self.done[-8:])
         return (left.body, right.body) if left.code < 300 else None
@@ -227,7 +227,7 @@ class History:
         await self.both("POST", f"{path}/binding", binding)
 
     async def told(self, api: Api, path: str, version: str) -> Told:
-        """What a watch from ``version`` tells, without what tells nothing new."""
+        """The events of a watch from ``version`` that change something."""
         found: Told = []
         last: dict[str, Any] = {}
         async with api.watch(path, resourceVersion=version) as events:
@@ -250,7 +250,7 @@ def changed(metadata: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str,
 
 
 def normal(answer: Answer) -> Any:
-    """An answer without what must or may differ."""
+    """A response without the parts that may differ."""
     body = answer.body
     if isinstance(body, dict) and body.get("status") == "Failure":
         fields = sorted({cause.get("field", "") for cause in (body.get("details") or {}).get("causes", ())})

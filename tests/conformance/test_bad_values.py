@@ -1,4 +1,4 @@
-"""Bad values of the optional fields of a spec: what API servers say of each, and the controller where they accept it.
+"""Bad values of the optional fields of a spec: the API servers' errors, and the controller where they accept it.
 
 Positions in lists are left out, as an API server of 2020 names none.
 """
@@ -50,7 +50,7 @@ def after(*dependencies: tuple[str, str], roles: int = 1) -> Json:
 
 
 class Bad(NamedTuple):
-    """A bad value. ``refusal``: of every API server; None: none refuses it. ``by_rule``: of those that know CEL."""
+    """A bad value. ``refusal``: by every API server; None: none refuses it. ``by_rule``: by servers that know CEL."""
 
     spec: Json
     refusal: str | None

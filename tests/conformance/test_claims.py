@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from tests.support.api import MERGE_PATCH, Api, config_map, open_api
+from tests.support.api import MERGE_PATCH, Api, config_map
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 
 SPEC: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 IMMUTABLE = "spec: Forbidden: spec is immutable after creation except resources.requests"
 PROTECTION = "kubernetes.io/pvc-protection"
-
-
-@pytest.fixture
-async def api(cluster: Cluster) -> AsyncIterator[Api]:
-    async with open_api(cluster.kubeconfig, cluster.namespace) as api:
-        yield api
 
 
 def claim(name: str = "c", **spec: Any) -> dict[str, Any]:
@@ -38,7 +31,7 @@ async def refusal(api: Api, name: str, spec: dict[str, Any]) -> str:
     return str(answer.body["message"]).partition(" is invalid: ")[2].splitlines()[0]
 
 
-async def test_a_new_claim_is_pending_whatever_its_creator_says(api: Api) -> None:
+async def test_a_new_claim_is_pending_for_any_sent_status(api: Api) -> None:
     made = await create(api, {**claim(), "status": {"phase": "Bound"}})
     assert made["spec"] == {**SPEC, "volumeMode": "Filesystem"}
     assert made["status"] == {"phase": "Pending"}

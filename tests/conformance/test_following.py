@@ -1,4 +1,4 @@
-"""What the informer and the installation of the CRD rely on, on every API server."""
+"""The behavior of every API server on which the informer and the installation of the CRD rely."""
 
 import asyncio
 import random
@@ -25,7 +25,7 @@ from tests.support.pods import pod_manifest
 
 
 class Seen:
-    """What an informer here keeps of an object."""
+    """The record that an informer keeps of an object."""
 
     def __init__(self, obj: dict[str, Any]) -> None:
         metadata = obj["metadata"]
@@ -93,7 +93,7 @@ async def test_the_copy_is_the_original_at_any_page_size(cluster: Cluster) -> No
         await client.create(CONFIGMAPS, configmap("new", mine="yes"), cluster.namespace)
         await client.create(CONFIGMAPS, configmap("foreign", mine="no"), cluster.namespace)
         await client.delete(CONFIGMAPS, "c1", cluster.namespace)
-        # What no longer matches the selector has left the view, which is told as a deletion.
+        # An object that stops matching the selector leaves the view as a deletion.
         relabelled = orjson.dumps({"metadata": {"labels": {"mine": "no"}}})
         await client.patch(CONFIGMAPS, "c2", relabelled, cluster.namespace, content_type=MERGE_PATCH)
         await client.delete(CONFIGMAPS, "c3", cluster.namespace)
@@ -104,7 +104,7 @@ async def test_the_copy_is_the_original_at_any_page_size(cluster: Cluster) -> No
         await until_equal(informers, expected)
         assert [informer.counters.lists for informer in informers] == [1, 1, 1]
         assert sorted(told) == sorted(["c1", "c2", "c3"] * 3)
-        # Comparing with the server anew finds nothing to tell.
+        # Another comparison with the server finds no difference.
         before = [informer.counters.events for informer in informers]
         for informer in informers:
             informer.relist()
@@ -130,7 +130,7 @@ async def test_a_framework_that_is_nested_too_deeply_harms_no_other(cluster: Clu
 
     deep = framework("deep", b'{"a":' * 3000 + b"1" + b"}" * 3000)
     if cluster.embedded:
-        # It refuses what it cannot read itself, so that there is nothing to survive.
+        # It refuses objects that it cannot read, so there is nothing to survive.
         with pytest.raises(ApiError, match="nested"):
             await client.create(FRAMEWORKS, deep, cluster.namespace)
         return
@@ -167,8 +167,8 @@ async def test_an_installed_crd_costs_a_request_or_two(cluster: Cluster) -> None
     assert stored["metadata"]["resourceVersion"] == crd["metadata"]["resourceVersion"]
 
 
-async def test_what_the_last_state_of_a_pod_tells_of_its_end(cluster: Cluster) -> None:
-    """Only one that is gone is told as deleted in a state without grace and finalizers, which no API server keeps."""
+async def test_the_last_state_of_a_pod_shows_its_end(cluster: Cluster) -> None:
+    """Only a deletion event has a state without grace period and finalizers, which no API server stores."""
     client, namespace = await cluster.client(), cluster.namespace
     removed: dict[str, list[bool]] = {}
 

@@ -1,4 +1,4 @@
-"""The Framework CRD: what an API server makes of it is the contract that clients and the controller build on."""
+"""The Framework CRD on an API server: the contract that clients and the controller build on."""
 
 import copy
 from typing import Any
@@ -51,7 +51,7 @@ async def frameworks(cluster: Cluster) -> Frameworks:
     return Frameworks(await cluster.client(), cluster.namespace)
 
 
-async def test_everything_but_a_role_name_may_be_absent(frameworks: Frameworks) -> None:
+async def test_only_a_role_name_is_required(frameworks: Frameworks) -> None:
     empty = {"executionType": "Start", "retryPolicy": RETRY_DEFAULT, "taskRoles": []}
     assert (await frameworks.create("f1"))["spec"] == empty
     assert (await frameworks.create("f2", spec={}))["spec"] == empty
@@ -109,7 +109,7 @@ async def test_a_pod_template_passes_through_untouched(frameworks: Frameworks) -
     assert stored["spec"]["taskRoles"][0]["task"]["pod"] == pod
 
 
-async def test_unknown_fields_beside_the_template_are_dropped(frameworks: Frameworks) -> None:
+async def test_unknown_fields_next_to_the_template_are_dropped(frameworks: Frameworks) -> None:
     stored = await frameworks.create(spec={"invented": 1, "taskRoles": [{"name": "a", "invented": 2}]})
     assert "invented" not in stored["spec"]
     assert "invented" not in stored["spec"]["taskRoles"][0]
@@ -258,7 +258,7 @@ TOPOLOGY: dict[str, Any] = {"schedulingConstraints": {"topology": [{"key": "topo
         (_gang(queue="a"), {"queue": None}),
     ],
 )
-async def test_the_scheduling_of_a_framework_stays_but_for_its_minimum(
+async def test_the_scheduling_of_a_framework_is_immutable_except_its_minimum(
     cluster: Cluster, frameworks: Frameworks, before: Any, after: Any
 ) -> None:
     await frameworks.create(spec={} if before is None else {"scheduling": before})

@@ -1,4 +1,4 @@
-"""kubectl as the user's tool: what a person does with it, on every API server alike."""
+"""kubectl as a user's tool, on every API server alike."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_apply_merges_three_ways(kubectl: Kubectl) -> None:
     assert "a: " in await kubectl.ok("apply", "view-last-applied", "configmap", "c")
 
 
-async def test_apply_changes_what_may_change_in_a_pod(kubectl: Kubectl) -> None:
+async def test_apply_changes_the_mutable_fields_of_a_pod(kubectl: Kubectl) -> None:
     await kubectl.ok("apply", "-f", "-", stdin=pod("one"))
     assert await kubectl.ok("apply", "-f", "-", stdin=pod("two")) == "pod/p configured\n"
     refused = await kubectl("apply", "-f", "-", stdin=pod("two", value="2"))
@@ -72,7 +72,7 @@ async def test_a_list_is_applied_item_by_item(kubectl: Kubectl) -> None:
     assert await kubectl.ok("get", "configmaps", "-l", "set=x", "-o", "name") == ""
 
 
-async def test_server_side_apply_shares_contests_and_lets_go(kubectl: Kubectl) -> None:
+async def test_server_side_apply_shares_contests_and_releases_fields(kubectl: Kubectl) -> None:
     async def apply(data: dict[str, str], manager: str, *more: str) -> Any:
         options = ["--server-side", f"--field-manager={manager}", *more]
         return await kubectl("apply", *options, "-f", "-", stdin=config_map("s", data))
@@ -88,7 +88,7 @@ async def test_server_side_apply_shares_contests_and_lets_go(kubectl: Kubectl) -
     assert await data_of(kubectl, "s") == {"a": "2", "c": "1"}
 
 
-async def test_what_was_applied_by_the_client_can_go_over_to_the_server(kubectl: Kubectl) -> None:
+async def test_client_side_apply_can_move_to_the_server(kubectl: Kubectl) -> None:
     await kubectl.ok("apply", "-f", "-", stdin=config_map("m", {"a": "1", "b": "1"}))
     await kubectl.ok("apply", "--server-side", "-f", "-", stdin=config_map("m", {"a": "2", "b": "1"}))
     await kubectl.ok("apply", "--server-side", "-f", "-", stdin=config_map("m", {"a": "2"}))
@@ -119,7 +119,7 @@ async def test_a_dry_run_leaves_nothing_behind(kubectl: Kubectl) -> None:
     assert missing.err == 'Error from server (NotFound): configmaps "dry" not found\n'
 
 
-async def test_diff_shows_what_apply_would_change(kubectl: Kubectl) -> None:
+async def test_diff_shows_the_changes_of_apply(kubectl: Kubectl) -> None:
     await kubectl.ok("apply", "-f", "-", stdin=config_map("d", {"a": "1"}))
     assert (await kubectl("diff", "-f", "-", stdin=config_map("d", {"a": "1"}))).code == 0
     different = await kubectl("diff", "-f", "-", stdin=config_map("d", {"a": "2"}))
@@ -169,7 +169,7 @@ async def test_get_selects_and_prints(kubectl: Kubectl) -> None:
     assert "field label not supported: spec.bogus" in wrong.err
 
 
-async def test_describe_tells_of_a_pod(kubectl: Kubectl) -> None:
+async def test_describe_shows_a_pod(kubectl: Kubectl) -> None:
     await kubectl.ok("apply", "-f", "-", stdin=pod("one"))
     said = await kubectl.ok("describe", "pod", "p")
     lines = [line.split() for line in said.splitlines()]
@@ -219,7 +219,7 @@ async def test_explain_knows_kinds_and_fields(kubectl: Kubectl) -> None:
     assert 'field "nope" does not exist' in unknown.err
 
 
-async def test_what_one_may_do(kubectl: Kubectl) -> None:
+async def test_permissions_are_listed(kubectl: Kubectl) -> None:
     assert await kubectl.ok("auth", "can-i", "create", "pods") == "yes\n"
     resources = await kubectl.ok("api-resources", "-o", "name")
     assert {"pods", "configmaps", "customresourcedefinitions.apiextensions.k8s.io"} <= set(resources.split())
@@ -233,7 +233,7 @@ async def test_a_watch_prints_changes_as_they_come(kubectl: Kubectl) -> None:
     assert watch.stdout is not None
     line = asyncio.ensure_future(watch.stdout.readline())
     try:
-        # Nobody is told when the watch begins; something goes on happening until it has.
+        # No client learns when the watch begins: changes continue until it has.
         number = 0
         while not line.done():
             number += 1

@@ -32,7 +32,7 @@ class Pods:
         return f"{self.namespace}/{name}"
 
     def running(self, node: SimulatedRuntime) -> list[str]:
-        """Those of them that run there; a node has those of tests before, too."""
+        """The Pods that run there; the node also has Pods of earlier tests."""
         prefix = self.key("")
         return [key.removeprefix(prefix) for key in node.running() if key.startswith(prefix)]
 
@@ -198,7 +198,7 @@ async def test_restarts_are_counted(api: Pods, pods: SimulatedRuntime, cluster: 
         )
 
     container = (await api.until(in_back_off))["status"]["containerStatuses"][0]
-    # Somebody slow sees a later one.
+    # A slow client sees a later one.
     assert container["restartCount"] == 1 or not cluster.embedded
     assert container["lastState"]["terminated"]["exitCode"] == 1
     assert (await api.get())["status"]["phase"] == "Running"
@@ -240,7 +240,7 @@ async def node(cluster: Cluster, runtime: SimulatedRuntime) -> AsyncIterator[Non
             await running
 
 
-async def test_what_a_kubelet_finds_when_it_starts(cluster: Cluster, api: Pods) -> None:
+async def test_a_kubelet_starts_with_existing_pods(cluster: Cluster, api: Pods) -> None:
     names = ("f-runs-0", "f-ended-0", "f-deleted-0")
     async with node(cluster, SimulatedRuntime(wall=cluster.wall)):
         for name in names:

@@ -1,7 +1,7 @@
 """The cluster's DNS, for Services and their Endpoints: the nodes come without one.
 
 It answers as Kubernetes' specification says, for IPv4 addresses: a headless Service has the addresses of its Endpoints,
-and each of them with a host name has a name of its own; another Service has its cluster IP. There is no other name, and
+and each Pod with a host name has a name of its own; another Service has its cluster IP. There is no other name, and
 nothing is cached.
 """
 

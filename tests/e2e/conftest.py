@@ -52,7 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Plays end by what they wait for, and take longer than other tests."""
+    """Plays end by their conditions, and take longer than other tests."""
     if not config.getoption("--training", default=False):
         left_out = [item for item in items if item.get_closest_marker("training")]
         config.hook.pytest_deselected(items=left_out)
@@ -84,14 +84,14 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
                 plays = [(key, one) for key, one in functions if isinstance(one, PlayFunction)]
                 stage.wait(stage.start([(key, one.track, one.coroutine) for key, one in plays]))
                 yield stage
-                # What was over must not have written since.
+                # A container that has ended must not have written since.
                 assert stage.violations() == []
             finally:
                 stage.close()
 
 
 def _archive(folder: Path) -> Path:
-    """All images: the product's two, of its Dockerfile, and stand-ins for those of the examples."""
+    """All images: the product's two, of its Dockerfile, and stand-ins for the images of the examples."""
     busybox = folder / "busybox"
     busybox.mkdir()
     shutil.copy("/bin/busybox", busybox / "busybox")

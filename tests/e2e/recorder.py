@@ -47,7 +47,7 @@ class Recorder:
         """Follow the cluster until cancelled."""
         try:
             await asyncio.gather(*(self._follow(resource) for resource in self._objects))
-        except Exception as error:  # noqa: BLE001 - whatever it is, plays must not wait for ever
+        except Exception as error:  # noqa: BLE001 - on any error, plays must not wait forever
             self._failed = error
             self._changed.set()
 

@@ -1,6 +1,6 @@
-"""Plays: tests on the nodes, of which many run at once, since each of them mostly waits for kubelets.
+"""Plays: tests on the nodes. Many run at once, since each of them mostly waits for kubelets.
 
-A play is a coroutine function that is marked with `play`. When pytest comes to the first of those that were selected,
+A play is a coroutine function that is marked with `play`. When pytest comes to the first one selected,
 the stage starts all of them, by their tracks.
 """
 
@@ -141,7 +141,7 @@ class Play:
     async def until_running(
         self, name: str, count: int, *, attempts: list[int] | None = None, within: float = WITHIN
     ) -> Json:
-        """Wait until so many Tasks run, and all are in these attempts if any are named; the status then."""
+        """Wait until this number of Tasks run, and all are in these attempts if any are named. Return the status."""
 
         def run(status: Json) -> bool:
             return states(status).count("AttemptRunning") == count and attempts in (None, attempts_of(status))
@@ -157,7 +157,7 @@ class Play:
         return [one for one in read_instances(self.folder) if framework in (None, one.framework)]
 
     async def until_said(self, framework: str, word: str, count: int = 1, *, within: float = WITHIN) -> list[Instance]:
-        """Wait until so many instances have written a word; these."""
+        """Wait until this number of instances have written a word. Return them."""
 
         def probe() -> list[Instance]:
             found = [one for one in self.instances(framework) if one.said(word)]
@@ -172,7 +172,7 @@ class Play:
         (self.folder / ".over").touch()
 
     def violations(self) -> list[str]:
-        """What contradicts C1 to C4, of all that was written until now."""
+        """The violations of C1 to C4 in the files written so far."""
         instances = [one for one in self.instances() if one.framework not in self.excused]
         return overlaps(instances) + outlived(instances, self.recorder.statuses[self.namespace])
 
@@ -189,7 +189,7 @@ class Play:
         return found if completion is None else {**found, "frameworkAttemptCompletionPolicy": completion}
 
     def saving(self, name: str = "a", number: int = 1, *, seconds: int = 3, **spec: Any) -> Json:
-        """A TaskRole that saves its state, in so many seconds, when it is asked to end. It says `holds` before."""
+        """A TaskRole that saves its state, for ``seconds``, after SIGTERM. It writes `holds` before."""
         return self.role(
             name,
             number,
@@ -221,7 +221,7 @@ class Play:
         container["command"] = ["sh", "-c", 'exec "$0" "$@" >>/output/$FC_POD_NAME.log 2>&1', *container["command"]]
 
     def outputs(self) -> dict[str, str]:
-        """What was kept by `keep_output`, by the name of the Pod."""
+        """The output that `keep_output` kept, by the name of the Pod."""
         return {file.stem: file.read_text() for file in sorted(self.folder.glob("*.log"))}
 
     async def has_token(self, account: str) -> None:
@@ -291,7 +291,7 @@ class Play:
         await self.recorder.until(lambda: name not in self.recorder.pods(self.namespace), within=WITHIN)
 
     async def controllers(self, count: int = 1, *, within: float = WITHIN) -> dict[str, Json]:
-        """Wait until so many Pods of the controller are ready, and there are no others; these."""
+        """Wait until exactly this number of Pods of the controller exist, and are ready. Return them."""
 
         def probe() -> dict[str, Json]:
             pods = self.recorder.pods(CONTROLLER)
@@ -329,7 +329,7 @@ NODE: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
 
 @runtime_checkable
 class PlayFunction(Protocol):
-    """What `play` makes of a coroutine function: a test."""
+    """The test that `play` makes of a coroutine function."""
 
     track: Track
     coroutine: Callable[..., Coroutine[Any, Any, None]]
@@ -396,7 +396,7 @@ class Stage:
 
     async def install(self, folder: str, *more: str, configuration: str = "") -> None:
         """Apply the shipped manifests in that folder, with all components and queues, as docs/operations.md says for an
-        API server of this age. ``more``: further components. ``configuration``: what they need in it.
+        API server of this age. ``more``: further components. ``configuration``: their settings in it.
         """
         overlay = self._home / "overlays" / folder.replace("/", "-")
         overlay.mkdir(parents=True, exist_ok=True)
@@ -418,7 +418,7 @@ class Stage:
         await eventually(served, within=WITHIN, every=0.5)
 
     async def put_image(self, name: str, folder: Path) -> None:
-        """Build the image of the Dockerfile in a folder, and put it as NAME:1 on the nodes, but for the last one."""
+        """Build the image of the Dockerfile in a folder, and put it as NAME:1 on all nodes except the last one."""
         if name not in self._images:
             await asyncio.to_thread(self._put_image, name, folder)
             self._images.add(name)
@@ -442,19 +442,19 @@ class Stage:
         self._tasks = [asyncio.create_task(self.recorder.run()), asyncio.create_task(self._run(plays))]
 
     def result(self, key: str) -> None:
-        """Wait until the play is over; raises what it raised."""
+        """Wait until the play has ended; raises its exception."""
         self._results[key].result()
 
     def violations(self) -> list[str]:
-        """What contradicts C1 to C4 in all plays, of all that was written until now."""
+        """The violations of C1 to C4 in the files that all plays have written so far."""
         return [violation for play in self._plays for violation in play.violations()]
 
     def close(self) -> None:
-        """End what still runs."""
+        """Cancel all running plays."""
 
         async def end() -> None:
             while left := {task for task in self._tasks if not task.done()}:
-                # More than once: what a play would put right at its end goes with the nodes.
+                # Repeated: the nodes discard a repair that a play would make at its end.
                 for task in left:
                     task.cancel()
                 await asyncio.wait(left, timeout=1)
@@ -515,7 +515,7 @@ class Stage:
                 await self.client.delete(NAMESPACES, name)
 
     async def _scene(self, play: Play) -> str:
-        """What is to be seen of a play that failed."""
+        """The state of a play that failed, for its report."""
         namespace = play.namespace
         parts = [f"namespace {namespace}:"]
         for name, framework in self.recorder.frameworks(namespace).items():

@@ -1,4 +1,4 @@
-"""How Tasks end, by what real containers do."""
+"""How Tasks end with real containers."""
 
 import datetime as dt
 from typing import Any
@@ -45,7 +45,7 @@ async def test_signals(play: Play) -> None:
 
 @play()
 async def test_no_memory(play: Play) -> None:
-    # The node's runtime hears of this only between the start and the end of the container: its first process goes on.
+    # The node's runtime sees this only between the start and the end of the container: its first process continues.
     script = "until_there .over; tail /dev/zero || sleep 10; exit 137"
     container = play.container(script, resources={"limits": {"memory": "16Mi"}})
     await play.create("memory", play.role(script="", containers=[container], task=RETRIED))
@@ -67,7 +67,7 @@ async def test_commands_that_are_not_there(play: Play) -> None:
 
 
 @play()
-async def test_what_containers_wait_for(play: Play) -> None:
+async def test_containers_wait_for_their_conditions(play: Play) -> None:
     """An image, a ConfigMap: Pods wait for as long as it takes; Stop ends them."""
     configured = {"name": "VALUE", "valueFrom": {"configMapKeyRef": {"name": "absent", "key": "absent"}}}
     wanted: dict[str, Json] = {
@@ -116,7 +116,7 @@ async def test_init_containers(play: Play) -> None:
 
 @play()
 async def test_a_sidecar_decides_when_the_pod_ends_and_not_how(play: Play) -> None:
-    """Kubernetes ends a Pod with its last container: one that goes on holds the Task up."""
+    """Kubernetes ends a Pod with its last container: one that continues holds the Task up."""
     containers = [
         play.container("sleep 1; exit 3"),
         play.container("until [ -e /witness/.over ]; do sleep 1; done", name="sidecar"),

@@ -19,7 +19,7 @@ UNTIL_OVER = "until [ -e /witness/.over ]; do sleep 1; done"
 
 
 async def holder(play: Play) -> str:
-    """Who leads: the name of the Pod, and what tells it from a later one of that name."""
+    """The leader: the name of its Pod, and the UID that distinguishes it from a later one of that name."""
     lease = orjson.loads(await play.client.get(LEASES, CONTROLLER, CONTROLLER))
     identity: str = lease["spec"]["holderIdentity"]
     return identity
@@ -31,7 +31,7 @@ async def scale(play: Play, replicas: int) -> None:
 
 
 async def kill_when_there_are(play: Play, pods: int) -> None:
-    """Kill the controller when so many Pods are there, and wait until it is ready again."""
+    """Kill the controller once this number of Pods exist, and wait until it is ready again."""
     await play.recorder.until(lambda: len(play.recorder.pods(play.namespace)) >= pods, within=WITHIN)
     await play.restart_controller()
 
@@ -51,7 +51,7 @@ async def test_sixty_pods_start_while_the_controller_is_killed(play: Play) -> No
 
 @play(Track.CONTROLLER)
 async def test_a_suspension_that_no_controller_sees_at_first(play: Play) -> None:
-    """It is killed while it creates Pods, of which not all are recorded. Suspended is true when all have ended."""
+    """It is killed while it creates Pods, before all are recorded. Suspended is true when all have ended."""
     await play.create("blind", play.role(number=6, script=UNTIL_OVER, terminationGracePeriodSeconds=3))
     await play.recorder.until(lambda: len(play.recorder.pods(play.namespace)) >= 2, within=WITHIN)
     await play.kill_controller()
@@ -122,7 +122,7 @@ def phases(play: Play) -> list[str]:
 
 
 async def ended_pod(play: Play, name: str) -> None:
-    """Create a Pod that belongs to nobody, is never scheduled, and has succeeded."""
+    """Create a Pod without owner that is never scheduled, and has succeeded."""
     spec = {"schedulerName": "none", "containers": [{"name": "main", "image": "none"}]}
     body = orjson.dumps({"metadata": {"name": name}, "spec": spec})
     await play.client.create(PODS, body, play.namespace)

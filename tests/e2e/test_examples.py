@@ -25,9 +25,9 @@ IMAGES = ("busybox:1.37", "python:3.12-slim", "frameworkcontroller/frameworkbarr
 
 
 async def applied(play: Play, name: str, image: str = "") -> None:
-    """Apply an example as it is, but for what its README says to adapt: an image of no registry must not be pulled.
+    """Apply an example with only the changes that its README asks for: an image of no registry must not be pulled.
 
-    `image` stands in for those of its containers, whose output is kept.
+    `image` replaces the images of its containers, whose output is kept.
     """
     documents = list(yaml.safe_load_all(find(name).read_text()))
     for document in documents:
@@ -157,7 +157,7 @@ async def test_services_are_served_and_replaced(play: Play) -> None:
 
 
 @play()
-async def test_a_framework_waits_for_what_is_prepared(play: Play) -> None:
+async def test_a_framework_waits_for_prepared_objects(play: Play) -> None:
     name = "prestart"
     await applied(play, name)
     await play.until(name, lambda status: status["state"] == "AttemptCreationPending")
@@ -193,7 +193,7 @@ async def test_a_stopped_framework_stays_to_be_archived(play: Play) -> None:
 
 @play()
 async def test_a_rescale_while_tasks_still_leave(play: Play) -> None:
-    """What examples/rescale walks through, with containers: those that leave take longer than the next one to run."""
+    """The steps of examples/rescale, with containers: leaving ones take longer than the next one to run."""
     script = "trap 'line asked; until_there .over; line saved; exit 0' TERM; hold"
     await play.create("rescale", play.saving(number=4, script=script, frameworkAttemptCompletionPolicy=policy(4, 1)))
     before = tasks(await play.until_running("rescale", 4))

@@ -200,7 +200,7 @@ async def test_a_restarted_container_leads_again(play: Play) -> None:
 
 @play(Track.CONTROLLER)
 async def test_a_killed_leader_is_followed_when_its_lease_expires(play: Play) -> None:
-    """Its Pod is gone with its node, as far as the API server knows: nothing but the Lease tells the standby."""
+    """The API server has lost its Pod with its node: only the Lease informs the standby."""
     await install(play, "overlays/ha", 2)
     try:
         async with beats(play) as found:

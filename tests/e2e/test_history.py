@@ -1,4 +1,4 @@
-"""The history on real nodes: what is in the archive once `kubectl delete` has returned."""
+"""The history on real nodes: the content of the archive once `kubectl delete` has returned."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Order of roles, failure rules, delays, deadlines, suspension and retention, by what real containers do."""
+"""Order of roles, failure rules, delays, deadlines, suspension and retention, with real containers."""
 
 import datetime as dt
 import itertools
@@ -123,7 +123,7 @@ async def test_a_deadline_ends_a_hung_job(play: Play) -> None:
 
 @play()
 async def test_a_pod_that_does_not_run_in_time_is_given_up(play: Play) -> None:
-    """For want of its image, or of a node: its retry policy decides. One that runs is left alone."""
+    """For lack of its image, or of a node: its retry policy decides. A running one is not touched."""
     late: Json = {"preRunningDeadlineSeconds": 10, "retryPolicy": {"maxRetryCount": 1}}
     absent = play.container("", image="localhost/absent:1")
     await play.create(

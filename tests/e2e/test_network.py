@@ -1,4 +1,4 @@
-"""Host names, by what containers get when they ask each other."""
+"""Host names, as containers resolve each other's."""
 
 from typing import Any, Final
 
@@ -35,7 +35,7 @@ def until_answers(host: str, answer: str) -> str:
 
 
 def pair(play: Play, name: str, script: str = "", **container: Any) -> Json:
-    """Two workers that serve their names and look for each other; and what they do before."""
+    """Two workers that serve their names and look for each other, with steps before that."""
     other = f"{name}-a-$((1 - FC_TASK_INDEX))"
     script = f"{SERVES}\n{script}\n{until_answers(f'{other}.{name}', f'{other} 0')}\nline found\n{UNTIL_OVER}"
     return role(play, "a", 2, script, **container)
@@ -58,7 +58,7 @@ def ready_addresses(play: Play, name: str) -> tuple[int, int]:
 
 @play()
 async def test_workers_find_each_other_before_they_are_ready(play: Play) -> None:
-    """As long as they are not ready, those of a Framework that does not publish such names do not."""
+    """While they are not ready, only a Framework that publishes such names has them."""
     await play.create("meet", pair(play, "meet", readinessProbe=READY_WHEN_ASKED), network={})
     shy = pair(play, "shy", readinessProbe=READY_WHEN_ASKED)
     await play.create("shy", shy, network={"publishNotReadyAddresses": False})
@@ -105,7 +105,7 @@ async def test_a_name_leads_to_the_next_instance_after_a_retry(play: Play) -> No
 
 @play()
 async def test_a_service_that_kubectl_deletes_comes_back(play: Play) -> None:
-    """Its Pods go on, and find each other again."""
+    """Its Pods continue, and find each other again."""
     await play.create("back", pair(play, "back", UNTIL_ASKED), network={})
     before = await play.until_running("back", 2)
     service = service_uid(play, "back")
@@ -124,7 +124,7 @@ async def test_a_service_that_kubectl_deletes_comes_back(play: Play) -> None:
 
 @play(Track.CONTROLLER)
 async def test_only_frameworks_with_a_network_wait_for_its_permissions(play: Play) -> None:
-    """They go on when the component is applied; the controller is not restarted for it."""
+    """They continue when the component is applied; the controller is not restarted for it."""
     await play.kubectl.ok("delete", "-f", str(MANIFESTS / "components/network/rbac.yaml"))
     try:
         controller = await play.restart_controller()

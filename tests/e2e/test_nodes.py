@@ -72,7 +72,7 @@ async def test_a_lost_node_comes_back(play: Play) -> None:
     await play.until_running("lost", 2)
     first = [one for one in play.instances() if one.task_attempt == 0]
     assert all(one.said("saved") for one in first)
-    # They ran on while nobody knew.
+    # They continued to run unseen.
     assert all(
         one.last > before.last for one, before in zip(sorted(first, key=str), sorted(gone, key=str), strict=True)
     )
@@ -100,7 +100,7 @@ async def test_availability_is_preferred_if_asked_for(play: Play) -> None:
 
 @play(Track.NODE)
 async def test_a_lost_node_is_given_up_because_it_is_unreachable(play: Play) -> None:
-    """As Kubernetes says by its taint. Once the node is back, it ends what still runs there."""
+    """As Kubernetes signals by its taint. Once the node is back, it ends the remaining containers."""
     task = {"podGracefulDeletionTimeoutSec": 5, "podForceDeletionPolicy": "NodeUnreachable"}
     await given_up(play, "unreachable", task)
     (first, *_) = play.instances()
@@ -116,7 +116,7 @@ async def test_a_lost_node_is_given_up_because_it_is_unreachable(play: Play) -> 
 
 @play()
 async def test_a_pod_that_is_slow_to_end_on_a_healthy_node(play: Play) -> None:
-    """It saves its state under NodeUnreachable; under Always its Task goes on before it could."""
+    """It saves its state under NodeUnreachable; under Always its Task continues before it could."""
     play.excused.add("forced")
     for name, policy in (("spared", "NodeUnreachable"), ("forced", "Always")):
         task = {**RETRIED, "podGracefulDeletionTimeoutSec": 5, "podForceDeletionPolicy": policy}
@@ -139,7 +139,7 @@ async def test_a_pod_that_is_slow_to_end_on_a_healthy_node(play: Play) -> None:
 
 @play(Track.NODE)
 async def test_a_machine_that_ended_is_removed(play: Play) -> None:
-    """Its Tasks go on elsewhere as soon as its Node is deleted, without waiting for it to come back."""
+    """Its Tasks continue elsewhere as soon as its Node is deleted, without waiting for it to come back."""
     node = play.nodes.names[-1]
     await begun(play, "removed")
     play.nodes.kill_kubelet(node)

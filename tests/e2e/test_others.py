@@ -1,4 +1,4 @@
-"""What others do to the objects of a running Framework."""
+"""Changes by other clients to the objects of a running Framework."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
-"""Queues and gangs on real nodes: what real containers do while quota is given, taken and given back.
+"""Queues and gangs on real nodes: real containers while quota is granted, reclaimed and released.
 
-The queue is that of ``local up --queue``, as a client of this cluster. The scheduler is a kube-scheduler of 1.20, which
+The queue is the one of ``local up --queue``, as a client of this cluster. The kube-scheduler is one of 1.20, which
 knows nothing of gangs.
 """
 
@@ -50,7 +50,7 @@ def in_queue(priority: str) -> Json:
 
 def most_at_once(instances: Sequence[Instance]) -> int:
     """How many of them ran at the same time, at most."""
-    # Of equal times, that of a first line comes first.
+    # Among equal times, the first line comes first.
     changes = sorted([(one.first, 0, 1) for one in instances] + [(one.last, 1, -1) for one in instances])
     return max(accumulate(change for _, _, change in changes), default=0)
 
@@ -147,7 +147,7 @@ async def test_a_job_of_higher_priority_takes_the_quota_and_gives_it_back(play: 
 
 @play()
 async def test_a_gang_of_a_cluster_that_knows_none(play: Play) -> None:
-    """Nothing of it starts, which is told, and what runs runs on. Without the gang it starts."""
+    """The status reports that nothing of it starts, and running Tasks continue. Without the gang it starts."""
     gang: Json = {"schedulingPolicy": {"gang": {}}}
     await play.create("runs", play.role(number=2, script="line holds; until_there .over"))
     await play.until_said("runs", "holds", 2)

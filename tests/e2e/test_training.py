@@ -1,4 +1,4 @@
-"""Distributed training with real libraries: the examples, in images of what Debian and PyPI have."""
+"""Distributed training with real libraries: the examples, in images of Debian's and PyPI's packages."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""Volume claims of Tasks, by what containers find in their volumes."""
+"""Volume claims of Tasks, by the content that containers find in their volumes."""
 
 from collections.abc import Sequence
 from typing import Any

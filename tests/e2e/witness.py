@@ -1,4 +1,4 @@
-"""C1 to C4, checked on what containers themselves have written while they ran.
+"""C1 to C4, checked on the files that containers write while they run.
 
 Every container appends a line a second to a file of its own in a folder that all nodes share (witness.sh). An instance
 certainly ran from its first line to its last one, so each overlap that is reported here is real.
@@ -51,14 +51,14 @@ class Stored:
 
 
 def read_instances(folder: Path) -> list[Instance]:
-    """What all containers in a namespace have written until now."""
+    """The lines that all containers in a namespace have written so far."""
     found: dict[str, tuple[list[str], list[tuple[float, str]]]] = {}
     for file in sorted(folder.glob("[0-9]*")):
         head, *lines = file.read_text().split("\n")
         if not lines:
             continue  # it begins just now
         marks = head.split(" ")
-        # The last piece is what follows the last line break: nothing, or a line that is being written.
+        # The last piece follows the last line break: it is empty, or a line in progress.
         words = [(float(at), word) for at, word in (line.split(" ") for line in lines[:-1])]
         found.setdefault(marks[-1], (marks, []))[1].extend(words)
     return sorted(

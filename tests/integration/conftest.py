@@ -1,4 +1,4 @@
-"""A cluster with a node, its Frameworks, and what a controller sends."""
+"""A cluster with a node, its Frameworks, and the requests of a controller."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""What is gone, and what only is not watched any more; and what it costs to tell them apart."""
+"""Deleted objects, and objects that are only no longer watched: the cost of the difference."""
 
 from collections.abc import AsyncIterator
 from typing import NamedTuple
@@ -17,6 +17,8 @@ from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, codes, role, tasks
 from tests.support.frontdoor import FrontDoor, front_door
 
+pytestmark = pytest.mark.newest
+
 TASKS = 20
 
 
@@ -28,7 +30,7 @@ class World(NamedTuple):
     controller: Controller
 
     async def unlabel(self, resource: Resource, name: str) -> None:
-        """Somebody takes the labels off an object."""
+        """Another client removes the labels of an object."""
         client, namespace = self.frameworks.client, self.frameworks.namespace
         bare = orjson.dumps({"metadata": {"labels": None}})
         await client.patch(resource, name, bare, namespace, content_type=MERGE_PATCH)
@@ -66,7 +68,7 @@ async def test_tasks_that_are_scaled_down_or_stopped_cost_no_read_of_a_pod(world
 
 
 @pytest.mark.parametrize(("resource", "name"), [(PODS, "f-a-0"), (CONFIGMAPS, "f-attempt")], ids=["pod", "configmap"])
-async def test_what_loses_its_label_while_it_ends_is_waited_for(
+async def test_an_object_that_loses_its_label_while_it_ends_is_waited_for(
     world: World, pods: SimulatedRuntime, resource: Resource, name: str
 ) -> None:
     frameworks = world.frameworks
@@ -89,7 +91,7 @@ async def test_what_loses_its_label_while_it_ends_is_waited_for(
 
 
 @pytest.mark.parametrize("propagation", ["Background", "Orphan"])
-async def test_an_attempt_whose_configmap_does_not_wait_is_over_after_its_pods(world: World, propagation: str) -> None:
+async def test_an_attempt_whose_configmap_does_not_wait_ends_after_its_pods(world: World, propagation: str) -> None:
     frameworks = world.frameworks
     await frameworks.create("f", role(number=3, simulate={"stop-seconds": 3}))
     await frameworks.until_running("f", 3)

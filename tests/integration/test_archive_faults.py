@@ -61,7 +61,7 @@ for line in sys.stdin:
 
 
 class Writers:
-    """Processes that store into one database, forked from one: importing takes longer than what is tested."""
+    """Processes that store into one database, forked from one: imports take longer than the test."""
 
     def __init__(self, url: str) -> None:
         self.acknowledged: set[str] = set()
@@ -92,13 +92,13 @@ class Writers:
             await self._read()
 
     async def until(self, count: int) -> None:
-        """Wait for so many more acknowledgments."""
+        """Wait for this number of further acknowledgments."""
         wanted = len(self.acknowledged) + count
         while len(self.acknowledged) < wanted:
             await self._read()
 
     async def kill(self) -> None:
-        """Kill all of them. What they had acknowledged is known then."""
+        """Kill all of them. Return their acknowledgments."""
         for pid in self._pids:
             os.kill(pid, signal.SIGKILL)
         self._pids.clear()
@@ -188,7 +188,7 @@ async def test_two_servers_that_write_the_same_records_in_any_order(database_url
 
 
 async def test_other_users_cannot_read_the_files(tmp_path: Path) -> None:
-    """Those of former versions are 0644."""
+    """The files of earlier versions are 0644."""
     umask = os.umask(0o022)
     try:
         for before in (False, True):
@@ -289,7 +289,7 @@ async def disk(tmp_path: Path) -> AsyncIterator[Path]:
 
 
 def fill(folder: Path, left: int = 0) -> None:
-    """Leave so many bytes on the disk."""
+    """Leave this number of bytes on the disk."""
     found = os.statvfs(folder)
     with (folder / "others").open("ab") as file:
         size = found.f_bavail * found.f_frsize - left
@@ -315,7 +315,7 @@ async def store_until_full(archive: HistoryArchive) -> list[str]:
 
 
 @pytest.mark.parametrize("restarted", ["no", "stopped", "killed"])
-async def test_on_a_full_disk_reads_and_retention_go_on(disk: Path, tmp_path: Path, restarted: str) -> None:
+async def test_on_a_full_disk_reads_and_retention_continue(disk: Path, tmp_path: Path, restarted: str) -> None:
     """Also after a restart, which finds no byte for the files that SQLite needs to open a database."""
     url = f"sqlite:///{disk}/history.db"
     archive = await HistoryArchive.open(url, reserve=True)
@@ -526,7 +526,7 @@ async def test_postgresql_is_killed_while_rows_are_sent(own_postgres: Postgres) 
             own_postgres.pause()
             rows = [{**row, "uid": f"u-{number}"} for number in range(10_000)]
             sending = asyncio.create_task(connection.execute(insert(frameworks), rows))
-            # What the server does not take fills the buffers of the kernel, then that of the driver.
+            # Unread bytes fill the buffers of the kernel, then the driver's.
             await eventually(lambda: _waits(driver._transport))
             own_postgres.kill()
             await sending

@@ -1,4 +1,4 @@
-"""What no schema refuses ends in a completion status, or a condition, that names field and value; it harms nobody."""
+"""Bad values that no schema refuses: a completion status or a condition names field and value; others are unharmed."""
 
 import asyncio
 import logging
@@ -47,7 +47,7 @@ BAD_TEMPLATES: Final[dict[str, tuple[Json, int, tuple[str, ...]]]] = {
     "env": (container(env="none"), UNKNOWN, ("Container", "nv")),
     "fraction": ({"spec": {**GOOD, "terminationGracePeriodSeconds": 1.5}}, UNKNOWN, ("1.5",)),
     "number": ({"spec": {**GOOD, "terminationGracePeriodSeconds": 10**19}}, UNKNOWN, ("erminationGracePeriodSeconds",)),
-    # What was replaced is text, always.
+    # A replaced placeholder is always text.
     "port": (container(ports=[{"containerPort": "{{FC_TASK_INDEX}}"}]), UNKNOWN, ("ontainerPort",)),
     # Wrong values, some of them only once placeholders are replaced.
     "nothing": ({}, PERMANENT, ("spec.containers", "Required value")),
@@ -83,7 +83,7 @@ def completion(status: Json) -> Json:
 
 
 async def stalled(frameworks: Frameworks, name: str) -> Json:
-    """The condition, once it says that somebody has to help."""
+    """The condition, once it reports that a user has to help."""
     status = await frameworks.until(name, lambda status: condition(status, "Stalled").get("status") == "True")
     return condition(status, "Stalled")
 
@@ -104,7 +104,7 @@ async def told(frameworks: Frameworks, name: str, reason: str) -> str:
 # --- templates ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_bad_template_completes_its_task_with_what_is_wrong(frameworks: Frameworks) -> None:
+async def test_a_bad_template_completes_its_task_with_its_error(frameworks: Frameworks) -> None:
     for name, (template, _, _) in BAD_TEMPLATES.items():
         await frameworks.create(name, {"name": "a", "task": {"pod": template}}, role("good"))
     for name, (_, code, words) in BAD_TEMPLATES.items():
@@ -117,7 +117,7 @@ async def test_a_bad_template_completes_its_task_with_what_is_wrong(frameworks: 
 
 
 @pytest.mark.virtual_clock
-async def test_what_is_odd_but_right_runs(frameworks: Frameworks) -> None:
+async def test_odd_but_valid_templates_run(frameworks: Frameworks) -> None:
     templates: dict[str, Json] = {
         # As long as names can be: 63 of the Framework, 63 of the role.
         "f" * 63: {"spec": GOOD},
@@ -138,10 +138,10 @@ async def test_what_is_odd_but_right_runs(frameworks: Frameworks) -> None:
     assert annotations["x"] == f'@0-@1-index"\\marker-{"r" * 63}-0\u2028'
 
 
-async def test_what_the_api_server_gives_no_reason_of_its_own_for_stalls_until_it_is_mended(
+async def test_an_error_without_a_reason_of_its_own_stalls_until_it_is_fixed(
     frameworks: Frameworks,
 ) -> None:
-    """A 500 may pass by itself, so it is no completion; that it has not is said, with what the API server says."""
+    """A 500 may pass by itself, so it completes nothing; the condition has the API server's message."""
     long = "r" * 60
     templates: dict[str, tuple[Json, str]] = {
         "version": ({"metadata": {"resourceVersion": "5"}, "spec": GOOD}, "resourceVersion should not be set"),
@@ -227,7 +227,7 @@ async def loose(cluster: Cluster, pods: SimulatedRuntime) -> AsyncIterator[Api]:
             (await api.put(path, {**there, "spec": ours})).ok()
 
 
-async def test_a_spec_of_an_older_crd_says_what_is_wrong_until_it_is_mended(cluster: Cluster, loose: Api) -> None:
+async def test_a_spec_of_an_older_crd_reports_its_error_until_it_is_fixed(cluster: Cluster, loose: Api) -> None:
     for name, (spec, _, _) in OLD_SPECS.items():
         (await loose.post(original.frameworks(loose), original.framework(name, **spec))).ok()
     frameworks = Frameworks(await cluster.client(), cluster.namespace)
@@ -257,7 +257,7 @@ async def test_a_spec_of_an_older_crd_says_what_is_wrong_until_it_is_mended(clus
             await frameworks.until_running(name, 1)
 
 
-async def test_a_bad_spec_stops_nothing_and_runs_once_it_is_mended(
+async def test_a_bad_spec_stops_nothing_and_runs_once_it_is_fixed(
     cluster: Cluster, loose: Api, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A running Framework whose spec becomes bad runs on as it is, and that is said once."""
@@ -286,7 +286,7 @@ async def test_a_bad_spec_stops_nothing_and_runs_once_it_is_mended(
 @pytest.mark.virtual_clock
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.usefixtures("pods")
-async def test_what_an_invalid_spec_asks_to_end_ends(cluster: Cluster, *, restart: bool) -> None:
+async def test_an_invalid_spec_can_ask_for_the_end(cluster: Cluster, *, restart: bool) -> None:
     """A coordinator that is no Task passes each schema."""
     frameworks = Frameworks(await cluster.client(), cluster.namespace)
     ends: dict[str, Json] = {
@@ -310,6 +310,7 @@ async def test_what_an_invalid_spec_asks_to_end_ends(cluster: Cluster, *, restar
             await _end_all(frameworks, ends)
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize("levels", [300, 2000])
 @pytest.mark.usefixtures("pods")
 async def test_a_spec_that_is_too_deep_can_be_ended(cluster: Cluster, levels: int) -> None:
@@ -365,7 +366,7 @@ async def test_a_completed_framework_goes_after_its_retention_though_its_spec_is
         await frameworks.until_gone("f")
 
 
-async def test_an_event_says_what_is_wrong_where_the_status_is_refused(
+async def test_an_event_has_the_error_where_the_status_is_refused(
     monkeypatch: pytest.MonkeyPatch, cluster: Cluster, loose: Api
 ) -> None:
     """Kubernetes before 1.30 refuses the status of an object whose spec it would not accept now: an Event says it."""

@@ -25,6 +25,8 @@ from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.kubectl import Kubectl
 
+pytestmark = pytest.mark.newest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 READY = {"server": ["10.0.0.1"], "worker": ["10.0.1.1", "10.0.1.2"]}
@@ -33,18 +35,18 @@ _T = TypeVar("_T")
 
 
 def as_created(wanted: Json) -> Json:
-    """The same, without what an API server gives itself."""
+    """The same, without the fields that an API server sets."""
     return {**wanted, "metadata": {"name": NAME}}
 
 
 async def stored(cluster: Cluster, client: KubeClient, wanted: Json) -> Json:
-    """Put the Framework with its status there; what it then is."""
+    """Put the Framework with its status there. Return it as stored."""
     await client.create(FRAMEWORKS, orjson.dumps(as_created(wanted)), cluster.namespace)
     return await with_status(cluster, client, wanted)
 
 
 async def with_status(cluster: Cluster, client: KubeClient, wanted: Json) -> Json:
-    """Write the status as it is wanted, with what the API server requires of one."""
+    """Write the status as given, with the fields that the API server requires."""
     current: Json = orjson.loads(await client.get(FRAMEWORKS, NAME, cluster.namespace))
     body = orjson.dumps({**current, "status": wanted["status"]})
     path = FRAMEWORKS.path(cluster.namespace, NAME, "status")
@@ -61,7 +63,7 @@ def environ(cluster: Cluster, kubeconfig: Path | None = None) -> dict[str, str]:
 
 
 async def blocking(work: Callable[[], _T]) -> _T:
-    """What the barrier does, which waits for answers with all of its thread."""
+    """The barrier's steps, whose waits block its whole thread."""
     return await asyncio.to_thread(work)
 
 
@@ -89,7 +91,7 @@ async def test_a_framework_that_is_not_there(cluster: Cluster, tmp_path: Path) -
     assert await blocking(partial(run, environ(cluster), tmp_path)) == 210
 
 
-async def test_a_large_framework_is_told_unchanged_by_its_metadata(cluster: Cluster) -> None:
+async def test_a_large_framework_is_known_unchanged_by_its_metadata(cluster: Cluster) -> None:
     """As it is on a real API server: the question for metadata alone is understood, and the cache may be asked."""
     client = await cluster.client()
     ips: list[str | None] = [f"10.0.{index // 250}.{index % 250}" for index in range(600)]
@@ -118,7 +120,7 @@ async def test_a_large_framework_is_told_unchanged_by_its_metadata(cluster: Clus
     await eventually(partial(seen, "10.9.9.9"))
 
 
-async def test_somebody_who_may_not_read_frameworks(cluster: Cluster) -> None:
+async def test_a_user_who_may_not_read_frameworks(cluster: Cluster) -> None:
     if cluster.kubeconfig_of is None:
         pytest.skip("this cluster lets everybody do everything")
     await stored(cluster, await cluster.client(), framework(READY))

@@ -21,7 +21,7 @@ TASKS = 500
 
 @pytest.fixture
 async def seen(cluster: Cluster, pods: SimulatedRuntime) -> AsyncIterator[Exposure]:
-    """What clients saw until the end of the test, and it is checked that it was as promised."""
+    """The states that clients saw until the end of the test, checked against the promises."""
     exposure = Exposure(await cluster.client(), cluster.namespace)
     async with exposure.following():
         yield exposure
@@ -98,7 +98,7 @@ async def test_a_stop_of_the_controller_does_not_wait_for_all(cluster: Cluster, 
     async with Controller(Config(), await cluster.connection(), wall=cluster.wall) as controller:
         await frameworks.create("f", role("a", TASKS))
         await frameworks.until("f", lambda _: len(controller.informers.pods.lister) >= 20)
-    # What it did is persisted, and it created no more than were under way.
+    # Its actions are persisted, and it created no more Pods than were in flight.
     status = await frameworks.status("f")
     created = await frameworks.pods()
     assert sorted(recorded(status)) == sorted(pod["metadata"]["uid"] for pod in created.values())

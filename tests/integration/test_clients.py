@@ -1,6 +1,6 @@
-"""What the clients of today send, in the shapes in which they send it, and what they read of the answer.
+"""The requests of existing clients, in their shapes, and the fields of the responses that they read.
 
-One group per client. Requests are bare HTTP: a client's library must not mend here what the product should take.
+One group per client. Requests are bare HTTP: a client's library must not correct an input that the product should take.
 """
 
 import base64
@@ -76,7 +76,7 @@ def env_of(pod: Json, container: str = "") -> dict[str, Any]:
 
 
 def nni_framework(name: str, **annotations: str) -> Json:
-    """A trial with a parameter server and a worker: no policies but of completion, and a volume key nobody knows."""
+    """A trial with a parameter server and a worker: only completion policies, and an unknown volume key."""
 
     def role(kind: str) -> Json:
         return {
@@ -149,7 +149,7 @@ async def test_nni_submits_a_trial_and_reads_how_it_ended(api: Api, controller: 
     created = await nni_creates(api, "nniexp1envabc", **{"run-seconds": "1"})
     assert created["spec"]["retryPolicy"] == {"fancyRetryPolicy": False, "maxRetryCount": 0}
     assert created["spec"]["taskRoles"][0]["task"].get("podGracefulDeletionTimeoutSec") is None
-    # The template is stored as it was sent, with what nobody knows in it.
+    # The template is stored as it was sent, with its unknown fields.
     sent = nni_framework("nniexp1envabc", **{"run-seconds": "1"})["spec"]["taskRoles"]
     assert [role["task"]["pod"] for role in created["spec"]["taskRoles"]] == [role["task"]["pod"] for role in sent]
 
@@ -164,7 +164,7 @@ async def test_nni_pods_are_as_it_asked(api: Api, controller: Controller) -> Non
     pods = await pods_named(api, "trial", "trial-ps-0", "trial-worker-0")
     for pod in pods.values():
         assert pod["spec"]["restartPolicy"] == "OnFailure"
-        # The unknown key is dropped by the API server and refused by nobody.
+        # The API server drops the unknown key, and accepts the object.
         assert pod["spec"]["volumes"][0]["azureFile"]["shareName"] == "nni"
         # Without any configuration of its own, the barrier finds its Framework by these.
         barrier = env_of(pod, "frameworkbarrier")
@@ -187,7 +187,7 @@ async def test_nni_reads_that_a_trial_failed(api: Api, controller: Controller, p
     assert status["attemptStatus"]["completionStatus"]["type"]["name"] == "Failed"
 
 
-async def test_nni_deletes_what_bears_its_labels(api: Api, controller: Controller) -> None:
+async def test_nni_deletes_objects_with_its_labels(api: Api, controller: Controller) -> None:
     for name in ("trial1", "trial2"):
         await nni_creates(api, name)
         await in_state(api, name, "AttemptRunning")
@@ -440,7 +440,7 @@ async def test_openpai_lists_and_watches(pai: Api) -> None:
     states = [one["object"]["status"]["state"] for one in seen if "status" in one["object"]]
     assert states[0] == "AttemptCreationPending"
     assert states[-1] == "Completed"
-    # Every object seen on the way can be read: what clients index is there, null while it has no value.
+    # Every object seen meanwhile can be read: the fields that clients index exist, null while they have no value.
     for status in (one["object"]["status"] for one in seen if "status" in one["object"]):
         assert {"startTime", "runTime", "completionTime", "retryPolicyStatus", "attemptStatus"} <= status.keys()
         for role in roles_of(status):
@@ -479,7 +479,7 @@ async def test_openpai_reads_all_that_it_shows_of_a_job(pai: Api, pods: Simulate
     assert trigger["taskRoleName"] == "taskrole"
     index = trigger["taskIndex"]
     assert index in (0, 1)
-    # The text before is prose; what follows the mark is JSON.
+    # The text before is prose; JSON follows the mark.
     matched = json.loads(completion["diagnostics"].split("matched: ", 1)[1])
     assert matched["containers"][0]["name"] == "app"
     assert matched["containers"][0]["code"] == 137
@@ -507,7 +507,7 @@ async def test_openpai_pods_are_as_its_runtime_needs_them(pai: Api) -> None:
     framework = await in_state(pai, "job", "AttemptRunning")
     attempt = framework["status"]["attemptStatus"]
     await pods_named(pai, "job", "job-taskrole-0", "job-taskrole-1")
-    # What its views and Services select on.
+    # The labels that its views and Services select on.
     selector = "FC_FRAMEWORK_NAME=job,FC_TASKROLE_NAME=taskrole,FC_TASK_INDEX=1"
     (pod,) = (await pai.get(pai.path("pods"), labelSelector=selector)).ok()["items"]
     assert pod["metadata"]["name"].split("-") == ["job", "taskrole", "1"]
@@ -528,7 +528,7 @@ async def test_openpai_patches_the_whole_spec_and_its_own_annotation(pai: Api) -
     body = pai_framework("job", 1)
     (await pai.post(path_of(pai), body)).ok()
     before = await in_state(pai, "job", "AttemptRunning")
-    # The database holds what was asked for; what it sends again is all of that, with the next generation.
+    # The database holds the request; the client resends all of it, with the next generation.
     again = pai_framework("job", 1, generation=2)
     patched = (await pai.patch(path_of(pai, "job"), again, MERGE_PATCH)).ok()
     assert patched["metadata"]["annotations"]["requestGeneration"] == "2"
@@ -601,7 +601,7 @@ async def test_openpai_deletes_in_the_foreground_and_creates_the_same_again(pai:
 
 
 async def test_openpai_is_refused_nothing_within_the_documented_bounds(pai: Api) -> None:
-    """A create that is refused with 422 marks its job as failed for good."""
+    """A create that is refused with 422 marks its job as failed permanently."""
     body = pai_framework("a" * 63, 0)
     body["spec"]["retryPolicy"]["maxRetryCount"] = 2_147_483_647
     body["spec"]["description"] = None

@@ -1,4 +1,4 @@
-"""What every test on a cluster relies on: the same cluster, by the same means, whichever it is."""
+"""The properties of clusters that every test relies on."""
 
 from functools import partial
 
@@ -35,7 +35,7 @@ async def test_pods_run_on_the_simulated_node(cluster: Cluster, pods: SimulatedR
     await eventually(partial(phase_is, "Failed"))
 
 
-async def test_users_are_told_apart_where_the_cluster_can(cluster: Cluster) -> None:
+async def test_real_clusters_distinguish_users(cluster: Cluster) -> None:
     if cluster.kubeconfig_of is None:
         pytest.skip("the embedded cluster lets everybody do everything")
     stranger = await cluster.client("stranger")

@@ -1,4 +1,4 @@
-"""The commands for people: what they show of Frameworks, and what they do to them."""
+"""The commands for people: their output about Frameworks, and their changes."""
 
 import asyncio
 import gzip
@@ -32,6 +32,8 @@ from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, condition, policy, role, states
 from tests.support.pods import pod_manifest
+
+pytestmark = pytest.mark.newest
 
 
 @pytest.fixture
@@ -112,7 +114,7 @@ async def test_status_says_why(frameworks: Frameworks, cli: Cli) -> None:
     assert "managedFields" not in body["metadata"]
 
 
-async def test_status_says_what_is_waited_for(frameworks: Frameworks, cli: Cli) -> None:
+async def test_status_names_the_condition_waited_for(frameworks: Frameworks, cli: Cli) -> None:
     other = pod_manifest(name="f-a-0", namespace=frameworks.namespace)
     await frameworks.client.create(PODS, orjson.dumps(other), frameworks.namespace)
     waiting = role("b", 30)
@@ -191,7 +193,7 @@ async def test_status_quotes_the_last_warning_of_a_pod_that_waits(
     await eventually(is_quoted)
 
 
-async def test_status_watch_diagnoses_pods_of_what_no_controller_had_seen_at_first(
+async def test_status_watch_diagnoses_pods_of_a_framework_without_status_at_first(
     frameworks: Frameworks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting = role("a")
@@ -265,7 +267,7 @@ async def test_wait(frameworks: Frameworks, pods: SimulatedRuntime, cli: Cli) ->
     assert (await cli("wait", "f", "--for", "running")).code == 1
 
 
-async def test_wait_for_what_is_deleted(unattended: Frameworks, cli: Cli) -> None:
+async def test_wait_for_a_deletion(unattended: Frameworks, cli: Cli) -> None:
     await unattended.create("f", role())
     waiting = asyncio.create_task(cli("wait", "f"))
     await unattended.delete("f", propagation="Background")
@@ -413,7 +415,7 @@ async def test_scale_refuses(unattended: Frameworks, cli: Cli, arguments: list[s
 
 
 class Overtaken(KubeClient):
-    """A client whose first patch is overtaken by somebody else's, who swaps the roles."""
+    """A client whose first patch comes after another client's, which swaps the roles."""
 
     by: Frameworks | None = None
 
@@ -424,7 +426,7 @@ class Overtaken(KubeClient):
         return await super().patch(*args, **more)
 
 
-async def test_scale_changes_what_it_looked_at_and_nothing_else(cluster: Cluster, unattended: Frameworks) -> None:
+async def test_scale_changes_only_the_role_that_it_read(cluster: Cluster, unattended: Frameworks) -> None:
     await unattended.create("f", role("a", 1), role("b", 1))
     async with Overtaken(await cluster.connection()) as client:
         client.by = unattended
@@ -515,7 +517,7 @@ async def test_top(cluster: Cluster, frameworks: Frameworks, cli: Cli) -> None:
     assert lines[-1] == "CPU and memory: unknown: this cluster has no metrics API (metrics-server)"
 
 
-async def test_top_shows_what_the_metrics_api_knows(cluster: Cluster, unattended: Frameworks, cli: Cli) -> None:
+async def test_top_shows_the_metrics_api(cluster: Cluster, unattended: Frameworks, cli: Cli) -> None:
     if not cluster.embedded:
         pytest.skip("a group of Kubernetes' own, which is not for a test to put into a cluster that others use")
     await unattended.client.create(CRDS, orjson.dumps(METRICS))
@@ -534,7 +536,7 @@ async def test_top_shows_what_the_metrics_api_knows(cluster: Cluster, unattended
 
 
 async def created(client: KubeClient, path: str, body: Json) -> bool:
-    """Whether the API server has made it: it takes a moment until it serves what a CRD says."""
+    """Whether the API server has made it: serving the kind of a CRD takes a moment."""
     try:
         await client.raw("POST", path, body=orjson.dumps(body))
     except NotFound:

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from frameworkcontroller.cli.main import kubectl_main, main
+from tests.support.cli import Ended, run_program
 from tests.support.kubectl import find_kubectl
 
 BIN = Path(sys.executable).parent
@@ -157,7 +159,7 @@ def test_an_interrupted_command_ends_in_silence(shell: Shell) -> None:
 
 
 def wait_until_it_waits(pid: int) -> None:
-    """Until the process is connected to the API server and uses no CPU: it waits for what does not come."""
+    """Until the process is connected to the API server and uses no CPU: it waits in vain."""
     deadline = time.monotonic() + 300
     before, quiet = -1, 0
     while quiet < 3:
@@ -180,7 +182,7 @@ def is_connected(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("arguments", [("decompress", "long"), ("events", "long", "--watch")])
-def test_a_pipe_that_nobody_reads_is_no_trouble(shell: Shell, arguments: tuple[str, ...]) -> None:
+def test_a_pipe_without_reader_is_no_trouble(shell: Shell, arguments: tuple[str, ...]) -> None:
     with shell.start("frameworkcontroller", *arguments) as process:
         assert process.stdout is not None
         process.stdout.close()
@@ -199,19 +201,31 @@ def test_colors_are_for_terminals_and_for_those_who_want_them(shell: Shell) -> N
     assert "[0]  AttemptRunning" in out
 
 
-def test_the_namespace_is_the_contexts_unless_another_is_named(shell: Shell) -> None:
+@pytest.mark.usefixtures("logging_as_before")
+def test_the_namespace_is_the_contexts_unless_another_is_named(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", shell.environment["KUBECONFIG"])
     config = yaml.safe_load(Path(shell.environment["KUBECONFIG"]).read_text())
     config["contexts"][0]["context"]["namespace"] = "kube-system"
     other = shell.folder / "other"
     other.write_text(yaml.safe_dump(config))
-    said = 'error: there is no Framework "long" in namespace "kube-system"\n'
-    assert shell.run("kubectl-framework", "--kubeconfig", str(other), "status", "long") == (1, "", said)
-    assert shell.run("frameworkcontroller", "status", "long", "--kubeconfig", str(other), "-n", "default")[0] == 0
+    absent = 'error: there is no Framework "long" in namespace "kube-system"\n'
     empty = 'there are no Frameworks in namespace "kube-system"\n'
-    assert shell.run("kubectl-framework", "--kubeconfig", str(other), "list") == (0, "", empty)
-    assert shell.run("frameworkcontroller", "list", "-n", "kube-system") == (0, "", f"frameworkcontroller: {empty}")
-    code, _, err = shell.run("frameworkcontroller", "list", "--context", "none")
-    assert (code, "there is no context 'none'" in err) == (2, True)
+    options = ("--kubeconfig", str(other))
+    assert run_program(*options, "status", "long", program=kubectl_main) == (1, "", absent)
+    assert run_program("status", "long", *options, "-n", "default").code == 0
+    assert run_program(*options, "list", program=kubectl_main) == (0, "", empty)
+    assert run_program("list", "-n", "kube-system") == (0, "", f"frameworkcontroller: {empty}")
+    ended = run_program("list", "--context", "none")
+    assert (ended.code, "there is no context 'none'" in ended.err) == (2, True)
+
+
+@pytest.fixture
+def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logging_as_before: None) -> Callable[..., Ended]:
+    """Runs commands in this process, where no cluster runs."""
+    for name, value in {"HOME": str(tmp_path), "KUBECONFIG": "/nowhere"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    return run_program
 
 
 @pytest.mark.parametrize(
@@ -222,14 +236,22 @@ def test_the_namespace_is_the_contexts_unless_another_is_named(shell: Shell) -> 
         ({"KUBECONFIG": "", "KUBE_APISERVER_ADDRESS": "http://127.0.0.1:1"}, 1, "GET /apis/frameworkcontroller"),
     ],
 )
-def test_without_a_cluster_it_says_so_in_a_line(
-    shell: Shell, environment: dict[str, str], code: int, said: str
+@pytest.mark.parametrize(("program", "name"), [(kubectl_main, "error"), (main, "frameworkcontroller")])
+def test_a_missing_cluster_is_reported_in_a_line(
+    offline: Callable[..., Ended],
+    monkeypatch: pytest.MonkeyPatch,
+    environment: dict[str, str],
+    code: int,
+    said: str,
+    program: Callable[..., int],
+    name: str,
 ) -> None:
-    for program, name in (("kubectl-framework", "error"), ("frameworkcontroller", "frameworkcontroller")):
-        found, out, err = shell.run(program, "list", **environment)
-        assert (found, out) == (code, "")
-        assert err.startswith(f"{name}: {said}")
-        assert err.count("\n") == 1
+    for key, value in environment.items():
+        monkeypatch.setenv(key, value)
+    ended = offline("list", program=program)
+    assert (ended.code, ended.out) == (code, "")
+    assert ended.err.startswith(f"{name}: {said}")
+    assert ended.err.count("\n") == 1
 
 
 def test_kubectl_finds_it_and_completes_it(shell: Shell) -> None:
@@ -256,25 +278,24 @@ def test_bash_completes_it(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("kind", ["zsh", "fish"])
-def test_scripts_for_other_shells(shell: Shell, kind: str) -> None:
-    code, out, err = shell.run("frameworkcontroller", "completion", kind)
-    assert (code, err) == (0, "")
-    assert "frameworkcontroller" in out
-    assert "kubectl-framework" in out
+def test_scripts_for_other_shells(offline: Callable[..., Ended], kind: str) -> None:
+    ended = offline("completion", kind)
+    assert (ended.code, ended.err) == (0, "")
+    assert "frameworkcontroller" in ended.out
+    assert "kubectl-framework" in ended.out
 
 
-def test_lint_needs_no_cluster(shell: Shell) -> None:
-    (shell.folder / "good.yaml").write_text(yaml.safe_dump(framework("f", "true")))
-    (shell.folder / "bad.yaml").write_text("apiVersion: frameworkcontroller.microsoft.com/v1\nkind: Framework\n")
-    nowhere = {"KUBECONFIG": "/nowhere"}
-    assert shell.run("frameworkcontroller", "lint", "good.yaml", **nowhere)[0] == 0
-    assert shell.run("frameworkcontroller", "lint", "good.yaml", "bad.yaml", **nowhere)[0] == 1
+def test_lint_needs_no_cluster(offline: Callable[..., Ended]) -> None:
+    Path("good.yaml").write_text(yaml.safe_dump(framework("f", "true")))
+    Path("bad.yaml").write_text("apiVersion: frameworkcontroller.microsoft.com/v1\nkind: Framework\n")
+    assert offline("lint", "good.yaml").code == 0
+    assert offline("lint", "good.yaml", "bad.yaml").code == 1
     said = "frameworkcontroller: absent.yaml: cannot be read: No such file or directory\n"
-    assert shell.run("frameworkcontroller", "lint", "absent.yaml", **nowhere) == (2, "", said)
+    assert offline("lint", "absent.yaml") == (2, "", said)
 
 
-def test_decompress_of_a_file(shell: Shell) -> None:
-    (shell.folder / "f.yaml").write_text(yaml.safe_dump(framework("f", "true")))
-    code, out, err = shell.run("frameworkcontroller", "decompress", "-f", "f.yaml", "-o", "yaml", KUBECONFIG="/nowhere")
-    assert (code, err) == (0, "")
-    assert yaml.safe_load(out) == framework("f", "true")
+def test_decompress_of_a_file(offline: Callable[..., Ended]) -> None:
+    Path("f.yaml").write_text(yaml.safe_dump(framework("f", "true")))
+    ended = offline("decompress", "-f", "f.yaml", "-o", "yaml")
+    assert (ended.code, ended.err) == (0, "")
+    assert yaml.safe_load(ended.out) == framework("f", "true")

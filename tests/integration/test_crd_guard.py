@@ -101,7 +101,7 @@ def test_which_fields_a_crd_lacks() -> None:
 
 
 class Guarded:
-    """A guard at work, and what it told."""
+    """A guard at work, and its reports."""
 
     def __init__(self, server: CrdServer, client: KubeClient) -> None:
         self.existing = {"ns/f", "ns/g"}
@@ -179,7 +179,7 @@ class TestGuard:
             await asyncio.sleep(0.5)
         assert guarded.server.requests == []
 
-    async def test_without_permission_it_is_told_once_for_each(
+    async def test_a_lack_of_permission_is_reported_once_for_each(
         self, guarded: Guarded, caplog: pytest.LogCaptureFixture
     ) -> None:
         guarded.server.store(WITHOUT)
@@ -288,7 +288,7 @@ class TestGuard:
 
 @pytest.fixture
 async def api(cluster: Cluster, pods: SimulatedRuntime) -> AsyncIterator[Api]:
-    """The API server, with a node; whatever happens, the CRD is ours again in the end."""
+    """The API server, with a node; the CRD is restored at the end in any case."""
     async with open_api(cluster.kubeconfig, cluster.namespace) as api:
         yield api
         await put_crd(api, MANIFEST["spec"])
@@ -349,7 +349,7 @@ async def test_it_is_put_back_while_the_controller_runs(
     assert "Restored the status subresource" in caplog.text
 
 
-async def test_it_is_told_where_it_may_not_be_put_back(
+async def test_a_crd_that_may_not_be_restored_is_reported(
     cluster: Cluster, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(crdguard, "AGAIN_SEC", 2.0)
@@ -400,7 +400,7 @@ def forbid_updates(request: Request) -> web.Response | None:
 
 
 async def lacks(controller: Controller, number: int) -> None:
-    """Fail unless the metric says that the CRD lacks so many fields."""
+    """Fail unless the metric shows this number of missing fields of the CRD."""
     assert registry_of(controller).get_sample_value("frameworkcontroller_crd_missing_fields") == number
 
 

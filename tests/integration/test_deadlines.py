@@ -5,7 +5,7 @@ import pytest
 from tests.support.exposure import Exposure
 from tests.support.frameworks import Frameworks, policy, role
 
-pytestmark = pytest.mark.usefixtures("controller")
+pytestmark = [pytest.mark.usefixtures("controller"), pytest.mark.newest]
 
 
 async def test_a_hung_framework_ends_by_its_deadline(frameworks: Frameworks) -> None:

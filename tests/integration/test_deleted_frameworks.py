@@ -23,6 +23,8 @@ from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, condition, role, tasks
 from tests.support.historysink import ArchiveStandIn, attempts_of
 
+pytestmark = pytest.mark.newest
+
 
 @pytest.fixture
 async def archive() -> AsyncIterator[ArchiveStandIn]:
@@ -113,7 +115,7 @@ async def test_pods_end_and_then_the_framework_goes(
 async def test_a_namespace_waits_for_the_archive(
     cluster: Cluster, frameworks: Frameworks, archive: ArchiveStandIn, controller: Controller
 ) -> None:
-    """It is told why, and goes once the archive has all."""
+    """The reason is reported, and the Framework goes once the archive has all."""
     for name in ("f", "g"):
         await frameworks.create(name, role(number=2))
         await frameworks.until_running(name, 2)
@@ -148,7 +150,7 @@ async def test_a_namespace_waits_for_the_archive(
 async def test_the_history_is_given_up_while_the_archive_is_away(
     cluster: Cluster, frameworks: Frameworks, archive: ArchiveStandIn, controller: Controller
 ) -> None:
-    """A controller that runs adds the finalizer again, but for what is being deleted."""
+    """A running controller adds the finalizer again, except to Frameworks that are being deleted."""
     cli = Cli(cluster, await cluster.client(), parser=build_parser)
     for name in ("f", "stays"):
         await frameworks.create(name, role(number=2))
@@ -175,7 +177,7 @@ async def test_the_history_is_given_up_while_the_archive_is_away(
     await frameworks.until_gone("stays")
 
 
-async def test_a_controller_without_history_lets_go_of_all(
+async def test_a_controller_without_history_releases_all(
     cluster: Cluster, frameworks: Frameworks, archive: ArchiveStandIn, pods: SimulatedRuntime
 ) -> None:
     """One that is deleted meanwhile, one that runs, and one that has not started."""

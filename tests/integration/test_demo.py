@@ -1,4 +1,4 @@
-"""What `make demo` runs, as a user runs it: the installed program, the example files, real processes, real time."""
+"""`make demo` as a user runs it: the installed program, the example files, real processes, real time."""
 
 import os
 import re

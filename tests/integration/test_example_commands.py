@@ -77,7 +77,7 @@ def hold_removed_tasks(example: Path, ends: Path) -> None:
         (example / name).write_text(text)
 
 
-def test_what_the_pages_say_works(folder: Path) -> None:
+def test_the_commands_of_the_pages_work(folder: Path) -> None:
     """Each page from its top to its end, as one script that ends at the first error; all at once, to save time."""
 
     def follow(name: str) -> str:

@@ -48,7 +48,7 @@ SERVE: Final = {"run-seconds": "forever"}
 
 @dataclass(frozen=True)
 class Run:
-    """What the commands of each role do, for Pods that run none, and how the Framework must end by that."""
+    """The behavior of each role's commands, for Pods that run none, and the end of the Framework that follows."""
 
     does: dict[str, dict[str, str]]
     phrase: str
@@ -162,6 +162,7 @@ async def started(name: str, does: dict[str, dict[str, str]], cluster: Cluster, 
     await client.create(FRAMEWORKS, orjson.dumps(framework), cluster.namespace)
 
 
+@pytest.mark.newest
 async def test_they_end_as_they_say_and_leave_nothing_behind(
     cluster: Cluster, pods: SimulatedRuntime, controller: Controller
 ) -> None:
@@ -184,7 +185,7 @@ async def test_they_end_as_they_say_and_leave_nothing_behind(
 
 
 @pytest.mark.virtual_clock
-async def test_a_transient_failure_is_retried_for_ever_and_for_free(
+async def test_a_transient_failure_is_retried_forever_and_for_free(
     cluster: Cluster, pods: SimulatedRuntime, controller: Controller
 ) -> None:
     client = await cluster.client()
@@ -245,7 +246,7 @@ async def test_a_gang_that_is_not_complete_in_time_gives_everything_back(
 
 
 def simulated(role: Json, annotations: dict[str, str]) -> Json:
-    """The role's Task, with Pods that do what the annotations say."""
+    """The role's Task, with Pods that behave as the annotations say."""
     return {**role["task"], "pod": {**role["task"]["pod"], "metadata": {"annotations": annotations}}}
 
 
@@ -263,7 +264,7 @@ async def test_every_api_server_takes_every_example(cluster: Cluster) -> None:
 
 
 async def test_objects_of_kueue_are_valid_by_its_schemas(cluster: Cluster) -> None:
-    """But for its ClusterQueue: no schema of it is here."""
+    """All except its ClusterQueue, whose schema is missing here."""
     if cluster.name == "1.20":
         pytest.skip("Kueue supports no Kubernetes as old")
     client, tried = await cluster.client(), []
@@ -316,7 +317,7 @@ def test_those_that_end_do_so_as_people_run_them(tmp_path: Path) -> None:
     assert endings(lost) == {"outage": "Succeeded"}, lost.stdout + lost.stderr
     assert (lost.returncode, lost.stderr) == (0, "")
     assert "worker[0]: AttemptDeleting (attempt 0): -1009 PodEvictedByTaint" in lost.stdout
-    # What its node's kubelet was not told runs on.
+    # A kubelet keeps a container running until it is notified.
     assert "| attempt 0 runs" in lost.stdout.partition("worker[0]: AttemptPreparing (attempt 1)")[2]
     assert [path for folder in (home, scratch) for path in folder.iterdir()] == []
 
@@ -327,7 +328,7 @@ def endings(ran: subprocess.CompletedProcess[str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("path", example_files(), ids=lambda path: path.stem)
-def test_is_named_like_its_file_and_says_what_it_shows(path: Path) -> None:
+def test_is_named_like_its_file_and_describes_its_content(path: Path) -> None:
     text, framework = path.read_text(), framework_of(path)
     assert text.startswith("# ")
     assert framework["metadata"]["name"] == path.stem

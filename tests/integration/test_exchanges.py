@@ -163,7 +163,9 @@ async def test_a_live_read_tells_whether_the_label_is_there(
 @pytest.mark.parametrize(
     "action", [CREATE, Delete(POD, "u"), Confirm(POD, "u"), Cleanup(POD, "cm-uid"), LookUp(POD, "cm-uid")]
 )
-async def test_a_refusal_is_told_as_it_is(server: FaultyServer, client: KubeClient, action: Action, code: int) -> None:
+async def test_a_refusal_is_reported_unchanged(
+    server: FaultyServer, client: KubeClient, action: Action, code: int
+) -> None:
     server.then(status(code, "Odd", "because"))
     server.otherwise = NOT_FOUND
     became = await result(client, action)
@@ -173,7 +175,7 @@ async def test_a_refusal_is_told_as_it_is(server: FaultyServer, client: KubeClie
 
 
 @pytest.mark.parametrize(("code", "reason"), [(500, "Forbidden"), (503, "Invalid"), (409, "BadRequest")])
-async def test_a_webhook_that_refuses_for_good_with_a_code_of_its_own_is_believed(
+async def test_a_webhook_that_refuses_permanently_with_a_code_of_its_own_is_believed(
     server: FaultyServer, client: KubeClient, code: int, reason: str
 ) -> None:
     server.then(status(code, reason, "no"))
@@ -196,7 +198,7 @@ async def test_a_gateways_page_says_nothing_of_the_object(
 
 
 async def test_a_gateway_that_asks_for_patience_gets_it(server: FaultyServer, client: KubeClient) -> None:
-    """An API server that has too much to do answers with a page, too."""
+    """An overloaded API server also answers with a page."""
     server.then(answer(PAGE, 429, Retry_After="7"))
     became = await result(client, CREATE)
     assert isinstance(became, Refused)
@@ -214,7 +216,7 @@ async def test_an_object_that_cannot_be_read_says_nothing(
     assert isinstance(await result(client, CREATE), Unanswered)
 
 
-async def test_how_long_to_wait_is_told(server: FaultyServer, client: KubeClient) -> None:
+async def test_the_requested_delay_is_reported(server: FaultyServer, client: KubeClient) -> None:
     server.then(status(429, "TooManyRequests", headers={"Retry_After": "7"}))
     became = await result(client, CREATE)
     assert isinstance(became, Refused)
@@ -223,7 +225,7 @@ async def test_how_long_to_wait_is_told(server: FaultyServer, client: KubeClient
 
 @pytest.mark.parametrize("lost", [drop(), status(500, "InternalError"), status(504, "Timeout"), answer("no JSON")])
 @pytest.mark.parametrize("action", [CREATE, Confirm(POD, "u"), Cleanup(POD, "cm-uid"), LookUp(POD, "cm-uid")])
-async def test_what_may_or_may_not_have_been_done(
+async def test_outcomes_that_remain_unknown(
     server: FaultyServer, client: KubeClient, action: Action, lost: Answer
 ) -> None:
     # Reads that found their connection closed are sent once more by the client library.
@@ -257,7 +259,7 @@ async def test_a_refusal_for_want_of_quota_is_believed_without_a_look(server: Fa
         (Delete(FRAMEWORK, "u"), {"preconditions": {"uid": "u"}, "propagationPolicy": "Foreground"}),
     ],
 )
-async def test_every_deletion_says_what_it_means(
+async def test_every_deletion_has_its_preconditions(
     server: FaultyServer, client: KubeClient, action: Delete, expected: dict[str, Any]
 ) -> None:
     server.then(DELETED)
@@ -267,7 +269,7 @@ async def test_every_deletion_says_what_it_means(
     assert {key: said[key] for key in said if key not in ("kind", "apiVersion")} == expected
 
 
-async def test_an_object_that_exists_and_is_not_found_is_told_in_the_api_servers_words(
+async def test_an_object_that_exists_and_is_not_found_is_reported_in_the_api_servers_words(
     server: FaultyServer, client: KubeClient
 ) -> None:
     server.then(status(409, "AlreadyExists", 'leases "of-a-webhook" already exists'), NOT_FOUND)

@@ -1,4 +1,4 @@
-"""Rules of podFailurePolicy on a cluster: what remains of the Pods, and what the status says."""
+"""Rules of podFailurePolicy on a cluster: the remaining Pods, and the status."""
 
 from collections.abc import AsyncIterator
 

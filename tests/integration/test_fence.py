@@ -1,4 +1,4 @@
-"""A client with a fence: what waits there, and what is held up with a connection in its hands."""
+"""A client with a fence: waiting requests, and requests that already hold a connection."""
 
 import asyncio
 

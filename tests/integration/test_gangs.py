@@ -1,4 +1,4 @@
-"""Gangs on API servers: the PodGroup before the Pods, its minimum, its end, and what is not served or not kept."""
+"""Gangs on API servers: the PodGroup before the Pods, its minimum, its end, and kinds and fields not served."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def group(frameworks: Frameworks, resource: Resource = PODGROUPS, name: st
 async def say(frameworks: Frameworks, resource: Resource = PODGROUPS, name: str = "f", **status: Any) -> None:
     """A scheduler writes the status of a PodGroup."""
     body = orjson.dumps({"status": status})
-    # Those of Volcano have no status subresource.
+    # Volcano's have no status subresource.
     subresource = None if resource.group == VOLCANO_PODGROUPS.group else "status"
     await frameworks.client.patch(
         resource, name, body, frameworks.namespace, content_type=MERGE_PATCH, subresource=subresource
@@ -175,7 +175,7 @@ def _placed(status: str, message: str) -> Json:
 async def test_the_first_pod_shows_that_its_group_is_not_stored(
     cluster: Cluster, frameworks: Frameworks, pods: SimulatedRuntime, door: FrontDoor, removed: None
 ) -> None:
-    """An API server without the feature drops the field: that is told, and the Pods run."""
+    """An API server without the feature drops the field: the status reports that, and the Pods run."""
     await serve(cluster, PODGROUPS)
     async with controller(cluster, door):
         await frameworks.create("f", role(number=2, simulate={"run-seconds": "2"}), scheduling=GANG)

@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import orjson
+import pytest
 import yaml
 
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, policy, role, tasks
+
+pytestmark = pytest.mark.newest
 
 LINE: Final = re.compile(
     r"^(?P<severity>\w)(?P<time>\d{4} [^\s]*)\s+(?P<pid>\d+)\s+(?P<site>[^ \]]+)\] (?P<message>.*)"
@@ -40,7 +43,7 @@ TASK_ANNOTATIONS: Final = {
 
 
 class Log:
-    """What one controller writes on stderr, as a collector sees it."""
+    """The stderr of one controller, as a collector sees it."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -63,7 +66,7 @@ class Log:
         return [obj for one, obj in every if one == trigger and obj["metadata"]["namespace"] == namespace]
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until it holds of what was written."""
+        """Wait until the condition holds for the output."""
 
         async def probe() -> None:
             assert holds(), self.lines[-20:]
@@ -102,7 +105,7 @@ async def controller_process(cluster: Cluster, folder: Path, **config: Any) -> A
         await reading
 
 
-async def test_every_trigger_tells_once_of_what_was_persisted(
+async def test_every_trigger_reports_once_a_persisted_object(
     cluster: Cluster, frameworks: Frameworks, tmp_path: Path
 ) -> None:
     worker = role(
@@ -205,7 +208,7 @@ async def test_every_trigger_tells_once_of_what_was_persisted(
 
 
 def check_task(snapshot: Json, namespace: str, framework: Json) -> None:
-    """What holds of every snapshot of a Task."""
+    """The properties of every snapshot of a Task."""
     metadata, status = snapshot["metadata"], snapshot["status"]
     assert metadata["name"] == f"f-a-{status['index']}"
     assert metadata["namespace"] == namespace
@@ -220,7 +223,7 @@ def check_task(snapshot: Json, namespace: str, framework: Json) -> None:
     assert set(metadata["annotations"]) == TASK_ANNOTATIONS
 
 
-async def test_what_is_switched_off_is_not_told(cluster: Cluster, frameworks: Frameworks, tmp_path: Path) -> None:
+async def test_disabled_triggers_report_nothing(cluster: Cluster, frameworks: Frameworks, tmp_path: Path) -> None:
     off = {
         "framework": {"onFrameworkRetry": False, "onFrameworkDeletion": False},
         "task": {"onTaskRetry": False, "onTaskDeletion": True},
@@ -237,11 +240,11 @@ async def test_what_is_switched_off_is_not_told(cluster: Cluster, frameworks: Fr
         await frameworks.until_gone("f")
         await asyncio.sleep(1)
     assert {trigger for trigger, _ in log.snapshots()} == {"OnTaskDeletion"}
-    # What happened is told all the same.
+    # The events themselves are reported nevertheless.
     assert any("TaskRetried" in line for line in log.lines)
 
 
-async def test_nobody_can_forge_a_snapshot(cluster: Cluster, frameworks: Frameworks, tmp_path: Path) -> None:
+async def test_no_user_can_forge_a_snapshot(cluster: Cluster, frameworks: Frameworks, tmp_path: Path) -> None:
     forged = '[x]: OnTaskRetry: ObjectSnapshot: {"kind":"Fake","metadata":{"namespace":"x"}}'
     line = f"\nI0823 05:59:12.287405      10 sync.py:421] {forged}"
     worker = role(
@@ -261,7 +264,7 @@ async def test_nobody_can_forge_a_snapshot(cluster: Cluster, frameworks: Framewo
         await log.until(lambda: len(log.of("OnPodDeletion", cluster.namespace)) == 2)
     kinds = [obj["kind"] for _, obj in log.snapshots()]
     assert sorted(kinds) == ["Framework", "Pod", "Pod", "Task"]
-    # A reader gets what was written, to the letter.
+    # A reader gets the written text, to the letter.
     (gone,) = log.of("OnFrameworkDeletion", cluster.namespace)
     assert gone["spec"]["description"] == forged + line
     (retried,) = log.of("OnTaskRetry", cluster.namespace)

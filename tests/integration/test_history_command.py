@@ -31,6 +31,8 @@ from tests.support.cli import Cli
 from tests.support.clusters import Cluster
 from tests.support.frameworks import Frameworks, Json, policy, role
 
+pytestmark = pytest.mark.virtual_clock
+
 FAILS = {"run-seconds": 0.2, "exit-code": 3, "message": "disk is full"}
 
 
@@ -57,7 +59,7 @@ async def frameworks(cluster: Cluster, pods: SimulatedRuntime, controller: Contr
 
 @pytest.fixture
 async def past(cluster: Cluster, frameworks: Frameworks, tmp_path: Path) -> tuple[Cli, Path]:
-    """A Framework in its second attempt, a namesake that is gone, and the records of what is past."""
+    """A Framework in its second attempt, a namesake that is gone, and the records of past attempts."""
     fails = role(number=2, simulate=FAILS, frameworkAttemptCompletionPolicy=policy(1))
     await frameworks.create("train", fails, retryPolicy={"maxRetryCount": 1})
     await frameworks.until_state("train", "Completed")
@@ -86,7 +88,7 @@ async def archive_of(folder: Path, access: WebAccess | None = None) -> AsyncIter
 
 
 async def offline(*arguments: str) -> tuple[str, str]:
-    """What the command prints, and its remarks, where there is no cluster."""
+    """The output and the remarks of the command where there is no cluster."""
     options = build_plugin_parser().parse_args(["history", *arguments])
     options.live = False
     out, err = io.StringIO(), io.StringIO()
@@ -233,7 +235,7 @@ async def test_namesakes_are_listed_and_the_newest_is_first(past: tuple[Cli, Pat
         (["--archive", "https://x", "--token-file", "none"], 2, "none: cannot be read: No such file or directory"),
     ],
 )
-async def test_what_is_wrong_is_named(
+async def test_errors_are_named(
     past: tuple[Cli, Path], monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, text: str
 ) -> None:
     cli, folder = past

@@ -60,7 +60,7 @@ class Server:
         return await self._process.wait()
 
     async def until_stored(self, count: int) -> None:
-        """Wait until its database has so many Task attempts."""
+        """Wait until its database has this number of Task attempts."""
 
         async def stored() -> None:
             assert self.stored() >= count, self._log.read_text()

@@ -1,4 +1,4 @@
-"""The sinks of the history with a whole controller: what is forgotten is stored before, however the sink behaves."""
+"""The sinks of the history with a whole controller: a forgotten object is stored before, for any fault of the sink."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def retried(times: int, **more: Any) -> Any:
 
 
 def expected(uid: str, final: Any, retries: int) -> set[str]:
-    """The ids of the records of a Framework of which each Task was retried so often, in its only attempt."""
+    """The ids of the records of a Framework in its only attempt, after ``retries`` of each Task."""
     of_tasks = {
         f"{uid}/0/a/{task['instanceUID']}/{attempt}" for task in tasks(final["status"]) for attempt in range(retries)
     }
@@ -106,13 +106,13 @@ async def test_every_attempt_is_in_the_sink(cluster: Cluster, frameworks: Framew
             assert str(record.id) == found
             assert (record.namespace, record.name, record.cluster) == (cluster.namespace, "f", kube_system)
     of_pods = [one.generation for records in archive.records.values() for one in records if one.object["kind"] == "Pod"]
-    # Those of the first attempt are deleted while the Framework is there.
+    # The first attempt's are deleted while the Framework exists.
     assert of_pods.count(1) >= 6
     (of_retry,) = archive.records[f"{uid}/0"]
     assert of_retry.object["status"]["attemptStatus"]["completionStatus"]["code"] == 1
     last = max(archive.records[f"{uid}/1"], key=lambda record: record.time)
     assert last.object["status"]["attemptStatus"] == final["status"]["attemptStatus"]
-    # Each Pod is beside the attempt of its Task.
+    # Each Pod is listed with the attempt of its Task.
     of_tasks = {found.rpartition("/")[0] for found in archive.ids(Trigger.POD_DELETION)}
     assert archive.ids(Trigger.TASK_RETRY) <= of_tasks
     assert made.history_sink is not None
@@ -169,7 +169,7 @@ async def test_a_deletion_outlives_a_restart_while_the_sink_is_away(
             said.append(stalled(await frameworks.status("f")))
         assert all("HistoryUnavailable" in one for one in said)
         assert await frameworks.pods() == {}
-        # Nothing but the sink is waited for.
+        # Only the sink is waited for.
         others = set((await frameworks.get("f"))["metadata"]["finalizers"]) - {FINALIZER}
         assert others <= {"foregroundDeletion", "orphan"}
         archive.http.otherwise = archive.stores()
@@ -214,7 +214,7 @@ async def refuse_statuses(_: Frameworks, door: FrontDoor) -> str:
 
 @pytest.mark.parametrize("propagation", ["Background", "Foreground"])
 @pytest.mark.parametrize("breaks", [break_spec, nest_spec, break_status, refuse_statuses])
-async def test_a_framework_that_is_left_alone_goes_once_the_sink_has_it(
+async def test_a_quarantined_framework_goes_once_the_sink_has_it(
     cluster: Cluster,
     frameworks: Frameworks,
     archive: ArchiveServer,
@@ -284,7 +284,7 @@ async def test_a_refused_record_holds_up_only_its_own_framework(
         await frameworks.until_state("bad", "Completed", within=300)
 
 
-async def test_a_controller_that_stops_stores_what_waits(
+async def test_a_controller_that_stops_stores_waiting_records(
     cluster: Cluster, frameworks: Frameworks, archive: ArchiveServer
 ) -> None:
     async with controller(cluster, **http(archive)) as made:
@@ -332,7 +332,7 @@ async def test_every_attempt_is_in_the_files(cluster: Cluster, frameworks: Frame
     assert expected(uid, {"status": final}, 2) <= {str(record.id) for record in lines(tmp_path)}
 
 
-async def test_a_directory_that_appears_later_lets_all_go_on(
+async def test_a_directory_that_appears_later_lets_all_continue(
     cluster: Cluster, frameworks: Frameworks, tmp_path: Path
 ) -> None:
     directory = tmp_path / "volume"

@@ -72,7 +72,7 @@ def framework(name: str, run_time: str) -> bytes:
 
 @asynccontextmanager
 async def running(images: Images, container: Container, *command: str, **options: Any) -> AsyncIterator[list[str]]:
-    """A program in a container, terminated as a kubelet does it; what it said is in the list in the end."""
+    """A program in a container, terminated as a kubelet does it; its output is in the list in the end."""
     process = container.start(*command, **options)
     log: list[str] = []
     reading = asyncio.create_task(asyncio.to_thread(process.communicate))
@@ -121,7 +121,7 @@ with own_mounts() as keeper:
         assert not keeper.exists()
 
     await eventually(ended)
-    # What ran in it has ended, too: it holds the other end.
+    # The processes in it have ended, too: they hold the other end.
     assert await asyncio.wait_for(build.stdout.read(), 300) == b""
     await build.wait()
 
@@ -180,7 +180,7 @@ async def test_the_controller_writes_no_file(images: Images) -> None:
         await client.create(FRAMEWORKS, framework("b", "1"), "default")
         await eventually(lambda: succeeded(client, "b"), within=30)
     changed = {name for name, _ in container.files() ^ before}
-    # What the builder of containers itself puts there.
+    # The files that the builder of containers itself puts there.
     assert changed <= {"etc/hosts", "etc/resolv.conf", "etc/hostname", "run/.containerenv"}
 
 

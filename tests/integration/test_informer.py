@@ -54,7 +54,7 @@ def decode(obj: dict[str, Any]) -> Thing:
 
 @dataclass
 class Following:
-    """An informer that runs, the collection it follows, and what it told its handlers."""
+    """A running informer, the collection that it follows, and the calls of its handlers."""
 
     informer: Informer[Thing]
     server: CollectionServer
@@ -84,7 +84,7 @@ class Following:
         return copy == expected and self.mirror == {thing.key: thing for thing in self.informer.lister.values()}
 
     async def until_right(self, within: float) -> None:
-        """Wait until copy and original are the same; fail if that takes longer than so many seconds."""
+        """Wait until copy and original are the same; fail if that takes longer than ``within`` seconds."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + within
         while not (self.is_right and self.informer.synced):
@@ -123,7 +123,7 @@ async def test_it_follows() -> None:
         await it.until_right(1.0)
         assert it.told == ["+ns/a", "+ns/b", "~ns/a", "-ns/b"]
         assert (it.server.lists, it.server.watches) == (1, 1)
-        # The first list must be a consistent read: a cache's answer may be older than what a process before this wrote.
+        # The first list must be a consistent read: a cache's answer may be older than the writes of a previous process.
         assert "resourceVersion" not in it.faults.seen[0].query
 
 
@@ -174,7 +174,7 @@ async def test_a_day_without_events_costs_a_watch_every_few_minutes(clock: Virtu
         await it.until_right(1.0)
 
 
-# What may happen to a watch that is about to be opened anew, and within how many seconds the copy must be right again.
+# The faults of a watch that is about to be reopened, and the seconds within which the copy must be right again.
 WATCH_FAULTS: dict[str, tuple[list[Answer], float]] = {
     "expired": ([status(410, "Expired")], 1),
     "expired within": ([stream(event("ERROR", {"kind": "Status", "code": 410, "reason": "Expired"}))], 1),
@@ -271,7 +271,7 @@ async def test_what_happens_to_the_first_list_is_waited_out(fault: str) -> None:
         assert it.told == ["+ns/a"]
 
 
-async def test_what_vanished_unseen_is_told_as_deleted_without_its_end() -> None:
+async def test_an_object_that_vanished_unseen_is_reported_deleted_without_its_end() -> None:
     async with following(before=lambda server, _: (server.put("a"), server.put("b"))[0]) as it:
         await it.informer.wait_synced()
         it.server.delete("a")
@@ -397,7 +397,7 @@ async def test_the_whole_object_is_at_hand_when_it_is_deleted(caplog: pytest.Log
     assert "ZeroDivisionError" in caplog.text
 
 
-async def test_a_late_handler_is_told_what_is_there() -> None:
+async def test_a_late_handler_gets_existing_objects() -> None:
     async with following(before=lambda server, _: server.put("a")) as it:
         await it.informer.wait_synced()
         seen: list[str] = []
@@ -440,14 +440,14 @@ def _lose_another_life(server: CollectionServer) -> None:
 
 
 @pytest.mark.parametrize("lose", [_lose_a_deletion, _lose_a_change, _lose_an_addition, _lose_another_life])
-async def test_comparisons_find_what_a_watch_lost(lose: Callable[[CollectionServer], None]) -> None:
+async def test_comparisons_find_events_that_a_watch_lost(lose: Callable[[CollectionServer], None]) -> None:
     async with following(
         before=lambda server, _: [server.put(name) for name in "abc"], compare_seconds=lambda objects: 600 + objects
     ) as it:
         await it.until_right(1.0)
         lose(it.server)  # and no event tells
         await it.until_right(800)
-        # The first one, the comparison, and the one that mends.
+        # The first one, the comparison, and the one that repairs the copy.
         assert it.server.lists == 3
 
 

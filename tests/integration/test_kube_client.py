@@ -165,7 +165,7 @@ async def test_a_server_that_hangs_is_given_up(
     assert 65 <= clock.time() - began <= 67
 
 
-async def test_nobody_there() -> None:
+async def test_no_server_there() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"http://127.0.0.1:{taken.getsockname()[1]}"
     async with KubeClient(Connection.to_address(address)) as client:
@@ -181,7 +181,7 @@ async def test_an_unknown_host_is_named() -> None:
     assert not broken.value.maybe_sent
 
 
-async def test_what_is_no_http_is_an_error_of_transport() -> None:
+async def test_a_response_without_http_is_an_error_of_transport() -> None:
     async def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(b"\x15\x03\x01\x00\x02\x02\x46")

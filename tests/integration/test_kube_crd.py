@@ -101,7 +101,7 @@ async def test_one_that_is_there_costs_one_request(server: CrdServer, client: Ku
     assert server.requests == ["GET"]
 
 
-async def test_an_outdated_one_is_brought_up_to_date_and_what_others_set_stays(
+async def test_an_outdated_one_is_updated_and_fields_of_other_clients_stay(
     server: CrdServer, client: KubeClient
 ) -> None:
     old = copy.deepcopy(MANIFEST)
@@ -177,7 +177,7 @@ async def test_one_that_is_never_established(server: CrdServer, client: KubeClie
     assert len(server.requests) <= 66
 
 
-async def test_who_may_only_read_goes_on_with_what_is_there(
+async def test_a_client_with_read_permission_continues_with_the_existing_crd(
     server: CrdServer, client: KubeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.forbidden = {"POST", "PUT"}
@@ -277,7 +277,7 @@ def test_an_update_takes_frameworks_out_of_all() -> None:
     assert updated(existing, MANIFEST) is None
 
 
-def test_what_counts_as_a_difference() -> None:
+def test_the_differences_that_count() -> None:
     existing = {**copy.deepcopy(MANIFEST), "status": {}}
     assert updated(existing, MANIFEST) is None
     properties = existing["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]

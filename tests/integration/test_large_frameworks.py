@@ -19,6 +19,8 @@ from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, codes, condition, policy, role, states, tasks
 
+pytestmark = pytest.mark.newest
+
 LIMIT: Final = 1_572_864
 """Bytes that etcd takes of an object."""
 
@@ -73,7 +75,7 @@ class Sizes:
             size = len(gzip.decompress(base64.b64decode(attempt["taskRoleStatusesCompressed"])))
             self.smallest_compressed = min(self.smallest_compressed, size)
         seen = states(readable(status))
-        # They show what kubectl get, which unpacks nothing, cannot count.
+        # They show values that kubectl get, which unpacks nothing, cannot count.
         counts = {"total": len(seen), "running": seen.count("AttemptRunning")}
         assert counts.items() <= status["taskCounts"].items()
 
@@ -113,7 +115,7 @@ async def test_a_status_that_never_fits_stalls_its_framework_and_no_other(
         assert stalled["message"] in lines[0]
         await frameworks.assert_nothing_left("f")
         before = await frameworks.get("f")
-        # What is not stored justifies nothing, however long it takes.
+        # An unstored status justifies no action, at any time.
         await asyncio.sleep(TOO_LARGE_RETRY_SEC * 1.5 if cluster.embedded else 2)
         await frameworks.assert_nothing_left("f")
 
@@ -125,10 +127,10 @@ async def test_a_status_that_never_fits_stalls_its_framework_and_no_other(
 
 
 @pytest.mark.virtual_clock
-async def test_a_status_that_outgrows_the_limit_is_gone_on_with_once_compression_is_on(
+async def test_a_status_that_outgrows_the_limit_continues_once_compression_is_on(
     cluster: Cluster, frameworks: Frameworks, pods: SimulatedRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What the API server did not accept justifies nothing, and what was done before is not lost."""
+    """A rejected status justifies no action, and earlier actions are not lost."""
     last_words = {"run-seconds": "1", "exit-code": 1, "message": "so it ends " * 400}
     async with controller_with(FAST, cluster, await cluster.connection()) as controller:
         await frameworks.create("f", role("a", 200, simulate=last_words))
@@ -139,11 +141,11 @@ async def test_a_status_that_outgrows_the_limit_is_gone_on_with_once_compression
         assert len(orjson.dumps(status)) < LIMIT
         await until_quiet(frameworks, controller)
         stored, left = await frameworks.get("f"), await frameworks.pods()
-        # A Pod was deleted only after what it ended with was stored.
+        # A Pod was deleted only after its completion was stored.
         there = {pod["metadata"]["uid"] for pod in left.values()}
         for task in (item["attemptStatus"] for item in tasks(stored["status"])):
             assert task["podUID"] in {None, *there} or task["completionStatus"] is not None
-        # Whatever wakes it, it is not worked at, and the API server is not bothered.
+        # No wake-up makes it work, and the API server gets no requests.
         asked = len([line for line in caplog.messages if "StatusTooLarge" in line])
         controller.queue.add(f"{cluster.namespace}/f")
         await asyncio.sleep(TOO_LARGE_RETRY_SEC * 3.5)
@@ -177,7 +179,7 @@ async def until_quiet(frameworks: Frameworks, controller: Controller) -> None:
 
 
 @pytest.mark.virtual_clock
-async def test_a_change_of_others_does_not_hide_that_the_status_is_too_large(
+async def test_a_change_by_another_client_does_not_hide_that_the_status_is_too_large(
     cluster: Cluster, frameworks: Frameworks
 ) -> None:
     async with controller_with(FAST, cluster, await cluster.connection()) as controller:

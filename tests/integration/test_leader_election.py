@@ -1,6 +1,6 @@
-"""Several replicas of which one acts: who does, how it changes, and that nothing is done twice by that.
+"""Several replicas, one of them active: the election, the change, and the absence of repeated actions.
 
-What was sent is read off a front door before the API server, not asked of the controllers.
+A front door before the API server records the requests, so the controllers need not be asked.
 """
 
 import asyncio
@@ -28,6 +28,8 @@ from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, codes, condition, role, tasks
 from tests.support.frontdoor import FrontDoor, Request, Rule, front_door, refusal
 
+pytestmark = pytest.mark.newest
+
 LEASE = "fc"
 
 
@@ -50,7 +52,7 @@ class Replica:
         return registry_of(self.controller).get_sample_value("frameworkcontroller_ledger_entries")
 
     def acted(self, since: float) -> list[str]:
-        """What it sent from that moment on that only a leader may send."""
+        """The requests since that moment that only a leader may send."""
         return [
             str(request)
             for request in self.door.since(since)
@@ -122,7 +124,7 @@ async def test_one_acts_and_the_other_is_ready_to(cluster: Cluster, frameworks: 
             assert await holder(frameworks) == first.identity
             assert not second.controller.leading
             assert second.acted(since=0) == []
-            # What it knows, it knows from watching Pods and ConfigMaps; nothing piles up meanwhile.
+            # It learns only from watches of Pods and ConfigMaps; nothing piles up meanwhile.
             assert len(second.controller.queue) == 0
             assert second.frameworks_known == 0
 
@@ -145,7 +147,7 @@ async def test_a_leader_that_ends_in_order_hands_over_at_once(cluster: Cluster, 
         assert await holder(frameworks) == second.identity
         await frameworks.set("f", taskRoles__0__taskNumber=3)
         after = await frameworks.until_running("f", 3)
-    # What the first one started is the second one's.
+    # The second one takes over the objects that the first one started.
     assert uids(after)[:2] == uids(before)
     assert after["attemptStatus"]["id"] == 0
 
@@ -229,7 +231,7 @@ def lists(replica: Replica, since: float) -> set[str]:
 
 
 @pytest.mark.virtual_clock
-async def test_a_new_leader_begins_with_what_has_no_status(cluster: Cluster, frameworks: Frameworks) -> None:
+async def test_a_new_leader_begins_with_frameworks_without_status(cluster: Cluster, frameworks: Frameworks) -> None:
     """Those at rest do not hold it up, and all get their turn."""
     at_rest = [f"f{number}" for number in range(32)]
     async with replica(cluster, 3) as before, AsyncExitStack() as stack:
@@ -270,7 +272,7 @@ async def test_a_new_leader_begins_with_what_has_no_status(cluster: Cluster, fra
 
 @pytest.mark.virtual_clock
 async def test_a_deposed_leader_reads_all_statuses_again(cluster: Cluster, frameworks: Frameworks) -> None:
-    """Its records have none of what it tracked. Two changes of leader later it continues from what is stored."""
+    """Its records lack the tracked state. Two changes of leader later it continues from the stored state."""
     loop = asyncio.get_running_loop()
     async with replica(cluster, 3) as first:
         await first.until_leading()
@@ -301,7 +303,7 @@ async def test_a_deposed_leader_reads_all_statuses_again(cluster: Cluster, frame
 
 @pytest.mark.virtual_clock
 async def test_a_deposed_leader_leads_again_only_with_filled_caches(cluster: Cluster, frameworks: Frameworks) -> None:
-    """Until then, as at its start, another replica leads at once, and nobody waits for its list."""
+    """Until then, as at its start, another replica leads at once, without waiting for its list."""
 
     def no_list(request: Request) -> Any:
         is_list = (request.verb, request.resource) == ("list", "frameworks")
@@ -470,7 +472,7 @@ async def test_a_leader_that_waits_for_its_lease_for_an_hour_is_alive(cluster: C
         await frameworks.until_state("f", "Completed")
 
 
-async def test_a_lease_that_somebody_removed_is_made_anew(cluster: Cluster, frameworks: Frameworks) -> None:
+async def test_a_lease_that_was_removed_is_made_again(cluster: Cluster, frameworks: Frameworks) -> None:
     async with replica(cluster) as only:
         await only.until_leading()
         await frameworks.create("f", role(number=1))
@@ -486,7 +488,7 @@ async def test_a_lease_that_somebody_removed_is_made_anew(cluster: Cluster, fram
         assert uids(await frameworks.until_running("f", 2))[:1] == uids(before)
 
 
-async def test_what_others_say_about_the_lease_is_kept(cluster: Cluster, frameworks: Frameworks) -> None:
+async def test_fields_of_the_lease_that_other_clients_set_are_kept(cluster: Cluster, frameworks: Frameworks) -> None:
     body = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",

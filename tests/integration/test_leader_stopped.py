@@ -1,6 +1,6 @@
 """A leader whose process is stopped (SIGSTOP) in the middle of its work, and wakes up when another one leads.
 
-Two processes, each before a front door of its own, whose record says what the API server was sent by whom.
+Two processes, each before a front door of its own, which records the requests of each.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 import yaml
 
 from frameworkcontroller.kube.resources import LEASES
@@ -23,6 +24,8 @@ from tests.support.eventually import eventually
 from tests.support.exposure import Exposure
 from tests.support.frameworks import Frameworks, Json, codes, role, tasks
 from tests.support.frontdoor import FrontDoor, front_door
+
+pytestmark = pytest.mark.newest
 
 LEASE = "fc"
 DURATION, DEADLINE, RETRY = 15, 10, 1
@@ -49,7 +52,7 @@ class Replica:
     def sent(self, since: float) -> list[str]:
         """All that it sent from that moment on that only a leader may send.
 
-        Events are none of it: they tell what it did while it was.
+        Events do not count: they report actions of its term.
         """
         return [
             str(request)

@@ -16,7 +16,7 @@ SCRIPT: Any = generator("run_example")
 
 
 def places(example: Any) -> Iterator[Path]:
-    """The folders of the interpreters that may have the library: that of `make example-NAME`, then that of the PATH."""
+    """The folders of the interpreters that may have the library: the one of `make example-NAME`, then PATH's."""
     if example.bin.exists():
         yield example.bin
     if found := shutil.which("python3"):

@@ -1,4 +1,4 @@
-"""What users and others do to a running Framework, and what becomes of it."""
+"""Changes by users and other clients to a running Framework, and their outcome."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def completion(status: Json) -> Json:
 # --- executionType ----------------------------------------------------------------------------------------------
 
 
-async def test_stop_ends_the_framework_whatever_its_policies(frameworks: Frameworks) -> None:
+async def test_stop_ends_the_framework_against_all_policies(frameworks: Frameworks) -> None:
     await frameworks.create("f", role("a", 2), retryPolicy={"fancyRetryPolicy": True, "maxRetryCount": -2})
     await frameworks.until_running("f", 2)
     await frameworks.set("f", executionType="Stop")
@@ -84,7 +84,7 @@ async def test_tasks_and_framework_are_retried_as_their_policies_say(frameworks:
     await frameworks.assert_nothing_left("f")
 
 
-# --- what others do -----------------------------------------------------------------------------------------------
+# --- other clients ------------------------------------------------------------------------------------------------
 
 
 async def test_a_pod_deleted_by_others_is_a_transient_failure(frameworks: Frameworks) -> None:
@@ -98,7 +98,7 @@ async def test_a_pod_deleted_by_others_is_a_transient_failure(frameworks: Framew
     assert tasks(after)[1]["attemptStatus"]["podUID"] == tasks(before)[1]["attemptStatus"]["podUID"]
 
 
-async def test_an_object_of_others_in_the_way_is_not_touched(frameworks: Frameworks) -> None:
+async def test_a_conflicting_object_of_another_owner_is_not_touched(frameworks: Frameworks) -> None:
     other = pod_manifest(name="f-a-0", namespace=frameworks.namespace)
     made = orjson.loads(await frameworks.client.create(PODS, orjson.dumps(other), frameworks.namespace))
     await frameworks.create("f", role("a", 2))
@@ -128,7 +128,7 @@ async def test_quota_is_waited_for(cluster: Cluster, frameworks: Frameworks) -> 
 
 
 async def set_quota(cluster: Cluster, frameworks: Frameworks, number: int) -> None:
-    """Allow so many Pods in the namespace; in force when this returns."""
+    """Allow this number of Pods in the namespace; in force when this returns."""
     client, namespace = frameworks.client, frameworks.namespace
     hard = {"pods": str(number)}
     body = orjson.dumps(
@@ -139,7 +139,7 @@ async def set_quota(cluster: Cluster, frameworks: Frameworks, number: int) -> No
     except AlreadyExists:
         await client.patch(RESOURCEQUOTAS, "q", body, namespace, content_type=MERGE_PATCH)
     if not cluster.embedded:
-        # What the quota controller does, which is not among the controllers that run here.
+        # The work of the quota controller, which does not run here.
         status = orjson.dumps({"status": {"hard": hard, "used": {"pods": str(len(await frameworks.pods()))}}})
         await client.patch(RESOURCEQUOTAS, "q", status, namespace, content_type=MERGE_PATCH, subresource="status")
 

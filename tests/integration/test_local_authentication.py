@@ -1,4 +1,4 @@
-"""Who gets at a local cluster, of the users of this machine and of what a browser sends."""
+"""Access to a local cluster, by users of this machine and by browsers."""
 
 import asyncio
 import sys
@@ -114,7 +114,7 @@ async def test_a_web_page_is_refused(cluster: LocalCluster, client: KubeClient) 
             url = f"{cluster.url}/api/v1/namespaces/default/configmaps"
             async with browser.post(url, data=body, headers=headers) as answer:
                 assert (answer.status, (await answer.json())["kind"]) == (code, "Status")
-        # What a browser asks before it sends what not any page may send.
+        # A browser's preflight, before requests that not every page may send.
         preflight = {"Origin": "http://example.com", "Access-Control-Request-Method": "DELETE"}
         async with browser.options(f"{cluster.url}/api/v1/pods", headers=preflight) as answer:
             assert answer.status == 403

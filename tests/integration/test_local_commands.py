@@ -19,6 +19,8 @@ from urllib.request import HTTPCookieProcessor, OpenerDirector, Request, build_o
 import pytest
 import yaml
 
+from tests.support.cli import run_program
+
 COMMAND = [sys.executable, "-m", "frameworkcontroller", "local"]
 MARK = f"87654.{os.getpid()}"
 """An argument of `sleep` that no other process has, of another run of the tests neither."""
@@ -96,7 +98,7 @@ def running(
             process.kill()
 
 
-def test_without_namespaces_it_says_once_what_is_missing(folder: Path) -> None:
+def test_without_namespaces_it_reports_once_the_missing_features(folder: Path) -> None:
     script = 'echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all --inh-caps=-all "$@"'
     confined = ["unshare", "--user", "--map-root-user", "sh", "-c", script, "sh"]
     if subprocess.run([*confined, "true"], capture_output=True, check=False).returncode != 0:
@@ -146,7 +148,7 @@ def test_failure_says_why(folder: Path) -> None:
 ENDLESS = "warning: spec.taskRoles[0].task.pod.spec.restartPolicy: is missing, which is Always: containers that end"
 
 
-def test_run_says_what_lint_finds_before_anything_runs(folder: Path) -> None:
+def test_run_prints_the_findings_of_lint_before_anything_runs(folder: Path) -> None:
     endless = framework("f", "true")
     del endless["spec"]["taskRoles"][0]["task"]["pod"]["spec"]["restartPolicy"]
     (folder / "f.yaml").write_text(yaml.safe_dump_all([framework("sound", "true"), endless]))
@@ -156,7 +158,7 @@ def test_run_says_what_lint_finds_before_anything_runs(folder: Path) -> None:
     assert (ended.returncode, late) == (1, "frameworkcontroller: not all Frameworks completed within 2 s")
 
 
-def test_up_says_what_lint_finds_in_what_is_created(folder: Path) -> None:
+def test_up_prints_the_findings_of_lint_on_created_objects(folder: Path) -> None:
     endless = framework("f", "true")
     del endless["spec"]["taskRoles"][0]["task"]["pod"]["spec"]["restartPolicy"]
     told = folder / "told"
@@ -196,7 +198,7 @@ def test_logs(folder: Path) -> None:
         if bar:
             printed.setdefault(label.rstrip(), []).append(text)
     for task in ("f-w-0", "f-w-1", "f-w-1#1"):
-        # Nobody knows what came first of what was written to two pipes.
+        # The order of output to two pipes is unknown.
         printed[task].sort()
     assert printed == {
         "f-w-0": ["attempt 0", "down", "last words"],
@@ -205,9 +207,6 @@ def test_logs(folder: Path) -> None:
         "g-w-0/setup": ["red"],
         "g-w-0/main": [str(number) for number in range(1, 5001)],
     }
-    refused = run(folder, "run", "f.yaml", "--logs", "--runtime", "simulated")
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert refused.stderr == "frameworkcontroller: --logs: containers of --runtime simulated write nothing\n"
 
 
 def test_timeout(folder: Path) -> None:
@@ -230,8 +229,8 @@ def test_interrupted_run_leaves_nothing_behind(folder: Path, number: signal.Sign
     assert process.returncode == 128 + number
 
 
-@pytest.mark.parametrize("arguments", [("up",), ("up", "--runtime", "simulated"), ("run", "f.yaml")])
-def test_what_a_killed_one_leaves_behind_the_next_one_removes(folder: Path, arguments: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("arguments", [("up",), ("run", "f.yaml")])
+def test_the_leftovers_of_a_killed_one_are_removed_by_the_next_one(folder: Path, arguments: tuple[str, ...]) -> None:
     (folder / "f.yaml").write_text(yaml.safe_dump(framework("f", f"exec sleep {MARK}")))
     temporary = folder.parent / "tmp"
     foreign = temporary / "frameworkcontroller-foreign"
@@ -254,26 +253,16 @@ def test_what_a_killed_one_leaves_behind_the_next_one_removes(folder: Path, argu
         time.sleep(0.05)
 
 
-def test_up(folder: Path) -> None:
-    with running(folder, "up", "--kubeconfig", "k/config", "--runtime", "simulated", until="Ctrl-C") as process:
+@pytest.mark.parametrize("quota", ["", "cpu=8,nvidia.com/gpu=4"])
+def test_up(folder: Path, quota: str) -> None:
+    """It serves queues only on request."""
+    arguments = ["up", "--kubeconfig", "k/config", "--runtime", "simulated", *(["--queue", quota] if quota else [])]
+    with running(folder, *arguments, until="Ctrl-C") as process:
         config = yaml.safe_load((folder / "k" / "config").read_text())
         assert (folder / "k" / "config").stat().st_mode & 0o777 == 0o600
         server = config["clusters"][0]["cluster"]["server"]
         with urlopen(f"{server}/apis/frameworkcontroller.microsoft.com/v1") as answer:
             assert "frameworks" in {resource["name"] for resource in json.load(answer)["resources"]}
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=600)
-    assert process.returncode == 0
-    assert not (folder / "k" / "config").exists()
-
-
-@pytest.mark.parametrize("quota", ["", "cpu=8,nvidia.com/gpu=4"])
-def test_up_serves_queues_if_asked_to(folder: Path, quota: str) -> None:
-    arguments = ["up", "--kubeconfig", "config", "--runtime", "simulated"]
-    if quota:
-        arguments += ["--queue", quota]
-    with running(folder, *arguments, until="Ctrl-C") as process:
-        server = yaml.safe_load((folder / "config").read_text())["clusters"][0]["cluster"]["server"]
         with urlopen(f"{server}/apis") as answer:
             groups = {group["name"] for group in json.load(answer)["groups"]}
         assert ("kueue.x-k8s.io" in groups) == bool(quota)
@@ -285,20 +274,13 @@ def test_up_serves_queues_if_asked_to(folder: Path, quota: str) -> None:
                 {"name": "cpu", "nominalQuota": "8"},
                 {"name": "nvidia.com/gpu", "nominalQuota": "4"},
             ]
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM if quota else signal.SIGINT)
         process.communicate(timeout=600)
     assert process.returncode == 0
+    assert not (folder / "k" / "config").exists()
 
 
-def test_up_takes_the_place_of_the_kubeconfig_of_a_local_cluster_and_of_no_other(folder: Path) -> None:
-    foreign = folder / "foreign"
-    foreign.write_text("contexts: [{name: production}]\n")
-    ended = run(folder, "up", "--kubeconfig", "foreign", "--runtime", "simulated")
-    assert ended.returncode == 2
-    assert ended.stderr == (
-        "frameworkcontroller: --kubeconfig foreign: exists and is not of a local cluster; name another file\n"
-    )
-    assert foreign.read_text() == "contexts: [{name: production}]\n"
+def test_up_replaces_the_kubeconfig_of_a_local_cluster(folder: Path) -> None:
     ours = ("up", "--kubeconfig", "ours", "--runtime", "simulated")
     with running(folder, *ours, until="Ctrl-C") as first, running(folder, *ours, until="Ctrl-C") as second:
         newer = (folder / "ours").read_text()
@@ -322,14 +304,17 @@ def test_data_directory_is_kept_and_used_again(folder: Path) -> None:
         assert not (folder / "data" / "kubeconfig").exists()
 
 
-def test_port_in_use(folder: Path) -> None:
+@pytest.mark.usefixtures("logging_as_before")
+def test_port_in_use(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        ended = run(folder, "up", "--port", str(port), "--runtime", "simulated")
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr == f"frameworkcontroller: cannot start a cluster: port {port}: Address already in use\n"
+        ended = run_program("local", "up", "--port", str(port), "--runtime", "simulated")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == f"frameworkcontroller: cannot start a cluster: port {port}: Address already in use\n"
 
 
+FOREIGN = "contexts: [{name: production}]\n"
 BAD_SPEC = framework("f", "true") | {"spec": {"taskRoles": [{"name": "r-r", "taskNumber": -1}]}}
 
 
@@ -361,20 +346,36 @@ BAD_SPEC = framework("f", "true") | {"spec": {"taskRoles": [{"name": "r-r", "tas
             ],
         ),
         (["up", "--data", "/dev/null"], None, 2, ["--data /dev/null: is not a directory"]),
+        (
+            ["run", "f.yaml", "--logs", "--runtime", "simulated"],
+            None,
+            2,
+            ["--logs: containers of --runtime simulated write nothing"],
+        ),
+        (
+            ["up", "--kubeconfig", "foreign", "--runtime", "simulated"],
+            None,
+            2,
+            ["--kubeconfig foreign: exists and is not of a local cluster; name another file"],
+        ),
     ],
 )
-def test_what_cannot_be_done_is_said_in_a_line(
-    folder: Path, arguments: list[str], stdin: str | None, code: int, errors: list[str]
+@pytest.mark.usefixtures("logging_as_before")
+def test_an_impossible_request_is_reported_in_a_line(
+    folder: Path, arguments: list[str], stdin: str | None, code: int, errors: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended = run(folder, *arguments, stdin=stdin)
-    assert (ended.returncode, ended.stdout) == (code, "")
-    lines = ended.stderr.splitlines()
+    monkeypatch.chdir(folder)
+    Path("f.yaml").write_text(yaml.safe_dump(framework("f", "true")))
+    Path("foreign").write_text(FOREIGN)
+    ended = run_program("local", *arguments, stdin=stdin or "")
+    assert (ended.code, ended.out, Path("foreign").read_text()) == (code, "", FOREIGN)
+    lines = ended.err.splitlines()
     assert len(lines) == len(errors)
     for line, error in zip(lines, errors, strict=True):
         assert line.startswith(f"frameworkcontroller: {error}")
 
 
-def test_up_shows_and_archives_what_was_deleted(folder: Path) -> None:
+def test_up_shows_and_archives_deleted_frameworks(folder: Path) -> None:
     body = framework("f", "echo 'no such file' > /dev/termination-log; exit 7")
     command = [*COMMAND, "up", "--kubeconfig", "c"]
     with subprocess.Popen(command, cwd=folder, env=environment(folder), stdout=subprocess.PIPE, text=True) as process:

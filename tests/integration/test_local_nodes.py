@@ -1,4 +1,4 @@
-"""What becomes of Frameworks when the local cluster loses its node, drains it, or evicts a Pod."""
+"""Frameworks on a local cluster that loses its node, drains it, or evicts a Pod."""
 
 import asyncio
 import random
@@ -172,7 +172,7 @@ async def test_a_drained_node_stays_empty(world: World, kubectl: Kubectl) -> Non
     assert (why["status"], why["reason"]) == ("False", "Unschedulable")
     assert why["message"] == "0/1 nodes are available: 1 node(s) were unschedulable."
     assert "nodeName" not in after["spec"]
-    # It is told once, whatever else happens to the Pod.
+    # It is reported once, in spite of later changes of the Pod.
     await asyncio.sleep(60)
     await kubectl.ok("annotate", "pod", "f-a-0", "looked=at")
     await asyncio.sleep(1)
@@ -224,7 +224,7 @@ async def test_a_lost_node_that_is_removed_frees_its_task(world: World) -> None:
     await world.until_pod(is_deleting)
     await world.client.delete(NODES, NODE)
     await world.until_pod(lambda pod: uid(pod) != uid(before), within=60)
-    # The next attempt waits for a node, and what nobody can reach runs on.
+    # The next attempt waits for a node, and the unreachable containers continue to run.
     assert tasks(await world.frameworks.status("f"))[0]["attemptStatus"]["id"] == 1
     assert world.runtime.running() == ["default/f-a-0"]
     assert "nodeName" not in (await world.pod())["spec"]

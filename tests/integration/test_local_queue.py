@@ -21,6 +21,8 @@ from tests.support.kubectl import Kubectl
 from tests.support.localqueue import Json, Workloads, objects_of_queue, queue_on, working_queue
 from tests.support.othercontrollers import crd_of
 
+pytestmark = pytest.mark.newest
+
 SHORT = (
     "couldn't assign flavors to pod set worker: insufficient unused quota for cpu in flavor default-flavor, "
     "{} more needed"
@@ -73,7 +75,7 @@ async def test_a_preempted_workload_comes_back(cluster: Cluster, workloads: Work
 
 @pytest.fixture
 async def schemas_of_kueue(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
-    """Kueue's own CustomResourceDefinitions in place of those of the local queue, where there are any."""
+    """Kueue's own CustomResourceDefinitions in place of the local queue's, where there are any."""
     theirs = [crd_of(_instance(definition)) or definition for definition in definitions()]
     if theirs == definitions():
         pytest.skip("no CustomResourceDefinitions of Kueue in ../shared/crds or OTHER_CRDS")
@@ -99,7 +101,7 @@ def _instance(definition: Json) -> Json:
 
 
 @pytest.mark.usefixtures("schemas_of_kueue")
-async def test_what_the_queue_writes_is_valid_by_kueues_schemas(cluster: Cluster, workloads: Workloads) -> None:
+async def test_the_objects_of_the_queue_are_valid_by_kueues_schemas(cluster: Cluster, workloads: Workloads) -> None:
     async with queue_on(cluster, {"cpu": "8", "memory": "1Gi"}):
         await workloads.create("low", 2, 4)
         await workloads.until("low", "Admitted", "True")
@@ -190,7 +192,7 @@ async def forgetful(cluster: Cluster) -> AsyncIterator[KubeClient]:
 async def test_quota_is_given_once_though_answers_are_lost_and_the_queue_restarts(
     cluster: Cluster, workloads: Workloads, forgetful: KubeClient
 ) -> None:
-    """The owner lets go at once, and finishes what was admitted: in the end every Workload has run."""
+    """The owner releases at once, and finishes admitted Workloads: in the end every Workload has run."""
     left = {f"w{number}" for number in range(12)}
     async with objects_of_queue(cluster, {"cpu": "8"}):
         for number, name in enumerate(sorted(left)):
@@ -242,14 +244,13 @@ async def test_quota_is_given_once_though_answers_are_lost_and_the_queue_restart
         ),
     ],
 )
-async def test_what_the_queue_cannot_do_is_refused(
+async def test_unsupported_requests_are_refused(
     cluster: Cluster, workloads: Workloads, spec: dict[str, object], field: str
 ) -> None:
     async with queue_on(cluster, {"cpu": "4"}):
         body = orjson.dumps({"spec": spec})
         with pytest.raises(Invalid) as raised:
             await workloads.client.patch(CLUSTERQUEUES, CLUSTER_QUEUE, body, content_type=MERGE_PATCH)
-        # 1.20 leaves indexes out of paths.
         assert {cause["field"].rpartition(".")[2] for cause in raised.value.details["causes"]} == {field}
 
 

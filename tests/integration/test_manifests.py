@@ -1,4 +1,4 @@
-"""What is deployed: the manifests, applied by kubectl on real API servers, and the controller as they start it."""
+"""The deployment: the manifests, applied by kubectl on real API servers, and the controller as they start it."""
 
 import asyncio
 import base64
@@ -50,8 +50,18 @@ def real(cluster: Cluster) -> Cluster:
 
 
 async def documents(kubectl: Kubectl, folder: Path) -> list[dict[str, Any]]:
-    """What a folder's kustomization makes."""
+    """The objects that a folder's kustomization makes."""
     return list(yaml.safe_load_all(await kubectl.ok("kustomize", str(MANIFESTS / folder))))
+
+
+async def overlaid(
+    kubectl: Kubectl, tmp_path: Path, folder: str, *components: str, **fields: str
+) -> list[dict[str, Any]]:
+    """The objects of an overlay of a folder with these components."""
+    paths = [os.path.relpath(MANIFESTS / path, tmp_path) for path in (folder, *(f"components/{c}" for c in components))]
+    overlay = {"resources": paths[:1], "components": paths[1:], **fields}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
+    return await documents(kubectl, tmp_path)
 
 
 def only(found: list[dict[str, Any]], kind: str) -> dict[str, Any]:
@@ -83,7 +93,8 @@ async def test_every_kustomization_is_accepted(real: Cluster, kubectl: Kubectl, 
 
 
 @pytest.mark.parametrize("folder", BUILT, ids=str)
-async def test_names_refer_to_what_is_there(kubectl: Kubectl, folder: Path) -> None:
+@pytest.mark.virtual_clock
+async def test_names_refer_to_existing_objects(kubectl: Kubectl, folder: Path) -> None:
     check_names(await documents(kubectl, folder))
 
 
@@ -126,17 +137,12 @@ def check_names(made: list[dict[str, Any]]) -> None:
         for folder, scope in (("base", ""), ("overlays/ha", ""), ("overlays/single-namespace", "-single-namespace"))
     ],
 )
+@pytest.mark.virtual_clock
 async def test_a_component_grants_to_the_controller(
     kubectl: Kubectl, tmp_path: Path, folder: str, component: str
 ) -> None:
     feature = component.partition("-")[0]
-
-    def from_here(path: str) -> str:
-        return os.path.relpath(MANIFESTS / path, tmp_path)
-
-    overlay = {"resources": [from_here(folder)], "components": [from_here(f"components/{component}")]}
-    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
-    made = list(yaml.safe_load_all(await kubectl.ok("kustomize", str(tmp_path))))
+    made = await overlaid(kubectl, tmp_path, folder, component)
     (binding,) = (one for one in made if one["kind"].endswith("Binding") and feature in one["metadata"]["name"])
     account = only(made, "ServiceAccount")["metadata"]
     (subject,) = binding["subjects"]
@@ -146,12 +152,10 @@ async def test_a_component_grants_to_the_controller(
     assert (reference["kind"], reference["name"], binding["metadata"].get("namespace")) in role_of
 
 
+@pytest.mark.virtual_clock
 async def test_kueue_itself_may_find_the_frameworks_of_pods(kubectl: Kubectl, tmp_path: Path) -> None:
     """In all namespaces, for each kind that its configuration names; also in an overlay with another namespace."""
-    paths = [os.path.relpath(MANIFESTS / path, tmp_path) for path in ("base", "components/kueue-integration")]
-    overlay = {"resources": paths[:1], "components": paths[1:], "namespace": "elsewhere"}
-    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
-    made = list(yaml.safe_load_all(await kubectl.ok("kustomize", str(tmp_path))))
+    made = await overlaid(kubectl, tmp_path, "base", "kueue-integration", namespace="elsewhere")
     name = "frameworkcontroller-kueue-integration"
     (binding,) = (one for one in made if one["kind"] == "ClusterRoleBinding" and one["metadata"]["name"] == name)
     account = {"kind": "ServiceAccount", "name": "kueue-controller-manager", "namespace": "kueue-system"}
@@ -171,23 +175,19 @@ async def test_kueue_itself_may_find_the_frameworks_of_pods(kubectl: Kubectl, tm
 
 
 @pytest.mark.parametrize(("folder", "scope"), [("base", ""), ("overlays/single-namespace", "-single-namespace")])
+@pytest.mark.virtual_clock
 async def test_the_history_has_a_token_of_its_own(kubectl: Kubectl, tmp_path: Path, folder: str, scope: str) -> None:
     """The archive could use one for the API server to act as the controller."""
-    paths = [os.path.relpath(MANIFESTS / path, tmp_path) for path in (folder, f"components/history{scope}")]
-    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump({"resources": paths[:1], "components": paths[1:]}))
-    made = list(yaml.safe_load_all(await kubectl.ok("kustomize", str(tmp_path))))
+    made = await overlaid(kubectl, tmp_path, folder, f"history{scope}")
     pod = only(made, "StatefulSet")["spec"]["template"]["spec"]
     (mount,) = (one for one in pod["containers"][0]["volumeMounts"] if one["name"] == "history-token")
     (volume,) = (one for one in pod["volumes"] if one["name"] == mount["name"])
     source, authority = volume["projected"]["sources"]
     assert source["serviceAccountToken"]["audience"] == "frameworkcontroller-history"
-    assert f"caFile: {mount['mountPath']}/{authority['secret']['items'][0]['path']}\n" in (
-        (MANIFESTS / "components" / f"history{scope}" / "kustomization.yaml").read_text()
-    )
-    file = f"{mount['mountPath']}/{source['serviceAccountToken']['path']}"
-    # What the component says is what one has to configure.
-    said = (MANIFESTS / "components" / f"history{scope}" / "kustomization.yaml").read_text()
-    assert f"tokenFile: {file}\n" in said
+    # The component names the settings that a user has to make.
+    text = (MANIFESTS / "components" / f"history{scope}" / "kustomization.yaml").read_text()
+    assert f"caFile: {mount['mountPath']}/{authority['secret']['items'][0]['path']}\n" in text
+    assert f"tokenFile: {mount['mountPath']}/{source['serviceAccountToken']['path']}\n" in text
 
 
 @pytest.mark.parametrize(
@@ -199,22 +199,18 @@ async def test_the_history_has_a_token_of_its_own(kubectl: Kubectl, tmp_path: Pa
         ("overlays/single-namespace", "-single-namespace", ()),
     ],
 )
-async def test_archive_and_pages_have_what_they_need(
+@pytest.mark.virtual_clock
+async def test_archive_and_pages_have_the_permissions_that_they_need(
     kubectl: Kubectl, tmp_path: Path, folder: str, scope: str, more: tuple[str, ...]
 ) -> None:
     names = [f"{name}{scope}" for name in ("history", "archive", "dashboard")] + list(more)
-    overlay = {
-        "resources": [os.path.relpath(MANIFESTS / folder, tmp_path)],
-        "components": [os.path.relpath(MANIFESTS / "components" / name, tmp_path) for name in names],
-    }
-    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
-    made = list(yaml.safe_load_all(await kubectl.ok("kustomize", str(tmp_path))))
+    made = await overlaid(kubectl, tmp_path, folder, *names)
     check_names(made)
     namespaces = {one["metadata"]["namespace"] for one in made if "namespace" in one["metadata"]}
     assert len(namespaces) == 1
     granted = list(made)
     if scope:
-        # What a cluster administrator grants besides.
+        # A cluster administrator's additional grants.
         for name in ("archive", "dashboard"):
             granted += yaml.safe_load_all((MANIFESTS / f"components/{name}{scope}/cluster.yaml").read_text())
         assert not [one for one in made if one["kind"].startswith("ClusterRole")]
@@ -239,6 +235,7 @@ async def test_archive_and_pages_have_what_they_need(
                 build_parser().parse_args(container["args"])
 
 
+@pytest.mark.virtual_clock
 async def test_the_overlay_joins_controller_archive_and_pages(kubectl: Kubectl) -> None:
     made = await documents(kubectl, Path("overlays/history"))
     (config,) = (one for one in made if one["kind"] == "ConfigMap")
@@ -263,17 +260,13 @@ async def test_the_overlay_joins_controller_archive_and_pages(kubectl: Kubectl) 
     )
 
 
+@pytest.mark.virtual_clock
 async def test_archive_and_pages_are_served_with_the_certificates_that_are_made(
     kubectl: Kubectl, tmp_path: Path
 ) -> None:
     """By cert-manager, or by the script: for the names by which clients connect, and with the authority they trust."""
     names = ["history", "archive", "dashboard", "archive-cert-manager", "archive-monitoring"]
-    overlay = {
-        "resources": [os.path.relpath(MANIFESTS / "base", tmp_path)],
-        "components": [os.path.relpath(MANIFESTS / "components" / name, tmp_path) for name in names],
-    }
-    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
-    made = list(yaml.safe_load_all(await kubectl.ok("kustomize", str(tmp_path))))
+    made = await overlaid(kubectl, tmp_path, "base", *names)
     wanted = {"archive-tls": {"archive", "archive.frameworkcontroller.svc"}, "dashboard-tls": {"dashboard"}}
     signed = {one["spec"]["secretName"]: one["spec"] for one in made if one["kind"] == "Certificate"}
     for name, hosts in wanted.items():
@@ -308,7 +301,7 @@ async def test_archive_and_pages_are_served_with_the_certificates_that_are_made(
         paths = [text.partition("=")[2] for text in container["args"] if "=/" in text]
         assert paths
         assert all(path.startswith(mounts) for path in paths)
-        # No list of processes shows what has a password.
+        # No list of processes shows the password.
         assert not [text for text in container["args"] if "DATABASE" in text or "postgresql" in text]
         assert container["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
     (policy,) = (one for one in made if one["kind"] == "NetworkPolicy" and "archive" in one["metadata"]["name"])
@@ -377,7 +370,7 @@ async def deployed(
 
 
 @pytest.mark.parametrize("folder", ["base", "overlays/single-namespace"])
-async def test_the_controller_works_with_what_it_is_given(
+async def test_the_controller_works_with_the_permissions_of_the_manifests(
     real: Cluster, kubectl: Kubectl, pods: SimulatedRuntime, tmp_path: Path, folder: str
 ) -> None:
     if real.name == "1.36":
@@ -411,6 +404,7 @@ async def test_the_controller_works_with_what_it_is_given(
         ))  # fmt: skip
 
 
+@pytest.mark.virtual_clock
 async def test_the_configuration_is_one(kubectl: Kubectl, tmp_path: Path) -> None:
     for folder in BUILT:
         for made in await documents(kubectl, folder):

@@ -1,4 +1,4 @@
-"""What the pages show is so: every row of the manual's tables that says "tried", and every YAML block of any page."""
+"""The pages are right: every row of the manual's tables that is marked "tried", and every YAML block of any page."""
 
 import re
 from collections.abc import AsyncIterator, Iterator
@@ -46,7 +46,7 @@ class Here(NamedTuple):
 
 @pytest.fixture
 async def here(tmp_path: Path) -> AsyncIterator[Here]:
-    """The embedded cluster alone, since these are rules of the pure machine; what users get who configure nothing."""
+    """The embedded cluster alone, since these are rules of the pure machine, with the default configuration."""
     async with (
         clusters.embedded_cluster(tmp_path) as cluster,
         clusters.simulated_node(cluster) as pods,
@@ -72,7 +72,7 @@ async def test_retries_are_as_told(here: Here) -> None:
 
 @pytest.mark.virtual_clock
 async def test_delays_are_as_told(here: Here) -> None:
-    """By the times at which the attempts of a Task begin, of which each takes a second and its own deletion."""
+    """By the times at which the attempts of a Task begin; each takes a second and its own deletion."""
     frameworks = here.frameworks
     for number, (fancy, bounds, exits, delays) in enumerate(rows("delays")):
         name, retry = f"f{number}", dict[str, Any](fancyRetryPolicy=fancy == "true", maxRetryCount=100)
@@ -208,7 +208,7 @@ def as_framework(document: Json) -> Json | None:
 
 
 def of_pod(pod: Json, **task: Any) -> Json:
-    """A spec of one role with that Pod template, and with what a Pod cannot be without."""
+    """A spec of one role with that Pod template, and with the required fields of a Pod."""
     container = {"name": "main", "image": "none"}
     filled = {**pod, "spec": {"containers": [container], **(pod.get("spec") or {})}}
     return {"taskRoles": [{"name": "a", "task": {**task, "pod": filled}}]}
@@ -220,7 +220,7 @@ def documents(block: Block) -> list[Any]:
 
 @pytest.mark.parametrize("block", YAML_BLOCKS, ids=str)
 def test_yaml_can_be_used(block: Block, tmp_path: Path) -> None:
-    """Each is something of ours that is valid, or a whole object of somebody else's."""
+    """Each is a valid part of a Framework, or a whole object of another kind."""
     for document in documents(block):
         assert isinstance(document, dict)
         framework = as_framework(document)
@@ -248,26 +248,7 @@ async def test_api_servers_take_every_framework_of_the_pages(cluster: Cluster) -
     assert wrong == []
 
 
-# --- Links ---
-
-
-LINKING: Final = [*sorted(ROOT.glob("*.md")), *PAGES[1:]]
-
-
-@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
-    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
-    # Patterns of names in code look like links.
-    text = re.sub(r"`[^`\n]*`", "", text)
-    wrong = []
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        if target.startswith(("http://", "https://")):
-            continue
-        name, _, anchor = target.partition("#")
-        there = (page.parent / name).resolve() if name else page
-        if not there.exists() or (anchor and anchor not in anchors(there)):
-            wrong.append(target)
-    assert wrong == []
+# --- Links to pages in code ---
 
 
 def test_code_cites_pages_and_headings_that_are_there() -> None:
@@ -284,9 +265,3 @@ def test_code_cites_pages_and_headings_that_are_there() -> None:
                 if not text or not all(heading in text for heading in wanted):
                     wrong.append(f"{file.relative_to(ROOT)}: {name} {headings}")
     assert wrong == []
-
-
-def anchors(page: Path) -> set[str]:
-    """The names by which GitHub lets one link to the headings of a page."""
-    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

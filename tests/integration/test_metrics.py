@@ -1,4 +1,4 @@
-"""The metrics of a controller at work say what the API server and the world can confirm."""
+"""The metrics of a controller at work match the API server and the world."""
 
 import asyncio
 import random
@@ -77,7 +77,7 @@ async def world(clock: VirtualClockLoop, tmp_path: Path) -> AsyncIterator[World]
         yield World(cluster, controller, Frameworks(await cluster.client(), cluster.namespace))
 
 
-async def test_attempts_and_retries_are_counted_by_what_ended_them(world: World) -> None:
+async def test_attempts_and_retries_are_counted_by_their_cause(world: World) -> None:
     worker = role(
         "a",
         2,
@@ -98,7 +98,7 @@ async def test_attempts_and_retries_are_counted_by_what_ended_them(world: World)
         "conflict", lambda status: status["retryPolicyStatus"]["totalRetriedCount"] == 2, within=3600, every=1
     )
     completed = "frameworkcontroller_attempts_completed_total"
-    # The exit code 3 is nobody's: it has no time series of its own.
+    # The exit code 3 has no known cause, and no time series of its own.
     assert world.by(completed, "code", level="framework") == {"other": 2, "201": 2, "0": 1, "-210": 1}
     assert world.by(completed, "code", level="task") == {"other": 12, "201": 2, "0": 3, "-220": 4}
     retries = "frameworkcontroller_retries_total"
@@ -248,8 +248,8 @@ async def evicted(world: World, expected: dict[str, float]) -> None:
     assert world.by("frameworkcontroller_evictions_total", "reason") == expected
 
 
-async def test_no_series_comes_of_what_users_name(world: World) -> None:
-    """Whatever Frameworks are called and however their containers end, the time series stay the same."""
+async def test_names_that_users_choose_make_no_series(world: World) -> None:
+    """For all names of Frameworks and exit codes of containers, the time series stay the same."""
 
     def series() -> set[tuple[str, frozenset[tuple[str, str]]]]:
         return {(sample.name, frozenset(sample.labels.items())) for sample in world.samples()}

@@ -1,4 +1,4 @@
-"""docs/moving.md: the manifests of other controllers are valid, and the Frameworks in their place do what they did."""
+"""docs/moving.md: the manifests of other controllers are valid, and the Frameworks in their place behave alike."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -71,7 +71,7 @@ class Here:
     wall: Any
 
     async def start(self, name: str, does: dict[str, dict[str, str]], **spec: Any) -> None:
-        """Create the Framework of that example; its Pods do what is given by role, or run forever."""
+        """Create the Framework of that example; its Pods behave as given by role, or run forever."""
         framework = framework_of(find(name))
         framework["spec"] |= spec
         for role in framework["spec"]["taskRoles"]:
@@ -84,7 +84,7 @@ class Here:
         self.pods.fail(f"{self.frameworks.namespace}/{pod}", code)
 
     async def until_run(self, *names: str, replaced: str = "") -> dict[str, str]:
-        """Wait until exactly these Pods exist, and run, none of them with the UID ``replaced``; their UIDs."""
+        """Wait until exactly these Pods exist, and run, and none has the UID ``replaced``. Return their UIDs."""
 
         async def probe() -> dict[str, str]:
             found = await self.frameworks.pods()

@@ -71,7 +71,7 @@ class Members:
         await self.here.client.delete(PODS, name, self.here.namespace, grace_period_seconds=0)
 
     async def look_up(self, *names: str, **fields: Any) -> dict[str, list[str]]:
-        """What another Pod of the namespace finds: addresses by name."""
+        """The addresses that another Pod of the namespace finds, by name."""
         command = [sys.executable, "-c", LOOK_UP, *names]
         await self.here.create(on_node({"name": "main", "command": command}, name="asker", **fields))
         await self.here.until_phase("Succeeded", "asker")
@@ -203,7 +203,7 @@ async def test_a_pod_knows_its_own_name(members: Members, whole: bool) -> None:
     assert (await members.here.output("a")).split() == [name, name, pod["status"]["podIP"], full]
 
 
-async def test_what_a_pod_adds_to_its_hosts_stays(members: Members, tmp_path: Path) -> None:
+async def test_entries_that_a_pod_adds_to_its_hosts_stay(members: Members, tmp_path: Path) -> None:
     await members.service(publishNotReadyAddresses=True)
     added = tmp_path / "added"
     wait = "until getent hosts a.s > /dev/null; do sleep 0.02; done"

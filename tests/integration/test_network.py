@@ -1,4 +1,4 @@
-"""Host names on API servers: the Service before the first Pod, its life, and what it never touches."""
+"""Host names on API servers: the Service before the first Pod, its life, and Services of other owners."""
 
 import asyncio
 from functools import partial
@@ -23,6 +23,8 @@ from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, condition, policy, role, stalled
 from tests.support.frontdoor import FrontDoor, Request, refusal
 
+pytestmark = pytest.mark.newest
+
 
 async def service(frameworks: Frameworks, name: str = "f") -> Json:
     """The Service of that name."""
@@ -31,7 +33,7 @@ async def service(frameworks: Frameworks, name: str = "f") -> Json:
 
 
 async def make_service(frameworks: Frameworks, name: str, **metadata: Any) -> Json:
-    """Somebody else's Service."""
+    """Another owner's Service."""
     body = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -55,7 +57,7 @@ async def until_made_again(frameworks: Frameworks, before: str) -> None:
 
 
 def writes(door: FrontDoor) -> list[tuple[str, str]]:
-    """What was created and deleted, in order."""
+    """The objects that were created and deleted, in order."""
     verbs = ("create", "delete")
     wanted = (SERVICES.plural, CONFIGMAPS.plural, PODS.plural)
     return [(one.verb, one.resource) for one in door.requests if one.verb in verbs and one.resource in wanted]
@@ -107,9 +109,7 @@ async def test_pods_have_the_names_by_which_they_find_each_other(
     assert (await service(frameworks))["spec"]["selector"] == {"FC_FRAMEWORK_NAME": "f"}
 
 
-async def test_a_deleted_service_is_made_again_beside_running_pods(
-    frameworks: Frameworks, controller: Controller
-) -> None:
+async def test_a_deleted_service_is_made_again_for_running_pods(frameworks: Frameworks, controller: Controller) -> None:
     await frameworks.create("f", role(number=2), network={})
     await frameworks.until_running("f", 2)
     pods = {name: pod["metadata"]["uid"] for name, pod in (await frameworks.pods()).items()}
@@ -138,7 +138,7 @@ async def test_a_service_that_was_deleted_while_unwatched_is_made_again(
 
 
 @pytest.mark.parametrize("labels", [{}, {"FC_FRAMEWORK_NAME": "f"}], ids=["plain", "with our label"])
-async def test_a_service_of_others_is_left_alone(
+async def test_a_service_of_another_owner_is_ignored(
     frameworks: Frameworks, controller: Controller, labels: dict[str, str]
 ) -> None:
     other = await make_service(frameworks, "f", labels=labels)

@@ -12,7 +12,7 @@ from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, codes, condition, policy, role, tasks
 
-pytestmark = pytest.mark.usefixtures("controller")
+pytestmark = [pytest.mark.usefixtures("controller"), pytest.mark.newest]
 
 
 def waiting(name: str, number: int, other: str, status: str, **more: Any) -> Json:

@@ -1,4 +1,4 @@
-"""What a controller does about objects that no status records, on API servers."""
+"""A controller's handling of objects that no status records, on API servers."""
 
 import orjson
 import pytest
@@ -9,7 +9,7 @@ from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, role
 
-pytestmark = pytest.mark.usefixtures("controller")
+pytestmark = [pytest.mark.usefixtures("controller"), pytest.mark.newest]
 
 
 @pytest.mark.parametrize("propagation", ["Foreground", "Background"])

@@ -1,4 +1,4 @@
-"""The pages as viewers of a cluster get them: what they show, when they change, and what they hide from whom."""
+"""The pages as viewers of a cluster get them: their content, their updates, and the objects hidden from a viewer."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -34,6 +34,8 @@ from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, role, states
 from tests.support.frontdoor import FrontDoor
 from tests.support.virtual_clock import VirtualClockLoop
+
+pytestmark = pytest.mark.newest
 
 REVOKED: set[str] = set()
 """Tokens that are no longer valid."""
@@ -237,7 +239,7 @@ async def test_a_change_is_an_event_and_a_quiet_stream_a_heartbeat(client: KubeC
                 await frameworks.set("f", retryPolicy={"maxRetryCount": 3})
                 assert (await stream.changed())["id"] != known
         async with visit.events(one, **{"Last-Event-ID": known}) as again:
-            # What was missed meanwhile is one event; what was seen is none.
+            # All missed changes make one event; a seen change makes none.
             latest = (await again.changed())["id"]
         async with visit.events(f"{one}&seen={latest}") as again:
             assert await again.next() == ({}, ": heartbeat")
@@ -267,7 +269,7 @@ async def test_changes_elsewhere_delay_no_heartbeat(client: KubeClient, framewor
 
 @pytest.mark.virtual_clock
 async def test_a_revoked_token_ends_its_stream(client: KubeClient, frameworks: Frameworks) -> None:
-    """With no second response in it, which is what a proxy would pass on as an answer to another viewer."""
+    """It contains no second response, which a proxy would pass on as an answer to another viewer."""
     async with pages(client, frameworks.namespace, heartbeat=0.05) as visit:
         port = int(visit.url.rstrip("/").rpartition(":")[2])
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -394,7 +396,7 @@ async def test_a_forbidden_namespace_does_not_exist(client: KubeClient, framewor
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two pages differ in nothing but their time."""
+    """Whether two pages are equal except for their time."""
 
     def without_time(text: str) -> list[str]:
         return [line for line in text.splitlines() if "data-now" not in line and "datetime" not in line]
@@ -437,7 +439,7 @@ async def test_pages_say_since_when_they_are_stale(cluster: Cluster, door: Front
                 with door.answering(lambda _request: web.Response(status=503, text="away")):
                     await eventually(lambda: _is_stale(visit), within=600)
                     await stream.changed()
-                    # What is known is still shown.
+                    # The last known state is still shown.
                     assert uid in await visit.get(here)
                 await visit.shows("", ">f<")
 
@@ -521,7 +523,7 @@ async def test_past_frameworks_follow_live_ones(
         await eventually(the_past_one_has_the_name)
 
 
-async def test_a_past_framework_of_which_only_tasks_are_archived_runs(
+async def test_a_past_framework_with_only_archived_tasks_runs(
     client: KubeClient, frameworks: Frameworks, archive: HistoryArchive
 ) -> None:
     """Also one attempt of a Framework: each link that the pages have leads somewhere."""
@@ -553,7 +555,7 @@ async def test_a_past_framework_of_which_only_tasks_are_archived_runs(
         await visit.get(f"frameworks/{where}/only-tasks?attempt=0", 404)
 
 
-async def test_past_frameworks_are_found_by_what_their_rows_show(
+async def test_past_frameworks_are_found_by_the_text_of_their_rows(
     client: KubeClient, frameworks: Frameworks, archive: HistoryArchive
 ) -> None:
     namespace = frameworks.namespace
@@ -618,7 +620,7 @@ async def test_a_broken_or_silent_archive_hides_no_live_framework(
         pages(client, frameworks.namespace, archive, archive_sec=0.2) as visit,
     ):
         try:
-            await visit.shows("", ">f<", "no answer within" if garbage is None else "is not that of an archive")
+            await visit.shows("", ">f<", "no answer within" if garbage is None else "unexpected response")
             here = f"frameworks/{frameworks.namespace}"
             for path in (f"{here}/f", f"{here}/f/{uid}"):
                 assert "the archive cannot be read" in await visit.get(path)

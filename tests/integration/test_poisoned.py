@@ -26,6 +26,8 @@ from tests.support.cli import Cli
 from tests.support.clusters import Cluster
 from tests.support.frameworks import Frameworks, Json, codes, condition, role, tasks
 
+pytestmark = pytest.mark.newest
+
 HEALTHY: Final = 6
 TIME: Final = "2026-01-01T00:00:00Z"
 RETRY: Final = {"totalRetriedCount": 0, "accountableRetriedCount": 0, "retryDelaySec": None}
@@ -101,7 +103,7 @@ def completion(code: int, **more: Any) -> Json:
 
 
 def said(name: str) -> Json:
-    """A status of which each text acts."""
+    """A status whose every text acts."""
     container = {"name": ACTING, "reason": ACTING, "message": ACTING, "signal": None, "code": 3}
     pod = {"reason": ACTING, "message": ACTING, "containers": [container]}
     ended = {**task(0, "Completed", podNodeName=ACTING, podIP=ACTING, completionTime=TIME), "completionTime": TIME}
@@ -156,7 +158,7 @@ POISONED_SPECS: Final[dict[str, list[Json]]] = {
 
 
 async def poison(frameworks: Frameworks) -> list[str]:
-    """Create them all; the names of those that the API server took."""
+    """Create them all. Return the names that the API server accepted."""
     names = []
     for name, spec in POISONED_SPECS.items():
         body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": {"taskRoles": spec}}
@@ -233,7 +235,7 @@ def acting(text: str) -> list[str]:
 
 
 @pytest.mark.virtual_clock
-async def test_commands_show_what_can_be_shown(cluster: Cluster) -> None:
+async def test_commands_show_as_much_as_possible(cluster: Cluster) -> None:
     frameworks = Frameworks(await cluster.client(), cluster.namespace)
     names = await poison(frameworks)
     for name, odd in ODD_STATUSES.items():
@@ -256,7 +258,7 @@ async def test_commands_show_what_can_be_shown(cluster: Cluster) -> None:
         ended = await cli(*arguments)
         assert ended.code in (0, 1), (arguments, ended)
         assert acting(ended.out) == [], (arguments, ended.out)
-    # What waits for them, or follows them, says of them.
+    # The output of commands that wait for them, or follow them.
     file = io.StringIO()
     progress = LineProgress(console(file), cluster.wall)
     for name in names:

@@ -1,4 +1,4 @@
-"""The preconditions of the status write, one by one: what may happen between the decision and its being stored."""
+"""The preconditions of the status write, one by one: changes between a decision and its storage."""
 
 import asyncio
 
@@ -16,6 +16,8 @@ from tests.support.exposure import Exposure
 from tests.support.frameworks import Frameworks, Json, codes, role, states, tasks
 from tests.support.requests import Request, Requests, Send
 from tests.support.virtual_clock import VirtualClockLoop
+
+pytestmark = pytest.mark.newest
 
 
 @pytest.fixture
@@ -72,7 +74,9 @@ async def test_a_status_never_lands_on_a_spec_that_it_has_not_seen(frameworks: F
     assert status["attemptStatus"]["id"] == 0
 
 
-async def test_metadata_of_others_is_kept_and_does_not_matter(frameworks: Frameworks, requests: Requests) -> None:
+async def test_metadata_of_other_clients_is_kept_and_does_not_matter(
+    frameworks: Frameworks, requests: Requests
+) -> None:
     async def annotate_first(send: Send) -> bytes:
         body = orjson.dumps({"metadata": {"annotations": {"requestGeneration": "2"}}})
         await frameworks.client.patch(FRAMEWORKS, "f", body, frameworks.namespace, content_type=MERGE_PATCH)
@@ -85,7 +89,7 @@ async def test_metadata_of_others_is_kept_and_does_not_matter(frameworks: Framew
     assert (await frameworks.get("f"))["metadata"]["annotations"]["requestGeneration"] == "2"
 
 
-async def test_the_status_of_somebody_else_is_not_overwritten(frameworks: Frameworks, requests: Requests) -> None:
+async def test_the_status_of_another_client_is_not_overwritten(frameworks: Frameworks, requests: Requests) -> None:
     async def write_another_first(send: Send) -> bytes:
         status = await frameworks.status("f")
         status["attemptStatus"]["taskRoleStatuses"][0]["taskStatuses"][0]["retryPolicyStatus"]["totalRetriedCount"] = 7
@@ -94,7 +98,7 @@ async def test_the_status_of_somebody_else_is_not_overwritten(frameworks: Framew
         await frameworks.client.raw("PUT", FRAMEWORKS.path(frameworks.namespace, "f", "status"), body=body)
         return await send()
 
-    # The first write after the initial one: what is stored then still waits for its ConfigMap.
+    # The first write after the initial one: the stored status still waits for its ConfigMap.
     requests.once(
         lambda request: request.writes_status and request.status["attemptStatus"]["configMapUID"] is not None,
         write_another_first,
@@ -105,7 +109,7 @@ async def test_the_status_of_somebody_else_is_not_overwritten(frameworks: Framew
     assert [task["attemptStatus"]["id"] for task in tasks(status)] == [7, 0]
 
 
-async def test_a_namesake_starts_anew(frameworks: Frameworks, requests: Requests) -> None:
+async def test_a_namesake_starts_from_scratch(frameworks: Frameworks, requests: Requests) -> None:
     replaced = asyncio.Event()
 
     async def replace_it_first(send: Send) -> bytes:
@@ -126,7 +130,7 @@ async def test_a_namesake_starts_anew(frameworks: Frameworks, requests: Requests
     assert len(tasks(status)) == 1
 
 
-async def test_what_a_framework_asked_for_is_not_recorded_in_its_namesake(
+async def test_an_answer_for_a_framework_is_not_recorded_in_its_namesake(
     clock: VirtualClockLoop, frameworks: Frameworks, requests: Requests
 ) -> None:
     async def send_late(send: Send) -> bytes:

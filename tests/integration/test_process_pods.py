@@ -1,4 +1,4 @@
-"""Pods that run as processes, on every API server: from what a user writes to what a user reads."""
+"""Pods that run as processes, on every API server: from a user's manifest to the logs that a user reads."""
 
 import asyncio
 import json
@@ -21,6 +21,8 @@ from frameworkcontroller.local.kubelet.process import ProcessRuntime
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.pods import pod_manifest
+
+pytestmark = pytest.mark.newest
 
 Json = dict[str, Any]
 

@@ -41,7 +41,7 @@ class Objects:
 
 
 class Node:
-    """A process runtime with what a kubelet has around it."""
+    """A process runtime with a kubelet's surroundings."""
 
     def __init__(self, directory: Path, *, mounts: bool = True, **options: Any) -> None:
         self.objects = Objects()
@@ -127,7 +127,7 @@ def test_files_of_the_shell_are_not_handed_down(tmp_path: Path) -> None:
         finally:
             await node.runtime.close()
 
-    # On the loop of the product, which hands down what can be inherited.
+    # On the loop of the product, which passes inheritable descriptors on.
     with Path(os.devnull).open() as file, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         os.dup2(file.fileno(), 251, inheritable=True)
         try:
@@ -199,7 +199,7 @@ async def test_environment_and_command(node: Node) -> None:
     assert lines[-1] == "arg=r sesame $(WORD) $(LATER)"
 
 
-async def test_what_is_missing_is_waited_for(node: Node) -> None:
+async def test_missing_objects_are_waited_for(node: Node) -> None:
     uid = node.pods.admit(
         pod_manifest(sh("echo $X", envFrom=[{"configMapRef": {"name": "late"}}]), restartPolicy="OnFailure")
     )
@@ -214,7 +214,7 @@ async def test_what_is_missing_is_waited_for(node: Node) -> None:
 
 
 async def test_the_barrier_flow(node: Node) -> None:
-    """What an init container leaves in a shared volume, the main one sources; neither path exists on the machine."""
+    """The main container sources a file of an init container in a shared volume; neither path exists on the machine."""
     mount = [{"name": "barrier", "mountPath": "/mnt/frameworkbarrier"}]
     uid = await node.run(
         pod_manifest(
@@ -300,7 +300,7 @@ async def test_termination_message(node: Node, script: str, policy: str, message
     assert node.terminated(uid).get("message") == message
 
 
-async def test_what_cannot_be_started(node: Node) -> None:
+async def test_programs_that_cannot_be_started(node: Node) -> None:
     for name, command, message in [
         ("a", ["no-such-program"], 'exec: "no-such-program": executable file not found in $PATH'),
         ("b", ["/no/such"], 'exec: "/no/such": stat /no/such: no such file or directory'),
@@ -468,7 +468,7 @@ async def test_names_of_the_pod(node: Node) -> None:
     assert lines[3] == "default"
 
 
-async def test_it_says_what_is_missing_without_namespaces(node: Node) -> None:
+async def test_it_names_the_missing_features_without_namespaces(node: Node) -> None:
     assert node.runtime.limitation == (
         ""
         if node.runtime.mounts_work
@@ -523,7 +523,7 @@ async def test_a_token_is_for_the_containers_user_alone(mounts: bool) -> None:
             )
             await node.run(pod)
             assert await node.output(name=f"user-{user}") == f"secretsecretsecret\n{user}\n"
-        # The logs are what this test printed.
+        # The logs are the output of this test.
         files = [path for path in directory.rglob("*") if path.is_file() and path.suffix != ".log"]
         holding = {path: path.stat() for path in files if b"secret" in path.read_bytes()}
         assert {stat.S_IMODE(found.st_mode) for found in holding.values()} == {0o600}

@@ -45,7 +45,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def promtool(*arguments: str | Path, stdin: bytes | None = None) -> str:
-    """What it says; it must be content."""
+    """Return its output; it must succeed."""
     assert PROMTOOL is not None
     ended = subprocess.run([PROMTOOL, *arguments], input=stdin, capture_output=True, check=False, timeout=600)
     said = (ended.stdout + ended.stderr).decode()
@@ -68,7 +68,7 @@ def test_rules_are_valid(rules: Path) -> None:
 async def test_metrics_are_as_prometheus_wants_them() -> None:
     controller = Controller(Config(), Connection.to_address("http://127.0.0.1:1"))
     said = promtool("check", "metrics", stdin=generate_latest(registry_of(controller)))
-    # Nothing but what client-go named: the lint also reads names that are not ours.
+    # Only names of client-go: the lint also reads names that are not ours.
     assert [line for line in said.splitlines() if line.startswith("frameworkcontroller_")] == []
 
 
@@ -88,7 +88,7 @@ def bucket(histogram: str, le: str, more: str = "") -> str:
 
 
 def slow(histogram: str, below: str, above: str, more: str = "") -> dict[str, str]:
-    """A histogram of which all that comes is between two bounds."""
+    """A histogram whose increase is all between two bounds."""
     return {
         bucket(histogram, below, more): "0x180",
         bucket(histogram, above, more): "0+60x180",
@@ -365,12 +365,12 @@ class Prometheus:
             return body["data"]
 
     async def query(self, expression: str) -> list[dict[str, Any]]:
-        """What an instant query finds."""
+        """The result of an instant query."""
         found: list[dict[str, Any]] = (await self.ask("query", query=expression))["result"]
         return found
 
     async def value(self, expression: str) -> float:
-        """What an instant query finds, which must be one number."""
+        """The result of an instant query, which must be one number."""
         found = await self.query(expression)
         assert len(found) == 1, f"{expression}: {found}"
         return float(found[0]["value"][1])
@@ -445,7 +445,7 @@ async def test_a_real_scrape_fills_the_dashboard_and_evaluates_the_alerts(
     ):
         agent = group.create_task(NodeAgent(node, SimulatedRuntime(wall=time.time), wall=time.time).run())
         frameworks = Frameworks(client, "default")
-        # Something goes on for as long as rates are looked at.
+        # Changes continue while the rates are read.
         retried = role(
             "a", 2, task={"retryPolicy": {"maxRetryCount": -2}}, simulate={"run-seconds": 0.3, "exit-code": 1}
         )

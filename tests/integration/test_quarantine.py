@@ -1,4 +1,4 @@
-"""A Framework that the controller cannot go on with is left alone by itself, says so, and comes back."""
+"""A Framework that the controller cannot process is quarantined alone, reports that, and comes back."""
 
 import asyncio
 import logging
@@ -23,6 +23,8 @@ from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, condition, role
 
+pytestmark = pytest.mark.newest
+
 
 @pytest.fixture
 async def frameworks(cluster: Cluster, pods: SimulatedRuntime, trap: "Trap", controller: Controller) -> Frameworks:
@@ -30,7 +32,7 @@ async def frameworks(cluster: Cluster, pods: SimulatedRuntime, trap: "Trap", con
 
 
 class Trap:
-    """Plans of some Frameworks fail, in a way that nobody foresaw."""
+    """Plans of some Frameworks fail, in an unforeseen way."""
 
     def __init__(self) -> None:
         self.errors: dict[str, Exception] = {}
@@ -78,7 +80,7 @@ def without_conditions(status: Json) -> Json:
 
 
 async def until_quarantined(controller: Controller, count: int) -> None:
-    """Wait until the controller counts so many: it does once the API server has answered, when others know already."""
+    """Wait until the controller counts this number: once the API server has answered, later than others know."""
 
     async def probe() -> None:
         assert controller.state_counts.quarantined == count
@@ -88,7 +90,7 @@ async def until_quarantined(controller: Controller, count: int) -> None:
 
 @pytest.mark.virtual_clock
 @pytest.mark.parametrize("error", [InvariantError("two of the same"), ZeroDivisionError("division by zero")])
-async def test_it_is_told_everywhere_and_harms_nobody(
+async def test_it_is_reported_everywhere_and_harms_no_other(
     controller: Controller,
     frameworks: Frameworks,
     trap: Trap,
@@ -100,7 +102,7 @@ async def test_it_is_told_everywhere_and_harms_nobody(
     looks = Looks(monkeypatch, f"{frameworks.namespace}/f")
     await frameworks.create("f", role("a", 2))
     before = await frameworks.until_running("f", 2)
-    # Not what may still be planned for the spec before.
+    # Without actions that are still planned for the previous spec.
     trap.since = before["observedGeneration"] + 1
     trap.errors["f"] = error
     await frameworks.set("f", taskRoles__0__taskNumber=3)
@@ -115,7 +117,7 @@ async def test_it_is_told_everywhere_and_harms_nobody(
     assert line.exc_info is not None
     assert line.exc_info[1] is error
     await until_quarantined(controller, 1)
-    # It rests, whatever happens to its Pods; others do not.
+    # It rests during all changes of its Pods; others do not.
     plans, looked = trap.plans, looks.count
     await frameworks.delete_pod("f-a-0")
     await frameworks.create("other", role("a", 1, simulate={"run-seconds": 0.2}))
@@ -140,7 +142,9 @@ async def test_it_is_told_everywhere_and_harms_nobody(
         ({"activeDeadlineSeconds": 3}, "Completed"),
     ],
 )
-async def test_what_is_to_end_ends_in_quarantine(frameworks: Frameworks, trap: Trap, wanted: Json, state: str) -> None:
+async def test_a_requested_end_is_carried_out_in_quarantine(
+    frameworks: Frameworks, trap: Trap, wanted: Json, state: str
+) -> None:
     for name in "fg":
         await frameworks.create(name, role("a", 2), activeDeadlineSeconds=1000)
         await frameworks.until_running(name, 2)
@@ -177,7 +181,7 @@ async def test_it_is_tried_again_by_and_by_and_told_once(
     assert 4 <= trap.plans <= 7
     assert len([line for line in caplog.messages if ": Quarantined: " in line]) == 1
     assert (await frameworks.get("f"))["metadata"]["resourceVersion"] == version
-    # The Event shows that it goes on: else it would be forgotten after an hour.
+    # The Event is repeated: else it would expire after an hour.
     event = await Story(frameworks).until(lambda event: event["reason"] == "Quarantined")
     assert event["count"] == trap.plans
     trap.errors.clear()
@@ -226,7 +230,7 @@ async def test_a_status_that_cannot_be_read_is_kept_and_gets_the_condition(
         assert without_conditions(status) == without_conditions(kept)
         await until_quarantined(controller, 1)
         await Story(frameworks).until(lambda event: event["reason"] == "Quarantined")
-        # Once somebody mends it, a change of the spec brings it back.
+        # Once the cause is fixed, a change of the spec brings it back.
         bad["attemptStatus"] = {**attempt, "taskRoleStatuses": []}
         bad["state"] = "AttemptCreationPending"
         await replace_status(frameworks, "f", bad)

@@ -1,4 +1,4 @@
-"""What the commands say of Frameworks in a queue, that of the local cluster, and of gangs."""
+"""The output of commands about Frameworks in the local cluster's queue, and about gangs."""
 
 from collections.abc import AsyncIterator
 
@@ -19,6 +19,8 @@ from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, role, states
 from tests.support.localqueue import queue_on
 from tests.support.podgroups import serve
+
+pytestmark = pytest.mark.newest
 
 
 @pytest.fixture
@@ -45,7 +47,7 @@ def asking(number: int) -> Json:
     return wanted
 
 
-async def test_what_is_said_of_a_queue(frameworks: Frameworks, cli: Cli) -> None:
+async def test_the_state_of_a_queue_is_shown(frameworks: Frameworks, cli: Cli) -> None:
     queued = {"labels": {names.QUEUE_NAME: LOCAL_QUEUE}}
     await frameworks.create("first", asking(2), metadata=queued)
     assert (await cli("wait", "first", "--for", "admitted")).out == "first: admitted\n"
@@ -74,8 +76,8 @@ async def test_what_is_said_of_a_queue(frameworks: Frameworks, cli: Cli) -> None
     assert "cpu" in late.err
 
 
-async def test_what_a_gang_waits_for(cluster: Cluster, cli: Cli, pods: SimulatedRuntime) -> None:
-    """In the words of its scheduler, of which this cluster has none."""
+async def test_the_wait_of_a_gang_is_shown(cluster: Cluster, cli: Cli, pods: SimulatedRuntime) -> None:
+    """In the words of its scheduler, which this cluster lacks."""
     client = await cluster.client()
     frameworks = Frameworks(client, cluster.namespace)
     await serve(cluster, VOLCANO_PODGROUPS)

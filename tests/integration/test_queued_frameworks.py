@@ -49,7 +49,7 @@ class World:
     async def create(
         self, name: str, tasks: int, cpu: object, *, priority: str = "", seconds: object = 60, **spec: Any
     ) -> None:
-        """Create a Framework that needs so many processors for each Task, and runs for so many seconds."""
+        """Create a Framework that needs ``cpu`` processors for each Task, and runs for ``seconds``."""
         made = role("a", tasks, simulate={"run-seconds": seconds, "stop-seconds": 5}, **policy(succeeded=tasks))
         made["task"]["pod"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
         labels = {"kueue.x-k8s.io/queue-name": LOCAL_QUEUE}

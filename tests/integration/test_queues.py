@@ -22,6 +22,8 @@ from tests.support.frameworks import Frameworks, Json, condition, role, stalled,
 from tests.support.frontdoor import FrontDoor, Request, refusal
 from tests.support.localqueue import holds_quota, objects_of_queue, queue_on
 
+pytestmark = pytest.mark.newest
+
 QUEUED = Config(kueue=Kueue(mode=KueueMode.ENABLED))
 FINALIZER = "kueue.x-k8s.io/resource-in-use"
 
@@ -54,7 +56,7 @@ async def workloads(frameworks: Frameworks) -> dict[str, Json]:
 
 
 async def until_collected(frameworks: Frameworks, name: str) -> None:
-    """Wait until the Workload is gone, of which a garbage collector may learn half a minute after its definition."""
+    """Wait until the Workload is gone. A garbage collector may learn its kind half a minute after its definition."""
 
     async def is_gone() -> None:
         assert name not in await workloads(frameworks)
@@ -207,7 +209,7 @@ async def test_the_workload_of_a_deleted_framework_is_released_when_its_pods_are
         await until_collected(frameworks, "f")
 
 
-async def test_an_orphan_of_before_is_found_at_the_start(
+async def test_an_earlier_orphan_is_found_at_the_start(
     cluster: Cluster, frameworks: Frameworks, pods: SimulatedRuntime
 ) -> None:
     async with queue_on(cluster, {"cpu": "4"}):

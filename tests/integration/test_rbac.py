@@ -1,4 +1,4 @@
-"""The controller may do what it does, and nothing else: the rules that ship, compared with what it was seen to send.
+"""The controller's rules are exactly sufficient: the shipped rules, compared with the requests that it sent.
 
 On the embedded cluster, which tells no users apart, its requests are recorded and compared with the rules, in both
 directions. On real ones it runs as a user who has exactly those rules.
@@ -82,7 +82,7 @@ Permission = tuple[str, str, str]
 NOT_REQUESTS: Final[frozenset[Permission]] = frozenset(
     {
         # An admission plugin of API servers (OwnerReferencesPermissionEnforcement, always on in OpenShift) asks for
-        # these when a ConfigMap is created that blocks the deletion of its Framework, and a Pod that of its ConfigMap.
+        # these when a ConfigMap is created that blocks the deletion of its Framework, and a Pod its ConfigMap's.
         ("update", "frameworkcontroller.microsoft.com", "frameworks/finalizers"),
         ("update", "", "configmaps/finalizers"),
     }
@@ -165,7 +165,7 @@ async def standing_by(cluster: Cluster, door: FrontDoor, settings: Config) -> As
 async def everything(frameworks: Frameworks, door: FrontDoor) -> None:
     """All that makes a controller send a request of each kind."""
     client, namespace = frameworks.client, frameworks.namespace
-    # In the way of a Pod and of a ConfigMap: it looks at who that is.
+    # Conflicting objects with the names of a Pod and a ConfigMap: it reads them.
     in_the_way = pod_manifest(name="b-a-1", namespace=namespace)
     await client.create(PODS, orjson.dumps(in_the_way), namespace)
     other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c-attempt"}}
@@ -185,7 +185,7 @@ async def everything(frameworks: Frameworks, door: FrontDoor) -> None:
     hangs = {"run-seconds": "forever", "stop-seconds": "forever"}
     await frameworks.create("e", role(simulate=hangs, task=forced), role("b"))
     await frameworks.until_running("e", 2)
-    # Somebody else's change of the Framework, which it finds out about by a live read, when its next status is refused.
+    # Another client's change of the Framework, which it finds by a live read when its next status is refused.
     note = orjson.dumps({"metadata": {"annotations": {"note": "x"}}})
     await client.patch(FRAMEWORKS, "e", note, namespace, content_type=MERGE_PATCH)
     await client.delete(PODS, "e-a-0", namespace)
@@ -229,7 +229,7 @@ async def embedded(clock: VirtualClockLoop, tmp_path: Path) -> AsyncIterator[Clu
         yield cluster
 
 
-async def test_the_rules_are_what_it_uses(embedded: Cluster) -> None:
+async def test_the_rules_match_its_requests(embedded: Cluster) -> None:
     cluster = embedded
     client = await cluster.client()
     frameworks = Frameworks(client, cluster.namespace)
@@ -256,7 +256,7 @@ async def test_the_rules_are_what_it_uses(embedded: Cluster) -> None:
         assert permissions(rules(CLUSTER_WIDE, "ClusterRole")) - NOT_REQUESTS == used(everywhere)
         assert permissions(rules(CLUSTER_WIDE, "Role")) == used(leases)
         assert {request.namespace for request in leases} == {cluster.namespace}
-        # Everything it watches, it watches everywhere: that is what makes it a ClusterRole.
+        # It watches everything everywhere, hence the ClusterRole.
         assert {request.namespace for request in everywhere if request.verb in ("list", "watch")} == {""}
         # Rules that are bound to names cover the names that are used.
         named = {
@@ -272,7 +272,7 @@ async def test_in_one_namespace_roles_are_enough(embedded: Cluster) -> None:
     frameworks = Frameworks(await cluster.client(), cluster.namespace)
 
     def forbid(request: Request) -> Any:
-        # As for somebody who has nothing but Roles in that namespace, not even a look at what is served.
+        # As for a user with only Roles in that namespace, not even a read of the served kinds.
         if request.namespace != cluster.namespace:
             return refusal(403, "Forbidden", f'User "controller" cannot {request.verb} {request.resource}')
         return None
@@ -283,7 +283,7 @@ async def test_in_one_namespace_roles_are_enough(embedded: Cluster) -> None:
                 await everything(frameworks, door)
         inside = [request for request in door.requests if request.namespace and request.resource != "leases"]
         assert permissions(rules(ONE_NAMESPACE, "Role")) - NOT_REQUESTS == used(inside)
-        # What it tried beyond, once at the start: whether the definition is as it should be.
+        # Its attempts beyond, once at the start: whether the definition is as it should be.
         # And, for the Pod that is to be force-deleted, its Node.
         assert {request.resource for request in door.requests if not request.namespace} == {
             "customresourcedefinitions",
@@ -292,11 +292,11 @@ async def test_in_one_namespace_roles_are_enough(embedded: Cluster) -> None:
         }
 
 
-async def test_the_rules_of_a_network_are_what_it_uses(embedded: Cluster) -> None:
+async def test_the_rules_of_a_network_match_its_requests(embedded: Cluster) -> None:
     cluster = embedded
     client = await cluster.client()
     frameworks = Frameworks(client, cluster.namespace)
-    # In the way: it looks at who that is.
+    # A conflicting object: it reads it.
     other = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "b"}, "spec": {"clusterIP": "None"}}
     await client.create(SERVICES, orjson.dumps(other), cluster.namespace)
     async with front_door(await cluster.connection()) as door, running(cluster, door, config(cluster)):
@@ -331,7 +331,7 @@ def claiming(number: int, retained: str) -> Json:
 async def all_requests_for_claims(frameworks: Frameworks) -> None:
     """Everything that a controller does with volume claims."""
     others = {*await claims_in(frameworks)}
-    # In the way: it looks at whose that is.
+    # A conflicting object: it reads its owner.
     other = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data-b-a-0"}}
     body = orjson.dumps({**other, "spec": claim_spec()})
     await frameworks.client.create(PERSISTENTVOLUMECLAIMS, body, frameworks.namespace)
@@ -345,7 +345,7 @@ async def all_requests_for_claims(frameworks: Frameworks) -> None:
     await until_claims_are(frameworks, {"data-a-a-0", "data-b-a-0"} | others)
 
 
-async def test_the_rules_of_volume_claims_are_what_they_use(embedded: Cluster) -> None:
+async def test_the_rules_of_volume_claims_match_its_requests(embedded: Cluster) -> None:
     cluster = embedded
     frameworks = Frameworks(await cluster.client(), cluster.namespace)
     async with front_door(await cluster.connection()) as door, running(cluster, door, config(cluster)):
@@ -367,7 +367,7 @@ async def create_queued(frameworks: Frameworks, name: str, number: int, priority
 
 
 async def all_requests_for_queues(frameworks: Frameworks) -> None:
-    """Everything that a controller does with Workloads and what they refer to."""
+    """All requests of a controller for Workloads and the objects that they refer to."""
     await create_queued(frameworks, "low", 2, "low")
     await frameworks.until_running("low", 2)
     await create_queued(frameworks, "high", 2, "high")
@@ -389,7 +389,7 @@ async def all_requests_for_queues(frameworks: Frameworks) -> None:
     await eventually(left)
 
 
-async def test_the_rules_of_queues_are_what_they_use(embedded: Cluster) -> None:
+async def test_the_rules_of_queues_match_its_requests(embedded: Cluster) -> None:
     cluster = embedded
     frameworks = Frameworks(await cluster.client(), cluster.namespace)
     settings = config(cluster, kueue=Kueue(mode=KueueMode.ENABLED))
@@ -404,7 +404,7 @@ async def test_the_rules_of_queues_are_what_they_use(embedded: Cluster) -> None:
     assert found - base == permissions(rules(KUEUE, "ClusterRole"))
 
 
-async def test_for_queues_in_one_namespace_a_role_and_what_has_none_is_enough(embedded: Cluster) -> None:
+async def test_for_queues_in_one_namespace_a_role_and_cluster_scoped_rules_are_enough(embedded: Cluster) -> None:
     cluster = embedded
     frameworks = Frameworks(await cluster.client(), cluster.namespace)
     settings = config(cluster, namespace=cluster.namespace, kueue=Kueue(mode=KueueMode.ENABLED))
@@ -424,7 +424,7 @@ async def test_for_queues_in_one_namespace_a_role_and_what_has_none_is_enough(em
 async def all_requests_for_gangs(frameworks: Frameworks, resource: Resource) -> None:
     """Everything that a controller does with PodGroups."""
     gang: Json = {"schedulingPolicy": {"gang": {}}}
-    # It looks at whose that is.
+    # It reads its owner.
     body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": "h"}}
     await frameworks.client.create(resource, orjson.dumps(body), frameworks.namespace)
     await frameworks.create("g", role(number=2), scheduling=gang)
@@ -455,7 +455,7 @@ GANG_SCHEDULERS: Final = {
 
 
 @pytest.mark.parametrize("scheduler", GANG_SCHEDULERS)
-async def test_the_rules_of_gangs_are_what_they_use(embedded: Cluster, scheduler: GangScheduler) -> None:
+async def test_the_rules_of_gangs_match_its_requests(embedded: Cluster, scheduler: GangScheduler) -> None:
     cluster, resource = embedded, GANG_SCHEDULERS[scheduler]
     frameworks = Frameworks(await cluster.client(), cluster.namespace)
     await serve(cluster, resource)
@@ -492,7 +492,7 @@ async def archive() -> AsyncIterator[History]:
 
 
 @pytest.mark.parametrize("one_namespace", [False, True], ids=["all namespaces", "one namespace"])
-async def test_the_rules_of_the_history_are_what_it_uses(embedded: Cluster, one_namespace: bool) -> None:
+async def test_the_rules_of_the_history_match_its_requests(embedded: Cluster, one_namespace: bool) -> None:
     cluster = embedded
     frameworks = Frameworks(await cluster.client(), cluster.namespace)
     async with (
@@ -534,7 +534,7 @@ def test_both_sets_of_rules_say_the_same() -> None:
     assert beside == {("get", "", "nodes")}
 
 
-async def test_without_leave_to_list_frameworks_it_says_what_is_missing(embedded: Cluster) -> None:
+async def test_without_permission_to_list_frameworks_it_names_the_missing_rule(embedded: Cluster) -> None:
     cluster = embedded
 
     def forbid(request: Request) -> Any:
@@ -551,7 +551,7 @@ async def test_without_leave_to_list_frameworks_it_says_what_is_missing(embedded
 
 @asynccontextmanager
 async def granted(cluster: Cluster, *roles: Json) -> AsyncIterator[None]:
-    """Let the user `controller` do what these roles say, and nothing else; Roles are in the test's namespace."""
+    """Grant the user `controller` exactly these roles; Roles are in the test's namespace."""
     if cluster.kubeconfig_of is None:
         pytest.skip("this cluster lets everybody do everything")
     client = await cluster.client()
@@ -607,7 +607,7 @@ async def test_it_runs_under_exactly_these_rules(cluster: Cluster, frameworks: F
         async with running(cluster, door, settings), standing_by(cluster, door, settings):
             await everything(frameworks, door)
         forbidden = {(request.verb, request.resource) for request, code in door.refused if code == 403}
-    # All that it tries beyond: to see whether the definition is as it should be, and a Node. It goes on if Frameworks
+    # All its attempts beyond: to see whether the definition is as it should be, and a Node. It continues if Frameworks
     # are served; the Pod on that Node is not deleted by force.
     beyond = {("get", "customresourcedefinitions"), ("get", "nodes")}
     assert forbidden == (beyond if one_namespace else set())
@@ -622,7 +622,7 @@ async def check_component(
     begin: Callable[[], Awaitable[object]],
     use: Callable[[], Awaitable[object]],
 ) -> None:
-    """Without the component's rules Framework x is stalled by what is denied; with them it goes on by itself.
+    """Without the component's rules Framework x is stalled by the denial; with them it continues by itself.
 
     ``denied``: verb and resource. ``begin``: creates x. ``use``: sends all other requests of the component.
     """
@@ -680,6 +680,7 @@ async def test_volume_claims_are_kept_under_the_rules_of_their_component(
     )
 
 
+@pytest.mark.newest
 async def test_frameworks_are_queued_under_the_rules_of_their_component(
     cluster: Cluster, frameworks: Frameworks
 ) -> None:
@@ -699,6 +700,7 @@ async def test_frameworks_are_queued_under_the_rules_of_their_component(
         )
 
 
+@pytest.mark.newest
 async def test_gangs_are_made_under_the_rules_of_their_component(cluster: Cluster, frameworks: Frameworks) -> None:
     await serve(cluster, VOLCANO_PODGROUPS)
     try:
@@ -715,6 +717,7 @@ async def test_gangs_are_made_under_the_rules_of_their_component(cluster: Cluste
         await frameworks.client.delete(CRDS, VOLCANO_PODGROUPS.qualified)
 
 
+@pytest.mark.newest
 async def test_the_history_holds_frameworks_under_the_rules_of_its_component(
     cluster: Cluster, frameworks: Frameworks
 ) -> None:
@@ -742,7 +745,7 @@ async def ask_for_access(door: FrontDoor, cluster: Cluster) -> None:
         assert await viewer.may_get("/metrics")
 
 
-async def test_the_rules_of_the_archive_are_what_it_uses(embedded: Cluster) -> None:
+async def test_the_rules_of_the_archive_match_its_requests(embedded: Cluster) -> None:
     async with front_door(await embedded.connection()) as door:
         await ask_for_access(door, embedded)
     assert permissions(rules(ARCHIVE, "ClusterRole")) == used(door.requests)
@@ -750,7 +753,7 @@ async def test_the_rules_of_the_archive_are_what_it_uses(embedded: Cluster) -> N
 
 
 @pytest.mark.parametrize("one_namespace", [False, True], ids=["cluster", "namespace"])
-async def test_the_rules_of_the_pages_are_what_they_use(embedded: Cluster, one_namespace: bool) -> None:
+async def test_the_rules_of_the_pages_match_their_requests(embedded: Cluster, one_namespace: bool) -> None:
     cluster = embedded
     frameworks = Frameworks(await cluster.client(), cluster.namespace)
     async with (

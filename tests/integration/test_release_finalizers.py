@@ -1,4 +1,4 @@
-"""Frameworks that their history holds are let go (`frameworkcontroller history release-finalizers`)."""
+"""Frameworks that their history holds are released (`frameworkcontroller history release-finalizers`)."""
 
 import orjson
 import pytest
@@ -16,6 +16,8 @@ from tests.support.cli import Cli
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, role
+
+pytestmark = pytest.mark.newest
 
 RELEASE = ("history", "release-finalizers")
 
@@ -90,7 +92,7 @@ async def test_without_a_controller_pods_end_before_their_framework_goes(
     assert done.err.startswith("1 Framework will get the finalizer again from a running controller, unless ")
     assert await finalizers(frameworks, "stays") == []
     assert "deletionTimestamp" not in (await frameworks.get("stays"))["metadata"]
-    # What others hold, they let go.
+    # Other clients remove their own finalizers.
     assert sorted(await finalizers(frameworks, "f")) == ["example.com/first", "foregroundDeletion"]
     patch: list[Json] = [{"op": "test", "path": "/metadata/finalizers/0", "value": "example.com/first"}]
     patch.append({"op": "remove", "path": "/metadata/finalizers/0"})
@@ -109,7 +111,7 @@ async def test_without_a_controller_pods_end_before_their_framework_goes(
     ]
 
 
-async def test_pods_that_a_user_orphaned_are_left_alone(cluster: Cluster, frameworks: Frameworks, cli: Cli) -> None:
+async def test_pods_that_a_user_orphaned_are_ignored(cluster: Cluster, frameworks: Frameworks, cli: Cli) -> None:
     await frameworks.create("f", role())
     await set_finalizers(frameworks, "f", names.HISTORY_FINALIZER, "orphan", "example.com/hold")
     await frameworks.delete("f", None)
@@ -140,7 +142,7 @@ async def test_only_the_named_ones_are_released(cluster: Cluster, frameworks: Fr
     await cli.ok(*RELEASE, "framework/f")
 
 
-async def test_a_concurrent_change_does_not_remove_what_others_hold(
+async def test_a_concurrent_change_does_not_remove_the_finalizers_of_other_clients(
     cluster: Cluster, frameworks: Frameworks, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other clients change the list between its read and the patch."""
@@ -163,7 +165,7 @@ async def test_a_concurrent_change_does_not_remove_what_others_hold(
     assert await finalizers(frameworks, "f") == []
 
 
-async def test_a_refusal_is_told_and_the_others_are_released(
+async def test_a_refusal_is_reported_and_the_others_are_released(
     cluster: Cluster, frameworks: Frameworks, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("f", "g"):

@@ -5,7 +5,7 @@ import pytest
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.support.frameworks import Frameworks, Json, codes, role, states, tasks
 
-pytestmark = pytest.mark.usefixtures("controller")
+pytestmark = [pytest.mark.usefixtures("controller"), pytest.mark.newest]
 
 NUMBER = "taskRoles__0__taskNumber"
 

@@ -1,15 +1,18 @@
-"""`python -m benchmarks scale`, small: the copies in the store are what a controller would have made."""
+"""`python -m benchmarks scale`, small: its copies in the store match the objects of a controller."""
 
 import json
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.realcluster import ROOT
 
 FRAMEWORKS, TASKS, PODS = 4, 6, 30
 
 
+@pytest.mark.newest
 def test_a_controller_finds_the_copies_in_order(plane_name: str, tmp_path: Path) -> None:
     results = tmp_path / "scale.json"
     size = ["--frameworks", str(FRAMEWORKS), "--tasks", str(TASKS), "--pods", str(PODS)]

@@ -1,4 +1,4 @@
-"""The credentials that the controller is given appear in nothing that it says, whatever goes wrong."""
+"""No output of the controller has the credentials that it gets, after any error."""
 
 import asyncio
 import logging

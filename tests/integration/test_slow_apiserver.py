@@ -58,7 +58,7 @@ class World:
         self.queue = Queue()
 
     async def storm(self, number: int) -> float:
-        """Create so many Frameworks whose two Pods end soon; how many statuses of each were written."""
+        """Create Frameworks whose two Pods end soon. Return the number of status writes of each."""
         both = role("a", 2, simulate={"run-seconds": 0.1})
         with self.door.delaying(self.queue.delay):
             async with asyncio.TaskGroup() as group:

@@ -6,12 +6,15 @@ import signal
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.support.clusters import Cluster
 from tests.support.frameworks import Frameworks, role
 from tests.support.frontdoor import front_door
+
+pytestmark = pytest.mark.newest
 
 PROGRAM = """
 import atexit, gc, sys
@@ -39,7 +42,7 @@ ROOMS = {
 COMMANDS = {"parsers", "program", "shellcompletion"}
 
 
-async def test_a_started_controller_has_loaded_what_it_uses(
+async def test_a_started_controller_has_loaded_its_modules(
     cluster: Cluster, pods: SimulatedRuntime, tmp_path: Path
 ) -> None:
     async with front_door(await cluster.connection()) as door:

@@ -54,7 +54,7 @@ async def test_it_installs_the_crd_and_syncs(clock: VirtualClockLoop) -> None:
         assert not controller.ready
 
 
-async def test_what_is_there_already_is_synced(clock: VirtualClockLoop) -> None:
+async def test_existing_frameworks_are_synced(clock: VirtualClockLoop) -> None:
     async with ApiServer(wall=wall) as server, KubeClient(Connection.to_address(server.url)) as client:
         async with controller_of(server):
             for name in "abc":
@@ -121,7 +121,7 @@ async def test_credentials_that_are_refused_end_it(clock: VirtualClockLoop) -> N
                 raise AssertionError("it is not ready")
 
 
-async def test_stop_lets_a_sync_under_way_finish(clock: VirtualClockLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stop_lets_a_running_sync_finish(clock: VirtualClockLoop, monkeypatch: pytest.MonkeyPatch) -> None:
     requests = Requests(monkeypatch, "default")
     async with ApiServer(wall=wall) as server, KubeClient(Connection.to_address(server.url)) as client:
         # One request a second: a sync takes many seconds.
@@ -141,7 +141,7 @@ async def test_stop_lets_a_sync_under_way_finish(clock: VirtualClockLoop, monkey
         assert stored["status"] == requests.status_writes[-1].status
 
 
-async def test_the_audit_finds_what_events_did_not_say(clock: VirtualClockLoop) -> None:
+async def test_the_audit_finds_changes_without_events(clock: VirtualClockLoop) -> None:
     async with (
         ApiServer(wall=wall) as server,
         KubeClient(Connection.to_address(server.url)) as client,

@@ -1,4 +1,4 @@
-"""Many Frameworks at once before an API server that answers so many requests a second: they end one after the other."""
+"""Many Frameworks at once before an API server with a limited rate of requests: they end one after the other."""
 
 import asyncio
 import random
@@ -46,7 +46,7 @@ def far(request: Request) -> float:
 
 
 async def storm(folder: Path, number: int, *, is_far: bool = False, namespaces: int = 1) -> list[float]:
-    """After how many seconds each of so many Frameworks of 2 Tasks, in so many namespaces, is completed."""
+    """The seconds until each of the Frameworks of 2 Tasks, spread over the namespaces, is completed."""
     async with (
         embedded_cluster(folder) as cluster,
         simulated_node(cluster),
@@ -112,7 +112,7 @@ def test_a_storm_in_twenty_namespaces_ends_as_one_in_one(
 ) -> None:
     took = run(storm(tmp_path_factory.mktemp("shared"), 200, namespaces=20))
     assert statistics.median(took) <= 0.66 * took[-1]
-    # With a limit for each namespace, as many are under way at once as there are workers.
+    # With a limit for each namespace, there are as many in progress as there are workers.
     allows = ConcurrencyLimit.allows
     monkeypatch.setattr(ConcurrencyLimit, "allows", lambda limit, running, *_: allows(limit, running, running, 1))
     apart = run(storm(tmp_path_factory.mktemp("apart"), 200, namespaces=20))

@@ -1,7 +1,7 @@
-"""What a controller asks of the API server while it is stuck, and how soon it goes on once the cause is gone.
+"""The requests of a stuck controller, and its delay once the cause is gone.
 
 Five Frameworks of three Tasks each, in every situation. Requests are counted before the API server, in the first minute
-and in the sixth; the bounds are those of docs/high-availability.md. Virtual time, default configuration.
+and in the sixth; the bounds come from docs/high-availability.md. Virtual time, default configuration.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ class World:
             ] * TASKS, name
 
     async def count(self, most_at_first: int, most_later: int) -> None:
-        """Let six minutes pass; in the first of them, and in the last, there are at most so many requests."""
+        """Let six minutes pass; in the first of them, and in the last, there are at most this number of requests."""
         clock = asyncio.get_running_loop().time
         for minute, most in enumerate((most_at_first, None, None, None, None, most_later), 1):
             began = clock()
@@ -83,7 +83,7 @@ class World:
                 assert sent.total() <= most, _words(sent)
 
     async def recovers(self, probe: Callable[[], Awaitable[object]], *, within: float) -> None:
-        """It goes on within so many seconds."""
+        """It continues within ``seconds``."""
         clock = asyncio.get_running_loop().time
         began = clock()
         await eventually(probe, within=within, every=0.1)
@@ -130,7 +130,7 @@ async def test_a_name_that_is_taken(world: World) -> None:
     await world.create()
     await world.count(200, 70)
     assert condition(await world.frameworks.status("f0"), "Stalled")["reason"] == "NamingConflict"
-    # What the caches are told anew is no reason to try again.
+    # Events without news for the caches are no reason to try again.
     began = asyncio.get_running_loop().time()
     for _ in range(30):
         for informer in world.controller.informers:
@@ -144,7 +144,7 @@ async def test_a_name_that_is_taken(world: World) -> None:
     await world.recovers(world.until_running, within=16)
 
 
-async def test_a_label_that_somebody_changed(world: World) -> None:
+async def test_a_label_that_another_client_changed(world: World) -> None:
     await world.create(simulate={"run-seconds": 30})
     await world.until_running()
     body = orjson.dumps({"metadata": {"labels": {FRAMEWORK_NAME: "other"}}})
@@ -179,7 +179,7 @@ async def test_a_webhook_that_does_not_answer(world: World) -> None:
     await world.recovers(world.until_running, within=16)
 
 
-async def test_a_webhook_that_refuses_what_is_always_tried_again(world: World) -> None:
+async def test_a_webhook_that_refuses_requests_that_are_always_tried_again(world: World) -> None:
     text = 'admission webhook "x.example" denied the request: no'
     with world.door.answering(refusing("create", "pods", 403, "Forbidden", text)):
         await world.create(task={"retryPolicy": ALWAYS})
@@ -268,7 +268,7 @@ async def test_leave_that_was_withdrawn(world: World, verb: str, resource: str, 
     with world.door.answering(refusing(verb, resource, 403, "Forbidden", text)):
         # Each of them, at some time in the first minute, has something to do.
         await world.count(first, later)
-    # Where attempts go on failing, it is a later one that runs.
+    # Where attempts continue to fail, a later one runs.
     await world.recovers(world.until_running if verb == "create" else world.on_second_attempt, within=17)
 
 
@@ -338,7 +338,7 @@ async def test_a_status_that_is_too_large(world: World) -> None:
     await world.recovers(world.until_running, within=10)
 
 
-# --- what is in the way -----------------------------------------------------------------------------------------
+# --- conflicting objects ----------------------------------------------------------------------------------------
 
 
 async def hold(world: World, name: str, resource: Resource = PODS) -> None:

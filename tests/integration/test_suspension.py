@@ -1,4 +1,4 @@
-"""Suspend and resume on API servers: what remains of the Pods, and what the status says."""
+"""Suspend and resume on API servers: the remaining Pods, and the status."""
 
 import pytest
 
@@ -7,6 +7,8 @@ from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
 from tests.support.frameworks import Frameworks, Json, condition, role, states, tasks
+
+pytestmark = pytest.mark.newest
 
 
 def suspended(status: Json) -> bool:

@@ -22,6 +22,8 @@ from tests.support.cli import Cli
 from tests.support.clusters import Cluster
 from tests.support.frameworks import Frameworks, Json, role
 
+pytestmark = pytest.mark.newest
+
 POD_TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "i"}], "restartPolicy": "Never"}}
 
 
@@ -65,7 +67,7 @@ async def test_uninstall(
     shown = await cli("uninstall")
     assert shown.code == 1
     assert shown.lines == [
-        "would delete 2 Frameworks in 1 namespace, of which 2 have not completed, with all of their Pods,",
+        "would delete 2 Frameworks in 1 namespace (2 not completed), with all of their Pods,",
         f"and the CRD {names.CRD_NAME}; nothing is deleted without --yes",
     ]
     assert (await frameworks.get("f"))["metadata"].get("deletionTimestamp") is None
@@ -92,7 +94,7 @@ class Workloads:
         self.client, self.namespace = client, namespace
 
     async def create(self, framework: Json, *finalizers: str) -> str:
-        """Create that of a Framework with the finalizer of the controller, and others. Return its name."""
+        """Create the Workload of a Framework with the controller's finalizer, and others'. Return its name."""
         metadata = framework["metadata"]
         name = workload_name(metadata["name"], metadata["uid"])
         owner = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": metadata["name"], "uid": metadata["uid"]}
@@ -139,7 +141,7 @@ async def test_uninstall_releases_workloads(
     controller: Controller,
     workloads: Workloads,
 ) -> None:
-    """Also if Kueue is not enabled in the controller's configuration: the Framework would stay for ever."""
+    """Also if Kueue is not enabled in the controller's configuration: the Framework would stay forever."""
     await frameworks.create("f", role())
     await frameworks.until_running("f", 1)
     held = await workloads.create(await frameworks.get("f"), "example.com/other")
@@ -153,7 +155,7 @@ async def test_uninstall_releases_workloads(
     late = await cli("uninstall", "--yes", "--timeout", "3s")
     assert late.code == 1
     assert late.err.startswith(f"not over within 3 s: Framework {cluster.namespace}/f")
-    # What others hold, they let go.
+    # Other clients remove their own finalizers.
     assert await workloads.found() == {
         held: ["example.com/other", "foregroundDeletion"]
     } or await workloads.found() == {held: ["example.com/other"]}
@@ -199,7 +201,7 @@ async def test_uninstall_without_a_controller_leaves_nothing_that_the_history_ho
 async def test_uninstall_waits_for_a_controller_that_archives(
     cluster: Cluster, frameworks: Frameworks, cli: Cli
 ) -> None:
-    """As long as it gets on: not each Framework has its turn at once."""
+    """While it makes progress: not each Framework has its turn at once."""
     last = 6
     for number in range(last + 1):
         await frameworks.create(f"f{number}", role(), metadata={"finalizers": [names.HISTORY_FINALIZER]})

@@ -33,7 +33,7 @@ FAILED: Final[Json] = {
 
 @pytest.fixture
 async def api(cluster: Cluster, pods: SimulatedRuntime) -> AsyncIterator[Api]:
-    """The API server, with a node, and the original's CRD; whatever happens, it is ours again in the end."""
+    """The API server, with a node, and the original's CRD; our CRD is restored in the end in any case."""
     async with AsyncExitStack() as stack:
         api = await stack.enter_async_context(open_api(cluster.kubeconfig, cluster.namespace))
         path = f"{CRDS}/{names.CRD_NAME}"
@@ -53,7 +53,7 @@ async def takeover(cluster: Cluster) -> AsyncIterator[Controller]:
 
 
 async def objects(api: Api, kind: str) -> dict[str, Any]:
-    """UIDs, and what else tells whether anything was made anew or is to go, of the namespace's objects."""
+    """UIDs, and the other signs of recreation and deletion, of the namespace's objects."""
     items = (await api.get(api.path(kind), labelSelector=names.FRAMEWORK_NAME)).ok()["items"]
     return {
         item["metadata"]["name"]: (
@@ -133,7 +133,7 @@ async def test_running_frameworks_change_hands(
         assert crd["versions"][0]["subresources"] == {"status": {}}
         assert not crd.get("preserveUnknownFields")
 
-        # Back: the original replaces the CRD when it starts, and goes on from what is stored.
+        # Back: the original replaces the CRD when it starts, and continues from the stored status.
         await original.install_crd(api, version)
         for name, stored in after.items():
             body = (await api.get(original.frameworks(api, name))).ok()
@@ -191,7 +191,7 @@ async def test_frameworks_that_are_not_running_change_hands(cluster: Cluster, po
     started = await Running.start(api, "started", taskRoles=[only])
     await started.task("a", 0, spec=POD, recorded=False)
     await started.write()
-    # One whose attempt was over, to be retried in an hour; one that was over for good.
+    # One whose attempt had ended, to be retried in an hour; one that had ended permanently.
     over = await Running.start(api, "over", retryPolicy={"fancyRetryPolicy": True}, taskRoles=[only])
     done = await Running.start(api, "done", taskRoles=[only])
     completion = {**FAILED, "code": 201, "type": {"name": "Failed", "attributes": ["Transient", "Conflict"]}}
@@ -223,7 +223,7 @@ async def test_frameworks_that_are_not_running_change_hands(cluster: Cluster, po
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
-async def test_the_crd_can_be_applied_over_that_of_the_original(
+async def test_the_crd_can_be_applied_over_the_originals(
     cluster: Cluster, api: Api, kubectl: Kubectl, version: str
 ) -> None:
     if version == "v1beta1" and cluster.name != "1.20":
@@ -239,7 +239,7 @@ async def test_the_crd_can_be_applied_over_that_of_the_original(
 
 
 async def test_a_status_that_is_sent_with_the_object_counts_no_more(cluster: Cluster, api: Api) -> None:
-    """What a client notices of the upgrade: status and spec are written apart, and generation counts specs only."""
+    """A client notices two changes: status and spec are written apart, and generation counts specs only."""
     await original.install_crd(api)
     stored = (await api.post(original.frameworks(api), {**original.framework("f"), "status": {"state": "x"}})).ok()
     assert stored["status"] == {"state": "x"}

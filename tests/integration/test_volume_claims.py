@@ -1,4 +1,4 @@
-"""Volume claims on API servers: their life beside Tasks, Frameworks and controllers, and what is never touched."""
+"""Volume claims on API servers: their life with Tasks, Frameworks and controllers, and claims of other owners."""
 
 from typing import Any
 
@@ -119,7 +119,7 @@ async def test_a_scale_down_deletes_claims_if_the_policy_says_so(
 
 
 @pytest.mark.parametrize("labels", [{}, {"FC_FRAMEWORK_NAME": "f"}], ids=["plain", "with our label"])
-async def test_a_claim_of_others_is_left_alone(
+async def test_a_claim_of_another_owner_is_ignored(
     frameworks: Frameworks, controller: Controller, labels: dict[str, str]
 ) -> None:
     metadata = {"name": "data-f-a-0", "labels": labels}

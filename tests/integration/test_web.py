@@ -52,7 +52,7 @@ async def ask(web: WebServer, path: str, method: str = "GET", **headers: str) ->
 
 
 async def raw(web: WebServer, sent: bytes) -> bytes:
-    """What is answered to these bytes until the connection is closed."""
+    """The response to these bytes until the connection is closed."""
     reader, writer = await asyncio.open_connection("127.0.0.1", web.port)
     writer.write(sent)
     try:
@@ -159,7 +159,7 @@ async def test_nothing_can_be_changed(path: str, method: str) -> None:
         assert (code, headers["Allow"]) == (405, "GET, HEAD")
 
 
-async def test_no_answer_tells_what_it_runs_on() -> None:
+async def test_no_response_names_its_software() -> None:
     async with serving() as web:
         for path in ("/metrics", "/nothing"):
             _, _, headers = await ask(web, path)
@@ -177,7 +177,7 @@ async def test_no_answer_tells_what_it_runs_on() -> None:
         b"nonsense\r\n\r\n",
     ],
 )
-async def test_what_is_no_request_is_refused_and_leaves_no_trace(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_invalid_request_is_refused_and_leaves_no_trace(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async with serving() as web:
         caplog.clear()
         answer = await raw(web, sent)
@@ -219,7 +219,7 @@ async def test_an_address_of_another_machine_is_said() -> None:
             raise AssertionError("it listens")
 
 
-async def test_it_listens_where_it_is_told_to_and_no_longer_than_that() -> None:
+async def test_it_listens_on_its_address_only_until_it_stops() -> None:
     async with serving() as web:
         port = web.port
         for family in (("127.0.0.2", port), ("::1", port)):
@@ -257,7 +257,7 @@ async def test_probes_and_metrics_while_the_api_server_comes_and_goes() -> None:
         assert (await ask(web, "/readyz"))[0] == 503
 
 
-async def test_debug_tells_of_tasks_queue_and_a_framework_but_no_secret() -> None:
+async def test_debug_shows_tasks_queue_and_a_framework_but_no_secret() -> None:
     async with ApiServer() as server, KubeClient(Connection.to_address(server.url)) as client:
         controller = Controller(Config(), Connection.to_address(server.url))
         async with controller, WebServer(controller, LOOPBACK, debug=True) as web:
@@ -324,7 +324,7 @@ def said(process: subprocess.Popen[str], part: str) -> str:
     raise AssertionError(f"it ended and never said {part!r}")
 
 
-def test_the_command_serves_without_an_api_server_until_it_is_told_to_stop(tmp_path: Path) -> None:
+def test_the_command_serves_without_an_api_server_until_it_is_stopped(tmp_path: Path) -> None:
     port = unused_port()
     with command(write_config(tmp_path, webAddress=f"127.0.0.1:{port}")) as process:
         assert f"Serving metrics and health on 127.0.0.1:{port}\n" in said(process, "Serving metrics")
@@ -363,7 +363,7 @@ def test_the_command_serves_nothing_where_that_is_switched_off(tmp_path: Path) -
         assert not [line for line in before if "metrics" in line]
 
 
-async def test_the_default_address_being_taken_keeps_nobody_from_working(
+async def test_a_default_address_in_use_stops_no_controller(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving() as web:

@@ -1,6 +1,6 @@
 """Controllers broken on purpose, by the guarantee (docs/guarantees.md) that they break. A short tale catches each.
 
-They show that the checks can fail: those of the pure machine's worlds (tests/support/history.py), and those of chaos.
+They show that the checks of random histories (tests/support/history.py) and of chaos can fail.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.objectkinds import PODGROUPS
 from frameworkcontroller.api.objects import CompanionRecord, Disruption, FrameworkRecord
 from frameworkcontroller.api.workloads import WorkloadCondition, WorkloadRecord, workload_name
+from frameworkcontroller.controller import httpsink
 from frameworkcontroller.controller.driver import MAX_IN_FLIGHT
 from frameworkcontroller.kube.crdguard import CrdGuard
 from frameworkcontroller.machine.kernel.model import Env, NotListed, Observed, SnapshotTrigger
@@ -26,14 +27,17 @@ from frameworkcontroller.machine.kernel.protocol import Archive, Effect, LogSnap
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
+    Get,
     Kind,
     MergePatch,
     PatchFinalizers,
+    PatchStatus,
     Post,
     Refusal,
     Refused,
     Remove,
     Request,
+    Unanswered,
 )
 from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.manager import informers
@@ -45,6 +49,7 @@ from tests.chaos.story import CLAIM_SPEC, RETAIN_SEC, Step, Story
 from tests.property import test_archived_stories as archived
 from tests.property import test_ending as endings
 from tests.property import test_takeover as takeover
+from tests.property import test_two_controllers as two
 from tests.support import queuedhistory
 from tests.support.flaws import (
     Broken,
@@ -62,6 +67,7 @@ from tests.support.flaws import (
     sees,
     sees_roles,
     sees_spec,
+    status_in,
     unfound,
     unsent,
     without_test_of,
@@ -69,7 +75,9 @@ from tests.support.flaws import (
 )
 from tests.support.frameworks import policy, role
 from tests.support.gangscheduler import Backend
-from tests.support.kueue import QUEUES
+from tests.support.historysink import SinkFault, Trouble
+from tests.support.kueue import DEACTIVATIONS, QUEUES
+from tests.support.world import Fate
 
 _PATIENCE_SEC: Final = 2000.0
 """More than the ten minutes in which a lost event is made up for."""
@@ -82,7 +90,7 @@ Tale = Callable[[], object]
 
 @dataclass(frozen=True)
 class Mutant:
-    """``broken``: what makes it one. ``tale``: where that shows. ``found``: words, one of them in what is found."""
+    """``broken``: the flaw. ``tale``: a story that shows it. ``found``: words, one of them in the error."""
 
     broken: Broken
     tale: Tale
@@ -169,10 +177,10 @@ def _step(act: str, *args: Any, **more: Any) -> queuedhistory.Step:
     return queuedhistory.Step(act, args, more)
 
 
-def _queued(*steps: queuedhistory.Step) -> Tale:
-    """A Framework of two Tasks in a queue with quota for four."""
+def _queued(*steps: queuedhistory.Step, orders: int = _ORDERS, **spec: Any) -> Tale:
+    """A Framework of two Tasks in a queue with quota for four. ``spec``: more fields."""
     options = {"quota": {"a100": 4, "spot": 4}, "checks": True}
-    return partial(_stories, queuedhistory.Story(0, QUEUES[0], _SPEC, options, steps), _ORDERS)
+    return partial(_stories, queuedhistory.Story(0, QUEUES[0], {**_SPEC, **spec}, options, steps), orders)
 
 
 def _gang(backend: Backend, *steps: queuedhistory.Step) -> Tale:
@@ -181,12 +189,37 @@ def _gang(backend: Backend, *steps: queuedhistory.Step) -> Tale:
     return partial(_stories, queuedhistory.Story(0, None, spec, {"backend": backend}, steps), 2)
 
 
+def _two(story: Callable[[Any], None]) -> Tale:
+    """Two controllers, one of them slow."""
+
+    def tale() -> None:
+        history = two.begin()
+        story(history)
+        two.go_on(history)
+        history.finish()
+
+    return tale
+
+
 def _archived(story: Callable[[str], Any]) -> Tale:
     """The archive fails in it."""
     return partial(archived.play, story, "fails")
 
 
 _SETTLE: Final = _step("settle")
+_CLAIMING: Final = {"taskRoles": [{**_SPEC["taskRoles"][0], "volumeClaimTemplates": [{"metadata": {"name": "data"}}]}]}  # type: ignore[index]
+_ALTERED: Final = (_step("follow", 0, 14), _step("rescale", "a", 4), _SETTLE)
+"""The Framework asks for more before it is admitted."""
+
+
+def _limit(seconds: str) -> queuedhistory.Step:
+    return _step("label", "kueue.x-k8s.io/max-exec-time-seconds", seconds)
+
+
+def _taken(name: str, kind: Kind) -> queuedhistory.Step:
+    return _step("intrude", name, labelled=False, kind=kind)
+
+
 _REPLACED: Final = (
     _SETTLE,
     _step("kubelet", 0, "end", 0),
@@ -253,7 +286,7 @@ def _ends(end: Callable[..., None], what: Any) -> Tale:
 
 
 def _blind(observed: Observed) -> Observed:
-    """The cache of Pods is believed to be complete, and shows none beside those of Tasks."""
+    """The cache of Pods counts as complete, and shows only Pods of Tasks."""
     return replace(observed, list_pods=tuple, pods_listed=float("inf"))
 
 
@@ -281,7 +314,7 @@ def _deleting_is_gone(observed: Observed) -> Observed:
 
 
 class _Acknowledges(Flaw):
-    """Whatever the history answers about records of ``trigger`` (None: any) acknowledges them."""
+    """Any answer of the history acknowledges records of ``trigger`` (None: all)."""
 
     def __init__(self, trigger: SnapshotTrigger | None = None) -> None:
         self._trigger = trigger
@@ -315,6 +348,184 @@ class _DropsWithoutDoubt(Flaw):
         return removed or pod.identity.deleting
 
 
+class _Disowns(Flaw):
+    """An object of ``kind`` is seen as another owner's, unless its creation was answered."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+        self._known: set[str] = set()
+
+    def learn(self, request: Request, answer: Answer) -> None:
+        if isinstance(request, Post) and isinstance(answer, Answered):
+            self._known.add(orjson.loads(answer.body)["metadata"]["uid"])
+
+    def hear(self, request: Request, answer: Answer) -> Answer:
+        if not (isinstance(request, Get) and request.kind is self._kind and isinstance(answer, Answered)):
+            return answer
+        body = orjson.loads(answer.body)
+        if body["metadata"]["uid"] not in self._known:
+            body["metadata"] |= {"ownerReferences": [{"controller": True, "uid": "another"}], "annotations": {}}
+        return Answered(orjson.dumps(body))
+
+    def observed(self, observed: Observed) -> Observed:
+        configmap, kind = observed.configmap, self._kind
+        return replace(
+            observed,
+            configmap=self._seen(configmap) if kind is Kind.CONFIGMAP else configmap,
+            find_companion=lambda of, name: (self._seen if of is kind else _same)(observed.find_companion(of, name)),
+            list_claims=lambda needed: [] if kind is Kind.VOLUME_CLAIM else observed.list_claims(needed),
+        )
+
+    def _seen(self, found: Any) -> Any:
+        if found is None or isinstance(found, NotListed) or found.uid in self._known:
+            return found
+        return replace(found, identity=replace(found.identity, controller_uid="another", annotations=None))
+
+
+def _same(found: Any) -> Any:
+    return found
+
+
+class _TakesNamesakes(Flaw):
+    """The object of ``kind`` that has the name of one that is to be created is taken for it."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+        self._wanted: dict[str, Json] = {}
+
+    def reply(self, request: Request) -> Answer | None:
+        if isinstance(request, Post) and request.kind is self._kind:
+            self._wanted[request.name] = orjson.loads(request.body)
+        return None
+
+    def hear(self, request: Request, answer: Answer) -> Answer:
+        if not (isinstance(request, Get) and isinstance(answer, Answered) and request.name in self._wanted):
+            return answer
+        body, wanted = orjson.loads(answer.body), self._wanted[request.name]
+        body = {**wanted, **body, "metadata": {**body["metadata"], **wanted["metadata"]}}
+        return Answered(orjson.dumps(body))
+
+
+class _Inherits(Flaw):
+    """A Framework inherits the status of the previous one of its name."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[str, Json]] = {}
+
+    def send(self, request: Request) -> Request:
+        if isinstance(request, PatchStatus):
+            self._last[request.name] = request.uid, status_in(request)
+        return request
+
+    def _status(self, name: str, uid: str) -> Json | None:
+        owner, status = self._last.get(name, (uid, {}))
+        return None if owner == uid else status
+
+    def record(self, record: FrameworkRecord) -> FrameworkRecord:
+        status = self._status(record.name, record.uid)
+        return record if status is None else replace(record, status_json=orjson.dumps(status))
+
+    def hear(self, request: Request, answer: Answer) -> Answer:
+        if not (isinstance(request, Get) and request.kind is Kind.FRAMEWORK and isinstance(answer, Answered)):
+            return answer
+        body = orjson.loads(answer.body)
+        status = self._status(request.name, body["metadata"]["uid"])
+        return answer if status is None else Answered(orjson.dumps({**body, "status": status}))
+
+
+class _ForgetsRules(Flaw):
+    """A status that is read has no failure rules."""
+
+    def record(self, record: FrameworkRecord) -> FrameworkRecord:
+        return replace(record, status_json=orjson.dumps(_without_rules(record.status)))
+
+    def hear(self, request: Request, answer: Answer) -> Answer:
+        if not (isinstance(request, Get) and request.kind is Kind.FRAMEWORK and isinstance(answer, Answered)):
+            return answer
+        return Answered(orjson.dumps(_without_rules(orjson.loads(answer.body))))
+
+
+def _without_rules(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_rules(one) for key, one in value.items() if key != "policy"}
+    return [_without_rules(one) for one in value] if isinstance(value, list) else value
+
+
+class _Deaf(Flaw):
+    """Failures of creations are not heard while a status is to be stored."""
+
+    def __init__(self) -> None:
+        self._unstored = False
+
+    def reply(self, request: Request) -> Answer | None:
+        self._unstored |= isinstance(request, PatchStatus)
+        return None
+
+    def learn(self, request: Request, answer: Answer) -> None:
+        if isinstance(request, PatchStatus):
+            self._unstored = not isinstance(answer, Answered)
+
+    def reaches(self, request: Request, answer: Answer) -> bool:
+        return not (self._unstored and isinstance(request, Post)) or isinstance(answer, Answered)
+
+
+class _StillCreates(Flaw):
+    """Pods of ``held`` Tasks are created once the end of their attempt is stored."""
+
+    def __init__(self, *held: str) -> None:
+        self._names = held
+        self._held: dict[str, Request] = {}
+        self._ends = False
+
+    def reply(self, request: Request) -> Answer | None:
+        if request.name not in self._names or self._ends:
+            return None
+        self._held[request.name] = request
+        return Unanswered("held back")
+
+    def learn(self, request: Request, answer: Answer) -> None:
+        self._ends |= isinstance(answer, Answered) and bool(status := status_in(request)) and _code(status) is not None
+
+    def extra(self, view: View) -> Request | None:
+        return self._held.popitem()[1] if self._ends and self._held else None
+
+
+class _DeletesClaims(Flaw):
+    """Claims are deleted as soon as the spec has no such Task."""
+
+    def __init__(self) -> None:
+        self._deleted: set[str] = set()
+
+    def extra(self, view: View) -> Request | None:
+        if view.record is None:
+            return None
+        number = orjson.loads(view.record.spec_json)["taskRoles"][0]["taskNumber"]
+        claims = view.observe(creating=False).list_claims(True)
+        for claim in () if isinstance(claims, NotListed) else claims:
+            if int(claim.name.rpartition("-")[2]) >= number and claim.uid not in self._deleted:
+                self._deleted.add(claim.uid)
+                return Remove(Kind.VOLUME_CLAIM, claim.name, claim.uid, False, None)
+        return None
+
+
+class _AsksForLess(Flaw):
+    """Kueue is asked for the needs of the first spec, and its admission is taken for one of the newest spec."""
+
+    def __init__(self) -> None:
+        self._first = b""
+
+    def record(self, record: FrameworkRecord) -> FrameworkRecord:
+        self._first = self._first or record.spec_json
+        status = None if self.machine is None else self.machine.tracker.status
+        begins = status is None or status.attempt.configmap_uid is None
+        return replace(record, spec_json=self._first) if begins else record
+
+    def hear(self, request: Request, answer: Answer) -> Answer:
+        if not (isinstance(request, Get) and request.kind is Kind.FRAMEWORK and isinstance(answer, Answered)):
+            return answer
+        return Answered(orjson.dumps({**orjson.loads(answer.body), "spec": orjson.loads(self._first)}))
+
+
 class _Releases(Flaw):
     """The finalizer is removed as soon as the Framework is deleted."""
 
@@ -334,7 +545,7 @@ class _Releases(Flaw):
 
 
 class _GivesBack(Flaw):
-    """Quota is given back as soon as it is asked for."""
+    """Quota is released as soon as Kueue asks for it."""
 
     def __init__(self) -> None:
         self._given: set[str] = set()
@@ -375,7 +586,7 @@ class _Hurries(Flaw):
 
 
 class _Cherishes(Flaw):
-    """A companion that was seen once is there for ever."""
+    """A companion that was seen once exists forever."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[Kind, str], CompanionRecord] = {}
@@ -434,6 +645,10 @@ def _admits_more(answer: Answer) -> Answer:
     return Answered(orjson.dumps(body))
 
 
+def _believing_pages() -> Any:
+    return patch.object(httpsink, "_acknowledges", lambda *_: True)
+
+
 @contextmanager
 def _without_guard_of_the_crd() -> Any:
     async def run(_: object) -> None:
@@ -487,6 +702,57 @@ def _own_by_another(pod: Json) -> None:
     pod["metadata"]["ownerReferences"].insert(0, other)
 
 
+def _make_wait(status: Json) -> None:
+    for task in _tasks(status):
+        completion = task["attemptStatus"]["completionStatus"]
+        if completion is not None and completion["code"] in range(-1012, -1007):
+            task["retryPolicyStatus"]["retryDelaySec"] = 5
+
+
+def _own_by_framework(claim: Json) -> None:
+    marks = claim["metadata"]["annotations"]
+    owner = {"apiVersion": "frameworkcontroller.microsoft.com/v1", "kind": "Framework", "controller": True}
+    owner |= {"name": marks["FC_FRAMEWORK_NAME"], "uid": marks["FC_FRAMEWORK_UID"]}
+    claim["metadata"]["ownerReferences"] = [owner]
+
+
+def _is_unmet(request: Request) -> bool:
+    completion = (status_in(request).get("attemptStatus") or {}).get("completionStatus") or {}
+    return "depends on" in ((completion.get("trigger") or {}).get("message") or "")
+
+
+def _conditions(patch_: Json) -> dict[str, Json]:
+    return {one["type"]: one for one in (patch_.get("status") or {}).get("conditions") or ()}
+
+
+def _keep_reserved(patch_: Json) -> None:
+    for one in ("QuotaReserved", "Admitted"):
+        if one in (found := _conditions(patch_)):
+            found[one]["status"] = "True"
+
+
+def _queue_again(patch_: Json) -> None:
+    if "Requeued" in (found := _conditions(patch_)):
+        found["Requeued"]["status"] = "True"
+
+
+def _repeat_cause(patch_: Json) -> None:
+    if "Requeued" in (found := _conditions(patch_)):
+        found["Requeued"]["reason"] = found["Evicted"]["reason"]
+
+
+def _deactivate_again(patch_: Json) -> None:
+    found = _conditions(patch_)
+    if found.get("Evicted", {}).get("reason", "").startswith("DeactivatedDueTo"):
+        patch_["status"]["conditions"].append({**found["Evicted"], "type": "DeactivationTarget"})
+
+
+def _deny_that_it_is_fixed(answer: Answer) -> Answer:
+    if isinstance(answer, Refused) and answer.code == 422:
+        return Refused(409, "it was changed", answer.status_json, reason="Conflict", kind=Refusal.CONFLICT)
+    return answer
+
+
 def _raise_minimum(patch_: Json) -> None:
     spec = patch_.get("spec") or {}
     if "minMember" in spec:
@@ -521,6 +787,10 @@ def _retry_more(spec: Json) -> None:
     for owner in (spec, *(one["task"] for one in spec["taskRoles"])):
         retry = owner.setdefault("retryPolicy", {})
         retry["maxRetryCount"] = retry.get("maxRetryCount", 0) + 1
+
+
+def _act(action: str, one: Json) -> None:
+    one["task"]["podFailurePolicy"]["rules"][0]["action"] = action
 
 
 def _reverse_rules(one: Json) -> None:
@@ -571,7 +841,7 @@ MUTANTS: Final = {
         ),
         "C2: ",
     ),
-    # Its label is taken off while it ends, which its watch tells as it tells of its end.
+    # Its label is removed while it ends, which its watch shows like its end.
     "C2: takes a terminating Pod for gone that is not watched any more": Mutant(
         flawed(_DropsWithoutDoubt),
         _chaos(
@@ -584,8 +854,8 @@ MUTANTS: Final = {
         _chaos(_create(_role(stop_seconds="2", **_FAILS_ONCE))),
         "C2: ",
     ),
-    # The answer to a deletion is lost, the cache lags, and before it is asked for again somebody else has the name.
-    "C2: deletes whoever has the name": Mutant(
+    # The answer to a deletion is lost, the cache lags, and another client has the name before the next try.
+    "C2: deletes any Pod of the name": Mutant(
         deleting_with(uid=None),
         _chaos(
             _create(_role(2, **_FOREVER)),
@@ -673,7 +943,7 @@ MUTANTS: Final = {
         _chaos(_create(_role(**_FAILS_ONCE)), _fault(2.0, Faults.LATE, "patch", "frameworks", seconds=20.0)),
         "went back",
     ),
-    # Somebody applies the original's CRD over ours, and the Framework is stopped.
+    # A user applies the original's CRD over ours, and the Framework is stopped.
     "M: never looks at the CRD again": Mutant(
         _without_guard_of_the_crd,
         _chaos(_create(_role(2, **_FOREVER)), Step(9.0, "replace_crd"), Step(9.5, "execute", ("f0", "Stop"))),
@@ -746,7 +1016,7 @@ MUTANTS: Final = {
         _archived(partial(archived.deletion_with_a_status_that_cannot_be_stored, foreground=False)),
         "the finalizer is removed while",
     ),
-    "H: takes a page with the code 200 for an acknowledgment, or any other answer": Mutant(
+    "H: takes any answer for an acknowledgment": Mutant(
         flawed(_Acknowledges),
         _chaos(_create(_role(2, **_FAILS_ONCE)), Step(0.5, "stop_sink", (60.0,)), history="Block"),
         "H1: ",
@@ -797,6 +1067,190 @@ MUTANTS: Final = {
         "quota: |K2: ",
     ),
     "K3: stores another admission than it goes by": Mutant(writes(_admit_less), _queued(_SETTLE), "K3: "),
+    # --- adoption, namesakes
+    **{
+        f"{guarantee}: adopts no {kind.value.partition('.')[0]}": Mutant(
+            flawed(partial(_Disowns, kind)), tale, "It does not come about|It waits|is never created"
+        )
+        for guarantee, kind, tale in (
+            ("C3", Kind.CONFIGMAP, _queued(_step("lose_answer", 0, Kind.CONFIGMAP), _SETTLE, orders=1)),
+            ("network", Kind.SERVICE, _queued(_step("lose_answer", 0, Kind.SERVICE), _SETTLE, orders=1, network={})),
+            (
+                "V",
+                Kind.VOLUME_CLAIM,
+                _queued(_step("lose_answer", 0, Kind.VOLUME_CLAIM), _SETTLE, orders=1, **_CLAIMING),
+            ),
+            (
+                "K2",
+                Kind.WORKLOAD,
+                _queued(_step("fail", "create", Fate.ANSWER_LOST), _step("follow", 0, 14), _SETTLE, orders=1),
+            ),
+            (
+                "G1",
+                Kind.PODGROUP,
+                _gang(
+                    Backend.NATIVE_1_37,
+                    _step("follow", 0, 14),
+                    _step("tick", 1),
+                    _step("lose_answer", 0, Kind.PODGROUP),
+                    _SETTLE,
+                ),
+            ),
+        )
+    },
+    **{
+        f"{guarantee}: takes any {kind.value.partition('.')[0]} of the name for its own": Mutant(
+            flawed(partial(_TakesNamesakes, kind)), tale, found
+        )
+        for guarantee, kind, tale, found in (
+            ("C3", Kind.CONFIGMAP, _queued(_taken("f-attempt", Kind.CONFIGMAP), orders=1), "it is not ours"),
+            ("C1", Kind.POD, _queued(_taken("f-a-0", Kind.POD), orders=1), "it is not ours"),
+            ("network", Kind.SERVICE, _queued(_taken("f", Kind.SERVICE), orders=1, network={}), "never a Service"),
+            ("V", Kind.VOLUME_CLAIM, _queued(_taken("data-f-a-0", Kind.VOLUME_CLAIM), orders=1, **_CLAIMING), "claim"),
+            ("G1", Kind.PODGROUP, _gang(Backend.NATIVE_1_37, _taken("f", Kind.PODGROUP)), "it is not ours"),
+        )
+    },
+    "M: takes the status of an earlier Framework of the name for its own": Mutant(
+        flawed(_Inherits),
+        _chaos(
+            _create(_role(**_FOREVER)), Step(5.0, "delete", ("f0", "Foreground")), _create(_role(**_FOREVER), at=20.0)
+        ),
+        "the first status stored says",
+    ),
+    # --- two controllers
+    **{
+        f"C2: deletes what it finds in place of its own: {story.__name__}": Mutant(
+            flawed(Remembers), _two(story), "no status that was ever stored gives cause|id went back"
+        )
+        for story in two.STORIES
+    },
+    # --- outcomes
+    "C2: creates Pods of an attempt that ends": Mutant(
+        flawed(partial(_StillCreates, "f0-a-1")),
+        _chaos(_create(_role(2, run_seconds="3", exit_code="1") | _ONE_FAILS)),
+        "the attempt is completing",
+    ),
+    "M: forgets creations that fail while a status is written": Mutant(
+        flawed(_Deaf),
+        _chaos(
+            _create(_role(8, **_FOREVER)),
+            Step(0.0, "slow_down", ("pods", 2.0, 0.0)),
+            _fault(5.0, Faults.DELAY, "patch", "frameworks", seconds=70.0),
+            _fault(9.0, Faults.FAILED, "create", "pods"),
+            in_flight=2,
+        ),
+        "no Task of its has it|is AttemptCreationPending",
+    ),
+    "D: does not end an attempt whose dependency is unmet": Mutant(
+        flawed(lambda: Unsent(_is_unmet, lambda _: Unanswered("held back"))),
+        _chaos(
+            _create(
+                _role(run_seconds="3", exit_code="1"),
+                {**role("b", 2), "dependsOn": [{"name": "a", "status": "Complete"}]},
+            )
+        ),
+        "a[0] is AttemptDeletionPending",
+    ),
+    "V: deletes claims while their Pods end": Mutant(
+        flawed(_DeletesClaims),
+        _chaos(_claiming(2, whenScaled="Delete", stop_seconds="10"), Step(5.0, "rescale", ("f0", "a", 1))),
+        "its Pod exists",
+    ),
+    "V: takes the change of a claim's policy for done": Mutant(
+        unsent(MergePatch, Kind.VOLUME_CLAIM),
+        _chaos(_claiming(), Step(5.0, "set_retention", ("f0", "a", {"whenDeleted": "Delete", "whenScaled": "Delete"}))),
+        "has no owner",
+    ),
+    "V: has all claims deleted with the Framework": Mutant(
+        all_of(posts(Kind.VOLUME_CLAIM, _own_by_framework), unsent(MergePatch, Kind.VOLUME_CLAIM)),
+        _chaos(_claiming()),
+        "has an owner",
+    ),
+    "H: takes a page with the code 200 for an acknowledgment": Mutant(
+        _believing_pages,
+        _chaos(
+            _create(_role(2, **_FAILS_ONCE)),
+            Step(0.5, "trouble_sink", (Trouble(SinkFault.LOGIN, 100),)),
+            history="Block",
+        ),
+        "H1: ",
+    ),
+    # --- more of queues
+    "K1: starts by the admission of another request": Mutant(flawed(_AsksForLess), _queued(*_ALTERED), "K1: "),
+    "K2: clears the admission and not the conditions": Mutant(
+        merges(frozenset({Kind.WORKLOAD}), _keep_reserved), _EVICTED, "K2: "
+    ),
+    "K2: has every evicted Workload queued again at once": Mutant(
+        merges(frozenset({Kind.WORKLOAD}), _queue_again),
+        _queued(_SETTLE, _step("play", "PodsReadyTimeout", 0), _SETTLE),
+        "K2: ",
+    ),
+    "K2: repeats why Kueue has deactivated a Workload": Mutant(
+        merges(frozenset({Kind.WORKLOAD}), _repeat_cause),
+        _queued(_SETTLE, _step("play", DEACTIVATIONS[0], 0), _SETTLE),
+        "It does not come about",
+    ),
+    "K2: keeps a condition for which Kueue deactivates a Workload again": Mutant(
+        merges(frozenset({Kind.WORKLOAD}), _deactivate_again),
+        _queued(_limit("60"), _SETTLE, _step("tick", 61), _SETTLE, _limit("100000")),
+        "It does not come about",
+    ),
+    "G2: does not believe that a minimum is fixed": Mutant(
+        flawed(lambda: Hears(Kind.PODGROUP, _deny_that_it_is_fixed, MergePatch)),
+        _gang(Backend.NATIVE_1_37, _step("fix_minimums"), *_REPLACED),
+        "It does not come about|Hot loop|It waits",
+    ),
+    # --- more of retries
+    "completion: takes a rule that ends the attempt for one that ends the Task": Mutant(
+        sees_roles(partial(_act, "FailTask")),
+        _chaos(_create(_role(2, rule="FailFramework", **_FOREVER)), Step(5.0, "fail_pod", (0, 42))),
+        "was never the first to match",
+    ),
+    "completion: ignores rules": Mutant(
+        sees_roles(lambda one: one["task"].pop("podFailurePolicy", None)),
+        _chaos(_create(_role(2, rule="FailFramework", **_FOREVER)), Step(5.0, "fail_pod", (0, 42))),
+        "its failure rule was ignored",
+    ),
+    "retry: lets the rule of a Task decide about the retry of the Framework": Mutant(
+        sees_spec(lambda spec: spec.pop("retryPolicy", None)),
+        _chaos(
+            _create(_role(2, rule="RestartFramework", **_FOREVER), retryPolicy={"maxRetryCount": 1}),
+            Step(5.0, "fail_pod", (0, 42)),
+        ),
+        "retried: False, but",
+    ),
+    "retry: forgets over a restart by which rule a Task has failed": Mutant(
+        flawed(_ForgetsRules),
+        _chaos(
+            _create(
+                _role(
+                    retry={"maxRetryCount": 1, "backoff": {"baseSeconds": 20, "maxSeconds": 60}},
+                    rule="Ignore",
+                    **_FOREVER,
+                )
+            ),
+            Step(5.0, "fail_pod", (0, 42)),
+            Step(10.0, "kill_controller", (1.0,)),
+        ),
+        "accountable retries went up by 1",
+    ),
+    "retry: lets a Task wait after a disruption": Mutant(
+        writes(_make_wait),
+        _chaos(
+            _create(_role(retry={"fancyRetryPolicy": True, "backoff": {"baseSeconds": 5}}, **_FOREVER)),
+            Step(40.0, "evict", (0,)),
+        ),
+        "a disruption waits or counts",
+    ),
+    "retry: counts a suspension": Mutant(
+        writes(_count_all),
+        _chaos(
+            _create(_role(2, **_FOREVER)),
+            Step(5.0, "set_spec", ("f0", {"suspend": True})),
+            Step(15.0, "set_spec", ("f0", {"suspend": False})),
+        ),
+        "accountable retries went up",
+    ),
     # --- G1 to G3
     **{
         f"{name} ({backend.name})": Mutant(broken, _gang(backend, *steps), found)
@@ -815,13 +1269,13 @@ MUTANTS: Final = {
         # There, no minimum is ever changed.
         if backend is not Backend.NATIVE_1_36 or name.startswith("G1")
     },
-    # --- what the manual says of retries, ends and hosts
+    # --- the manual's rules of retries, ends and hosts
     "retry: retries once more than it was told": Mutant(
         sees_spec(_retry_more),
         _chaos(_create(_role(run_seconds="2", exit_code="1"))),
         "retried: True, but|accountable retries",
     ),
-    # A disruption is announced and called off, and then somebody deletes the Pod.
+    # A disruption is announced and called off, and then a user deletes the Pod.
     "retry: takes each deletion of a Pod for a disruption": Mutant(
         sees(_disrupted),
         _chaos(_create(_role(**_FOREVER)), Step(5.0, "call_disruption_off", (0,)), Step(6.0, "delete_pod", (0,))),

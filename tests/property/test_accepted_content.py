@@ -1,7 +1,7 @@
-"""Whatever the API server lets into a Framework, its spec and the status that is stored, the controller lives with.
+"""The controller survives every spec and stored status that the API server accepts.
 
-Content is drawn from the CRD's own schema: that, and no list of ideas of ours, says what there can be. Many of the
-statuses look more like some that a controller could have written, so that more of them are acted on.
+Content is drawn from the CRD's own schema. Many of the statuses resemble statuses of a controller, so that it acts on
+more of them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ TEXT: Final = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
 def _content(schema: Json) -> st.SearchStrategy[Any]:
-    """What a structural schema of a CRD takes.
+    """Draw content that a structural schema of a CRD accepts.
 
     (hypothesis-jsonschema would draw it too; it rests on parts of hypothesis that are gone.)
     """
@@ -92,7 +92,7 @@ _PROPERTIES: Final = crd_manifest()["spec"]["versions"][0]["schema"]["openAPIV3S
 _SPEC: Final = _PROPERTIES["spec"]
 _ROLE: Final = _SPEC["properties"]["taskRoles"]["items"]["properties"]
 _ROLE["taskNumber"]["maximum"] = _MOST_TASKS
-# Whoever asks for retries without end gets them (test_stuck.py counts the requests): here they would only take time.
+# Retries without end work (test_stuck.py counts their requests): here they would only take time.
 for _retries in _SPEC["properties"]["retryPolicy"], _ROLE["task"]["properties"]["retryPolicy"]:
     _retries["properties"]["maxRetryCount"] |= {"minimum": 0, "maximum": 1}
 _STATUS: Final = _PROPERTIES["status"]["properties"]
@@ -189,7 +189,7 @@ async def _store(frameworks: Frameworks, name: str, spec: Json, status: Json | N
 
 
 async def _judge(frameworks: Frameworks, name: str, before: Json) -> None:
-    """Its user's words are as they were, and if it is left alone, that is for a reason that its user can understand."""
+    """Its spec is unchanged, and if it is ignored, a condition names the cause."""
     status = before.get("status") or {}
     try:
         now = await frameworks.get(name)

@@ -109,7 +109,7 @@ def test_applying_twice_is_applying_once(live: Json, spec: Json) -> None:
 
 @settings(max_examples=60)
 @given(live=histories(), spec=SPEC)
-def test_what_is_applied_is_what_stands_and_is_owned(live: Json, spec: Json) -> None:
+def test_applied_fields_have_their_values_and_owner(live: Json, spec: Json) -> None:
     before, given_spec = copy.deepcopy(live), copy.deepcopy(spec)
     after = applied(live, spec, "m1", force=True)
     standing = dict(leaves(after, OF))
@@ -123,7 +123,7 @@ def test_what_is_applied_is_what_stands_and_is_owned(live: Json, spec: Json) -> 
 
 @settings(max_examples=60)
 @given(live=histories(), spec=SPEC)
-def test_an_apply_conflicts_just_where_another_owns_what_it_changes(live: Json, spec: Json) -> None:
+def test_an_apply_conflicts_exactly_where_it_changes_fields_of_another_manager(live: Json, spec: Json) -> None:
     assume(live["metadata"].get("managedFields"))
     forced = applied(live, spec, "m1", force=True)
     changed = managed_fields.ownable(typed.compare(without_ledger(live), without_ledger(forced), OF).written)
@@ -144,7 +144,7 @@ def test_an_apply_conflicts_just_where_another_owns_what_it_changes(live: Json, 
 
 @settings(max_examples=60)
 @given(live=histories(), spec=SPEC)
-def test_force_takes_what_it_changes_from_all_others(live: Json, spec: Json) -> None:
+def test_force_takes_changed_fields_from_all_others(live: Json, spec: Json) -> None:
     after = applied(live, spec, "m1", force=True)
     changed = managed_fields.ownable(typed.compare(without_ledger(live), without_ledger(after), OF).written)
     for owner, share in managed_fields.read(after["metadata"].get("managedFields") or ()).items():
@@ -154,7 +154,7 @@ def test_force_takes_what_it_changes_from_all_others(live: Json, spec: Json) -> 
 
 @settings(max_examples=60)
 @given(live=histories(), spec=SPEC)
-def test_what_only_its_manager_applied_goes_when_it_is_applied_no_longer(live: Json, spec: Json) -> None:
+def test_fields_that_only_their_manager_applied_go_when_it_drops_them(live: Json, spec: Json) -> None:
     with_it = applied(live, spec, "m1", force=True)
     held = managed_fields.read(with_it["metadata"].get("managedFields") or ())
     elsewhere = FieldSet()
@@ -165,9 +165,9 @@ def test_what_only_its_manager_applied_goes_when_it_is_applied_no_longer(live: J
     gone = owned(with_it, "m1").difference(elsewhere).difference(owned(without, "m1"))
     left = typed.everything(without_ledger(without), OF)
     for path in gone.intersection(left).paths():
-        # What is still there holds something that another manager owns.
+        # The remaining fields hold some that another manager owns.
         assert any(other.startswith(path) for other in elsewhere.paths())
-    # And nothing else goes, but what was inside of it.
+    # No other field goes, except inside of them.
     before, after = (set(typed.everything(without_ledger(obj), OF).paths()) for obj in (with_it, without))
     for path in before - after:
         assert any(path.startswith(place) or place.startswith(path) for place in gone.paths())
@@ -175,8 +175,8 @@ def test_what_only_its_manager_applied_goes_when_it_is_applied_no_longer(live: J
 
 @settings(max_examples=60)
 @given(live=histories(), spec=SPEC)
-def test_a_plain_write_owns_what_it_changes(live: Json, spec: Json) -> None:
-    # Who applies nothing owns nothing, and an object that nobody owns anything of is not ledgered.
+def test_a_plain_write_owns_the_fields_that_it_changes(live: Json, spec: Json) -> None:
+    # A manager that applies nothing owns nothing, and an object without owned fields has no ledger.
     assume(live["metadata"].get("managedFields"))
     after = written(live, spec, "w")
     assert spec_of(after) == spec

@@ -45,7 +45,7 @@ class CollectorMachine(RuleBasedStateMachine):
         self.collector = GarbageCollector(self.registry)
         self.storage.observe(self.check)
 
-    # --- what users do ----------------------------------------------------------------------------------------------
+    # --- users ------------------------------------------------------------------------------------------------------
 
     def find(self, kind: str, name: str) -> ObjectRecord | None:
         return self.storage.get(self.endpoints[kind].resource, f"ns/{name}")
@@ -53,7 +53,7 @@ class CollectorMachine(RuleBasedStateMachine):
     def references(self, dependent: str, owners: list[tuple[str, str, bool]]) -> list[dict[str, object]]:
         """References to those owners whose names come before the dependent's.
 
-        So there are no circles: objects that own each other can wait for each other for ever, as on a real cluster.
+        So there are no circles: objects that own each other can wait for each other forever, as on a real cluster.
         """
         found: dict[str, dict[str, object]] = {}
         for kind, name, block in owners:
@@ -130,7 +130,7 @@ class CollectorMachine(RuleBasedStateMachine):
     def collect(self, steps: int) -> None:
         self.collector.drain(steps)
 
-    # --- what must hold ---------------------------------------------------------------------------------------------
+    # --- invariants -------------------------------------------------------------------------------------------------
 
     def living(self, record: ObjectRecord, owner: OwnerReference) -> bool:
         """Whether the owner exists and its deletion does not wait for its dependents."""
@@ -187,7 +187,7 @@ class CollectorMachine(RuleBasedStateMachine):
 
     @rule()
     def finish(self) -> None:
-        """Once everybody lets go of what is being deleted, all of that goes."""
+        """Without finalizers, all terminating objects go."""
         for _ in range(2 * len(NAMES) * len(KINDS) + 2):
             self.collector.drain()
             for kind in KINDS:

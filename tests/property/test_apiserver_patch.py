@@ -48,7 +48,7 @@ def at(document: Any, path: Path) -> Any:
 
 @st.composite
 def operations(draw: st.DrawFn, document: Any) -> dict[str, Any]:
-    """Mostly sensible operations, by what the document holds before any of them."""
+    """Mostly sensible operations on the original document."""
     known = [*places(document), ("a",), ("a", "b"), ("a", 0), ("nowhere", "at", "all")]
     path = draw(st.sampled_from(known))
     match draw(st.sampled_from(["add", "remove", "replace", "test", "move", "copy"])):
@@ -125,7 +125,7 @@ def oracle(document: Any, operation: dict[str, Any]) -> Any:
 
 
 @given(document=OBJECTS, data=st.data())
-def test_a_json_patch_does_what_the_rfc_says(document: dict[str, Any], data: st.DataObject) -> None:
+def test_a_json_patch_follows_the_rfc(document: dict[str, Any], data: st.DataObject) -> None:
     patch = data.draw(st.lists(operations(document), max_size=4))
     before, patch_before = copy.deepcopy(document), copy.deepcopy(patch)
     expected: Any = document
@@ -158,9 +158,7 @@ def test_merging_a_patch_again_changes_nothing_more(document: dict[str, Any], pa
 
 
 @given(document=OBJECTS, patch=OBJECTS)
-def test_a_merge_patch_sets_and_deletes_what_it_names_and_nothing_else(
-    document: dict[str, Any], patch: dict[str, Any]
-) -> None:
+def test_a_merge_patch_sets_and_deletes_only_the_named_fields(document: dict[str, Any], patch: dict[str, Any]) -> None:
     before = copy.deepcopy(document)
     merged = merge_patch(document, patch)
     for key in document.keys() | patch.keys():

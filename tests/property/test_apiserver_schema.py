@@ -54,7 +54,7 @@ ANYTHING = st.recursive(
 
 @st.composite
 def objects(draw: st.DrawFn, schema: dict[str, Any]) -> Any:
-    """Mostly what the schema describes."""
+    """Mostly valid objects."""
     if draw(st.integers(0, 7)) == 0:
         return draw(ANYTHING)
     if schema["type"] in SCALARS:
@@ -94,7 +94,7 @@ def test_pruning_and_defaulting_settle_at_once(case: tuple[Structural, dict[str,
 
 @settings(max_examples=100)
 @given(case=cases())
-def test_what_was_valid_may_be_written_again(case: tuple[Structural, dict[str, Any], dict[str, Any]]) -> None:
+def test_a_valid_object_may_be_written_again(case: tuple[Structural, dict[str, Any], dict[str, Any]]) -> None:
     structural, _, obj = case
     settled = structural.default(structural.prune(obj)[0])
     faults = structural.validate(settled)

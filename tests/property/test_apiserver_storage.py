@@ -1,4 +1,4 @@
-"""Whatever is written, whoever watches from wherever sees exactly that; and the past stays as it was."""
+"""Every watcher sees exactly the writes, from any revision; and the past never changes."""
 
 from dataclasses import dataclass, field
 
@@ -65,7 +65,7 @@ class StorageMachine(RuleBasedStateMachine):
         return {"metadata": {"name": "n", "uid": str(self.value)}, "data": self.value}
 
     def wrote(self, *, elsewhere: bool = False) -> None:
-        # The moment of another resource's write is one of this resource too, but nobody who watches this is told.
+        # Another resource's write is a revision of this one, too, without an event.
         self.past[self.storage.revision] = view_of(self.storage.records(RESOURCE))
         for watcher in self.live:
             assert len(watcher.rings) == (0 if elsewhere else 1)
@@ -162,7 +162,7 @@ class StorageMachine(RuleBasedStateMachine):
 
     @rule(prefix=st.sampled_from(PREFIXES), limit=st.integers(1, 4), data=st.data())
     def read_the_past(self, prefix: str, limit: int, data: st.DataObject) -> None:
-        """Pages at any moment, put together, are what was there at that moment, in order."""
+        """The pages of a revision, joined, are its objects in order."""
         revision = data.draw(st.sampled_from(sorted(self.past)))
         found: list[ObjectRecord] = []
         after = ""

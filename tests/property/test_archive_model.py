@@ -83,7 +83,7 @@ def calls(draw: st.DrawFn) -> list[list[bytes]]:
 
 
 class Model:
-    """What the archive has to answer, from all records at once."""
+    """The expected answers of the archive, from all records at once."""
 
     def __init__(self, lines: Iterable[bytes]) -> None:
         self.frameworks: dict[str, dict[str, Any]] = {}
@@ -164,7 +164,7 @@ class Model:
 
 
 def _life(record: dict[str, Any]) -> tuple[bool, int, bool, str]:
-    """What tells a newer record of a Framework from an older one."""
+    """The order of records of a Framework by age."""
     deleted, completed = record["trigger"] == "OnFrameworkDeletion", record["object"]["status"]["state"] == "Completed"
     return deleted, int(record["id"].partition("/")[2]), completed, record["time"]
 

@@ -19,7 +19,7 @@ from frameworkcontroller.api.completion import Outcome
 from frameworkcontroller.history import archive, archiveapi, folderfollower, groupcommit, ingest, retention, upload
 from frameworkcontroller.history.archive import HistoryArchive
 from frameworkcontroller.history.archiveerrors import RecordError
-from frameworkcontroller.history.database import Database, frameworks
+from frameworkcontroller.history.database import KEYS, Database, frameworks
 from frameworkcontroller.history.folderfollower import FilePlace, FolderFollower, LineBatch
 from frameworkcontroller.history.groupcommit import Writer
 from frameworkcontroller.history.reads import READS, ListFrameworks, Read
@@ -52,8 +52,9 @@ def _of_retention(test: Callable[[str], Awaitable[object]]) -> Story:
 _IN_CALLS: Final = _of_archive(test_archive.test_clocks_of_controllers_may_differ, together=False, backwards=True)
 _IN_ONE_CALL: Final = _of_archive(test_archive.test_clocks_of_controllers_may_differ, together=True, backwards=True)
 _NAMESPACES: Final = _of_archive(test_archive.test_nothing_of_other_namespaces_is_seen_or_counted, count=2)
+_PAGES: Final = _of_archive(test_archive.test_filters_and_pages_of_frameworks)
 _ALL_OR_NOTHING: Final = _of_archive(test_archive.test_a_uid_of_another_framework_is_refused)
-_DURABLE: Final = _of_archive(test_archive.test_what_is_acknowledged_is_committed_and_synced)
+_DURABLE: Final = _of_archive(test_archive.test_acknowledged_records_are_committed_and_synced)
 _OWN: Final = _of_archive(test_archive.test_a_record_of_its_own_wins_over_that_in_the_framework)
 
 # --- how they are broken ---------------------------------------------------------------------------------------------
@@ -62,8 +63,8 @@ _OWN: Final = _of_archive(test_archive.test_a_record_of_its_own_wins_over_that_i
 @contextmanager
 def _any_wins() -> Iterator[None]:
     with patch.object(ingest, "_is_newer", lambda new, old: true()):
-        statements = {"sqlite": ingest._Statements("sqlite")}
-    with patch.object(ingest, "_STATEMENTS", statements):
+        upserts = [ingest._upsert(table, "sqlite") for table in KEYS]
+    with patch.dict(ingest._STATEMENTS, sqlite=(ingest._touch("sqlite"), upserts)):
         yield
 
 
@@ -207,6 +208,19 @@ async def _everything(self: HistoryArchive, viewer: Any) -> HistoryArchive:
     return self
 
 
+def _answers(change: Callable[[Any], object]) -> AbstractContextManager[object]:
+    """Pages of Frameworks are changed on their way out."""
+    read = HistoryArchive.read
+
+    async def changed(self: HistoryArchive, query: Any, *more: Any) -> Any:
+        page = await read(self, query, *more)
+        if isinstance(query, ListFrameworks):
+            change(page)
+        return page
+
+    return patch.object(HistoryArchive, "read", changed)
+
+
 def _looks_at_the_first_record() -> AbstractContextManager[object]:
     outline = upload.outline
     return patch.object(archiveapi, "outline", lambda lines: (outline(lines[:1])[0], outline(lines)[1]))
@@ -230,6 +244,14 @@ MUTANTS: Final = {
         read.operation: Mutant(f"answers {read.operation} of any namespace", _not_limited(read), _NAMESPACES)
         for read in READS
     },
+    "last-page": Mutant(
+        "answers that the first page is the last", lambda: _answers(lambda page: page.update(next=None)), _PAGES
+    ),
+    "short-page": Mutant(
+        "answers pages without their last item",
+        lambda: _answers(lambda page: page.update(items=page["items"][:-1])),
+        _PAGES,
+    ),
     "list-of-a-namespace": Mutant(
         "lists any namespace that is named",
         _not_limited(ListFrameworks, unless=lambda query: not query.namespace),
@@ -293,7 +315,7 @@ MUTANTS: Final = {
     "retention": Mutant(
         "removes what is not old yet",
         _removes_the_newest,
-        _of_retention(test_retention.test_what_is_too_old_goes_as_a_whole),
+        _of_retention(test_retention.test_old_frameworks_are_deleted_as_a_whole),
     ),
 }
 

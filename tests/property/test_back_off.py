@@ -1,4 +1,4 @@
-"""No hot loop with a back-off, whatever ends the attempts and however often controllers restart."""
+"""A back-off prevents hot loops for every cause of retries, also when controllers restart."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_retries_in_a_row_are_bounded(base: int, factor: int, fancy: bool, ends:
 
 @pytest.mark.parametrize("loop", LOOPS)
 @given(data=st.data())
-def test_what_retries_without_end_is_bounded(loop: str, data: st.DataObject) -> None:
+def test_endless_retries_are_bounded(loop: str, data: st.DataObject) -> None:
     task, spec, ways = LOOPS[loop]
     bench = Bench(role(failed=int("-260 of" in loop), preRunningDeadlineSeconds=1, **task), **spec)
     bench.all_pods()
@@ -99,7 +99,7 @@ def test_what_retries_without_end_is_bounded(loop: str, data: st.DataObject) -> 
 
 
 def end(bench: Bench, ran: int, way: int | str) -> None:
-    """The Task's attempt ends in this way after it has run for so long."""
+    """The Task's attempt ends in this way after this running time."""
     if way == NEVER_RUNS:
         bench.now += 1
         bench.touch(POD)

@@ -1,8 +1,8 @@
 """Histories of one Framework whose Tasks have volume claims, which others delete, take the names of, or change.
 
-By the rules of tests/support/guarantees.py, no Pod comes before its claims, and only what is ours, and may go, is
-deleted. Here: a policy that always said Retain loses nothing, what is foreign stays as it is, and once all is quiet the
-claims that exist are those that the policy wants.
+By the rules of tests/support/guarantees.py, no Pod comes before its claims, and only our own claims are deleted, with
+cause. Here: a policy that was always Retain loses nothing, foreign claims never change, and at rest exactly the claims
+exist that the policy wants.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Claimed:
             self.check_foreign()
 
     def check_foreign(self) -> None:
-        """What is foreign is as it was."""
+        """Foreign claims are unchanged."""
         for name, version in self.foreign.items():
             assert self.claims[name]["metadata"]["resourceVersion"] == version, f"{name} was changed"
 
@@ -141,7 +141,7 @@ class Claimed:
                 history.fail(verb, fate)
 
     def free(self) -> None:
-        """Others take away what is theirs."""
+        """Other clients remove their claims."""
         for name in list(self.foreign):
             del self.foreign[name]
             self.world.remove(Kind.VOLUME_CLAIM, name)
@@ -184,7 +184,7 @@ def _is_marked(raw: bytes) -> bool:
 
 
 @given(policy=st.integers(0, 3).map(policy_of), first=st.integers(0, 12), operations=OPERATIONS)
-def test_claims_are_as_the_policy_wants_whatever_others_do(
+def test_claims_are_as_the_policy_wants_under_all_acts_of_other_clients(
     policy: Policy, first: int, operations: list[tuple[Any, int, int]]
 ) -> None:
     claimed = Claimed(policy)

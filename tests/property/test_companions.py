@@ -1,6 +1,6 @@
 """Histories of one Framework with host names, whose Service others delete, take the name of, or change.
 
-By the rules of tests/support/guarantees.py: no attempt begins before there was a Service, and what is not ours stays.
+By the rules of tests/support/guarantees.py: no attempt begins before there was a Service, and foreign ones stay.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Networked:
             case "free" if self.service is not None and not self.is_ours:
                 world.delete(Kind.SERVICE, NAME)
             case "delete" if self.is_ours and self.service is not None and self.service["metadata"]["labels"]:
-                # Of one without the label nobody is told.
+                # Without the label, no event would show it.
                 world.delete(Kind.SERVICE, NAME)
             case "unlabel" if self.is_ours:
                 world.edit(Kind.SERVICE, NAME, lambda body: body["metadata"].update(labels={}))
@@ -89,7 +89,7 @@ class Networked:
 
 
 @given(first=st.integers(0, 12), operations=OPERATIONS)
-def test_a_framework_has_its_service_whatever_others_do(first: int, operations: list[tuple[Any, int]]) -> None:
+def test_a_framework_has_its_service_under_all_acts_of_users(first: int, operations: list[tuple[Any, int]]) -> None:
     networked = Networked()
     history = networked.history
     networked.follow(first)

@@ -12,7 +12,7 @@ from tests.support.history import History
 
 
 def spec(retries: int) -> dict[str, Any]:
-    """Two Tasks, and so many further attempts."""
+    """Two Tasks, and this number of further attempts."""
     roles = [{"name": "a", "taskNumber": 2, "frameworkAttemptCompletionPolicy": {}, "task": {}}]
     return {"executionType": "Start", "retryPolicy": {"maxRetryCount": retries}, "taskRoles": roles}
 

@@ -1,6 +1,6 @@
 """Electors of several processes on one Lease, with everything that can go wrong: never two leaders at once.
 
-Real time is the test's own; what a process knows of it are its clocks, which start anywhere, jump, and (the monotonic
+Real time is the test's own; a process only has its clocks, which start anywhere, jump, and (the monotonic
 one) stand still while its machine is suspended. A process may be stopped between any two of its steps, a request may be
 executed late or not at all, and its answer may be lost. A watch may show changes late, not at all, or end at any time.
 Where a process is known to take the place of one that has ended, it does not wait for that one's lease.
@@ -130,7 +130,7 @@ class Electing(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES), executed=st.booleans(), answered=st.booleans())
     def deliver(self, name: str, executed: bool, answered: bool) -> None:
-        """A request that is under way arrives, or does not; its answer comes back, or is lost."""
+        """A request in flight arrives, or does not; its answer comes back, or is lost."""
         process = self.processes[name]
         if process.request is None or process.answer is not None:
             return
@@ -244,11 +244,11 @@ class Electing(RuleBasedStateMachine):
         for process in self.processes.values():
             term = process.elector.term
             if term is not None:
-                # The number of a leadership is nobody else's ever after.
+                # No other process ever has this number of a leadership.
                 assert self.terms.setdefault(term, process.elector.identity) == process.elector.identity
 
     def teardown(self) -> None:
-        """Left to themselves, somebody leads before long, and goes on leading."""
+        """Without faults, one soon leads, and continues to."""
         if not self.processes:
             return
         for _ in range(60):

@@ -21,7 +21,7 @@ STEPS: Final = range(16)
 
 
 def stop(history: History) -> None:
-    """Nothing but Stop is asked for."""
+    """The user stops it."""
     history.execute("Stop")
 
 
@@ -45,7 +45,7 @@ def code(history: History) -> int | None:
 
 
 def end_at(steps: int, ask: Callable[[History], None], *, crash: bool) -> None:
-    """A Framework whose spec becomes invalid after so many steps, and that is asked to end then."""
+    """End a Framework after its spec has become invalid at this step."""
     history = begin()
     follow(history, steps)
     history.break_spec(broken=True)
@@ -71,7 +71,7 @@ def end_at(steps: int, ask: Callable[[History], None], *, crash: bool) -> None:
 
 
 def evict_at(steps: int, evict: str, *, crash: bool) -> None:
-    """A queued Framework whose spec becomes invalid after so many steps, and that is evicted then."""
+    """Evict a queued Framework after its spec has become invalid at this step."""
     history = QueuedHistory(quota={"a100": 4})
     pod = {"spec": {"containers": [{"name": "main", "image": "work"}]}}
     history.create_in(QUEUES[0], {"taskRoles": [{"name": "a", "taskNumber": 2, "task": {"pod": pod}}]})
@@ -99,5 +99,5 @@ def test_an_end_comes_at_any_moment(steps: int, ask: Callable[[History], None], 
 @pytest.mark.parametrize("crash", [False, True])
 @pytest.mark.parametrize("evict", ["Preempted", "MaximumExecutionTimeExceeded", "deactivate", "delete"])
 @pytest.mark.parametrize("steps", range(0, 100, 9))
-def test_what_is_evicted_gives_its_quota_back_at_any_moment(steps: int, evict: str, *, crash: bool) -> None:
+def test_an_evicted_framework_releases_its_quota_at_any_moment(steps: int, evict: str, *, crash: bool) -> None:
     evict_at(steps, evict, crash=crash)

@@ -1,6 +1,6 @@
 """The order of the first syncs after a restart: new Frameworks, then those that run, then completed ones.
 
-No key is lost, whatever the order in which the caches are filled.
+No key is lost, in any order in which the caches are filled.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from frameworkcontroller.controller.eventhandlers import EventHandlers
 from frameworkcontroller.controller.reconcilers import Reconcilers
 from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.kube.turns import AGED_TURN
-from frameworkcontroller.kube.workqueue import QueueCore
+from frameworkcontroller.kube.workqueue import WorkQueue
 from frameworkcontroller.machine import remaining
 
 NEW, RUNNING, COMPLETED, GONE = range(4)
@@ -30,7 +30,7 @@ def framework(name: str, kind: int) -> FrameworkRecord:
     return FrameworkRecord(f"ns/{name}", "ns", name, name, "1", 1, None, b"{}", b"{}", status, STATES[kind])
 
 
-def taken(queue: QueueCore[str]) -> list[str]:
+def taken(queue: WorkQueue[str]) -> list[str]:
     return list(iter(queue.get_nowait, None))
 
 
@@ -38,9 +38,9 @@ def taken(queue: QueueCore[str]) -> list[str]:
 def test_the_order_changes_and_nothing_else(kinds: list[int], data: st.DataObject) -> None:
     names = [f"f{number}" for number in range(len(kinds))]
     cached: dict[str, FrameworkRecord] = {}
-    ordered = QueueCore[str](lambda: 0.0, work=lambda key: remaining.of_record(cached.get(key)))
-    plain = QueueCore[str](lambda: 0.0)
-    handlers = [EventHandlers(queue, Reconcilers(), SnapshotLogger()) for queue in (ordered, plain)]  # type: ignore[arg-type]
+    ordered = WorkQueue[str](lambda: 0.0, work=lambda key: remaining.of_record(cached.get(key)))
+    plain = WorkQueue[str](lambda: 0.0)
+    handlers = [EventHandlers(queue, Reconcilers(), SnapshotLogger()) for queue in (ordered, plain)]
     events: list[tuple[str, tuple[Any, ...]]] = []
     for name, kind in zip(names, kinds, strict=True):
         if kind != GONE:

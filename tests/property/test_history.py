@@ -1,7 +1,7 @@
 """Random histories of a Framework whose history blocks: H and all other guarantees hold after every step.
 
-Whatever attempt was ever stored in the status is there still, or in the sink, while sinks fail, hang, answer twice, or
-store and give no answer; and everything comes to its end once the sink is mended. More of them:
+Each attempt that was ever stored is in the status or in the sink, while sinks fail, hang, answer twice, or store and
+give no answer; and everything comes to its end once the sink works. More of them:
 ``HISTORIES=2000 pytest tests/property/test_history.py``.
 """
 
@@ -48,7 +48,7 @@ class ArchivedHistories(Histories):
 
     @rule(foreground=st.booleans(), which=st.integers(0, 1), steps=st.integers(1, 30))
     def break_and_delete(self, foreground: bool, which: int, steps: int) -> None:
-        """A Framework that is left alone is deleted."""
+        """An ignored Framework is deleted."""
         self.history.break_spec(broken=True)
         self.follow(which, steps)
         self.history.delete(foreground=foreground)

@@ -92,7 +92,7 @@ def test_without_an_index_objects_are_found_by_key() -> None:
 
 
 def test_an_unhashable_index_value_changes_nothing() -> None:
-    store: Indexer[Thing] = Indexer(lambda _: [])  # type: ignore[arg-type, return-value]  # what it must survive
+    store: Indexer[Thing] = Indexer(lambda _: [])  # type: ignore[arg-type, return-value]  # it must survive this
     with pytest.raises(TypeError):
         store.put(Thing("a"))
     assert len(store) == 0

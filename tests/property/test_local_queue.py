@@ -1,4 +1,4 @@
-"""Random histories of the local queue: whatever its users do, the quota is never exceeded and nobody waits in vain."""
+"""Random histories of the local queue: the quota is never exceeded, and no Workload waits in vain."""
 
 from collections.abc import Iterable
 from decimal import Decimal
@@ -21,7 +21,7 @@ STEPS = st.one_of(
 
 
 class World:
-    """Workloads as stored. The owner of one that is evicted lets go of its quota when the history says so."""
+    """Workloads as stored. The owner of an evicted one releases its quota at a step of the history."""
 
     def __init__(self, preemption: str, strategy: str) -> None:
         self.stored: dict[str, dict[str, Any]] = {}
@@ -76,7 +76,7 @@ class World:
         assert used.get("cpu", Decimal(0)) <= QUOTA, used
 
     def settle(self) -> None:
-        """Decide until there is nothing to do; every owner of an evicted workload lets go at once."""
+        """Decide until there is nothing to do; every owner of an evicted Workload releases its quota at once."""
         for _ in range(200):
             writes = decide(self.view(), NOW)
             self.apply(writes)
@@ -114,7 +114,7 @@ class World:
     preemption=st.sampled_from(["Never", "LowerPriority", "LowerOrNewerEqualPriority"]),
     strategy=st.sampled_from(["BestEffortFIFO", "StrictFIFO"]),
 )
-def test_quota_holds_and_the_first_in_the_queue_gets_what_is_free(
+def test_quota_holds_and_the_first_in_the_queue_gets_the_free_quota(
     steps: list[tuple[Any, ...]], preemption: str, strategy: str
 ) -> None:
     world = World(preemption, strategy)

@@ -1,4 +1,4 @@
-"""Somebody takes off the label by which Pods and ConfigMaps are watched: what was promised holds, and work goes on."""
+"""A user removes the label by which Pods and ConfigMaps are watched: the guarantees hold, and work continues."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ POD, CONFIGMAP = 0, 1
 
 
 def state(history: History) -> State:
-    """What is stored."""
+    """The stored status."""
     assert history.status is not None
     return history.status.state
 
 
 @pytest.fixture
 def history() -> History:
-    """A Framework whose one Task runs on a node that does not end what is deleted."""
+    """A Framework whose one Task runs on a node that ends no deleted Pod."""
     history = History(1)
     history.create(SPEC)
     history.settle()
@@ -36,7 +36,7 @@ def history() -> History:
 
 
 @pytest.mark.parametrize("which", [POD, CONFIGMAP], ids=["pod", "configmap"])
-def test_what_terminates_and_loses_its_label_is_not_gone(history: History, which: int) -> None:
+def test_a_terminating_object_that_loses_its_label_is_not_gone(history: History, which: int) -> None:
     history.execute("Stop")
     history.settle()
     history.unlabel(which)
@@ -54,7 +54,7 @@ def test_what_terminates_and_loses_its_label_is_not_gone(history: History, which
 
 
 @pytest.mark.parametrize("which", [POD, CONFIGMAP], ids=["pod", "configmap"])
-def test_what_lives_without_its_label_is_followed_to_its_end(history: History, which: int) -> None:
+def test_an_object_without_its_label_is_followed_to_its_end(history: History, which: int) -> None:
     history.unlabel(which)
     history.settle()
     assert history.framework is not None

@@ -75,7 +75,7 @@ def reads(history: History) -> list[float]:
 
 
 def message(history: History) -> str:
-    """That of the condition Stalled."""
+    """The message of the condition Stalled."""
     assert history.status is not None
     return next(item.message for item in history.status.conditions if item.type == "Stalled")
 
@@ -233,7 +233,7 @@ def test_a_read_without_an_answer_is_repeated(fate: Fate) -> None:
     st.booleans(),
 )
 def test_no_instance_is_forced_while_its_node_is_healthy(acts: list[tuple[str, int]], unrecorded: bool) -> None:
-    """C1: whatever becomes of the Node, the Pod goes only at a moment at which the Node was lost."""
+    """C1: the Pod goes only at a moment at which the Node was lost."""
     history = begin()
     body = orphaned(history) if unrecorded else stuck(history)
     uid = body["metadata"]["uid"]

@@ -1,4 +1,4 @@
-"""Looking only at what was touched comes to the same as looking at everything each time."""
+"""Plans of touched Tasks have the same results as plans of all Tasks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RETRY = st.sampled_from([0, 1, 2, -1])
 
 
 def operations() -> st.SearchStrategy[Operation]:
-    """What may happen, without faults."""
+    """The operations, without faults."""
     return st.one_of(
         st.builds(
             lambda which, what, code: lambda history: history.kubelet(which, what, code),
@@ -77,7 +77,7 @@ def told(history: History) -> Any:
 
 @settings(max_examples=60)
 @given(st.lists(operations(), max_size=25))
-def test_touching_what_changed_comes_to_the_same_as_touching_everything(steps: list[Operation]) -> None:
+def test_touching_changed_tasks_has_the_same_results_as_touching_all(steps: list[Operation]) -> None:
     spec = {
         "taskRoles": [
             {"name": "a", "taskNumber": 2, "task": {"retryPolicy": {"maxRetryCount": 1}}},

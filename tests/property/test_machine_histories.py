@@ -1,7 +1,7 @@
 """Random histories of one Framework: every guarantee holds after every step, and everything comes to its promised end.
 
-What happens is told by ``tests.support.history``; what must hold, by ``tests.support.guarantees``. A failing history is
-shortened by hypothesis, and its error ends in the story. More of them: ``HISTORIES=2000 pytest tests/property``.
+``tests.support.history`` has the operations, ``tests.support.guarantees`` the checks. hypothesis shortens a failing
+history, and its error ends in the story. More of them: ``HISTORIES=2000 pytest tests/property``.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(which=SMALL, code=st.sampled_from(EXIT_CODES))
     def end_pod(self, which: int, code: int) -> None:
-        """A Pod ends, and everybody takes note."""
+        """A Pod ends, and all controllers react."""
         self.history.kubelet(which, "end", code)
         self.history.settle()
 

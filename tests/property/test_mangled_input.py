@@ -1,4 +1,4 @@
-"""Whatever others wrote, only the error that says so comes of it: objects, specs, statuses, configuration, patterns."""
+"""Foreign input only causes its own error: objects, specs, statuses, configuration, patterns."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_a_spec_can_be_run_or_is_said_to_be_none(body: Any) -> None:
     if spec is None:
         assert refusal.startswith("spec")
         return
-    # What passes has bodies for its Pods, whatever is in them.
+    # Each valid spec has bodies for its Pods.
     subject = Framework("ns", "f", "uid", 1, False, spec)
     bench = Bench(role())
     bench.all_pods()
@@ -208,7 +208,7 @@ def test_a_status_in_the_cache_is_decoded_late_as_it_would_be_at_once(body: Any)
     with suppress(StatusError):
         status = decode_status(body)
         digest = b"" if status is None else EncodedStatus("f", status).digest
-        # Decisions change the decoded status, not what is remembered of the stored one.
+        # Decisions change the decoded status, not the memory of the stored one.
         reconciler = Reconciler(record)
         if reconciler.tracker.status is not None:
             reconciler.tracker.status.transition_time += 1
@@ -217,7 +217,7 @@ def test_a_status_in_the_cache_is_decoded_late_as_it_would_be_at_once(body: Any)
 
 @settings(max_examples=300)
 @given(data=st.data())
-def test_a_status_can_be_gone_on_with_or_is_said_to_be_none(data: st.DataObject) -> None:
+def test_a_status_is_usable_or_refused(data: st.DataObject) -> None:
     body = data.draw(st.sampled_from(STATUSES).flatmap(mangled) | VALUES)
     status = None
     with suppress(StatusError):
@@ -234,7 +234,7 @@ def test_a_status_can_be_gone_on_with_or_is_said_to_be_none(data: st.DataObject)
         for _ in range(3):
             plan(invalid, tracker, Observed(None, lambda _: None), env)
         assert tracker.status is not None
-        # What can be gone on with can be written and read again.
+        # A usable status can be written and read again.
         assert decode_status(orjson.loads(encode_status("f", tracker.status))) is not None
 
 
@@ -292,7 +292,7 @@ def test_a_gzip_bomb_does_not_hurt_the_barrier(name: str) -> None:
 
 
 @given(text=st.text() | st.binary().map(lambda raw: base64.b64encode(raw).decode()) | VALUES)
-def test_what_is_not_packed_is_said_to_be_none(text: Any) -> None:
+def test_text_that_is_not_packed_is_refused(text: Any) -> None:
     with suppress(StatusError):
         decompress_roles(text)
 
@@ -324,7 +324,7 @@ CONFIG: Final = {
 
 @settings(max_examples=40)
 @given(body=mangled(CONFIG) | VALUES)
-def test_a_configuration_can_be_used_or_every_line_of_it_that_is_wrong_is_told(
+def test_a_configuration_is_usable_or_each_wrong_line_is_reported(
     tmp_path_factory: pytest.TempPathFactory, body: Any
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "mangled.yaml"

@@ -1,4 +1,4 @@
-"""A status is written in time, however slow the API server is and whatever follows the first change."""
+"""A status is written in time, at any speed of the API server and after any later changes."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -1,4 +1,4 @@
-"""Whatever a Pod's containers do and whenever it is to end: what a kubelet must never do or say of it."""
+"""Invariants of a kubelet, for any fate of a Pod's containers and any moment of its deletion."""
 
 from typing import Any
 
@@ -168,7 +168,7 @@ def test_a_life_keeps_its_promises(manifest: dict[str, Any], history: list[tuple
     for what, detail in history:
         watcher.happen(what, detail)
         watcher.step()
-    # Whatever it was up to, it can be brought to its end.
+    # It can be ended in any state.
     watcher.happen("terminate", 5)
     watcher.step()
     for _ in range(8):

@@ -1,4 +1,4 @@
-"""Random histories of a Framework in a queue, whose Pods may be a gang, beside the stand-ins for Kueue and schedulers.
+"""Random histories of a Framework in a queue, whose Pods may be a gang, with the stand-ins for Kueue and schedulers.
 
 K1 to K3, G1 and G2 hold after every step (tests/support/queueguarantees.py), Pods that exist never need more than the
 quota that is reserved for them (tests/support/kueue.py), and everything comes to its end (G3). A story that fails is
@@ -23,7 +23,7 @@ _SHRINK_SEC: Final = 60.0
 
 
 def error_of(story: Story) -> AssertionError | None:
-    """What is wrong in the story."""
+    """The error of the story."""
     try:
         story.play()
     except AssertionError as error:
@@ -32,7 +32,7 @@ def error_of(story: Story) -> AssertionError | None:
 
 
 def failure_of(story: Story) -> str | None:
-    """What kind of error the story ends in: the first words that name no object."""
+    """The kind of the story's error: the first words that name no object."""
     error = error_of(story)
     if error is None:
         return None

@@ -142,7 +142,7 @@ class Queued(History):
 
 @given(first=st.integers(0, 15), operations=OPERATIONS, checks=st.booleans(), topology=st.booleans())
 @example(first=6, operations=[("Preempted", 6), ("resume", 3), ("suspend", 12)], checks=False, topology=False)
-def test_whatever_happens_quota_is_kept_and_given_back(
+def test_quota_is_kept_and_released_in_any_history(
     first: int, operations: list[tuple[Any, int]], checks: bool, topology: bool
 ) -> None:
     history = Queued(checks=checks, topology=topology)
@@ -276,7 +276,7 @@ def test_pods_of_the_next_admission_have_their_time_though_those_before_were_los
 @given(operations=st.lists(st.tuples(OPERATION, st.integers(0, 6), st.integers(0, 6)), max_size=10))
 @example(operations=[("Preempted", 6, 2), ("crash", 3, 3), ("Preempted", 0, 6)])
 def test_two_controllers_keep_the_order_of_writes(operations: list[tuple[Any, int, int]]) -> None:
-    """What K2 and the quota judge by Pods that exist is left out: the other one may have created some meanwhile."""
+    """Without the checks of K2 and of quota by existing Pods: the other one may have created some meanwhile."""
     history = Queued()
     history.follow(4)
     history.start_second()

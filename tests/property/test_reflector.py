@@ -23,7 +23,7 @@ from frameworkcontroller.kube.reflector import (
 )
 
 NAMES = ("a", "b", "c", "d")
-# What a server can answer to a list or a watch instead of what was asked for.
+# Answers of a faulty server to a list or a watch.
 LIST_TROUBLE = st.sampled_from(
     [
         Failure.BROKEN,
@@ -125,7 +125,7 @@ class ReflectorTest(RuleBasedStateMachine):
     def start(self, seed: int) -> None:
         self.reflector = Reflector(random.Random(seed))
 
-    # The handlers keep a copy by what they are told alone, and see that each call fits the ones before.
+    # The handlers keep a copy by their calls alone, and check that each call fits the earlier ones.
 
     def added(self, new: Thing) -> None:
         assert new.key not in self.told
@@ -152,8 +152,8 @@ class ReflectorTest(RuleBasedStateMachine):
     def poisoned(self) -> set[str]:
         return set(self.processor.undecodable)
 
-    # The world. A server that was restored from a backup gives out versions a second time: whoever has not looked at it
-    # before it catches up cannot know (etcd's own advice is to raise its revision), so nothing is written until then.
+    # The world. A server that was restored from a backup gives out versions a second time: a client that has not
+    # read it before it catches up cannot know (etcd's own advice is to raise its revision), so no write comes before.
 
     def noticed(self) -> bool:
         return self.reflector.last_version is None or int(self.reflector.last_version) <= self.server.version
@@ -197,7 +197,7 @@ class ReflectorTest(RuleBasedStateMachine):
         self.went_back = True
         self.snapshots.clear()
 
-    # What the driver of the machine meets.
+    # Events of the machine's driver.
 
     @rule(amount=st.integers(0, 4))
     def step(self, amount: int) -> None:
@@ -284,7 +284,7 @@ class ReflectorTest(RuleBasedStateMachine):
             self.at_once.clear()
         brought_news, self.brought_news = self.brought_news, False
         if failure is Failure.CLOSED and brought_news:
-            # However often: each time there is less that is not known.
+            # Any number of times: each time fewer objects are unknown.
             assert isinstance(self.reflector.state, Watching)
         elif isinstance(self.reflector.state, Waiting):
             assert 0 < self.reflector.state.seconds <= 5.0
@@ -353,7 +353,7 @@ class ReflectorTest(RuleBasedStateMachine):
         readable = {k: Thing(*identify(obj)) for k, obj in self.server.objects.items() if not obj["poison"]}
         assert {key: thing for key, thing in self.told.items() if key not in self.poisoned} == readable
         assert self.poisoned == {key for key, obj in self.server.objects.items() if obj["poison"]}
-        # What was known of an unreadable object before stays, if it is the same object.
+        # The last readable state of an unreadable object stays, if it is the same object.
         for key in self.poisoned & self.told.keys():
             assert self.told[key].uid == self.server.objects[key]["metadata"]["uid"]
 
@@ -363,7 +363,7 @@ class ReflectorTest(RuleBasedStateMachine):
         assert self.poisoned <= self.reported
 
     def teardown(self) -> None:
-        """Whatever has happened: once the server behaves, the copy becomes right within a few requests."""
+        """Once the server behaves, the copy becomes right within a few requests."""
         if not hasattr(self, "reflector"):
             return
         steps: Counter[str] = Counter()

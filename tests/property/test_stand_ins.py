@@ -97,7 +97,7 @@ def admitted(**options: Any) -> Owner:
 
 
 def evicted() -> Owner:
-    """Likewise, and it is evicted while somebody else waits for quota."""
+    """Likewise, and it is evicted while another Workload waits for quota."""
     owner = admitted()
     owner.kueue.rival(QUOTA)
     owner.kueue.play("Preempted", 0)
@@ -126,7 +126,7 @@ def test_with_a_check_admission_follows_reservation() -> None:
     assert is_true(owner.workload, "Admitted")
 
 
-def test_a_workload_without_a_queue_is_told_so() -> None:
+def test_a_workload_without_a_queue_has_a_condition() -> None:
     owner = Owner(queue="nobody")
     owner.kueue.settle()
     found = condition(owner.workload, "QuotaReserved")
@@ -154,7 +154,7 @@ def test_an_evicted_workload_waits_for_its_owner_and_only_then_another_is_admitt
 
 @pytest.mark.parametrize("stops", [False, True])
 @pytest.mark.parametrize("give_back", [Owner.give_back, Owner.let_go])
-def test_quota_that_is_given_back_while_pods_exist_is_caught(stops: bool, give_back: Callable[[Owner], None]) -> None:
+def test_quota_that_is_released_while_pods_exist_is_caught(stops: bool, give_back: Callable[[Owner], None]) -> None:
     owner = evicted()
     if stops:
         owner.stop()
@@ -184,8 +184,8 @@ def test_pods_of_another_flavor_or_podset_are_caught(flavor: str, podset: str) -
         owner.start(flavor=flavor, podset=podset)
 
 
-def test_pods_beside_rivals_on_their_quota_are_caught() -> None:
-    """The Workload keeps its name, and others have it: what counts is the sum."""
+def test_pods_next_to_rivals_on_their_quota_are_caught() -> None:
+    """Pods and rivals exceed the quota in sum."""
     owner = evicted()
     owner.kueue.play("steal", 0)
     with pytest.raises(Violation, match="Pods and rivals use"):
@@ -214,7 +214,7 @@ def test_half_of_a_reservation_is_caught() -> None:
         owner.kueue.settle()
 
 
-def test_what_others_have_finished_is_not_given_to_rivals_while_its_pods_exist() -> None:
+def test_rivals_wait_for_the_pods_of_a_workload_that_others_have_finished() -> None:
     owner = admitted()
     owner.kueue.rival(QUOTA)
     owner.kueue.play("finish", 0)
@@ -335,7 +335,7 @@ def test_the_time_of_pods_that_were_ready_counts_from_their_loss(reason: str, se
     assert owner.kueue.evictions == {"PodsReadyTimeout": 1}
 
 
-def test_pods_with_a_topology_are_let_go() -> None:
+def test_pods_with_a_topology_lose_their_gate() -> None:
     owner = admitted(topology=True)
     gates = [{"name": TOPOLOGY_GATE}, {"name": "other"}]
     owner.world.edit(Kind.POD, "p-0", lambda body: body["spec"].update(schedulingGates=gates))
@@ -354,7 +354,7 @@ REFUSED: Final[list[tuple[str, Body]]] = [
 
 
 @pytest.mark.parametrize(("subresource", "change"), REFUSED)
-def test_what_is_fixed_with_the_reservation_is_refused_until_it_is_given_back(subresource: str, change: Body) -> None:
+def test_changes_of_fixed_fields_are_refused_until_quota_is_released(subresource: str, change: Body) -> None:
     owner = admitted()
     with pytest.raises(ApiRefusal, match="immutable"):
         owner.world.merge(Kind.WORKLOAD, NAME, change, subresource)
@@ -373,7 +373,7 @@ def test_a_count_may_fall_while_quota_is_reserved() -> None:
 
 
 def reclaim(owner: Owner, *counts: int, podset: str = "worker") -> None:
-    """The owner needs so many Pods no longer."""
+    """The owner no longer needs this number of Pods."""
     reclaimable = [{"name": podset, "count": count} for count in counts]
     owner.world.merge(Kind.WORKLOAD, NAME, {"status": {"reclaimablePods": reclaimable}}, "status")
 
@@ -532,7 +532,7 @@ def test_that_a_group_was_scheduled_is_never_taken_back(backend: Backend) -> Non
     assert found["status"] == "True"
 
 
-def test_volcano_counts_what_has_succeeded() -> None:
+def test_volcano_counts_succeeded_pods() -> None:
     gang = Gang(Backend.VOLCANO)
     gang.settle()
     gang.world.pod("p-0", phase="Succeeded")

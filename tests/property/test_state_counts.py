@@ -1,4 +1,4 @@
-"""The totals over all Frameworks are what counting all of them anew would find."""
+"""The totals over all Frameworks equal a new count of all."""
 
 from hypothesis import given
 from hypothesis import strategies as st

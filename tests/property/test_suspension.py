@@ -123,7 +123,7 @@ def test_a_creation_that_is_executed_late_never_breaks_the_promise(steps: int, l
 
 
 @pytest.mark.parametrize("steps", range(20))
-def test_stop_completes_what_is_suspended_at_any_moment(steps: int) -> None:
+def test_stop_completes_a_framework_suspended_at_any_moment(steps: int) -> None:
     history = begin()
     follow(history, 8)
     history.suspend(wanted=True)

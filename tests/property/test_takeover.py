@@ -1,7 +1,7 @@
-"""A standby takes over with caches that are older than what its predecessor has written last.
+"""A standby takes over with caches that are older than its predecessor's last write.
 
-Random histories (``test_machine_histories``, ``test_queue_histories``) do so, too. These short ones hit for sure what a
-controller that believes its caches would do: such ones (``mutants``) are caught.
+Random histories (``test_machine_histories``, ``test_queue_histories``) do so, too. These short ones surely catch a
+controller that believes its caches (``mutants``).
 """
 
 from collections.abc import Callable
@@ -69,7 +69,7 @@ def an_attempt_is_over() -> History:
 
 
 def a_role_has_started() -> History:
-    """The status says that a role has started, as another one was ready. That one is not ready any more."""
+    """The status shows a role as started, since another one was ready, which it no longer is."""
     dependent = {"name": "b", "taskNumber": 1, "dependsOn": [{"name": "a", "status": "Ready"}]}
     history = begin({"name": "a", "taskNumber": 1}, dependent)
     run(history, lambda: "f-a-0" in history.world.objects[Kind.POD])
@@ -132,7 +132,7 @@ def a_pod_is_not_recorded() -> History:
 def nothing_is_recorded(history: History, *, warm: bool) -> None:
     """The leader dies before it records a ConfigMap and a Pod of it. Another client deletes the ConfigMap.
 
-    ``warm``: a standby goes on that has seen neither. Otherwise the controller is started anew.
+    ``warm``: a standby continues that has seen neither. Otherwise the controller is restarted.
     """
     pods = history.world.objects[Kind.POD]
     history.stand_by()
@@ -157,7 +157,7 @@ def state_of(history: History) -> State:
 
 
 def end_without_pods(history: History) -> None:
-    """The caches of the new leader catch up, but not that of Pods, unless it lists them."""
+    """The caches of the new leader catch up, except the cache of Pods, unless it lists them."""
     controller = history.controllers[0]
     for _ in range(20):
         for other in history.others:
@@ -183,7 +183,7 @@ def test_it_repeats_no_attempt_that_is_over() -> None:
     history.finish()
 
 
-def test_it_continues_what_only_the_status_shows() -> None:
+def test_it_continues_a_start_that_only_the_status_shows() -> None:
     history = a_role_has_started()
     assert "f-b-0" not in history.world.objects[Kind.POD]
     go_on(history)
@@ -191,7 +191,7 @@ def test_it_continues_what_only_the_status_shows() -> None:
     history.finish()
 
 
-def test_the_history_gets_nothing_that_is_older_than_what_it_has() -> None:
+def test_the_history_gets_no_older_status_than_it_has() -> None:
     history = a_task_has_left()
     go_on(history)
     history.rescale("a", 2)

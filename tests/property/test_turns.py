@@ -22,7 +22,7 @@ STEPS = st.lists(st.none() | st.tuples(st.sampled_from("xyz"), st.integers(0, 40
 
 
 class History:
-    """The keys that wait, and what was promised to each."""
+    """The keys that wait, and the promise to each."""
 
     def __init__(self) -> None:
         self.turns: NamespaceTurns[str] = NamespaceTurns()
@@ -84,7 +84,7 @@ class History:
 
 
 @given(steps=STEPS)
-def test_least_work_first_and_nobody_waits_for_too_long(steps: list[Step]) -> None:
+def test_least_work_first_and_no_key_waits_for_too_long(steps: list[Step]) -> None:
     History().play(steps)
 
 
@@ -104,7 +104,7 @@ def test_large_ones_in_a_steady_stream_of_small_ones() -> None:
 
 @given(waiting=st.integers(0, 30))
 def test_the_bound_is_reached_and_no_smaller_one_holds(waiting: int) -> None:
-    """The last of so many large ones is served in the last turn that is promised to it."""
+    """The last of this number of large keys is served in its last promised turn."""
     found: NamespaceTurns[str] = NamespaceTurns()
     for number in range(waiting + 1):
         found.add("x", f"large{number}", 9)

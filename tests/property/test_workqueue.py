@@ -4,20 +4,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from frameworkcontroller.backoff import Backoff
-from frameworkcontroller.kube.workqueue import QueueCore
+from frameworkcontroller.kube.workqueue import WorkQueue
 
 KEYS = st.sampled_from("abcd")
 DELAYS = st.one_of(st.integers(1, 20), st.just(10_000)).map(float)
 
 
-class Recorded(QueueCore[str]):
-    """Counts the keys that it reported as ready, and keeps the time at which its timer would be."""
+class Recorded(WorkQueue[str]):
+    """Keeps the time at which its timer would be."""
 
-    woken = 0
     armed: float | None = None
-
-    def _wake(self) -> None:
-        self.woken += 1
 
     def _rearm(self) -> None:
         self.armed = self.next_due
@@ -30,7 +26,6 @@ class QueueMachine(RuleBasedStateMachine):
         super().__init__()
         self.now = 1000.0
         self.core = Recorded(lambda: self.now, retry=Backoff(1.0, 16.0, jitter=0.0))
-        self.became_ready = 0
         self.ready: list[str] = []
         self.again: set[str] = set()
         self.processing: dict[str, float] = {}
@@ -44,11 +39,11 @@ class QueueMachine(RuleBasedStateMachine):
         if key in self.processing:
             self.again.add(key)
         elif key not in self.ready:
-            self.append(key)
+            self.become_ready(key)
 
-    def append(self, key: str) -> None:
+    def become_ready(self, key: str) -> None:
+        self.core._changed.clear()
         self.ready.append(key)
-        self.became_ready += 1
 
     @rule(key=KEYS)
     def add(self, key: str) -> None:
@@ -89,7 +84,7 @@ class QueueMachine(RuleBasedStateMachine):
         del self.processing[key]
         if key in self.again:
             self.again.remove(key)
-            self.append(key)
+            self.become_ready(key)
         self.core.done(key)
 
     @rule(seconds=st.one_of(st.integers(0, 5), st.just(20_000)))
@@ -106,7 +101,6 @@ class QueueMachine(RuleBasedStateMachine):
         when = {key: due for due, key in promoted}
         assert [when[key] for key in came] == sorted(when[key] for key in came)
         self.ready += came
-        self.became_ready += len(came)
         self.core._rearm()
         self.again |= {key for _, key in promoted if key in self.processing}
 
@@ -123,7 +117,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert set(core._dirty) == set(self.ready) | self.again
         assert set(core._processing) == set(self.processing)
         assert not set(self.ready) & set(self.processing)
-        assert core.woken == self.became_ready
+        assert core._changed.is_set() or not self.ready
         assert core.armed == core.next_due == min(self.due.values(), default=None)
         assert core.delayed == len(self.due)
         assert len(core._due._heap) <= 2 * len(self.due) + 65

@@ -19,7 +19,7 @@ _KNOWN: Final = {
 
 
 def faults(value: Any, schema: Mapping[str, Any], document: Mapping[str, Any], place: str = "$") -> Iterator[str]:
-    """What of ``value`` is against ``schema``. A keyword that is not checked here is an error of the test."""
+    """The parts of ``value`` that violate ``schema``. A keyword that is not checked here is an error of the test."""
     assert set(schema) <= _KNOWN, f"not checked: {set(schema) - _KNOWN}"
     if "$ref" in schema:
         target: Any = document

@@ -1,4 +1,4 @@
-"""An API server as bare HTTP: for tests of what it answers, where a client's own notions would be in the way."""
+"""An API server as bare HTTP: for tests of its responses, without the interpretation of a client library."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True)
 class Answer:
-    """What a request was answered with."""
+    """A response."""
 
     code: int
     body: Any
@@ -73,7 +73,7 @@ class Events:
         return [(one["type"], one["object"]["metadata"]["name"]) for one in self.all if one["type"] != "BOOKMARK"]
 
     async def reach(self, count: int) -> list[dict[str, Any]]:
-        """Waits for so many events; fails if they do not come."""
+        """Waits for this number of events; fails if they do not come."""
 
         async def enough() -> None:
             assert len(self.all) >= count, self.all

@@ -1,8 +1,8 @@
-"""A history's sink, and what the archive-before-forget guarantee (H) asks of a controller with it.
+"""A history's sink, and the checks of the archive-before-forget guarantee (H).
 
 ``ArchivedHistory`` is ``tests.support.history`` with a sink that stores, fails, hangs, answers twice, or stores and
-gives no answer. After each change of the Framework, whatever attempt was ever stored in its status is there still, or
-in the sink, as it was stored last.
+gives no answer. After each change of the Framework, every attempt that was ever stored is in its status or, as it was
+stored last, in the sink.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.status import Condition, State
+from frameworkcontroller.machine.kernel.aside import Aside
 from frameworkcontroller.machine.kernel.model import Limits, Snapshot, SnapshotTrigger
 from frameworkcontroller.machine.kernel.protocol import Archive, Offer
 from frameworkcontroller.machine.kernel.requests import Answer, Answered, Kind, PatchFinalizers, Refused, Unanswered
-from frameworkcontroller.machine.parts.history.finalization import Farewell, StoreLast
 from frameworkcontroller.machine.reconciler import Reconciler
 from tests.support.driver import Controller
 from tests.support.history import LIMITS, NAME, History
@@ -33,16 +33,9 @@ AttemptId = tuple[Any, ...]
 @dataclass(slots=True)
 class _Asked:
     controller: Controller
-    reconciler: Reconciler
+    machine: Reconciler | Aside
     uid: str
     archive: Archive
-
-
-@dataclass(slots=True)
-class _AskedLast:
-    controller: Controller
-    ending: Farewell
-    last: StoreLast
 
 
 @dataclass(slots=True)
@@ -56,17 +49,12 @@ class Sink:
     requests: list[int] = field(default_factory=list)
     """The numbers of records of all requests."""
     offered: list[SnapshotTrigger] = field(default_factory=list)
-    _asked: list[_Asked | _AskedLast] = field(default_factory=list)
+    _asked: list[_Asked] = field(default_factory=list)
 
-    def ask(self, controller: Controller, reconciler: Reconciler, archive: Archive) -> None:
+    def ask(self, controller: Controller, machine: Reconciler | Aside, archive: Archive) -> None:
         """A controller asks for records to be stored."""
         self.requests.append(len(archive.snapshots))
-        self._asked.append(_Asked(controller, reconciler, reconciler.uid, archive))
-
-    def ask_last(self, controller: Controller, ending: Farewell, last: StoreLast) -> None:
-        """A controller asks for the last status of a Framework that is left alone."""
-        self.requests.append(1)
-        self._asked.append(_AskedLast(controller, ending, last))
+        self._asked.append(_Asked(controller, machine, machine.uid, archive))
 
     def offer(self, uid: str, offer: Offer) -> None:
         """A controller gives records, and wants no answer."""
@@ -75,27 +63,21 @@ class Sink:
             self._store(uid, offer.snapshots)
 
     def step(self) -> bool:
-        """Answer one request, in the way of the mode. Return whether there was one to be answered."""
+        """Answer one request, as the mode says. Return False without one."""
         if not self._asked or self.mode == "hangs":
             return False
         asked = self._asked.pop(0)
         answer: Answer = Answered(b"")
         if self.mode == "fails":
             answer = Refused(503, "the disk is full", b"")
-        elif isinstance(asked, _AskedLast):
-            self._store(asked.ending.uid, [asked.last.snapshot])
         else:
             self._store(asked.uid, asked.archive.snapshots)
         if self.mode == "dies":
             answer = Unanswered("the connection was reset")
-        if isinstance(asked, _AskedLast):
-            self.world.tell(f"sink {self.mode}: the last status")
-            asked.controller.take_last(asked.ending, answer)
-            return True
         self.world.tell(f"sink {self.mode}: {[one.trigger for one in asked.archive.snapshots]}")
         for _ in range(2 if self.mode == "twice" else 1):
-            asked.reconciler.on_archived(asked.archive, answer)
-        asked.controller.enqueue(asked.reconciler)
+            asked.machine.on_archived(asked.archive, answer)
+        asked.controller.enqueue(asked.machine)
         return True
 
     def _store(self, uid: str, snapshots: Sequence[Snapshot]) -> None:
@@ -109,7 +91,7 @@ class Sink:
 
 
 def attempts_in(uid: str, status: Body) -> dict[AttemptId, Any]:
-    """The attempts in a status. The content of one of a Framework is without those of its Tasks."""
+    """The attempts in a status. The content of a Framework's attempt excludes its Tasks."""
     attempt = status["attemptStatus"]
     of_tasks = {
         _task_id(uid, attempt["id"], role["name"], task): task
@@ -155,7 +137,7 @@ class ArchivedHistory(History):
             controller.sink = self.sink
         return controller
 
-    # --- what must hold ----------------------------------------------------------------------------------------------
+    # --- checks ------------------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
         events = self.world.events[Kind.FRAMEWORK]
@@ -244,7 +226,7 @@ class ArchivedHistory(History):
             self.world.delete(Kind.FRAMEWORK, NAME)
 
     def remove_finalizer(self) -> None:
-        """Somebody removes the finalizer."""
+        """A user removes the finalizer."""
         if self.framework is not None and self.is_held and uid_of(self.framework) not in self._orphaned:
             self.world.tell("somebody removes the finalizer")
             self.given_up.add(uid_of(self.framework))
@@ -274,7 +256,7 @@ class ArchivedHistory(History):
             del self.controllers[1:]
             self._until("the deleted Framework goes", lambda: self.framework is None, step=lambda: None)
         elif self.spec is not None and self.spec.retry_policy.max_retry_count == -2:
-            # With roles of which one waits for another one without Tasks, it never comes to rest.
+            # If a role waits for another one without Tasks, it never comes to rest.
             self.set_retry(None, fancy=False, limit=0)
         self.finish()
 

@@ -14,7 +14,7 @@ EPOCH = 1_767_225_600
 
 
 def at(seconds: int) -> str:
-    """The time of an object, so many seconds after the epoch of the tests."""
+    """The time of an object, ``seconds`` after the epoch of the tests."""
     return format_time(EPOCH + seconds)
 
 

@@ -15,7 +15,7 @@ from tests.support.faulty_server import Answer, FaultyServer, answer, faulty_ser
 
 @dataclass
 class ArchiveServer:
-    """Stores what it acknowledges, and what `dies` says."""
+    """Stores acknowledged records, and records whose request `dies`."""
 
     http: FaultyServer
     records: dict[str, list[HistoryRecord]] = field(default_factory=lambda: defaultdict(list))

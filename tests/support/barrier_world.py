@@ -85,7 +85,7 @@ def compressed(plain: Json) -> Json:
 
 
 class Clock:
-    """Time that passes only while somebody sleeps; ``at`` has things happen meanwhile."""
+    """Time that passes only while a sleep runs; ``at`` has things happen meanwhile."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -112,7 +112,7 @@ class Clock:
 
 
 class StubApi(AbstractContextManager["StubApi"]):
-    """An API server that serves one Framework: ``current``, and ``cached`` to who is content with what is in memory.
+    """An API server that serves one Framework: ``current``, and ``cached`` for reads from its memory.
 
     None: there is none. ``cached`` follows ``current`` unless ``lags``. ``answers`` are given first, in order, in place
     of the Framework.

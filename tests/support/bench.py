@@ -93,10 +93,10 @@ def refused(code: int, message: str = "no", reason: str | None = None) -> Refuse
 
 
 class Bench:
-    """A Framework ``f`` in namespace ``ns``, and what is known of it."""
+    """A Framework ``f`` in namespace ``ns``, and its tracked and cached state."""
 
     def __init__(self, *roles: Body, limit: Limits | None = None, checked: bool = True, **spec: Any) -> None:
-        """``checked``: every status is checked, which costs what exists; other keywords are fields of the spec."""
+        """``checked``: check every status, which costs its size; other keywords are fields of the spec."""
         self.spec: Body = {"taskRoles": list(roles), **spec}
         self.generation = 1
         self.deleting = False
@@ -181,7 +181,7 @@ class Bench:
         return (self.not_listed if needed else None) or list(self.claims.values())
 
     def fold(self, action: Action, result: Result, *, write: bool = True) -> Plan:
-        """What became of one action."""
+        """Fold the outcome of one action."""
         made = fold(self.framework, self.tracker, [Outcome(action, result)], self.env)
         self._check()
         if write:
@@ -195,7 +195,7 @@ class Bench:
             self.writes += 1
 
     def restart(self) -> None:
-        """Another process takes over with what is stored, which is all there is."""
+        """Another process takes over with the stored status alone."""
         self.tracker = Tracker(decode_status(orjson.loads(encode_status("f", self.status))))
         self._before = None
         self._ends = Ends()
@@ -210,11 +210,11 @@ class Bench:
         self.edit(coordinator=NO_TASK, **spec)
 
     def put_clock_back(self, seconds: float) -> None:
-        """Somebody sets the wall clock."""
+        """A user sets the wall clock back."""
         self.now -= seconds
         self.set_back += seconds
 
-    # --- what is there ---
+    # --- state ---
 
     @property
     def status(self) -> FrameworkStatus:
@@ -254,7 +254,7 @@ class Bench:
         return made
 
     def refuse(self, action: Action, result: Result, times: int = 3) -> None:
-        """So many times in a row that is what becomes of the action, each time as soon as it is tried again."""
+        """The action has this result ``times`` times in a row, each time as soon as it is tried again."""
         for number in range(times):
             self.fold(action, result)
             if number + 1 < times:
@@ -361,7 +361,7 @@ class Bench:
         self.hide(name)
 
     def touch(self, name: str) -> None:
-        """An event tells of that Pod."""
+        """The machine gets an event of that Pod."""
         parts = names.split_pod_name(name)
         assert parts is not None
         self.tracker.agenda.look(parts[1:])
@@ -451,5 +451,5 @@ class Bench:
 
 
 def foreign(name: str, uid: str = "foreign", *, controller: str | None = None, deleting: bool = False) -> Identity:
-    """Who an object of somebody else is."""
+    """The identity of another owner's object."""
     return Identity(uid, controller, None, deleting)

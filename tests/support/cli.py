@@ -1,11 +1,15 @@
 """The commands for people, run in the test's own process against its cluster."""
 
 import io
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from typing import NamedTuple
+from unittest.mock import patch
 
 from rich.console import Console
 
+from frameworkcontroller.cli.main import main
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.output import console
@@ -15,7 +19,7 @@ from tests.support.clusters import Cluster
 
 
 class Ended(NamedTuple):
-    """What a command did."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -23,8 +27,22 @@ class Ended(NamedTuple):
 
     @property
     def lines(self) -> list[str]:
-        """What it printed, line by line, without blanks at their ends."""
+        """Its output, line by line, without blanks at their ends."""
         return [line.rstrip() for line in self.out.splitlines()]
+
+
+def run_program(*arguments: str, stdin: str = "", program: Callable[[Sequence[str]], int] = main) -> Ended:
+    """Run ``frameworkcontroller ARGUMENTS`` in this process, which saves a second of CPU.
+
+    Its tests need the fixture ``logging_as_before``.
+    """
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), patch.object(sys, "stdin", io.StringIO(stdin)):
+        try:
+            code = program(arguments)
+        except SystemExit as exit_:
+            code = exit_.code if isinstance(exit_.code, int) else 1
+    return Ended(code, out.getvalue(), err.getvalue())
 
 
 class Cli:
@@ -46,7 +64,7 @@ class Cli:
         """What the last command has printed so far."""
 
     async def __call__(self, *arguments: str, namespace: str | None = None) -> Ended:
-        """Run it to its end, whatever that is."""
+        """Run it to its end."""
         options = self._parser().parse_args(arguments)
         self.out = out = io.StringIO()
         err = io.StringIO()

@@ -21,7 +21,7 @@ from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.kube.client import STRATEGIC_PATCH, KubeClient
 from frameworkcontroller.kube.connection import Connection, connect
 from frameworkcontroller.kube.errors import NotFound, TooManyRequests
-from frameworkcontroller.kube.resources import CRDS, NAMESPACES, PODS
+from frameworkcontroller.kube.resources import CRDS, NAMESPACES, PODS, WORKLOADS
 from frameworkcontroller.local.apiserver.restserver import ApiServer
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
@@ -101,30 +101,31 @@ class Cluster:
         return client
 
     async def close(self) -> None:
-        """Remove the namespace, without waiting until it is gone, and close all clients.
+        """Remove Frameworks, Pods and Workloads, since later controllers see all namespaces, and close all clients.
 
-        Its Frameworks go at once: controllers of the tests to come see all namespaces.
+        The namespace of a real cluster stays: its deletion costs more requests than most tests.
         """
         try:
-            client = await self.client()
             if not self.embedded:
-                await eventually(lambda: self._remove_frameworks(client))
-            with suppress(NotFound):
-                await client.delete(NAMESPACES, self.namespace)
+                client = await self.client()
+                await eventually(lambda: self._remove_all(client))
         finally:
             for client in self._clients:
                 await client.close()
 
-    async def _remove_frameworks(self, client: KubeClient) -> None:
-        try:
-            for item in orjson.loads(await client.list(FRAMEWORKS, self.namespace))["items"]:
+    async def _remove_all(self, client: KubeClient) -> None:
+        for resource in (FRAMEWORKS, WORKLOADS, PODS):
+            try:
+                items = orjson.loads(await client.list(resource, self.namespace))["items"]
+            except NotFound:
+                continue
+            except TooManyRequests as error:
+                # For a moment after its CRD was replaced.
+                raise AssertionError(error) from error
+            for item in items:
                 with suppress(NotFound):
-                    await client.delete(FRAMEWORKS, item["metadata"]["name"], self.namespace, propagation="Background")
-        except NotFound:
-            return
-        except TooManyRequests as error:
-            # For a moment after its CRD was replaced.
-            raise AssertionError(error) from error
+                    name = item["metadata"]["name"]
+                    await client.delete(resource, name, self.namespace, grace_period_seconds=0)
 
 
 class ControlPlanes:

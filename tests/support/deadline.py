@@ -1,6 +1,6 @@
 """An end for tests that hang, on event loops too.
 
-The exception that a signal handler raises ends whatever runs just then. On an event loop that is mostly some task, and
+The exception that a signal handler raises ends the running code. On an event loop that is mostly some task, and
 it takes the exception for its own result and dies, while the test hangs on. So a loop of virtual time, which never
 sleeps, is asked to raise it itself between two tasks; and on any loop the signal comes again until one has hit.
 """
@@ -20,7 +20,7 @@ _AGAIN: Final = 2.0
 
 
 def start(seconds: float) -> None:
-    """Fail the test that runs in the main thread if it has not called `stop` in so many real seconds."""
+    """Fail the test that runs in the main thread if it has not called `stop` in ``seconds`` of real time."""
     asked: list[VirtualClockLoop] = []
 
     def strike(_signal: int, frame: FrameType | None) -> None:

@@ -13,9 +13,9 @@ _ONE_BY_ONE: Final = ("tests/chaos/", "tests/property/")
 
 
 def group(nodeid: str) -> str:
-    """Tests of one group run in one worker: those of one file, or those on one real control plane.
+    """Tests of one group run in one worker: the tests of one file, or of one real control plane.
 
-    So each plane is started once, and no more of them are at work at once than there are versions.
+    So each plane is started once, and there are no more planes at work than versions.
     """
     if plane := _PLANE.search(nodeid):
         return f"control plane {plane[1] or plane[2]}"
@@ -23,7 +23,7 @@ def group(nodeid: str) -> str:
 
 
 def rank(nodeid: str) -> int:
-    """Lower ones begin earlier: what takes long and cannot be divided, and last what is over in no time."""
+    """Lower ones begin earlier: first long and indivisible groups, last the shortest."""
     if _PLANE.search(nodeid):
         return 0
     return 2 if nodeid.startswith("tests/unit/") else 1

@@ -1,6 +1,6 @@
-"""Frameworks that hypothesis draws, whose Pods each API server accepts: what is made of them must be accepted, too.
+"""Frameworks that hypothesis draws, with Pods that each API server accepts: objects made of them must be accepted, too.
 
-Templates have what people write for clusters with quotas and gangs, and what no scheduler needs to know. The metadata
+Templates have fields for clusters with quotas and gangs, and fields that no scheduler reads. The metadata
 holds placeholders, which are no valid values of labels before they are replaced.
 """
 
@@ -25,7 +25,7 @@ _RANKED: Final = "{{FC_TASK_RANK}}"
 
 
 def drawn(strategy: st.SearchStrategy[Any], count: int) -> list[Any]:
-    """So many values of the strategy: tests on a cluster run in an event loop, where hypothesis does not."""
+    """Several values of the strategy: tests on a cluster run in an event loop, where hypothesis does not."""
     values: list[Any] = []
 
     @settings(

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 import orjson
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.codec import EncodedStatus, encode_status
+from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.objects import (
     ClaimRecord,
     CompanionRecord,
@@ -39,8 +39,9 @@ from frameworkcontroller.api.podgroups import (
 from frameworkcontroller.api.workloads import WorkloadRecord, workload_record
 from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.machine.kernel.actions import Action, Create, Delete
+from frameworkcontroller.machine.kernel.aside import Aside
 from frameworkcontroller.machine.kernel.model import Env, Limits, Observed, Urgency
-from frameworkcontroller.machine.kernel.protocol import Act, Archive, Call, Done, Emit, Offer, Relist, Wait
+from frameworkcontroller.machine.kernel.protocol import Act, Archive, Call, Done, Emit, Offer, ReadLive, Relist, Wait
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
@@ -50,25 +51,23 @@ from frameworkcontroller.machine.kernel.requests import (
     PatchFinalizers,
     PatchStatus,
     Post,
-    Refusal,
-    Refused,
     Remove,
     Request,
-    Unanswered,
 )
 from frameworkcontroller.machine.kernel.tracker import Tracker
-from frameworkcontroller.machine.parts.history.finalization import Farewell, Look, StoreLast, is_due
-from frameworkcontroller.machine.parts.kueue.orphanedworkloads import orphans, release
+from frameworkcontroller.machine.parts.history.finalization import Finalization, is_due
+from frameworkcontroller.machine.parts.kueue.orphanedworkloads import OrphanRelease, orphans
 from frameworkcontroller.machine.reconciler import Reconciler
 from tests.support.guarantees import Guarantees
 from tests.support.world import ApiRefusal, Body, Event, Lost, World
 
-_REFUSALS: Final = {
-    404: Refusal.OBJECT_NOT_FOUND,
-    409: Refusal.CONFLICT,
-    413: Refusal.TOO_LARGE,
-    422: Refusal.INVALID,
-    429: Refusal.TOO_MANY_REQUESTS,
+_VERBS: Final[dict[type[Request], str]] = {
+    Get: "get",
+    Post: "create",
+    Remove: "delete",
+    MergePatch: "patch",
+    PatchFinalizers: "patch",
+    PatchStatus: "write",
 }
 _RETRY: Final = Backoff(0.5, 30.0, 0.0)
 _COMPANION_RECORDS: Final[dict[Kind, Callable[[Body], CompanionRecord]]] = {
@@ -89,11 +88,8 @@ _LONG_SEC: Final = 121.0
 class Sink(Protocol):
     """The sink of a history (tests.support.archive)."""
 
-    def ask(self, controller: Controller, reconciler: Reconciler, archive: Archive) -> None:
+    def ask(self, controller: Controller, machine: Reconciler | Aside, archive: Archive) -> None:
         """Take the records, and answer later."""
-
-    def ask_last(self, controller: Controller, ending: Farewell, last: StoreLast) -> None:
-        """Take the last status of a Framework that is left alone, and answer later."""
 
     def offer(self, uid: str, offer: Offer) -> None:
         """Take the records of the Framework of that UID."""
@@ -124,7 +120,7 @@ class Cache:
 
 @dataclass(slots=True)
 class View:
-    """What the controller's caches and clocks show."""
+    """The controller's caches and clocks."""
 
     controller: Controller
 
@@ -189,7 +185,7 @@ class Controller:
         self._requeue_at: float | None = None
         self._failures = 0
         self._look_after: float | None = None
-        self._ending: Farewell | None = None
+        self._finalization: Finalization | None = None
         # Of the pass under way.
         self._active = False
         self._asked_at: float | None = None
@@ -225,9 +221,9 @@ class Controller:
                 return action
         return None
 
-    def enqueue(self, reconciler: Reconciler) -> None:
-        """The history has answered the reconciler."""
-        self._enqueued |= reconciler is self.reconciler
+    def enqueue(self, machine: Reconciler | Aside) -> None:
+        """The history has answered the machine."""
+        self._enqueued |= machine in (self.reconciler, self._finalization)
 
     def step(self) -> None:
         """One small step: at most one request, or one instruction."""
@@ -239,7 +235,7 @@ class Controller:
             raise self.world.violation(f"{type(error).__name__}: {error}") from error
 
     def tell(self, text: str) -> None:
-        """Add what this controller does to the story."""
+        """Add an act of this controller to the story."""
         self.world.tell(f"[{self.label}] {text}")
 
     def probe(self) -> None:
@@ -274,11 +270,11 @@ class Controller:
             elif kind is Kind.FRAMEWORK or _is_labelled(body):
                 self._apply(kind, event.name, body, None)
             else:
-                # What stops to match is told as deleted, in the state in which it still matched.
+                # A watch reports an object that stops to match as deleted, in its last matching state.
                 self._apply(kind, event.name, None, None if event.before is None else orjson.loads(event.before))
 
     def relist(self, kind: Kind) -> None:
-        """Let the copy of ``kind`` jump to what there is now, whatever it missed."""
+        """Let the copy of ``kind`` jump to the live objects, without the events between."""
         live = self.world.objects[kind]
         self.cache.position[kind] = len(self.world.events[kind])
         self.cache.listed[kind] = self.world.clock
@@ -399,7 +395,7 @@ class Controller:
                 self.reconciler.tracker.look_at_all()
         calls = [*self._turns, *self._requests]
         must_ask = self._asked_at != self.world.clock
-        # With a single call under way it is asked first, so that tests can tell which request is next.
+        # With a single call in flight it is asked first, so that tests know the next request.
         ask = not calls or (must_ask and (len(calls) == 1 or self._order.random() < 0.5))
         call = None if ask else self._order.choice(calls)
         if call is None:
@@ -438,55 +434,36 @@ class Controller:
             self._requeue_at = self.world.clock + seconds if seconds > 0 else None
 
     def _release_orphans(self, record: FrameworkRecord | None) -> float | None:
-        """Release the Workloads of Frameworks that are gone. Return when one is to be looked at again."""
+        """Release the Workloads of Frameworks that are gone. Return the seconds until one is due again."""
         if not self.limits.kueue:
             return None
         workloads = [one for one in self.cache.companions[Kind.WORKLOAD].values() if isinstance(one, WorkloadRecord)]
-        due = None
-        for orphan in orphans(workloads, None if record is None else record.uid):
-            if orphan.framework != self.name:
-                continue
-            exchange = release(orphan, self.cache.pods.values)
-            try:
-                request = next(exchange)
-                while True:
-                    answer = self.transmit(None, request, orphan.identity.controller_uid or "")
-                    request = exchange.send(answer)
-            except StopIteration as end:
-                due = end.value.look_after if end.value.look_after is not None else due
-        return due
+        found = orphans(workloads, None if record is None else record.uid)
+        due = [self._run(OrphanRelease(orphan)) for orphan in found if orphan.framework == self.name]
+        return min((seconds for seconds in due if seconds is not None), default=None)
 
     def _end(self) -> float | None:
-        """Look at a deleted Framework that is left alone. Return when it is to be looked at again."""
+        """Finalize a deleted Framework that its machine ignores. Return the seconds until it is due again."""
         reconciler, record = self._known(), self._view.record
         if record is None or record.uid != reconciler.uid or not reconciler.is_left_alone or not is_due(record):
-            self._ending = None
+            self._finalization = None
             return None
-        if self._ending is None or self._ending.uid != record.uid:
-            self._ending = Farewell(record)
-        if self._ending.storing is not None:
-            return None
-        env = self._view.env
-        if (left := self._ending.wait(env.clock)) > 0:
-            return left
-        exchange = self._ending.look(self.cache.pods.values, env)
-        found: StoreLast | Look
-        try:
-            request = next(exchange)
-            while True:
-                request = exchange.send(self.transmit(None, request, record.uid))
-        except StopIteration as end:
-            found = end.value
-        if isinstance(found, StoreLast):
-            assert self.sink is not None
-            self.sink.ask_last(self, self._ending, found)
-            return None
-        return found.after
+        if self._finalization is None or self._finalization.uid != record.uid:
+            self._finalization = Finalization(record)
+        return self._run(self._finalization)
 
-    def take_last(self, ending: Farewell, answer: Answer) -> None:
-        """The history has answered for a Framework that is left alone."""
-        ending.stored(answer, self._view.env)
-        self._enqueued |= ending is self._ending
+    def _run(self, aside: Aside) -> float | None:
+        """Run a pass. Return the seconds until the next one."""
+        while not isinstance(instruction := aside.next(self._view), Done):
+            assert isinstance(instruction, ReadLive)
+            request = aside.begin(instruction, self._view)
+            while request is not None:
+                request = aside.on_answer(instruction, self.transmit(None, request, aside.uid))
+        for effect in aside.effects():
+            if isinstance(effect, Archive):
+                assert self.sink is not None
+                self.sink.ask(self, aside, effect)
+        return instruction.requeue_after
 
     def _continue(self, call: Call, answer: Answer | None) -> None:
         """Begin the call, or hand the answer in."""
@@ -552,78 +529,43 @@ class Controller:
         """Send a request for the Framework of that UID."""
         if self.lazy and isinstance(request, PatchStatus):
             self.world.go_by(_LAZY_SEC)
-        try:
-            answer: Answer = Answered(orjson.dumps(self._execute(call, request, uid)))
-        except Lost as lost:
-            answer = Unanswered(str(lost))
-        except ApiRefusal as refusal:
-            kind = _REFUSALS.get(refusal.code, Refusal.SERVER_ERROR if refusal.code >= 500 else Refusal.OTHER)
-            if refusal.reason == "AlreadyExists":
-                kind = Refusal.ALREADY_EXISTS
-            answer = Refused(refusal.code, refusal.message, refusal.status_json, reason=refusal.reason, kind=kind)
+        answer = self.world.answer(request, partial(self._execute, call, request, uid))
         told = "done" if isinstance(answer, Answered) else answer.message
         self.tell(f"{_name_request(call, request)} -> {told}")
         return answer
 
     def _execute(self, call: Call | None, request: Request, uid: str) -> Body:
         """Have the world execute the request for the Framework of that UID, as fate has it."""
-        world, guarantees = self.world, self.guarantees
-        action = call.action if isinstance(call, Act) else None
-        verb: str
-        execute: Callable[[], Body]
-        match request:
-            case Get(kind, name):
-                verb = "get"
+        guarantees, action = self.guarantees, call.action if isinstance(call, Act) else None
 
-                def execute() -> Body:
-                    if kind is Kind.NODE:
-                        guarantees.node_read(getattr(action, "uid", ""), name)
-                    return world.get(kind, name)
-            case Post(kind, name, raw):
-                verb = "create"
-
-                def execute() -> Body:
+        def before(body: Body | None) -> None:
+            match request:
+                case Get(Kind.NODE, name):
+                    guarantees.node_read(getattr(action, "uid", ""), name)
+                case Post(kind):
                     assert action is not None
-                    body = orjson.loads(raw)
+                    assert body is not None
                     guarantees.creating(uid, action.target, body)
-                    guarantees.on_creation(uid, action.target.kind)
-                    return world.create(kind, body, made=guarantees.created)
-            case Remove(kind, name, target_uid, force, propagation, version):
-                verb = "delete"
-
-                def execute() -> Body:
-                    if action is None:
-                        guarantees.ending(uid, kind, target_uid)
-                        world.delete(kind, name, uid=target_uid, foreground=propagation == "Foreground")
-                        return {"metadata": {}}
-                    if version and version != world.get(kind, name)["metadata"]["resourceVersion"]:
-                        raise ApiRefusal(409, "Conflict", "the ResourceVersion in the precondition does not match")
+                    guarantees.on_creation(uid, kind)
+                case Remove(kind, _, target_uid) if action is None:
+                    guarantees.ending(uid, kind, target_uid)
+                case Remove(_, _, target_uid):
+                    assert action is not None
                     guarantees.deleting(uid, action, target_uid)
-                    grace = 0 if force else None
-                    world.delete(kind, name, uid=target_uid, grace=grace, foreground=propagation == "Foreground")
-                    return {"metadata": {}}
-            case MergePatch(kind, name, raw):
-                verb = "patch"
 
-                def execute() -> Body:
-                    seen = partial(guarantees.patching, uid, kind)
-                    return world.merge(kind, name, orjson.loads(raw), request.subresource, seen=seen)
-            case PatchFinalizers(_, name):
-                verb = "patch"
+        def patched(old: Body, new: Body) -> None:
+            assert isinstance(request, MergePatch)
+            guarantees.patching(uid, request.kind, old, new)
 
-                def execute() -> Body:
-                    return world.patch_finalizers(request, seen=guarantees.on_finalizers)
-            case PatchStatus(name, path, value, framework_uid, generation, version):
-                verb = "write"
-                assert path == "/status"
-                encoded = value.body if isinstance(value, EncodedStatus) else value
-
-                def execute() -> Body:
-                    written = world.write_status(name, framework_uid, generation, version, encoded)
-                    metadata = {"resourceVersion": written}
-                    return world.get(Kind.FRAMEWORK, name) if request.whole else {"metadata": metadata}
-
-        body: Body = world.request(self.label, verb, request.name, execute)
+        execute = partial(
+            self.world.perform,
+            request,
+            before=before,
+            made=guarantees.created,
+            patched=patched,
+            held=guarantees.on_finalizers,
+        )
+        body: Body = self.world.request(self.label, _VERBS[type(request)], request.name, execute)
         return body
 
 

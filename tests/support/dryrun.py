@@ -1,4 +1,4 @@
-"""What an API server has against an object, without creating it."""
+"""An API server's objections to an object, without creating it."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ Json = dict[str, Any]
 
 
 async def dry_run(client: KubeClient, namespace: str, resource: Resource, body: Json) -> list[str]:
-    """What the API server has against it; a field of which it keeps nothing is one that it does not know."""
+    """The API server's objections; a field that it drops is one that it does not know."""
     query = {"dryRun": "All", "fieldValidation": "Strict"}
     try:
         path = resource.path(namespace if resource.namespaced else None)

@@ -1,4 +1,4 @@
-"""Waiting for the state of a cluster to become what a test expects."""
+"""Waiting for an expected state of a cluster."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,7 +14,7 @@ what takes a second elsewhere."""
 
 
 async def eventually(probe: Callable[[], Awaitable[T]], *, within: float = 30.0, every: float = 0.05) -> T:
-    """Call `probe` every so many seconds until it neither raises AssertionError nor returns False; return its result.
+    """Call `probe` every ``every`` seconds until it neither raises AssertionError nor returns False; return its result.
 
     When the time is up, its last AssertionError is raised. On virtual time, calls are left out while nothing happens.
     On real time, ``within`` is five minutes at least.

@@ -1,4 +1,4 @@
-"""The example manifests, as people find them: which there are, what is in them, and the Pods that they make."""
+"""The example manifests, as people find them: their list, their content, and the Pods that they make."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What clients can see of Frameworks and their Pods, and what of it was promised."""
+"""The states of Frameworks and their Pods that clients can see, and the promises about them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

@@ -128,7 +128,7 @@ def drop() -> Answer:
 
 
 def silence(seconds: float = 10_000.0) -> Answer:
-    """Takes the request and says nothing for so long."""
+    """Takes the request and answers nothing for ``seconds``."""
 
     async def silent(request: web.BaseRequest) -> web.StreamResponse:
         await asyncio.sleep(seconds)
@@ -164,6 +164,6 @@ def event(kind: str, obj: dict[str, Any]) -> bytes:
 
 
 def drop_connection(request: web.BaseRequest) -> None:
-    """End the connection so that the client sees it break off, with what was written before still arriving."""
+    """End the connection so that the client sees it break off, while earlier bytes still arrive."""
     if request.transport is not None:
         request.transport.close()

@@ -1,4 +1,4 @@
-"""The fenced blocks of Markdown pages, so that what pages show can be tried."""
+"""The fenced blocks of Markdown pages, so that tests can try them."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Block(NamedTuple):
-    """What stands between two fences."""
+    """The text between two fences."""
 
     path: Path
     line: int

@@ -1,7 +1,7 @@
-"""Flaws of a controller: changes of what it sends, hears, sees and says, on the way between it and its driver.
+"""Flaws of a controller: changed requests, answers, caches and effects, between it and its driver.
 
-A flaw needs no name inside the machine. It is there for the length of a ``with``, for the product's own driver and for
-that of ``tests.support.driver``.
+A flaw needs no name inside the machine. It lasts for a ``with``, in the product's own driver and in the one of
+``tests.support.driver``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from frameworkcontroller.api.objects import FrameworkRecord, PodRecord
 from frameworkcontroller.controller import driver as product
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.machine.kernel.model import Env, Observed
-from frameworkcontroller.machine.kernel.protocol import Archive, Call, Effect, Instruction, ReadLive, View
+from frameworkcontroller.machine.kernel.protocol import Archive, Call, Done, Effect, Instruction, ReadLive, View, Wait
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
@@ -65,6 +65,10 @@ class Flaw:
     def learn(self, request: Request, answer: Answer) -> None:
         """Take the answer to a request of the machine."""
 
+    def reaches(self, request: Request, answer: Answer) -> bool:
+        """Whether the machine ever learns the answer."""
+        return True
+
     def record(self, record: FrameworkRecord) -> FrameworkRecord:
         """The Framework in the cache."""
         return record
@@ -90,7 +94,7 @@ class Flaw:
         return removed
 
     def extra(self, view: View) -> Request | None:
-        """A request that nobody has asked for."""
+        """A request that the machine has not asked for."""
         return None
 
 
@@ -113,13 +117,13 @@ class _View:
 
 
 def flawed(make: Callable[[], Flaw]) -> Broken:
-    """Controllers with a flaw, which is made anew for each ``with``."""
+    """Controllers with a flaw, a new one for each ``with``."""
     return lambda: _flawed(make())
 
 
 @contextmanager
 def _flawed(flaw: Flaw) -> Iterator[None]:
-    begin, ask, answered = Reconciler.begin, Reconciler.next, Reconciler.on_answer
+    init, begin, ask, answered = Reconciler.__init__, Reconciler.begin, Reconciler.next, Reconciler.on_answer
     effects, archived, dropped = Reconciler.effects, Reconciler.on_archived, Reconciler.on_pod_dropped
     transmit, send = driver.Controller.transmit, vars(product)["send"]
     extra: dict[Call, Request] = {}
@@ -132,13 +136,18 @@ def _flawed(flaw: Flaw) -> Iterator[None]:
             requests[call] = request
         return request
 
+    def init_(machine: Reconciler, record: FrameworkRecord, **options: bool) -> None:
+        flaw.machine = None
+        init(machine, flaw.record(record), **options)
+
     def next_(machine: Reconciler, view: View) -> Instruction:
         flaw.machine = machine
         if (request := flaw.extra(view)) is not None:
             call = ReadLive()
             extra[call] = request
             return call
-        return ask(machine, _View(flaw, view))
+        instruction = ask(machine, _View(flaw, view))
+        return Wait() if extra and isinstance(instruction, Done) else instruction
 
     def begin_(machine: Reconciler, call: Call, view: View) -> Request | None:
         flaw.machine = machine
@@ -149,6 +158,8 @@ def _flawed(flaw: Flaw) -> Iterator[None]:
         if extra.pop(call, None) is not None:
             return None
         flaw.learn(requests[call], answer)
+        if not flaw.reaches(requests[call], answer):
+            return None
         return pass_on(machine, call, answered(machine, call, answer))
 
     def effects_(machine: Reconciler) -> list[Effect]:
@@ -178,6 +189,7 @@ def _flawed(flaw: Flaw) -> Iterator[None]:
     with (
         patch.multiple(
             Reconciler,
+            __init__=init_,
             next=next_,
             begin=begin_,
             on_answer=on_answer,
@@ -191,7 +203,7 @@ def _flawed(flaw: Flaw) -> Iterator[None]:
         yield
 
 
-# --- what it sends and hears -----------------------------------------------------------------------------------------
+# --- requests and answers --------------------------------------------------------------------------------------------
 
 
 def done(request: Request) -> Answered:
@@ -242,13 +254,15 @@ class Sends(Flaw):
 
 @dataclass
 class Hears(Flaw):
-    """Answers to ``Get`` of a kind are changed on their way in."""
+    """Answers to a request (``of``) for an object of a kind are changed on their way in."""
 
     kind: Kind
     change: Callable[[Answer], Answer]
+    of: type[Request] = Get
 
     def hear(self, request: Request, answer: Answer) -> Answer:
-        return self.change(answer) if isinstance(request, Get) and request.kind is self.kind else answer
+        fits = isinstance(request, self.of) and getattr(request, "kind", None) is self.kind
+        return self.change(answer) if fits else answer
 
 
 def writes(change: Callable[[Json], None]) -> Broken:
@@ -291,7 +305,7 @@ def merges(kinds: frozenset[Kind], change: Callable[[Json], None]) -> Broken:
 
 
 def believes(of: Callable[[Json], object]) -> Broken:
-    """A status of which ``of`` is true is taken for stored before it is."""
+    """A status counts as stored before it is, if ``of`` is true."""
 
     def is_believed(request: Request) -> bool:
         status = status_in(request)
@@ -311,7 +325,7 @@ def unfound(*kinds: Kind) -> Broken:
 
 
 class Remembers(Flaw):
-    """Of the Framework, it believes what it has seen first and written since: it never reads one live."""
+    """It never reads a Framework live: it believes its first cached state, and its own writes since."""
 
     def __init__(self) -> None:
         self._known: WeakKeyDictionary[Reconciler, Json] = WeakKeyDictionary()
@@ -343,7 +357,7 @@ class Remembers(Flaw):
             known["metadata"] |= metadata
 
 
-# --- what it sees ----------------------------------------------------------------------------------------------------
+# --- caches ----------------------------------------------------------------------------------------------------------
 
 
 class Glasses(Flaw):
@@ -404,7 +418,7 @@ def deleting_with(**forced: Any) -> Broken:
 
 
 def without_test_of(path: str) -> Broken:
-    """Statuses are written whatever the Framework's ``path`` says by now."""
+    """Statuses are written without a test of the Framework's ``path``."""
 
     class Careless(KubeClient):
         async def patch(self, *args: Any, **more: Any) -> bytes:

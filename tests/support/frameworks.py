@@ -25,7 +25,7 @@ Json = dict[str, Any]
 def role(
     name: str = "a", number: int = 1, *, task: Json | None = None, simulate: Json | None = None, **spec: Any
 ) -> Json:
-    """A TaskRole whose Pods do what `simulate` says (see local.kubelet.simulation); other fields as given."""
+    """A TaskRole whose Pods behave as `simulate` says (see local.kubelet.simulation); other fields as given."""
     annotations = {PREFIX + key: str(value) for key, value in (simulate or {}).items()}
     pod = {
         "metadata": {"annotations": annotations},
@@ -74,7 +74,7 @@ class Frameworks:
         )
 
     async def nest(self, name: str, levels: int) -> None:
-        """Make the Pod of its first role so many levels deep; skip the test where the API server refuses that."""
+        """Nest the Pod of its first role this number of levels; skip the test where the API server refuses that."""
         deep = json.dumps([{"op": "add", "path": "/spec/taskRoles/0/task/pod", "value": {"spec": 7}}])
         deep = deep.replace("7", '{"a":' * levels + "1" + "}" * levels)
         try:
@@ -92,13 +92,13 @@ class Frameworks:
         return {item["metadata"]["name"]: item for item in items}
 
     async def delete_pod(self, name: str, grace: int | None = None) -> None:
-        """Ask for a Pod's deletion, as somebody else would."""
+        """Ask for a Pod's deletion, as another client would."""
         await self.client.delete(PODS, name, self.namespace, grace_period_seconds=grace)
 
     async def until(
         self, name: str, holds: Callable[[Json], bool], *, within: float = 60.0, every: float = 0.05
     ) -> Json:
-        """Wait until the status is such, looking every so many seconds; the status then.
+        """Wait until the status meets the condition, checked every ``every`` seconds. Return the status.
 
         On real time also look at each status that was stored in between: one that lasts a second may be over before a
         busy machine looks again.
@@ -110,7 +110,7 @@ class Frameworks:
             try:
                 assert holds(status), status
             except (LookupError, TypeError) as error:
-                # It lacks what is looked at, such as a Task that is yet to come.
+                # It lacks the field, such as a Task that is yet to come.
                 raise AssertionError(status) from error
             return status
 
@@ -151,7 +151,7 @@ class Frameworks:
         return await self.until(name, lambda status: bool(status["state"] == state), within=within, every=every)
 
     async def until_running(self, name: str, count: int) -> Json:
-        """Wait until so many Tasks are running; the status then."""
+        """Wait until this number of Tasks are running. Return the status."""
         return await self.until(name, lambda status: states(status).count("AttemptRunning") == count)
 
     async def until_gone(self, name: str) -> None:

@@ -56,7 +56,7 @@ class FrontDoor(ReverseProxy):
 
     @contextmanager
     def delaying(self, delay: Callable[[Request], float]) -> Iterator[None]:
-        """Delay requests by so many seconds before the rules apply."""
+        """Delay requests by ``seconds`` before the rules apply."""
         self._delays.append(delay)
         try:
             yield

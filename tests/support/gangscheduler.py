@@ -1,7 +1,7 @@
 """Stand-ins for gang schedulers in the world of ``tests.support.world``, each with the rule of one that exists.
 
-They bind the Pods of a group all at once or not at all, as the group's minimum says; what counts for the minimum is
-what differs. Source: ../shared/spec/next/queues-and-gangs.md, "F6. Gang scheduling".
+They bind the Pods of a group all at once or not at all, as the group's minimum says; they differ in the Pods that count
+for the minimum. Source: ../shared/spec/next/queues-and-gangs.md, "F6. Gang scheduling".
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class GangScheduler:
         """The stored minimum."""
         return minimum_of(self.backend.kind, group)
 
-    # --- what it does by itself --------------------------------------------------------------------------------------
+    # --- acts of the scheduler ---------------------------------------------------------------------------------------
 
     def step(self) -> bool:
         """Bind the next group, or Pod of none, that it can; False if there is none."""
@@ -100,7 +100,7 @@ class GangScheduler:
         return [node for node, capacity in self.capacity.items() for _ in range(capacity - used.count(node))]
 
     def _counted(self, name: str, bindable: int) -> int:
-        """What counts for the minimum if so many more Pods are bound."""
+        """The number that counts for the minimum if ``bindable`` more Pods are bound."""
         members = [pod for pod in self._pods() if self.group_name(pod) == name]
         bound = [pod for pod in members if pod["spec"].get("nodeName")]
         running = [pod for pod in bound if pod["status"]["phase"] not in _TERMINAL]
@@ -109,7 +109,7 @@ class GangScheduler:
                 succeeded = [pod for pod in members if pod["status"]["phase"] == "Succeeded"]
                 return len(running) + len(succeeded) + bindable
             case Backend.COSCHEDULING:
-                # PreFilter counts what exists, Permit what is assigned.
+                # PreFilter counts existing Pods, Permit assigned ones.
                 return min(len(members), len(running) + bindable)
             case _:
                 return len([pod for pod in running if not is_deleting(pod)]) + bindable

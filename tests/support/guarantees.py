@@ -1,8 +1,8 @@
-"""What was promised to users, checked on the record of the world of ``tests.support.world``.
+"""The guarantees, checked on the record of the world of ``tests.support.world``.
 
 Sources: docs/guarantees.md and docs/manual.md ("Retry", "Completion", "Rescale"), and not the code.
 Checked are: every status that the API server stores, against the one before it; every request of a controller, against
-the status that is stored at that moment (persist before act); and after every change of any object, what runs.
+the status that is stored at that moment (persist before act); and after every change of any object, all Pods.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Guarantees:
 
     ``loose``: two controllers work at once, or a request that its sender gave up is executed later. Then no status that
     was read can justify an action for sure, so C2 to C4 and persist-before-act hold again only once things settled.
-    That nothing is deleted without cause (``is_to_go``) holds all the same.
+    ``is_to_go`` always holds: nothing is deleted without cause.
     """
 
     def __init__(self, world: World, limits: Limits) -> None:
@@ -64,6 +64,8 @@ class Guarantees:
         self._orphans: set[str] = set()
         self._served: set[str] = set()
         """Frameworks (by UID) that ever had a Service."""
+        self._kind = Kind.POD
+        """The kind of the object that a controller creates."""
         self._begun: set[str] = set()
         """Owners (by UID) of what was created."""
         self._to_go: set[str] = set()
@@ -80,7 +82,7 @@ class Guarantees:
         """Whether a controller has created it."""
         return uid_of(body) in self._ours
 
-    # --- what is there ---
+    # --- live objects ---
 
     def look(self) -> None:
         """Check the world as it is now."""
@@ -103,7 +105,7 @@ class Guarantees:
             instance, task = mark_of(pod, names.FRAMEWORK_ATTEMPT_INSTANCE_UID), mark_of(pod, names.TASK_UID)
             name = name_of(pod)
             if uid_of(pod) in self._orphans:
-                # Created after its ConfigMap had gone by somebody else's deletion: only the collector can help.
+                # Created after another client had deleted its ConfigMap: only the collector can help.
                 continue
             if tasks.setdefault(task, name) != name:
                 raise self.world.violation(f"C1: {name} and {tasks[task]} are instances of one Task")
@@ -138,7 +140,7 @@ class Guarantees:
                 f"C2: {name} of TaskAttempt {task_attempt} runs, the status says {task.attempt.id} {task.state}"
             )
 
-    # --- what controllers ask for ---
+    # --- requests of controllers ---
 
     def planned(self, before: bytes, tracker: Tracker, name: str) -> None:
         """Check the status as it stands after a plan or a fold."""
@@ -162,14 +164,13 @@ class Guarantees:
 
     def creating(self, framework_uid: str, target: Target, body: Body) -> None:
         """A creation has reached the API server: the stored status must justify it."""
+        self._kind = target.kind
         owner = controller_of(body)
         status = self._stored.get(framework_uid)
         where = f"creation of {target.name}"
         if target.kind not in (Kind.POD, *PODGROUPS):
             free = target.kind is Kind.VOLUME_CLAIM and owner is None
             self._require(free or owner == framework_uid, f"{where}: controlled by {owner}")
-        if target.kind is Kind.SERVICE:
-            self._served.add(framework_uid)
         if self.loose or framework_uid in self.world.gone:
             return
         if status is None:
@@ -230,6 +231,8 @@ class Guarantees:
         self._ours.add(uid_of(body))
         self.queues.created(body)
         self._begun.add(controller_of(body) or "")
+        if self._kind is Kind.SERVICE:
+            self._served.add(controller_of(body) or "")
         if controller_of(body) in self.world.gone:
             self._orphans.add(uid_of(body))
 
@@ -267,7 +270,7 @@ class Guarantees:
             self._require(self.world.latest >= status.transition_time + ttl, f"{where}: it is to be retained")
 
     def ending(self, framework_uid: str, kind: Kind, uid: str) -> None:
-        """A deletion of what is left of a Framework that is left alone: it is ours, and its Framework is deleted."""
+        """A controller deletes an object of an ignored Framework: it must be ours, and the Framework deleted."""
         framework = self.world.find(Kind.FRAMEWORK, framework_uid)
         where = f"deletion of {kind} {uid}"
         self._require(uid in self._ours or self.world.find(kind, uid) is None, f"{where}: it is not ours")
@@ -286,7 +289,7 @@ class Guarantees:
         self._read_as_lost[uid] = is_lost(self.world.objects[Kind.NODE].get(node))
 
     def marking(self, framework_uid: str, body: Body) -> None:
-        """A claim is changed: it says that it is that of a Task of this Framework, or of an earlier one."""
+        """A claim is changed: its annotations name a Task of this Framework, or of an earlier one."""
         where = f"change of {name_of(body)}"
         self._require(controller_of(body) in (None, framework_uid), f"{where}: it has another controller")
         _, framework, role, index = names.split_claim_name(name_of(body)) or ("", "", "", 0)
@@ -317,7 +320,7 @@ class Guarantees:
             self.relabelling(before)
 
     def relabelling(self, body: Body) -> None:
-        """A label is put back: on what is ours alone."""
+        """A label is restored: only on our objects."""
         self._require(uid_of(body) in self._ours, f"label of {name_of(body)}: it is not ours")
 
     def _justify_pod_deletion(self, status: FrameworkStatus, action: Action, body: Body, where: str) -> None:
@@ -383,8 +386,8 @@ class Guarantees:
     def is_to_go(self, kind: Kind, body: Body) -> bool:
         """Whether a status that was ever stored gives a controller cause to delete this Pod or ConfigMap.
 
-        This holds whoever else is at work: annotations name one attempt of one Task by random UIDs, and no status
-        ever goes back.
+        This holds for any number of controllers: annotations name one attempt of one Task by random UIDs, and no
+        status ever reverts.
         """
         if uid_of(body) not in self._to_go and self._may_go(kind, body):
             self._to_go.add(uid_of(body))
@@ -400,7 +403,7 @@ class Guarantees:
         if attempt.completion_status is not None or attempt.id > named or self._is_stopped(framework):
             return True
         if attempt.configmap_uid is None and self._is_ending(framework):
-            # Nothing of it is recorded, and nobody takes a deletion back.
+            # Nothing of it is recorded, and a deletion is final.
             return True
         if attempt.id < named:
             return False
@@ -434,7 +437,7 @@ class Guarantees:
         return self.limits.history_blocks and body is not None and is_deleting(body)
 
     def _is_stopped(self, framework: str) -> bool:
-        """Whether the newest spec says so: nobody takes that back, so what is not recorded may go at once."""
+        """Whether the newest spec stops it: that is final, so unrecorded objects may go at once."""
         newest = max((generation for uid, generation in self.world.specs if uid == framework), default=0)
         return newest > 0 and self.world.specs[framework, newest].get("executionType") == "Stop"
 
@@ -452,7 +455,7 @@ class Guarantees:
         if not holds:
             raise self.world.violation(text)
 
-    # --- what is stored ---
+    # --- stored statuses ---
 
     def _look_at_status(self, body: Body) -> None:
         uid = uid_of(body)
@@ -745,7 +748,7 @@ class Guarantees:
             self._require(value is None or getattr(new, field) is not None, f"{where}: {field} went back to null")
 
     def _check_active_time(self, before: FrameworkStatus, after: FrameworkStatus) -> None:
-        """The active time of an attempt is added to that of the earlier ones, once, when it is over."""
+        """The active time of an attempt is added to the earlier ones once, at its end."""
         past, attempt = before.accumulated_past_execution_time_seconds, after.attempt
         if before.state not in _OVER and after.state in _OVER and attempt.execution_start_time is not None:
             past += max(0, (attempt.completion_time or 0) - attempt.execution_start_time)
@@ -753,12 +756,17 @@ class Guarantees:
         self._require(found == past, f"the active time of all attempts is {found}s, expected are {past}s")
 
     def _check_history_of_task(self, uid: str, where: str, before: TaskStatus, after: TaskStatus) -> None:
-        """What depends on all specs that there were, as the cache may have shown an older one."""
+        """Check by all specs so far, as the cache may have shown an older one."""
         if before.attempt.id != after.attempt.id:
             self._check_back_off(where, [one.retry_policy for one in self._task_specs(uid, after.role)], before, after)
             return
         completion = after.attempt.completion_status
-        if before.attempt.completion_status is not None or completion is None or completion.policy is None:
+        if before.attempt.completion_status is not None or completion is None:
+            return
+        if completion.policy is None:
+            specs = self._task_specs(uid, after.role)
+            ignored = bool(specs) and all(_matches_surely(one, completion.code) for one in specs)
+            self._require(not ignored, f"{where} ended with {completion.code}, and its failure rule was ignored")
             return
         found = completion.policy
         for task in self._task_specs(uid, after.role):
@@ -810,6 +818,13 @@ class Guarantees:
             return parse_spec(self.world.specs[uid, generation or 0])
         except (SpecError, KeyError):
             return None
+
+
+def _matches_surely(task: TaskSpec, code: int) -> bool:
+    """Whether a failure of a Pod's only container with this code matches a rule."""
+    rules = () if task.pod_failure_policy is None else task.pod_failure_policy.rules
+    patterns = (one.on_completion_codes or one.on_exit_codes for one in rules)
+    return code > 0 and any(one is not None and code in one for one in patterns)
 
 
 def is_lost(node: Body | None) -> bool:

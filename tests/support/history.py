@@ -1,4 +1,4 @@
-"""One history of a Framework: what users, nodes, networks and clocks do to it, while controllers work on it.
+"""One history of a Framework: acts of users, nodes, networks and clocks, while controllers work on it.
 
 Every operation is complete in itself and takes small numbers, so that a failing history can be shortened by leaving
 operations out. ``finish`` is the fair end: faults stop, and then everything must come to the end that was promised.
@@ -64,7 +64,7 @@ class History:
         self.controllers = [self._start("A")]
         self._standby: Controller | None = None
 
-    # --- what there is ---
+    # --- state ---
 
     @property
     def framework(self) -> Body | None:
@@ -104,7 +104,7 @@ class History:
             controller.step()
 
     def crash(self, which: int) -> None:
-        """A controller is killed where it stands, and started anew."""
+        """A controller is killed where it stands, and restarted."""
         position = which % len(self.controllers)
         name = self.controllers[position].label
         self.world.tell(f"[{name}] is killed and started anew")
@@ -121,7 +121,7 @@ class History:
             self._standby.deliver(self._kinds[kind % len(self._kinds)], count)
 
     def take_over(self) -> None:
-        """The first controller is killed, and the replica goes on, with what its caches have shown until now."""
+        """The first controller is killed, and the replica continues with its caches."""
         if self._standby is not None:
             self.world.tell(f"[S] takes over from [{self.controllers[0].label}]")
             self.controllers[0], self._standby = self._standby, None
@@ -157,7 +157,7 @@ class History:
         self.controllers[which % len(self.controllers)].deliver(self._kinds[kind % len(self._kinds)], count)
 
     def relist(self, which: int, kind: int) -> None:
-        """A cache jumps to what there is now."""
+        """A cache jumps to the live objects."""
         self.controllers[which % len(self.controllers)].relist(self._kinds[kind % len(self._kinds)])
 
     def fail(self, verb: str | None, fate: Fate) -> None:
@@ -176,7 +176,7 @@ class History:
         self.world.tell(f"the clock goes by {seconds}s")
 
     def wait(self, seconds: int) -> None:
-        """All do what they have to do, and time passes until a controller wakes up by itself, if that is near."""
+        """All come to rest, and time passes until a controller's next alarm, if that is near."""
         self.settle()
         wakes = [controller.requeue_at for controller in self.controllers if controller.requeue_at is not None]
         if wakes and min(wakes) <= self.world.clock + seconds:
@@ -370,19 +370,19 @@ class History:
                 self.edit(f"executionType {wanted}", lambda spec: spec.update(executionType=wanted))
 
     def break_spec(self, *, broken: bool) -> None:
-        """The user makes the spec one that no schema has refused but that cannot be run; or mends it."""
+        """The user makes the spec invalid in a way that the schema accepts; or valid again."""
         retry: Body = {"maxRetryCount": -7} if broken else {}
         if self.framework is not None and broken != (self.spec is None):
             self.edit("break the spec" if broken else "mend the spec", lambda spec: spec.update(retryPolicy=retry))
 
     def annotate(self) -> None:
-        """Somebody changes metadata that is none of ours."""
+        """A user changes foreign metadata."""
         if self.framework is not None:
             self.world.tell("somebody annotates the Framework")
             self.world.edit(Kind.FRAMEWORK, NAME, lambda body: body["metadata"].update(annotations={"x": "y"}))
 
     def delete_pod(self, which: int, *, force: bool, disrupted: bool = False) -> None:
-        """Somebody deletes a Pod; ``disrupted``: Kubernetes does, and says so before."""
+        """A user deletes a Pod; ``disrupted``: Kubernetes does, and sets its condition before."""
         pods = sorted(self.pods(), key=name_of)
         if pods:
             name = name_of(pods[which % len(pods)])
@@ -392,13 +392,13 @@ class History:
             self.world.delete(Kind.POD, name, grace=0 if force else None)
 
     def delete_configmap(self, propagation: str = "Foreground") -> None:
-        """Somebody deletes the attempt's ConfigMap."""
+        """A user deletes the attempt's ConfigMap."""
         name = names.configmap_name(NAME)
         body = self.world.objects[Kind.CONFIGMAP].get(name)
         if body is not None and self.guarantees.is_ours(body):
             if propagation != "Foreground":
                 if self.framework is None or is_deleting(self.framework):
-                    # Nothing keeps the Framework then, and with it whoever waits for the Pods.
+                    # Then the Framework may go before the Pods.
                     return
                 if controller_of(body) != uid_of(self.framework):
                     # It is one of an earlier Framework of the name.
@@ -408,7 +408,7 @@ class History:
             self.world.delete(Kind.CONFIGMAP, name, foreground=True, propagation=propagation)
 
     def unlabel(self, which: int) -> None:
-        """Somebody takes the label off a Pod, or the ConfigMap, by which it is watched."""
+        """A user removes the label by which a Pod or the ConfigMap is watched."""
         candidates = sorted(self.pods(), key=name_of)
         candidates += [body for body in self.world.objects[Kind.CONFIGMAP].values() if self.guarantees.is_ours(body)]
         if candidates:
@@ -417,22 +417,21 @@ class History:
             self.world.tell(f"somebody unlabels {name_of(body)}")
             self.world.edit(kind, name_of(body), lambda found: found["metadata"].update(labels={}))
 
-    def intrude(self, name: str, *, labelled: bool) -> None:
-        """Somebody creates an object of a name that the Framework needs."""
-        kind = Kind.CONFIGMAP if name == names.configmap_name(NAME) else Kind.POD
+    def intrude(self, name: str, *, labelled: bool, kind: Kind | None = None) -> None:
+        """Another client creates an object of a name that the Framework needs. ``kind`` None: ConfigMap or Pod."""
+        kind = kind or (Kind.CONFIGMAP if name == names.configmap_name(NAME) else Kind.POD)
         if name not in self.world.objects[kind]:
             self.world.tell(f"somebody creates a foreign {kind} {name}")
             labels = {names.FRAMEWORK_NAME: NAME} if labelled else {}
             body: Body = {"metadata": {"name": name, "labels": labels}}
-            if kind is Kind.POD:
-                body["spec"] = {}
+            body["spec"] = {}
             quota, self.world.pod_quota = self.world.pod_quota, None
             self.world.create(kind, body)
             self.world.pod_quota = quota
 
     def retreat(self) -> None:
-        """What is foreign goes away."""
-        for kind in (Kind.POD, Kind.CONFIGMAP):
+        """Foreign objects go."""
+        for kind in (Kind.POD, Kind.CONFIGMAP, Kind.SERVICE, Kind.VOLUME_CLAIM):
             for body in list(self.world.objects[kind].values()):
                 if not self.guarantees.is_ours(body):
                     self.world.tell(f"the foreign {kind} {name_of(body)} goes")
@@ -446,7 +445,7 @@ class History:
     # --- the fair end ---
 
     def settle(self) -> None:
-        """All caches, collectors, nodes and controllers do what they have to do, at one moment, until all is still."""
+        """All caches, collectors, nodes and controllers work, without time passing, until they are at rest."""
         self.world.fates.clear()
         for step in range(_STEPS_TO_SETTLE):
             moved = self.world.collect()
@@ -469,7 +468,7 @@ class History:
             controller.probe()
 
     def go_to_next_write(self) -> bool:
-        """Let time pass until a controller writes, or tries again, what it could not at once; False if none will."""
+        """Let time pass until a controller's next write or retry; False if none is due."""
         soon = self.world.clock + _SOON_SEC
         wakes = [one.requeue_at for one in self.controllers if not one.is_settled and one.requeue_at is not None]
         if not wakes or min(wakes) > soon:
@@ -515,7 +514,7 @@ class History:
         self._nothing_is_left()
 
     def _an_end_that_is_asked_for_comes(self) -> None:
-        """Stop, a suspension and a deadline count, also with an invalid spec. What runs until then runs on."""
+        """Stop, a suspension and a deadline count, also with an invalid spec."""
         spec: Body = {} if self.framework is None else self.framework["spec"]
         if spec.get("executionType") == "Stop":
             self._until("the stopped Framework is completed", self._is_completed, step=lambda: None)
@@ -529,7 +528,7 @@ class History:
         return status is not None and status.state in LIVE and status.attempt.configmap_uid is not None
 
     def _whatever_stands_in_the_way_is_told(self, *, alone: bool) -> None:
-        """With nothing mended, the Framework runs, is completed, or waits and says for what.
+        """With all obstacles in place, the Framework runs, is completed, or reports the cause of its wait.
 
         ``alone``: there was no second controller. Conditions that one has written stay until the next write.
         """
@@ -596,7 +595,7 @@ class History:
         raise self.world.violation(f"It does not come about: {what}")
 
     def _go_to_next_wake(self) -> None:
-        """Let time pass until somebody has something to do by himself."""
+        """Let time pass until the next alarm."""
         (controller,) = self.controllers
         now = self.world.now
         seconds = [max(0.0, at - now) for wake in self.wakes if (at := wake()) is not None]

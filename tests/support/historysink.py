@@ -1,7 +1,6 @@
-"""A stand-in for the archive: takes the records of a controller's history by HTTP, keeps what they say, and fails.
+"""A stand-in for the archive: takes the records of a controller's history by HTTP, keeps their content, and fails.
 
-It runs on virtual or real time. What it has acknowledged, it knows for good; it also knows when, so that what was
-forgotten can be held against it.
+It runs on virtual or real time, and never forgets an acknowledgment and its time.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ Attempt = tuple[str, int]
 
 
 class SinkFault(StrEnum):
-    """What a request meets."""
+    """A fault that a request meets."""
 
     FAILED = "failed"
     UNAVAILABLE = "unavailable, and is to come again later"
@@ -56,7 +55,7 @@ _POISON: Final = 4
 
 @dataclass(frozen=True)
 class Trouble:
-    """What the next ``times`` requests meet; ``seconds`` as the fault needs."""
+    """A fault of the next ``times`` requests; ``seconds`` as the fault needs."""
 
     kind: SinkFault
     times: int = 1
@@ -78,7 +77,7 @@ def attempts_of(framework: str, status: FrameworkStatus) -> dict[Attempt, int | 
 
 
 class ArchiveStandIn(ReverseProxy):
-    """``async with``. `refuse` and `accept` stop and start it, as those of a proxy do."""
+    """``async with``. `refuse` and `accept` stop and start it, as a proxy's do."""
 
     def __init__(self, moment: Callable[[], Awaitable[int]]) -> None:
         """``moment`` tells where the record of writes stands: the revision of the next one, or less."""
@@ -121,7 +120,7 @@ class ArchiveStandIn(ReverseProxy):
         self._poison = which
 
     async def calm(self) -> None:
-        """Nothing goes wrong any more."""
+        """End all faults."""
         self._armed.clear()
         self._poison = None
         if self._late:
@@ -215,7 +214,7 @@ def _attempt(found: RecordId) -> Attempt:
 
 
 def _said(record: HistoryRecord) -> Mapping[Attempt, int | None]:
-    """The attempts of which a record tells."""
+    """The attempts in a record."""
     body: Mapping[str, Any] = record.object
     if record.id.kind == "Framework":
         status = decode_status(body.get("status"))

@@ -124,7 +124,7 @@ class Images:
         self._run("bud", "--isolation=chroot", "--layers", "--pull-never", f"--tag={name}", *options, str(folder))
 
     def from_scratch(self, name: str, files: Mapping[str, Path]) -> None:
-        """Make an image of nothing but these files; the keys are their places in it."""
+        """Make an image of only these files; the keys are their places in it."""
         container = self._run("from", "scratch").strip()
         for place, file in files.items():
             self._run("copy", "--chmod=755", container, str(file), place)
@@ -166,7 +166,7 @@ class Images:
         self._run("rm", "--all")
 
     def entrypoint(self, image: str) -> str:
-        """What it runs by itself."""
+        """Its default command."""
         return self._run("inspect", "--format={{.OCIv1.Config.Entrypoint}}", image).strip()
 
     def _run(self, *args: str) -> str:

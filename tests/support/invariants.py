@@ -1,4 +1,4 @@
-"""What must hold of every status, and of every two that follow each other. Tests check it after every step.
+"""Invariants of every status, and of every two successive ones. Tests check them after every step.
 
 Source: docs/reference.md ("status") and docs/guarantees.md (M).
 """
@@ -21,10 +21,10 @@ _DECIDED = frozenset({State.DELETION_PENDING, State.DELETION_REQUESTED, State.DE
 
 
 def check_status(status: FrameworkStatus) -> None:
-    """Check what holds of any status, whatever came before it.
+    """Check the invariants of a single status.
 
     Raises:
-        InvariantError: says what does not hold, and where.
+        InvariantError: names the violated invariant, and its place.
     """
     attempt = status.attempt
     _require(attempt.id == status.retry.total_retried_count, "attempt id is not the total retried count")
@@ -57,12 +57,12 @@ def check_status(status: FrameworkStatus) -> None:
 
 
 def check_step(before: FrameworkStatus, after: FrameworkStatus) -> None:
-    """Check what holds of a status and one exposed after it: nothing that a client has seen goes back.
+    """Check a status and one exposed after it: nothing that a client has seen reverts.
 
     Steps may be skipped between the two, never undone.
 
     Raises:
-        InvariantError: says what went back, and where.
+        InvariantError: names the reverted field, and its place.
     """
     old, new = before.attempt, after.attempt
     _require(new.id >= old.id, "Framework attempt id went back")

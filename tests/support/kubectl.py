@@ -31,7 +31,7 @@ def find_kubectl() -> Path | str:
 
 
 class Answer(NamedTuple):
-    """What one kubectl command did."""
+    """The result of one kubectl command."""
 
     code: int
     out: str
@@ -47,20 +47,20 @@ class Kubectl:
         self._environment: Mapping[str, str] = {"HOME": str(home), "PATH": os.environ["PATH"]}
 
     async def __call__(self, *args: str, stdin: str = "") -> Answer:
-        """Run `kubectl ARGS` to its end, whatever that is."""
+        """Run `kubectl ARGS` to its end."""
         process = await self.start(*args)
         out, err = await process.communicate(stdin.encode())
         assert process.returncode is not None
         return Answer(process.returncode, out.decode(), err.decode())
 
     async def ok(self, *args: str, stdin: str = "") -> str:
-        """Run `kubectl ARGS`, which must succeed, and return what it prints."""
+        """Run `kubectl ARGS`, which must succeed, and return its output."""
         answer = await self(*args, stdin=stdin)
         assert answer.code == 0, f"kubectl {' '.join(args)} ended with {answer.code}: {answer.err}"
         return answer.out
 
     async def json(self, *args: str, stdin: str = "") -> Any:
-        """Run `kubectl ARGS -o json`, which must succeed, and return what it prints, decoded."""
+        """Run `kubectl ARGS -o json`, which must succeed, and return its output, decoded."""
         return json.loads(await self.ok(*args, "--output=json", stdin=stdin))
 
     async def start(self, *args: str) -> asyncio.subprocess.Process:

@@ -1,12 +1,12 @@
 """A stand-in for Kueue in the world of ``tests.support.world``: one ClusterQueue, with quota for Pods of each flavor.
 
-It writes what Kueue's scheduler and Workload controller write, refuses what Kueue's webhook refuses, and asserts after
-every change what Kueue itself cannot: the Pods that exist never need more than the quota that is reserved for them.
+It writes as Kueue's scheduler and Workload controller, refuses as Kueue's webhook, and asserts after every change, as
+Kueue itself cannot: the Pods that exist never need more than the quota that is reserved for them.
 An eviction frees quota only once the owner of the Workload gives the reservation back. Exception: Kueue 0.19 frees the
 quota of a Workload at once when it is deactivated, so that its Pods do not count until the owner has given it back.
 
 Source: ../shared/spec/extensions/queues-and-gangs.md, and Kueue 0.19.2. A Pod that exists uses quota until it is
-removed, whatever its phase.
+removed, in any phase.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Kueue:
 
     ``topology``: assignments have one, so that Pods stay gated until it lets them go. ``pods_ready_sec``: time in which
     the Pods of an admitted Workload must be ready; the second time that they are not, it is deactivated. ``is_loose``:
-    whether a creation may be executed after its sender has given it up; then only ``check`` at rest judges what exists.
+    whether a creation may be executed after its sender has given it up; then only ``check`` at rest judges the Pods.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Kueue:
 
         world.watcher = watch
 
-    # --- what others see ---------------------------------------------------------------------------------------------
+    # --- state -------------------------------------------------------------------------------------------------------
 
     def serve(self, flavor: str) -> None:
         """The flavor can be read."""
@@ -191,11 +191,11 @@ class Kueue:
         return found
 
     def _lent(self, flavor: str) -> int:
-        """What Pods use whose Workload others have ended."""
+        """Quota used by Pods whose Workload other clients have ended."""
         lent = (pod for uid, pods in self._pods().items() if uid in self._taken_by_others for pod in pods)
         return sum(_flavor(pod) == flavor for pod in lent)
 
-    # --- what Kueue does by itself -----------------------------------------------------------------------------------
+    # --- acts of Kueue itself ----------------------------------------------------------------------------------------
 
     def step(self) -> bool:
         """Do the next thing that Kueue does by itself; False if there is none."""
@@ -275,7 +275,7 @@ class Kueue:
         return _since(workload, "PodsReady" if recovers else "Admitted") + self.pods_ready_sec
 
     def _requeue(self, workload: Body) -> bool:
-        """After a while, what was not to be queued is: but after a deactivation at once, or never, by its reason."""
+        """Queue an evicted Workload again after a while; after a deactivation at once or never, by its reason."""
         reason = _reason(workload, "Requeued")
         if reason == DEACTIVATED:
             self._write(workload, "is queued again", ("Requeued", True, "Reactivated", "The workload was reactivated"))
@@ -351,7 +351,7 @@ class Kueue:
                 return True
         return False
 
-    # --- what is done to Kueue, or by it, at any moment --------------------------------------------------------------
+    # --- acts at any moment -------------------------------------------------------------------------------------------
 
     def play(self, what: str, which: int) -> None:
         """Something happens to one of the Workloads of Frameworks, if it can.
@@ -428,7 +428,7 @@ class Kueue:
         self._write(workload, f"is evicted: {reason}", ("Evicted", True, reason, text), *also)
 
     def rival(self, count: int, priority: str = "low") -> None:
-        """A Workload of somebody else, whose Pods exist whenever it has quota."""
+        """Create a foreign Workload, whose Pods exist whenever it has quota."""
         self._rivals += 1
         spec = {
             "queueName": QUEUES[0],
@@ -438,7 +438,7 @@ class Kueue:
         self.world.create(Kind.WORKLOAD, {"metadata": {"name": f"rival-{self._rivals}"}, "spec": spec})
 
     def end_rivals(self) -> None:
-        """All Workloads of others are gone."""
+        """Remove all foreign Workloads."""
         for workload in self.workloads():
             if not is_owned(workload):
                 self.world.tell(f"kueue: {name_of(workload)} ends")
@@ -461,11 +461,11 @@ class Kueue:
         self.world.edit(Kind.WORKLOAD, name_of(workload), change)
 
 
-# --- what Kueue's webhook refuses ------------------------------------------------------------------------------------
+# --- Kueue's webhook -------------------------------------------------------------------------------------------------
 
 
 def refuse_change(before: Body, after: Body) -> None:
-    """Refuse changes of what is fixed while quota is reserved.
+    """Refuse changes of fields that are fixed while quota is reserved.
 
     Raises:
         ApiRefusal: 403.
@@ -504,7 +504,7 @@ def _only_counts_fall(old: list[Body], new: list[Body]) -> bool:
 
 
 def _class_of(spec: Body) -> tuple[object, ...]:
-    """What of the priority class is fixed: all, but the name of one of Kueue."""
+    """The fixed fields of the priority class: all, except the name of a class of Kueue."""
     found = spec.get("priorityClassRef")
     if found is None:
         return ()
@@ -516,7 +516,7 @@ def _refusal(text: str) -> ApiRefusal:
     return ApiRefusal(403, "Forbidden", _REFUSED % text)
 
 
-# --- what a Workload says of itself ----------------------------------------------------------------------------------
+# --- fields of a Workload --------------------------------------------------------------------------------------------
 
 
 def _status(workload: Body) -> Body:
@@ -564,7 +564,7 @@ def reserved_by(workload: Body) -> Counter[str]:
 
 
 def reclaimed_of(workload: Body) -> dict[str, int]:
-    """By podset, the Pods whose quota was given back."""
+    """By podset, the Pods whose quota was released."""
     return {one["name"]: one["count"] for one in _status(workload).get("reclaimablePods") or ()}
 
 

@@ -59,14 +59,14 @@ async def working_queue(cluster: Cluster, client: KubeClient) -> AsyncIterator[Q
 
 
 class Workloads:
-    """The Workloads of a test, and what their owner does."""
+    """The Workloads of a test, and their owner's actions."""
 
     def __init__(self, client: KubeClient, namespace: str) -> None:
         self.client = client
         self.namespace = namespace
 
     async def create(self, name: str, cpu: object, count: int = 1, *, priority: int = 0, **spec: Any) -> None:
-        """Create one with a set of so many Pods that request so many processors each."""
+        """Create one with a set of ``count`` Pods that request ``cpu`` processors each."""
         container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": cpu}}}
         pod_set = {"name": "worker", "count": count, "template": {"spec": {"containers": [container]}}}
         body = {
@@ -98,7 +98,7 @@ class Workloads:
         return await eventually(probe)
 
     async def admitted(self) -> set[str]:
-        """The names of those that hold quota and have not finished."""
+        """The names of Workloads that hold quota and have not finished."""
         items = orjson.loads(await self.client.list(WORKLOADS, self.namespace))["items"]
         return {item["metadata"]["name"] for item in items if holds_quota(item)}
 

@@ -1,4 +1,4 @@
-"""JSON as nobody should send it: arbitrary, or a proper value in which a few places are not what they were."""
+"""JSON that no client should send: arbitrary, or a proper value with a few changed places."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _PROGRAMS: Final = (
     "containerd", "ctr", "runc", "iptables", "conntrack", "ebtables", "ethtool", "socat", "ip", "openssl", "curl", "xz",
     "nsenter", "unshare", "ssh-keygen", "/usr/lib/cni/bridge", "/bin/busybox",
 )  # fmt: skip
-# But for what kube-proxy has marked, such as a Pod's connections to itself by a Service.
+# Except connections that kube-proxy has marked, such as a Pod's to itself by a Service.
 _BETWEEN_PODS: Final = ("-s", "10.244.0.0/16", "-d", "10.244.0.0/16", "-m", "mark", "!", "--mark", "0x4000/0x4000")
 _PATH: Final = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 _KERNEL: Final = """
@@ -138,7 +138,7 @@ class Nodes:
 
 @contextmanager
 def running_nodes(count: int, environment: Mapping[str, str]) -> Iterator[Nodes]:
-    """A cluster with so many nodes, which ends with the context; `environment` is the kit's.
+    """A cluster with this number of nodes, which ends with the context; `environment` is the kit's.
 
     Raises:
         NodesInUse: one is up already, and it is another process's.
@@ -158,7 +158,7 @@ def running_nodes(count: int, environment: Mapping[str, str]) -> Iterator[Nodes]
     (_STATE / "owner").write_text(str(os.getpid()))
     assets = find_assets("1.20")
     assert assets is not None
-    # Whatever ends this process closes the pipe. A session of its own: Ctrl-C is not for the guardian.
+    # Any end of this process closes the pipe. A session of its own: Ctrl-C is not for the guardian.
     guardian = subprocess.Popen(
         ["sh", "-c", f'cat >/dev/null; "$1" "$2" && {_DISCARD}', "guardian", str(_KIT / "down"), str(_STATE)],
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,

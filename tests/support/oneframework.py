@@ -1,4 +1,4 @@
-"""One Framework for pure tests of its reconciler: what is stored, what the caches show, and who asks for what."""
+"""One Framework for pure tests of its reconciler: its stored and cached objects, and a driver."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from frameworkcontroller.api.objects import (
     framework_record,
     pod_record,
 )
+from frameworkcontroller.machine.kernel.aside import Aside
 from frameworkcontroller.machine.kernel.model import Env, Limits, Observed, Record
 from frameworkcontroller.machine.kernel.protocol import Act, Call, Done, Effect, Emit, Instruction, Wait
 from frameworkcontroller.machine.kernel.requests import (
@@ -89,14 +90,14 @@ class OneFramework:
         pods = list(self.pods.values())
         return Observed(self.configmap, self.pods.get, lambda: pods, creating=creating)
 
-    # --- what others do ---
+    # --- other clients ---
 
     def show(self) -> None:
         """The cache catches up with the Framework."""
         self.record = framework_record(self.body)
 
     def annotate(self) -> None:
-        """Somebody writes the Framework."""
+        """A client writes the Framework."""
         self._versions += 1
         self.body["metadata"]["resourceVersion"] = f"v{self._versions}"
 
@@ -118,7 +119,7 @@ class OneFramework:
         self.annotate()
 
     def store(self, status: Any) -> None:
-        """Somebody else writes the status."""
+        """Another client writes the status."""
         self.body["status"] = status
         self.annotate()
 
@@ -137,7 +138,7 @@ class OneFramework:
         return self.body["status"]
 
     def answer(self, request: Request) -> Answer:
-        """Do what is asked for, and answer."""
+        """Execute a request, and answer it."""
         match request:
             case Get(Kind.FRAMEWORK, _):
                 # Not by the encoder of the product: an API server keeps deeper objects.
@@ -216,7 +217,7 @@ def written(request: Request | None) -> Any:
 class Driver:
     """Follows a machine's instructions, one call at a time or as the test wants."""
 
-    def __init__(self, world: OneFramework, machine: Reconciler | Quarantine | None = None) -> None:
+    def __init__(self, world: OneFramework, machine: Reconciler | Quarantine | Aside | None = None) -> None:
         """``machine`` None: a reconciler that begins with the cached Framework."""
         self.world = world
         if machine is None:
@@ -317,7 +318,7 @@ class Driver:
         assert done.requeue_after is not None
         self.world.clock += done.requeue_after
 
-    # --- what it did ---
+    # --- its acts ---
 
     def take(self, kind: type[_E]) -> list[_E]:
         """Take the effects of that kind, and forget all others."""

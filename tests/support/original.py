@@ -1,7 +1,7 @@
 """A cluster as Microsoft's FrameworkController leaves it: its CRD, its objects, and how it reads a status.
 
 Facts are from its public sources and the API reference; the code is our own. It installs a CRD with few bounds, that
-keeps whatever it does not know, and without the status subresource; it writes statuses with the whole object.
+keeps all unknown fields, and without the status subresource; it writes statuses with the whole object.
 """
 
 import base64
@@ -28,7 +28,7 @@ def _loose(preserve: Json, **properties: Any) -> Json:
 
 
 def _schema(preserve: Json) -> Json:
-    """A schema of bounds alone; ``preserve``: what lets an object keep other fields."""
+    """A schema of bounds alone; ``preserve``: keeps other fields of an object."""
     policy = _loose(preserve, minFailedTaskCount=_COUNT, minSucceededTaskCount=_COUNT)
     number = {"type": "integer", "minimum": 0, "maximum": 10000}
     role = _loose(preserve, name=_NAME, taskNumber=number, frameworkAttemptCompletionPolicy=policy)

@@ -3,7 +3,7 @@
 ``otherfields`` has the names of the fields and the values of enumerations, one file for each resource. The
 CustomResourceDefinitions themselves are not part of the project. They are looked for in ``../shared/crds`` next to the
 repository, or in the folder that the variable OTHER_CRDS names; the names of the files do not matter. With them,
-``python -m tests.support.othercontrollers`` writes the files anew.
+``python -m tests.support.othercontrollers`` writes the files again.
 """
 
 import os

@@ -31,21 +31,13 @@ from frameworkcontroller.api.status import (
     TaskStatus,
 )
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.dashboard.failurepage import FailureQuery, failure_page
-from frameworkcontroller.dashboard.frameworkpage import FrameworkSource, framework_page
-from frameworkcontroller.dashboard.listing import ListQuery, PastRows, framework_list
+from frameworkcontroller.dashboard.failurepage import FailurePage, FailureQuery
+from frameworkcontroller.dashboard.frameworkpage import FrameworkPage, FrameworkSource
+from frameworkcontroller.dashboard.listing import FrameworkList, ListQuery, PastRows
+from frameworkcontroller.dashboard.live import PodsAndEvents
 from frameworkcontroller.dashboard.rows import live_framework, past_row
-from frameworkcontroller.dashboard.taskpage import TaskSource, task_page
-from frameworkcontroller.dashboard.views import (
-    ErrorPage,
-    FailurePage,
-    FrameworkList,
-    FrameworkPage,
-    Note,
-    NoteLevel,
-    Shell,
-    TaskPage,
-)
+from frameworkcontroller.dashboard.taskpage import TaskPage, TaskSource
+from frameworkcontroller.dashboard.views import ErrorPage, Note, NoteLevel, Page, Shell
 from frameworkcontroller.views.kubeevents import KubeEvent
 
 Json = dict[str, Any]
@@ -82,7 +74,7 @@ TRANSIENT: Final = CompletionStatus.of(
 def task(
     index: int, state: State, end: CompletionStatus | None = None, *, retries: int = 0, began: int = 3000
 ) -> TaskStatus:
-    """A Task whose last attempt began so many seconds ago."""
+    """A Task whose last attempt began ``began`` seconds ago."""
     start = NOW - began
     ran = start + 4 if state not in (State.CREATION_PENDING, State.CREATION_REQUESTED, State.PREPARING) else None
     over = start + 60 + 7 * (index % 40) if end is not None else None
@@ -198,7 +190,7 @@ def training() -> Json:
 
 
 def many(number: int = 10_000) -> Json:
-    """One with so many Tasks."""
+    """One with this number of Tasks."""
     states = [(State.RUNNING, None)] * 12 + [(State.COMPLETED, SUCCEEDED)] * 6
     states += [(State.COMPLETED, NO_DATA), (State.PREPARING, None)]
     tasks = [task(index, *states[(index * 7 + index // 40) % len(states)]) for index in range(number)]
@@ -308,7 +300,7 @@ def list_page(
     matched = asked.ordered(one for one in found if asked.matches(one))
     rows = [past_row(item) for item in past_items()] if past and not empty and asked.which != "live" else []
     frame = shell("frameworks", past=past, notes=(STALE,) if stale else ())
-    return framework_list(frame, asked, found, matched, PastRows(rows), sorted({one.namespace for one in found}))
+    return FrameworkList(frame, asked, found, matched, PastRows(rows), sorted({one.namespace for one in found}))
 
 
 def archived_attempts() -> list[Json]:
@@ -355,7 +347,7 @@ def archived_task(index: int, attempt: int) -> Json:
 
 
 def source(body: Json | None = None, *, past: bool = True) -> FrameworkSource:
-    """What is known of ``mnist``, or of another one."""
+    """The data of ``mnist``, or of another one."""
     if body is not None:
         return FrameworkSource(body, body, live=True)
     body = training()
@@ -374,14 +366,13 @@ def source(body: Json | None = None, *, past: bool = True) -> FrameworkSource:
         earlier=[earlier] if past else (),
         task_attempts=[archived_task(2, 0), archived_task(2, 1)] if past else (),
         retried=[archived_task(2, 0), archived_task(2, 1)] if past else (),
-        pods=PODS,
-        events=EVENTS,
+        more=PodsAndEvents(PODS, events=EVENTS),
     )
 
 
 def one_framework(body: Json | None = None, *, past: bool = True) -> FrameworkPage:
     """``framework.html``, of ``mnist`` unless another one is given."""
-    return framework_page(shell("framework", "../../", past=past), source(body, past=past))
+    return FrameworkPage(shell("framework", "../../", past=past), source(body, past=past))
 
 
 def one_task(index: int = 2, *, past: bool = True) -> TaskPage:
@@ -397,10 +388,9 @@ def one_task(index: int = 2, *, past: bool = True) -> TaskPage:
             ],
         },
     }  # fmt: skip
-    known = TaskSource("worker", index, archived, pod if index == 5 else None, "", EVENTS[:1] if index == 5 else ())
-    view = task_page(shell("task", "../../../../../../", past=past), source(past=past), known)
-    assert view is not None
-    return view
+    more = PodsAndEvents(pod=pod, events=EVENTS[:1]) if index == 5 else PodsAndEvents()
+    known = TaskSource("worker", index, archived, more)
+    return TaskPage(shell("task", "../../../../../../", past=past), source(past=past), known)
 
 
 def failures(query: Mapping[str, str] | None = None, *, past: bool = True, empty: bool = False) -> FailurePage:
@@ -413,7 +403,7 @@ def failures(query: Mapping[str, str] | None = None, *, past: bool = True, empty
     groups = [_group(*end) for end in ends]
     days = [_group(f"2026-11-{day:02}", f"2026-11-{day:02}", 10 + (day * 37) % 90) for day in range(5, 19)]
     items = None if not past else [] if empty else groups
-    return failure_page(
+    return FailurePage(
         shell("failures", past=past),
         FailureQuery.of(query or {}),
         items,
@@ -445,31 +435,28 @@ def _group(key: str, label: str, number: int) -> Json:
 def not_found() -> ErrorPage:
     """``error.html``."""
     return ErrorPage(
-        shell("error", "../../"), 404, "Not found", "There is no such page, or you may not read what it shows."
+        shell("error", "../../"), 404, "Not found", "There is no such page, or you may not read its content."
     )
 
 
 @cache
-def pages() -> dict[str, tuple[str, Any]]:
-    """Template and view of every page and state that is worth a look, by name."""
+def pages() -> dict[str, Page]:
+    """Every page and state that is worth a look, by name."""
     return {
-        "list": ("frameworks.html", list_page()),
-        "list-filtered": ("frameworks.html", list_page({"q": "mnist", "sort": "name", "order": "desc"})),
-        "list-nothing-matches": ("frameworks.html", list_page({"q": "nosuch", "which": "live"}, past=False)),
-        "list-empty": ("frameworks.html", list_page(past=False, empty=True)),
-        "list-stale": ("frameworks.html", list_page(stale=True)),
-        "list-no-archive": ("frameworks.html", list_page({"which": "past"}, past=False)),
-        "framework": ("framework.html", one_framework()),
-        "framework-10000": ("framework.html", one_framework(many())),
-        **{
-            f"framework-{body['metadata']['name']}": ("framework.html", one_framework(body))
-            for body in frameworks()[2:]
-        },
-        "task": ("task.html", one_task()),
-        "task-waiting": ("task.html", one_task(5)),
-        "task-no-archive": ("task.html", one_task(past=False)),
-        "failures": ("failures.html", failures()),
-        "failures-empty": ("failures.html", failures(empty=True)),
-        "failures-no-archive": ("failures.html", failures(past=False)),
-        "error": ("error.html", not_found()),
+        "list": list_page(),
+        "list-filtered": list_page({"q": "mnist", "sort": "name", "order": "desc"}),
+        "list-nothing-matches": list_page({"q": "nosuch", "which": "live"}, past=False),
+        "list-empty": list_page(past=False, empty=True),
+        "list-stale": list_page(stale=True),
+        "list-no-archive": list_page({"which": "past"}, past=False),
+        "framework": one_framework(),
+        "framework-10000": one_framework(many()),
+        **{f"framework-{body['metadata']['name']}": one_framework(body) for body in frameworks()[2:]},
+        "task": one_task(),
+        "task-waiting": one_task(5),
+        "task-no-archive": one_task(past=False),
+        "failures": failures(),
+        "failures-empty": failures(empty=True),
+        "failures-no-archive": failures(past=False),
+        "error": not_found(),
     }

@@ -22,7 +22,7 @@ _LIMITS: Final = shipped_config().plan_limits()
 def template_maker(
     framework: Framework, attempt: FrameworkAttemptStatus, admission: AdmissionStatus | None = None
 ) -> Callable[[TaskRoleSpec, str], PodTemplate]:
-    """Return what makes the Pod template of a role and its UID. ``admission``: that of the status."""
+    """Return a function to the Pod template of a role and its UID. ``admission``: the status's."""
     status = FrameworkStatus(start_time=0, transition_time=0, attempt=attempt, admission=admission)
     env = Env(0.0, 0.0, random.Random(0), _LIMITS)
     ctx = Context(framework, Tracker(status), Observed(None, lambda _: None), env, PARTS)
@@ -41,5 +41,5 @@ def pod_template(
     role_uid: str,
     admission: AdmissionStatus | None = None,
 ) -> PodTemplate:
-    """The Pod template of a role, with the fields of all parts. ``admission``: that of the status."""
+    """The Pod template of a role, with the fields of all parts. ``admission``: the status's."""
     return template_maker(framework, attempt, admission)(role, role_uid)

@@ -1,4 +1,4 @@
-"""Ports for programs that have to be told one."""
+"""Ports for programs that cannot choose one."""
 
 import random
 import socket

@@ -103,7 +103,7 @@ class Postgres:
         self._signal_all(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Go on after `pause`."""
+        """Continue after `pause`."""
         self._signal_all(signal.SIGCONT)
 
     def _signal_all(self, number: int) -> None:
@@ -113,7 +113,7 @@ class Postgres:
                 os.kill(pid, number)
 
     def cpu_seconds(self) -> float:
-        """CPU time of the server and its processes, also of those that have ended."""
+        """CPU time of the server and its processes, including ended ones."""
         assert self._process is not None
         total = 0
         for pid in (self._process.pid, *self._children()):
@@ -139,7 +139,7 @@ class Postgres:
         return self.url(name)
 
     def drop_database(self, url: str) -> None:
-        """Drop a database that `new_database` made, whoever uses it."""
+        """Drop a database that `new_database` made, even one in use."""
         name = url.partition("@/")[2].partition("?")[0]
         self._run("dropdb", "--force", "--host", self._folder, "--username=test", name)
 

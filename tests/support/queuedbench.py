@@ -10,33 +10,19 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import Framework, QueueLabels
-from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.api.workloads import WorkloadRecord, workload_name, workload_record
+from frameworkcontroller.api.workloads import workload_name, workload_record
 from frameworkcontroller.machine.kernel.actions import Action, Delete, PartAction, Patch, carry_out
 from frameworkcontroller.machine.kernel.exchanges import Accepted, Result
 from frameworkcontroller.machine.kernel.outcomes import drop
-from frameworkcontroller.machine.kernel.requests import (
-    Answer,
-    Answered,
-    Get,
-    Kind,
-    MergePatch,
-    Post,
-    Refusal,
-    Refused,
-    Request,
-    Target,
-)
+from frameworkcontroller.machine.kernel.requests import Answer, Kind, MergePatch, Request, Target
 from frameworkcontroller.machine.parts import PARTS
 from frameworkcontroller.machine.parts.kueue.queueing import Queueing
-from tests.support.bench import NOW, UID, Bench, Body, limits, role
+from tests.support.bench import UID, Bench, Body, limits, role
 from tests.support.kueue import set_condition
-from tests.support.world import merged
+from tests.support.world import ApiRefusal, World
 
 NAME = workload_name("f", UID)
 TARGET = Target(Kind.WORKLOAD, NAME)
-NOT_FOUND = Refused(404, "not found", b"{}", reason="NotFound", kind=Refusal.OBJECT_NOT_FOUND)
-CONFLICT = Refused(409, "changed", b"{}", reason="Conflict", kind=Refusal.CONFLICT)
 
 
 class QueuedBench(Bench):
@@ -45,14 +31,12 @@ class QueuedBench(Bench):
     def __init__(self, *roles: Body, **options: Any) -> None:
         super().__init__(*(roles or (role(),)), limit=replace(limits(), kueue=True), **options)
         self.queue: QueueLabels | None = QueueLabels("team-a")
-        self.live: Body | None = None
-        """The Workload."""
+        self.world = World()
         self.classes: dict[str, int] = {}
         self.flavors: dict[str, Body] = {"gold": {"nodeLabels": {"flavor": "gold"}}}
         self.requests: list[Request] = []
         self.refuses: Callable[[Body], str | None] = lambda _: None
         """Why a webhook refuses that patch of the Workload, None if it does not."""
-        self._versions = 0
 
     @property
     def framework(self) -> Framework:
@@ -79,51 +63,31 @@ class QueuedBench(Bench):
             return result
 
     def _answer(self, request: Request) -> Answer:
-        match request:
-            case Get(Kind.WORKLOAD):
-                return NOT_FOUND if self.live is None else self._answered(self.live)
-            case Get(Kind.RESOURCE_FLAVOR, name) if name in self.flavors:
-                return self._answered({"metadata": {"name": name}, "spec": self.flavors[name]})
-            case Get(Kind.WORKLOAD_PRIORITY_CLASS | Kind.PRIORITY_CLASS, name) if name in self.classes:
-                return self._answered({"metadata": {"name": name}, "value": self.classes[name]})
-            case Get():
-                return NOT_FOUND
-            case Post(Kind.WORKLOAD, _, raw):
-                if self.live is not None:
-                    return Refused(409, "exists", b"{}", reason="AlreadyExists", kind=Refusal.ALREADY_EXISTS)
-                self.live = orjson.loads(raw)
-                self._versions += 1
-                uid = f"workload-{self._versions}"
-                self.live["metadata"] |= {"uid": uid, "creationTimestamp": format_time(NOW)}
-                return self._answered(self.changed())
-            case MergePatch(Kind.WORKLOAD, _, raw, subresource):
-                return self._merge(orjson.loads(raw), subresource)
-        raise AssertionError(request)
+        world = self.world
+        world.now = self.now
+        world.objects[Kind.RESOURCE_FLAVOR] = {
+            name: {"metadata": {"name": name}, "spec": spec} for name, spec in self.flavors.items()
+        }
+        world.objects[Kind.WORKLOAD_PRIORITY_CLASS] = world.objects[Kind.PRIORITY_CLASS] = {
+            name: {"metadata": {"name": name}, "value": value} for name, value in self.classes.items()
+        }
+        if isinstance(request, MergePatch) and (why := self.refuses(orjson.loads(request.body))) is not None:
+            return ApiRefusal(403, "Forbidden", why).answer
+        return world.answer(request)
 
-    def _merge(self, change: Body, subresource: str) -> Answer:
-        if self.live is None:
-            return NOT_FOUND
-        if (why := self.refuses(change)) is not None:
-            return Refused(403, why, b"{}", reason="Forbidden")
-        metadata = change.get("metadata", {})
-        for name in ("uid", "resourceVersion"):
-            if metadata.get(name) not in (None, self.live["metadata"][name]):
-                return CONFLICT
-        allowed = {"status"} if subresource else {"metadata", "spec"}
-        self.live = merged(self.live, {key: value for key, value in change.items() if key in allowed})
-        body = self.changed()
-        if "deletionTimestamp" in body["metadata"] and not body["metadata"].get("finalizers"):
-            self.live = None
-        return self._answered(body)
+    @property
+    def live(self) -> Body | None:
+        """The Workload."""
+        return self.world.objects[Kind.WORKLOAD].get(NAME)
 
-    def _answered(self, body: Body) -> Answered:
-        return Answered(orjson.dumps(body))
+    @live.setter
+    def live(self, body: Body | None) -> None:
+        self.world.objects[Kind.WORKLOAD] = {} if body is None else {NAME: body}
 
     def changed(self) -> Body:
         """The Workload has another version."""
+        self.world.edit(Kind.WORKLOAD, NAME, lambda _: None)
         assert self.live is not None
-        self._versions += 1
-        self.live["metadata"]["resourceVersion"] = str(self._versions)
         return self.live
 
     # --- Kueue, and the cache ---
@@ -135,16 +99,8 @@ class QueuedBench(Bench):
         if before is not None and (self.live is None or not is_watched or self.live["metadata"]["uid"] != before.uid):
             drop(PARTS, self.tracker, TARGET, before.uid)
         if self.live is not None and is_watched:
-            self.live["metadata"]["namespace"] = "ns"
             self.services[NAME] = workload_record(self.live)
             self.tracker.part(Queueing).known = True
-
-    @property
-    def cached(self) -> WorkloadRecord | None:
-        """The Workload in the cache."""
-        found = self.services.get(NAME)
-        assert found is None or isinstance(found, WorkloadRecord)
-        return found
 
     def say(self, *conditions: tuple[str, bool, str, str], see: bool = True, **status: Any) -> None:
         """Kueue sets conditions, and other fields of the status."""
@@ -177,10 +133,9 @@ class QueuedBench(Bench):
         self.say(("Evicted", True, reason, f"evicted for {reason}"), see=see)
 
     def delete_workload(self, *, see: bool = True) -> None:
-        """Somebody deletes the Workload, which its finalizer holds."""
-        assert self.live is not None
-        self.live["metadata"]["deletionTimestamp"] = format_time(int(self.now))
-        self.changed()
+        """A user deletes the Workload, which its finalizer holds."""
+        self.world.now = self.now
+        self.world.delete(Kind.WORKLOAD, NAME)
         if see:
             self.see()
 
@@ -199,7 +154,7 @@ class QueuedBench(Bench):
         return True
 
     def act(self) -> list[str]:
-        """Plan, and carry out what is asked of the Workload; the names of the actions."""
+        """Plan, and carry out the actions on the Workload; their names."""
         made = self.plan()
         for action in made.actions:
             self.do(action)
@@ -231,7 +186,7 @@ class QueuedBench(Bench):
 
 
 def queue_labels(queue: str = "team-a", priority_class: str = "", seconds: str = "") -> QueueLabels:
-    """What the labels ask for."""
+    """The labels of a queued Framework."""
     return QueueLabels(queue, priority_class, seconds)
 
 

@@ -91,7 +91,7 @@ class QueuedHistory(History):
             self.world.edit(Kind.FRAMEWORK, NAME, lambda body: body["metadata"].update(labels=kept))
 
     def select(self, role: str, zone: str | None) -> None:
-        """The user changes where the Pods of a role may run, which changes what is asked of Kueue."""
+        """The user changes the node selector of a role, and so the request to Kueue."""
 
         def change(spec: Body) -> None:
             for one in spec["taskRoles"]:
@@ -162,7 +162,7 @@ class QueuedHistory(History):
             self.run(which, 1)
 
     def step_kueue(self, steps: int) -> None:
-        """Kueue does some of what it does by itself."""
+        """Kueue takes some steps."""
         for _ in range(steps):
             if self.kueue is not None and not self.kueue.step():
                 break
@@ -181,7 +181,7 @@ class QueuedHistory(History):
                 raise self.world.violation(f"idle quota: for {reserved} Pods, and {left} Tasks are to run")
 
     def rival(self, count: int, priority: str) -> None:
-        """Somebody else wants quota."""
+        """Another Workload wants quota."""
         if self.kueue is not None:
             self.world.tell(f"a rival wants {count} Pods")
             self.kueue.rival(count, priority)
@@ -204,7 +204,7 @@ class QueuedHistory(History):
             self.scheduler.capacity = dict.fromkeys(self.scheduler.capacity, capacity)
 
     def delete_group(self, which: int) -> None:
-        """Somebody deletes a PodGroup."""
+        """A user deletes a PodGroup."""
         if self.scheduler is not None:
             kind = self.scheduler.backend.kind
             groups = sorted(self.world.objects[kind])
@@ -213,17 +213,17 @@ class QueuedHistory(History):
                 self.world.delete(kind, groups[which % len(groups)])
 
     def take_group(self, name: str) -> None:
-        """Somebody else has a PodGroup of that name."""
+        """Another client has a PodGroup of that name."""
         if self.scheduler is not None and name not in self.world.objects[self.scheduler.backend.kind]:
             self.world.tell(f"somebody creates the PodGroup {name}")
             self.world.create(self.scheduler.backend.kind, {"metadata": {"name": name}, "spec": {"minMember": 1}})
 
     def fix_minimums(self) -> None:
-        """From now on, the API server refuses another minimum, whatever its version."""
+        """From now on, the API server refuses another minimum."""
         self.world.webhooks[Kind.PODGROUP] = refuse_another_minimum
 
     def protect_groups(self, *, works: bool) -> None:
-        """The controller that lets go of native PodGroups works, or not."""
+        """The controller that releases native PodGroups works, or not."""
         self.world.protects_groups = works
 
     # --- the nodes ---------------------------------------------------------------------------------------------------
@@ -244,13 +244,13 @@ class QueuedHistory(History):
     def _whatever_stands_in_the_way_is_told(self, *, alone: bool) -> None:
         if not self._node_is_lost:
             self._quota_is_given_back()
-        # That a Node is full is told by Kubernetes.
+        # Kubernetes reports a full Node.
         self.resize(_ENOUGH)
         super()._whatever_stands_in_the_way_is_told(alone=alone)
         self._mend_neighbours()
 
     def _quota_is_given_back(self) -> None:
-        """What is evicted, or being deleted, gives its quota back in the end, with nothing mended."""
+        """With all obstacles in place, each evicted or deleted Workload releases its quota in the end."""
         for _ in range(_WAKES_TO_GIVE_BACK):
             self.settle()
             asked = [one for one in self.world.objects[Kind.WORKLOAD].values() if is_owned(one)]
@@ -261,7 +261,7 @@ class QueuedHistory(History):
         raise self.world.violation("G3: an evicted Workload keeps its quota")
 
     def _runs_without_queue(self) -> bool:
-        """Whether an attempt goes on that began before the Framework was in a queue: it runs to its end."""
+        """Whether an attempt continues that began before the Framework was in a queue: it runs to its end."""
         status = self.status
         waits = status is None or status.state in (State.CREATION_PENDING, State.ATTEMPT_COMPLETED, State.COMPLETED)
         return not waits and self.admission is None
@@ -367,7 +367,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Story:
-    """What happens to a Framework in a queue of which that is the spec."""
+    """A history of a Framework with this spec in a queue."""
 
     seed: int
     queue: str | None

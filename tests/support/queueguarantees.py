@@ -1,11 +1,11 @@
-"""What is promised of queues (K1 to K3) and gangs (G1, G2), checked as by ``tests.support.guarantees``.
+"""The guarantees of queues (K1 to K3) and gangs (G1, G2), checked as by ``tests.support.guarantees``.
 
 K1: no attempt of a queued Framework starts, and no Pod of it is created, without a persisted ``status.admission``.
-K2: quota is given back, and a Workload let go, only while no Pod of the Framework exists, and once the status says so.
-That of Tasks that are completed for good goes back while others run, once the status says that.
-K3: the Pods of a role are never more than were admitted, without those whose quota was given back.
+K2: quota and Workload are released only while no Pod of the Framework exists, and once the status shows that.
+The quota of completed Tasks without a retry is released while others run, once the status shows that.
+K3: the Pods of a role are never more than were admitted, less the Tasks whose quota was released.
 G1: a Pod that names a group is created after it. G2: at rest, the minimum of a group is not more than can still be
-placed. G3, that everything is scheduled some time, is what the fair end of a history shows.
+placed. G3 (everything is scheduled some time) is checked by the fair end of a history.
 
 Sources: docs/guarantees.md and ../shared/spec/next/queues-and-gangs.md, and not the code.
 """
@@ -170,7 +170,7 @@ class QueueGuarantees:
             self._check_conditions(what, before, after)
 
     def _reclaiming(self, framework_uid: str, after: Body, *, loose: bool) -> None:
-        """K2: quota of Tasks goes back while others run. They are completed for good, and the status says both."""
+        """K2: quota of Tasks is released while others run. The status shows both that and their final completion."""
         what = f"K2: quota of {name_of(after)} for {reclaimed_of(after)} Pods goes back"
         status: Any = self._statuses.get(framework_uid, {})
         admission = status.get("admission")
@@ -209,13 +209,13 @@ class QueueGuarantees:
         kept = {one["type"] for one in before["status"]["conditions"]} - {
             one["type"] for one in after["status"]["conditions"]
         }
-        # It would have Kueue deactivate a Workload for ever.
+        # It would have Kueue deactivate the Workload again.
         kept.discard("DeactivationTarget")
         if kept:
             raise self.world.violation(f"{what}, and its conditions {sorted(kept)} are lost")
 
     def evicting(self, framework_uid: str, uid: str | None, why: str) -> None:
-        """An attempt ends with -241: its admission is over, or its new Pods would not be what was admitted.
+        """An attempt ends with -241: its admission is over, or its new Pods would differ from the admitted ones.
 
         ``uid``: of the Workload whose admission was stored.
         """

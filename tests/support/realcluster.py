@@ -55,13 +55,13 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 class StartUpFailed(Exception):
-    """A control plane did not come up; the text ends with what its programs said."""
+    """A control plane did not come up; the text ends with the last output of its programs."""
 
 
 def find_assets(name: str) -> Path | None:
     """The folder with the programs of the control plane `name`, or None if this machine has none.
 
-    "assets" is whatever KUBEBUILDER_ASSETS names; the others are unpacked, which takes a few seconds once.
+    "assets" is the folder in KUBEBUILDER_ASSETS; the others are unpacked, which takes a few seconds once.
     """
     if name == ASSETS:
         folder = Path(os.environ.get("KUBEBUILDER_ASSETS") or os.devnull)
@@ -160,7 +160,7 @@ class ControlPlane:
         process.wait()
 
     def start_again(self, program: str) -> None:
-        """Start a program that was killed, on what it left behind, without waiting until it is ready.
+        """Restart a killed program on its data, without waiting until it is ready.
 
         To be called in the main thread: the kernel kills a program together with the thread that started it.
         """
@@ -314,7 +314,7 @@ def _plain_get(url: str) -> None:
 
 
 def _insecure_get(url: str) -> None:
-    """For a health endpoint with a certificate that nobody signed; nothing secret is sent."""
+    """For a health endpoint with a self-signed certificate; nothing secret is sent."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -1,4 +1,4 @@
-"""The embedded API server's inside, without sockets and without an event loop: for tests of what it does to objects."""
+"""The embedded API server's inside, without sockets and without an event loop: for tests of its effects on objects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOW = 1_767_225_600.0
 
 
 class Inside:
-    """A server that is not started, and what users would ask of it; by kind and name, in the namespace default."""
+    """A server that is not started, with users' requests; by kind and name, in the namespace default."""
 
     def __init__(self, server: ApiServer | None = None) -> None:
         self.now = NOW
@@ -84,7 +84,7 @@ class Inside:
         bind(self.registry, self.endpoint("Pod"), namespace, binding, Call("create", "scheduler"))
 
     def settle(self) -> None:
-        """Lets the server's controllers do what they have to do."""
+        """Runs the server's controllers until they have no work."""
         self.server.settle()
 
     def changes(self) -> list[Change]:

@@ -1,8 +1,7 @@
 """Requests of controllers as a test sees them: a record of them, and hooks that send them late, lose or refuse them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,13 +30,8 @@ class Request:
     sent: float
     """Seconds of the event loop, before any hook."""
     answered: float | None = None
-    """Seconds of the event loop; None while the request is under way."""
+    """Seconds of the event loop; None while the request is in flight."""
     accepted: bool = False
-
-    @property
-    def refused(self) -> bool:
-        """Whether it was answered otherwise, or lost. A request in flight may be executed, and its answer not here."""
-        return self.answered is not None and not self.accepted
 
     @property
     def writes_status(self) -> bool:
@@ -50,12 +44,6 @@ class Request:
         status: Json = next(op["value"] for op in self.body if op["path"] == "/status")
         return status
 
-    @property
-    def tested_generation(self) -> int:
-        """The generation on which the write of a status insists."""
-        generation: int = next(op["value"] for op in self.body if op["path"] == "/metadata/generation")
-        return generation
-
 
 class Requests:
     """The requests of all controllers that are made after it, in one namespace."""
@@ -63,7 +51,6 @@ class Requests:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, namespace: str) -> None:
         self._namespace = namespace
         self._hooks: list[tuple[Callable[[Request], bool], Hook, bool]] = []
-        self._open: dict[str, asyncio.Event] = {}
         self.all: list[Request] = []
         monkeypatch.setattr(app, "KubeClient", _client_for(self))
 
@@ -88,26 +75,6 @@ class Requests:
     def done(self) -> bool:
         """Whether all hooks that are there for one request have had it."""
         return not any(once for _, _, once in self._hooks)
-
-    def hold_watches(self, kind: str) -> None:
-        """Keep back the events of that kind."""
-        self._gate(kind).clear()
-
-    def let_watches_go(self, kind: str) -> None:
-        """Deliver the events of that kind, with those kept back first."""
-        self._gate(kind).set()
-
-    def _gate(self, kind: str) -> asyncio.Event:
-        if kind not in self._open:
-            self._open[kind] = asyncio.Event()
-            self._open[kind].set()
-        return self._open[kind]
-
-    async def deliver(self, kind: str, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """The lines of a watch of that kind, each as soon as its kind is not held."""
-        async for line in lines:
-            await self._gate(kind).wait()
-            yield line
 
     def _hook_for(self, request: Request) -> Hook:
         for position, (when, hook, once) in enumerate(self._hooks):
@@ -165,10 +132,5 @@ def _client_for(requests: Requests) -> type[KubeClient]:
                 return await super(Client, self).delete(resource, name, *args, **more)
 
             return await requests.send("delete", resource, name, None, args, send)
-
-        @asynccontextmanager
-        async def watch(self, resource: Resource, *args: Any, **more: Any) -> AsyncIterator[AsyncIterator[bytes]]:
-            async with super().watch(resource, *args, **more) as lines:
-                yield requests.deliver(resource.kind, lines)
 
     return Client

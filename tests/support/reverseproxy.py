@@ -137,7 +137,7 @@ class ReverseProxy:
         return made
 
     async def respond(self, request: Request, incoming: web.BaseRequest, body: bytes) -> web.StreamResponse:
-        """Answer a request. ConnectionDropped and errors of the upstream connection drop that of the client."""
+        """Answer a request. ConnectionDropped and errors of the upstream connection drop the client's."""
         if request.verb == "watch":
             return await self.watch(incoming)
         return await self.forward(incoming, body)

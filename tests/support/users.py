@@ -19,7 +19,7 @@ AS_NOBODY: Final[dict[str, Any]] = {"user": NOBODY, "group": NOBODY, "extra_grou
 
 
 def nobodys_python() -> str:
-    """A Python that user nobody may run."""
+    """A Python that the user `nobody` may run."""
     found, why = _nobodys_python()
     if not found:
         pytest.skip(why)
@@ -38,7 +38,7 @@ def passable_directory() -> Iterator[Path]:
 def _nobodys_python() -> tuple[str, str]:
     if os.geteuid() != 0:
         return "", "only root can be another user"
-    # A virtual environment, or the Python that it is of, may be where nobody else may look.
+    # The folder of a virtual environment, or of its Python, may be closed to other users.
     for python in dict.fromkeys((sys.executable, os.path.realpath(sys.executable), "/usr/bin/python3")):
         with suppress(OSError):
             if subprocess.run([python, "-I", "-c", ""], **AS_NOBODY, capture_output=True, check=False).returncode == 0:

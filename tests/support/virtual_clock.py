@@ -4,14 +4,14 @@ Time stands still while anything can happen: callbacks that are ready, bytes on 
 nothing of that is left, it jumps to the next timer exactly. Client and server may be in one process and talk over
 loopback sockets: the kernel has delivered such bytes by the time that nothing is ready.
 
-What the loop cannot see ends elsewhere in real time, so while it is under way time does not jump:
+Work that the loop cannot see ends in real time, so until it has, time does not jump:
 
-* a job in an executor: time stands still for up to `PATIENCE` real seconds, then flows as real time does, lest a job
-  that waits for a timer of this loop wait for ever;
+* a job in an executor: time stands still for up to `PATIENCE` real seconds, then flows as real time does, so that a job
+  that waits for a timer of this loop ends;
 * a subprocess started through the loop: time flows as real time does until it has ended;
 * anything else (a thread, a process started otherwise): say so with `VirtualClockLoop.outside()`, as for an executor.
 
-When nothing is ready, nothing is under way outside and no timer is set, no callback can ever run again: `Deadlock` is
+When nothing is ready, nothing is in progress outside and no timer is set, no callback can ever run again: `Deadlock` is
 raised out of the loop, naming every task and where it waits, instead of hanging.
 
 A test runs on this loop when it is marked `virtual_clock` or asks for the fixture `clock`.
@@ -58,7 +58,7 @@ class Deadlock(Exception):
 
 
 def wall() -> float:
-    """Seconds since the Unix epoch by the running `VirtualClockLoop`, for what asks for a wall clock."""
+    """Seconds since the Unix epoch by the running `VirtualClockLoop`, for code that needs a wall clock."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualClockLoop), "wall() needs a test marked virtual_clock"
     return loop.wall()
@@ -84,10 +84,10 @@ class VirtualClockLoop(asyncio.SelectorEventLoop):
         self._processes: set[asyncio.SubprocessTransport] = set()
         self._loopback = _Loopback()
         super().__init__(_JumpingSelector(self))
-        # The base class runs what is due before now plus this. Were it lost in the rounding of a large `now`, as a real
+        # Callbacks run that are due before now plus this. Were it lost in the rounding of a large `now`, as a real
         # clock's nanosecond is after a virtual year, a timer that is due exactly now would never run.
         self._clock_resolution = 1e-6
-        # What a new loop watches is its own wake-up pipe; all else is sockets and pipes of the test.
+        # A new loop watches its own wake-up pipe; all else is sockets and pipes of the test.
         self._own_files = len(self._jumping_selector.get_map())
 
     def time(self) -> float:
@@ -115,7 +115,7 @@ class VirtualClockLoop(asyncio.SelectorEventLoop):
     async def pause(self, seconds: float, until: float) -> None:
         """Sleep for `seconds`, or for the smallest multiple of it within which something happens.
 
-        For probes: while no timer runs and no byte arrives, they find what they found before. Not longer than
+        For probes: while no timer runs and no byte arrives, their result stays the same. Not longer than
         `_IDLE_STEPS` times, since a probe may look at the time alone, nor past the first multiple at or after `until`.
         """
         began = self._now
@@ -146,7 +146,7 @@ class VirtualClockLoop(asyncio.SelectorEventLoop):
 
     @contextmanager
     def outside(self) -> Iterator[None]:
-        """Say that something unseen is under way and will call back, so that time must not jump meanwhile."""
+        """Announce something unseen in progress that will call back, so that time must not jump meanwhile."""
         self._outside_begins()
         try:
             yield
@@ -164,7 +164,7 @@ class VirtualClockLoop(asyncio.SelectorEventLoop):
         self._check_closed()  # type: ignore[attr-defined]  # the base class's own guard, absent from its stub
         timer = _OrderedTimer(next(self._order), when, callback, args, self, context)
         heapq.heappush(self._timers, timer)
-        timer._scheduled = True  # type: ignore[attr-defined]  # what the base class sets for its cancelled count
+        timer._scheduled = True  # type: ignore[attr-defined]  # the base class sets it for its cancelled count
         return timer
 
     def run_in_executor(self, executor: Executor | None, func: Callable[[*_Ts], _T], *args: *_Ts) -> asyncio.Future[_T]:
@@ -200,7 +200,7 @@ class VirtualClockLoop(asyncio.SelectorEventLoop):
 
     @property
     def _jumping_selector(self) -> "_JumpingSelector":
-        selector: _JumpingSelector = self._selector  # type: ignore[attr-defined]  # what __init__ gave the base class
+        selector: _JumpingSelector = self._selector  # type: ignore[attr-defined]  # set in __init__
         return selector
 
     def _raise_interruption(self) -> None:
@@ -218,7 +218,7 @@ class VirtualClockLoop(asyncio.SelectorEventLoop):
 
     @property
     def flows(self) -> bool:
-        """Whether time flows as it really does, since something outside is under way."""
+        """Whether time flows as it really does, because of progress outside."""
         self._processes = {process for process in self._processes if process.get_returncode() is None}
         patience_is_over = self._outside > 0 and time.monotonic() - self._outside_since >= PATIENCE
         return bool(self._processes) or patience_is_over
@@ -302,7 +302,7 @@ class _Loopback:
         self._socket.settimeout(1.0)
 
     def flush(self) -> None:
-        """Wait until what this process has sent so far is delivered."""
+        """Wait until all bytes that this process has sent so far are delivered."""
         self._socket.send(b".")
         with suppress(TimeoutError):
             self._socket.recv(1)
@@ -331,7 +331,7 @@ class _OrderedTimer(asyncio.TimerHandle):
 
     def _run(self) -> None:
         # The base class runs it up to its clock's resolution too early: code that then waits for the rest would do so
-        # for ever, where a real clock had gone on meanwhile.
+        # forever, where a real clock had continued meanwhile.
         self._clock._reach(self.when())
         self._clock._happens()
         super()._run()

@@ -41,7 +41,7 @@ class Webhook:
 
 
 def told(denial: dict[str, Any]) -> dict[str, Any]:
-    """The Status of which an API server tells its client after that denial."""
+    """The Status that an API server sends its client after that denial."""
     code = max(denial.get("code", 0), 400)
     words = denial.get("message") or denial.get("reason")
     message = f'admission webhook "{NAME}" denied the request' + (f": {words}" if words else " without explanation")

@@ -1,9 +1,9 @@
 """A model of the cluster around the machine: an API server with its garbage collector and kubelets.
 
-Small enough to be read at once, because tests judge the machine by it. It keeps what matters to a controller: names are
-unique, every change has a resourceVersion, spec changes have a generation, deletion is graceful (Pods) or waits for
-finalizers (ConfigMaps, Frameworks deleted in the foreground, Workloads), and what has lost its owner is collected,
-later. What the webhooks of others refuse is in ``webhooks``.
+Small enough to be read at once, because tests judge the machine by it. It has the API server's rules that matter to a
+controller: names are unique, every change has a resourceVersion, spec changes have a generation, deletion is graceful
+(Pods) or waits for finalizers (ConfigMaps, Frameworks deleted in the foreground, Workloads), and objects without an
+owner are collected, later. ``webhooks`` has other clients' admission webhooks.
 
 A Pod counts as running from its creation until it is removed here: that is the strictest reading of the guarantees.
 """
@@ -20,8 +20,23 @@ from typing import Any, Final
 import orjson
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.codec import EncodedStatus
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.machine.kernel.requests import Kind, PatchFinalizers
+from frameworkcontroller.machine.kernel.requests import (
+    Answer,
+    Answered,
+    Get,
+    Kind,
+    MergePatch,
+    PatchFinalizers,
+    PatchStatus,
+    Post,
+    Refusal,
+    Refused,
+    Remove,
+    Request,
+    Unanswered,
+)
 
 Body = dict[str, Any]
 
@@ -51,6 +66,15 @@ _PROTECTION: Final = {
 _KEPT: Final = ("uid", "creationTimestamp", "deletionTimestamp", "generation", "resourceVersion", "name", "namespace")
 
 
+_KINDS: Final = {
+    404: Refusal.OBJECT_NOT_FOUND,
+    409: Refusal.CONFLICT,
+    413: Refusal.TOO_LARGE,
+    422: Refusal.INVALID,
+    429: Refusal.TOO_MANY_REQUESTS,
+}
+
+
 class Violation(AssertionError):
     """The world is as it must never be. The text ends in the story of how that came."""
 
@@ -65,9 +89,13 @@ class ApiRefusal(Exception):
         self.message = message
 
     @property
-    def status_json(self) -> bytes:
-        """The Status object of the answer."""
-        return orjson.dumps({"kind": "Status", "code": self.code, "reason": self.reason, "message": self.message})
+    def answer(self) -> Refused:
+        """The answer, with a Status object."""
+        status = {"kind": "Status", "code": self.code, "reason": self.reason, "message": self.message}
+        kind = _KINDS.get(self.code, Refusal.SERVER_ERROR if self.code >= 500 else Refusal.OTHER)
+        if self.reason == "AlreadyExists":
+            kind = Refusal.ALREADY_EXISTS
+        return Refused(self.code, self.message, orjson.dumps(status), reason=self.reason, kind=kind)
 
 
 class Lost(Exception):
@@ -75,7 +103,7 @@ class Lost(Exception):
 
 
 class Fate(StrEnum):
-    """What becomes of a controller's next request."""
+    """The fate of a controller's next request."""
 
     LOST = "is lost on its way"
     ANSWER_LOST = "is executed, its answer is lost"
@@ -121,7 +149,7 @@ class Event:
 
 
 class World:
-    """The cluster, and the record of what happened in it.
+    """The cluster, and its record.
 
     ``now`` is the wall clock of all, in seconds since the epoch; ``clock`` counts seconds and is never put back.
     """
@@ -163,7 +191,7 @@ class World:
 
     @property
     def latest(self) -> float:
-        """The latest that the wall clock has shown, or would show had nobody put it back."""
+        """The latest time of the wall clock, as if it had never been set back."""
         return max(self.now, EPOCH + self.clock)
 
     def go_by(self, seconds: float) -> None:
@@ -175,7 +203,7 @@ class World:
         """Time passes until that time of ``clock``, if it is yet to come."""
         self.go_by(max(0.0, clock - self.clock))
 
-    # --- telling ---
+    # --- the story ---
 
     def tell(self, text: str) -> None:
         """Add a line to the story."""
@@ -215,6 +243,57 @@ class World:
 
     # --- requests ---
 
+    def answer(self, request: Request, execute: Callable[[], Body] | None = None) -> Answer:
+        """Execute a request (None: by ``perform``), and answer it."""
+        try:
+            return Answered(orjson.dumps(self.perform(request) if execute is None else execute()))
+        except Lost as lost:
+            return Unanswered(str(lost))
+        except ApiRefusal as refusal:
+            return refusal.answer
+
+    def perform(
+        self,
+        request: Request,
+        *,
+        before: Callable[[Body | None], None] = lambda _: None,
+        made: Callable[[Body], None] | None = None,
+        patched: Callable[[Body, Body], None] = lambda *_: None,
+        held: Callable[[PatchFinalizers, Body], None] = lambda *_: None,
+    ) -> Body:
+        """Execute a request, and return the body of the answer.
+
+        Observers: ``before`` gets each request's body, right before it; ``made`` a new object, ``patched`` the object
+        before and after a patch, and ``held`` the one whose finalizers change, each before it is stored.
+
+        Raises:
+            ApiRefusal: the answer is no.
+        """
+        match request:
+            case Get(kind, name):
+                before(None)
+                return self.get(kind, name)
+            case Post(kind, _, raw):
+                body = orjson.loads(raw)
+                before(body)
+                return self.create(kind, body, made=made)
+            case Remove(kind, name, uid, force, propagation, version):
+                if version and version != self.get(kind, name)["metadata"]["resourceVersion"]:
+                    raise ApiRefusal(409, "Conflict", "the ResourceVersion in the precondition does not match")
+                before(None)
+                grace = 0 if force else None
+                self.delete(kind, name, uid=uid, grace=grace, foreground=propagation == "Foreground")
+                return {"metadata": {}}
+            case MergePatch(kind, name, raw, subresource):
+                return self.merge(kind, name, orjson.loads(raw), subresource, seen=patched)
+            case PatchFinalizers():
+                return self.patch_finalizers(request, seen=held)
+            case PatchStatus(name, path, value, uid, generation, version):
+                assert path == "/status"
+                status = value.body if isinstance(value, EncodedStatus) else value
+                written = self.write_status(name, uid, generation, version, status)
+                return self.get(Kind.FRAMEWORK, name) if request.whole else {"metadata": {"resourceVersion": written}}
+
     def request(self, sender: str, verb: str, target: str, execute: Callable[[], Any]) -> Any:
         """Execute a controller's request as fate has it.
 
@@ -250,7 +329,7 @@ class World:
         return False
 
     def create(self, kind: Kind, body: Body, *, made: Callable[[Body], None] | None = None) -> Body:
-        """Create an object; ``made`` is told of it before anybody else.
+        """Create an object; ``made`` gets it first.
 
         Raises:
             ApiRefusal: the name is taken, or there is no quota for it.
@@ -285,7 +364,7 @@ class World:
         return body
 
     def edit(self, kind: Kind, name: str, change: Callable[[Body], None]) -> None:
-        """Change an object; its generation follows its spec. What loses its last finalizer while it is deleted goes."""
+        """Change an object; its generation follows its spec. A terminating object without finalizers goes."""
         body = self.objects[kind][name]
         spec = orjson.dumps(body.get("spec"))
         change(body)
@@ -307,7 +386,7 @@ class World:
     ) -> Body:
         """Merge a patch into an object, or into its status alone, if UID and resourceVersion are those in the patch.
 
-        ``seen`` is told of the object before and after it, right before it is changed.
+        ``seen`` gets the object before and after it, right before the change.
 
         Raises:
             ApiRefusal: it is not there, a precondition failed, or a webhook says no.
@@ -424,7 +503,7 @@ class World:
             self._changed(Kind.POD, body)
 
     def remove(self, kind: Kind, name: str) -> None:
-        """Remove an object from storage: it is gone for good. The last state of a Pod is one without any grace."""
+        """Remove an object from storage. The last state of a Pod has no grace period left."""
         body = self.objects[kind].pop(name)
         if kind is Kind.POD:
             body["metadata"] |= {"deletionTimestamp": format_time(int(self.now)), "deletionGracePeriodSeconds": 0}
@@ -542,7 +621,7 @@ class World:
         self._changed(Kind.POD, body)
 
 
-# --- what objects say of themselves -----------------------------------------------------------------------------
+# --- fields of objects ------------------------------------------------------------------------------------------
 
 
 def uid_of(body: Body) -> str:

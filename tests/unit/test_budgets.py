@@ -1,7 +1,7 @@
-"""What a user writes costs its size: twice the input takes at most 2.5 times as long, up to what etcd stores.
+"""User input costs its size: twice the input takes at most 2.5 times as long, up to the limit of etcd.
 
-A controller reads the objects of all users in one event loop. Whatever takes quadratic time for one object stops all
-others, again after a restart. The fields are those of the CRD and of the API models, so that new ones are covered.
+A controller reads the objects of all users in one event loop. Quadratic time for one object stops all others, again
+after a restart. The fields come from the CRD and the API models, so that new ones are covered.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ SCHEMA: Final = CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["propert
 CLASSIFIER: Final = shipped_config().plan_limits().classifier
 
 
-# --- what is measured --------------------------------------------------------------------------------------------
+# --- measurements ---
 
 
 class Watch:
@@ -100,7 +100,7 @@ class Watch:
 
 
 def read_framework(body: Body) -> dict[str, float]:
-    """Do with a Framework what controller, barrier and commands do."""
+    """Process a Framework as controller, barrier and commands do."""
     data = orjson.dumps(body)
     watch = Watch()
     parse(data)
@@ -189,7 +189,7 @@ def lint(body: Body) -> dict[str, float]:
 
 
 def read_pod(body: Body) -> dict[str, float]:
-    """Do with a Pod what controller and commands do."""
+    """Process a Pod as controller and commands do."""
     watch = Watch()
     parse(orjson.dumps(body))
     watch.lap("parse")
@@ -349,7 +349,7 @@ VALUES: Final[dict[str, Make]] = {
 
 
 def put(body: Any, path: Path_, value: Any) -> Any:
-    """A copy of the body with the value at the path, and what is missing around it."""
+    """A copy of the body with the value at the path, and its missing parents."""
     if not path:
         return value
     key, *rest = path
@@ -531,7 +531,7 @@ def test_lint_of_a_field_of_the_spec(path: Path_, make: Make) -> None:
     ],
 )
 def test_a_field_of_the_metadata_or_the_status(path: Path_, value: Any) -> None:
-    """Whoever may write the status writes anything."""
+    """A user who may write the status writes anything."""
     if isinstance(value, str):
         make: Make = TEXTS["f-a-0"]
     elif value and path[-1] == "taskStatuses":
@@ -559,7 +559,7 @@ def test_a_field_of_a_pod(path: Path_, value: Any) -> None:
 
 
 def roles(item: Callable[[int], Body], **spec: Any) -> Make:
-    """A Framework of many roles beside ``all``, which has many Tasks."""
+    """A Framework of ``all``, which has many Tasks, and many other roles."""
 
     def make(size: int) -> Any:
         many = listed(lambda number: {**item(number), "name": f"r{number}"})(size)
@@ -615,7 +615,7 @@ def test_many_roles_in_the_status() -> None:
     assert_linear(read_framework, make)
 
 
-def test_what_an_admission_adds() -> None:
+def test_additions_of_an_admission() -> None:
     def make(size: int) -> Any:
         tolerations = listed(lambda number: {"key": f"k{number}", "operator": "Exists"})(size // 2)
         added = {"name": "a", "count": 2, "tolerations": [*reversed(tolerations)]}

@@ -1,4 +1,4 @@
-"""A test that hangs is ended, whatever it hangs in."""
+"""A test that hangs anywhere is ended."""
 
 import re
 import subprocess

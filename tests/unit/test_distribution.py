@@ -21,11 +21,11 @@ from tests.support.distribution import encodable, group, rank
     ],
     ids=map(str, range(10)),
 )
-def test_what_shares_something_runs_together(nodeid: str, found: str) -> None:
+def test_tests_that_share_something_run_together(nodeid: str, found: str) -> None:
     assert group(nodeid) == found
 
 
-def test_what_takes_long_begins_first() -> None:
+def test_long_tests_begin_first() -> None:
     ordered = [
         "tests/integration/test_a.py::test_b[real-1.20]",
         "tests/chaos/test_a.py::test_b[1]",
@@ -34,7 +34,7 @@ def test_what_takes_long_begins_first() -> None:
     assert [rank(nodeid) for nodeid in ordered] == [0, 1, 2]
 
 
-def test_reports_can_be_sent_whatever_a_test_printed() -> None:
+def test_reports_can_be_sent_after_any_output() -> None:
     report = {"sections": [("log", "a\ud800é"), ("out", "\udcff")], "outcome": "passed", "when": None, "duration": 0.5}
     sent = {"sections": [("log", "a\\ud800é"), ("out", "\\udcff")], "outcome": "passed", "when": None, "duration": 0.5}
     assert encodable(report) == sent

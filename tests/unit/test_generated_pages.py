@@ -1,4 +1,4 @@
-"""The generated pages of docs/ say what the code and the shipped configuration say."""
+"""The generated pages of docs/ agree with the code and the shipped configuration."""
 
 import importlib.util
 import re
@@ -13,16 +13,10 @@ from pydantic import BaseModel
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import encode_task
-from frameworkcontroller.api.completion import (
-    PREDEFINED,
-    CompletionStatus,
-    ContainerCompletion,
-    DecidedRule,
-    FailureAction,
-    PodCompletion,
-)
-from frameworkcontroller.api.status import RetryPolicyStatus, TaskAttemptStatus, TaskStatus
+from frameworkcontroller.api.completion import PREDEFINED
+from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.config.config import Config
+from tests.support.filled import filled
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -54,7 +48,7 @@ def test_a_page_is_current(page: str, script: str) -> None:
 def test_every_field_of_a_task_is_explained() -> None:
     def paths(value: Any, path: str) -> Iterator[str]:
         for name, item in value.items():
-            # What has fields of its own and is always there needs no row.
+            # A constant object with fields of its own needs no row.
             if not isinstance(item, dict) or name in ("completionStatus", "pod"):
                 yield path + name
             if isinstance(item, dict):
@@ -62,12 +56,9 @@ def test_every_field_of_a_task_is_explained() -> None:
             elif isinstance(item, list) and isinstance(item[0], dict):
                 yield from paths(item[0], f"{path}{name}[].")
 
-    pod = PodCompletion("reason", "message", (ContainerCompletion("main", 1, "reason", "message", 9),))
-    rule = DecidedRule(FailureAction.COUNT, 0)
-    completion = CompletionStatus(1, "Phrase", "Failed", ("Transient",), "diagnostics", pod=pod, policy=rule)
-    attempt = TaskAttemptStatus(0, 1, completion_status=completion)
-    retry = RetryPolicyStatus(recent_retried_count=1)
-    task = orjson.loads(encode_task("f", "a", TaskStatus(0, "uid", 1, 1, attempt, retry=retry)))
+    task = orjson.loads(encode_task("f", "a", filled(TaskStatus)))
+    # Only Frameworks have a trigger.
+    del task["attemptStatus"]["completionStatus"]["trigger"]
     assert list(generator("reference").TASK) == list(paths(task, ""))
 
 

@@ -1,4 +1,4 @@
-"""Log lines: the shape that collectors parse, and that nobody can forge one."""
+"""Log lines: their formats, and that user text cannot forge one."""
 
 import io
 import logging
@@ -26,7 +26,7 @@ COLLECTOR = re.compile(
 
 @pytest.fixture
 def out(logging_as_before: None) -> io.StringIO:
-    """What is logged."""
+    """The output of the log."""
     return io.StringIO()
 
 
@@ -92,7 +92,7 @@ def test_collector_reads_a_snapshot(out: io.StringIO) -> None:
 
 
 @pytest.mark.parametrize("log_format", FORMATS)
-def test_what_only_looks_like_a_snapshot_is_none(out: io.StringIO, log_format: LogFormat) -> None:
+def test_text_like_a_snapshot_is_none(out: io.StringIO, log_format: LogFormat) -> None:
     forged = 'x: OnTaskRetry: ObjectSnapshot: {"kind":"Task"}'
     configure_logging(log_format=log_format, stream=out)
     log = logging.getLogger("frameworkcontroller.sync")
@@ -109,7 +109,7 @@ def test_what_only_looks_like_a_snapshot_is_none(out: io.StringIO, log_format: L
 
 
 @given(text=st.text(), log_format=st.sampled_from(FORMATS))
-def test_whatever_the_message_it_is_one_line_without_control_characters(text: str, log_format: LogFormat) -> None:
+def test_any_message_is_one_line_without_control_characters(text: str, log_format: LogFormat) -> None:
     stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace", newline="")
     handler = LineHandler(stream, JsonFormatter() if log_format == "json" else KlogFormatter())
     handler.emit(logging.LogRecord("x", logging.INFO, "x.py", 1, "%s", (text,), None))
@@ -170,7 +170,7 @@ def as_json(message: str, *args: object, snapshot: bool = False) -> dict[str, An
         ("Stopped", {}),
     ],
 )
-def test_json_names_what_a_line_is_about(message: str, fields: dict[str, Any]) -> None:
+def test_json_names_the_subject_of_a_line(message: str, fields: dict[str, Any]) -> None:
     assert as_json(message) == {"message": message, **fields}
 
 
@@ -190,7 +190,7 @@ def test_json_has_snapshots_as_objects() -> None:
 
 
 @pytest.mark.parametrize("tail", ["", "{", "{} and more", "x"])
-def test_what_only_looks_like_a_snapshot_stays_in_the_message(tail: str) -> None:
+def test_text_like_a_snapshot_stays_in_the_message(tail: str) -> None:
     message = f"[default/f]: refused: OnTaskRetry: ObjectSnapshot: {tail}"
     assert as_json("%s", message, snapshot=True) == {"message": message, "framework": "default/f"}
     harmless = f"[default/f]: refused: OnTaskRetry: ObjectSnapshot {tail}"

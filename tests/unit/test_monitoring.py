@@ -50,7 +50,7 @@ def test_every_metric_in_use_is_served() -> None:
         assert [name for name in names if name not in known] == [], where
 
 
-def test_whatever_has_results_is_shown() -> None:
+def test_each_metric_with_results_is_shown() -> None:
     shown = " ".join(target["expr"] for panel in PANELS for target in panel.get("targets", ()))
     script = generator("metrics")
     names = [script.name_of(family) for family in script.families() if "result" in script.labels_of(family)]

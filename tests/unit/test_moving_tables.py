@@ -38,20 +38,20 @@ def test_every_manifest_has_a_table() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_tells_of_no_field_twice(name: str) -> None:
+def test_names_no_field_twice(name: str) -> None:
     fields = told(name)
     doubled = [(one, two) for one in fields for two in fields if one is not two and is_at_or_below(two, one)]
     assert doubled == []
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_tells_of_every_field_of_the_schema(name: str) -> None:
+def test_names_every_field_of_the_schema(name: str) -> None:
     fields = told(name)
     assert [field for field in fields_of(name) if not any(is_at_or_below(field, one) for one in fields)] == []
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_tells_of_no_field_that_is_not_in_the_schema(name: str) -> None:
+def test_names_no_field_that_is_not_in_the_schema(name: str) -> None:
     there = fields_of(name)
     assert [one for one in told(name) if not any(is_at_or_below(field, one) for field in there)] == []
 
@@ -66,7 +66,7 @@ def test_tells_of_no_field_that_is_not_in_the_schema(name: str) -> None:
         ("leaderworkerset", "startupPolicy"),
     ],
 )
-def test_tells_of_every_value(name: str, field: str) -> None:
+def test_names_every_value(name: str, field: str) -> None:
     (line,) = (line for line in table(name) if f"`{field}`" in line)
     assert [value for value in fields_of(name)[field] if f"`{value}`" not in line] == []
 
@@ -86,7 +86,7 @@ def test_knows_the_fields_of_the_schema(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_tells_of_every_field_of_the_manifest(name: str) -> None:
+def test_names_every_field_of_the_manifest(name: str) -> None:
     fields = told(name)
     used = fields_in(manifest(name)["spec"])
     assert [field for field in used if not any(is_at_or_below(field, one) for one in fields)] == []

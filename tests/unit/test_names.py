@@ -2,14 +2,12 @@
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Final
 
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.parts import REASONS
-
-PACKAGE: Final = Path(__file__).resolve().parents[2] / "frameworkcontroller"
+from tests.support.sourcecode import parsed
 
 # Names that still occur more than once. Add none; a line each, so that renames merge.
 MODULES: Final = {
@@ -23,18 +21,10 @@ CLASSES: Final = {
 }
 
 
-def modules() -> list[Path]:
-    return [path for path in PACKAGE.rglob("*.py") if not path.stem.startswith("__")]
+MODULES_OF_PACKAGE: Final = [(file.stem, tree) for file, tree in parsed() if not file.stem.startswith("__")]
 
 
-def public_classes() -> Iterator[str]:
-    for path in modules():
-        for node in ast.parse(path.read_text()).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                yield node.name
-
-
-def repeated(names: list[str]) -> set[str]:
+def repeated(names: Iterable[str]) -> set[str]:
     return {name for name, count in Counter(names).items() if count > 1}
 
 
@@ -45,8 +35,9 @@ def test_a_reason_occurs_once_and_is_listed() -> None:
 
 
 def test_a_base_name_occurs_once() -> None:
-    assert repeated([path.stem for path in modules()]) == MODULES
+    assert repeated(stem for stem, _ in MODULES_OF_PACKAGE) == MODULES
 
 
 def test_a_public_class_name_occurs_once() -> None:
-    assert repeated(list(public_classes())) == CLASSES
+    nodes = (node for _, tree in MODULES_OF_PACKAGE for node in tree.body if isinstance(node, ast.ClassDef))
+    assert repeated(node.name for node in nodes if not node.name.startswith("_")) == CLASSES

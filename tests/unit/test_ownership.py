@@ -1,16 +1,14 @@
-"""The tracker alone changes the records of a status, and marks each change; the machine alone decides what they say."""
+"""The tracker alone changes the records of a status, and marks each change; the machine alone decides their content."""
 
 import ast
 from collections.abc import Iterator
 from dataclasses import fields
-from pathlib import Path
 from typing import Final
 
 import pytest
 
 from frameworkcontroller.api import status
-
-PACKAGE: Final = Path(__file__).resolve().parents[2] / "frameworkcontroller"
+from tests.support.sourcecode import PACKAGE, dotted, meanings, parsed
 
 RECORDS: Final = (
     status.FrameworkStatus,
@@ -27,7 +25,7 @@ LISTS: Final = {"roles", "tasks", "conditions"}
 OWNERS: Final = {
     "machine/kernel/tracker.py": "Tracker",
     "machine/parts/dependencies/dependencies.py": "RoleOrder",
-    "machine/parts/gangs/gangstate.py": "GangState",
+    "machine/parts/gangs/gangs.py": "GangState",
     "machine/parts/kueue/queueing.py": "Queueing",
 }
 """By file, the class that changes records: the tracker and, each for its own fields of the status, states of parts."""
@@ -123,31 +121,20 @@ def own_calls(method: ast.FunctionDef) -> Iterator[str]:
 
 
 def decision_faults(file: str, tree: ast.AST) -> Iterator[str]:
-    """Where the file makes what only the machine makes, or touches its expectations."""
+    """The places where the file constructs decisions, or touches the machine's expectations."""
     if file.partition("/")[0] in {"machine", "api"}:
         return
-    meaning: dict[str, str] = {}
+    meaning = meanings(tree)
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom):
-            meaning |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-            if EXPECTATIONS in {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}:
-                yield f"{file}:{node.lineno} imports {EXPECTATIONS}"
-        elif isinstance(node, ast.Import):
-            meaning |= {alias.asname: alias.name for alias in node.names if alias.asname}
-            if any(alias.name == EXPECTATIONS for alias in node.names):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            within = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            if any(f"{within}{alias.name}.".startswith(f"{EXPECTATIONS}.") for alias in node.names):
                 yield f"{file}:{node.lineno} imports {EXPECTATIONS}"
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and (name := dotted(node.func, meaning).removesuffix(".of")) in DECISIONS:
+        if isinstance(node, ast.Call) and (name := (dotted(node.func, meaning) or "").removesuffix(".of")) in DECISIONS:
             yield f"{file}:{node.lineno} makes a {name.rpartition('.')[2]}"
         elif isinstance(node, ast.Attribute) and node.attr == "expectations":
             yield f"{file}:{node.lineno} touches {ast.unparse(node)}"
-
-
-def dotted(node: ast.expr, meaning: dict[str, str]) -> str:
-    """The full name that an expression such as ``model.Record`` stands for."""
-    if isinstance(node, ast.Attribute):
-        return f"{dotted(node.value, meaning)}.{node.attr}"
-    return meaning.get(node.id, node.id) if isinstance(node, ast.Name) else "?"
 
 
 def is_class(node: ast.stmt, name: str) -> bool:
@@ -158,19 +145,19 @@ def is_class(node: ast.stmt, name: str) -> bool:
 # --- the product ----------------------------------------------------------------------------------------------------
 
 
-def parsed() -> Iterator[tuple[str, ast.Module]]:
-    for file in sorted(PACKAGE.rglob("*.py")):
-        yield str(file.relative_to(PACKAGE)), ast.parse(file.read_text(encoding="utf-8"), str(file))
+def files() -> Iterator[tuple[str, ast.Module]]:
+    """The path of each file in the package, with its tree."""
+    return ((str(file.relative_to(PACKAGE)), tree) for file, tree in parsed())
 
 
 def the_owners() -> Iterator[ast.ClassDef]:
-    files = dict(parsed())
+    trees = dict(files())
     for file, name in OWNERS.items():
-        yield from (item for item in files[file].body if isinstance(item, ast.ClassDef) and is_class(item, name))
+        yield from (item for item in trees[file].body if isinstance(item, ast.ClassDef) and is_class(item, name))
 
 
 def test_only_owners_change_the_records_of_a_status() -> None:
-    assert [fault for file, tree in parsed() for fault in assignment_faults(file, tree)] == []
+    assert [fault for file, tree in files() for fault in assignment_faults(file, tree)] == []
 
 
 def test_owners_mark_each_change() -> None:
@@ -181,7 +168,7 @@ def test_owners_mark_each_change() -> None:
 
 
 def test_only_the_machine_decides() -> None:
-    assert [fault for file, tree in parsed() for fault in decision_faults(file, tree)] == []
+    assert [fault for file, tree in files() for fault in decision_faults(file, tree)] == []
 
 
 # --- the rules can fail ---------------------------------------------------------------------------------------------
@@ -222,7 +209,7 @@ def test_a_change_by_another_is_found(file: str, source: str) -> None:
         ("views/summary.py", "summary.state = State.RUNNING"),
     ],
 )
-def test_what_changes_no_record_is_let_pass(file: str, source: str) -> None:
+def test_code_that_changes_no_record_is_accepted(file: str, source: str) -> None:
     assert list(assignment_faults(file, ast.parse(source))) == []
 
 
@@ -280,5 +267,5 @@ def test_a_decision_elsewhere_is_found(source: str) -> None:
         ("commands/x.py", "from frameworkcontroller.api.status import Condition\nisinstance(found, Condition)"),
     ],
 )
-def test_what_decides_nothing_is_let_pass(file: str, source: str) -> None:
+def test_code_that_decides_nothing_is_accepted(file: str, source: str) -> None:
     assert list(decision_faults(file, ast.parse(source))) == []

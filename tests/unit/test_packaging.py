@@ -1,14 +1,11 @@
-"""What is shipped: the lock files, the package's data, and the manifest of the API."""
+"""The distribution: the lock files, the package's data, and the manifest of the API."""
 
 import importlib.resources
 import re
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 import frameworkcontroller
 
@@ -53,18 +50,3 @@ def test_the_images_leave_the_embedded_cluster_out() -> None:
     """tests/integration/test_images.py looks into the built image."""
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     assert ignored.index("!/frameworkcontroller") < ignored.index("/frameworkcontroller/local")
-
-
-def test_the_crd_describes_every_field_that_users_write() -> None:
-    crd = yaml.safe_load((ROOT / "crd" / "frameworks.yaml").read_text())
-    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    assert [path for path, field in fields("spec", schema["properties"]["spec"]) if not field.get("description")] == []
-
-
-def fields(path: str, schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The schema and everything below it, each with its path."""
-    yield path, schema
-    for name, inner in schema.get("properties", {}).items():
-        yield from fields(f"{path}.{name}", inner)
-    if "items" in schema:
-        yield from fields(f"{path}[]", schema["items"])

@@ -19,7 +19,7 @@ def test_a_copy_differs_in_all_its_tokens_and_in_nothing_else() -> None:
     ]
 
 
-def test_a_token_inside_of_a_longer_one_is_left_alone() -> None:
+def test_a_token_inside_a_longer_one_is_ignored() -> None:
     uid = "10001000-2222-4333-8444-555555555555"
     template = Template([(b"key", f"{uid} 1000".encode())], ["1000", uid])
     assert list(template.copy("2345", uid)) == [(b"key", f"{uid} 2345".encode())]

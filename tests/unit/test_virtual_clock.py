@@ -41,7 +41,7 @@ async def test_timers_fire_in_order_each_at_its_own_time(clock: VirtualClockLoop
     for number, delay in enumerate(due):
         clock.call_at(START + delay, fire, number)
     await asyncio.sleep(3 * 86401)
-    # Sorted by time, and those of one instant by when they were set.
+    # Sorted by time, and at one instant by the order of setting.
     assert fired == sorted((START + delay, number) for number, delay in enumerate(due))
 
 
@@ -79,7 +79,7 @@ async def test_a_pause_ends_with_the_time_that_is_left(clock: VirtualClockLoop) 
     assert await pauses(clock, 3, until=5.5) == [6.0, 7.0, 8.0]
 
 
-async def test_a_pause_is_not_prolonged_while_something_is_under_way_outside(clock: VirtualClockLoop) -> None:
+async def test_a_pause_is_not_prolonged_while_something_runs_outside(clock: VirtualClockLoop) -> None:
     with clock.outside():
         task = asyncio.create_task(clock.pause(0.01, math.inf))
         await asyncio.sleep(0)
@@ -212,7 +212,7 @@ async def test_time_stands_still_until_the_last_of_several_jobs(clock: VirtualCl
     assert clock.time() == START + 1
 
 
-async def test_a_job_that_waits_for_a_timer_of_the_loop_does_not_wait_for_ever(
+async def test_a_job_that_waits_for_a_timer_of_the_loop_ends(
     clock: VirtualClockLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(virtual_clock, "PATIENCE", 0.1)

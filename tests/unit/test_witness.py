@@ -59,7 +59,7 @@ def test_tasks_of_one_attempt_may_run_at_once() -> None:
     assert overlaps([instance(1, 5), instance(1, 5, pod="f-a-1")]) == []
 
 
-def test_what_runs_while_its_status_says_so_is_fine() -> None:
+def test_pods_that_run_as_their_status_says_are_fine() -> None:
     history = [Stored(0.5, "F", status()), Stored(3, "F", status()), Stored(5.1, "F", status(task="AttemptCompleted"))]
     assert outlived([instance(1, 5)], history) == []
 

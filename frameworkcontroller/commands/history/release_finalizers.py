@@ -15,9 +15,9 @@ from frameworkcontroller.views.texts import counted, duration
 
 
 async def run(invocation: Invocation, options: argparse.Namespace) -> int:
-    """Show what is given up, and remove the finalizers unless it is a dry run. Return the exit code."""
+    """Show the affected Frameworks, and remove their finalizers unless it is a dry run. Return the exit code."""
     if options.names and options.all_namespaces:
-        raise program.UsageError("history release-finalizers: names are those of one namespace: without -A")
+        raise program.UsageError("history release-finalizers: names belong to one namespace: without -A")
     # No command line that is cut short gives up the history of a whole namespace.
     if not (options.names or options.all_namespaces or options.namespace or options.dry_run):
         raise program.UsageError(

@@ -31,6 +31,7 @@ from frameworkcontroller.history.folderfollower import FolderError, read_folder
 from frameworkcontroller.history.reads import (
     MAX_PAGE,
     RUNNING,
+    TASK_FIELDS,
     ArchiveReader,
     GetFramework,
     GetTaskHistory,
@@ -53,6 +54,7 @@ _MESSAGE: Final = 200
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 Item: TypeAlias = Mapping[str, Any]
+Columns: TypeAlias = Mapping[str, Callable[[Item], str | Text]]
 
 
 def run_anywhere(options: argparse.Namespace) -> int:
@@ -152,8 +154,8 @@ async def _token(options: argparse.Namespace, url: str) -> str | None:
 
 @asynccontextmanager
 async def _folder(invocation: Invocation, options: argparse.Namespace) -> AsyncIterator[HistoryArchive]:
-    """Read what concerns the Frameworks from a folder of records into an archive of this process."""
-    # A prefilter: JSON of the controller has no blanks there. What else it keeps, the queries leave out.
+    """Read the records of the Frameworks from a folder into an archive of this process."""
+    # A prefilter: JSON of the controller has no blanks there. The queries leave out the rest.
     wanted = [f'"namespace":"{invocation.namespace}"'.encode()] * (not options.all_namespaces)
     if options.name is not None:
         wanted.append(f'"name":"{options.name}"'.encode())
@@ -177,7 +179,7 @@ async def _folder(invocation: Invocation, options: argparse.Namespace) -> AsyncI
             yield archive
 
 
-# --- what is shown ---
+# --- output ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +189,7 @@ class _Show:
     source: ArchiveReader
 
     async def run(self) -> None:
-        """Show what the options ask for."""
+        """Show the requested attempts."""
         options = self.options
         if options.name is None:
             await self._frameworks()
@@ -239,7 +241,7 @@ class _Show:
         except NotFound:
             return None
         except (KubeError, StatusError, program.CommandError) as error:
-            self.invocation.note(f"what the cluster has now is not shown: {clean_line(str(error), _MESSAGE)}")
+            self.invocation.note(f"the present state of the cluster is not shown: {clean_line(str(error), _MESSAGE)}")
             return None
         return body
 
@@ -262,22 +264,20 @@ class _Show:
         if self._printed({"items": items}):
             return
         everywhere: bool = self.options.all_namespaces
-        columns: dict[str, Callable[[Item], str | Text]] = {
-            **({"NAMESPACE": lambda one: one["namespace"]} if everywhere else {}),
-            "NAME": lambda one: one["name"],
-            "STATE": lambda one: _text(one["state"]),
+        columns: Columns = {
+            **({"NAMESPACE": _field("namespace")} if everywhere else {}),
+            **{name.upper(): _field(name) for name in ("name", "state")},
             "RESULT": _result,
-            "ATTEMPTS": lambda one: _text(one["attempts"]),
-            "TASKS": lambda one: _text(one["tasks"]),
-            "FAILED": lambda one: _text(one["failedTasks"]),
-            "CREATED": lambda one: _text(one["created"]),
-            "TOOK": lambda one: _took(one["started"], one["completed"]),
-            "UID": lambda one: one["uid"],
+            **{name.upper(): _field(name) for name in ("attempts", "tasks")},
+            "FAILED": _field("failedTasks"),
+            "CREATED": _field("created"),
+            "TOOK": self._took,
+            "UID": _field("uid"),
         }
         self._print(columns, items)
 
     async def _all(self, query: ListFrameworks | ListTasks, others: str) -> list[Item] | None:
-        """Read the pages of a list, up to ``--most``; None if there is no such list. ``others``: what is then left."""
+        """Read the pages of a list, up to ``--most``; None if there is no such list. ``others``: the rest."""
         most: int = self.options.most
         found: list[Item] = []
         after = ""
@@ -308,68 +308,35 @@ class _Show:
         if not rows:
             self.invocation.note(f"the history has no attempt of {self.options.name} yet")
             return
-        self._print(
-            {
-                "ATTEMPT": lambda one: f"{one['id']}{_CURRENT if one['current'] else ''}",
-                "CODE": lambda one: _text(one["code"]),
-                "PHRASE": _phrase,
-                "STARTED": lambda one: _text(one["started"]),
-                "TOOK": self._took,
-                "TASKS": lambda one: _text(one["tasks"]),
-                "FAILED": lambda one: _text(one["failedTasks"]),
-                "WHY": _why,
-            },
-            rows,
-        )
+        columns: Columns = {"ATTEMPT": lambda one: f"{one['id']}{_CURRENT if one['current'] else ''}", **_END}
+        tasks: Columns = {"TASKS": _field("tasks"), "FAILED": _field("failedTasks"), "WHY": _why}
+        self._print({**columns, **self._times, **tasks}, rows)
         if current is not None:
             self.invocation.note(f"{_CURRENT} the current attempt, from the cluster")
 
     async def _tasks(self, uid: str, attempt: int, live: Json | None) -> None:
-        rows = await self._all(ListTasks(uid, attempt, failed=self.options.failed or None), "further Tasks")
-        current = _attempt_of(live)
-        if live is not None and current is not None and current["id"] == attempt:
-            known = {(one["role"], one["index"], one["taskUid"], one["attempt"]) for one in rows or ()}
-            fresh = [
-                one
-                for one in _task_attempts_of(live)
-                if (one["role"], one["index"], one["taskUid"], one["attempt"]) not in known
-                and (not self.options.failed or _outcome(one) is Outcome.FAILED)
-            ]
-            rows = [*(rows or ()), *fresh]
-            rows.sort(key=lambda one: (one["role"], one["index"], one["attempt"]))
-        if rows is None:
+        found = await self._all(ListTasks(uid, attempt, failed=self.options.failed or None), "further Tasks")
+        is_current = live is not None and (_attempt_of(live) or {}).get("id") == attempt
+        if found is None and not is_current:
             raise program.CommandError(f"the history has no attempt {attempt} of {self.options.name}")
+        rows = list(found or ())
+        if is_current:
+            failed = self.options.failed
+            rows += _new_tasks(live, rows, lambda one: not failed or _outcome(one) is Outcome.FAILED)
+            rows.sort(key=lambda one: (one["role"], one["index"], one["attempt"]))
         if self._printed({"items": rows}):
             return
         if not rows:
             self.invocation.note(f"attempt {attempt} has no such Tasks")
             return
-        self._print(
-            {
-                "TASK": lambda one: f"{one['role']}[{one['index']}]",
-                "ATTEMPT": lambda one: f"{one['attempt']}{_CURRENT if one.get('current') else ''}",
-                "CODE": lambda one: _text(one["code"]),
-                "PHRASE": _phrase,
-                "NODE": lambda one: _text(one["node"]),
-                "STARTED": lambda one: _text(one["started"]),
-                "TOOK": self._took,
-                "WHY": _why,
-            },
-            rows,
-        )
+        columns: Columns = {"TASK": lambda one: f"{one['role']}[{one['index']}]", "ATTEMPT": _number}
+        self._print({**columns, **_END, "NODE": _field("node"), **self._times, "WHY": _why}, rows)
 
     async def _task(self, uid: str, live: Json | None) -> None:
         role, index = self.options.task
         archived = await self.source.read(GetTaskHistory(uid, role, index))
-        rows: list[dict[str, Any]] = [dict(one) for one in (archived["items"] if archived else ())]
-        if live is not None:
-            known = {(one["frameworkAttempt"], one["taskUid"], one["attempt"]) for one in rows}
-            rows += [
-                one
-                for one in _task_attempts_of(live)
-                if (one["role"], one["index"]) == (role, index)
-                and (one["frameworkAttempt"], one["taskUid"], one["attempt"]) not in known
-            ]
+        rows: list[Item] = list(archived["items"] if archived else ())
+        rows += _new_tasks(live, rows, lambda one: (one["role"], one["index"]) == (role, index))
         if self.options.attempt is not None:
             rows = [one for one in rows if one["frameworkAttempt"] == self.options.attempt]
         if not rows:
@@ -377,19 +344,8 @@ class _Show:
             raise program.CommandError(f"the history has no Task {role}[{index}] of {self.options.name}{within}")
         if self._printed({"items": rows}):
             return
-        self._print(
-            {
-                "FRAMEWORK ATTEMPT": lambda one: str(one["frameworkAttempt"]),
-                "ATTEMPT": lambda one: f"{one['attempt']}{_CURRENT if one.get('current') else ''}",
-                "CODE": lambda one: _text(one["code"]),
-                "PHRASE": _phrase,
-                "NODE": lambda one: _text(one["node"]),
-                "POD": lambda one: _text(one["pod"]),
-                "STARTED": lambda one: _text(one["started"]),
-                "TOOK": self._took,
-            },
-            rows,
-        )
+        columns: Columns = {"FRAMEWORK ATTEMPT": _field("frameworkAttempt"), "ATTEMPT": _number}
+        self._print({**columns, **_END, "NODE": _field("node"), "POD": _field("pod"), **self._times}, rows)
         for one in rows:
             if one["diagnostics"]:
                 self.invocation.print()
@@ -405,26 +361,29 @@ class _Show:
         self.invocation.print_object(value, self.options.output)
         return True
 
-    def _print(self, columns: Mapping[str, Callable[[Item], str | Text]], items: Sequence[Item]) -> None:
+    def _print(self, columns: Columns, items: Sequence[Item]) -> None:
         rows: Table = table(*columns)
         for one in items:
             rows.add_row(*(cell(one) for cell in columns.values()))
         self.invocation.print_table(rows)
 
+    @property
+    def _times(self) -> Columns:
+        return {"STARTED": _field("started"), "TOOK": self._took}
+
     def _took(self, one: Item) -> str:
-        if one.get("current") and one["started"] and not one["completed"]:
-            return duration(self.invocation.wall() - parse_time(one["started"]))
-        return _took(one["started"], one["completed"])
+        started, completed = one["started"], one["completed"]
+        if one.get("current") and started and not completed:
+            return duration(self.invocation.wall() - parse_time(started))
+        return duration(parse_time(completed) - parse_time(started)) if started and completed else _NONE
 
 
-def _text(value: Any) -> str:
-    return _NONE if value is None or value == "" else str(value)
+def _field(name: str) -> Callable[[Item], str]:
+    return lambda one: _NONE if one[name] is None or one[name] == "" else str(one[name])
 
 
-def _took(started: str | None, completed: str | None) -> str:
-    if not started or not completed:
-        return _NONE
-    return duration(parse_time(completed) - parse_time(started))
+def _number(one: Item) -> str:
+    return f"{one['attempt']}{_CURRENT if one.get('current') else ''}"
 
 
 def _phrase(one: Item) -> Text:
@@ -441,6 +400,7 @@ def _result(one: Item) -> Text:
     return Text(f"{one['code']} {one['phrase'] or ''}".strip(), _STYLES[_outcome(one)])
 
 
+_END: Final[Columns] = {"CODE": _field("code"), "PHRASE": _phrase}
 _STYLES: Final = {None: "", Outcome.SUCCEEDED: "green", Outcome.STOPPED: "dim", Outcome.FAILED: "red"}
 
 
@@ -452,27 +412,22 @@ def _why(one: Item) -> str:
     return clean_line(one["diagnostics"], _MESSAGE) if one["diagnostics"] and one["type"] != SUCCEEDED else ""
 
 
-# --- what the cluster has now ---
+# --- the live Framework ---
 
 
 def _item_of(live: Mapping[str, Any]) -> dict[str, Any]:
     """Return a Framework of the cluster as an item of the archive, as far as a list shows it."""
     metadata, status = live.get("metadata") or {}, live.get("status") or {}
-    attempt = status.get("attemptStatus") or {}
-    current = _attempt_of(live)
+    current = _attempt_of(live) or {}
+    ended = current if status.get("completionTime") else {}
     return {
-        "uid": metadata.get("uid"),
-        "namespace": metadata.get("namespace"),
-        "name": metadata.get("name"),
+        **{name: metadata.get(name) for name in ("uid", "namespace", "name")},
         "state": status.get("state"),
-        "phase": (_outcome(current) or RUNNING) if current is not None and status.get("completionTime") else RUNNING,
-        "code": current["code"] if current is not None and status.get("completionTime") else None,
-        "phrase": current["phrase"] if current is not None else None,
-        "type": current["type"] if current is not None else None,
-        "diagnostics": current["diagnostics"] if current is not None else None,
-        "attempts": None if not attempt else attempt.get("id", 0) + 1,
-        "tasks": current["tasks"] if current is not None else None,
-        "failedTasks": current["failedTasks"] if current is not None else None,
+        "phase": (_outcome(ended) or RUNNING) if ended else RUNNING,
+        "code": ended.get("code"),
+        **{name: current.get(name) for name in ("phrase", "type", "diagnostics")},
+        "attempts": current["id"] + 1 if current else None,
+        **{name: current.get(name) for name in ("tasks", "failedTasks")},
         "created": metadata.get("creationTimestamp"),
         "started": status.get("startTime"),
         "completed": status.get("completionTime"),
@@ -496,6 +451,16 @@ def _attempt_of(live: Mapping[str, Any] | None) -> dict[str, Any] | None:
     }
 
 
+def _new_tasks(live: Json | None, known: Sequence[Item], wanted: Callable[[Item], bool]) -> list[Item]:
+    """Return the current Task attempts of a Framework of the cluster that are not known yet."""
+
+    def key(one: Item) -> tuple[Any, ...]:
+        return tuple(one[name] for name in ("frameworkAttempt", "role", "index", "taskUid", "attempt"))
+
+    keys = set(map(key, known))
+    return [] if live is None else [one for one in _task_attempts_of(live) if wanted(one) and key(one) not in keys]
+
+
 def _task_attempts_of(live: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the current Task attempts of a Framework of the cluster."""
     framework_attempt = live["status"]["attemptStatus"]
@@ -511,14 +476,7 @@ def _task_attempts_of(live: Mapping[str, Any]) -> list[dict[str, Any]]:
                     "taskUid": task.get("instanceUID"),
                     "attempt": attempt["id"],
                     **_completion(attempt),
-                    "node": attempt.get("podNodeName"),
-                    "pod": attempt.get("podName"),
-                    "podUid": attempt.get("podUID"),
-                    "podIP": attempt.get("podIP"),
-                    "hostIP": attempt.get("podHostIP"),
-                    "started": attempt.get("startTime"),
-                    "ran": attempt.get("runTime"),
-                    "completed": attempt.get("completionTime"),
+                    **{name: attempt.get(field) for name, field in TASK_FIELDS.items()},
                     "current": True,
                 }
             )

@@ -1,6 +1,6 @@
 """Fields and types of API objects, and placeholders in their texts.
 
-The fields are those of the API models of kubernetes-asyncio.
+The fields come from the API models of kubernetes-asyncio.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def fields_of(kind: str) -> Mapping[str, str]:
 def check_placeholders(value: Any, path: KeyPath, known: Collection[str], of_network: str) -> Iterator[Finding]:
     """Find words in double braces that look like a placeholder but are not.
 
-    ``of_network``: why those of network are none.
+    ``of_network``: why placeholders of network have no effect.
     """
     if isinstance(value, dict):
         for key, inner in value.items():
@@ -110,7 +110,7 @@ def check_placeholders(value: Any, path: KeyPath, known: Collection[str], of_net
     elif isinstance(value, str):
         for found in BRACES.finditer(value):
             word = found[1].strip()
-            # With arguments, that of a host list. The spec checks these.
+            # Host lists have arguments, which the spec checks.
             before = word.partition(":")[0]
             name = before if before in hostlists.NAMES else word
             if (found[1] == word and name in known) or not word.upper().startswith("FC_"):

@@ -44,7 +44,7 @@ def mappings(value: object) -> Iterator[tuple[int, Mapping[Any, Any]]]:
 
 
 class Role:
-    """A TaskRole as it was written. What is malformed in it is reported with the fields of the spec."""
+    """A TaskRole as it was written. Malformed parts are reported with the fields of the spec."""
 
     def __init__(self, position: int, body: Mapping[Any, Any]) -> None:
         self.body = body

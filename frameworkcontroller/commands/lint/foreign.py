@@ -1,4 +1,4 @@
-"""Fields and values that people copy from a Job, a JobSet or another kind, and what a Framework has instead.
+"""Fields and values that people copy from a Job, a JobSet or another kind, and their counterparts in a Framework.
 
 Source: docs/moving.md.
 """
@@ -42,7 +42,7 @@ FIELDS: Final = {
     "template": ("a Job", _TEMPLATE),
     "volumeClaimPolicies": ("a JobSet", "volumeClaimTemplates of a TaskRole, with a claim for each Task"),
 }
-"""Unknown fields of the spec, a TaskRole or its task: the kind that has them, and what a Framework has."""
+"""Unknown fields of the spec, a TaskRole or its task: the kind that has them, and the Framework's counterpart."""
 
 PLACES: Final = {
     "activeDeadlineSeconds": "of the spec; for one Pod, of its template's spec",
@@ -50,7 +50,7 @@ PLACES: Final = {
     "dependsOn": "of a TaskRole",
     "network": "of the spec",
     "podFailurePolicy": "of a TaskRole's task",
-    "restartPolicy": "of the Pod template's spec; retries are those of retryPolicy",
+    "restartPolicy": "of the Pod template's spec; retryPolicy has the retries",
     "persistentVolumeClaimRetentionPolicy": "of a TaskRole",
     "scheduling": "of the spec",
     "suspend": "of the spec, for the whole Framework",
@@ -69,11 +69,11 @@ ACTIONS: Final = {
     "RestartJobSetAndIgnoreMaxRestarts": ("a JobSet", "RestartFramework, with fancyRetryPolicy of the Framework"),
     "TerminateJob": ("a Volcano Job", "FailFramework"),
 }
-"""Actions of failure rules: the kind that has them, and that of a Framework."""
+"""Actions of failure rules: the kind that has them, and the Framework's counterpart."""
 
 
-def told(field: str) -> str:
-    """Return what to say of an unknown field; "" if it is of no other kind or place."""
+def explain(field: str) -> str:
+    """Explain an unknown field; "" if it is of no other kind or place."""
     if found := FIELDS.get(field):
         kind, ours = found
         return f"is a field of {kind}; a Framework has {ours}"

@@ -91,7 +91,7 @@ def _told(problem: Problem) -> Problem:
     """Name the action that a Framework has, if one was copied from another kind."""
     if problem.path[-1] == "action" and isinstance(problem.value, str) and problem.value in foreign.ACTIONS:
         kind, ours = foreign.ACTIONS[problem.value]
-        return Problem(problem.path, f"is an action of {kind}; that of a Framework is {ours}", problem.value)
+        return Problem(problem.path, f"is an action of {kind}; a Framework has {ours}", problem.value)
     return problem
 
 
@@ -110,7 +110,7 @@ def _unknown_below(model: type[BaseModel], value: Any, path: KeyPath) -> Iterato
     fields = {info.alias or name: info.annotation for name, info in model.model_fields.items()}
     for found in value:
         if found not in fields:
-            told = foreign.told(str(found)) if model in (FrameworkSpec, TaskRoleSpec, TaskSpec) else ""
+            told = foreign.explain(str(found)) if model in (FrameworkSpec, TaskRoleSpec, TaskSpec) else ""
             yield error((*path, found), told) if told else unknown_field((*path, found), fields)
     for key, annotation in fields.items():
         inner, here = value.get(key), (*path, key)

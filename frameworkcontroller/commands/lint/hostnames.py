@@ -16,7 +16,7 @@ _HOST_LIST_BYTES: Final = 100_000_000
 
 
 def check_services(framework: Mapping[Any, Any], services: Sequence[Mapping[Any, Any]]) -> Iterator[Finding]:
-    """Check a Framework of host names, by its network or by hand. What is malformed is reported elsewhere."""
+    """Check the host names of a Framework, by its network or by hand. Malformed parts are reported elsewhere."""
     metadata, network = mapping(framework, "metadata"), mapping(framework, "spec").get("network")
     beside = {
         str(mapping(service, "metadata").get("name")): mapping(service, "spec")
@@ -28,7 +28,7 @@ def check_services(framework: Mapping[Any, Any], services: Sequence[Mapping[Any,
     if network is None:
         for path, subdomain in by_hand:
             wanted = str(subdomain).replace(names.placeholder(names.FRAMEWORK_NAME), str(name))
-            # A Service that selects a role does more than that of a network.
+            # A Service that selects a role does more than a network's.
             if mapping(beside.get(wanted)).get("selector") == {names.FRAMEWORK_NAME: name}:
                 text = f"with Service {wanted} of this file: spec.network sets it and hostname, and makes the Service"
                 yield warning(path, text, value=subdomain)
@@ -38,7 +38,7 @@ def check_services(framework: Mapping[Any, Any], services: Sequence[Mapping[Any,
             text = f"makes Service {made}, which this file makes, too: the Framework will not start"
             yield error(("spec", "network"), f"{text} (Stalled, NamingConflict); remove the Service")
         for path, value in by_hand:
-            text = "takes the place of what spec.network sets: no placeholder knows the host names of these Pods"
+            text = "replaces the name that spec.network sets: no placeholder knows the host names of these Pods"
             yield warning(path, text, value=value)
 
 

@@ -35,7 +35,7 @@ def check_pod(role: Role, *, networked: bool) -> Iterator[Finding]:
     yield from check_placeholders(pod, path, known, _OF_NETWORK)
     for field in ("name", "namespace", "generateName"):
         if value := mapping(pod, "metadata").get(field):
-            yield warning((*path, "metadata", field), "is ignored: each Pod gets that of its Task", value=value)
+            yield warning((*path, "metadata", field), "is ignored: each Pod gets its Task's", value=value)
     spec = pod.get("spec")
     if not isinstance(spec, dict):
         yield error((*path, "spec"), "is required" if spec is None else "must be a mapping")
@@ -46,7 +46,7 @@ def check_pod(role: Role, *, networked: bool) -> Iterator[Finding]:
     elif isinstance(containers, list) and len(containers) > 1 and spec.get("restartPolicy") == "Never":
         yield warning(
             (*path, "spec", "containers"),
-            f"are {len(containers)}, and a Pod runs until all of them have ended: beside a helper that "
+            f"are {len(containers)}, and a Pod runs until all of them have ended: with a helper that "
             "runs on, a Task never ends; make helpers initContainers with restartPolicy Always (Kubernetes 1.29)",
         )
     seen: set[str] = set()
@@ -68,7 +68,7 @@ def _container(container: Mapping[Any, Any], path: KeyPath, seen: set[str]) -> I
     if not container.get("image"):
         yield error((*path, "image"), "is required")
     if "initContainers" not in path and not container.get("command") and not container.get("args"):
-        yield warning((*path, "command"), "is missing, and so is args: the image decides what runs")
+        yield warning((*path, "command"), "is missing, and so is args: the image decides the command")
     for position, variable in mappings(container.get("env")):
         if variable.get("name") in VARIABLES:
             place = (*path, "env", position, "name")

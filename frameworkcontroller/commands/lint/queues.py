@@ -1,4 +1,4 @@
-"""Checks of what a Framework asks of Kueue, by its labels and by annotations of its Pod templates.
+"""Checks of a Framework's labels for Kueue, and of annotations of its Pod templates.
 
 Source: docs/manual.md, "Queues"; for values, the API ``kueue.x-k8s.io/v1beta2``.
 """
@@ -23,7 +23,7 @@ _TOPOLOGY_FIELDS: Final = (*names.KUEUE_TOPOLOGY_ANNOTATIONS, "kueue.x-k8s.io/po
 
 
 def check_queue(framework: Mapping[Any, Any], roles: Sequence[Role]) -> Iterator[Finding]:
-    """Check labels and annotations of Kueue. What is malformed is reported elsewhere."""
+    """Check labels and annotations of Kueue. Malformed ones are reported elsewhere."""
     labels, spec = mapping(framework, "metadata", "labels"), mapping(framework, "spec")
     for field in _LABELS:
         if field in mapping(framework, "metadata", "annotations"):
@@ -40,7 +40,7 @@ def check_queue(framework: Mapping[Any, Any], roles: Sequence[Role]) -> Iterator
             )
         with_tasks = [role for role in roles if role.body.get("taskNumber", 1) != 0]
         if spec.get("suspend") is True:
-            text = "beside a queue: Kueue does not resume a Framework, which enters the queue once suspend is false"
+            text = "with a queue: Kueue does not resume a Framework, which enters the queue once suspend is false"
             yield warning(("spec", "suspend"), text, value=True)
         elif len(with_tasks) > 1 and not any(role.body.get("dependsOn") for role in roles):
             text = "Tasks that had completed run again after an eviction, in all TaskRoles at once: dependsOn keeps"
@@ -82,4 +82,4 @@ def _template(role: Role, *, is_queued: bool) -> Iterator[Finding]:
         if field in names.KUEUE_TOPOLOGY_ANNOTATIONS:
             chosen.append(field)
             if len(chosen) > 1:
-                yield warning(place, f"is set beside {chosen[0]}: Kueue takes only one of them", value=value)
+                yield warning(place, f"is set with {chosen[0]}: Kueue takes only one of them", value=value)

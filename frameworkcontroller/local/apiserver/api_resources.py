@@ -90,7 +90,7 @@ class ApiResource:
     schema: Mapping[str, Any] | None = None
     """``openAPIV3Schema`` of a custom resource's version; None for a built-in kind (see ``builtin``)."""
     printer_columns: tuple[PrinterColumn, ...] = ()
-    """A CRD version's columns; empty: the default (NAME, AGE). ``table`` has those of built-in kinds."""
+    """A CRD version's columns; empty: the default (NAME, AGE). Those for built-in kinds are in ``table``."""
     scale: ScalePaths | None = None
 
     @property

@@ -126,7 +126,7 @@ def update_managers(
 ) -> Json:
     """Update the managedFields of ``new``, which replaces ``live`` (None: a create) by a plain write.
 
-    ``explicit``: the request named its ``fieldManager``. The module's docstring says what is tracked.
+    ``explicit``: the request named its ``fieldManager``. The module's docstring lists the tracked changes.
     """
     bare = _bare(new)
     if live is None:

@@ -73,7 +73,7 @@ class Authenticator:
         self._users = LocalUsers(users)
 
     def check(self, http: web.BaseRequest, *, public: bool = False) -> None:
-        """Raise StatusError if the request is refused. ``public``: it is open to all but web pages."""
+        """Raise StatusError if the request is refused. ``public``: open to all clients except web pages."""
         _refuse_web_pages(http)
         if not (public or self._users.include_sender(http) or self._bears_token(http)):
             raise api_errors.unauthorized(

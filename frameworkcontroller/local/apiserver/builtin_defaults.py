@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 _RBAC = "rbac.authorization.k8s.io"
 _FILE_MODE = 0o644
-# A Pod stays on an unreachable node for five minutes; admission adds this unless it says otherwise.
+# A Pod stays on an unreachable node for five minutes; admission adds this unless the Pod has its own toleration.
 _NODE_TOLERATIONS = tuple(
     {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
     for key in ("not-ready", "unreachable")

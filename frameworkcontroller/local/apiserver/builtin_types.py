@@ -1,4 +1,4 @@
-"""The types of built-in kinds: the client library's models, and a table of what they lack.
+"""The types of built-in kinds: the client library's models, and tables of additions.
 
 The models know every field's name and JSON type. The tables below add integer widths, quantities, and how strategic
 merge patch and server-side apply treat lists.

@@ -38,7 +38,7 @@ def spec_causes(spec: Mapping[str, Any]) -> list[Cause]:
 
 
 def causes_on_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[Cause]:
-    """Refuse a change of the spec, but for the volume's name once, and a larger size of a bound claim."""
+    """Refuse a change of the spec, except the volume's name once, and a larger size of a bound claim."""
     found = [] if new.get("status") == old.get("status") else _status_causes(new.get("status") or {})
     return found + _change_causes(new.get("spec") or {}, old)
 

@@ -36,7 +36,7 @@ _MANAGER = _parameter("fieldManager", "string", "Who makes the change, for the l
 _VALIDATION = _parameter(
     "fieldValidation",
     "string",
-    "What is done about unknown and duplicate fields: Ignore, Warn (what is done unless said otherwise) or Strict.",
+    "Handling of unknown and duplicate fields: Ignore, Warn (the default) or Strict.",
 )
 _FORCE = _parameter("force", "boolean", "Server-side apply takes fields from other managers.")
 _WRITE = [_DRY_RUN, _MANAGER, _VALIDATION]
@@ -59,7 +59,7 @@ _LIST = [
     _parameter("limit", "integer", "The largest number of objects in a page."),
     _parameter("resourceVersion", "string", "Not older than this; a watch begins after it."),
     _parameter("resourceVersionMatch", "string", "How resourceVersion is meant: NotOlderThan or Exact."),
-    _parameter("sendInitialEvents", "boolean", "Begin a watch with what there is."),
+    _parameter("sendInitialEvents", "boolean", "Begin a watch with the existing objects."),
     _parameter("timeoutSeconds", "integer", "How long the call may last."),
     _parameter("watch", "boolean", "Watch for changes instead of listing."),
 ]

@@ -62,13 +62,13 @@ _KINDS = {
     "PersistentVolumeClaim": "PersistentVolumeClaim is a request for storage, which Pods then use as a volume.",
     "Pod": "Pod is a group of containers that run together on a node.",
     "PriorityClass": "PriorityClass maps the name of a priority to its value.",
-    "ResourceQuota": "ResourceQuota limits what a namespace may hold.",
+    "ResourceQuota": "ResourceQuota limits the resources of a namespace.",
     "Role": "Role is a set of permissions in a namespace.",
     "RoleBinding": "RoleBinding grants a role to subjects, in a namespace.",
-    "Secret": "Secret holds what is not for everyone to read.",
+    "Secret": "Secret holds confidential data.",
     "SelfSubjectAccessReview": "SelfSubjectAccessReview asks whether the one who asks may do something.",
     "SelfSubjectReview": "SelfSubjectReview asks who the one who asks is.",
-    "SelfSubjectRulesReview": "SelfSubjectRulesReview asks what the one who asks may do in a namespace.",
+    "SelfSubjectRulesReview": "SelfSubjectRulesReview asks for the sender's permissions in a namespace.",
     "Service": "Service is a name for a set of Pods, and a way to reach them.",
     "ServiceAccount": "ServiceAccount is an identity for Pods.",
     "SubjectAccessReview": "SubjectAccessReview asks whether a user may do something.",
@@ -76,8 +76,8 @@ _KINDS = {
 }
 _COMMON = {
     "metadata": "The object's name, labels, owners and the like.",
-    "spec": "What is wanted.",
-    "status": "What is observed.",
+    "spec": "The desired state.",
+    "status": "The observed state.",
 }
 _PREFIX = "#/components/schemas/"
 

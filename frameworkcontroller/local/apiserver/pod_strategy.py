@@ -146,7 +146,7 @@ def bind(
 
 
 def set_condition(pod: dict[str, Any], condition: Mapping[str, str], now: float) -> None:
-    """Set one of a Pod's conditions; its transition is that of its status."""
+    """Set one of a Pod's conditions; its transition follows its status."""
     conditions: list[dict[str, Any]] = pod.setdefault("status", {}).setdefault("conditions", [])
     before = next((one for one in conditions if one.get("type") == condition["type"]), None)
     after = {**condition, "lastTransitionTime": rfc3339(now)}

@@ -16,7 +16,7 @@ _ROOT_FIELDS = ("apiVersion", "kind", "metadata")
 def compile_pruner(schema: Mapping[str, Any], *, resource: bool = False) -> Pruner | None:
     """Compile the pruner of ``schema``; None if nothing can be dropped.
 
-    ``resource``: the schema is that of a whole object (the root, or an embedded resource), whose apiVersion, kind and
+    ``resource``: the schema describes a whole object (the root, or an embedded resource), whose apiVersion, kind and
     metadata need no declaration.
     """
     if schema.get("x-kubernetes-int-or-string"):

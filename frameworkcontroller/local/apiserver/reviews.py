@@ -1,4 +1,4 @@
-"""Reviews: the user of a token, and what users may do. RBAC objects are stored, but not evaluated."""
+"""Reviews: the user of a token, and the permissions of users. RBAC objects are stored, but not evaluated."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _everything(spec: Mapping[str, Any]) -> bool:
 
 @dataclass(slots=True)
 class Reviews:
-    """The answers to reviews. The cluster's own token is that of the user ``local``, who may do everything."""
+    """The answers to reviews. The cluster's own token belongs to the user ``local``, who may do everything."""
 
     token: str
     """The cluster's own token."""

@@ -133,7 +133,7 @@ def _replaces(patch: list[Any]) -> bool:
 
 
 def _order(patch: list[Any], order: Any) -> Sequence[Any]:
-    """The patch's order: that of its list, or ``$setElementOrder``, which must be consistent with it."""
+    """The patch's order: its list's, or ``$setElementOrder``, which must be consistent with it."""
     kept = [item for item in patch if not (isinstance(item, Mapping) and item.get(_PATCH) == "delete")]
     if not isinstance(order, list):
         return kept

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Final, Generic, TypeVar
 
-from frameworkcontroller.kube.workqueue import QueueCore
+from frameworkcontroller.kube.workqueue import WorkQueue
 
 K = TypeVar("K", bound=Hashable)
 
@@ -26,7 +26,7 @@ class Worker(Generic[K]):
         """``delay``: seconds between adding and handling, for tests of the state in between."""
         self._handle = handle
         self._delay = delay
-        self._queue: QueueCore[K] = QueueCore(time.monotonic)
+        self._queue: WorkQueue[K] = WorkQueue(time.monotonic)
         self._timer: asyncio.Handle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 

@@ -54,7 +54,7 @@ async def _print_all(
         if tail_lines is not None:
             yield b"".join(printer.print(record) for record in files.skip_to_last(tail_lines))
         while True:
-            # Check before reading: what is read afterwards is then complete.
+            # Check before reading: the text read afterwards is then complete.
             over = not follow or ended()
             while data := files.read():
                 yield b"".join(map(printer.print, data))

@@ -21,7 +21,7 @@ Edits = list[tuple[int, bytes]]
 
 
 class HostsTable:
-    """The text of a table, and what has changed in it since the last `take_edits`."""
+    """The text of a table, and its changes since the last `take_edits`."""
 
     def __init__(self) -> None:
         self._text = bytearray()
@@ -110,6 +110,6 @@ def _write_edit(descriptor: int, file: HostsFile, place: int, data: bytes) -> No
         return
     if place + len(data) > file.length:
         file.length = place + len(data)
-        # What the Pod itself has added to its file stays behind the table.
+        # The Pod's own additions to its file stay behind the table.
         data += os.pread(descriptor, size - end, end)
     os.pwrite(descriptor, data, file.offset + place)

@@ -1,4 +1,4 @@
-"""The Node object that Pods are bound to: its registration, its heartbeats, and what its users change."""
+"""The Node object that Pods are bound to: its registration, its heartbeats, and its users' changes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """What scheduler and kubelet read of a Node."""
+    """The fields of a Node that scheduler and kubelet read."""
 
     key: str
     namespace: str
@@ -114,7 +114,7 @@ class NodeRegistration:
             self._reachable.clear()
 
     def report(self) -> None:
-        """Report the status soon, which is not what the cluster believes."""
+        """Report the status soon, as the cluster has another one."""
         self._ready_since = ""
         self._status_due = -math.inf
         self._due.set()
@@ -226,7 +226,7 @@ class NodeRegistration:
 
 
 def resources_of(capacity: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The node's resources: those of the machine, and in their place those of ``capacity``."""
+    """The node's resources: the machine's, replaced by ``capacity``."""
     machine = {"cpu": str(cpus()), "memory": f"{memory_bytes() // 1024}Ki", "pods": str(_PODS)}
     return {**machine, **(capacity or {})}
 

@@ -62,7 +62,7 @@ P = TypeVar("P", bound=Requesting)
 
 @dataclass(slots=True)
 class Room:
-    """The requests of the Pods on a node, and of those that are about to be bound to it.
+    """The requests of the Pods on a node or about to be bound to it.
 
     ``capacity``: None for a node that takes any number of Pods.
     """
@@ -86,7 +86,7 @@ class Room:
         return requests is not None
 
     def lacking(self, pod: Requesting) -> list[str]:
-        """The resources of which the node has not enough left for the Pod."""
+        """The resources that the node lacks for the Pod."""
         if self.capacity is None or pod.uid in self._held:
             return []
         return sorted(
@@ -96,9 +96,9 @@ class Room:
         )
 
     def take(self, pods: Sequence[P], at_least: int) -> tuple[list[P], list[str]]:
-        """Hold those of the Pods that fit, in their order; none if they are fewer than ``at_least``.
+        """Hold the Pods that fit, in order; none if they are fewer than ``at_least``.
 
-        Return them, and the resources of which there is not enough for the others.
+        Return them, and the resources that the other Pods lack.
         """
         taken: list[P] = []
         short: set[str] = set()
@@ -116,5 +116,5 @@ class Room:
 
 
 def insufficient(resources: Sequence[str]) -> str:
-    """What a node lacks, in the words of kube-scheduler."""
+    """The lacking resources of a node, in kube-scheduler's words."""
     return ", ".join(f"1 Insufficient {name}" for name in resources)

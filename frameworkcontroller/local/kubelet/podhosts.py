@@ -2,7 +2,7 @@
 
 Like a cluster's DNS, but only within a namespace, and only for Services without a cluster IP: a Pod is
 ``{hostname}.{subdomain}`` if a headless Service named like its subdomain selects it, and the Service's name means all
-Pods that it selects. Kubelet and informers say what exists; `Names` has the files written, together where they can be.
+Pods that it selects. Kubelet and informers report the objects; `Names` has the files written, in batches.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Names:
         """How many of the changes are in the files."""
         self._writing: asyncio.Task[None] | None = None
 
-    # --- what exists --------------------------------------------------------------------------------------------------
+    # --- the objects --------------------------------------------------------------------------------------------------
 
     def has_service(self, namespace: str, name: str) -> bool:
         """Whether it has heard of this Service."""

@@ -254,7 +254,7 @@ class ProcessRuntime:
 
     @property
     def limitation(self) -> str:
-        """What does not work on this machine, for its user; empty if everything does."""
+        """Features that do not work on this machine, for its user; empty if all work."""
         if self._supervisor.mounts_work:
             return ""
         return (

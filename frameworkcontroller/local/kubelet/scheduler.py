@@ -38,7 +38,7 @@ from frameworkcontroller.local.resource_lists import ResourceList
 
 NAME = "default-scheduler"
 _GANG: Final = "gang:"
-"""What the key of a group begins with in the work queue, and no key of a Pod."""
+"""Prefix of the keys of groups in the work queue; no key of a Pod has it."""
 _MEMBERS_SECONDS: Final = 5.0
 _CORDON: Final = {"key": taints.UNSCHEDULABLE, "effect": taints.NO_SCHEDULE}
 
@@ -283,7 +283,7 @@ class Scheduler:
         if claim.deleting:
             return f'0/1 nodes are available: persistentvolumeclaim "{name}" is being deleted.'
         if claim.bound:
-            return None  # newer than what the informer has shown
+            return None  # newer than the informer's cache
         unbound = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims"
         return f'{unbound}: "{name}": {claim.obstacle}.' if claim.obstacle else ""
 

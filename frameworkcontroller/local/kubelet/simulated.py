@@ -1,6 +1,6 @@
 """Runtime "simulated": containers without processes, for tests and benchmarks with thousands of Pods.
 
-Annotations (see `simulation`) and, in tests, the methods of `SimulatedRuntime` define what a Pod does. One event-loop
+Annotations (see `simulation`) and, in tests, the methods of `SimulatedRuntime` define a Pod's behavior. One event-loop
 timer serves all Pods; there is no process, thread, task, file or socket.
 """
 

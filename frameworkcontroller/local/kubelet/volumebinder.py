@@ -29,7 +29,7 @@ BOUND: Final = "Bound"
 
 @dataclass(frozen=True, slots=True)
 class VolumeClaim:
-    """A PersistentVolumeClaim, as needed to bind it. ``capacity`` is that of its status."""
+    """A PersistentVolumeClaim, as needed to bind it. ``capacity``: of its status."""
 
     key: str
     namespace: str

@@ -183,6 +183,13 @@ class Holds:
         for key in [key for key in self.stalls if isinstance(key, tuple)]:
             del self.stalls[key]
 
+    def set_stall(self, key: ObjectKey, stall: Stall | None) -> None:
+        """Set the stall, or end any (None)."""
+        if stall is None:
+            self.stalls.pop(key, None)
+        else:
+            self.stalls[key] = stall
+
     def end_stall(self, key: ObjectKey, reason: Reason) -> bool:
         """End the stall if it has this reason. Return whether it had."""
         stall = self.stalls.get(key)

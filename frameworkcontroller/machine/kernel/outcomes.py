@@ -107,11 +107,22 @@ def drop(parts: Parts, tracker: Tracker, target: Target, uid: str) -> None:
         part.on_dropped(tracker, target)
 
 
-def take_object(ctx: Context, action: Action, result: Result, created: Reason) -> None:
-    """Fold the outcome of the creation or the change of an object of a part. ``created``: the reason of the record."""
+def take_object(
+    ctx: Context,
+    action: Action,
+    result: Result,
+    created: Reason,
+    is_ours: Callable[[Identity], bool] | None = None,
+    where: str = "",
+) -> None:
+    """Fold the outcome of the creation or the change of an object of a part.
+
+    ``created``, ``where``: the reason of the record, and the end of its text. ``is_ours``: by default, whether the
+    object that a creation has found has its controller.
+    """
     tracker, target = ctx.tracker, action.target
     # Also after a failure: the condition shows the reason to wait.
-    tracker.agenda.look()
+    tracker.agenda.look(target.key)
     if isinstance(action, Patch):
         _take_change(ctx, action, result)
         return
@@ -121,9 +132,9 @@ def take_object(ctx: Context, action: Action, result: Result, created: Reason) -
             pass
         case Created():
             uid = result.uid
-            tracker.holds.made(target.key, ctx.env)
-            ctx.record(created, f"{target.kind} {target.name} ({uid}) was created")
-        case Exists(found=Identity() as found) if controls(action, found):
+            tracker.holds.made(target.object_key, ctx.env)
+            ctx.record(created, f"{target.kind} {target.name} ({uid}) was created{where}", task_of(ctx, target))
+        case Exists(found=Identity() as found) if controls(action, found) if is_ours is None else is_ours(found):
             if found.deleting:
                 hold(ctx, target, result, "create")
             else:

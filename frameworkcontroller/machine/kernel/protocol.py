@@ -1,6 +1,6 @@
 """The protocol between a machine of one Framework and its driver: instructions, effects, and the view of the world.
 
-`Reconciler` and `Quarantine` speak it; `controller/driver.py` and the tests' drivers answer.
+`Reconciler`, `Quarantine` and `Aside` speak it; `controller/driver.py` and the tests' drivers answer.
 """
 
 from __future__ import annotations
@@ -103,11 +103,13 @@ class Archive:
     """Store the snapshots in the history, and tell the machine the answer (``on_archived``). No request waits for it.
 
     ``resource_version``: of the Framework that contains them. ``tasks``: of the snapshots, None for the Framework.
+    ``framework``: if not the cached one.
     """
 
     snapshots: list[Snapshot]
     resource_version: str
     tasks: Sequence[TaskStatus | None] = ()
+    framework: FrameworkRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +146,18 @@ class Persisted:
 
 
 @dataclass(frozen=True, slots=True)
+class OrphanReleased:
+    """An object was released whose Framework is gone."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Warn:
     text: str
 
 
-Effect = Emit | LogSnapshots | Archive | Offer | Relist | StatusWritten | Persisted | Warn
+Effect = Emit | LogSnapshots | Archive | Offer | Relist | StatusWritten | Persisted | OrphanReleased | Warn
 
 
 class Outbox:

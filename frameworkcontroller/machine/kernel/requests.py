@@ -41,7 +41,12 @@ class Target:
             return self.role, self.index
         if self.kind is Kind.FRAMEWORK:
             return self.part or None
-        return f"{self.kind}/{self.name}" if self.kind.is_companion else None
+        return self.object_key if self.kind.is_companion else None
+
+    @property
+    def object_key(self) -> str:
+        """Kind and name, the key of the pauses between changes of the object, which other clients may undo at once."""
+        return f"{self.kind}/{self.name}"
 
     @property
     def companion(self) -> str:

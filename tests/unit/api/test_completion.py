@@ -58,7 +58,7 @@ def test_reserved_are_the_ranges_of_the_contract_and_hold_all_that_is_predefined
     assert set(TABLE) <= reserved
 
 
-def test_what_is_never_retried() -> None:
+def test_codes_that_are_never_retried() -> None:
     assert {-210, -220, -230, -250} == NEVER_RETRIED
 
 
@@ -67,7 +67,7 @@ def test_no_attributes_given_is_as_none_of_them() -> None:
     assert not status.has("Transient")
 
 
-def test_what_ended_on_request_was_stopped() -> None:
+def test_an_attempt_that_ended_on_request_was_stopped() -> None:
     outcomes = {code: CompletionStatus.of(made, "").outcome for code, made in PREDEFINED.items()}
     assert {code for code, one in outcomes.items() if one is Outcome.SUCCEEDED} == {0}
     assert {code for code, one in outcomes.items() if one is Outcome.STOPPED} == {-210, -220, -230, -240, -241}

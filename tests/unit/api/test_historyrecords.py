@@ -1,4 +1,4 @@
-"""Records of the history: ids, lines, and what is no record."""
+"""Records of the history: ids, lines, and invalid records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from frameworkcontroller import __version__
 from frameworkcontroller.api.historyrecords import (
-    FORGETTING,
     KINDS,
     UNREADABLE_ATTEMPT,
     HistoryRecord,
@@ -70,7 +69,7 @@ def test_ids(record_id: RecordId, text: str, kind: str) -> None:
     ["", "f-1", "f-1/", "/0", "f-1/x", "f-1/-1", "f-1/01", "f-1/0/w", "f-1/0/w/t", "f-1/0/w/t/x", "f-1/0/w/t/0/",
      "f /0", "f-1/0/w/t/0/p/q", "f\n/0", "f-1/99999999999"],
 )  # fmt: skip
-def test_what_is_no_id(text: str) -> None:
+def test_invalid_ids(text: str) -> None:
     with pytest.raises(HistoryRecordError, match=r"^id: must be .*, not "):
         RecordId.parse(text)
 
@@ -127,14 +126,14 @@ def test_fields_of_later_versions_are_ignored() -> None:
         ({"trigger": "OnTaskRetry", "object": {"kind": "Task"}}, "object: must be a Task for OnTaskRetry"),
     ],
 )  # fmt: skip
-def test_what_is_no_record(change: dict[str, Any], problem: str) -> None:
+def test_invalid_records(change: dict[str, Any], problem: str) -> None:
     with pytest.raises(HistoryRecordError) as caught:
         decode_record(orjson.dumps({**LINE, **change}))
     assert problem in str(caught.value)
 
 
 @pytest.mark.parametrize("line", [b"", b"{", b"[]", b"1", b"\xff", b'{"id":"\\ud800/0"}', b"null"])
-def test_what_is_no_json_object(line: bytes) -> None:
+def test_lines_without_a_json_object(line: bytes) -> None:
     with pytest.raises(HistoryRecordError, match="JSON"):
         decode_record(line)
 
@@ -200,4 +199,3 @@ def test_a_pod_whose_annotations_were_changed_has_no_id(annotation: str, value: 
 
 def test_every_trigger_has_a_kind() -> None:
     assert set(KINDS) == set(Trigger)
-    assert set(Trigger) - FORGETTING == {Trigger.FRAMEWORK_COMPLETION, Trigger.POD_DELETION}

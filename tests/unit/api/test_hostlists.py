@@ -1,4 +1,4 @@
-"""The placeholders of host lists: the spec checks what the template replaces."""
+"""The placeholders of host lists: the spec checks the same as the template replaces."""
 
 from collections.abc import Sequence
 
@@ -6,13 +6,13 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frameworkcontroller.api.hostlists import HostList, find, mark
+from frameworkcontroller.api.hostlists import HostList, find, list_text, mark
 
 FRAGMENTS = ("{{FC_HOSTS:a", "{{FC_HOSTS_JSON:a", "{{FC_HOSTS", ":80", ":", "a", "}}", "}", "{", '"', "\\", "é", "\n")
 
 
 @given(st.lists(st.lists(st.sampled_from(FRAGMENTS), max_size=8).map("".join), max_size=3))
-def test_what_is_checked_is_what_is_replaced(texts: Sequence[str]) -> None:
+def test_the_spec_checks_each_replaced_placeholder(texts: Sequence[str]) -> None:
     replaced: list[HostList] = []
 
     def text_of(wanted: HostList) -> bytes:
@@ -38,6 +38,6 @@ def test_what_is_checked_is_what_is_replaced(texts: Sequence[str]) -> None:
     st.integers(0, 30) | st.integers(90, 120) | st.integers(990, 1010) | st.integers(9990, 10000),
 )
 def test_the_size_is_known_without_the_list(wanted: HostList, subdomain: str, number: int) -> None:
-    text = wanted.text("f", subdomain, number)
+    text = list_text(wanted, "f", subdomain, number)
     assert wanted.size("f", subdomain, number) == len(text.replace(b"\\", b""))
     assert wanted.escaped_size("f", subdomain, number) == len(text)

@@ -1,4 +1,4 @@
-"""What kubectl has applied, by its annotation."""
+"""The last applied fields, by the annotation of kubectl."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Names of the wire contract (docs/manual.md, "What is put into a Pod")."""
+"""Names of the wire contract (docs/manual.md#what-is-put-into-a-pod)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_the_group() -> None:
     assert names.CRD_NAME == "frameworks.frameworkcontroller.microsoft.com"
 
 
-def test_names_of_what_is_created() -> None:
+def test_names_of_objects() -> None:
     assert names.configmap_name("f") == "f-attempt"
     assert names.pod_name("f", "worker", 12) == "f-worker-12"
     assert names.attempt_instance_uid(3, "uid") == "3_uid"
@@ -57,5 +57,5 @@ def test_pod_names_split_on_the_dash_into_exactly_three(framework: str, role: st
         f"f-a-{'1' * 5000}",
     ],
 )
-def test_other_names_are_not_those_of_tasks(name: str) -> None:
+def test_other_names_belong_to_no_task(name: str) -> None:
     assert names.split_pod_name(name) is None

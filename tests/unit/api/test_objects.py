@@ -1,4 +1,4 @@
-"""What is kept of each watched object."""
+"""The records of watched objects."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_who_an_object_is() -> None:
     assert bench.configmap.identity.controller_uid == "framework-uid"
 
 
-def test_objects_share_what_is_the_same_for_all_pods_of_an_attempt() -> None:
+def test_pods_of_an_attempt_share_equal_values() -> None:
     owners = [{"uid": "5c9a9b2c", "controller": True}]
     body = orjson.dumps(pod(metadata={"annotations": dict.fromkeys(POD_IDENTITY, "6b1c"), "ownerReferences": owners}))
     first, second = (pod_record(orjson.loads(body)).identity for _ in range(2))
@@ -215,7 +215,7 @@ def test_a_framework_without_a_spec_or_a_status() -> None:
 
 @pytest.mark.parametrize("field", ["name", "namespace", "uid", "resourceVersion"])
 @pytest.mark.parametrize("decode", [pod_record, configmap_record, framework_record])
-def test_what_every_object_has(decode: Any, field: str) -> None:
+def test_required_fields(decode: Any, field: str) -> None:
     body = pod()
     del body["metadata"][field]
     with pytest.raises(ObjectError, match=f"field '{field}' is missing"):
@@ -224,7 +224,7 @@ def test_what_every_object_has(decode: Any, field: str) -> None:
 
 @pytest.mark.parametrize("body", [{}, {"metadata": None}, {"metadata": []}, [], 7, {"metadata": {"name": 7}}])
 @pytest.mark.parametrize("decode", [pod_record, configmap_record, framework_record])
-def test_what_is_not_an_object(decode: Any, body: Any) -> None:
+def test_invalid_objects(decode: Any, body: Any) -> None:
     with pytest.raises(ObjectError):
         decode(body)
 
@@ -248,7 +248,7 @@ META = {"namespace": "ns", "name": "f", "uid": "u", "resourceVersion": "1", "gen
 
 
 def nested(levels: int) -> Any:
-    """A value of so many levels."""
+    """A value of this number of levels."""
     value: Any = 1
     for _ in range(levels):
         value = {"a": value}
@@ -256,7 +256,7 @@ def nested(levels: int) -> Any:
 
 
 @pytest.mark.parametrize("levels", [255, 900])
-def test_a_spec_that_is_too_deep_keeps_what_ends_its_framework(levels: int) -> None:
+def test_a_spec_that_is_too_deep_can_still_end_its_framework(levels: int) -> None:
     metadata = {**META, "generation": 2, "managedFields": [nested(levels)], "finalizers": ["a/b"]}
     spec = {"suspend": True, "executionType": nested(levels), "taskRoles": [nested(levels)], "activeDeadlineSeconds": 5}
     record = framework_record({"metadata": metadata, "spec": spec, "status": {"state": "Completed"}})

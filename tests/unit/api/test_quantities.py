@@ -65,7 +65,7 @@ def test_the_units_of_another_quantity() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "1X", "1 Gi x", "--1", None, "1e", "1e99999", "1" * 257])
-def test_what_is_no_quantity(text: Any) -> None:
+def test_invalid_quantities(text: Any) -> None:
     with pytest.raises(ValueError, match="not a quantity"):
         parse_quantity(text)
 
@@ -110,7 +110,7 @@ def container(requests: Any = None, limits: Any = None, **fields: Any) -> dict[s
         # An init container runs before the others.
         ({"containers": [container({"cpu": 2})], "initContainers": [container({"cpu": 1})]}, {"cpu": "2"}),
         ({"containers": [container({"cpu": 2})], "initContainers": [container({"cpu": 3})]}, {"cpu": "3"}),
-        # A sidecar runs beside the containers, and beside the init containers after it.
+        # A sidecar runs with the containers, and with the init containers after it.
         (
             {
                 "containers": [container({"cpu": 1})],
@@ -147,7 +147,7 @@ init_containers = st.lists(
 
 
 @given(init_containers)
-def test_an_init_container_runs_beside_the_sidecars_before_it(containers: list[dict[str, Any]]) -> None:
+def test_an_init_container_runs_with_the_sidecars_before_it(containers: list[dict[str, Any]]) -> None:
     sidecars, most = Amounts(), Amounts()
     for one in containers:
         beside = Amounts.of(one["resources"]["requests"])

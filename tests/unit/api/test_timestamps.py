@@ -39,7 +39,7 @@ def test_other_ways_to_write_a_time(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "now", "2023-11-14", "2023-11-14T22:13:20", "2023-13-14T22:13:20Z", "20231114"])
-def test_what_is_no_time(text: str) -> None:
+def test_invalid_times(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_time(text)
 

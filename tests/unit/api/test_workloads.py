@@ -36,7 +36,7 @@ def test_a_new_workload_waits() -> None:
     assert not found.evicted
 
 
-def test_conditions_and_what_kueue_says() -> None:
+def test_conditions_and_messages_of_kueue() -> None:
     message = "couldn't assign flavors to pod set worker"
     found = workload_record(body(conditions=[condition("QuotaReserved", "False", "Pending", message)]))
     assert found.quota_reserved == WorkloadCondition("False", "Pending", message)
@@ -72,7 +72,7 @@ def test_a_write_that_changes_nothing_is_no_event() -> None:
     assert workload_record(first).inputs == workload_record(second).inputs
 
 
-def test_an_invalid_workload_is_told() -> None:
+def test_an_invalid_workload() -> None:
     broken = body()
     del broken["metadata"]["uid"]
     with pytest.raises(ObjectError, match="Workload: metadata: field 'uid' is missing"):

@@ -87,7 +87,7 @@ def test_the_parser_in_c_reads_the_shipped_configuration() -> None:
         ("1_0", 10),
     ],
 )
-def test_numbers_are_those_of_kubernetes(text: str, value: object) -> None:
+def test_numbers_are_read_as_by_kubernetes(text: str, value: object) -> None:
     node = compose(text)
     assert node is not None
     assert Loader.content(node) == value

@@ -122,7 +122,7 @@ def applied(live: Json | None, data: Json, manager: str = "m", *, force: bool = 
     return apply.apply(live, config_map(data), of=OF, manager=manager, now=now, force=force)
 
 
-def test_what_nobody_named_a_manager_for_is_not_ledgered() -> None:
+def test_a_write_without_a_manager_is_not_tracked() -> None:
     created = apply.update_managers(None, config_map({"a": "1"}), of=OF, manager="program", now="t0")
     assert "managedFields" not in created["metadata"]
     updated = apply.update_managers(
@@ -131,7 +131,7 @@ def test_what_nobody_named_a_manager_for_is_not_ledgered() -> None:
     assert "managedFields" not in updated["metadata"]
 
 
-def test_the_first_apply_to_such_an_object_meets_what_was_there_before() -> None:
+def test_the_first_apply_to_an_untracked_object_conflicts_with_its_fields() -> None:
     live = config_map({"a": "1", "b": "1"})
     with pytest.raises(ApiStatusError) as refusal:
         applied(live, {"a": "2"})
@@ -146,7 +146,7 @@ def test_an_apply_that_changes_nothing_leaves_the_object_as_it_is() -> None:
     assert applied(live, {"a": "1"}, now="t2") == live
 
 
-def test_the_time_of_an_entry_is_that_of_its_last_change() -> None:
+def test_an_entry_has_the_time_of_its_last_change() -> None:
     live = applied(applied(None, {"a": "1"}), {"b": "1"}, "other", now="t2")
     times = {entry["manager"]: entry["time"] for entry in live["metadata"]["managedFields"]}
     assert times == {"m": "t1", "other": "t2"}
@@ -208,7 +208,7 @@ def test_a_set_of_fields_is_read_and_written_in_the_form_of_the_api() -> None:
         FieldSet.parse({"x": {}})
 
 
-def test_kubectl_does_not_conflict_with_what_it_applied_from_the_clients_side() -> None:
+def test_kubectl_does_not_conflict_with_its_client_side_apply() -> None:
     last = orjson.dumps(config_map({"a": "1", "b": "1"})).decode()
     annotations = {"kubectl.kubernetes.io/last-applied-configuration": last}
     live = apply.update_managers(
@@ -223,6 +223,6 @@ def test_kubectl_does_not_conflict_with_what_it_applied_from_the_clients_side() 
     assert taken["data"] == {"a": "2", "b": "2"}
     with pytest.raises(ApiStatusError, match="conflict with"):
         applied(live, {"a": "2"}, "somebody")
-    # What stands is not what was applied: someone else has been there since.
+    # Another client has changed the applied value.
     with pytest.raises(ApiStatusError, match=r"\.data\.b"):
         applied(live, {"b": "3"}, "kubectl")

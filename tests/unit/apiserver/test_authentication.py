@@ -1,4 +1,4 @@
-"""Who is answered by the API server and who is not, by the connection, the token, and what browsers send."""
+"""Authentication by the connection, the token, and the headers of browsers."""
 
 import os
 from collections.abc import AsyncIterator

@@ -35,7 +35,7 @@ def shown(case: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("case", OBJECTS, ids=shown)
-def test_an_object_becomes_what_it_becomes_on_a_real_server(case: dict[str, Any]) -> None:
+def test_an_object_is_stored_as_on_a_real_server(case: dict[str, Any]) -> None:
     t = BY_PLURAL[case["resource"]]
     before = copy.deepcopy(case["body"])
     obj = admitted(t, case["body"])
@@ -87,13 +87,13 @@ def test_another_kind_is_refused(body: dict[str, Any], why: str) -> None:
         ),
     ],
 )
-def test_what_is_no_object_is_unrecognized(raw: bytes, body: Any, why: str) -> None:
+def test_a_body_that_is_no_object_is_unrecognized(raw: bytes, body: Any, why: str) -> None:
     with pytest.raises(ApiStatusError) as refusal:
         builtin.decode(builtin_resources.PODS, body, raw=raw)
     assert refusal.value.message == f"the object provided is unrecognized (must be of type Pod): {why}"
 
 
-def test_a_body_without_kind_and_version_is_taken_for_what_the_path_says() -> None:
+def test_a_body_without_kind_and_version_gets_them_from_the_path() -> None:
     decoded = builtin.decode(builtin_resources.CONFIGMAPS, {"metadata": {"name": "c"}})
     assert (decoded.obj["apiVersion"], decoded.obj["kind"]) == ("v1", "ConfigMap")
     assert builtin.decode(builtin_resources.CONFIGMAPS, None).obj["metadata"] == {}

@@ -31,7 +31,7 @@ def widget(spec: Any, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", ANSWERS["cases"], ids=lambda case: str(case["spec"])[:60])
-def test_a_custom_resource_becomes_what_it_becomes_on_a_real_server(case: dict[str, Any]) -> None:
+def test_a_custom_resource_is_stored_as_on_a_real_server(case: dict[str, Any]) -> None:
     structural = Structural(SCHEMA)
     given = widget(case["spec"])
     before = copy.deepcopy(given)
@@ -52,7 +52,7 @@ def test_an_object_with_nothing_to_do_comes_back_itself() -> None:
     assert structural.default(given) is given
 
 
-def test_what_is_not_touched_is_shared() -> None:
+def test_unchanged_values_are_shared() -> None:
     structural = Structural(SCHEMA)
     given = widget({"any": {"deep": [1]}, "unknown": 1})
     pruned, _ = structural.prune(given)
@@ -78,7 +78,7 @@ def test_a_default_is_never_shared_between_objects() -> None:
         ({}, {"s": "new"}, ["spec.s", "spec.s"]),
     ],
 )
-def test_an_update_need_not_mend_what_it_does_not_touch(
+def test_an_update_may_keep_invalid_fields_that_it_does_not_change(
     old: dict[str, Any], new: dict[str, Any], fields: list[str]
 ) -> None:
     schema = copy.deepcopy(SCHEMA)

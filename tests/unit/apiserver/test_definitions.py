@@ -40,7 +40,7 @@ def test_names_are_derived_from_the_kind() -> None:
         ({"names": {"kind": "Good", "plural": "bads"}}, "spec.names.kind"),
     ],
 )
-def test_what_names_the_resource_cannot_change(change: dict[str, Any], field: str) -> None:
+def test_the_names_of_a_resource_cannot_change(change: dict[str, Any], field: str) -> None:
     old, new = admitted(GOOD), admitted({**GOOD, "spec": {**GOOD["spec"], **change}})
     found = [(cause.field, cause.message) for cause in crd_validation.causes(new, old)]
     assert len(found) == 1

@@ -1,4 +1,4 @@
-"""What a DELETE does to an object's metadata, case by case."""
+"""The effect of a DELETE on an object's metadata."""
 
 from typing import Any
 
@@ -17,34 +17,47 @@ NOW = 1_767_225_600.0
 MARKED = "2026-01-01T00:00:00Z"
 
 
-def verdict(metadata: dict[str, Any], grace: int | None, **options: Any) -> tuple[Fate, dict[str, Any] | None]:
-    before = dict(metadata)
-    found = judge(metadata, DeleteOptions(**options), grace, NOW)
-    assert metadata == before, "the metadata given was changed"
-    return found.fate, found.metadata
+HELD = {"finalizers": ["f"], "generation": 4}
+OVER = {"deletionTimestamp": MARKED, "deletionGracePeriodSeconds": 0}
+LATER = {"deletionTimestamp": "2026-01-01T00:00:30Z", "deletionGracePeriodSeconds": 30}
+SOONER = {"deletionTimestamp": "2026-01-01T00:00:10Z", "deletionGracePeriodSeconds": 10}
+FOREGROUND = {"finalizers": ["foregroundDeletion"]}
 
 
-def test_an_ordinary_object_goes_at_once() -> None:
-    assert verdict({"name": "a"}, None) == (Fate.REMOVED, None)
-
-
-def test_a_finalizer_keeps_it_marked() -> None:
-    held = {"finalizers": ["f"], "generation": 4}
-    marked = {"finalizers": ["f"], "generation": 5, "deletionTimestamp": MARKED, "deletionGracePeriodSeconds": 0}
-    assert verdict(held, None) == (Fate.KEPT, marked)
-    assert verdict(marked, None) == (Fate.KEPT, None)
-
-
-def test_propagation_is_a_finalizer() -> None:
-    fate, metadata = verdict({}, None, propagation="Foreground")
-    assert (fate, metadata and metadata["finalizers"]) == (Fate.KEPT, ["foregroundDeletion"])
-    assert verdict({"finalizers": ["foregroundDeletion"]}, None, propagation="Background") == (Fate.REMOVED, None)
-
-
-def test_foreground_can_be_asked_for_later() -> None:
-    marked = {"finalizers": ["f"], "deletionTimestamp": MARKED, "deletionGracePeriodSeconds": 0}
-    fate, metadata = verdict(marked, None, propagation="Foreground")
-    assert (fate, metadata and metadata["finalizers"]) == (Fate.KEPT, ["f", "foregroundDeletion"])
+@pytest.mark.parametrize(
+    ("before", "grace", "options", "fate", "after"),
+    [
+        pytest.param({"name": "a"}, None, {}, Fate.REMOVED, None, id="at once"),
+        pytest.param(HELD, None, {}, Fate.KEPT, {**HELD, "generation": 5, **OVER}, id="a finalizer"),
+        pytest.param({**HELD, **OVER}, None, {}, Fate.KEPT, None, id="the same again"),
+        pytest.param({}, None, {"propagation": "Foreground"}, Fate.KEPT, {**FOREGROUND, **OVER}, id="Foreground"),
+        pytest.param(FOREGROUND, None, {"propagation": "Background"}, Fate.REMOVED, None, id="Background"),
+        pytest.param(
+            {"finalizers": ["f"], **OVER},
+            None,
+            {"propagation": "Foreground"},
+            Fate.KEPT,
+            {"finalizers": ["f", "foregroundDeletion"], **OVER},
+            id="Foreground later",
+        ),
+        pytest.param({}, 30, {}, Fate.KEPT, LATER, id="a grace period"),
+        pytest.param(LATER, 30, {}, Fate.KEPT, None, id="the same period"),
+        pytest.param(LATER, 60, {"grace_period_seconds": 60}, Fate.KEPT, None, id="a longer period"),
+        pytest.param(LATER, 10, {"grace_period_seconds": 10}, Fate.KEPT, SOONER, id="a shorter period"),
+        pytest.param(LATER, 0, {"grace_period_seconds": 0}, Fate.REMOVED, OVER, id="by force"),
+        pytest.param({}, 0, {}, Fate.REMOVED, OVER, id="without grace"),
+        pytest.param({"finalizers": ["f"]}, 0, {}, Fate.KEPT, {"finalizers": ["f"], **OVER}, id="finalizer, no grace"),
+        pytest.param({"finalizers": ["f"], **OVER}, 0, {}, Fate.KEPT, None, id="finalizer, no grace, again"),
+    ],
+)
+def test_a_deletion(
+    before: dict[str, Any], grace: int | None, options: dict[str, Any], fate: Fate, after: dict[str, Any] | None
+) -> None:
+    given = dict(before)
+    found = judge(given, DeleteOptions(**options), grace, NOW)
+    (None if found.metadata is None else {k: v for k, v in found.metadata.items() if k in {**before, **(after or {})}})
+    assert (found.fate, found.metadata) == (fate, after)
+    assert given == before, "the metadata given was changed"
 
 
 @pytest.mark.parametrize(
@@ -63,27 +76,6 @@ def test_finalizers(finalizers: list[str], propagation: Propagation | None, expe
     assert finalizers_for(finalizers, propagation) == expected
 
 
-def test_a_grace_period_keeps_it_marked() -> None:
-    later = {"deletionTimestamp": "2026-01-01T00:00:30Z", "deletionGracePeriodSeconds": 30}
-    assert verdict({}, 30) == (Fate.KEPT, later)
-    assert verdict(later, 30) == (Fate.KEPT, None)
-    assert verdict(later, 60, grace_period_seconds=60) == (Fate.KEPT, None)
-    shorter = {"deletionTimestamp": "2026-01-01T00:00:10Z", "deletionGracePeriodSeconds": 10}
-    assert verdict(later, 10, grace_period_seconds=10) == (Fate.KEPT, shorter)
-    over = {"deletionTimestamp": MARKED, "deletionGracePeriodSeconds": 0}
-    assert verdict(later, 0, grace_period_seconds=0) == (Fate.REMOVED, over)
-
-
-def test_without_grace_it_is_marked_and_goes() -> None:
-    assert verdict({}, 0) == (Fate.REMOVED, {"deletionTimestamp": MARKED, "deletionGracePeriodSeconds": 0})
-
-
-def test_a_finalizer_outlasts_the_grace_period() -> None:
-    fate, metadata = verdict({"finalizers": ["f"]}, 0)
-    assert (fate, metadata and metadata["deletionGracePeriodSeconds"]) == (Fate.KEPT, 0)
-    assert verdict(metadata or {}, 0) == (Fate.KEPT, None)
-
-
 @pytest.mark.parametrize(
     ("new", "old", "expected"),
     [
@@ -95,5 +87,5 @@ def test_a_finalizer_outlasts_the_grace_period() -> None:
         ({"finalizers": ["g"]}, {"finalizers": ["f", "g"], "deletionTimestamp": MARKED}, False),
     ],
 )
-def test_what_an_update_lets_go(new: dict[str, Any], old: dict[str, Any], expected: bool) -> None:
+def test_an_update_completes_a_deletion(new: dict[str, Any], old: dict[str, Any], expected: bool) -> None:
     assert released(new, old) is expected

@@ -1,4 +1,4 @@
-"""Discovery says what is served, in the forms that clients of all ages ask for."""
+"""Discovery documents, in the forms that old and new clients request."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def names(document: dict[str, Any]) -> list[str]:
     return [entry["name"] for entry in document["resources"]]
 
 
-def test_the_core_group_lists_resources_and_what_is_below_them() -> None:
+def test_the_core_group_lists_resources_and_subresources() -> None:
     document = discovery_documents.api_resource_list(TYPES, "", "v1")
     assert document is not None
     assert document["groupVersion"] == "v1"

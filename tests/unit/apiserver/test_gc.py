@@ -66,7 +66,7 @@ def test_an_object_that_owns_itself_can_go(inside: Inside, propagation: Propagat
     assert inside.find("ConfigMap", "itself") is None
 
 
-def test_what_does_not_block_goes_after_its_owner(inside: Inside) -> None:
+def test_a_non_blocking_dependent_is_deleted_after_its_owner(inside: Inside) -> None:
     root = inside.create("ConfigMap", "root")
     child(inside, "loose", root, block=False)
     inside.settle()
@@ -118,7 +118,7 @@ def test_nothing_is_collected_for_an_owner_of_an_unknown_kind(inside: Inside, re
     assert inside.find("ConfigMap", "child") is not None
 
 
-def test_a_collector_that_starts_late_sees_what_is_there(inside: Inside) -> None:
+def test_a_late_collector_sees_existing_objects(inside: Inside) -> None:
     root = inside.create("ConfigMap", "root")
     child(inside, "child", root)
     inside.delete("ConfigMap", "root")

@@ -242,7 +242,7 @@ async def test_a_node_that_is_created_again_keeps_its_pods(inside: Inside) -> No
     assert not is_deleted(inside)
 
 
-async def test_a_node_out_of_service_gives_up_what_is_being_deleted(inside: Inside) -> None:
+async def test_terminating_pods_of_a_node_out_of_service_are_removed(inside: Inside) -> None:
     make_node(inside)
     make_pod(inside)
     make_pod(inside, "stays", **tolerating(OUT_OF_SERVICE))

@@ -1,4 +1,4 @@
-"""What particular kinds do: Pods, quotas, namespaces, services, events, nodes, definitions."""
+"""Rules of single kinds: Pods, quotas, namespaces, services, events, nodes, definitions."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ def test_a_pod_is_waited_for_as_long_as_it_says(inside: Inside) -> None:
     assert inside.delete("Pod", "p", grace=0)
 
 
-def test_whoever_writes_a_pods_status_does_not_write_its_owners(inside: Inside) -> None:
+def test_a_write_of_a_pods_status_does_not_change_its_owners(inside: Inside) -> None:
     reference = {"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "x"}
     inside.create("Pod", "p", metadata={"ownerReferences": [reference]})
     change = {"metadata": {"ownerReferences": [], "labels": {"a": "b"}}, "status": {"phase": "Running"}}
@@ -145,7 +145,7 @@ def test_every_namespace_has_its_service_account(inside: Inside) -> None:
     assert inside.find("ServiceAccount", "default", "n") is not None
 
 
-def test_a_namespace_says_what_it_waits_for(inside: Inside) -> None:
+def test_a_terminating_namespace_reports_its_remaining_content(inside: Inside) -> None:
     inside.create("Namespace", "n", "")
     inside.create("Pod", "p", "n")
     inside.bind("p", "n")

@@ -1,4 +1,4 @@
-"""OpenAPI documents: whole, consistent, and with what kubectl looks for in them."""
+"""OpenAPI documents: complete, consistent, with the parts that kubectl reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON patch and merge patch: what a real 1.36 answers to the same."""
+"""JSON patch and merge patch, compared with answers of a real 1.36."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_an_operation_that_does_not_apply_is_unprocessable(operation: dict[str, 
         ),
     ],
 )
-def test_what_is_no_patch_is_a_bad_request(operations: Any, message: str) -> None:
+def test_an_invalid_patch_is_a_bad_request(operations: Any, message: str) -> None:
     with pytest.raises(ApiStatusError) as refusal:
         patches.json_patch(DOCUMENT, operations)
     assert (refusal.value.code, refusal.value.message) == (400, message)
@@ -120,7 +120,7 @@ def test_a_patch_of_nothing_is_the_document_itself() -> None:
     assert patches.json_patch(DOCUMENT, []) is DOCUMENT
 
 
-def test_what_a_patch_does_not_touch_is_shared() -> None:
+def test_a_patch_shares_unchanged_values() -> None:
     document = {"big": {"list": [1]}, "small": {}}
     patched = patches.json_patch(document, [{"op": "add", "path": "/small/x", "value": 1}])
     assert patched["big"] is document["big"]
@@ -189,7 +189,7 @@ def test_a_merge_patch_is_an_object(given: Any, message: str) -> None:
         (b'{"a": x}', "invalid character 'x' looking for beginning of value"),
     ],
 )
-def test_a_text_that_is_no_json_is_told_as_go_tells_it(raw: bytes, fault: str) -> None:
+def test_invalid_json_is_reported_as_by_go(raw: bytes, fault: str) -> None:
     with pytest.raises(orjson.JSONDecodeError) as error:
         orjson.loads(raw)
     assert patches.json_fault(raw, error.value) == fault

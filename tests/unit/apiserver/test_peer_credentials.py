@@ -1,4 +1,4 @@
-"""Whose the other end of a connection is: what the kernel says of real sockets, and what its tables look like."""
+"""The user at the other end of a connection, by the kernel and by its tables."""
 
 import os
 import socket
@@ -72,7 +72,7 @@ def test_no_such_connection(table: bytes) -> None:
     assert user_in_table(table, PEER, OWN) is None
 
 
-def test_what_was_passed_over_is_looked_for_again() -> None:
+def test_a_missed_socket_is_looked_up_again() -> None:
     tables = [[HEAD, HEAD], [HEAD, HEAD + row(MAPPED[0], MAPPED[1], b"01", 1002, 7)]]
     assert look_up(PEER, OWN, lambda: tables.pop(0)) == 1002
     assert tables == []
@@ -108,7 +108,7 @@ def test_the_own_user(asked: Callable[[Address, Address], int | None], host: str
         with end:
             addresses = Address(*peer[:2]), Address(*end.getsockname()[:2])
             assert asked(*addresses) == os.geteuid()
-            # It has sent something, and is closed before anybody has looked.
+            # It has sent a byte, and is closed before the lookup.
             client.sendall(b"x")
             client.close()
             assert asked(*addresses) is None

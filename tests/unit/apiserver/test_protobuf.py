@@ -1,4 +1,4 @@
-"""What kubectl sends in protobuf is read as the JSON it stands for."""
+"""kubectl's protobuf bodies are read as the equal JSON."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_unknown_fields_are_newer_ones() -> None:
         (enveloped("apps/v1", "Deployment", b""), 415),
     ],
 )
-def test_what_cannot_be_read_is_refused(body: bytes, code: int) -> None:
+def test_an_unreadable_body_is_refused(body: bytes, code: int) -> None:
     with pytest.raises(ApiStatusError) as refusal:
         protobuf.decode(body)
     assert refusal.value.code == code

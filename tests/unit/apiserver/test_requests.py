@@ -153,13 +153,13 @@ def test_field_selectors() -> None:
         ("text/html, application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", Form.METADATA, "application/json"),
     ],
 )
-def test_what_a_client_accepts(accept: str, form: Form, media_type: str) -> None:
+def test_the_form_that_a_client_accepts(accept: str, form: Form, media_type: str) -> None:
     view = negotiate(accept)
     assert (view.form, view.media_type) == (form, media_type)
 
 
 @pytest.mark.parametrize("accept", ["application/xml", "application/json;as=Foo;v=v1;g=meta.k8s.io"])
-def test_what_nobody_can_give(accept: str) -> None:
+def test_an_unsupported_form(accept: str) -> None:
     with pytest.raises(ApiStatusError) as refused:
         negotiate(accept)
     assert refused.value.code == 406

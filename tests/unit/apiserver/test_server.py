@@ -1,4 +1,4 @@
-"""The server as a whole: its socket, its watches over time, its end, and its start on what an earlier one left."""
+"""The server as a whole: its socket, its watches over time, its end, and its start on an earlier one's storage."""
 
 import asyncio
 import logging
@@ -118,7 +118,7 @@ async def test_an_object_that_is_too_large(tmp_path: Path) -> None:
 
 
 def nested(levels: int, *, lists: bool) -> bytes:
-    """A value of so many levels."""
+    """A value of this depth."""
     return b"[" * levels + b"]" * levels if lists else b'{"a":' * levels + b"1" + b"}" * levels
 
 
@@ -177,7 +177,7 @@ async def test_an_object_of_too_many_levels_is_refused(
         assert "failed" not in caplog.text
 
 
-async def test_who_manages_what_counts_as_levels_too(tmp_path: Path) -> None:
+async def test_managed_fields_count_as_levels(tmp_path: Path) -> None:
     async with served(tmp_path) as (_, api), defined(api, definition(ANYTHING)) as things:
         thing = {"apiVersion": f"{things.split('/')[2]}/v1", "kind": "Thing", "metadata": {"name": "t"}}
         deep = {**thing, "deep": orjson.loads(nested(DEEPEST - 10, lists=False))}
@@ -218,7 +218,7 @@ async def test_a_fault_of_its_own_is_an_answer(
         assert (await api.get(api.path("configmaps"))).code == 200
 
 
-async def test_who_asked_for_what(tmp_path: Path) -> None:
+async def test_requests_are_observed(tmp_path: Path) -> None:
     seen: list[Served] = []
     async with served(tmp_path, observe=seen.append) as (_, api):
         await api.post(api.path("configmaps"), config_map("c"))
@@ -386,7 +386,7 @@ async def _is(value: bool) -> None:
 
 
 @pytest.mark.parametrize("turns", range(6))
-async def test_whoever_connects_at_the_last_moment_is_not_kept(tmp_path: Path, turns: int) -> None:
+async def test_a_connection_of_the_last_moment_is_closed(tmp_path: Path, turns: int) -> None:
     """``turns`` of the event loop before the end: before it is accepted, while it is, when it just was."""
     async with served(tmp_path) as (server, _):
         host, port = server.url.removeprefix("http://").split(":")
@@ -421,7 +421,7 @@ async def test_a_watcher_that_leaves_in_the_middle_of_a_change_is_no_fault(
             writer.write(f"GET {path}?watch=1 HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
             await reader.readuntil(b"\r\n\r\n")
             change = asyncio.create_task(api.patch(f"{path}/c", {"data": {"b": str(number)}}))
-            # At another step of the change each time: before it comes, while it is told, after it was.
+            # At another step of the change each time: before it comes, while it is sent, afterwards.
             for _ in range(number % 8):
                 await asyncio.sleep(0)
             writer.transport.abort()
@@ -467,7 +467,7 @@ async def test_events_are_forgotten_after_an_hour(tmp_path: Path, clock: Virtual
 
 
 class FakeLogs:
-    """Says what it was asked for, in two chunks."""
+    """Yields the parameters of the request, in two chunks."""
 
     async def read(self, namespace: str, name: str, container: str, **options: Any) -> AsyncIterator[bytes]:
         if options["previous"]:

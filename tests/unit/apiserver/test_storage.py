@@ -1,4 +1,4 @@
-"""The store's bounds and refusals; that it shows what was written is in tests/property/test_apiserver_storage.py."""
+"""The store's bounds and refusals; tests/property/test_apiserver_storage.py compares its content with a model."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def body(**more: Any) -> dict[str, Any]:
     return {"metadata": {"name": "a"}, **more}
 
 
-def test_what_is_read_can_be_modified_without_harm() -> None:
+def test_a_document_can_be_modified_without_harm() -> None:
     storage = ObjectStorage()
     record = storage.create("r", "a", body(data={"x": 1}), TEST)
     record.document()["data"]["x"] = 2
@@ -125,7 +125,7 @@ def test_each_resource_has_a_past_of_its_own() -> None:
     assert len(changes) == 1
 
 
-def test_who_falls_behind_is_told() -> None:
+def test_a_slow_watcher_is_cut_off() -> None:
     storage = ObjectStorage(history=3)
     cursor = storage.follow("r", 1, lambda: None)
     for number in range(4):
@@ -147,7 +147,7 @@ def test_compaction_forgets_the_past_and_not_the_present() -> None:
     assert len(storage.page("r").records) == 2
 
 
-def test_reading_anew_is_no_write() -> None:
+def test_a_reread_is_no_write() -> None:
     storage = ObjectStorage()
     record = storage.create("r", "a", body(), TEST)
     storage.reread("r", lambda obj: {**obj, "added": True})

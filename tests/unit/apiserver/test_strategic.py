@@ -1,4 +1,4 @@
-"""Strategic merge patch of a Pod: what a real 1.20.2 and 1.36 make of the same."""
+"""Strategic merge patch of a Pod, compared with results of a real 1.20.2 and 1.36."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_an_order_may_be_asked_for() -> None:
     assert [one["name"] for one in spec["containers"]] == ["b", "a"]
 
 
-def test_an_order_must_agree_with_the_list_beside_it() -> None:
+def test_an_order_must_agree_with_its_list() -> None:
     patch = {"spec": {"$setElementOrder/containers": [{"name": "b"}], "containers": [{"name": "c", "image": "k"}]}}
     with pytest.raises(ApiStatusError) as refusal:
         patched(patch)
@@ -117,13 +117,13 @@ def test_nested_lists_merge_too() -> None:
     assert env == [{"name": "A", "value": "1"}, {"name": "B"}, {"name": "C", "value": "3"}]
 
 
-def test_directives_do_not_stay_in_what_is_new() -> None:
+def test_directives_do_not_stay_in_new_values() -> None:
     item = {"name": "n", "$retainKeys": ["name", "emptyDir"], "emptyDir": {"medium": None, "$patch": "replace"}}
     volumes = patched({"spec": {"volumes": [item]}})["spec"]["volumes"]
     assert volumes == [{"name": "n", "emptyDir": {}}, {"name": "v", "emptyDir": {}}]
 
 
-def test_what_the_type_does_not_know_is_merged_as_it_comes() -> None:
+def test_a_field_of_no_type_is_merged_as_json() -> None:
     assert patched({"spec": {"foo": {"a": 1}}})["spec"]["foo"] == {"a": 1}
 
 

@@ -1,4 +1,4 @@
-"""What ``kubectl get`` prints: columns and cells as a real server's."""
+"""Tables of ``kubectl get``: columns and cells as a real server's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROWS = [(one["resource"], row) for one in ANSWERS["tables"] for row in one["rows
 
 
 @pytest.mark.parametrize("recorded", ANSWERS["tables"], ids=lambda recorded: str(recorded["resource"]))
-def test_columns_are_those_of_a_real_server(recorded: dict[str, Any]) -> None:
+def test_a_real_server_has_the_same_columns(recorded: dict[str, Any]) -> None:
     resource = recorded["resource"]
     definitions = table.table(BY_PLURAL[resource], [], now=NOW)["columnDefinitions"]
     columns = [[one["name"], one["type"], one["priority"]] for one in definitions]
@@ -33,7 +33,7 @@ def test_columns_are_those_of_a_real_server(recorded: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("resource", "recorded"), ROWS, ids=lambda value: str(value)[:40])
-def test_cells_are_those_of_a_real_server(resource: str, recorded: dict[str, Any]) -> None:
+def test_a_real_server_has_the_same_cells(resource: str, recorded: dict[str, Any]) -> None:
     (row,) = table.table(BY_PLURAL[resource], [recorded["object"]], now=NOW)["rows"]
     cells = row["cells"]
     if resource in RESTARTS:
@@ -44,7 +44,7 @@ def test_cells_are_those_of_a_real_server(resource: str, recorded: dict[str, Any
     assert row.get("conditions") == recorded.get("conditions")
 
 
-def test_a_restart_is_told_with_its_age() -> None:
+def test_a_restart_is_shown_with_its_age() -> None:
     pod = next(row["object"] for name, row in ROWS if name == "pods" and row["object"]["metadata"]["name"] == "p-run")
     (row,) = table.table(builtin_resources.PODS, [pod], now=NOW)["rows"]
     assert row["cells"][3] == "2 (3h9m ago)"
@@ -122,7 +122,7 @@ def test_a_row_carries_as_much_of_the_object_as_is_asked_for() -> None:
     }
 
 
-def test_a_watch_is_told_the_columns_once() -> None:
+def test_a_watch_gets_the_columns_once() -> None:
     assert table.table(builtin_resources.PODS, [], now=NOW, headers=False)["columnDefinitions"] is None
 
 
@@ -174,7 +174,7 @@ def test_an_age_is_counted_from_any_form_of_time(timestamp: str | None, shown: s
 
 
 @pytest.mark.parametrize("text", [".a[", ".a[x]", ".a[?(b)]", ".a[?(@.b==)]", "a..", ".a[?(@.b==zz)]"])
-def test_what_is_no_path_is_refused(text: str) -> None:
+def test_an_invalid_path_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a"):
         JsonPath(text)
 

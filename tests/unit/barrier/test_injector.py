@@ -36,14 +36,14 @@ def script(tmp_path: Path) -> Path:
 
 
 def test_is_a_script(script: Path) -> None:
-    """As the original's, whose users may run it to see what is in it."""
+    """As the original's, whose users may run it to see its content."""
     script.chmod(0o755)
     done = subprocess.run([script], capture_output=True, text=True, check=True)
     assert done.stdout.startswith(START)
 
 
 def shell(command: Sequence[str], script: str, directory: Path, environ: Mapping[str, str] | None = None) -> str:
-    """What such a script prints. It must not fail, nor complain."""
+    """The output of the script. It must not fail or warn."""
     done = subprocess.run(
         [*command, "-c", script], cwd=directory, env={"PATH": os.environ["PATH"], **(environ or {})},
         capture_output=True, text=True, check=False, timeout=600,
@@ -69,8 +69,8 @@ class TestSourced:
             "FB_WORKER2_PORT=5001",
         ]
 
-    def test_echoes_what_it_exports(self, command: list[str], script: Path) -> None:
-        """The container's log then has the addresses; the lines are those of the original's script."""
+    def test_echoes_its_exports(self, command: list[str], script: Path) -> None:
+        """The container's log then has the addresses; the lines are the original's."""
         printed = shell(command, "FB_SERVER_PORT=4001; . ./injector.sh", script.parent, {"FB_WORKER2_PORT": "a\\n"})
         assert printed == (
             f"{START}"
@@ -114,7 +114,7 @@ class TestSourced:
             "FB_WORKER2_IPS",
         }
 
-    def test_whatever_the_port_holds_is_not_run(self, command: list[str], script: Path) -> None:
+    def test_the_content_of_a_port_is_not_run(self, command: list[str], script: Path) -> None:
         port = '$(touch run)`touch run`";touch run;" * \\'
         printed = shell(
             command,
@@ -153,7 +153,7 @@ class TestSourced:
             "FB_B_ADDRESSES=10.0.0.1:81",
         ]
 
-    def test_what_just_fits_is_exported(self, command: list[str], tmp_path: Path) -> None:
+    def test_the_largest_value_is_exported(self, command: list[str], tmp_path: Path) -> None:
         """Whether it does, only the port tells."""
         ips = [f"10.{index // 250}.{index % 250}.100" for index in range(5_000)]
         (tmp_path / "injector.sh").write_text(injector({"a": ips}))
@@ -166,7 +166,7 @@ class TestSourced:
         st.text("abcxyz019", min_size=1, max_size=63), st.lists(st.ip_addresses(), max_size=4), min_size=1, max_size=4
     )
 )
-def test_whatever_passes_the_barrier_is_no_shell_code(roles: dict[str, list[object]]) -> None:
+def test_values_are_no_shell_code(roles: dict[str, list[object]]) -> None:
     ips = addresses(framework({role: [str(ip) for ip in of_role] for role, of_role in roles.items()}))
     text = injector({role: [ip for ip in of_role if ip is not None] for role, of_role in ips.items()})
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""The barrier as one file for images of others."""
+"""The barrier as one file for any image."""
 
 import ast
 import os
@@ -51,11 +51,11 @@ def run(command: list[str], directory: Path, environ: dict[str, str]) -> subproc
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: str(source.relative_to(PACKAGE)))
-def test_syntax_is_that_of_the_oldest_python(source: Path) -> None:
+def test_the_oldest_python_parses_it(source: Path) -> None:
     ast.parse(source.read_text(), feature_version=OLDEST)
 
 
-def test_the_check_of_the_library_finds_what_is_newer(tmp_path: Path) -> None:
+def test_the_check_of_the_library_finds_newer_functions(tmp_path: Path) -> None:
     newer = tmp_path / "newer.py"
     newer.write_text("from pathlib import Path\nPath('x').unlink(missing_ok=True)\nimport graphlib\n")
     assert run([VERMIN, "-t=3.7-", str(newer)], tmp_path, {}).returncode != 0
@@ -76,7 +76,7 @@ def test_the_built_file_is_executable_and_always_the_same(api: StubApi, built: P
     assert (tmp_path / "again").read_bytes() == built.read_bytes()
 
 
-def test_the_library_in_the_built_file_is_that_of_the_oldest_python(built: Path, tmp_path: Path) -> None:
+def test_the_built_file_uses_the_oldest_pythons_library(built: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(built) as archive:
         archive.extractall(tmp_path)
     done = run([VERMIN, "--no-tips", "-t=3.7-", str(tmp_path)], tmp_path, {})
@@ -136,7 +136,7 @@ def test_help_tells_all(tmp_path: Path) -> None:
         ([], {**ENVIRON, "KUBECONFIG": "absent"}, 1, "kubeconfig absent: no such file"),
     ],
 )
-def test_what_stops_it_at_once_is_the_last_line(
+def test_an_immediate_error_is_the_last_line(
     tmp_path: Path, arguments: list[str], environ: dict[str, str], code: int, said: str
 ) -> None:
     """The last lines become the termination message of the container, and so the diagnostics of the Task."""

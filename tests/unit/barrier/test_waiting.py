@@ -131,7 +131,7 @@ class TestPassing:
         clock.at(15, lambda: setattr(api, "current", framework(READY)))
         assert wait(api, clock) == READY
 
-    def test_task_number_of_the_spec_counts_not_that_of_the_status(self, api: StubApi, clock: Clock) -> None:
+    def test_the_specs_task_number_counts_not_the_statuss(self, api: StubApi, clock: Clock) -> None:
         rescaled = framework({"worker": ["10.0.1.1"]})
         rescaled["spec"]["taskRoles"][0]["taskNumber"] = 2
         api.current = rescaled
@@ -168,7 +168,7 @@ class TestPassing:
         api.current = framework({"worker": []})
         assert wait(api, clock) == {"worker": []}
 
-    def test_order_of_index_whatever_the_order_of_the_status(self, api: StubApi, clock: Clock) -> None:
+    def test_ips_are_ordered_by_index(self, api: StubApi, clock: Clock) -> None:
         shuffled = framework({"worker": ["10.0.1.1", "10.0.1.2"]})
         shuffled["status"]["attemptStatus"]["taskRoleStatuses"][0]["taskStatuses"].reverse()
         api.current = shuffled
@@ -477,12 +477,12 @@ class TestBadAnswers:
     @pytest.mark.parametrize(
         "ip", ["10.0.0.1;reboot", "$(reboot)", "`reboot`", '"', "localhost", "10.0.0.256", 7, {}, True]
     )
-    def test_what_is_no_ip_never_passes(self, api: StubApi, clock: Clock, ip: Any) -> None:
+    def test_an_invalid_ip_never_passes(self, api: StubApi, clock: Clock, ip: Any) -> None:
         api.current = framework({"worker": [ip]})
         assert failure(api, clock)[0] == 1
 
     @pytest.mark.parametrize("role", ["a b", "a;reboot", "A", "", "a-b", "a\n"])
-    def test_what_is_no_role_never_passes(self, api: StubApi, clock: Clock, role: str) -> None:
+    def test_an_invalid_role_never_passes(self, api: StubApi, clock: Clock, role: str) -> None:
         api.current = framework({role: ["10.0.0.1"]})
         assert failure(api, clock)[0] == 1
 
@@ -541,7 +541,7 @@ class TestLoad:
 
         def answer(path: str, headers: object) -> tuple[int, object, bytes]:
             clock.now += 3
-            return slow(path, headers)  # type: ignore[arg-type]  # what the stub passes on is what it takes
+            return slow(path, headers)  # type: ignore[arg-type]  # the stub passes its own parameters on
 
         api.answer = answer  # type: ignore[assignment,method-assign]  # slowed down
         failure(api, clock)
@@ -601,13 +601,13 @@ class TestRun:
         assert written(tmp_path) == plain
         assert sorted(file.name for file in tmp_path.iterdir()) == ["framework.json", "injector.sh"]
 
-    def test_files_can_be_read_by_anybody(self, api: StubApi, tmp_path: Path) -> None:
+    def test_files_are_readable_for_all_users(self, api: StubApi, tmp_path: Path) -> None:
         api.current = framework(READY)
         assert run({**ENVIRON, "KUBE_APISERVER_ADDRESS": api.address}, tmp_path) == 0
         modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()}
         assert modes == {"framework.json": 0o644, "injector.sh": 0o755}
 
-    def test_what_an_earlier_run_left_is_replaced(self, api: StubApi, tmp_path: Path) -> None:
+    def test_files_of_an_earlier_run_are_replaced(self, api: StubApi, tmp_path: Path) -> None:
         for name in ("framework.json", "injector.sh"):
             (tmp_path / name).write_text("old")
         api.current = framework(READY)

@@ -1,4 +1,4 @@
-"""The garbage collector of a controller: rarely while the caches fill, and without what they hold from then on."""
+"""The garbage collector of a controller: rarely while the caches fill, and later without their content."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""The command line: what may be asked for, what is said of what may not, and how it ends."""
+"""The command line: arguments, errors and exit codes."""
 
 import argparse
 import os
@@ -26,7 +26,7 @@ BARE = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "PYTHONUNBUFFERED": 
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What is said of such arguments on the first line."""
+    """The first line of the error for these arguments."""
     with pytest.raises(SystemExit) as caught:
         build_parser().parse_args(arguments)
     said = capsys.readouterr()
@@ -47,9 +47,19 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["local"], "frameworkcontroller local: the following arguments are required: COMMAND"),
         (["local", "down"], "frameworkcontroller local: argument COMMAND: invalid choice: 'down'"),
         (["local", "run"], "frameworkcontroller local run: the following arguments are required: FILE"),
-        (["local", "run", "f", "--timeout", "0"], "frameworkcontroller local run: argument --timeout: not a number"),
-        (["local", "run", "f", "--timeout", "nan"], "frameworkcontroller local run: argument --timeout: not a number"),
-        (["local", "run", "f", "--timeout", "1m"], "frameworkcontroller local run: argument --timeout: not a number"),
+        (["local", "run", "f", "--timeout", "0"], "frameworkcontroller local run: argument --timeout: must be above 0"),
+        (
+            ["local", "run", "f", "--timeout", "nan"],
+            "frameworkcontroller local run: argument --timeout: not a duration",
+        ),
+        (
+            ["local", "run", "f", "--timeout", "1.m"],
+            "frameworkcontroller local run: argument --timeout: not a duration",
+        ),
+        (
+            ["local", "run", "f", "--timeout", "9" * 10],
+            "frameworkcontroller local run: argument --timeout: not a durat",
+        ),
         (["local", "run", "f", "--runtime", "docker"], "frameworkcontroller local run: argument --runtime: invalid"),
         (["local", "up", "--port", "70000"], "frameworkcontroller local up: argument --port: not a port: '70000'"),
         (["local", "up", "--port", "-1"], "frameworkcontroller local up: argument --port: not a port: '-1'"),
@@ -99,8 +109,8 @@ def test_the_plugin_speaks_as_kubectl_does(
             {"port": 8080, "runtime": "simulated", "kubeconfig": Path("k"), "data": Path("d")},
         ),
         (
-            ["local", "run", "a.yaml", "-", "--timeout", "1.5"],
-            {"files": [Path("a.yaml"), Path("-")], "timeout": 1.5, "runtime": "process", "usual_log_level": "error"},
+            ["local", "run", "a.yaml", "-", "--timeout", "1m1.5s"],
+            {"files": [Path("a.yaml"), Path("-")], "timeout": 61.5, "runtime": "process", "usual_log_level": "error"},
         ),
         # An option that all commands have may stand before or after them.
         (["--log-level", "error", "--config", "c", "local", "run", "a"], {"log_level": "error", "config": Path("c")}),
@@ -114,7 +124,7 @@ def test_arguments(arguments: list[str], expected: dict[str, object]) -> None:
 
 
 def modules_below(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """The modules of all commands, also of those of groups, but for those that `cli` has itself."""
+    """The modules of all commands, including those in groups, without the ones in `cli`."""
     (commands,) = (action.choices for action in parser._actions if action.metavar == "COMMAND")
     assert isinstance(commands, dict)
     for name, below in commands.items():

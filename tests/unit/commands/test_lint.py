@@ -1,4 +1,4 @@
-"""What `lint` says of files, line by line."""
+"""The findings of `lint`, by line."""
 
 from pathlib import Path
 
@@ -20,63 +20,50 @@ spec:
 """
 POD = "{spec: {restartPolicy: Never, containers: [{name: main, image: i, command: [c]}]}}"
 FAILS = "frameworkAttemptCompletionPolicy: {minFailedTaskCount: 1}"
+SUCCEEDS = "frameworkAttemptCompletionPolicy: {minSucceededTaskCount: 1}"
 
 
 def said(text: str) -> list[str]:
-    """What is said of the text, without the name of the file."""
+    """The findings, without the name of the file."""
     return [f"{line}: {finding}" if line else f" {finding}" for line, finding in lint_text(text)]
 
 
 def spec(*lines: str) -> list[str]:
-    """What is said of a Framework with these lines in its spec, of which the first is line 5."""
+    """The findings of a Framework with these lines in its spec, from line 5 on."""
     return said(HEAD + "".join(f"  {line}\n" for line in lines))
 
 
 def role(*fields: str, name: str = "w", task: str = f"{{pod: {POD}}}") -> list[str]:
-    """What is said of a Framework with one role; its fields begin on line 7, and its task is on the line after them."""
+    """The findings of a Framework with one role; its fields begin on line 7, and its task is on the line after them."""
     return spec("taskRoles:", f"- name: {name}", *(f"  {field}" for field in fields), f"  task: {task}")
 
 
 def container(text: str) -> list[str]:
-    """What is said of a container on line 8."""
+    """The findings of a container on line 8."""
     pod = f"{{pod: {{spec: {{restartPolicy: Never, containers: [{text}]}}}}}}"
     return role(FAILS, task=pod)
+
+
+RETRIED = f"task: {{retryPolicy: {{maxRetryCount: -2}}, pod: {POD}}}"
+SERVICE = f"task: {{pod: {POD.replace('Never', 'Always')}}}"
 
 
 @pytest.mark.parametrize(
     ("fields", "status", "finding"),
     [
-        ("taskNumber: 2", "Complete", ""),
-        ("frameworkAttemptCompletionPolicy: {minSucceededTaskCount: 1}", "Ready", ""),
-        (
-            "frameworkAttemptCompletionPolicy: {minSucceededTaskCount: 1}",
-            "Complete",
-            "its minSucceededTaskCount 1 completes the attempt before",
-        ),
+        (f"taskNumber: 2, task: {{pod: {POD}}}", "Complete", ""),
+        (f"{SUCCEEDS}, task: {{pod: {POD}}}", "Ready", ""),
+        (f"{SUCCEEDS}, task: {{pod: {POD}}}", "Complete", "its minSucceededTaskCount 1 completes the attempt before"),
+        (RETRIED, "Complete", "with task.retryPolicy.maxRetryCount -2 its Tasks are run again and again"),
+        (SERVICE, "Complete", "its Pods never end (restartPolicy Always)"),
+        (SERVICE, "Ready", ""),
     ],
 )
 def test_a_role_that_never_starts(fields: str, status: str, finding: str) -> None:
-    roles = [f"- {{name: a, {fields}, task: {{pod: {POD}}}}}", "- name: b", f"  {FAILS}", f"  task: {{pod: {POD}}}"]
+    roles = [f"- {{name: a, {fields}}}", "- name: b", f"  {FAILS}", f"  task: {{pod: {POD}}}"]
     found = spec("taskRoles:", *roles, f"  dependsOn: [{{name: a, status: {status}}}]")
     text = f"10: warning: spec.taskRoles[1].dependsOn[0]: b never starts, as a is never Complete: {finding}"
-    assert found == [text] * bool(finding)
-
-
-def test_a_role_that_waits_for_one_that_never_ends() -> None:
-    task = f"{{retryPolicy: {{maxRetryCount: -2}}, pod: {POD}}}"
-    roles = [f"- {{name: a, task: {task}}}", "- name: b", f"  {FAILS}", f"  task: {{pod: {POD}}}"]
-    (finding,) = spec("taskRoles:", *roles, "  dependsOn: [{name: a, status: Complete}]")
-    assert finding.endswith(
-        "b never starts, as a is never Complete: with task.retryPolicy.maxRetryCount -2 its Tasks "
-        "are run again and again"
-    )
-
-
-def test_dependencies_as_others_write_them() -> None:
-    roles = ["- name: a", f"  {FAILS}", f"  task: {{pod: {POD}}}", "- name: b", f"  task: {{pod: {POD}}}"]
-    assert spec("taskRoles:", *roles, "  dependsOn: [a]") == [
-        "11: error: spec.taskRoles[1].dependsOn[0]: 'a': must be a mapping"
-    ]
+    assert [one for one in found if "never starts" in one] == [text] * bool(finding)
 
 
 def test_a_good_framework() -> None:
@@ -135,7 +122,7 @@ def test_examples_have_no_errors(file: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_objects(text: str, expected: list[str]) -> None:
+def test_objects(text: str, expected: list[str]) -> None:
     assert said(text) == expected
 
 
@@ -162,11 +149,7 @@ def test_json_is_linted_too() -> None:
     [
         ("executionType: Pause", "executionType: 'Pause': must be Create, Start or Stop"),
         ("executiontype: Stop", "executiontype: unknown field; did you mean executionType?"),
-        ("retryPolicy: {maxRetryCount: -3}", "retryPolicy.maxRetryCount: -3: must be at least -2"),
-        ("retryPolicy: {maxRetryCount: 1.5}", "retryPolicy.maxRetryCount: 1.5: must be a whole number"),
-        ('retryPolicy: {fancyRetryPolicy: "true"}', "retryPolicy.fancyRetryPolicy: 'true': must be true or false"),
         ("retryPolicy: [1]", "retryPolicy: a list: must be a mapping"),
-        ("description: 5", "description: 5: must be text (put it in quotes)"),
     ],
 )
 def test_fields_of_the_spec(field: str, expected: str) -> None:
@@ -178,7 +161,6 @@ def test_fields_of_the_spec(field: str, expected: str) -> None:
     ("field", "expected"),
     [
         ("taskNumber: 10001", "error: spec.taskRoles[0].taskNumber: 10001: must be at most 10000"),
-        ("taskNumber: two", "error: spec.taskRoles[0].taskNumber: 'two': must be a whole number"),
         ("size: 2", "error: spec.taskRoles[0].size: unknown field"),
         ("name: w", "error: spec.taskRoles[0].name: is repeated on line 7"),
     ],
@@ -223,17 +205,10 @@ def test_whole_numbers_may_have_a_point(field: str) -> None:
     assert [one for one in role(field, FAILS) if "whole number" in one] == []
 
 
-def test_a_spec_that_is_valid_but_for_two_roles_of_a_name() -> None:
+def test_two_roles_of_one_name() -> None:
     roles = [f"- {{name: {name}, {FAILS}, task: {{pod: {POD}}}}}" for name in ("w", "v", "w")]
     assert spec("taskRoles:", *roles) == [
         "8: error: spec.taskRoles[2].name: 'w': is already the name of taskRoles[0]",
-    ]
-
-
-def test_a_spec_that_is_valid_but_for_the_number_of_its_tasks() -> None:
-    roles = [f"- {{name: w{number}, taskNumber: 10000, {FAILS}, task: {{pod: {POD}}}}}" for number in range(6)]
-    assert spec("taskRoles:", *roles) == [
-        "5: error: spec.taskRoles: 60000 Tasks in all, where no status has room for more than 50000",
     ]
 
 
@@ -277,7 +252,7 @@ def test_many_tasks_need_compression() -> None:
                 "retried and never counts as failed"
             ],
         ),
-        # What is permanent is not retried.
+        # Permanent failures are not retried.
         ("{minFailedTaskCount: 1}", "{maxRetryCount: -1, fancyRetryPolicy: true}", []),
         (
             "{minSucceededTaskCount: 1}",
@@ -362,7 +337,7 @@ def test_pods_that_never_end() -> None:
         (
             "{pod: {metadata: {name: x}, spec: {restartPolicy: Never, containers: []}}}",
             [
-                "warning: spec.taskRoles[0].task.pod.metadata.name: 'x': is ignored: each Pod gets that of its Task",
+                "warning: spec.taskRoles[0].task.pod.metadata.name: 'x': is ignored: each Pod gets its Task's",
                 "error: spec.taskRoles[0].task.pod.spec.containers: is required: a Pod has at least one",
             ],
         ),
@@ -384,7 +359,7 @@ def test_pods(task: str, expected: list[str]) -> None:
         ),
         (
             "{name: a, image: i}",
-            ["warning: .command: is missing, and so is args: the image decides what runs"],
+            ["warning: .command: is missing, and so is args: the image decides the command"],
         ),
         ("{name: a, image: i, command: sleep 5}", ["error: .command: 'sleep 5': must be a list"]),
         (
@@ -485,7 +460,7 @@ def test_a_back_off_without_retries() -> None:
 
 
 def rules(*given: str, pod: str = POD, retry: str = "{}") -> list[str]:
-    """What is said of a Task with these rules, the first of them on line 13."""
+    """The findings of a Task with these rules, from line 13 on."""
     lines = "".join(f"\n          - {one}" for one in given)
     before = f"\n        retryPolicy: {retry}\n        pod: {pod}\n        podFailurePolicy:\n"
     return role(FAILS, task=f"{before}          rules:{lines}")
@@ -516,22 +491,17 @@ def test_good_failure_rules() -> None:
         ),
         (
             ON_42.replace("FailTask", "FailJob"),
-            "error: {}[0].action: 'FailJob': is an action of a Job; that of a Framework is FailFramework",
+            "error: {}[0].action: 'FailJob': is an action of a Job; a Framework has FailFramework",
         ),
         (
             ON_42.replace("FailTask", "FailIndex"),
-            "error: {}[0].action: 'FailIndex': is an action of a Job; that of a Framework is FailTask",
+            "error: {}[0].action: 'FailIndex': is an action of a Job; a Framework has FailTask",
         ),
         (
             "{action: Ignore, onPodConditions: [{type: Ready}, {type: DisruptionTargets}]}",
             "warning: {}[0].onPodConditions[1].type: 'DisruptionTargets': is not a condition that Kubernetes sets; "
             "did you mean DisruptionTarget?",
         ),
-        (
-            "{action: Ignore, onPodConditions: [{type: DisruptionTarget, status: true}]}",
-            "error: {}[0].onPodConditions[0].status: true: must be True, False or Unknown, in quotes",
-        ),
-        (ON_42.replace("42", "0"), "error: {}[0].onExitCodes.values[0]: 0: is no code of a failure"),
         (
             ON_42.replace("onExitCodes", "onExitCode"),
             "error: {}[0].onExitCode: unknown field; did you mean onExitCodes?",
@@ -547,7 +517,7 @@ def test_failure_rules(rule: str, expected: str) -> None:
 
 
 def test_an_action_of_another_kind_is_reported_once() -> None:
-    expected = f"{PLACE}[0].action: 'FailJob': is an action of a Job; that of a Framework is FailFramework"
+    expected = f"{PLACE}[0].action: 'FailJob': is an action of a Job; a Framework has FailFramework"
     assert rules(ON_42.replace("FailTask", "FailJob")) == [f"13: error: {expected}"]
 
 
@@ -593,7 +563,7 @@ def test_a_task_that_a_rule_lets_fail() -> None:
 @pytest.mark.parametrize("field", [*foreign.FIELDS, *foreign.PLACES])
 def test_fields_of_other_kinds(field: str) -> None:
     """At each level where a Framework does not have them, and in one finding."""
-    text = foreign.told(field)
+    text = foreign.explain(field)
     levels: dict[str, tuple[type[BaseModel], list[str]]] = {
         "spec": (FrameworkSpec, spec(f"{field}: 3", "taskRoles:", f"- {{name: w, {FAILS}, task: {{pod: {POD}}}}}")),
         "spec.taskRoles[0]": (TaskRoleSpec, role(f"{field}: 3", FAILS)),
@@ -615,7 +585,7 @@ def test_fields_of_other_kinds_do_not_hide_ours() -> None:
 def test_actions_of_other_kinds(action: str) -> None:
     kind, ours = foreign.ACTIONS[action]
     found = rules(ON_42.replace("FailTask", action))
-    assert any(f".action: '{action}': is an action of {kind}; that of a Framework is {ours}" in one for one in found)
+    assert any(f".action: '{action}': is an action of {kind}; a Framework has {ours}" in one for one in found)
     assert ours.split()[0].rstrip(",") in set(FailureAction)
 
 
@@ -643,16 +613,6 @@ def test_containers_that_are_restarted_in_place(more: str, retry: str, warned: b
     task = f"{{retryPolicy: {retry}, pod: {POD.replace('Never', 'OnFailure')}}}"
     found = [one for one in role(*filter(None, [more]), task=task) if "restartPolicy" in one]
     assert ["is OnFailure" in one for one in found] == [True] * warned
-
-
-def test_a_role_that_waits_for_a_service() -> None:
-    pod = POD.replace("Never", "Always")
-    roles = [f"- {{name: a, task: {{pod: {pod}}}}}", "- name: b", f"  {FAILS}", f"  task: {{pod: {POD}}}"]
-    found = spec("taskRoles:", *roles, "  dependsOn: [{name: a, status: Complete}]")
-    assert any(one.endswith("a is never Complete: its Pods never end (restartPolicy Always)") for one in found)
-    assert not any(
-        "never starts" in one for one in spec("taskRoles:", *roles, "  dependsOn: [{name: a, status: Ready}]")
-    )
 
 
 def test_a_framework_that_waits_twice() -> None:
@@ -684,7 +644,7 @@ RANKED = "{spec: {restartPolicy: Never, containers: [{name: a, image: i, args: [
 
 
 def hosts(*fields: str, word: str = "{{FC_TASK_RANK}}", name: str = "w") -> list[str]:
-    """What is said of a Framework with these fields before its role, whose container has that word."""
+    """The findings of a Framework with these fields before its role, whose container has that word."""
     return spec(*fields, "taskRoles:", f"- {{name: {name}, {FAILS}, task: {{pod: {RANKED % word}}}}}")
 
 
@@ -692,11 +652,6 @@ def hosts(*fields: str, word: str = "{{FC_TASK_RANK}}", name: str = "w") -> list
 def test_placeholders_of_a_network(field: str) -> None:
     assert hosts(field) == hosts(field, word="{{FC_FRAMEWORK_ATTEMPT_ID}}") == []
     assert len(hosts(word="{{FC_FRAMEWORK_ATTEMPT_ID}}")) == 1
-
-
-def test_a_coordinator_without_a_host_name() -> None:
-    (found,) = hosts("coordinator: {taskRole: w}", word="{{FC_COORDINATOR_HOST}}")
-    assert "error: spec.taskRoles[0].task.pod: {{FC_COORDINATOR_HOST}} has no value" in found
 
 
 @pytest.mark.parametrize("word", ["{{FC_HOSTS:w}}", "{{FC_HOSTS_JSON:w:80}}"])
@@ -724,14 +679,8 @@ def test_placeholders_with_mistakes(word: str, hint: str) -> None:
     assert found.endswith(f"{word} is not a placeholder and stays unchanged; {hint}")
 
 
-def test_host_lists_without_a_value_are_an_error() -> None:
-    (found,) = hosts("network: {}", word="{{FC_HOSTS:x}}")
-    assert found.endswith("args[0]: '{{FC_HOSTS:x}}': 'x' is not the name of a TaskRole")
-    assert ": error: " in found
-
-
 @pytest.mark.parametrize("name", ["a" * 64, "My-Framework"])
-def test_a_wrong_name_is_told_once(name: str) -> None:
+def test_a_wrong_name_is_reported_once(name: str) -> None:
     head = HEAD.replace("{name: f}", f"{{name: {name}}}")
     (found,) = said(f"{head}  network: {{}}\n  taskRoles:\n  - {{name: w, {FAILS}, task: {{pod: {POD}}}}}\n")
     assert found.startswith(f"3: error: metadata.name: '{name}': must be lower case letters and digits only")
@@ -758,7 +707,7 @@ NAMED = "{spec: {restartPolicy: Never, hostname: a, %s containers: [{name: main,
 def beside(
     *fields: str, subdomain: str = "", metadata: str = "name: f", selector: str = "FC_FRAMEWORK_NAME: f"
 ) -> list[str]:
-    """What is said of a Framework after a Service; its template has a hostname, and that subdomain."""
+    """The findings of a Framework after a Service; its template has a hostname, and that subdomain."""
     service = f"{{apiVersion: v1, kind: Service, metadata: {{{metadata}}}, spec: {{selector: {{{selector}}}}}}}\n---\n"
     pod = NAMED % (subdomain and f"subdomain: '{subdomain}',")
     lines = (*fields, "taskRoles:", f"- {{name: w, {FAILS}, task: {{pod: {pod}}}}}")
@@ -787,10 +736,10 @@ def test_a_service_of_the_name_of_the_networks() -> None:
         "of this file makes", "this file makes"
     )
     assert second == (
-        "9: warning: spec.taskRoles[0].task.pod.spec.subdomain: 'x': takes the place of what spec.network sets: no "
+        "9: warning: spec.taskRoles[0].task.pod.spec.subdomain: 'x': replaces the name that spec.network sets: no "
         "placeholder knows the host names of these Pods"
     )
-    assert "spec.hostname: 'a': takes the place of" in beside("network: {subdomain: other}")[0]
+    assert "spec.hostname: 'a': replaces the name" in beside("network: {subdomain: other}")[0]
     assert "makes Service other" in beside("network: {subdomain: other}", metadata="name: other")[0]
     assert beside("network: {enableDNSHostnames: false}", subdomain="f") == []
     assert beside("network: []")[0].startswith("7: error: spec.network: ")
@@ -814,13 +763,6 @@ def test_host_names_that_are_too_long_are_an_error() -> None:
     assert f"{'w' * 63}-0 would have " in found
     (found,) = hosts(name="w" * 63, word="x")
     assert "warning: spec.taskRoles[0].name: " in found
-
-
-def test_fields_of_a_network() -> None:
-    (found,) = hosts("network: {subdomian: x}")
-    assert "error: spec.network.subdomian: unknown field; did you mean subdomain?" in found
-    (found,) = hosts("network: {subdomain: 0x}")
-    assert "error: spec.network.subdomain: '0x': must be the name of a Service" in found
 
 
 CLAIM = "{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}"
@@ -906,7 +848,7 @@ SECONDS = "kueue.x-k8s.io/max-exec-time-seconds"
 
 
 def queued(labels: str, *fields: str, annotations: str = "{}", other: str = "") -> list[str]:
-    """What is said of a Framework with labels on line 3, fields of its spec from line 5 on, and annotations of Pods.
+    """The findings of a Framework with labels on line 3, fields of its spec from line 5 on, and annotations of Pods.
 
     ``other``: another role, as YAML.
     """
@@ -983,7 +925,7 @@ def test_more_roles_than_a_workload_has_pod_sets(number: int, refused: bool) -> 
 
 def test_a_suspension_that_kueue_does_not_end() -> None:
     assert queued(f"{QUEUE}: team-a", "suspend: true") == [
-        "5: warning: spec.suspend: true: beside a queue: Kueue does not resume a Framework, which enters the queue "
+        "5: warning: spec.suspend: true: with a queue: Kueue does not resume a Framework, which enters the queue "
         "once suspend is false"
     ]
 
@@ -1007,22 +949,11 @@ def test_topology_of_kueue() -> None:
         f"{place.format('warning')}{required}: 'rack': has no effect without the label {QUEUE} of the Framework"
     ]
     assert queued(f"{QUEUE}: team-a", annotations=f"{{{required}: rack, {preferred}: rack}}") == [
-        f"{place.format('warning')}{preferred}: 'rack': is set beside {required}: Kueue takes only one of them"
+        f"{place.format('warning')}{preferred}: 'rack': is set with {required}: Kueue takes only one of them"
     ]
     assert queued(f"{QUEUE}: team-a", annotations=f"{{{required}: example.com/{'r' * 60}}}") == [
         f"{place.format('error')}{required}: 'example.com/{'r' * 60}': must be at most 63 characters, as in a Workload "
         "of Kueue"
-    ]
-
-
-def test_topology_of_kueue_beside_that_of_a_gang() -> None:
-    required = "kueue.x-k8s.io/podset-required-topology"
-    constraint = "schedulingConstraints: {topology: [{key: topology.kubernetes.io/zone}]}"
-    scheduling = f"scheduling: {{schedulingPolicy: {{gang: {{}}}}, {constraint}}}"
-    assert queued(f"{QUEUE}: team-a", scheduling) == []
-    assert queued(f"{QUEUE}: team-a", scheduling, annotations=f"{{{required}: rack}}") == [
-        f"7: error: spec.taskRoles[0].task.pod.metadata.annotations.{required}: 'rack': must not be set beside "
-        "spec.scheduling.schedulingConstraints"
     ]
 
 

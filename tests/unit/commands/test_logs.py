@@ -1,4 +1,4 @@
-"""Which containers of which Pods have logs, and the order of their lines."""
+"""The containers that have logs, and the order of lines."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -75,7 +75,7 @@ class Kubelet:
 
 
 async def read(*chunks: bytes) -> tuple[list[bytes], str]:
-    """The texts of the lines that are read, and what the node said in place of a log."""
+    """The texts of the lines, and the node's error in place of a log."""
     found: list[bytes] = []
     client = cast("KubeClient", Kubelet(*chunks))
     try:
@@ -107,7 +107,5 @@ STAMP = b"2026-01-02T03:04:05.123456789Z"
         ([b"x\n", b"y\n" * 5000], [], "its node answers: x" + " y" * 149 + "…"),
     ],
 )
-async def test_what_a_kubelet_says_in_place_of_a_log_is_no_log(
-    chunks: list[bytes], lines: list[bytes], answer: str
-) -> None:
+async def test_an_error_of_the_kubelet_is_no_log(chunks: list[bytes], lines: list[bytes], answer: str) -> None:
     assert await read(*chunks) == (lines, answer)

@@ -1,4 +1,4 @@
-"""What people see of Frameworks that run."""
+"""The display of running Frameworks."""
 
 import io
 from collections.abc import Mapping
@@ -55,7 +55,7 @@ def framework(state: State, *tasks: TaskStatus, completion: CompletionStatus | N
 
 
 async def lines(*steps: Mapping[str, Any], width: int = 40) -> list[str]:
-    """What a console that is no terminal gets, a second between the steps."""
+    """The output on a console that is no terminal, a second between the steps."""
     clock = Clock()
     console = Console(file=io.StringIO(), width=width)
     async with progress_on(console, clock) as progress:
@@ -157,7 +157,7 @@ async def test_live_trees_are_drawn_and_left_on_the_screen() -> None:
     assert written.endswith("\x1b[?25h")
 
 
-async def test_lines_are_told_above_the_live_trees() -> None:
+async def test_lines_are_printed_above_the_live_trees() -> None:
     console, clock, _ = live(30)
     async with progress_on(console, clock) as progress:
         progress.show("default/f", framework(State.RUNNING, task(0, State.RUNNING)))
@@ -225,6 +225,6 @@ def test_ending_of_a_failure_says_why() -> None:
         ),
     ],
 )
-def test_ending_of_what_has_not_ended(last: Mapping[str, Any] | None, text: str) -> None:
+def test_ending_of_a_framework_that_has_not_ended(last: Mapping[str, Any] | None, text: str) -> None:
     found = ending("default/f", last)
     assert (found.succeeded, found.text) == (False, text)

@@ -1,4 +1,4 @@
-"""What becomes of completion policies when roles are scaled."""
+"""Completion policies of scaled roles."""
 
 import pytest
 

@@ -1,10 +1,10 @@
-"""The configuration file: what each key may be, and what is said of what it may not be."""
+"""The configuration file: keys, bounds, defaults and errors."""
 
 import logging
 from pathlib import Path
-from typing import Any
 
 import pytest
+import yaml
 
 from frameworkcontroller.api.completion import ContainerCompletion
 from frameworkcontroller.api.objects import ContainerRecord, Identity, PodRecord
@@ -21,7 +21,7 @@ def load(tmp_path: Path, text: str) -> Config:
 
 
 def errors(tmp_path: Path, text: str) -> list[str]:
-    """What is said of such a file, without its path."""
+    """The errors of such a file, without its path."""
     with pytest.raises(ConfigurationError) as caught:
         load(tmp_path, text)
     prefix = f"{tmp_path}/frameworkcontroller.yaml:"
@@ -30,60 +30,10 @@ def errors(tmp_path: Path, text: str) -> list[str]:
     return [line.removeprefix(prefix) for line in lines]
 
 
-DEFAULTS: dict[str, Any] = {
-    "kube_api_server_address": None,
-    "kube_config_file_path": None,
-    "kube_client_qps": 1000.0,
-    "kube_client_burst": 1000,
-    "namespace": None,
-    "leader_election": {
-        "enabled": False,
-        "lease_name": "frameworkcontroller",
-        "lease_namespace": None,
-        "lease_duration_sec": 15,
-        "renew_deadline_sec": 10,
-        "retry_period_sec": 2,
-        "lock_file": None,
-    },
-    "worker_number": 200,
-    "large_framework_compression": False,
-    "web_address": ":10280",
-    "web_debug": False,
-    "crd_established_check_interval_sec": 1,
-    "crd_established_check_timeout_sec": 60,
-    "object_local_cache_creation_timeout_sec": 300,
-    "framework_completed_retain_sec": 2592000,
-    "framework_min_retry_delay_sec_for_transient_conflict_failed": 60,
-    "framework_max_retry_delay_sec_for_transient_conflict_failed": 900,
-    "task_min_retry_delay_sec": 10,
-    "task_max_retry_delay_sec": 360,
-    "gang_scheduler": GangScheduler.AUTO,
-    "gang_scheduler_name": None,
-    "log_object_snapshot": {
-        "framework": {"on_framework_retry": True, "on_framework_deletion": True},
-        "task": {"on_task_retry": True, "on_task_deletion": True},
-        "pod": {"on_pod_deletion": True},
-    },
-    "record_events": True,
-    "history": {
-        "sink": "none",
-        "url": "",
-        "path": "",
-        "triggers": list(SnapshotTrigger),
-        "on_unavailable": "Block",
-        "max_pending_bytes": 268435456,
-        "token_file": "",
-        "ca_file": "",
-        "cluster": "",
-    },
-    "kueue": {"mode": "disabled"},
-    "pod_failure_spec": [],
-}
-
-
 @pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "{}", "workerNumber:\nlogObjectSnapshot:\n  pod:\n"])
 def test_defaults(tmp_path: Path, text: str) -> None:
-    assert load(tmp_path, text).model_dump() == DEFAULTS
+    """test_default_config.py has the values."""
+    assert load(tmp_path, text) == Config()
 
 
 def test_absent_file_is_the_shipped_one_unless_it_was_asked_for(tmp_path: Path) -> None:
@@ -93,105 +43,59 @@ def test_absent_file_is_the_shipped_one_unless_it_was_asked_for(tmp_path: Path) 
         load_config(absent, required=True)
 
 
+EVERY_KEY = """\
+kubeApiServerAddress: https://10.0.0.1:6443
+kubeConfigFilePath: ~/.kube/other
+kubeClientQps: 200
+kubeClientBurst: 300
+namespace: jobs
+leaderElection:
+  enabled: true
+  leaseName: fc.example
+  leaseNamespace: kube-system
+  leaseDurationSec: 60
+  renewDeadlineSec: 40
+  retryPeriodSec: 5
+  lockFile: /run/fc/lock
+workerNumber: 500
+largeFrameworkCompression: true
+webAddress: 127.0.0.1:9999
+webDebug: true
+crdEstablishedCheckIntervalSec: 2
+crdEstablishedCheckTimeoutSec: 10
+objectLocalCacheCreationTimeoutSec: 60
+frameworkCompletedRetainSec: 2147483600
+frameworkMinRetryDelaySecForTransientConflictFailed: 0
+frameworkMaxRetryDelaySecForTransientConflictFailed: 0
+taskMinRetryDelaySec: 5
+taskMaxRetryDelaySec: 50
+gangScheduler: volcano
+gangSchedulerName: my-volcano
+logObjectSnapshot:
+  framework: {onFrameworkRetry: false, onFrameworkDeletion: false}
+  task: {onTaskRetry: false, onTaskDeletion: false}
+  pod: {onPodDeletion: false}
+recordEvents: false
+history:
+  sink: http
+  url: https://archive.example:8443/v1/records?tenant=a
+  path: /var/lib/history
+  triggers: [OnTaskRetry, OnPodDeletion, OnTaskRetry]
+  onUnavailable: Drop
+  maxPendingBytes: 1048576
+  tokenFile: /var/run/token
+  caFile: ca.pem
+  cluster: east 1
+kueue: {mode: enabled}
+podFailureSpec: []
+"""
+
+
 def test_every_key(tmp_path: Path) -> None:
-    config = load(
-        tmp_path,
-        """
-        kubeApiServerAddress: https://10.0.0.1:6443
-        kubeConfigFilePath: ~/.kube/other
-        kubeClientQps: 200
-        kubeClientBurst: 300
-        namespace: jobs
-        leaderElection:
-          enabled: true
-          leaseName: fc.example
-          leaseNamespace: kube-system
-          leaseDurationSec: 60
-          renewDeadlineSec: 40
-          retryPeriodSec: 5
-          lockFile: /run/fc/lock
-        workerNumber: 500
-        largeFrameworkCompression: true
-        webAddress: 127.0.0.1:9999
-        webDebug: true
-        crdEstablishedCheckIntervalSec: 2
-        crdEstablishedCheckTimeoutSec: 10
-        objectLocalCacheCreationTimeoutSec: 60
-        frameworkCompletedRetainSec: 2147483600
-        frameworkMinRetryDelaySecForTransientConflictFailed: 0
-        frameworkMaxRetryDelaySecForTransientConflictFailed: 0
-        taskMinRetryDelaySec: 5
-        taskMaxRetryDelaySec: 50
-        gangScheduler: volcano
-        gangSchedulerName: my-volcano
-        logObjectSnapshot:
-          framework: {onFrameworkRetry: false, onFrameworkDeletion: false}
-          task: {onTaskRetry: false, onTaskDeletion: false}
-          pod: {onPodDeletion: false}
-        recordEvents: false
-        history:
-          sink: http
-          url: https://archive.example:8443/v1/records?tenant=a
-          path: /var/lib/history
-          triggers: [OnTaskRetry, OnPodDeletion, OnTaskRetry]
-          onUnavailable: Drop
-          maxPendingBytes: 1048576
-          tokenFile: /var/run/token
-          caFile: ca.pem
-          cluster: east 1
-        kueue: {mode: enabled}
-        podFailureSpec: []
-        """,
-    )
-    assert config.model_dump() == {
-        "kube_api_server_address": "https://10.0.0.1:6443",
-        "kube_config_file_path": "~/.kube/other",
-        "kube_client_qps": 200.0,
-        "kube_client_burst": 300,
-        "namespace": "jobs",
-        "leader_election": {
-            "enabled": True,
-            "lease_name": "fc.example",
-            "lease_namespace": "kube-system",
-            "lease_duration_sec": 60,
-            "renew_deadline_sec": 40,
-            "retry_period_sec": 5,
-            "lock_file": "/run/fc/lock",
-        },
-        "worker_number": 500,
-        "large_framework_compression": True,
-        "web_address": "127.0.0.1:9999",
-        "web_debug": True,
-        "crd_established_check_interval_sec": 2,
-        "crd_established_check_timeout_sec": 10,
-        "object_local_cache_creation_timeout_sec": 60,
-        "framework_completed_retain_sec": 2147483600,
-        "framework_min_retry_delay_sec_for_transient_conflict_failed": 0,
-        "framework_max_retry_delay_sec_for_transient_conflict_failed": 0,
-        "task_min_retry_delay_sec": 5,
-        "task_max_retry_delay_sec": 50,
-        "gang_scheduler": GangScheduler.VOLCANO,
-        "gang_scheduler_name": "my-volcano",
-        "log_object_snapshot": {
-            "framework": {"on_framework_retry": False, "on_framework_deletion": False},
-            "task": {"on_task_retry": False, "on_task_deletion": False},
-            "pod": {"on_pod_deletion": False},
-        },
-        "record_events": False,
-        "history": {
-            "sink": "http",
-            "url": "https://archive.example:8443/v1/records?tenant=a",
-            "path": "/var/lib/history",
-            "triggers": ["OnTaskRetry", "OnPodDeletion", "OnTaskRetry"],
-            "on_unavailable": "Drop",
-            "max_pending_bytes": 1048576,
-            "token_file": "/var/run/token",
-            "ca_file": "ca.pem",
-            "cluster": "east 1",
-        },
-        "kueue": {"mode": "enabled"},
-        "pod_failure_spec": [],
-    }
+    config = load(tmp_path, EVERY_KEY)
+    given = yaml.safe_load(EVERY_KEY)
+    assert given.keys() == {field.alias for field in Config.model_fields.values()}
+    assert config.model_dump(by_alias=True, mode="json") == given
     assert config.snapshot_triggers() == set()
     assert Config().snapshot_triggers() == set(SnapshotTrigger) - {SnapshotTrigger.FRAMEWORK_COMPLETION}
     limits = config.plan_limits()
@@ -312,6 +216,7 @@ BIND = 'must be host:port, :port for every address of this machine, or "" for no
             "leaderElection:\n  leaseName: a_b",
             "2: leaderElection.leaseName: 'a_b': must be a DNS name: lower-case letters, digits and '-'",
         ),
+        ("leaderElection:\n  lockFile: lock", "2: leaderElection.lockFile: 'lock': must be an absolute path"),
         (
             "leaderElection:\n  renewDeadlineSec: 15",
             "2: leaderElection.renewDeadlineSec: 15: must be below leaseDurationSec (15)",
@@ -417,7 +322,7 @@ def errors_anywhere(tmp_path: Path, text: str) -> list[str]:
     return [line.partition(": ")[2] for line in str(caught.value).split("\n")]
 
 
-def test_all_errors_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
+def test_all_errors_are_reported_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
     text = """\
 workerNumber: 0
 podFailureSpec:
@@ -519,7 +424,7 @@ def test_bad_failure_entries(tmp_path: Path, text: str, error: str) -> None:
     assert errors(tmp_path, text)[0] == error
 
 
-def test_failure_entry_is_what_the_machine_takes(tmp_path: Path) -> None:
+def test_compiled_failure_entries(tmp_path: Path) -> None:
     config = load(
         tmp_path,
         """
@@ -581,7 +486,7 @@ def test_configured_classes_classify(tmp_path: Path) -> None:
     assert completion.diagnostics == ('Pod failed: PodPattern matched: {"containers":[{"reason":"OOM","code":137}]}')
 
 
-def test_attribute_that_nobody_knows_is_taken_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unknown_attribute_is_accepted_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         config = load(tmp_path, entry("type: {attributes: [Transiet, Permanent]}"))
     assert config.pod_failure_spec[0].type.attributes == ["Transiet", "Permanent"]

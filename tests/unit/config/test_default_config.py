@@ -80,7 +80,7 @@ OURS = {
 
 @dataclass(frozen=True)
 class Case:
-    """A Pod's status and what is made of it. ``matched`` is the JSON of the diagnostics, ready to be read."""
+    """A Pod's status and its code. ``matched``: the JSON in the diagnostics, decoded."""
 
     code: int
     status: Json
@@ -108,7 +108,7 @@ def ended(code: int, reason: str, message: str, exit_code: int = 137) -> Case:
 
 
 def stopped(code: int, reason: str, exit_code: int, message: str = "", *, names_reason: bool = True) -> Case:
-    """A Pod of which a container failed. ``names_reason``: whether the pattern names the container's reason."""
+    """A Pod with a failed container. ``names_reason``: whether the pattern names the container's reason."""
     named = {"reason": reason} if names_reason else {}
     said = {"message": message} if message else {}
     return Case(
@@ -286,7 +286,7 @@ def classifier() -> Classifier:
 
 
 def classified(status: Json) -> CompletionStatus:
-    """What becomes of a Task whose Pod has failed with such a status."""
+    """The completion of a Task whose Pod has failed with such a status."""
     metadata = {"namespace": "team-a", "name": "train-worker-3", "uid": "u", "resourceVersion": "1"}
     return classifier().classify(pod_record({"metadata": metadata, "status": {"phase": "Failed", **status}}))
 
@@ -300,7 +300,7 @@ def diagnostics(matched: Json) -> str:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_what_is_made_of_a_failed_pod(case: Case) -> None:
+def test_a_failed_pod(case: Case) -> None:
     found = classified(case.status)
     phrase, attributes = {**CONTRACT, **OURS}[case.code]
     assert (found.code, found.phrase, found.type_name, found.attributes) == (case.code, phrase, "Failed", attributes)
@@ -317,7 +317,7 @@ def test_case_of_a_reason_does_not_matter(case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_reason_matches_as_a_whole_only(case: Case) -> None:
-    """Whoever writes such a word within another means something else."""
+    """Such a word within another one means something else."""
     status = json.loads(json.dumps(case.status))
     for item in (status, *(container["state"]["terminated"] for container in containers(status))):
         if item.get("reason"):
@@ -344,7 +344,7 @@ def test_codes_keep_to_their_ranges() -> None:
 
 
 class TestOrder:
-    """The first entry that matches wins; what ended the Pod goes before what that did to its containers."""
+    """The first entry that matches wins; the end of the Pod precedes its effects on containers."""
 
     def test_exit_codes_by_contract_come_first(self) -> None:
         for code in (200, 201, 210):
@@ -418,7 +418,7 @@ def hidden_pair(winner: int, one: int, two: int) -> list[tuple[int, int]]:
 
 
 class TestNothingIsHidden:
-    """A Pod to which two codes apply has the one that weighs more: Permanent, then what is counted, then Transient."""
+    """A Pod to which two codes apply has the one that weighs more: Permanent, then counted failures, then Transient."""
 
     def test_by_another_container(self) -> None:
         hidden = []
@@ -459,7 +459,7 @@ class TestNotMatched:
         assert classified(status).code == 3
 
     @pytest.mark.parametrize("code", [1, 2, 125, 126, 127, 128, 129, 133, 138, 140, 142, 144, 192, 255])
-    def test_other_exit_codes_stay_what_they_are(self, code: int) -> None:
+    def test_other_exit_codes_stay(self, code: int) -> None:
         found = classified(ran("Error", code))
         assert (found.code, found.phrase, found.attributes) == (code, "ContainerUnrecognizedFailed", ())
 
@@ -471,11 +471,11 @@ class TestNotMatched:
             (126, "exec /app: exec format error"),
         ],
     )
-    def test_a_program_that_tells_of_the_format_of_another(self, code: int, message: str) -> None:
+    def test_a_program_that_reports_the_format_of_another(self, code: int, message: str) -> None:
         assert classified(ran("Error", code, message)).code == code
 
     def test_a_waiting_container_is_no_failed_one(self) -> None:
-        """A container that could not be created is retried by its node for ever: its Pod does not fail."""
+        """A container that could not be created is retried by its node forever: its Pod does not fail."""
         status = {
             "containerStatuses": [{"name": "main", "state": {"waiting": {"reason": "StartError", "message": "x"}}}]
         }
@@ -496,7 +496,7 @@ class TestFile:
     def test_the_rest_of_it_is_the_defaults(self) -> None:
         assert shipped_config().model_copy(update={"pod_failure_spec": []}) == Config()
 
-    def test_every_pattern_shows_the_whole_message_and_whose_it_is(self) -> None:
+    def test_every_pattern_shows_the_whole_message_and_its_container(self) -> None:
         for entry in shipped_config().pod_failure_spec:
             for pattern in entry.pod_patterns:
                 messages = [named.message_regex for named in pattern.containers] or [pattern.message_regex]

@@ -1,4 +1,4 @@
-"""The driver: an error that nobody foresaw, even while its Framework is being put into quarantine."""
+"""The driver: unexpected errors, even while a Framework is put into quarantine."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ from tests.support.bench import limits
 
 
 class BrokenClient:
-    """Reads raise what no client should, once."""
+    """Reads raise an unexpected error, once."""
 
     def __init__(self) -> None:
         self.reads = 0
@@ -142,7 +142,7 @@ async def test_few_large_requests_are_in_flight_and_small_ones_do_not_wait_for_t
     assert len(client.writing) == len(records)
 
 
-async def test_others_go_on_while_a_large_spec_is_parsed() -> None:
+async def test_others_continue_while_a_large_spec_is_parsed() -> None:
     # It is invalid, so that its status is small.
     roles = [{"name": f"r{number}", "taskNumber": 10_000} for number in range(20_000)]
     record = FrameworkRecord("ns/f", "ns", "f", "u", "1", 1, None, b"{}", orjson.dumps({"taskRoles": roles}), None)
@@ -183,7 +183,7 @@ class Sink:
 
 
 class Machine:
-    """A machine that does nothing but to take answers of the history."""
+    """A machine that only takes answers of the history."""
 
     key, uid = "ns/f", "u"
 

@@ -198,9 +198,7 @@ async def test_snapshots_that_no_request_has_followed_are_logged_when_the_framew
     assert snapshot["status"] == {"state": "Completed"}
 
 
-async def test_snapshots_of_a_framework_that_is_gone_are_not_those_of_its_namesake(
-    known: Known, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_snapshots_of_a_deleted_framework_have_its_uid(known: Known, caplog: pytest.LogCaptureFixture) -> None:
     _track(known)._outbox.snapshots.append(Snapshot(SnapshotTrigger.FRAMEWORK_DELETION, b"{}"))
     with caplog.at_level(logging.INFO):
         known.handlers.framework_deleted(replace(FRAMEWORK, uid="g-0"), None)

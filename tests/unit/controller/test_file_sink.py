@@ -78,7 +78,7 @@ async def test_a_file_for_each_utc_day(tmp_path: Path) -> None:
     [(b"", b""), (b"x", b""), (b"one\n", b"one\n"), (b"one\ntw", b"one\n"), (b"one\n" + b"x" * 200_000, b"one\n"),
      (b"x" * 200_000, b"")],
 )  # fmt: skip
-async def test_what_a_crash_has_left_of_a_line_is_removed(tmp_path: Path, found: bytes, kept: bytes) -> None:
+async def test_the_rest_of_a_line_after_a_crash_is_removed(tmp_path: Path, found: bytes, kept: bytes) -> None:
     (tmp_path / FILE).write_bytes(found)
     await FileDestination(tmp_path, wall=lambda: NOW).send([b"next"])
     assert (tmp_path / FILE).read_bytes() == kept + b"next\n"

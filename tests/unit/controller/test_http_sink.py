@@ -1,4 +1,4 @@
-"""Records by HTTP: what is sent, and what answers of all kinds mean."""
+"""Records by HTTP: requests, and the meaning of answers."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_a_success_acknowledges(server: FaultyServer, sink: HttpDestinatio
 
 
 @pytest.mark.parametrize("body", [b"", "ok", {"stored": 2}, {"text": "Success"}, b"[]"])
-async def test_what_an_archive_or_a_collector_says_acknowledges(
+async def test_answers_of_archives_and_collectors_acknowledge(
     server: FaultyServer, sink: HttpDestination, body: bytes | str | dict[str, Any]
 ) -> None:
     server.then(answer(body))
@@ -98,7 +98,7 @@ async def test_what_an_archive_or_a_collector_says_acknowledges(
         answer({"stored": None}),
     ],
 )
-async def test_a_success_of_somebody_else_does_not_acknowledge(
+async def test_a_success_of_another_server_does_not_acknowledge(
     server: FaultyServer, sink: HttpDestination, body: Answer
 ) -> None:
     server.then(body)

@@ -58,7 +58,7 @@ async def nothing(_key: str, _time: int) -> float | None:
     return None
 
 
-async def test_each_key_is_synced_and_no_more_than_so_many_at_once(clock: VirtualClockLoop) -> None:
+async def test_each_key_is_synced_within_the_limit(clock: VirtualClockLoop) -> None:
     async def work(_key: str, _time: int) -> None:
         await asyncio.sleep(1)
 
@@ -106,7 +106,7 @@ async def test_those_that_take_long_do_not_keep_another_namespace_waiting(clock:
     await clock.settled()
     queue.add("other/f")
     await asyncio.sleep(50)
-    # What waits for its namespace is still there once, however often it is added.
+    # A key that waits for its namespace is there once after any number of additions.
     for key in slow * 2:
         queue.add(key)
     queue.add("other/g")
@@ -116,7 +116,7 @@ async def test_those_that_take_long_do_not_keep_another_namespace_waiting(clock:
     assert workers.busy == 3
     await asyncio.sleep(1000)
     times = {key: [time - start for time in driver.times[key]] for key in slow}
-    # The first three were added again while they were under way.
+    # The first three were added again while in progress.
     assert [len(times[key]) for key in slow] == [2, 2, 2, 1, 1, 1, 1]
     assert sorted(itertools.chain(*times.values())) == [0] * 3 + [100] * 3 + [200] * 3 + [300]
     assert workers.busy == len(queue._processing) == len(queue) == 0
@@ -143,7 +143,7 @@ async def test_a_namespace_has_as_many_at_once_as_the_limit_allows_and_those_wit
     assert driver.most == LEAST + 1
     assert driver.times["y/0"] == [start + 0.5]
     first = [number for number in range(3 * LEAST) if driver.times[f"x/{number}"] == [start]]
-    # But for the turns by age.
+    # Except the turns by age.
     assert len(set(first) & set(range(LEAST))) == LEAST - LEAST // AGED_TURN
     assert not workers._prompt
     await workers.stop(1)
@@ -179,7 +179,7 @@ async def test_sync_that_says_when_is_repeated_then(clock: VirtualClockLoop) -> 
     await running
 
 
-async def test_failing_key_backs_off_and_the_others_go_on(
+async def test_failing_key_backs_off_and_the_others_continue(
     clock: VirtualClockLoop, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def work(key: str, time: int) -> None:
@@ -238,7 +238,7 @@ async def test_server_that_asks_for_a_pause_gets_it(clock: VirtualClockLoop) -> 
     await running
 
 
-async def test_stop_waits_for_what_is_under_way_and_starts_nothing_more(clock: VirtualClockLoop) -> None:
+async def test_stop_waits_for_running_syncs_and_starts_none(clock: VirtualClockLoop) -> None:
     finished: list[str] = []
 
     async def work(key: str, _time: int) -> float | None:
@@ -259,7 +259,7 @@ async def test_stop_waits_for_what_is_under_way_and_starts_nothing_more(clock: V
     assert set(driver.times) == {"a", "b"}
 
 
-async def test_stop_cancels_what_takes_too_long(clock: VirtualClockLoop, caplog: pytest.LogCaptureFixture) -> None:
+async def test_stop_cancels_slow_syncs(clock: VirtualClockLoop, caplog: pytest.LogCaptureFixture) -> None:
     ended: list[str] = []
 
     async def work(_key: str, _time: int) -> None:

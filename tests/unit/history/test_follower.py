@@ -1,4 +1,4 @@
-"""Following a folder: what is stored, in which order it does not matter, and what is read again."""
+"""Following a folder: stored records, places in files, files that are read again."""
 
 import gzip
 import logging
@@ -8,7 +8,6 @@ import orjson
 import pytest
 
 from frameworkcontroller.api.historyrecords import HistoryRecordError, decode_record
-from frameworkcontroller.history.archive import StoredRecordCount
 from frameworkcontroller.history.archiveerrors import ArchiveError, RecordError
 from frameworkcontroller.history.archivemetrics import ArchiveMetrics
 from frameworkcontroller.history.folderfollower import BATCH_BYTES, FilePlace, FolderError, FolderFollower
@@ -47,7 +46,7 @@ class World:
         self.metrics = ArchiveMetrics()
         self.follower = FolderFollower(self.folder, self.store, self.metrics, self.places)
 
-    async def store(self, lines: list[bytes]) -> StoredRecordCount:
+    async def store(self, lines: list[bytes]) -> None:
         if self.away:
             raise ArchiveError("away")
         found = []
@@ -59,10 +58,9 @@ class World:
             if b"refused" in line:
                 raise RecordError(number, "the database refuses it")
         self.taken += found
-        return StoredRecordCount(len(lines))
 
     async def new(self) -> list[str]:
-        """What is stored now that was not before."""
+        """The records that are newly stored."""
         before = len(self.taken)
         await self.follower.catch_up()
         return self.taken[before:]
@@ -110,7 +108,7 @@ async def test_a_torn_first_line_waits(world: World) -> None:
     assert await world.new() == ["f1"]
 
 
-async def test_other_files_are_left_alone(world: World) -> None:
+async def test_other_files_are_ignored(world: World) -> None:
     world.write("notes.txt", record(1))
     world.write("b.ndjson.tmp", record(2))
     (world.folder / "c.ndjson").mkdir()
@@ -151,7 +149,7 @@ async def test_a_file_with_another_content_after_the_same_first_line_is_read(wor
     assert await world.new() == ["f3", "f4"]
 
 
-async def test_a_restart_goes_on_where_it_was(world: World) -> None:
+async def test_a_restart_continues_at_its_place(world: World) -> None:
     world.write("a.ndjson", record(1), record(2))
     await world.new()
     world.write("a.ndjson", record(3))
@@ -159,7 +157,7 @@ async def test_a_restart_goes_on_where_it_was(world: World) -> None:
     assert await world.new() == ["f3"]
 
 
-async def test_a_bad_line_is_told_and_skipped(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_bad_line_is_logged_and_skipped(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.write("a.ndjson", record(1), b"no json\n", b"\n", record(2), b"{}\n", b" \n", record(3))
     with caplog.at_level(logging.WARNING):
         assert await world.new() == ["f1", "f2", "f3"]
@@ -220,7 +218,7 @@ async def test_a_line_that_is_too_long_takes_no_memory_and_is_skipped(
     assert await world.new() == ["f4"]
 
 
-async def test_a_broken_compressed_file_is_told_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_broken_compressed_file_is_logged_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
     (world.folder / "a.ndjson.gz").write_bytes(gzip.compress(record(1) + record(3) * 100)[:-9])
     world.write("b.ndjson", record(2))
     with caplog.at_level(logging.WARNING):
@@ -229,7 +227,7 @@ async def test_a_broken_compressed_file_is_told_once(world: World, caplog: pytes
     assert [one.getMessage().partition(" cannot")[0] for one in caplog.records] == [f"{world.folder}/a.ndjson.gz"]
 
 
-async def test_a_folder_that_goes_away_is_told_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_missing_folder_is_logged_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.folder.rename(world.folder.with_name("elsewhere"))
     with caplog.at_level(logging.WARNING):
         await world.new()

@@ -123,7 +123,7 @@ async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     assert path.read_bytes().startswith(b"no database")
 
 
-async def test_a_database_with_tables_of_others_is_not_taken(tmp_path: Path) -> None:
+async def test_a_database_with_foreign_tables_is_not_taken(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE frameworks (x)")
@@ -137,7 +137,7 @@ async def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
         await HistoryArchive.open(f"sqlite:///{tmp_path}/nowhere/history.db")
 
 
-async def test_stopped_tasks_are_counted_anew_and_phases_are_known_in_an_older_database(
+async def test_stopped_tasks_are_recounted_and_phases_are_known_in_an_older_database(
     database_url: str, tmp_path: Path
 ) -> None:
     """The first version counted them as failed, and had no phases."""

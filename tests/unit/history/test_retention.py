@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import func, select
 
 from frameworkcontroller.history import retention
-from frameworkcontroller.history.archive import HistoryArchive, Pruned
+from frameworkcontroller.history.archive import HistoryArchive
 from frameworkcontroller.history.database import CHILDREN, doomed
 from frameworkcontroller.history.reads import CountFailures, GetFramework, ListFrameworks
 from tests.support.archives import EPOCH, framework_record, pod_record, task_record, task_status
@@ -19,7 +19,7 @@ SECOND = 1_000_000
 
 
 async def fill(archive: HistoryArchive, count: int = 10, tasks: int = 5) -> None:
-    """Frameworks, of which number N has its newest record after N seconds; 2 + 2 * tasks rows each."""
+    """Frameworks with 2 + 2 * tasks rows each; the newest record of number N is from second N."""
     for number in range(count):
         uid, time = f"u-{number}", number * SECOND
         own = [task_record(uid, index, time=time, where=f"a/f-{number}", padding=500) for index in range(tasks)]
@@ -41,16 +41,16 @@ async def rows(archive: HistoryArchive) -> int:
     return sum(count or 0 for count in counts)
 
 
-async def test_what_is_too_old_goes_as_a_whole(database_url: str) -> None:
+async def test_old_frameworks_are_deleted_as_a_whole(database_url: str) -> None:
     async with await HistoryArchive.open(database_url) as archive:
         await fill(archive)
         # Number 2 is old, but has got a Pod's record later.
         await archive.store([pod_record("u-2", 1, time=60 * SECOND, where="a/f-2")])
-        assert await archive.prune(before=EPOCH + 5) == Pruned(4, 4 * 12)
+        assert await archive.prune(before=EPOCH + 5) == (4, 4 * 12)
         assert await uids(archive) == ["u-2", "u-5", "u-6", "u-7", "u-8", "u-9"]
         assert await archive.read(GetFramework("u-0")) is None
         assert await rows(archive) == 6 * 12 + 1
-        assert await archive.prune(before=EPOCH + 5) == Pruned(0, 0)
+        assert await archive.prune(before=EPOCH + 5) == (0, 0)
         # It may come back.
         await archive.store([task_record("u-0", 0, where="a/f-0")])
         back = await archive.read(GetFramework("u-0"))
@@ -58,7 +58,7 @@ async def test_what_is_too_old_goes_as_a_whole(database_url: str) -> None:
         assert [item["tasks"] for item in back["attempts"]] == [None]
 
 
-async def test_what_is_too_much_goes_oldest_first(database_url: str) -> None:
+async def test_excess_is_deleted_oldest_first(database_url: str) -> None:
     async with await HistoryArchive.open(database_url) as archive:
         await fill(archive, count=40, tasks=40)
         before = await archive.usage()
@@ -67,7 +67,7 @@ async def test_what_is_too_much_goes_oldest_first(database_url: str) -> None:
         assert before.bytes // 4 < left.bytes <= before.bytes // 2
         assert 10 <= pruned.frameworks < 30
         assert await uids(archive) == sorted(f"u-{number}" for number in range(pruned.frameworks, 40))
-        assert await archive.prune(max_bytes=left.bytes) == Pruned(0, 0)
+        assert await archive.prune(max_bytes=left.bytes) == (0, 0)
         await archive.prune(max_bytes=0)
         assert await rows(archive) == 0
 
@@ -116,5 +116,5 @@ async def test_a_removal_that_was_interrupted_is_finished(database_url: str, mon
         assert await retention._doom(archive._database, 1) == [1]
         assert await uids(archive) == ["u-1"]
     async with await HistoryArchive.open(database_url) as archive:
-        assert await archive.prune() == Pruned(0, 8)
+        assert await archive.prune() == (0, 8)
         assert await rows(archive) == 8

@@ -1,11 +1,13 @@
-"""The archive's server on a socket, over a storage in memory: what it takes, refuses, and survives."""
+"""The archive's server on a socket, over a storage in memory: records, refusals, faults."""
 
 import asyncio
 import gzip
 import io
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+import tracemalloc
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from typing import Any, cast
 
 import aiohttp
@@ -15,7 +17,7 @@ from aiohttp import web
 
 from frameworkcontroller.history import archive as archive_module
 from frameworkcontroller.history import upload
-from frameworkcontroller.history.archive import HistoryArchive, StoredRecordCount
+from frameworkcontroller.history.archive import HistoryArchive
 from frameworkcontroller.history.archiveapi import application, new_metrics
 from frameworkcontroller.history.archiveerrors import ArchiveError, RecordError
 from frameworkcontroller.history.archivemetrics import ArchiveMetrics
@@ -56,7 +58,7 @@ class Memory(HistoryArchive):
         self.storing = 0
         self.queries: list[tuple[Read[Any], Readable]] = []
 
-    async def store(self, lines: Sequence[bytes]) -> StoredRecordCount:
+    async def store(self, lines: Sequence[bytes]) -> None:
         self.storing += 1
         await self.gate.wait()
         self.storing -= 1
@@ -66,7 +68,6 @@ class Memory(HistoryArchive):
             if line.startswith(b"bad"):
                 raise RecordError(number, "no JSON")
         self.lines += lines
-        return StoredRecordCount(len(lines))
 
     async def check(self) -> None:
         if self.away:
@@ -85,28 +86,37 @@ class Memory(HistoryArchive):
         return cast("A", answer)
 
 
+@dataclass
 class Served:
     """A server and a client of it."""
 
-    def __init__(
-        self, archive: Memory, server: BoundedServer, client: aiohttp.ClientSession, metrics: ArchiveMetrics
-    ) -> None:
-        self.archive = archive
-        self.server = server
-        self.client = client
-        self.metrics = metrics
+    archive: Memory
+    server: BoundedServer
+    client: aiohttp.ClientSession
+    metrics: ArchiveMetrics
 
     async def post(self, body: Any, **headers: str) -> tuple[int, dict[str, Any]]:
         data = io.BytesIO(body) if isinstance(body, bytes) else body
         async with self.client.post(f"{self.server.url}/v1/records", data=data, headers=HEADERS | headers) as answer:
             return answer.status, await answer.json(content_type=None)
 
-    async def get(self, path: str) -> tuple[int, dict[str, Any]]:
-        async with self.client.get(f"{self.server.url}{path}") as answer:
-            return answer.status, await answer.json(content_type=None)
+    async def get(self, path: str, token: str = "") -> tuple[int, dict[str, Any]]:
+        status, text = await self.text(path, token)
+        return status, orjson.loads(text)
 
-    async def open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection("127.0.0.1", self.server.port)
+    async def text(self, path: str, token: str = "") -> tuple[int, str]:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        async with self.client.get(self.server.url + path, headers=headers) as answer:
+            return answer.status, await answer.text()
+
+    async def begin(self, length: int, body: bytes, **more: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Send the beginning of a body of that length."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.server.port)
+        headers = {"Host": "localhost", "Content-Length": str(length), **more}
+        lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
+        writer.write(f"POST /v1/records HTTP/1.1\r\n{''.join(lines)}\r\n".encode() + body)
+        await writer.drain()
+        return reader, writer
 
     def metric(self, name: str, **labels: str) -> float | None:
         return self.metrics.registry.get_sample_value(f"frameworkcontroller_archive_{name}", labels)
@@ -202,21 +212,24 @@ async def test_a_body_that_is_too_large_is_refused(served: Served, monkeypatch: 
     assert served.archive.lines == []
 
 
-async def test_a_decompression_bomb_takes_little_memory(served: Served) -> None:
-    import tracemalloc
-
-    bomb = gzip.compress(b"\n" * (2 * 2**30 // 16), compresslevel=1) * 16
+@contextmanager
+def memory_below(most: int) -> Iterator[None]:
     tracemalloc.start()
     try:
-        status, problem = await served.post(bomb, **{"Content-Encoding": "gzip"})
-        _, peak = tracemalloc.get_traced_memory()
+        yield
+        assert tracemalloc.get_traced_memory()[1] < most
     finally:
         tracemalloc.stop()
+
+
+async def test_a_decompression_bomb_takes_little_memory(served: Served) -> None:
+    bomb = gzip.compress(b"\n" * (2 * 2**30 // 16), compresslevel=1) * 16
+    with memory_below(4 * upload.MAX_BODY_BYTES):
+        status, problem = await served.post(bomb, **{"Content-Encoding": "gzip"})
     assert (status, problem["title"]) == (413, "Too large")
-    assert peak < 4 * upload.MAX_BODY_BYTES
 
 
-async def test_a_database_that_is_away_is_told_with_a_time_to_try_again(served: Served) -> None:
+async def test_an_unavailable_database_is_reported_with_a_time_to_try_again(served: Served) -> None:
     served.archive.away = True
     async with served.client.post(f"{served.server.url}/v1/records", data=line(), headers=HEADERS) as answer:
         assert answer.status == 503
@@ -227,10 +240,7 @@ async def test_a_database_that_is_away_is_told_with_a_time_to_try_again(served: 
 
 
 async def test_a_client_that_dies_in_the_middle_stores_nothing(served: Served) -> None:
-    _, writer = await served.open()
-    head = b"POST /v1/records HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
-    writer.write(head + b"Content-Length: 1000\r\n\r\n" + line())
-    await writer.drain()
+    _, writer = await served.begin(1000, line())
     await until(lambda: bool(served.metric("uploads", state="active")))
     writer.close()
     await until(lambda: not served.metric("uploads", state="active"))
@@ -240,10 +250,7 @@ async def test_a_client_that_dies_in_the_middle_stores_nothing(served: Served) -
 
 async def test_a_client_that_dies_during_the_storing_does_not_stop_it(served: Served) -> None:
     served.archive.gate.clear()
-    _, writer = await served.open()
-    body = line()
-    head = b"POST /v1/records HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
-    writer.write(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    _, writer = await served.begin(len(line()), line())
     await until(lambda: served.archive.storing > 0)
     writer.close()
     await writer.wait_closed()
@@ -261,7 +268,7 @@ async def test_bodies_wait_for_their_turns(served: Served) -> None:
     assert await asyncio.gather(*active, waiting) == [(200, {"stored": 1})] * (upload.UPLOADS_OF_ONE + 1)
 
 
-async def test_a_turn_that_does_not_come_is_told() -> None:
+async def test_a_late_turn_is_refused() -> None:
     uploads = upload.Uploads(new_metrics(), turn_sec=0.01)
     turns = [uploads.turn(str(number)) for number in range(upload.UPLOADS)]
     for turn in turns:
@@ -275,7 +282,7 @@ async def test_a_turn_that_does_not_come_is_told() -> None:
 
 
 async def test_senders_take_turns() -> None:
-    """However many requests one of them sends, the others wait for one of these at most."""
+    """A sender's requests, no matter how many, delay the others by one request."""
     metrics = new_metrics()
     turns = upload.SenderTurns(2, 2, metrics)
     served: list[str] = []
@@ -304,7 +311,7 @@ WAITING = ("frameworkcontroller_archive_uploads", {"state": "waiting"})
 
 
 async def test_one_large_body_at_a_time(served: Served) -> None:
-    """The other one waits with what it has so far."""
+    """The other ones wait, partly read."""
     served.archive.gate.clear()
     large = line("x" * upload.SMALL_BYTES)
     posts = [asyncio.create_task(served.post(large)) for _ in range(3)]
@@ -315,45 +322,34 @@ async def test_one_large_body_at_a_time(served: Served) -> None:
     assert await asyncio.gather(*posts) == [(200, {"stored": 1})] * 3
 
 
-async def test_compressed_bodies_wait_with_what_is_small(served: Served) -> None:
+async def test_compressed_bodies_wait_while_they_are_small(served: Served) -> None:
     """A few bytes of each could become 64 MiB, before its turn."""
-    import tracemalloc
-
     bomb = gzip.compress(b"\n" * (upload.MAX_BODY_BYTES // 4), compresslevel=1)
     served.archive.gate.clear()
     first = asyncio.create_task(served.post(line("x" * upload.SMALL_BYTES)))
     await until(lambda: served.archive.storing == 1)
-    tracemalloc.start()
-    try:
+    with memory_below(5 * 3 * upload.SMALL_BYTES):
         posts = [asyncio.create_task(served.post(bomb, **{"Content-Encoding": "gzip"})) for _ in range(5)]
         await until(lambda: served.metric("uploads", state="waiting") == 5)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 5 * 3 * upload.SMALL_BYTES
     served.archive.gate.set()
     assert await asyncio.gather(first, *posts) == [(200, {"stored": 1}), *[(200, {"stored": 0})] * 5]
 
 
 async def test_a_sender_without_permission_is_answered_before_its_body() -> None:
-    """So its bodies, however slow, take no turn of others."""
+    """So its slow bodies take no turns."""
     async with serving(Restricted()) as served:
-        head = b"POST /v1/records HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n"
-        idle = [await served.open() for _ in range(upload.UPLOADS + 1)]
-        for reader, writer in idle:
-            writer.write(head + b"Authorization: Bearer nothing\r\nFramework-Namespace: default\r\n\r\nx")
+        idle = [await served.begin(10**6, b"x", **of("nothing", "default")) for _ in range(upload.UPLOADS + 1)]
+        for reader, _ in idle:
             assert b" 403 " in await reader.readline()
         assert await served.post(line(), **of("default")) == (200, {"stored": 1})
         for _, writer in idle:
             writer.close()
 
 
-async def test_a_slow_large_body_does_not_stop_those_of_other_senders() -> None:
+async def test_a_slow_large_body_does_not_stop_other_senders() -> None:
     async with serving(Restricted()) as served:
-        _, writer = await served.open()
-        head = b"POST /v1/records HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50000000\r\n"
-        writer.write(head + b"Authorization: Bearer default,slow\r\nFramework-Namespace: default\r\n\r\n")
-        writer.write(b"x" * (upload.SMALL_BYTES + 1))
+        part = b"x" * (upload.SMALL_BYTES + 1)
+        _, writer = await served.begin(50_000_000, part, **of("default,slow", "default"))
         own = asyncio.create_task(served.post(line("x" * upload.SMALL_BYTES), **of("default,slow", "default")))
         await until(lambda: bool(served.metric("uploads", state="waiting")))
         for sender in ("default", "default,other"):
@@ -372,8 +368,7 @@ def of(token: str, namespace: str = "") -> dict[str, str]:
 async def test_a_body_below_the_least_rate_ends(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Though a byte comes all the time."""
     monkeypatch.setattr(requestbodies, "GRACE_SEC", 0.2)
-    reader, writer = await served.open()
-    writer.write(b"POST /v1/records HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n")
+    reader, writer = await served.begin(100_000, b"")
 
     async def dribble() -> None:
         while True:
@@ -381,25 +376,22 @@ async def test_a_body_below_the_least_rate_ends(served: Served, monkeypatch: pyt
             await asyncio.sleep(0.01)
 
     dribbling = asyncio.create_task(dribble())
-    answer = await reader.readline()
+    assert b" 408 " in await reader.readline()
     dribbling.cancel()
-    assert b" 408 " in answer
     writer.close()
 
 
 async def test_a_silent_body_ends(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requestbodies, "IDLE_SEC", 0.05)
-    reader, writer = await served.open()
-    writer.write(b"POST /v1/records HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nx")
-    answer = await reader.readline()
-    assert b" 408 " in answer
+    reader, writer = await served.begin(9, b"x")
+    assert b" 408 " in await reader.readline()
     writer.close()
 
 
 # --- the server ---
 
 
-async def test_an_address_in_use_is_told(served: Served) -> None:
+async def test_an_address_in_use_is_reported(served: Served) -> None:
     app = application(served.archive, Everyone())
     server = BoundedServer(app, "127.0.0.1", served.server.port)
     with pytest.raises(ListenError, match=rf"127\.0\.0\.1:{served.server.port}: Address already in use"):
@@ -425,50 +417,29 @@ async def test_answers_and_problems(served: Served) -> None:
     assert await served.get("/v1/frameworks?limit=5&q=a") == (200, {"items": [], "next": None})
     assert served.archive.queries[-1] == (ListFrameworks(q="a", limit=5), None)
     assert await served.get("/v1/frameworks/u") == (200, {"uid": "u"})
-    for path, status, problem in (
-        ("/v1/frameworks/x", 404, {"title": "Not found", "detail": "there is no Framework x"}),
-        ("/v1/other", 404, {"title": "Not found", "detail": "GET /v1/other: Not Found"}),
-        (
-            "/v1/frameworks?limit=x",
-            400,
-            {
-                "title": "Bad parameter",
-                "detail": 'limit: must be a whole number from 1 to 1000, not "x"',
-                "field": "limit",
-            },
-        ),
-        (
-            "/v1/frameworks?after=bad",
-            400,
-            {
-                "title": "Bad parameter",
-                "detail": 'after: must be `next` of a page of the same list, not "bad"',
-                "field": "after",
-            },
-        ),
-        ("/v1/records", 405, {"title": "Method not allowed", "detail": "GET /v1/records: Method Not Allowed"}),
-        (
-            "/v1/frameworks/broken",
-            500,
-            {"title": "Internal error", "detail": "an unexpected error, which is in the log"},
-        ),
+    limit = 'limit: must be a whole number from 1 to 1000, not "x"'
+    after = 'after: must be `next` of a page of the same list, not "bad"'
+    for path, status, title, detail, field in (
+        ("/v1/frameworks/x", 404, "Not found", "there is no Framework x", {}),
+        ("/v1/other", 404, "Not found", "GET /v1/other: Not Found", {}),
+        ("/v1/frameworks?limit=x", 400, "Bad parameter", limit, {"field": "limit"}),
+        ("/v1/frameworks?after=bad", 400, "Bad parameter", after, {"field": "after"}),
+        ("/v1/records", 405, "Method not allowed", "GET /v1/records: Method Not Allowed", {}),
+        ("/v1/frameworks/broken", 500, "Internal error", "an unexpected error, which is in the log", {}),
     ):
-        assert await served.get(path) == (status, problem)
+        assert await served.get(path) == (status, {"title": title, "detail": detail, **field})
     count = served.metric("request_duration_seconds_count", route="frameworks", code="4xx")
     assert count == 2
 
 
 async def test_probes_metrics_and_the_document(served: Served) -> None:
     for path, text in (("/healthz", "ok\n"), ("/readyz", "[+]database ok\nok\n")):
-        async with served.client.get(f"{served.server.url}{path}") as answer:
-            assert (answer.status, await answer.text()) == (200, text)
+        assert await served.text(path) == (200, text)
         async with served.client.head(f"{served.server.url}{path}") as answer:
             assert answer.status == 200
     served.archive.away = True
-    async with served.client.get(f"{served.server.url}/readyz") as answer:
-        assert (answer.status, await answer.text()) == (503, "[-]database cannot be used\nfailed\n")
-    async with served.client.get(f"{served.server.url}/metrics") as answer:
-        assert "frameworkcontroller_archive_records_total" in await answer.text()
+    assert await served.text("/readyz") == (503, "[-]database cannot be used\nfailed\n")
+    assert "frameworkcontroller_archive_records_total" in (await served.text("/metrics"))[1]
     status, document = await served.get("/openapi.json")
     assert status == 200
     assert "/v1/records" in document["paths"]
@@ -519,18 +490,11 @@ async def test_queries_are_limited_to_the_namespaces_of_the_viewer() -> None:
     async with serving(Restricted()) as served:
         for read in READS:
             path = re.sub("{[a-z]+}", "1", re.sub("{taskUid}", "t", read.path))
-            async with served.client.get(
-                f"{served.server.url}{path}", headers={"Authorization": "Bearer other"}
-            ) as got:
-                assert got.status in (200, 404), path
+            assert (await served.text(path, "other"))[0] in (200, 404), path
             query, readable = served.archive.queries[-1]
             assert (type(query), readable) == (read, frozenset({"other"}))
-        async with served.client.get(
-            f"{served.server.url}/v1/namespaces", headers={"Authorization": "Bearer other"}
-        ) as got:
-            assert await got.json() == {"items": ["other"]}
-        async with served.client.get(f"{served.server.url}/metrics") as got:
-            assert got.status == 403
+        assert await served.get("/v1/namespaces", "other") == (200, {"items": ["other"]})
+        assert (await served.text("/metrics"))[0] == 403
 
 
 async def test_records_are_taken_for_the_namespaces_of_the_sender_only() -> None:

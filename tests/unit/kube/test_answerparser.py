@@ -1,7 +1,5 @@
-"""The parser of answers: every framing, however the bytes are split, and what is no answer."""
+"""The parser of answers: every framing, at any split of the bytes, and invalid answers."""
 
-import gzip
-import zlib
 from itertools import pairwise
 
 import pytest
@@ -55,21 +53,8 @@ WHOLE = [
         True,
         id="1xx",
     ),
-    pytest.param(
-        OK + b"Content-Encoding: gzip\r\nContent-Length: 25\r\n\r\n" + gzip.compress(b"hello", mtime=0),
-        b"hello",
-        True,
-        id="gzip",
-    ),
-    pytest.param(
-        OK + b"Content-Encoding: deflate\r\nTransfer-Encoding: chunked\r\n\r\nd\r\n"
-        + zlib.compress(b"hello")
-        + b"\r\n0\r\n\r\n",
-        b"hello",
-        True,
-        id="deflate",
-    ),
-]  # fmt: skip
+    pytest.param(OK + b"Content-Encoding: Identity\r\nContent-Length: 1\r\n\r\nx", b"x", True, id="identity"),
+]
 
 
 @pytest.mark.parametrize(("data", "body", "reusable"), WHOLE)
@@ -98,15 +83,6 @@ def test_headers_and_status() -> None:
 def test_a_body_without_a_length_ends_with_the_connection(body: bytes, cuts: list[int]) -> None:
     parser, found = parse(OK + b"\r\n" + body, cuts, eof=True)
     assert (found, parser.done, parser.reusable) == (body, True, False)
-
-
-def test_an_encoded_body_without_a_length_must_be_whole() -> None:
-    data = OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(b"hello" * 9)
-    assert parse(data, eof=True)[1] == b"hello" * 9
-    parser, _ = parse(data[:-1])
-    with pytest.raises(BadAnswer):
-        parser.feed_eof()
-    assert not parser.done
 
 
 @given(
@@ -148,34 +124,14 @@ def test_chunks_split_anywhere(chunks: list[bytes], cuts: list[int], extension: 
         CHUNKED + b"0\r\n" + b"A: b\r\n" * 20000,
         OK + b"A: " + b"x" * 70_000,
         OK + b"A: " + b"x" * 70_000 + b"\r\n\r\n",
-        OK + b"Content-Encoding: br\r\nContent-Length: 1\r\n\r\n",
-        OK + b"Content-Encoding: gzip\r\nContent-Length: 5\r\n\r\nhello",
-        OK + b"Content-Encoding: gzip\r\nContent-Length: 9\r\n\r\n" + gzip.compress(b"hello", mtime=0)[:9],
-        OK + b"Content-Encoding: gzip\r\nContent-Length: 50\r\n\r\n" + gzip.compress(b"hello", mtime=0) * 2,
-        OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(b"hello", mtime=0) + b"x",
+        OK + b"Content-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx",
     ],
 )
-def test_what_is_no_answer(data: bytes) -> None:
+def test_an_invalid_answer(data: bytes) -> None:
     with pytest.raises(BadAnswer):
         parse(data)
     with pytest.raises(BadAnswer):
         parse(data, list(range(0, len(data), 1 if len(data) < 1000 else 1000)))
-
-
-@pytest.mark.parametrize("cut", [None, 1000])
-def test_a_compressed_body_that_expands_without_end(cut: int | None) -> None:
-    bomb = gzip.compress(bytes(64 * 2**20))
-    data = OK + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(bomb) + bomb
-    with pytest.raises(BadAnswer, match="expands to more than 16777216 bytes, and to more than 100 times"):
-        parse(data, [] if cut is None else list(range(0, len(data), cut)))
-
-
-def test_a_large_list_that_is_well_compressed() -> None:
-    items = b"".join(b'{"name": "%064d", "status": "%b"}' % (number**20, b"x" * 900) for number in range(30_000))
-    encoded = gzip.compress(items)
-    assert len(items) > 2**24
-    data = OK + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(encoded) + encoded
-    assert parse(data, [100_000, 200_000])[1] == items
 
 
 @given(st.binary(max_size=60), st.lists(st.integers(0, 60), max_size=4))

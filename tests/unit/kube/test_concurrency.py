@@ -7,7 +7,7 @@ from frameworkcontroller.kube.concurrency import LEAST, LEAST_SHARE, WINDOW_SEC,
 
 
 def answer(limit: ConcurrencyLimit, seconds: float, number: int = 1000, *, now: float = 0.0, kind: str = "k") -> None:
-    """So many answers, while one more than allowed is to run."""
+    """This number of answers, while one sync too many is to run."""
     for _ in range(number):
         limit.allows(10**6, 10**6, 1)
         limit.answered(kind, seconds, now)
@@ -39,7 +39,7 @@ def test_it_shrinks_when_answers_become_slow_or_it_is_not_needed() -> None:
     assert allowed(limit) == LEAST
 
 
-def test_answers_are_compared_with_those_of_their_kind_in_the_last_minutes() -> None:
+def test_answers_are_compared_with_recent_ones_of_their_kind() -> None:
     limit = ConcurrencyLimit(200)
     answer(limit, 0.001, 1, kind="fast")
     answer(limit, 0.1, kind="slow")

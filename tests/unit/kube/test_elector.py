@@ -70,7 +70,7 @@ def test_it_looks_before_it_claims() -> None:
     assert elector().instruction(0.0) == ReadLease()
 
 
-def test_what_nobody_ever_held_is_created() -> None:
+def test_a_missing_lease_is_created() -> None:
     one = elector()
     one.on_get(None, at(100))
     update = updated(one)
@@ -85,7 +85,7 @@ def test_what_nobody_ever_held_is_created() -> None:
     assert one.term is None
 
 
-def test_what_was_given_up_is_claimed_at_once_under_its_version() -> None:
+def test_a_released_lease_is_acquired_at_once_under_its_version() -> None:
     one = elector()
     found = lease("", transitions=3)
     one.on_get(found, at(100))
@@ -95,7 +95,7 @@ def test_what_was_given_up_is_claimed_at_once_under_its_version() -> None:
 
 
 @pytest.mark.parametrize("duration", [15, None, 0, -1, "long", True])
-def test_what_somebody_holds_is_respected_for_its_duration_since_it_was_first_seen(duration: object) -> None:
+def test_a_held_lease_is_respected_for_its_duration_since_it_was_first_seen(duration: object) -> None:
     one = elector()
     if duration is True:
         duration = 1
@@ -118,7 +118,7 @@ def test_a_lease_that_is_found_expired_is_acquired() -> None:
     assert updated(one).spec["leaseTransitions"] == 1
 
 
-def test_every_sign_of_life_begins_it_anew() -> None:
+def test_every_renewal_restarts_the_duration() -> None:
     one = elector()
     for version, now in enumerate((100, 110, 120, 130)):
         one.on_get(lease("other", version), at(now))
@@ -203,7 +203,7 @@ def test_a_release_that_a_renewal_of_its_own_crosses_is_repeated() -> None:
     assert one.release(0.0, lease("other", 7)) is None
 
 
-def test_a_lease_that_somebody_removed_is_respected_all_the_same() -> None:
+def test_a_deleted_lease_is_still_respected() -> None:
     one = elector()
     one.on_get(lease("other"), at(100))
     one.on_get(None, at(110))
@@ -217,7 +217,7 @@ def test_a_leader_acts_until_its_deadline_counted_from_when_it_sent_its_claim() 
     assert one.term == 0
     assert one.is_leader(at(109.99))
     assert not one.is_leader(at(110))
-    # Not deposed: perhaps nobody else has come.
+    # Not deposed: perhaps there is no other holder.
     assert one.term == 0
     one.on_wait_over()
     assert updated(one).lease == lease("me", 5).lease
@@ -300,7 +300,7 @@ def test_a_leader_gives_its_lease_up_once() -> None:
     assert elector().release(0.0) is None
 
 
-def test_what_others_wrote_is_read_whatever_it_is() -> None:
+def test_a_lease_of_any_writer_is_read() -> None:
     specs: tuple[Any, ...] = (None, [], {"holderIdentity": 5, "leaseTransitions": "x"}, {})
     for spec in specs:
         record = LeaderElectionRecord.of({"metadata": {"resourceVersion": "1"}, "spec": spec}, TIMING)

@@ -59,7 +59,7 @@ def test_only_a_404_that_names_an_object_says_that_it_is_gone() -> None:
     assert not page.is_of_api
 
 
-def test_an_expired_version_within_a_watch_is_gone_whatever_its_code() -> None:
+def test_an_expired_version_within_a_watch_is_gone_with_any_code() -> None:
     assert isinstance(errors.error_from_status({"reason": "Expired", "code": 500}), errors.ResourceExpired)
 
 
@@ -91,7 +91,7 @@ def test_long_answers_of_proxies_are_shortened() -> None:
     assert len(str(refused(502, b"x" * 100_000))) < 500
 
 
-def test_a_redirect_to_what_is_no_text_can_be_told() -> None:
+def test_a_redirect_to_undecodable_text_can_be_logged() -> None:
     # As aiohttp decodes a header that is not UTF-8.
     error = refused(302, b"", Location="http://caf\udce9/")
     assert orjson.loads(orjson.dumps(error.status))["message"] == str(error)
@@ -154,6 +154,6 @@ def test_retry_after_in_the_body() -> None:
         (422, "etcdserver: request is too large", False),
     ],
 )
-def test_what_the_storage_does_not_take_is_told_from_other_failures(code: int, message: str, too_large: bool) -> None:
+def test_objects_too_large_for_the_storage_are_recognized(code: int, message: str, too_large: bool) -> None:
     """In the words in which Kubernetes 1.20 and 1.36 pass it on."""
     assert isinstance(refused(code, status(code, message=message)), errors.TooLarge) is too_large

@@ -44,7 +44,7 @@ async def test_the_flow_with_the_least_work_gets_the_next_slot() -> None:
     assert order == [4, 1, 2, 3, 9]
 
 
-async def test_a_large_flow_goes_on_among_small_ones_that_keep_coming() -> None:
+async def test_a_large_flow_continues_among_small_ones_that_keep_coming() -> None:
     """In each of two namespaces, small flows of three requests come faster than they are served."""
     slots, served = FairSemaphore(1), list[str]()
 
@@ -67,14 +67,14 @@ async def test_a_large_flow_goes_on_among_small_ones_that_keep_coming() -> None:
     for namespace in "xy":
         turns = [name for name in served if name.startswith(namespace)]
         places = [place for place, name in enumerate(turns) if name.endswith("large")]
-        # Every eighth turn goes by age, and no more small ones wait before it than came until then.
+        # Every eighth turn goes by age: only earlier small ones come before it.
         assert len(places) == 20
         assert max(second - first for first, second in itertools.pairwise(places)) <= AGED_TURN * (number + 1)
         assert any(not name.endswith("large") for name in turns[places[0] + 1 : places[-1]])
 
 
 async def hold(slots: FairSemaphore, flow: str, seconds: float) -> float:
-    """Take a slot and hold it for so long; after how many seconds it came."""
+    """Hold a slot for this time. Return the seconds until it came."""
     clock = asyncio.get_running_loop().time
     began = clock()
     async with slots.taken(flow):
@@ -105,7 +105,7 @@ async def test_one_namespace_that_takes_long_delays_another_for_a_moment_and_is_
     assert [task.result() for task in quick] == [LATE_SEC] * 5 + [LATE_SEC + 0.5] * 5
 
 
-async def test_if_everything_takes_long_there_is_a_bound_all_the_same() -> None:
+async def test_slow_holders_are_bounded_too() -> None:
     slots, held, most = FairSemaphore(3), 0, 0
 
     async def work(flow: str) -> None:
@@ -127,7 +127,7 @@ async def test_if_everything_takes_long_there_is_a_bound_all_the_same() -> None:
     number=st.integers(1, 3),
     jobs=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3), st.none() | st.integers(0, 6)), max_size=12),
 )
-def test_whoever_is_cancelled_whenever_no_slot_is_lost(number: int, jobs: list[tuple[str, int, int | None]]) -> None:
+def test_cancellation_loses_no_slot(number: int, jobs: list[tuple[str, int, int | None]]) -> None:
     """Each job: its flow, for how many turns of the loop it holds its slot, and after how many it is cancelled."""
 
     async def run() -> None:

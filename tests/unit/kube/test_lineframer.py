@@ -14,7 +14,7 @@ def test_lines_of_many_megabytes() -> None:
     assert framer.pending == 0
 
 
-def test_what_is_left_at_the_end_is_known() -> None:
+def test_the_rest_at_the_end_is_known() -> None:
     framer = LineFramer()
     assert framer.feed(b"a\nbc") == [b"a"]
     assert framer.feed(b"d") == []

@@ -13,7 +13,7 @@ def nested(levels: int, inside: bytes = b"1") -> bytes:
     return opening * levels + inside + closing * levels
 
 
-def test_what_is_too_deep_is_cut_off_and_the_rest_stays() -> None:
+def test_too_deep_values_are_cut_off_and_the_rest_stays() -> None:
     text = b'{"good":%s,"bad":[%s,%s],"end":"}]"}' % (nested(50), nested(20_000), nested(1_200, b'"]}\\"["'))
     with pytest.raises(orjson.JSONDecodeError):
         orjson.loads(text)
@@ -44,5 +44,5 @@ def test_nothing_else_is_touched(value: Any) -> None:
 
 
 @given(st.binary(max_size=50))
-def test_what_is_no_json_does_no_harm(text: bytes) -> None:
+def test_invalid_json_does_no_harm(text: bytes) -> None:
     assert without_depths(text) is text

@@ -24,7 +24,7 @@ def pod(name: str, **metadata: Any) -> dict[str, Any]:
 
 
 def stripped(value: Any) -> Any:
-    """What a parser that leaves managedFields out of every metadata would make of it."""
+    """The value without the managedFields of any metadata, by a plain parser."""
     if isinstance(value, dict):
         return {
             key: (
@@ -69,7 +69,7 @@ def test_strings_that_look_like_the_end_leave_the_object_whole() -> None:
         {"metadata": {"labels": {"managedFields": "x"}, "name": "n"}},
     ],
 )
-def test_what_only_looks_like_them_stays(value: Any) -> None:
+def test_lookalikes_stay(value: Any) -> None:
     assert loads_without_managed_fields(orjson.dumps(value)) == value
 
 
@@ -78,7 +78,7 @@ def test_without_any_nothing_is_copied() -> None:
     assert without_managed_fields(text) is text
 
 
-def test_what_is_not_json_is_refused() -> None:
+def test_invalid_json_is_refused() -> None:
     with pytest.raises(orjson.JSONDecodeError):
         loads_without_managed_fields(b'{"metadata":{"managedFields":[{}]},')
 

@@ -83,7 +83,7 @@ def test_pauses_grow_to_five_seconds_and_a_lasting_watch_ends_the_row() -> None:
     assert reflector.state == Watching("10")
 
 
-def test_a_watch_that_was_closed_but_brought_news_goes_on_at_once() -> None:
+def test_a_closed_watch_that_brought_news_is_reopened_at_once() -> None:
     """A server closes watches that are slower than what happens; to wait then makes them slower still."""
     reflector = watching()
     for version in range(11, 20):
@@ -163,7 +163,7 @@ def test_inputs_that_were_not_asked_for_are_bugs() -> None:
         ),
     ],
 )
-def test_what_errors_mean(error: errors.KubeError, failure: Failure) -> None:
+def test_the_failure_of_an_error(error: errors.KubeError, failure: Failure) -> None:
     assert classify(error) is failure
 
 

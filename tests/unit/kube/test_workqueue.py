@@ -1,4 +1,4 @@
-"""The work queue on a virtual-time event loop, and what a model of its core (tests/property) leaves out."""
+"""The work queue on a virtual-time event loop, and properties that its model (tests/property) leaves out."""
 
 import asyncio
 import random
@@ -6,7 +6,7 @@ import random
 import pytest
 
 from frameworkcontroller.backoff import Backoff
-from frameworkcontroller.kube.workqueue import QueueCore, ShutDown, WorkQueue
+from frameworkcontroller.kube.workqueue import ShutDown, WorkQueue
 from tests.support.virtual_clock import VirtualClockLoop
 
 
@@ -24,18 +24,18 @@ def hand() -> Clock:
 
 
 @pytest.fixture
-def core(hand: Clock) -> QueueCore[str]:
-    return QueueCore(hand, retry=Backoff(1.0, 8.0), rng=random.Random(7))
+def core(hand: Clock) -> WorkQueue[str]:
+    return WorkQueue(hand, retry=Backoff(1.0, 8.0), rng=random.Random(7))
 
 
-def drain(core: QueueCore[str]) -> list[str]:
+def drain(core: WorkQueue[str]) -> list[str]:
     keys = []
     while (key := core.get_nowait()) is not None:
         keys.append(key)
     return keys
 
 
-def backed_off(core: QueueCore[str], hand: Clock, key: str) -> float:
+def backed_off(core: WorkQueue[str], hand: Clock, key: str) -> float:
     """Have the key fail, and wait until it is due; return the seconds."""
     core.add_rate_limited(key)
     due = core.next_due
@@ -49,7 +49,7 @@ def backed_off(core: QueueCore[str], hand: Clock, key: str) -> float:
 
 def test_keys_of_namespaces_alternate_and_the_least_work_goes_first(hand: Clock) -> None:
     work = {"x/a": 5, "x/b": 1, "x/c": 3, "y/a": 7}
-    core: QueueCore[str] = QueueCore(hand, namespace=lambda key: key[0], work=work.__getitem__)
+    core: WorkQueue[str] = WorkQueue(hand, namespace=lambda key: key[0], work=work.__getitem__)
     for key in ("x/a", "x/b", "x/c", "y/a"):
         core.add(key)
     assert core.get_nowait(lambda namespace: namespace == "z") is None
@@ -61,13 +61,13 @@ def test_keys_of_namespaces_alternate_and_the_least_work_goes_first(hand: Clock)
     assert drain(core) == ["x/c", "y/a", "x/a"]
 
 
-def test_done_without_get_is_an_error(core: QueueCore[str]) -> None:
+def test_done_without_get_is_an_error(core: WorkQueue[str]) -> None:
     core.add("a")
     with pytest.raises(KeyError):
         core.done("a")
 
 
-def test_back_off_doubles_up_to_its_cap_and_restarts_when_forgotten(core: QueueCore[str], hand: Clock) -> None:
+def test_back_off_doubles_up_to_its_cap_and_restarts_when_forgotten(core: WorkQueue[str], hand: Clock) -> None:
     for whole in (1, 2, 4, 8, 8, 8):
         assert whole / 2 <= backed_off(core, hand, "a") <= whole
     assert core.snapshot(9)["failures"] == {"a": 6}
@@ -77,11 +77,11 @@ def test_back_off_doubles_up_to_its_cap_and_restarts_when_forgotten(core: QueueC
     assert core.retries == 7
 
 
-def test_jitter_tells_keys_apart(core: QueueCore[str], hand: Clock) -> None:
+def test_jitter_tells_keys_apart(core: WorkQueue[str], hand: Clock) -> None:
     assert len({backed_off(core, hand, key) for key in "abcdefgh"}) == 8
 
 
-def test_figures(core: QueueCore[str], hand: Clock) -> None:
+def test_figures(core: WorkQueue[str], hand: Clock) -> None:
     waited: list[float] = []
     worked: list[float] = []
     core.on_get, core.on_done = waited.append, worked.append

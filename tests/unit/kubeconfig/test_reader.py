@@ -109,7 +109,7 @@ class TestYaml:
     def test_other_encodings(self) -> None:
         assert _document(VALID["flow"].encode("utf-16")) == ONE
 
-    def test_what_kubectl_writes(self) -> None:
+    def test_kubectls_own_output(self) -> None:
         assert parse(BY_KUBECTL) == yaml.safe_load(BY_KUBECTL)
 
     def test_numbers_and_times_are_text(self) -> None:
@@ -179,7 +179,7 @@ AS_KUBECTL = {
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl here")
 @pytest.mark.parametrize("text", AS_KUBECTL.values(), ids=AS_KUBECTL)
-def test_it_reads_what_kubectl_reads(tmp_path: Path, text: str) -> None:
+def test_it_reads_like_kubectl(tmp_path: Path, text: str) -> None:
     (tmp_path / "config").write_text(text)
     said = kubectl_reads(tmp_path / "config", tmp_path)
     try:

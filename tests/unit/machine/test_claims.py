@@ -30,8 +30,7 @@ from frameworkcontroller.machine.kernel.requests import (
     Unanswered,
 )
 from frameworkcontroller.machine.parts import PARTS
-from frameworkcontroller.machine.parts.claims.claimactions import MarkClaim
-from frameworkcontroller.machine.parts.claims.volumeclaims import ClaimReason
+from frameworkcontroller.machine.parts.claims.volumeclaims import ClaimReason, MarkClaim
 from tests.support.bench import UID, Bench, foreign, refused, role
 from tests.unit.machine.shown import stall
 

@@ -27,8 +27,7 @@ from frameworkcontroller.machine.kernel.exchanges import (
 from frameworkcontroller.machine.kernel.model import NotListed, Urgency
 from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason
 from frameworkcontroller.machine.kernel.requests import Answered, Kind, Post, Refusal, Refused, Target
-from frameworkcontroller.machine.parts.gangs.gangs import TELL_SEC, GangReason
-from frameworkcontroller.machine.parts.gangs.gangstate import GangState
+from frameworkcontroller.machine.parts.gangs.gangs import TELL_SEC, GangReason, GangState
 from tests.support.bench import UID, Bench, Body, limits, refused, role
 from tests.support.queuedbench import QueuedBench
 
@@ -758,21 +757,21 @@ def with_pod(body: Body, **spec: Any) -> Body:
             "kubernetes",
             {},
             (with_pod(role("a"), priorityClassName="low"), with_pod(role("b"), priorityClassName="high")),
-            "spec.taskRoles[1].task.pod.spec.priorityClassName: 'high': must be that of taskRoles[0], 'low': "
+            "spec.taskRoles[1].task.pod.spec.priorityClassName: 'high': must be as in taskRoles[0], 'low': "
             "a group of Pods has only one",
         ),
         (
             "kubernetes",
             {},
             (role("a"), with_pod(role("b"), schedulerName="other")),
-            "spec.taskRoles[1].task.pod.spec.schedulerName: 'other': must be that of taskRoles[0], "
+            "spec.taskRoles[1].task.pod.spec.schedulerName: 'other': must be as in taskRoles[0], "
             "'default-scheduler': a group of Pods has only one",
         ),
         (
             "volcano",
             {},
             (with_pod(role("a"), schedulerName="other"), role("b")),
-            "spec.taskRoles[1].task.pod.spec.schedulerName: 'volcano': must be that of taskRoles[0], 'other': "
+            "spec.taskRoles[1].task.pod.spec.schedulerName: 'volcano': must be as in taskRoles[0], 'other': "
             "a group of Pods has only one",
         ),
         (

@@ -13,7 +13,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import PodRecord, framework_record, pod_record
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.model import Record, SnapshotTrigger
-from frameworkcontroller.machine.kernel.protocol import Archive
+from frameworkcontroller.machine.kernel.protocol import Archive, Done
 from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
@@ -25,13 +25,13 @@ from frameworkcontroller.machine.kernel.requests import (
     Unanswered,
 )
 from frameworkcontroller.machine.parts.history.archiving import RECORDS_PER_ARCHIVE, HistoryReason
-from frameworkcontroller.machine.parts.history.finalization import Farewell, Look, StoreLast, is_due
+from frameworkcontroller.machine.parts.history.finalization import Finalization, is_due
 from frameworkcontroller.machine.plan import archived
 from tests.support.archive import ARCHIVED, ArchivedHistory
 from tests.support.bench import Bench, role
 from tests.support.history import LIMITS, NAME
 from tests.support.kueue import QUEUES
-from tests.support.oneframework import OneFramework, refused
+from tests.support.oneframework import Driver, OneFramework, refused
 from tests.support.queuedhistory import QueuedHistory
 from tests.support.world import ApiRefusal, Body, uid_of
 
@@ -437,27 +437,25 @@ class LeftAlone(OneFramework):
         self.answers: Answer = Answered(b"")
         self.requests: list[Any] = []
         self.told: list[Record] = []
-        self.ending: Farewell | None = None
+        self.ending: Driver | None = None
 
-    def say_farewell(self) -> float | None:
-        """One look at it, and the answer of the history. Returns the seconds until the next look."""
+    def look(self) -> float | None:
+        """One pass, and the answer of the history. Return the seconds until the next pass, and let them pass."""
         if self.ending is None:
             assert self.record is not None
-            self.ending = Farewell(self.record)
-        exchange = self.ending.look(self.pods.values, self.env)
-        found: StoreLast | Look
-        try:
-            request = next(exchange)
-            while True:
-                self.requests.append(request)
-                request = exchange.send(self.answer(request))
-        except StopIteration as end:
-            found = end.value
-        if isinstance(found, StoreLast):
-            self.stored.append(orjson.loads(found.snapshot.status_json))
-            found = self.ending.stored(self.answers, self.env)
-        self.told += found.records
-        return found.after
+            self.ending = Driver(self, Finalization(self.record))
+        after = self.ending.finish().requeue_after
+        for effect in list(self.ending.effects):
+            if isinstance(effect, Archive):
+                assert self.ending.finish() == Done()
+                self.stored.append(orjson.loads(effect.snapshots[0].status_json))
+                self.ending.machine.on_archived(effect, self.answers)
+                after = 0 if isinstance(self.answers, Answered) else self.ending.finish().requeue_after
+        self.requests += self.ending.requests
+        self.ending.requests.clear()
+        self.told += self.ending.records()
+        self.clock += after or 0
+        return after
 
     def own(self, name: str, owner: str) -> Body:
         """An object of the Framework."""
@@ -474,18 +472,18 @@ def test_a_framework_that_is_left_alone_ends_before_it_goes() -> None:
     body = world.own("f-a-0", "uid-of-f-attempt")
     pod: PodRecord = pod_record({**body, "status": {"phase": "Running"}})
     world.pods["f-a-0"] = pod
-    assert world.say_farewell() is not None
+    assert world.look() is not None
     assert "f-attempt" not in world.objects
-    assert world.say_farewell() is not None
+    assert world.look() is not None
     assert "f-a-0" not in world.objects
     assert world.stored == []
     del world.pods["f-a-0"]
     world.answers = Unanswered("no")
-    assert world.say_farewell()
+    assert world.look()
     assert names.HISTORY_FINALIZER in world.body["metadata"]["finalizers"]
     world.answers = Answered(b"")
-    assert world.say_farewell() == 0
-    assert world.say_farewell() is None
+    assert world.look() == 0
+    assert world.look() is None
     assert world.body["metadata"]["finalizers"] == ["example.com/mine"]
     assert world.stored == [{"attemptStatus": {"id": 3}, "strange": True}] * 2
     assert [one.reason for one in world.told] == [HistoryReason.COMPLETE]
@@ -494,7 +492,7 @@ def test_a_framework_that_is_left_alone_ends_before_it_goes() -> None:
 def test_while_the_sink_is_away_a_framework_that_is_left_alone_costs_no_requests() -> None:
     world = LeftAlone()
     world.answers = Unanswered("the disk is full")
-    delays = [world.say_farewell() for _ in range(20)]
+    delays = [world.look() for _ in range(20)]
     assert len(world.requests) == 2
     assert len(world.stored) == 20
     assert all(delay is not None and 30 <= delay <= 60 for delay in delays[10:])
@@ -505,10 +503,10 @@ def test_while_the_sink_is_away_a_framework_that_is_left_alone_costs_no_requests
 
 def test_what_changes_while_the_last_status_is_stored_is_stored_too() -> None:
     world = LeftAlone()
-    assert world.say_farewell() == 0
+    assert world.look() == 0
     world.store({"attemptStatus": {"id": 4}})
-    assert world.say_farewell() == 0
-    assert world.say_farewell() is None
+    assert world.look() == 0
+    assert world.look() is None
     assert world.stored[1:] == [{"attemptStatus": {"id": 4}}]
 
 
@@ -520,7 +518,7 @@ def test_a_finalizer_that_cannot_be_removed_is_told(kind: Refusal) -> None:
         if isinstance(request, PatchFinalizers)
         else OneFramework.answer(world, request)
     )
-    delays = [world.say_farewell() for _ in range(20)]
+    delays = [world.look() for _ in range(20)]
     assert len(world.stored) == 1
     assert all(delay is not None and 30 <= delay <= 60 for delay in delays[10:])
     (told,) = world.told
@@ -531,8 +529,9 @@ def test_a_finalizer_that_cannot_be_removed_is_told(kind: Refusal) -> None:
 def test_a_framework_that_is_not_deleted_keeps_the_finalizer() -> None:
     world = LeftAlone()
     del world.body["metadata"]["deletionTimestamp"]
-    assert world.say_farewell() is None
-    assert not any(isinstance(one, PatchFinalizers | Remove | StoreLast) for one in world.requests)
+    assert world.look() is None
+    assert not any(isinstance(one, PatchFinalizers | Remove) for one in world.requests)
+    assert world.stored == []
     assert not is_due(framework_record(world.body))
 
 
@@ -540,7 +539,7 @@ def test_without_a_sink_the_finalizer_of_one_that_is_left_alone_goes_at_once() -
     world = LeftAlone()
     world.own("f-attempt", "uid-1")
     world.limits = LIMITS
-    assert world.say_farewell() is None
+    assert world.look() is None
     assert world.body["metadata"]["finalizers"] == ["example.com/mine"]
     assert (world.stored, list(world.objects)) == ([], ["f-attempt"])
 
@@ -550,5 +549,5 @@ def test_a_configmap_that_cannot_be_read_may_run() -> None:
     world.answer = lambda request: (  # type: ignore[method-assign]
         refused(Refusal.SERVER_ERROR) if request.kind is Kind.CONFIGMAP else OneFramework.answer(world, request)  # type: ignore[union-attr]
     )
-    assert world.say_farewell() is not None
+    assert world.look() is not None
     assert world.stored == []

@@ -1,4 +1,4 @@
-"""The rows of the protocol with Kueue (machine/parts/kueue/kueue.py)."""
+"""The rows of the protocol with Kueue (docs/lifecycle.md, "Queues")."""
 
 from __future__ import annotations
 

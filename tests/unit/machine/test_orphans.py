@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import orjson
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from frameworkcontroller.api.objectkinds import Kind
 from frameworkcontroller.api.objects import PodRecord, pod_record
 from frameworkcontroller.api.workloads import WorkloadRecord, workload_record
+from frameworkcontroller.machine.kernel.model import Observed
+from frameworkcontroller.machine.kernel.protocol import Done, OrphanReleased, ReadLive
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
@@ -19,7 +22,7 @@ from frameworkcontroller.machine.kernel.requests import (
     Refused,
     Unanswered,
 )
-from frameworkcontroller.machine.parts.kueue.orphanedworkloads import LOOK_SEC, Release, orphans, release
+from frameworkcontroller.machine.parts.kueue.orphanedworkloads import LOOK_SEC, OrphanRelease, orphans
 
 OWNER = {"kind": "Framework", "name": "f", "uid": "old", "controller": True}
 NOT_FOUND = Refused(404, "no", b"{}", kind=Refusal.OBJECT_NOT_FOUND)
@@ -51,21 +54,30 @@ def pod(framework_uid: str, *owners: dict[str, Any]) -> PodRecord:
     return pod_record({"metadata": {**metadata, "ownerReferences": list(owners)}})
 
 
-def outcome(answers: dict[Kind, Answer], *pods: PodRecord) -> tuple[Release, list[Any]]:
+class Outcome(NamedTuple):
+    """``after``: the seconds until the next pass."""
+
+    done: bool
+    after: float | None = None
+
+
+def outcome(answers: dict[Kind, Answer], *pods: PodRecord) -> tuple[Outcome, list[Any]]:
     """The outcome, and the requests that were sent."""
-    exchange, sent = release(orphan(), lambda: pods), []
-    try:
-        request = next(exchange)
-        while True:
-            sent.append(request)
-            if isinstance(request, MergePatch):
-                request = exchange.send(Answered(orjson.dumps(body(version="6"))))
-            else:
-                assert isinstance(request, Get)
-                request = exchange.send(answers[request.kind])
-    except StopIteration as end:
-        made: Release = end.value
-        return made, sent
+    machine, sent = OrphanRelease(orphan()), list[Any]()
+    view: Any = SimpleNamespace(observe=lambda creating: Observed(None, lambda _: None, lambda: pods))
+    call = machine.next(view)
+    assert isinstance(call, ReadLive)
+    request = machine.begin(call, view)
+    while request is not None:
+        sent.append(request)
+        if isinstance(request, MergePatch):
+            request = machine.on_answer(call, Answered(orjson.dumps(body(version="6"))))
+        else:
+            assert isinstance(request, Get)
+            request = machine.on_answer(call, answers[request.kind])
+    done = machine.next(view)
+    assert isinstance(done, Done)
+    return Outcome(machine.effects() == [OrphanReleased("w")], done.requeue_after), sent
 
 
 def gone(**others: Answer) -> dict[Kind, Answer]:
@@ -84,7 +96,7 @@ def test_only_held_workloads_of_other_frameworks_are_orphans() -> None:
 
 def test_an_orphan_loses_only_our_finalizer() -> None:
     made, sent = outcome(gone())
-    assert made == Release(done=True)
+    assert made == Outcome(done=True)
     assert [one.kind for one in sent] == [Kind.FRAMEWORK, Kind.CONFIGMAP, Kind.WORKLOAD, Kind.WORKLOAD]
     metadata = orjson.loads(sent[-1].body)["metadata"]
     assert metadata == {"finalizers": ["other"], "uid": "w-1", "resourceVersion": "5"}
@@ -103,7 +115,7 @@ def test_an_orphan_loses_only_our_finalizer() -> None:
 )
 def test_quota_stays_while_something_may_exist(answers: dict[Kind, Answer]) -> None:
     made, sent = outcome(answers)
-    assert made == Release(False, LOOK_SEC)
+    assert made == Outcome(False, LOOK_SEC)
     assert all(isinstance(one, Get) for one in sent)
 
 
@@ -115,9 +127,9 @@ def test_a_later_framework_of_the_name_does_not_matter() -> None:
 @pytest.mark.parametrize("owners", [[{"uid": "cm", "controller": True}], [{"uid": "another"}], []])
 def test_a_pod_that_the_cache_shows_holds_the_quota(owners: list[dict[str, Any]]) -> None:
     """Also once it has lost its owner."""
-    assert outcome(gone(), pod("old", *owners)) == (Release(False, LOOK_SEC), [])
+    assert outcome(gone(), pod("old", *owners)) == (Outcome(False, LOOK_SEC), [])
 
 
 def test_a_workload_that_is_gone_needs_nothing() -> None:
     made, _ = outcome(gone(workload=NOT_FOUND))
-    assert made == Release(False, None)
+    assert made == Outcome(False, None)

@@ -14,7 +14,7 @@ from frameworkcontroller.machine.kernel.requests import Answer, Answered, Get, P
 from frameworkcontroller.machine.kernel.teardown import LOOK_SEC
 from frameworkcontroller.machine.lifereasons import LifeReason
 from frameworkcontroller.machine.parts.kueue.orphanedworkloads import releases_of
-from frameworkcontroller.machine.quarantine import RETRY_SEC, Quarantine, end_quarantined
+from frameworkcontroller.machine.quarantine import RETRY_SEC, Quarantine, QuarantineEnd
 from tests.support.oneframework import NOW, Driver, OneFramework, refused
 
 CAUSE: Final = ValueError("nobody foresaw it")
@@ -272,11 +272,13 @@ def test_one_that_is_gone_is_let_be() -> None:
 
 def test_events_change_nothing() -> None:
     _, driver = shown()
-    driver.machine.on_pod_event("f-a-0")
-    driver.machine.on_configmap_dropped("uid")
-    driver.machine.stop()
-    assert not driver.machine.resync()
-    assert driver.machine.describe(0.0) == {"quarantine": "ValueError: nobody foresaw it"}
+    machine = driver.machine
+    assert isinstance(machine, Quarantine)
+    machine.on_pod_event("f-a-0")
+    machine.on_configmap_dropped("uid")
+    machine.stop()
+    assert not machine.resync()
+    assert machine.describe(0.0) == {"quarantine": "ValueError: nobody foresaw it"}
     assert isinstance(driver.next(), Done)
 
 
@@ -288,14 +290,7 @@ def ended(world: OneFramework, *workloads: WorkloadRecord) -> float | None:
     world.show()
     assert world.record is not None
     releases = releases_of(world.record.uid, workloads, world.env.second)
-    exchange = end_quarantined(world.record, releases, world.pods.values, world.env)
-    try:
-        request = next(exchange)
-        while True:
-            request = exchange.send(world.answer(request))
-    except StopIteration as end:
-        after: float | None = end.value
-        return after
+    return Driver(world, QuarantineEnd(world.record, releases)).finish().requeue_after
 
 
 def odd(**spec: Any) -> OneFramework:
@@ -340,5 +335,6 @@ def test_what_is_not_to_end_is_not_even_read(wanted: Any) -> None:
     world = odd(**wanted)
     world.show()
     assert world.record is not None
-    with pytest.raises(StopIteration):
-        next(end_quarantined(world.record, (), world.pods.values, world.env))
+    driver = Driver(world, QuarantineEnd(world.record, ()))
+    assert driver.finish() == Done()
+    assert driver.requests == []

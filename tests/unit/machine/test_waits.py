@@ -246,7 +246,7 @@ COUNT = "TaskRole a has quota for 1 of its Tasks at once"
 NOT_AT_ONCE = (RequestReason.WAITING, LifeReason.RELISTING, ServiceReason.PENDING, HistoryReason.PENDING)
 """Another process has to find out first."""
 
-UNARCHIVED = "the history has not yet stored what is to be forgotten"
+UNARCHIVED = "the history has not yet stored the attempts to be forgotten"
 
 ROWS = (
     # The object itself says it, and no status is written for it.

@@ -1,4 +1,4 @@
-"""What the probes find, and what is no reason for a restart."""
+"""The checks of the probes; outages are no reason for a restart."""
 
 import asyncio
 import random
@@ -25,7 +25,7 @@ NOBODY = "http://127.0.0.1:1"
 
 
 class Hanging(KubeClient):
-    """Asks, and waits for ever."""
+    """Sends a request, and waits forever."""
 
     async def list(self, *args: Any, **kwargs: Any) -> bytes:
         await asyncio.Event().wait()
@@ -33,7 +33,7 @@ class Hanging(KubeClient):
 
 
 class Throttled(KubeClient):
-    """Is told to come back in a few hours, and does."""
+    """Gets a Retry-After of hours, and obeys."""
 
     asked = 0
 
@@ -117,7 +117,7 @@ async def test_a_leader_that_waits_for_its_lease_for_hours_is_none(clock: Virtua
     await queue.get()
     await asyncio.sleep(3 * 3600)
     assert problems(health) == []
-    # The sync may go on, and has all its time to.
+    # The sync continues, and has its whole time.
     leading = True
     assert problems(health) == []
     await asyncio.sleep(SYNC_STUCK_SEC + 1)

@@ -87,7 +87,7 @@ def test_a_child_does_not_hold_it(file: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"x", b"a b c d", b"\xff\xfe", b"other-boot pod-0_1234 5\n", b"0" * 600])
-def test_what_is_in_the_file_is_not_believed(file: Path, content: bytes) -> None:
+def test_invalid_content_of_the_file_is_ignored(file: Path, content: bytes) -> None:
     file.write_bytes(content)
     lock = ProcessLock(file, "pod-0")
     assert lock.identity.endswith("_0")
@@ -111,7 +111,7 @@ def test_another_boot_or_machine_is_a_new_beginning(
     third.release()
 
 
-def test_without_a_file_it_is_unique_all_the_same(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_a_file_the_identity_is_still_unique(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     found = {ProcessLock(path, "pod-0").identity for path in (None, None, tmp_path / "missing" / "lock")}
     assert len(found) == 3
     assert caplog.text.count("Cannot lock") == 1

@@ -98,7 +98,7 @@ def test_the_task_that_met_a_policy_is_named_and_not_the_last_of_all() -> None:
         ),
     ],
 )
-def test_what_a_failure_rule_decided_is_told(action: str, of_task: str, of_framework: list[str] | None) -> None:
+def test_the_decision_of_a_failure_rule_is_shown(action: str, of_task: str, of_framework: list[str] | None) -> None:
     rule = {"action": action, "onExitCodes": {"operator": "In", "values": [42]}}
     retry = {"maxRetryCount": -1}
     bench = Bench(role(number=2, retryPolicy=retry, podFailurePolicy={"rules": [rule]}))
@@ -112,7 +112,7 @@ def test_what_a_failure_rule_decided_is_told(action: str, of_task: str, of_frame
     assert diagnose_framework(view, bench.now) == (of_framework or [])
 
 
-def test_a_framework_that_waits_is_told_with_its_reason() -> None:
+def test_a_waiting_framework_is_shown_with_its_reason() -> None:
     status = FrameworkStatus(0, 0, FrameworkAttemptStatus(0, 0))
     view = FrameworkView("default", "f", status, FrameworkSpec(), deleting=False, problem="", pods={})
     status.conditions = [Condition("Running", "False", message="FrameworkAttempt 0")]
@@ -122,7 +122,7 @@ def test_a_framework_that_waits_is_told_with_its_reason() -> None:
 
 
 def queued(reserved: str, admitted: str, message: str = "") -> list[str]:
-    """What is told of a Framework in a queue whose conditions have these statuses."""
+    """The diagnosis of a Framework in a queue, with conditions of these statuses."""
     bench = Bench(role())
     bench.plan()
     bench.status.conditions = [
@@ -134,7 +134,7 @@ def queued(reserved: str, admitted: str, message: str = "") -> list[str]:
     return diagnose_framework(view, 0)
 
 
-def test_what_a_queue_says_is_told_in_its_own_words() -> None:
+def test_the_message_of_a_queue_is_shown() -> None:
     waits = "waits: the Framework waits in Kueue's LocalQueue a"
     assert queued("False", "False") == [waits, "queue a: Pending: no room for gpu: 8 more needed"]
     assert queued("True", "False") == [waits, "queue a: AdmissionCheck: Admitted by Workload w; only 2 of the 3 Tasks"]
@@ -149,7 +149,7 @@ def test_what_a_queue_says_is_told_in_its_own_words() -> None:
         ("", ["no queue from the next FrameworkAttempt"]),
     ],
 )
-def test_a_label_that_counts_from_the_next_attempt_is_told(label: str, told: list[str]) -> None:
+def test_a_label_that_counts_from_the_next_attempt_is_shown(label: str, told: list[str]) -> None:
     bench = Bench(role())
     bench.plan()
     bench.status.admission = AdmissionStatus("a", "w", "u", "c", [])
@@ -160,7 +160,7 @@ def test_a_label_that_counts_from_the_next_attempt_is_told(label: str, told: lis
     assert diagnose_framework(view, 0)[-1 - len(told) :] == ["queue a: Admitted", *told]
 
 
-def test_without_a_queue_nothing_of_it_is_told() -> None:
+def test_without_a_queue_no_queue_is_shown() -> None:
     bench = Bench(role())
     bench.plan()
     framework = {"metadata": {"name": "f", "namespace": "ns"}, "status": orjson.loads(encode_status("f", bench.status))}

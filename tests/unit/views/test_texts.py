@@ -1,4 +1,4 @@
-"""Durations and counts; and whatever other users wrote, nothing of it does anything to the terminal."""
+"""Durations and counts; foreign text that must not act on the terminal."""
 
 import io
 
@@ -22,7 +22,7 @@ HOSTILE = [
 
 
 def acts(text: str) -> list[str]:
-    """What of the text a terminal may act upon."""
+    """The characters on which a terminal may act."""
     return [char for char in text if not char.isprintable() and char != "\n"]
 
 
@@ -42,7 +42,7 @@ def test_nothing_that_is_shown_acts_on_the_terminal(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["[bold]x[/bold]", "[link=https://elsewhere]x[/link]", "[/x]", ":smile:", "\\[x]"])
-def test_markup_of_others_is_text(text: str) -> None:
+def test_foreign_markup_is_text(text: str) -> None:
     file = io.StringIO()
     out = console(file)
     table = Table(box=None, show_header=False, padding=0)
@@ -53,7 +53,7 @@ def test_markup_of_others_is_text(text: str) -> None:
 
 
 @given(text=st.text() | st.sampled_from(HOSTILE))
-def test_objects_stay_what_they_are_and_act_on_nothing(text: str) -> None:
+def test_objects_stay_the_same_and_act_on_nothing(text: str) -> None:
     value = {"said": [text, "é 日本"]}
     as_json, as_yaml = encode(value, "json"), encode(value, "yaml")
     assert orjson.loads(as_json) == value
@@ -61,7 +61,7 @@ def test_objects_stay_what_they_are_and_act_on_nothing(text: str) -> None:
     assert acts(as_json) == acts(as_yaml) == []
 
 
-def test_what_is_nested_deeply_is_written_or_refused() -> None:
+def test_deeply_nested_objects_are_written_or_refused() -> None:
     deep: object = "x\x1b"
     for _ in range(400):
         deep = {"a": deep}
@@ -73,7 +73,7 @@ def test_what_is_nested_deeply_is_written_or_refused() -> None:
             encode(deep, output)
 
 
-def test_what_does_print_is_not_escaped() -> None:
+def test_printable_text_is_not_escaped() -> None:
     assert "é 日本" in encode("é 日本", "json")
     assert "é 日本" in encode("é 日本", "yaml")
 
@@ -94,6 +94,6 @@ def test_numbers() -> None:
     assert counted(2, "retry", "retries") == "2 retries"
 
 
-def test_what_a_container_wrote_does_nothing_to_the_terminal() -> None:
+def test_a_containers_text_does_nothing_to_the_terminal() -> None:
     assert clean_line("a\n\x1b[31mb\tc\x07  d") == "a  [31mb c  d"
     assert clean_line("x" * 400) == "x" * 299 + "…"

@@ -1,4 +1,4 @@
-"""Attempts over time: what a status and a log of history tell of them, and how they are drawn."""
+"""Attempts over time, from a status and a log of history, and their picture."""
 
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -126,7 +126,7 @@ def test_a_log_knows_those_before() -> None:
     ]
 
 
-def test_what_is_known_of_the_end_is_not_forgotten() -> None:
+def test_a_known_end_is_not_forgotten() -> None:
     chronicle = AttemptHistory("F")
     chronicle.add_log([task_snapshot("a", task(0, attempt(0, 0, 1, 2, 0)))])
     chronicle.add_log([task_snapshot("a", task(0, attempt(0, 0, 1, None)))])

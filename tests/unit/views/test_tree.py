@@ -1,4 +1,4 @@
-"""A Framework as a tree: what is shown of which Tasks, and why they wait or failed."""
+"""A Framework as a tree: its Tasks, and why they wait or failed."""
 
 import io
 import math
@@ -146,7 +146,7 @@ def test_when_tasks_that_back_off_have_their_next_attempt() -> None:
     assert shown(several)[2].endswith("[0-2]  AttemptCompleted  3 Tasks  next attempt in 1m")
 
 
-def test_tasks_of_which_the_same_is_to_be_said_are_one() -> None:
+def test_tasks_with_the_same_text_are_one_entry() -> None:
     tasks = [task(index, State.PREPARING) for index in range(9)]
     words = {f"f-a-{index}": f"Unschedulable: f-a-{index} is too big" for index in range(9) if index != 4}
     assert shown(framework(State.PREPARING, ("a", tasks)), words=words)[2:] == [
@@ -321,7 +321,7 @@ def container(name: str, **state: Any) -> dict[str, Any]:
 
 
 def beside(policy: str, code: int, *, default: str = "a", **end: str) -> dict[str, Any]:
-    """A Pod whose container a has ended, beside b and c, which run."""
+    """A Pod whose container a has ended, while b and c run."""
     body = pod(
         spec={"restartPolicy": policy, "containers": [{"name": name} for name in "abc"]},
         phase="Running",
@@ -428,5 +428,5 @@ def test_events_are_asked_for_where_the_status_does_not_tell(body: Mapping[str, 
         ("/var/log/pods/ns_f-a-1_0/main", "/var/log/pods/ns_f-a-1_0/main"),
     ],
 )
-def test_what_is_told_of_a_pod_does_not_name_it(text: str, said: str) -> None:
+def test_the_text_of_a_pod_does_not_name_it(text: str, said: str) -> None:
     assert without_name("f-a-1", text) == said

@@ -1,4 +1,4 @@
-"""What a server bears: slow and silent clients, too many, and those that send no HTTP."""
+"""Limits of the server: slow, silent and too many clients, and bytes that are not HTTP."""
 
 import asyncio
 import logging
@@ -72,7 +72,7 @@ async def test_a_slow_head_ends(sent: bytes) -> None:
 
 
 async def test_the_longest_idle_connection_makes_room() -> None:
-    """So half-open connections keep nobody out, however many somebody opens."""
+    """Half-open connections keep no other client out."""
     async with serving(max_connections=10) as server:
         honest = await connect(server)
         for _ in range(5):
@@ -99,7 +99,7 @@ async def test_the_longest_idle_connection_makes_room() -> None:
     ],
     ids=["long", "two hosts", "endless", "many headers", "no http", "version"],
 )
-async def test_what_is_no_http_is_refused_without_a_log(sent: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_bytes_that_are_not_http_are_refused_without_a_log(sent: str, caplog: pytest.LogCaptureFixture) -> None:
     """The answer names no versions of the server's libraries."""
     caplog.set_level(logging.INFO)
     async with serving() as server:

@@ -1,4 +1,4 @@
-"""What is asked of the API server for tokens, how often, and what happens when it does not answer."""
+"""Requests to the API server for tokens: their content, number, and failure."""
 
 import asyncio
 import logging
@@ -126,7 +126,7 @@ async def test_bad_tokens_are_remembered_for_a_moment_and_evict_no_good_one(
 
 
 @pytest.mark.parametrize("token", [None, "", "é", "a b", "a\r\nX: y", "=", "a" * (16 << 10) + "a"])
-async def test_nothing_is_asked_for_what_is_no_token(reviewer: Reviewer, token: str | None) -> None:
+async def test_an_invalid_token_costs_no_request(reviewer: Reviewer, token: str | None) -> None:
     with pytest.raises(AuthenticationRequired):
         await identify(ClusterAccess(reviewer.client), token)
     assert reviewer.asked == []
@@ -149,7 +149,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_without_an_answer_nobody_is_let_in(
+async def test_without_an_answer_requests_are_refused(
     reviewer: Reviewer, fault: str, caplog: pytest.LogCaptureFixture, clock: VirtualClockLoop
 ) -> None:
     access = ClusterAccess(reviewer.client)

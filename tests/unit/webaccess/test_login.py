@@ -1,4 +1,4 @@
-"""The login of browsers: the cookie, the form, the way back, and what others can do with them."""
+"""The login of browsers: the cookie, the form, the way back, and their misuse."""
 
 import logging
 import re
@@ -116,7 +116,7 @@ async def test_without_a_login_nothing_is_learnt(session: aiohttp.ClientSession,
 
 
 class Shared(LoopbackAccess):
-    """Not on loopback, so that a link could log a browser in as somebody else."""
+    """Not on loopback, so that a link could log a browser in as another user."""
 
     by_link = False
 
@@ -205,7 +205,7 @@ async def test_a_wrong_token_is_refused_and_not_repeated(session: aiohttp.Client
             assert 'value="frameworks/a/b?attempt=1"' in text
 
 
-async def test_what_is_no_form_is_refused(session: aiohttp.ClientSession) -> None:
+async def test_an_invalid_form_is_refused(session: aiohttp.ClientSession) -> None:
     async with serving() as url:
         own = {"Sec-Fetch-Site": "same-origin"}
         for data, kind in (

@@ -1,4 +1,4 @@
-"""Who is served on loopback, and what every response carries."""
+"""Access on loopback, and the headers of every response."""
 
 import os
 from collections.abc import AsyncIterator, Mapping
@@ -175,7 +175,7 @@ class BrokenAccess(LoopbackAccess):
         raise RuntimeError("a fault")
 
 
-async def test_a_fault_lets_nobody_in_and_is_logged(
+async def test_a_fault_refuses_the_request_and_is_logged(
     session: aiohttp.ClientSession, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(BrokenAccess()) as url:

@@ -27,7 +27,7 @@ class ClaimVolumes:
         return self.claims
 
     def apply(self, template: Mapping[str, Any], pod_name: str) -> dict[str, Any]:
-        """Return the template with the volumes, and its own without those of the same name."""
+        """Return the template with these volumes in place of its own ones with the same names."""
         spec = template.get("spec")
         others = spec.get("volumes") if isinstance(spec, dict) else None
         if not isinstance(spec, dict) or not (others is None or isinstance(others, list)):

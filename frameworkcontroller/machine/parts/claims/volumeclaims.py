@@ -1,17 +1,19 @@
-"""Volume claims: companions of single Tasks, which exist before their Pods and stay over retries.
+"""Volume claims of single Tasks, which exist before their Pods and stay over retries.
 
-A claim says by annotations whose it is, since it may outlive its Task and its Framework. Its name belongs to one Task
-only, so an annotation that says otherwise, or none, means that another client made it: it is neither used nor changed.
+Annotations name the owner of a claim, since it may outlive its Task and its Framework. Its name belongs to one Task
+only: a claim with other annotations, or none, is another client's, and is neither used nor changed.
 
-Tasks ask for their claims when their Pods are to be created (``keep``). Changes of existing claims rest on the spec and
-the persisted Tasks, and are made in any state of the Framework (``maintain``), after a live read of the Framework: a
-claim has data, which an outdated spec must not give away.
+A Task's claims are created before its Pod. Changes of existing claims rest on the spec and the persisted Tasks, and
+are made in any state of the Framework, after a live read of the Framework: a claim has data, which an outdated spec
+must not lose.
 """
 
 from __future__ import annotations
 
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import orjson
 
@@ -20,11 +22,23 @@ from frameworkcontroller.api.objects import ClaimRecord, CompanionRecord, Identi
 from frameworkcontroller.api.spec import ClaimRetention, ClaimTemplate, TaskRoleSpec, TaskSpec
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.deadlines import Deadlines
-from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, Outcome, Renderer
+from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, Outcome, PartAction, Renderer
 from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.context import Context
-from frameworkcontroller.machine.kernel.exchanges import Accepted, Created, Exists, Gone, NotAttempted, Result
-from frameworkcontroller.machine.kernel.failure import is_quota_refusal
+from frameworkcontroller.machine.kernel.exchanges import (
+    Accepted,
+    Created,
+    Exchange,
+    Exists,
+    Gone,
+    NotAttempted,
+    NotDoneError,
+    Remains,
+    Result,
+    find_metadata,
+    identity_in,
+    metadata_of,
+)
 from frameworkcontroller.machine.kernel.holds import CREATIONS, ObjectKey, Stall, Wait
 from frameworkcontroller.machine.kernel.manifests import POD_LABELS, framework_reference
 from frameworkcontroller.machine.kernel.model import NotListed
@@ -32,22 +46,31 @@ from frameworkcontroller.machine.kernel.outcomes import (
     FAILURES_TO_STALL,
     Presence,
     answered,
-    conflict,
     describe_failure,
     hold,
     is_dying,
     look_later,
     presence_of,
     retry_after,
-    stall_by_quota,
+    take_object,
     task_of,
     watch_end,
 )
 from frameworkcontroller.machine.kernel.part import Part, PartState
 from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason, RequestReason, event, stall, wait
-from frameworkcontroller.machine.kernel.requests import Kind, Refused, Target
+from frameworkcontroller.machine.kernel.requests import (
+    Answer,
+    Answered,
+    Get,
+    Kind,
+    MergePatch,
+    Refusal,
+    Refused,
+    Request,
+    Target,
+    Unanswered,
+)
 from frameworkcontroller.machine.kernel.tracker import Tracker
-from frameworkcontroller.machine.parts.claims.claimactions import MarkClaim
 from frameworkcontroller.machine.parts.claims.claimbodies import (
     ClaimVolumes,
     claim_annotations,
@@ -107,7 +130,7 @@ class ClaimAgenda(PartState):
         self.paced: Deadlines[str] = Deadlines()
         """Claims to change after a pause, and its end (monotonic seconds)."""
         self.policies: dict[str, TaskRoleSpec] = {}
-        """The last specs of roles by name, without Pods, of which the policies count for claims."""
+        """The last specs of roles by name, without their Pods: their policies count for claims."""
 
     def __bool__(self) -> bool:
         return bool(self._names or self._due)
@@ -149,7 +172,7 @@ class ClaimPart(Part):
     not_answered: ClassVar[Reason] = ClaimReason.NOT_ANSWERED
 
     def observe_generation(self, ctx: Context) -> None:
-        """Remember the policies of the spec: a role may be removed before its claims show its last one."""
+        """Remember the policies of the spec: a role may be removed before its claims have its last one."""
         if ctx.framework.spec.has_claims:
             policies = ctx.tracker.part(ClaimAgenda).policies
             for role in ctx.framework.spec.task_roles:
@@ -157,19 +180,71 @@ class ClaimPart(Part):
 
     def before(self, ctx: Context) -> None:
         """Adopt, mark and delete claims that exist."""
-        if not ctx.framework.invalid:
-            maintain(ctx)
+        tracker = ctx.tracker
+        claims = tracker.part(ClaimAgenda)
+        if ctx.framework.invalid or ctx.framework.deleting or not (claims.scan or claims or claims.paced):
+            return
+        while (due := claims.paced.pop_due(ctx.env.clock)) is not None:
+            claims.add(due)
+        if claims.scan:
+            _scan(ctx)
+        held = tracker.holds.held(CLAIMS, ctx.env.clock)
+        for name in claims.take(again=held is None):
+            if (change := _change(ctx, name)) is None:
+                continue
+            until = tracker.holds.until(change.target.object_key)
+            if isinstance(change, MarkClaim) and until > ctx.env.clock:
+                claims.paced.set(name, until)
+            elif held is None:
+                tracker.expectations.change(change.target, _CHANGE)
+                ctx.plan.actions.append(change)
+            else:
+                claims.retry(name)
+        if held is not None and claims:
+            ctx.tracker.agenda.look(None, held.until)
+        if (next_due := claims.paced.next()) is not None:
+            ctx.tracker.agenda.look(None, next_due)
 
     def needs_objects(self, role: TaskRoleSpec) -> bool:
-        """Whether the Tasks of the role have claims."""
         return bool(role.volume_claim_templates)
 
     def ensure_for(self, ctx: Context, task: TaskStatus) -> bool:
-        """Create the claims of the Task that are absent. Return whether none was."""
-        return keep(ctx, task)
+        """Create the claims of the Task that are absent. Return whether none was, so that its Pod may be created."""
+        role = ctx.framework.spec.role(task.role)
+        if role is None or not role.volume_claim_templates:
+            return True
+        if ctx.framework.deleting:
+            return False
+        missing, wait = 0, None
+        for template in role.volume_claim_templates:
+            target = _target(ctx, template.metadata.name, *task.key)
+            presence, problem = presence_of(ctx, target, partial(_is_ours, ctx, target))
+            if presence is Presence.PRESENT and _is_adopted(ctx, target):
+                continue
+            missing += 1
+            if presence is Presence.PRESENT:
+                ctx.tracker.part(ClaimAgenda).add(target.name)
+            elif presence is Presence.ABSENT:
+                if (until := ctx.tracker.holds.until(target.object_key)) > ctx.env.clock:
+                    text = f"{target.kind} {target.name} was deleted again: it is created after a pause"
+                    wait = Wait(ClaimReason.PENDING, text, until)
+                    ctx.tracker.agenda.look(task.key, until)
+                    continue
+                ctx.create_for(task.key, partial(_creation, ctx, target, role, template))
+            elif presence is Presence.ENDING:
+                wait = Wait(ClaimReason.PENDING, f"{target.kind} {target.name} is being deleted, to be created again")
+                watch_end(ctx, target, ClaimReason.NOT_GONE)
+            else:
+                ctx.tracker.part(ClaimAgenda).unlisted.add(task.key)
+                ctx.tracker.part(ClaimAgenda).scan = True
+                if problem:
+                    # The stall says why.
+                    wait = Wait(ClaimReason.PENDING, f"{target.kind} {target.name} cannot be looked for")
+        ctx.tracker.holds.wait(task.key, wait)
+        return not missing
 
     def task_removed(self, ctx: Context, task: TaskStatus, role: TaskRoleSpec | None) -> bool:
-        """Look at the claims of the Task, of which those with whenScaled Delete go."""
+        """Look at the claims of the Task. Some may have whenScaled Delete."""
         agenda = ctx.tracker.part(ClaimAgenda)
         if role is None:
             agenda.scan = True
@@ -179,31 +254,25 @@ class ClaimPart(Part):
         return bool(role.volume_claim_templates)
 
     def shape(self, ctx: Context, role: TaskRoleSpec) -> ClaimVolumes | None:
-        """A volume for each claim."""
         claims = tuple(one.metadata.name for one in role.volume_claim_templates)
         return ClaimVolumes(claims) if claims else None
 
     def keeps_hold(self, ctx: Context, key: ObjectKey) -> bool:
-        """Whether the key is that of all claims, and the spec has some."""
         return key == CLAIMS and ctx.framework.spec.has_claims
 
     def take(self, ctx: Context, outcome: Outcome) -> None:
-        """Fold the outcome of a creation or a change."""
         if isinstance(outcome.action, Create):
             _take_creation(ctx, outcome.action, outcome.result)
         else:
             _take_change(ctx, outcome.action, outcome.result)
 
     def on_event(self, tracker: Tracker, record: CompanionRecord) -> None:
-        """Look at a claim that has changed."""
         tracker.part(ClaimAgenda).add(record.name)
 
     def on_dropped(self, tracker: Tracker, target: Target) -> None:
-        """Look at a claim that is gone."""
         tracker.part(ClaimAgenda).add(target.name)
 
     def target_of(self, tracker: Tracker, record: CompanionRecord) -> Target | None:
-        """The target of a claim of a Task, by its name."""
         if (parts := names.split_claim_name(record.name)) is None:
             return None
         return Target(Kind.VOLUME_CLAIM, record.name, role=parts[2], index=parts[3])
@@ -225,7 +294,7 @@ def mark(
 ) -> MarkClaim:
     """The action that makes the claim the Framework's, and has the policy of the role count for it.
 
-    ``owned``, ``when_scaled``: what differs from the policy.
+    ``owned``, ``when_scaled``: differences from the policy.
     """
     marks = claim_annotations(ctx.framework, role, target.index)
     if when_scaled is not None:
@@ -249,47 +318,6 @@ def _target(ctx: Context, claim: str, role: str, index: int) -> Target:
 # --- before the Pod of a Task ------------------------------------------------------------------------------------
 
 
-def keep(ctx: Context, task: TaskStatus) -> bool:
-    """Create the claims of the Task that are absent. Return whether none was, so that its Pod may be created."""
-    role = ctx.framework.spec.role(task.role)
-    if role is None or not role.volume_claim_templates:
-        return True
-    if ctx.framework.deleting:
-        return False
-    missing, wait = 0, None
-    for template in role.volume_claim_templates:
-        target = _target(ctx, template.metadata.name, *task.key)
-        presence, problem = presence_of(ctx, target, partial(_is_ours, ctx, target))
-        if presence is Presence.PRESENT and _is_adopted(ctx, target):
-            continue
-        missing += 1
-        if presence is Presence.PRESENT:
-            ctx.tracker.part(ClaimAgenda).add(target.name)
-        elif presence is Presence.ABSENT:
-            if (until := ctx.tracker.holds.until(pace_key(target))) > ctx.env.clock:
-                text = f"{target.kind} {target.name} was deleted again: it is created after a pause"
-                wait = Wait(ClaimReason.PENDING, text, until)
-                ctx.tracker.agenda.look(task.key, until)
-                continue
-            ctx.create_for(task.key, partial(_creation, ctx, target, role, template))
-        elif presence is Presence.ENDING:
-            wait = Wait(ClaimReason.PENDING, f"{target.kind} {target.name} is being deleted, to be created again")
-            watch_end(ctx, target, ClaimReason.NOT_GONE)
-        else:
-            ctx.tracker.part(ClaimAgenda).unlisted.add(task.key)
-            ctx.tracker.part(ClaimAgenda).scan = True
-            if problem:
-                # The stall says why.
-                wait = Wait(ClaimReason.PENDING, f"{target.kind} {target.name} cannot be looked for")
-    ctx.tracker.holds.wait(task.key, wait)
-    return not missing
-
-
-def pace_key(target: Target) -> str:
-    """The key of the pauses between creations and changes of the claim, which other clients may undo at once."""
-    return f"{target.kind}/{target.name}"
-
-
 def _creation(ctx: Context, target: Target, role: TaskRoleSpec, template: ClaimTemplate) -> Create:
     ctx.tracker.expectations.send(target, ctx.env.clock)
     source = Renderer(claim_body, (ctx.framework, role, template, target.index))
@@ -301,7 +329,7 @@ def _is_ours(ctx: Context, target: Target, found: Identity) -> bool:
 
 
 def _is_adopted(ctx: Context, target: Target) -> bool:
-    """Whether an existing claim is known to be this Framework's, not only that of an earlier one of the same name."""
+    """Whether an existing claim is known to be of this Framework, not only of an earlier one with its name."""
     found = ctx.observed.find_companion(target.kind, target.name)
     if not isinstance(found, ClaimRecord) or found.framework_uid == ctx.framework.uid:
         return True
@@ -312,51 +340,23 @@ def _is_adopted(ctx: Context, target: Target) -> bool:
 # --- claims that exist -------------------------------------------------------------------------------------------
 
 
-def maintain(ctx: Context) -> None:
-    """Adopt, mark and delete the claims that the tracker says to look at."""
-    tracker = ctx.tracker
-    claims = tracker.part(ClaimAgenda)
-    if ctx.framework.deleting or not (claims.scan or claims or claims.paced):
-        return
-    while (due := claims.paced.pop_due(ctx.env.clock)) is not None:
-        claims.add(due)
-    if claims.scan:
-        _scan(ctx)
-    held = tracker.holds.held(CLAIMS, ctx.env.clock)
-    for name in claims.take(again=held is None):
-        if (change := _change(ctx, name)) is None:
-            continue
-        until = tracker.holds.until(pace_key(change.target))
-        if isinstance(change, MarkClaim) and until > ctx.env.clock:
-            claims.paced.set(name, until)
-        elif held is None:
-            tracker.expectations.change(change.target, _CHANGE)
-            ctx.plan.actions.append(change)
-        else:
-            claims.retry(name)
-    if held is not None and claims:
-        ctx.tracker.agenda.look(None, held.until)
-    if (next_due := claims.paced.next()) is not None:
-        ctx.tracker.agenda.look(None, next_due)
-
-
 def _scan(ctx: Context) -> None:
     """Look at all claims of the Framework, which costs their number."""
-    tracker = ctx.tracker
+    tracker, claims = ctx.tracker, ctx.tracker.part(ClaimAgenda)
     found = ctx.observed.list_claims(ctx.framework.spec.has_claims)
     if isinstance(found, NotListed):
         text = f"Cannot list {Kind.VOLUME_CLAIM}s, which volumeClaimTemplates need: {found.problem}"
         stall = Stall(ClaimReason.NOT_LISTED, text)
         if found.problem and tracker.holds.stalls.get(CLAIMS) != stall:
             tracker.holds.stalls[CLAIMS] = stall
-            tracker.agenda.wake(tracker.part(ClaimAgenda).unlisted)
+            tracker.agenda.wake(claims.unlisted)
         return
-    tracker.part(ClaimAgenda).scan = False
+    claims.scan = False
     tracker.holds.end_stall(CLAIMS, ClaimReason.NOT_LISTED)
     for record in found:
-        tracker.part(ClaimAgenda).add(record.name)
-    tracker.agenda.wake(tracker.part(ClaimAgenda).unlisted)
-    tracker.part(ClaimAgenda).unlisted.clear()
+        claims.add(record.name)
+    tracker.agenda.wake(claims.unlisted)
+    claims.unlisted.clear()
 
 
 def _change(ctx: Context, name: str) -> MarkClaim | Delete | None:
@@ -380,8 +380,8 @@ def _change(ctx: Context, name: str) -> MarkClaim | Delete | None:
     if role is None or claim not in (template.metadata.name for template in role.volume_claim_templates):
         return None
     present = found.framework_uid, found.when_scaled, found.identity.controller_uid is not None
-    retention = role.persistent_volume_claim_retention_policy
-    wanted = ctx.framework.uid, retention.when_scaled.value, claim_has_owner(role)
+    when_scaled = role.persistent_volume_claim_retention_policy.when_scaled.value
+    wanted = ctx.framework.uid, when_scaled, claim_has_owner(role)
     return None if present == wanted else mark(ctx, target, role)
 
 
@@ -390,7 +390,7 @@ def _change_taskless(
 ) -> MarkClaim | Delete | None:
     """The change of a claim whose Task has left, or is yet to come.
 
-    A later change of the policy can only keep it: what was retained is not deleted afterwards.
+    A later change of the policy can only keep it: a retained claim is never deleted.
     """
     if found.framework_uid != ctx.framework.uid:
         return None
@@ -415,40 +415,95 @@ def _change_taskless(
     return mark(ctx, target, last, owned=owned, when_scaled=when_scaled)
 
 
+@dataclass(frozen=True, slots=True)
+class MarkClaim(PartAction):
+    """Set the labels, the annotations and the owner of a volume claim, if its Task's identity is in it.
+
+    ``identity``: values of ``names.CLAIM_IDENTITY``. ``owner``: the reference to the Framework as JSON, None for none.
+    """
+
+    framework_uid: str
+    identity: tuple[str, ...]
+    labels: tuple[tuple[str, str], ...]
+    annotations: tuple[tuple[str, str], ...]
+    owner: bytes | None
+    needs_live: ClassVar[bool] = True
+
+    def exchange(self) -> Exchange:
+        target = self.target
+        metadata = yield from find_metadata(target)
+        if metadata is None:
+            return Gone()
+        found = identity_in(target, metadata)
+        if found.deleting or not is_claim_of(found, self.identity, self.framework_uid):
+            return Exists(found)
+        change = self._change(metadata, owned=found.controller_uid is not None)
+        if not change:
+            return Created(found.uid)
+        if names.FRAMEWORK_UID in change.get("annotations", ()) and not (yield from self._framework_exists()):
+            return Remains("its Framework is gone")
+        # Both are preconditions: nothing that another client has changed since is undone.
+        change |= {"uid": found.uid, "resourceVersion": metadata.get("resourceVersion")}
+        answer = yield MergePatch(target.kind, target.name, orjson.dumps({"metadata": change}))
+        match answer:
+            case Answered():
+                return Created(found.uid)
+            case Refused(kind=Refusal.OBJECT_NOT_FOUND):
+                return Gone()
+            case Refused(kind=Refusal.CONFLICT, message=message):
+                return Remains(message)
+        raise NotDoneError(answer)
+
+    def _framework_exists(self) -> Generator[Request, Answer, bool]:
+        """Whether the Framework still exists, now that the claim was read.
+
+        If so, no later Framework of its name had adopted the claim, which would be lost with an owner that is gone.
+        """
+        answer = yield Get(Kind.FRAMEWORK, self.identity[1])
+        match answer:
+            case Answered(body=body):
+                return bool(metadata_of(body, "uid")["uid"] == self.framework_uid)
+            case Refused(kind=Refusal.OBJECT_NOT_FOUND):
+                return False
+        raise NotDoneError(answer)
+
+    def _change(self, metadata: Mapping[str, Any], *, owned: bool) -> dict[str, Any]:
+        """The changes of the metadata, empty if they are as wanted."""
+        change: dict[str, Any] = {}
+        for field_name, wanted in (("labels", self.labels), ("annotations", self.annotations)):
+            present = metadata.get(field_name) or {}
+            if missing := {key: value for key, value in wanted if present.get(key) != value}:
+                change[field_name] = missing
+        if owned != (self.owner is not None):
+            others = [one for one in metadata.get("ownerReferences") or () if one.get("uid") != self.framework_uid]
+            change["ownerReferences"] = others if self.owner is None else [*others, orjson.loads(self.owner)]
+        return change
+
+
 # --- outcomes -----------------------------------------------------------------------------------------------------
 
 
 def _take_creation(ctx: Context, action: Create, result: Result) -> None:
-    """Fold the outcome of the creation of a Task's volume claim. Refusals hold up all creations, as those of Pods."""
+    """Fold the outcome of the creation of a Task's volume claim. As with Pods, a refusal delays all creations."""
     tracker, target = ctx.tracker, action.target
-    tracker.agenda.look((target.role, target.index))
-    uid = None
+    role = ctx.framework.spec.role(target.role)
     match result:
-        case NotAttempted():
-            pass
         case Created():
-            uid = result.uid
             tracker.holds.release(CREATIONS)
-            tracker.holds.made(pace_key(target), ctx.env)
-            text = f"{target.kind} {target.name} ({uid}) was created"
-            ctx.record(ClaimReason.CREATED, text, task_of(ctx, target))
-        case Exists(found=Identity() as found) if is_claim_of(found, identity(ctx, target), ctx.framework.uid):
-            role = ctx.framework.spec.role(target.role)
-            if found.deleting or role is None:
+        case Exists(found=Identity() as found) if _is_ours(ctx, target, found) and not found.deleting:
+            tracker.agenda.look((target.role, target.index))
+            if role is None:
                 hold(ctx, target, result, "create")
             else:
-                # It is retained, and has lost the label by which it is watched; or the answer to its creation was lost.
+                # It is retained and has lost its label, or the answer to its creation was lost.
                 tracker.follow_ups.append(mark(ctx, target, role))
                 look_later(ctx, target, f"{target.kind} {target.name} exists")
-        case Exists(found=Identity() as found):
-            conflict(ctx, target, found)
-        case _:
-            if isinstance(result, Refused) and is_quota_refusal(result):
-                stall_by_quota(ctx, target, result)
+            answered(tracker, target, None)
+            return
+        case Refused() | Unanswered() | Exists(found=None):
             why = f"Cannot create {target.kind} {target.name}: {describe_failure(result)}"
             tracker.holds.hold(CREATIONS, ctx.env, why, retry_after(result))
-            hold(ctx, target, result, "create")
-    answered(tracker, target, uid)
+    take_object(ctx, action, result, ClaimReason.CREATED, partial(_is_ours, ctx, target))
 
 
 def _take_change(ctx: Context, action: Action, result: Result) -> None:
@@ -464,7 +519,7 @@ def _take_change(ctx: Context, action: Action, result: Result) -> None:
             return
         case Created(uid=uid):
             answered(tracker, target, uid)
-            tracker.holds.made(pace_key(target), ctx.env)
+            tracker.holds.made(target.object_key, ctx.env)
             ctx.record(ClaimReason.KEPT, f"{name} ({uid}) is kept as the spec says", task_of(ctx, target))
         case Accepted():
             ctx.record(ClaimReason.DELETED, f"{name} was deleted, as its Task has left")

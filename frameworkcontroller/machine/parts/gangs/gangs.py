@@ -1,16 +1,15 @@
 """Gangs: one PodGroup per attempt and group of roles, before the first Pod of the group.
 
-Source: docs/lifecycle.md, "Gangs". A Pod is deleted when its Task has ended, so that a group of a fixed minimum could
-never be complete again, once a Task is retried after another has completed. So the minimum follows the Tasks that are
-still to run, as the stored status shows them, and of these as many as may have Pods. It is 1 once the group was placed.
-Within an attempt it is never raised.
+Source: docs/lifecycle.md, "Gangs". The Pod of an ended Task is deleted, so a group with a fixed minimum could never be
+complete again after the retry of a Task. So the minimum follows the number of Tasks that are still to run, by the
+stored status, and may have Pods. It is 1 once the group was placed. Within an attempt it is never raised.
 
 Costs the number of groups, not of Tasks: ``GangState`` counts these.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import orjson
@@ -26,7 +25,7 @@ from frameworkcontroller.machine.kernel.agenda import PERSISTED
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.exchanges import Exists, Patched
 from frameworkcontroller.machine.kernel.holds import ObjectKey, Stall, Wait
-from frameworkcontroller.machine.kernel.model import NotListed
+from frameworkcontroller.machine.kernel.model import NotListed, Urgency, require
 from frameworkcontroller.machine.kernel.outcomes import (
     FAILURES_TO_STALL_WHILE_DELETED,
     Presence,
@@ -37,25 +36,28 @@ from frameworkcontroller.machine.kernel.outcomes import (
     take_object,
     watch_end,
 )
-from frameworkcontroller.machine.kernel.part import Part
+from frameworkcontroller.machine.kernel.part import Part, PartState
 from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason, stall, wait
 from frameworkcontroller.machine.kernel.requests import Kind, Refusal, Refused, Target
+from frameworkcontroller.machine.kernel.states import ENDED, LIVE
 from frameworkcontroller.machine.kernel.tracker import Tracker
-from frameworkcontroller.machine.parts.gangs.gangstate import GangState, GroupState, known
 from frameworkcontroller.machine.parts.gangs.podgroupbodies import (
+    Gangs,
     Group,
     Member,
     dropped_fields,
+    gangs_of,
     minimum_in_spec,
     minimum_patch,
     podgroup_body,
+    refusal,
 )
 
 GANGS: Final = "PodGroups"
 """Key of the stalls of all gangs."""
 
 TELL_SEC: Final = 60.0
-"""The scheduler's message changes with each of its attempts: it is shown this often at most."""
+"""Least time between two messages of the scheduler in the status. It has another one for each of its attempts."""
 
 
 class GangReason(Reason):
@@ -74,7 +76,127 @@ class GangReason(Reason):
     NOT_LISTED = stall("PodGroupNotListed", "PodGroups cannot be listed, which spec.scheduling needs")
 
 
-# --- the state ----------------------------------------------------------------------------------------------------
+@dataclass(slots=True)
+class GroupState:
+    """In-memory state of one PodGroup of the attempt."""
+
+    name: str
+    exists: bool = False
+    """Whether it exists, as of the last plan."""
+    has_existed: bool = False
+    ending: bool = False
+    """Whether it is being deleted, or no longer served."""
+    stuck: bool = False
+    """Whether it was placed, and its minimum is too high and fixed."""
+    lowering: bool = False
+    """Whether it was placed, and its minimum is not lowered yet."""
+    failing: bool = False
+    """Whether it cannot be created."""
+    left_out: bool = False
+    """Whether it was placed, and new Pods do not join it."""
+    fixed: bool = False
+    """Whether the API server did not let its minimum change."""
+    checked: bool = False
+    """Whether a Pod was created to see whether the API server keeps its field."""
+    asked: tuple[str, int] | None = None
+    """Minimum of the last patch, and the resourceVersion before it."""
+    sent: tuple[str, int] | None = None
+    """The last accepted patch, until the cache shows it."""
+
+
+class GangState(PartState):
+    """In-memory state of the gangs of one attempt, and the number of Tasks that are still to run by role."""
+
+    __slots__ = ("_live", "_stored_live", "gangs", "generation", "groups", "placed", "refusal", "shown")
+    of_attempt: ClassVar[bool] = True
+    listens: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        self.gangs = Gangs(GangScheduler.KUBERNETES, "", ())
+        self.generation: int | None = None
+        """The spec's generation that ``gangs`` is for."""
+        self.refusal = ""
+        """Why they are refused, "" if they are not."""
+        self.groups: dict[str, GroupState] = {}
+        self.shown = ("", 0.0)
+        """The message why groups are not placed, and since when (monotonic seconds) it is shown."""
+        self.placed: frozenset[str] = frozenset()
+        """PodGroups that were placed in this attempt, which is persisted."""
+        self._live: dict[str, int] | None = None
+        self._stored_live: dict[str, int] | None = None
+
+    def group(self, name: str) -> GroupState:
+        """The state of the group of that name."""
+        if (group := self.groups.get(name)) is None:
+            group = self.groups[name] = GroupState(name)
+        return group
+
+    def count_live(self, tracker: Tracker) -> dict[str, int] | None:
+        """By role, the Tasks of the stored status that have a Pod or are about to get one; None: not known yet.
+
+        The first call of an attempt costs the number of Tasks.
+        """
+        if self._live is None:
+            self._live = dict.fromkeys(tracker.roles, 0)
+            for task in tracker.tasks():
+                if not task.deletion_pending:
+                    self.on_count(task, 1)
+            if tracker.is_clean:
+                self._stored_live = dict(self._live)
+        return self._stored_live
+
+    def record_placed(self, tracker: Tracker, group: str) -> None:
+        """Record that a PodGroup of the attempt was placed."""
+        groups = require(tracker.status, "status").attempt.scheduled_pod_groups
+        if group not in groups:
+            groups.append(group)
+            tracker.change(None, Urgency.SOON)
+
+    def on_move(self, tracker: Tracker, task: TaskStatus) -> None:
+        if self._live is not None and task.state in ENDED:
+            # The minimum of its gang follows the persisted status.
+            tracker.hasten()
+
+    def on_count(self, task: TaskStatus, step: int) -> None:
+        if self._live is not None and task.state in LIVE:
+            self._live[task.role] += step
+
+    def on_index(self, tracker: Tracker) -> None:
+        if self._live is not None:
+            self._live = dict.fromkeys(tracker.roles, 0)
+
+    def on_persisted(self, tracker: Tracker) -> None:
+        if self._live is None:
+            return
+        placed = require(tracker.status, "status").attempt.scheduled_pod_groups
+        if self._live != self._stored_live or len(placed) != len(self.placed):
+            # Minimums may have to be lowered.
+            self._stored_live, self.placed = dict(self._live), frozenset(placed)
+            tracker.agenda.look()
+
+    def on_end(self, tracker: Tracker) -> None:
+        tracker.expectations.forget_kinds(PODGROUPS)
+
+
+def group_of(ctx: Context, role_name: str) -> GroupState | None:
+    """The state of the group of that role, None without ``scheduling``."""
+    spec = ctx.framework.spec
+    if spec.scheduling is None or (role := spec.role(role_name)) is None:
+        return None
+    return gang_state(ctx).group(spec.group_of(ctx.framework.name, role))
+
+
+def gang_state(ctx: Context) -> GangState:
+    """The state of the gangs of the attempt. The spec has ``scheduling``."""
+    state, generation = ctx.tracker.part(GangState), ctx.framework.generation
+    if state.generation != generation:
+        if state.generation is None:
+            state.placed = frozenset(ctx.attempt.scheduled_pod_groups)
+        limits = ctx.env.limits
+        state.gangs = gangs_of(ctx.framework, limits.gang_scheduler, limits.gang_scheduler_name)
+        problem = refusal(ctx.framework, state.gangs)
+        state.refusal, state.generation = "" if problem is None else str(problem), generation
+    return state
 
 
 # --- the part -----------------------------------------------------------------------------------------------------
@@ -90,21 +212,16 @@ class GangPart(Part):
     def ensure(self, ctx: Context) -> bool:
         """Stall the Framework while its gangs are refused, or PodGroups cannot be listed."""
         if ctx.framework.spec.scheduling is not None:
-            stall, stalls = _unsupported(ctx), ctx.tracker.holds.stalls
-            if stall is not None:
-                stalls[GANGS] = stall
-            else:
-                stalls.pop(GANGS, None)
+            ctx.tracker.holds.set_stall(GANGS, _unsupported(ctx))
         return True
 
     def may_begin(self, ctx: Context) -> Wait | None:
         """Why the attempt does not begin: its gangs are refused, or PodGroups cannot be listed."""
         if ctx.framework.spec.scheduling is None:
             return None
-        stall = _unsupported(ctx)
-        if stall is not None:
+        if (stall := _unsupported(ctx)) is not None:
             return Wait(GangReason.PENDING, stall.message)
-        if isinstance(ctx.observed.find_companion(known(ctx).gangs.kind, ctx.framework.name), NotListed):
+        if isinstance(ctx.observed.find_companion(gang_state(ctx).gangs.kind, ctx.framework.name), NotListed):
             return Wait(RequestReason.WAITING, "PodGroups are not listed yet")
         return None
 
@@ -112,66 +229,53 @@ class GangPart(Part):
         """Create the PodGroups that Pods wait for, and lower minimums to the Tasks that are still to run."""
         if ctx.framework.spec.scheduling is None or ctx.framework.deleting or ctx.tracker.is_completing or ctx.ends:
             return
-        state = known(ctx)
-        live = state.count_live(ctx.tracker)
-        if live is None:
+        state = gang_state(ctx)
+        if (live := state.count_live(ctx.tracker)) is None:
             return
         messages: dict[str, None] = {}
         for group in state.gangs.groups:
             if group.waits and not ctx.has_started(group.roles[0].name):
                 continue
             count = sum(ctx.may_have_pods(role.name, live.get(role.name, 0)) for role in group.roles)
-            message = _keep_group(ctx, state, group, count)
-            if message:
+            if message := _PodGroup(ctx, state, group, count).ensure():
                 messages[message] = None
         _leave_out(ctx, state)
-        _tell(ctx, state, "; ".join(messages))
+        _show(ctx, state, "; ".join(messages))
 
     def may_create(self, ctx: Context, task: TaskStatus) -> Wait | None:
         """Why the Pod of a Task waits for its PodGroup."""
-        spec = ctx.framework.spec
-        if spec.scheduling is None or (role := spec.role(task.role)) is None:
-            return None
-        name = spec.group_of(ctx.framework.name, role)
-        group = known(ctx).group(name)
-        if group.left_out:
+        if (group := group_of(ctx, task.role)) is None or group.left_out:
             return None
         if group.lowering:
-            return Wait(RequestReason.WAITING, f"The minimum of PodGroup {name} is lowered first")
+            return Wait(RequestReason.WAITING, f"The minimum of PodGroup {group.name} is lowered first")
         if group.exists:
             return None
         # Usually, it takes a moment.
         reason = GangReason.PENDING if group.failing else RequestReason.WAITING
-        return Wait(reason, f"PodGroup {name} does not exist yet")
+        return Wait(reason, f"PodGroup {group.name} does not exist yet")
 
     def shape(self, ctx: Context, role: TaskRoleSpec) -> Member | None:
         """The fields that put Pods of the role into their group; None without spec.scheduling."""
-        spec = ctx.framework.spec
-        if spec.scheduling is None:
+        if (group := group_of(ctx, role.name)) is None:
             return None
-        state, name = known(ctx), spec.group_of(ctx.framework.name, role)
-        joined = "" if state.group(name).left_out else name
-        return Member(state.gangs.scheduler, joined, state.gangs.filled_in)
+        gangs = gang_state(ctx).gangs
+        return Member(gangs.scheduler, "" if group.left_out else group.name, gangs.filled_in)
 
     def creating_pod(self, ctx: Context, task: TaskStatus) -> tuple[str, ...]:
         """Ask for the field that puts the Pod into its group: once for each group."""
-        role = ctx.framework.spec.role(task.role)
-        joins = None if role is None else self.shape(ctx, role)
-        if joins is None or not (path := joins.field):
-            return ()
-        group = known(ctx).group(joins.group)
-        if group.checked:
+        role, group = ctx.framework.spec.role(task.role), group_of(ctx, task.role)
+        member = None if role is None else self.shape(ctx, role)
+        if group is None or member is None or group.checked or not member.field:
             return ()
         group.checked = True
-        return tuple(path)
+        return tuple(member.field)
 
     def pod_answered(self, ctx: Context, task: TaskStatus, pod: str, *, kept: bool | None) -> None:
         """Stall the Framework if the API server does not keep the group of a Pod."""
-        spec = ctx.framework.spec
-        if spec.scheduling is None or (role := spec.role(task.role)) is None:
+        if (group := group_of(ctx, task.role)) is None:
             return
         if kept is None:
-            known(ctx).group(spec.group_of(ctx.framework.name, role)).checked = False
+            group.checked = False
         elif kept:
             ctx.tracker.holds.end_stall(GANGS, GangReason.UNSUPPORTED)
         else:
@@ -183,29 +287,23 @@ class GangPart(Part):
 
     def observe_pod(self, ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
         """Record that the group of a Task was placed, as its Pod is on a node."""
-        spec = ctx.framework.spec
-        if spec.scheduling is None or not pod.node_name or task.deletion_pending:
-            return
-        if (role := spec.role(task.role)) is not None:
-            known(ctx).record_placed(ctx.tracker, spec.group_of(ctx.framework.name, role))
+        if pod.node_name and not task.deletion_pending and (group := group_of(ctx, task.role)) is not None:
+            gang_state(ctx).record_placed(ctx.tracker, group.name)
 
     def keeps_hold(self, ctx: Context, key: ObjectKey) -> bool:
-        """Whether it is the key of a PodGroup, or of all, and the spec has some."""
         is_of_gang = isinstance(key, str) and (key == GANGS or key.partition("/")[0] in PODGROUPS)
         return is_of_gang and ctx.framework.spec.scheduling is not None
 
     def target_of(self, tracker: Tracker, record: CompanionRecord) -> Target | None:
         """The target of a PodGroup, which is of the current attempt."""
-        target = Target(Kind(record.kind), record.name)
-        return target if tracker.status is None else replace(target, attempt_id=tracker.status.attempt.id)
+        return Target(Kind(record.kind), record.name, 0 if tracker.status is None else tracker.status.attempt.id)
 
     def take(self, ctx: Context, outcome: Outcome) -> None:
-        """Fold the outcome of the creation or the change of a PodGroup."""
         tracker, action, result, target = ctx.tracker, outcome.action, outcome.result, outcome.action.target
         if ctx.attempt.id != target.attempt_id:
             return
         state = tracker.find_part(GangState)
-        group = GroupState() if state is None else state.group(target.name)
+        group = GroupState(target.name) if state is None else state.group(target.name)
         match action, result:
             case Patch(resource_version=version), Patched() if version:
                 # The cache may not show it yet.
@@ -230,13 +328,13 @@ class GangPart(Part):
 
 def _is_older(ctx: Context, found: Identity) -> bool:
     """Whether a PodGroup of the name is of another attempt of the Framework."""
-    if found.controller_uid is None or found.annotations is None:
-        return False
-    return found.annotations[0] == ctx.framework.uid
+    is_of_framework = found.annotations is not None and found.annotations[0] == ctx.framework.uid
+    return is_of_framework and found.controller_uid is not None
 
 
 def _unsupported(ctx: Context) -> Stall | None:
-    state = known(ctx)
+    """Why the gangs are refused, or PodGroups cannot be listed."""
+    state = gang_state(ctx)
     if state.refusal:
         return Stall(GangReason.UNSUPPORTED, state.refusal)
     kind = state.gangs.kind
@@ -251,155 +349,143 @@ def _unsupported(ctx: Context) -> Stall | None:
 # --- while the attempt runs ---------------------------------------------------------------------------------------
 
 
-def _keep_group(ctx: Context, state: GangState, group: Group, live: int) -> str:
-    """Create the group or lower its minimum. Return the scheduler's reason not to place it, "" if there is none."""
-    tracker, target = ctx.tracker, _target(ctx, state, group)
-    holds, name, known_of = tracker.holds, group.name, state.group(group.name)
-    configmap_uid = ctx.attempt.configmap_uid
-    presence, problem = presence_of(ctx, target, lambda found: found.controller_uid == configmap_uid)
-    found = ctx.observed.find_companion(target.kind, name)
-    is_lost = presence is Presence.ENDING or (isinstance(found, NotListed) and found.not_served)
-    known_of.ending = is_lost
-    if presence in (Presence.PRESENT, Presence.ENDING):
-        known_of.has_existed = True
-    # Until a group of Kubernetes was placed, its Pods hold it, and it can still be placed: others may join it.
-    is_held = presence is Presence.ENDING and name not in state.placed
-    if presence is not Presence.PRESENT and not is_held:
-        known_of.exists = False
-        _create(ctx, state, group, live, presence, problem)
-        failing = holds.has_failed(target.key) or target.key in holds.stalls
-        _note(ctx, known_of.failing != failing)
-        known_of.failing = failing
-        return ""
-    if not known_of.exists:
-        holds.release(target.key)
-        known_of.failing, known_of.exists = False, True
-        _note(ctx, True)
-    if is_held:
-        watch_end(ctx, target, GangReason.NOT_GONE)
-    if not isinstance(found, PodGroupRecord) or found.identity.controller_uid != configmap_uid:
-        return ""
-    if found.placed:
-        state.record_placed(tracker, name)
-    _tell_dropped(ctx, state, target, found)
-    _lower(ctx, state, group, target, found, live)
-    return f"PodGroup {name} is not placed: {found.message}" if found.message and name not in state.placed else ""
+class _PodGroup:
+    """The PodGroup of one group of roles in a plan. ``live``: the number of its Tasks that are still to run."""
 
+    def __init__(self, ctx: Context, gang: GangState, group: Group, live: int) -> None:
+        self.ctx = ctx
+        self.gang = gang
+        self.group = group
+        self.live = live
+        self.state = gang.group(group.name)
+        self.target = Target(gang.gangs.kind, group.name, ctx.attempt.id)
+        self.holds = ctx.tracker.holds
+        self.is_placed = group.name in gang.placed
+        most = minimum_in_spec(ctx.framework.spec)
+        self.wanted = 1 if self.is_placed else max(1, live if most is None else min(most, live))
 
-def _tell_dropped(ctx: Context, state: GangState, target: Target, found: PodGroupRecord) -> None:
-    """Stall the Framework if the API server has dropped a field of the group. The group is placed without it."""
-    scheduling, stalls = ctx.framework.spec.scheduling, ctx.tracker.holds.stalls
-    if scheduling is None or state.gangs.scheduler is not GangScheduler.KUBERNETES:
-        return
-    key = f"{target.key}/spec"
-    if not (dropped := dropped_fields(scheduling, found.kept)):
-        stalls.pop(key, None)
-        return
-    gates = ", ".join(DROPPABLE[name] for name in dropped)
-    text = (
-        f"The API server dropped {', '.join(dropped)} of PodGroup {target.name}: its feature {gates} is off. "
-        "The Pods of the group are placed without"
-    )
-    stalls[key] = Stall(GangReason.UNSUPPORTED, text)
-
-
-def _note(ctx: Context, changed: bool) -> None:
-    """Plan the Tasks again that wait for a group, if what they wait for has changed."""
-    if changed:
-        for reason in (RequestReason.WAITING, GangReason.PENDING):
-            ctx.tracker.agenda.wake(ctx.tracker.holds.waiters(reason))
-
-
-def _create(ctx: Context, state: GangState, group: Group, live: int, presence: Presence, problem: str) -> None:
-    tracker, target, holds = ctx.tracker, _target(ctx, state, group), ctx.tracker.holds
-    if not live:
-        return
-    if problem:
-        text = f"Cannot list {target.kind}s, which spec.scheduling needs: {problem}"
-        holds.stalls[target.key] = Stall(GangReason.NOT_LISTED, text)
-    else:
-        holds.end_stall(target.key, GangReason.NOT_LISTED)
-    if presence is Presence.ENDING:
-        holds.end_stall(target.key, GangReason.NOT_GONE)
-    elif presence is Presence.ABSENT and _has_other_pods(ctx, state, group):
-        # They will never be members, so that the gang could not be complete.
-        state.record_placed(tracker, group.name)
-        tracker.agenda.look(None, PERSISTED)
-    elif presence is Presence.ABSENT and not tracker.is_head_settled:
-        tracker.agenda.look(None, PERSISTED)
-        tracker.hasten()
-    elif presence is Presence.ABSENT:
-        configmap_uid = ctx.attempt.configmap_uid or ""
-        body = podgroup_body(
-            ctx.framework,
-            state.gangs,
-            group,
-            _wanted(ctx, state, group, live),
-            attempt=(ctx.attempt.id, configmap_uid),
-            version=ctx.observed.served_version(target.kind),
+    def ensure(self) -> str:
+        """Create the group or lower its minimum. Return the scheduler's reason not to place it, "" if there is none."""
+        ctx, state, configmap_uid = self.ctx, self.state, self.ctx.attempt.configmap_uid
+        presence, problem = presence_of(ctx, self.target, lambda found: found.controller_uid == configmap_uid)
+        found = ctx.observed.find_companion(self.target.kind, self.target.name)
+        state.ending = presence is Presence.ENDING or (isinstance(found, NotListed) and found.not_served)
+        state.has_existed |= presence in (Presence.PRESENT, Presence.ENDING)
+        # Until a group of Kubernetes was placed, its Pods hold it, and it can still be placed: others may join it.
+        is_held = presence is Presence.ENDING and not self.is_placed
+        if presence is not Presence.PRESENT and not is_held:
+            state.exists = False
+            if self.live:
+                self._create(presence, problem)
+            failing = self.holds.has_failed(self.target.key) or self.target.key in self.holds.stalls
+            _wake(ctx, state.failing != failing)
+            state.failing = failing
+            return ""
+        if not state.exists:
+            self.holds.release(self.target.key)
+            state.failing, state.exists = False, True
+            _wake(ctx, True)
+        if is_held:
+            watch_end(ctx, self.target, GangReason.NOT_GONE)
+        if not isinstance(found, PodGroupRecord) or found.identity.controller_uid != configmap_uid:
+            return ""
+        if found.placed:
+            self.gang.record_placed(ctx.tracker, self.group.name)
+        self._watch_dropped(found)
+        self._lower(found)
+        return (
+            f"PodGroup {self.group.name} is not placed: {found.message}" if found.message and not self.is_placed else ""
         )
-        tracker.expectations.send(target, ctx.env.clock)
-        ctx.act(Create(target, body, configmap_uid))
 
+    def _create(self, presence: Presence, problem: str) -> None:
+        ctx, target, tracker = self.ctx, self.target, self.ctx.tracker
+        if problem:
+            text = f"Cannot list {target.kind}s, which spec.scheduling needs: {problem}"
+            self.holds.stalls[target.key] = Stall(GangReason.NOT_LISTED, text)
+        else:
+            self.holds.end_stall(target.key, GangReason.NOT_LISTED)
+        if presence is Presence.ENDING:
+            self.holds.end_stall(target.key, GangReason.NOT_GONE)
+        if presence is not Presence.ABSENT:
+            return
+        if self._has_other_pods():
+            # They will never be members, so that the gang could not be complete.
+            self.gang.record_placed(tracker, self.group.name)
+            tracker.agenda.look(None, PERSISTED)
+        elif not tracker.is_head_settled:
+            tracker.agenda.look(None, PERSISTED)
+            tracker.hasten()
+        else:
+            attempt = ctx.attempt.id, ctx.attempt.configmap_uid or ""
+            version = ctx.observed.served_version(target.kind)
+            gangs = self.gang.gangs
+            body = podgroup_body(ctx.framework, gangs, self.group, self.wanted, attempt=attempt, version=version)
+            tracker.expectations.send(target, ctx.env.clock)
+            ctx.act(Create(target, body, attempt[1]))
 
-def _has_other_pods(ctx: Context, state: GangState, group: Group) -> bool:
-    """Whether Pods of the group's roles were created when it did not exist: the spec or the configuration has changed.
+    def _has_other_pods(self) -> bool:
+        """Whether Pods of the group's roles were created before it: the spec or the configuration has changed.
 
-    After a restart also if others have deleted it.
-    """
-    if state.group(group.name).has_existed or group.name in state.placed:
-        return False
-    return any(role.name in ctx.tracker.life.begun for role in group.roles)
+        After a restart also if another client has deleted the group.
+        """
+        begun = self.ctx.tracker.life.begun
+        return not (self.state.has_existed or self.is_placed) and any(role.name in begun for role in self.group.roles)
 
+    def _watch_dropped(self, found: PodGroupRecord) -> None:
+        """Stall the Framework if the API server has dropped a field of the group. The group is placed without it."""
+        scheduling = self.ctx.framework.spec.scheduling
+        if scheduling is None or self.gang.gangs.scheduler is not GangScheduler.KUBERNETES:
+            return
+        text, dropped = "", dropped_fields(scheduling, found.kept)
+        if dropped:
+            gates = ", ".join(DROPPABLE[name] for name in dropped)
+            text = (
+                f"The API server dropped {', '.join(dropped)} of PodGroup {self.target.name}: its feature {gates} is "
+                "off. The Pods of the group are placed without"
+            )
+        self.holds.set_stall(f"{self.target.key}/spec", Stall(GangReason.UNSUPPORTED, text) if text else None)
 
-def _lower(ctx: Context, state: GangState, group: Group, target: Target, found: PodGroupRecord, live: int) -> None:
-    """Lower the minimum of a group to the Tasks that are still to run."""
-    holds, name, version = ctx.tracker.holds, group.name, found.resource_version
-    minimum, wanted, known_of = found.minimum, _wanted(ctx, state, group, live), state.group(name)
-    if known_of.sent is not None and known_of.sent[0] == version:
-        # The cache does not show the change yet.
-        minimum = min(minimum, known_of.sent[1])
-    else:
-        known_of.sent = None
-    is_due = minimum > wanted and (not found.identity.deleting or known_of.ending)
-    is_fixed, is_placed = _is_fixed(ctx, state, known_of), name in state.placed
-    if is_due and not is_fixed:
-        known_of.asked = (version, wanted)
-        ctx.act(Patch(target, found.uid, minimum_patch(state.gangs, group, wanted), version))
-    known_of.stuck = is_due and is_placed and is_fixed
-    # New Pods join the group, or none if the patch is refused.
-    lowering = is_due and is_placed and not is_fixed
-    _note(ctx, known_of.lowering != lowering)
-    known_of.lowering = lowering
-    if is_due and is_fixed and not is_placed:
-        why = f"only {live} Tasks are still to run" if live < minimum else f"minCount is {wanted} by now"
+    def _lower(self, found: PodGroupRecord) -> None:
+        """Lower the minimum of a group to the Tasks that are still to run."""
+        ctx, state, wanted = self.ctx, self.state, self.wanted
+        minimum, version = found.minimum, found.resource_version
+        if state.sent is not None and state.sent[0] == version:
+            # The cache does not show the change yet.
+            minimum = min(minimum, state.sent[1])
+        else:
+            state.sent = None
+        is_due = minimum > wanted and (not found.identity.deleting or state.ending)
+        native = self.gang.gangs.scheduler is GangScheduler.KUBERNETES
+        is_fixed = state.fixed or (native and ctx.observed.served_version(self.target.kind) == IMMUTABLE_VERSION)
+        if is_due and not is_fixed:
+            state.asked = (version, wanted)
+            ctx.act(Patch(self.target, found.uid, minimum_patch(self.gang.gangs, self.group, wanted), version))
+        state.stuck = is_due and self.is_placed and is_fixed
+        # New Pods join the group, or none if the patch is refused.
+        lowering = is_due and self.is_placed and not is_fixed
+        _wake(ctx, state.lowering != lowering)
+        state.lowering = lowering
+        if not is_due or not is_fixed or self.is_placed:
+            self.holds.end_stall(self.target.key, GangReason.UNSUPPORTED)
+            return
+        why = f"only {self.live} Tasks are still to run" if self.live < minimum else f"minCount is {wanted} by now"
         text = (
-            f"PodGroup {name} waits for {minimum} Pods, and {why}: this version of Kubernetes cannot lower its "
-            "minimum. Restart the Framework, for example by spec.suspend"
+            f"PodGroup {self.group.name} waits for {minimum} Pods, and {why}: this version of Kubernetes cannot lower "
+            "its minimum. Restart the Framework, for example by spec.suspend"
         )
-        holds.stalls[target.key] = Stall(GangReason.UNSUPPORTED, text)
-    else:
-        holds.end_stall(target.key, GangReason.UNSUPPORTED)
+        self.holds.stalls[self.target.key] = Stall(GangReason.UNSUPPORTED, text)
 
 
-def _wanted(ctx: Context, state: GangState, group: Group, live: int) -> int:
-    """The minimum of a group of which ``live`` Tasks are still to run."""
-    if group.name in state.placed:
-        return 1
-    most = minimum_in_spec(ctx.framework.spec)
-    return max(1, live if most is None else min(most, live))
-
-
-def _is_fixed(ctx: Context, state: GangState, group: GroupState) -> bool:
-    """Whether the minimum of the group cannot be changed."""
-    native = state.gangs.scheduler is GangScheduler.KUBERNETES
-    return group.fixed or (native and ctx.observed.served_version(state.gangs.kind) == IMMUTABLE_VERSION)
+def _wake(ctx: Context, changed: bool) -> None:
+    """Plan the Tasks again that wait for a group, if its state has changed."""
+    for reason in (RequestReason.WAITING, GangReason.PENDING) if changed else ():
+        ctx.tracker.agenda.wake(ctx.tracker.holds.waiters(reason))
 
 
 def _leave_out(ctx: Context, state: GangState) -> None:
     """Let new Pods of groups that were placed, and whose minimum stays too high or that are lost, join none.
 
-    A native PodGroup that others delete stays until no Pod refers to it.
+    A native PodGroup that another client deletes stays until no Pod refers to it.
     """
     changed = False
     for name, group in state.groups.items():
@@ -408,20 +494,16 @@ def _leave_out(ctx: Context, state: GangState) -> None:
         group.left_out = left_out
     if changed:
         ctx.tracker.life.templates.clear()
-        _note(ctx, True)
+        _wake(ctx, True)
 
 
-def _tell(ctx: Context, state: GangState, message: str) -> None:
+def _show(ctx: Context, state: GangState, message: str) -> None:
     """Show why groups are not placed, in the scheduler's words."""
-    shown, since = state.told
+    shown, since = state.shown
     if message == shown:
         return
     if message and shown and ctx.env.clock < since + TELL_SEC:
         ctx.tracker.agenda.look(None, since + TELL_SEC)
         return
-    state.told = (message, ctx.env.clock)
+    state.shown = (message, ctx.env.clock)
     ctx.tracker.holds.wait(None, Wait(GangReason.PENDING, message) if message else None)
-
-
-def _target(ctx: Context, state: GangState, group: Group) -> Target:
-    return Target(state.gangs.kind, group.name, ctx.attempt.id)

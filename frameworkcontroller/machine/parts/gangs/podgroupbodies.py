@@ -1,7 +1,6 @@
-"""The objects of gangs: bodies of PodGroups, what puts a Pod into one, and what a scheduler has no word for.
+"""PodGroup manifests for each gang scheduler, Pod membership fields, and unsupported features.
 
-Source: docs/manual.md, "Gangs". Nothing of spec.scheduling is left out without a word: what the scheduler cannot do is
-refused, with the name of the field.
+Source: docs/manual.md, "Gangs". A field of spec.scheduling that the scheduler does not support is refused by its name.
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ def gangs_of(framework: Framework, configured: GangScheduler, scheduler_name: st
 
 
 def refusal(framework: Framework, gangs: Gangs) -> Problem | None:
-    """The field for which the scheduler has no word, or that makes a group impossible; None if there is none."""
+    """The field that the scheduler does not support, or that makes a group impossible; None if there is none."""
     return next(_refusals(framework, gangs), None)
 
 
@@ -127,19 +126,19 @@ def _refusals(framework: Framework, gangs: Gangs) -> Iterator[Problem]:
             yield Problem(of_pods, f"this scheduler ignores PodGroups of {scheduler}", named)
         yield from _differences(group, positions, "schedulerName", gangs.filled_in or _DEFAULT_SCHEDULER)
         if scheduler is GangScheduler.KUBERNETES:
-            # That of the group counts for all of its Pods.
+            # The group's priority class counts for all of its Pods.
             yield from _differences(group, positions, "priorityClassName", "")
 
 
 def _differences(group: Group, positions: Mapping[str, int], field: str, default: str) -> Iterator[Problem]:
-    """A role whose template has another value of the field than that of the first role of its group."""
+    """The roles whose templates differ in the field from the first role of their group."""
     first, *others = group.roles
     wanted = first.task.in_spec(field) or default
     for role in others:
         value = role.task.in_spec(field) or default
         if value != wanted:
             path = ("spec", "taskRoles", positions[role.name], "task", "pod", "spec", field)
-            text = f"must be that of taskRoles[{positions[first.name]}], {shown(wanted)}: a group of Pods has only one"
+            text = f"must be as in taskRoles[{positions[first.name]}], {shown(wanted)}: a group of Pods has only one"
             yield Problem(path, text, value)
 
 
@@ -235,7 +234,7 @@ def minimum_patch(gangs: Gangs, group: Group, minimum: int) -> bytes:
     spec: dict[str, Any] = {"minMember": minimum}
     if gangs.scheduler is GangScheduler.VOLCANO:
         count = sum(role.task_number for role in group.roles)
-        # A merge patch leaves what it does not name.
+        # A merge patch keeps the resources that it does not name.
         names_of_all = dict.fromkeys(_requests(group.roles, count).formatted())
         spec["minResources"] = {**names_of_all, **_requests(group.roles, minimum).formatted()}
     return orjson.dumps({"spec": spec})
@@ -262,7 +261,7 @@ def _priority_class(group: Group) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What puts a Pod into a group. ``group`` "": into none."""
+    """The fields that put a Pod into a group. ``group`` "": into none."""
 
     scheduler: GangScheduler
     group: str
@@ -280,7 +279,7 @@ class Member:
         return self.group, self.filled_in
 
     def apply(self, template: Mapping[str, Any], pod_name: str) -> dict[str, Any]:
-        """Return the template with what puts its Pods into the group."""
+        """Return the template with these fields."""
         metadata, spec = template.get("metadata"), template.get("spec")
         if not isinstance(spec, dict) or not (metadata is None or isinstance(metadata, dict)):
             return dict(template)

@@ -1,8 +1,8 @@
 """Archive before forget: nothing that was persisted leaves the status before the history has acknowledged it.
 
 A status forgets at four edges: the retry of a Framework, the retry of a Task, the removal or replacement of a Task by
-ScaleDown, and the deletion of the Framework. With a sink that blocks, each of them waits here. What is asked for is
-always the persisted status, and an acknowledgment counts for that status alone.
+ScaleDown, and the deletion of the Framework. With a sink that blocks, each of them waits here. Records are always of
+the persisted status, and an acknowledgment counts for that status alone.
 
 For the last edge the Framework has a finalizer, from before the first ConfigMap on. While it is there, a deletion ends
 the attempt like a Stop (gates.py), and the finalizer goes when nothing runs and the history has all.
@@ -10,25 +10,27 @@ the attempt like a Stop (gates.py), and the finalizer goes when nothing runs and
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 
+from frameworkcontroller.api.codec import encode_status, encode_task
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.names import HISTORY_FINALIZER
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
 from frameworkcontroller.machine.kernel.absence import look_for_pods, nothing_runs
 from frameworkcontroller.machine.kernel.actions import ChangeFinalizer, Outcome
-from frameworkcontroller.machine.kernel.agenda import PERSISTED, Scope
+from frameworkcontroller.machine.kernel.agenda import PERSISTED, Scope, TaskKey
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.exchanges import FinalizersAre, Gone, NotAttempted, Outdated
 from frameworkcontroller.machine.kernel.holds import ObjectKey, Stall, Wait
 from frameworkcontroller.machine.kernel.model import Limits, Record, Snapshot, SnapshotTrigger
 from frameworkcontroller.machine.kernel.outcomes import hold
-from frameworkcontroller.machine.kernel.part import Part
+from frameworkcontroller.machine.kernel.part import Part, PartState
 from frameworkcontroller.machine.kernel.protocol import Archive
 from frameworkcontroller.machine.kernel.reasons import Reason, event, stall, wait
 from frameworkcontroller.machine.kernel.requests import Answer, Answered, Kind, Refused, Target
 from frameworkcontroller.machine.kernel.states import ENDED
-from frameworkcontroller.machine.parts.history.archival import Archival, ArchiveMemory
+from frameworkcontroller.machine.kernel.tracker import Tracker
 
 
 class HistoryReason(Reason):
@@ -50,10 +52,10 @@ HISTORY: Final = "history"
 """Key of the back-off and the stall of records for the history."""
 
 FINALIZER: Final = "finalizer"
-"""Key of those of its finalizer."""
+"""Key of the back-off and the stall of its finalizer."""
 
 RECORDS_PER_ARCHIVE: Final = 500
-"""Most records that are asked for at once: 10,000 Tasks that retry at once are 20 requests."""
+"""Most records in one request: 10,000 Tasks that retry at once are 20 requests."""
 
 SHOW_SEC: Final = 2.0
 """Time without an acknowledgment until the wait is shown. Most waits are one round trip, and no status is written for
@@ -63,8 +65,97 @@ STALL_SEC: Final = 60.0
 """Time without an acknowledgment until the Framework is stalled."""
 
 
+@dataclass(slots=True, eq=False)
+class Archival(PartState):
+    """The acknowledgments for one attempt of a Framework. A change of a status ends those for it (``on_change``)."""
+
+    of_attempt: ClassVar[bool] = True
+    listens: ClassVar[bool] = True
+
+    framework_name: str = ""
+    tasks: set[TaskStatus] = field(default_factory=set)
+    """Tasks whose persisted attempt is acknowledged."""
+    framework: set[SnapshotTrigger] = field(default_factory=set)
+    """Triggers for which the persisted Framework is acknowledged."""
+    asked_tasks: dict[TaskStatus, Snapshot] = field(default_factory=dict)
+    asked_framework: dict[SnapshotTrigger, Snapshot] = field(default_factory=dict)
+    due: list[tuple[Snapshot, TaskStatus | None]] = field(default_factory=list)
+    """New records of the current plan. Task: None for the Framework."""
+    gated: set[TaskKey | None] = field(default_factory=set)
+    """Tasks, or the Framework (None), that wait for an acknowledgment and for nothing else."""
+    retry: set[TaskKey] = field(default_factory=set)
+    """Tasks whose records are sent again after the back-off."""
+    since: float | None = None
+    """Since when (monotonic seconds) no pending record was acknowledged; None: none is pending."""
+    problem: str = ""
+    """The last failure, in the words of the sink."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something is not acknowledged yet."""
+        return bool(self.asked_tasks or self.asked_framework or self.retry or self.gated)
+
+    def on_change(self, subject: FrameworkStatus | TaskStatus | None) -> None:
+        if isinstance(subject, TaskStatus):
+            self.tasks.discard(subject)
+            self.asked_tasks.pop(subject, None)
+            self.gated.discard(subject.key)
+        self.framework.clear()
+        self.asked_framework.clear()
+
+    def on_index(self, tracker: Tracker) -> None:
+        kept = set(tracker.tasks())
+        self.tasks &= kept
+        self.asked_tasks = {task: snapshot for task, snapshot in self.asked_tasks.items() if task in kept}
+        keys = {task.key for task in kept}
+        self.retry &= keys
+        self.gated = {key for key in self.gated if key is None or key in keys}
+
+    def on_tasks_over(self) -> None:
+        """Only the record of the Framework counts from now on."""
+        self.tasks.clear()
+        self.asked_tasks.clear()
+        self.retry.clear()
+        self.gated &= {None}
+
+    def successor(self, tracker: Tracker, before: Tracker) -> Archival | None:
+        """The acknowledgments of statuses that another controller has not changed.
+
+        Conditions do not count: no attempt is in them.
+        """
+        status, was, name = tracker.status, before.status, self.framework_name
+        if status is None or was is None:
+            return None
+        if (status.attempt.id, status.attempt.configmap_uid) != (was.attempt.id, was.attempt.configmap_uid):
+            return None
+        kept = Archival(name)
+        for task in self.tasks:
+            now = tracker.task(task.key)
+            if now is not None and encode_task(name, now.role, now) == encode_task(name, task.role, task):
+                kept.tasks.add(now)
+        if self.framework and _without_conditions(name, status) == _without_conditions(name, was):
+            kept.framework = set(self.framework)
+        return kept
+
+
+def _without_conditions(name: str, status: FrameworkStatus) -> bytes:
+    return encode_status(name, replace(status, conditions=[], observed_generation=None))
+
+
+@dataclass(slots=True, eq=False)
+class ArchiveMemory(PartState):
+    """The state for all attempts of a Framework."""
+
+    looked_back: bool = False
+    """Whether the stall that the stored status may show is taken over."""
+    finalizer_outdated: bool = False
+    """True after a patch of the finalizer failed, apparently by its precondition."""
+    unreported: bool = False
+    """Whether the completion of the Framework is to be offered, once that is persisted."""
+
+
 def gates(ctx: Context, trigger: SnapshotTrigger) -> bool:
-    """Whether what the trigger stands for waits for the history."""
+    """Whether the edge of that trigger waits for the history."""
     limits = ctx.env.limits
     return limits.history_blocks and trigger in limits.history
 
@@ -84,7 +175,7 @@ class HistoryPart(Part):
         return bool(limits.history) and status is not None and status.state is not State.COMPLETED
 
     def offered(self, limits: Limits) -> frozenset[SnapshotTrigger]:
-        """All that the sink takes, if nothing waits for it."""
+        """All triggers of the sink, if nothing waits for it."""
         return frozenset() if limits.history_blocks else limits.history
 
     def begin(self, ctx: Context) -> None:
@@ -129,13 +220,14 @@ class HistoryPart(Part):
         """Ask the history to take the attempt, which is over. ``due`` False: while its retry is delayed."""
         if not gates(ctx, trigger):
             return
-        archival = _archival(ctx)
+        archival = ctx.tracker.part(Archival)
+        archival.framework_name = ctx.framework.name
         if task is not None:
-            _ask_for_task(ctx, task, trigger)
+            _ask_for_task(ctx, archival, trigger, task)
         elif not due and not ctx.tracker.is_clean:
             ctx.tracker.agenda.look(None, PERSISTED)
         elif not due or trigger in archival.framework or trigger in archival.asked_framework or ctx.tracker.is_clean:
-            _ask_for_attempt(ctx, trigger)
+            _ask_for_attempt(ctx, archival, trigger)
         else:
             ctx.tracker.persist_first(None)
         key = None if task is None else task.key
@@ -148,11 +240,11 @@ class HistoryPart(Part):
         """Whether the history has taken the attempt."""
         if not gates(ctx, trigger):
             return True
-        archival = _archival(ctx)
+        archival = ctx.tracker.part(Archival)
         return trigger in archival.framework if task is None else task in archival.tasks
 
     def knows_attempt(self, ctx: Context) -> bool:
-        """Whether the history has the Framework's attempt, which so is persisted, apart from conditions."""
+        """Whether the history has the Framework's attempt, which is then persisted, apart from conditions."""
         archival = ctx.tracker.find_part(Archival)
         return archival is not None and SnapshotTrigger.FRAMEWORK_RETRY in archival.framework
 
@@ -163,7 +255,7 @@ class HistoryPart(Part):
             ctx.tracker.part(ArchiveMemory).unreported = True
 
     def at_end(self, ctx: Context) -> None:
-        """Remove the finalizer of a deleted Framework of which nothing runs, once the history has it."""
+        """Remove the finalizer of a deleted Framework once nothing of it runs and the history has it."""
         framework = ctx.framework
         if not (framework.deleting and framework.held and self.keeps_deleted(ctx)) or ctx.status.state not in ENDED:
             return
@@ -176,7 +268,7 @@ class HistoryPart(Part):
             _change(ctx, add=False)
 
     def finish(self, ctx: Context) -> None:
-        """Ask for what the plan has found, in few requests, and report what is not acknowledged."""
+        """Batch the records of the plan into few requests, and report unacknowledged ones."""
         archival = ctx.tracker.find_part(Archival)
         if archival is None:
             return
@@ -188,7 +280,7 @@ class HistoryPart(Part):
             archival.due = []
         if not archival.is_open:
             archival.since = None
-        _tell(ctx, archival)
+        _report(ctx, archival)
 
     def keeps_hold(self, ctx: Context, key: ObjectKey) -> bool:
         """Whether it is a key of the history."""
@@ -214,25 +306,49 @@ class HistoryPart(Part):
                 hold(ctx, action.target, result, "change the finalizers of")
 
     def take_answer(self, ctx: Context, archive: Archive, answer: Answer) -> None:
-        """Fold the answer of the history. What has changed since it was asked for does not count."""
-        archival = ctx.tracker.find_part(Archival)
-        if archival is not None:
-            _take(ctx, archival, archive, answer)
+        """Fold the answer of the history. A record of a status that has changed since does not count."""
+        tracker, archival = ctx.tracker, ctx.tracker.find_part(Archival)
+        if archival is None:
+            return
+        stored, known = isinstance(answer, Answered), False
+        for task, snapshot in zip(archive.tasks, archive.snapshots, strict=True):
+            if task is None and archival.asked_framework.get(snapshot.trigger) is snapshot:
+                tracker.agenda.look()
+                del archival.asked_framework[snapshot.trigger]
+                if stored:
+                    archival.framework.add(snapshot.trigger)
+            elif task is not None and archival.asked_tasks.get(task) is snapshot:
+                del archival.asked_tasks[task]
+                if stored:
+                    archival.tasks.add(task)
+                    tracker.agenda.look(task.key)
+                else:
+                    archival.retry.add(task.key)
+            else:
+                continue
+            known = True
+        if not isinstance(answer, Answered):
+            if known:
+                archival.problem = answer.message
+                retry_after = answer.retry_after_sec if isinstance(answer, Refused) else 0.0
+                tracker.holds.hold(HISTORY, ctx.env, answer.message, retry_after)
+                ctx.tracker.agenda.look(None, tracker.holds.until(HISTORY))
+            return
+        tracker.holds.release(HISTORY)
+        archival.problem = ""
+        left = archival.asked_tasks or archival.asked_framework or archival.retry
+        archival.since = ctx.env.clock if left else None
+        tracker.holds.end_stall(HISTORY, HistoryReason.UNAVAILABLE)
+        if any(one.trigger is SnapshotTrigger.TASK_DELETION for one in archive.snapshots):
+            tracker.agenda.look(Scope.ROLES)
 
 
-# --- the edges --------------------------------------------------------------------------------------------------
+# --- the records ------------------------------------------------------------------------------------------------
 
 
-def _archival(ctx: Context) -> Archival:
-    archival = ctx.tracker.part(Archival)
-    archival.framework_name = ctx.framework.name
-    return archival
-
-
-def _ask_for_task(ctx: Context, task: TaskStatus, trigger: SnapshotTrigger) -> Archival:
-    archival = _archival(ctx)
+def _ask_for_task(ctx: Context, archival: Archival, trigger: SnapshotTrigger, task: TaskStatus) -> None:
     if task in archival.tasks or task in archival.asked_tasks:
-        return archival
+        return
     if not ctx.tracker.is_settled(task):
         ctx.tracker.persist_first(task.key)
     elif ctx.tracker.holds.until(HISTORY) > ctx.env.clock:
@@ -241,15 +357,12 @@ def _ask_for_task(ctx: Context, task: TaskStatus, trigger: SnapshotTrigger) -> A
         snapshot = ctx.task_snapshot(trigger, task)
         archival.asked_tasks[task] = snapshot
         archival.due.append((snapshot, task))
-    return archival
 
 
-def _ask_for_attempt(ctx: Context, trigger: SnapshotTrigger) -> None:
-    archival = _archival(ctx)
-    until = ctx.tracker.holds.until(HISTORY)
+def _ask_for_attempt(ctx: Context, archival: Archival, trigger: SnapshotTrigger) -> None:
     if trigger in archival.framework or trigger in archival.asked_framework:
         return
-    if until > ctx.env.clock:
+    if (until := ctx.tracker.holds.until(HISTORY)) > ctx.env.clock:
         ctx.tracker.agenda.look(None, until)
         return
     snapshot = ctx.framework_snapshot(trigger)
@@ -257,13 +370,13 @@ def _ask_for_attempt(ctx: Context, trigger: SnapshotTrigger) -> None:
     archival.due.append((snapshot, None))
 
 
-# --- one plan ---------------------------------------------------------------------------------------------------
-
-
-def _tell(ctx: Context, archival: Archival) -> None:
+def _report(ctx: Context, archival: Archival) -> None:
+    """Show the wait for the history, and stall the Framework if it takes too long."""
     holds, since = ctx.tracker.holds, archival.since
     shown = None
-    if since is not None and archival.gated:
+    if since is None or not archival.gated:
+        holds.end_stall(HISTORY, HistoryReason.UNAVAILABLE)
+    else:
         _keep_stall(ctx)
         for after in (SHOW_SEC, STALL_SEC):
             if ctx.env.clock < since + after:
@@ -271,18 +384,16 @@ def _tell(ctx: Context, archival: Archival) -> None:
                 break
         words = f": {archival.problem}" if archival.problem else ""
         if ctx.env.clock >= since + SHOW_SEC:
-            shown = Wait(HistoryReason.PENDING, f"the history has not yet stored what is to be forgotten{words}")
+            shown = Wait(HistoryReason.PENDING, f"the history has not yet stored the attempts to be forgotten{words}")
         if ctx.env.clock >= since + STALL_SEC and HISTORY not in holds.stalls:
             words = words or ": it does not answer"
             text = f"The history has stored nothing for {STALL_SEC:g} s, and nothing is forgotten before{words}"
             holds.stalls[HISTORY] = Stall(HistoryReason.UNAVAILABLE, text)
-    else:
-        holds.end_stall(HISTORY, HistoryReason.UNAVAILABLE)
+    before = holds.waits().get(HistoryReason.PENDING)
     if shown is not None:
         # Its words change with each attempt; a status is written for the first ones.
-        before = holds.waits().get(HistoryReason.PENDING)
-        holds.wait(None, shown if before is None else before)
-    elif HistoryReason.PENDING in holds.waits():
+        holds.wait(None, before or shown)
+    elif before is not None:
         holds.wait(None, None)
 
 
@@ -292,49 +403,9 @@ def _keep_stall(ctx: Context) -> None:
     if memory.looked_back:
         return
     memory.looked_back = True
-    told = next((one for one in ctx.status.conditions if one.type == "Stalled" and one.status == "True"), None)
-    if told is not None and told.reason == HistoryReason.UNAVAILABLE:
-        ctx.tracker.holds.stalls.setdefault(HISTORY, Stall(HistoryReason.UNAVAILABLE, told.message))
-
-
-def _take(ctx: Context, archival: Archival, archive: Archive, answer: Answer) -> None:
-    tracker = ctx.tracker
-    stored, words = isinstance(answer, Answered), "" if isinstance(answer, Answered) else answer.message
-    known = False
-    for task, snapshot in zip(archive.tasks, archive.snapshots, strict=True):
-        if task is None:
-            known |= _take_attempt(ctx, archival, snapshot, stored=stored)
-        elif archival.asked_tasks.get(task) is snapshot:
-            known = True
-            del archival.asked_tasks[task]
-            if stored:
-                archival.tasks.add(task)
-                tracker.agenda.look(task.key)
-            else:
-                archival.retry.add(task.key)
-    if stored:
-        tracker.holds.release(HISTORY)
-        archival.problem = ""
-        left = archival.asked_tasks or archival.asked_framework or archival.retry
-        archival.since = ctx.env.clock if left else None
-        tracker.holds.end_stall(HISTORY, HistoryReason.UNAVAILABLE)
-        if any(one.trigger is SnapshotTrigger.TASK_DELETION for one in archive.snapshots):
-            tracker.agenda.look(Scope.ROLES)
-    elif known:
-        archival.problem = words
-        retry_after = answer.retry_after_sec if isinstance(answer, Refused) else 0.0
-        tracker.holds.hold(HISTORY, ctx.env, words, retry_after)
-        ctx.tracker.agenda.look(None, tracker.holds.until(HISTORY))
-
-
-def _take_attempt(ctx: Context, archival: Archival, snapshot: Snapshot, *, stored: bool) -> bool:
-    if archival.asked_framework.get(snapshot.trigger) is not snapshot:
-        return False
-    ctx.tracker.agenda.look()
-    del archival.asked_framework[snapshot.trigger]
-    if stored:
-        archival.framework.add(snapshot.trigger)
-    return True
+    for one in ctx.status.conditions:
+        if (one.type, one.status, one.reason) == ("Stalled", "True", HistoryReason.UNAVAILABLE):
+            ctx.tracker.holds.stalls.setdefault(HISTORY, Stall(HistoryReason.UNAVAILABLE, one.message))
 
 
 # --- the finalizer ----------------------------------------------------------------------------------------------
@@ -362,4 +433,4 @@ def finalizer_removed(*, complete: bool) -> Record:
     if complete:
         return Record(HistoryReason.COMPLETE, "The history has all of the Framework, which is deleted now")
     text = "The finalizer is removed, as nothing waits for the history any longer"
-    return Record(HistoryReason.GIVEN_UP, f"{text}: what the sink does not have may be lost")
+    return Record(HistoryReason.GIVEN_UP, f"{text}: records that the sink does not have may be lost")

@@ -39,7 +39,7 @@ _PRIORITY_SEC: Final = 5.0
 """Least time between two changes of the priority. Another controller with an older cache may undo each of them."""
 
 _RECLAIM_SEC: Final = 10.0
-"""Least time between two steps in which quota of completed Tasks is given back."""
+"""Least time between two releases of the quota of completed Tasks."""
 
 DEPENDENCIES: Final = "dependsOn"
 """Key of the stall of roles that wait for roles."""
@@ -76,7 +76,7 @@ def must_evict(ctx: Context) -> CompletionStatus | None:
         return None
     queued = QueuedFramework(ctx)
     if queued.state.lost is not None or ctx.framework.invalid:
-        # Of an invalid spec, what its Pods would be is not known, and none is created.
+        # With an invalid spec, no Pod is created.
         return queued.state.lost
     wanted = queued.spec
     for pod_set in admission.pod_sets:
@@ -88,9 +88,9 @@ def must_evict(ctx: Context) -> CompletionStatus | None:
 
 
 def only_unadmitted(ctx: Context) -> CompletionStatus | None:
-    """Why an attempt ends whose last Tasks are of roles that were added since its admission: they would never begin.
+    """Why an attempt ends if its last Tasks are of roles that were added since its admission, or that wait for such.
 
-    Nor would those of roles that wait for them.
+    They would never begin.
     """
     if (admission := ctx.status.admission) is None:
         return None
@@ -140,10 +140,7 @@ def watch_gate(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
 
 
 def stall_dependents(ctx: Context, admission: AdmissionStatus) -> None:
-    """Stall while a role waits for another one to be Ready that has more Tasks than Kueue has admitted.
-
-    That comes about only if Tasks complete, which those that others wait for mostly do not.
-    """
+    """Stall while a role waits for another one to be Ready that has more Tasks than Kueue has admitted."""
     for wait in ctx.role_waits():
         count, needed = admission.available(wait.other), needed_pods(ctx, wait.other)
         if wait.until_ready and count < needed:
@@ -183,10 +180,9 @@ def _keep_priority(queued: QueuedFramework, workload: WorkloadRecord, label: str
 
 
 def _reclaim(queued: QueuedFramework, workload: WorkloadRecord, admission: AdmissionStatus) -> None:
-    """Give the quota of Tasks back that need no Pod again in this attempt.
+    """Release the quota of Tasks that need no Pod again in this attempt. The next one waits for another admission.
 
-    Their completion, or their end by a ScaleDown, is persisted with the number, before the change of the Workload. A
-    later attempt, which runs all Tasks, waits for another admission.
+    Their completion, or their end by a ScaleDown, is persisted with the number, before the change of the Workload.
     """
     tracker, state = queued.ctx.tracker, queued.state
     pod_sets = [replace(one, reclaimed=_reclaimed(queued.ctx, one)) for one in admission.pod_sets]
@@ -209,9 +205,9 @@ def _reclaimed(ctx: Context, admitted: AdmittedPodSet) -> int:
 
 
 def _tell_readiness(queued: QueuedFramework, workload: WorkloadRecord, admission: AdmissionStatus) -> None:
-    """Report whether all Tasks of the roles that have started run. A Kueue that waits for that evicts otherwise.
+    """Report whether all Tasks of the started roles run. If configured so, Kueue evicts a Framework otherwise.
 
-    Kueue measures WaitForStart from the admission, so that a later attempt of the same admission says WaitForRecovery.
+    Kueue measures WaitForStart from the admission, so a later attempt of the same admission has WaitForRecovery.
     """
     ctx, last = queued.ctx, workload.pods_ready
     if ctx.status.state not in (State.PREPARING, State.RUNNING):

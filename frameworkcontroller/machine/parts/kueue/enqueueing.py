@@ -31,7 +31,7 @@ from frameworkcontroller.machine.parts.kueue.workloadspec import API_VERSION, MA
 
 _CONFLICT_SEC: Final = 60.0
 _MAX_CONFLICT_SEC: Final = 3600.0
-"""First and longest time until a Framework is queued again whose admission contradicted its Pods."""
+"""First and longest time until a Framework is queued again after its admission contradicted its Pods."""
 
 _QUEUE_PATTERN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
@@ -79,7 +79,7 @@ def _why_not_kept(queued: QueuedFramework, admission: AdmissionStatus, labels: Q
         queued.act_once(Inspect(queued.target, queued.version))
         return problem
     elif _needs_more(queued, admission):
-        why = "the next FrameworkAttempt needs more than Kueue has admitted, or quota that was given back: it is queued"
+        why = "the next FrameworkAttempt needs more than Kueue has admitted, or released quota: it is queued"
     else:
         return None
     if queued.confirm_nothing_runs():
@@ -117,11 +117,11 @@ def _queue_up(queued: QueuedFramework, labels: QueueLabels) -> None:
         if workload is not None:
             _leave(queued, workload)
     elif workload is not None and (workload.identity.deleting or workload.finished):
-        queued.wait(f"Workload {workload.name} of before is being deleted")
+        queued.wait(f"the previous Workload {workload.name} is being deleted")
         _watch_end(queued)
         _leave(queued, workload)
     elif workload is not None and ((workload.evicted and workload.reserves) or workload.reclaimed):
-        reclaimed = "the quota of Tasks that had completed was given back: the Framework waits for all of it"
+        reclaimed = "the quota of completed Tasks was released: the Framework waits for all of it"
         queued.wait(eviction_text(workload) if workload.evicted and workload.reserves else reclaimed)
         if queued.confirm_nothing_runs():
             queued.act_once(GiveBack(target, workload.uid, ctx.env.second))
@@ -145,7 +145,7 @@ def _queue_up(queued: QueuedFramework, labels: QueueLabels) -> None:
     elif not workload.active:
         queued.wait(inactive_text(workload))
     elif is_admitted(workload) and ctx.tracker.absence.configmap is Known.FOUND:
-        # Something of the attempt has appeared that was known to be absent. It is deleted first.
+        # A late object of the attempt has appeared. It is deleted first.
         ctx.tracker.absence.wanted = True
     elif is_admitted(workload):
         queued.act_once(ReadAdmission(target, workload.uid, labels.queue_name, queued.spec))
@@ -158,7 +158,7 @@ def _may_have_begun(queued: QueuedFramework) -> bool:
 
 
 def _is_asked_for(queued: QueuedFramework, workload: WorkloadRecord) -> bool:
-    """Whether the Workload asks for what the Framework needs."""
+    """Whether the Workload is as the Framework needs it."""
     wanted = queued.spec
     found = workload.queued_inputs, workload.queue_name, workload.max_execution_seconds, dict(workload.counts)
     # Another client may have changed the counts.
@@ -168,7 +168,7 @@ def _is_asked_for(queued: QueuedFramework, workload: WorkloadRecord) -> bool:
 
 
 def refuse(queued: QueuedFramework, action: ReadAdmission, why: str) -> None:
-    """The Pods cannot be what Kueue has admitted. Others may have the quota until that is tried again."""
+    """Keep the Framework out of the queue for some time, as its Pods cannot follow the admission."""
     state = queued.state
     state.conflicts = state.conflicts + 1 if state.conflict_spec is action.spec else 1
     state.conflict, state.conflict_spec = why, action.spec
@@ -187,7 +187,7 @@ def _conflicts(queued: QueuedFramework) -> bool:
         queued.holds.end_stall(key, QueueReason.ADMISSION_CONFLICT)
         return False
     queued.holds.stalls[key] = Stall(QueueReason.ADMISSION_CONFLICT, state.conflict)
-    queued.wait("the Framework could not use its admission: it gives the quota back, and is queued again later")
+    queued.wait("the Framework could not use its admission: it releases the quota, and is queued again later")
     queued.ctx.tracker.agenda.look(None, state.conflict_until)
     return True
 
@@ -239,19 +239,19 @@ def _leave(queued: QueuedFramework, workload: WorkloadRecord) -> None:
 
 
 def _watch_end(queued: QueuedFramework) -> None:
-    """Stall the Framework if the Workload that it waits for stays, though it has let go of it."""
+    """Stall the Framework if the Workload that it waits for stays, though only finalizers of other clients hold it."""
     if queued.is_held_by_others:
         watch_end(queued.ctx, queued.target, QueueReason.NOT_GONE)
 
 
 def _look_for_dropped(queued: QueuedFramework) -> None:
-    """Find out whether a Workload that the cache has dropped is gone, or has lost the label by which it is watched."""
+    """Read a Workload that the cache has dropped: it is gone, or has lost its label."""
     if queued.state.dropped:
         queued.act_once(Inspect(queued.target, ""))
 
 
 def completed(queued: QueuedFramework) -> None:
-    """The Framework is completed, which is persisted before Kueue learns it."""
+    """Finish the Workload of a completed Framework, once the completion is persisted."""
     ctx, workload = queued.ctx, queued.workload
     if queued.admission is not None:
         queued.state.set_admission(ctx.tracker, None)

@@ -1,47 +1,8 @@
-"""The protocol with Kueue: when a Framework enters its queue, begins, ends, and gives its quota back.
+"""The queue of a Framework: when it enters Kueue's queue, begins, ends, and releases its quota.
 
-A Framework with the label ``kueue.x-k8s.io/queue-name`` has a Workload, which Kueue admits, evicts, or leaves waiting.
-This table is the whole protocol; the actions are in workloads.py. Before an admission is taken, or believed to be over,
-the Workload is read live, as the cache may be behind.
-
-==========================  ===========================  ==============================================================
-the Framework               its Workload                 what is done
-==========================  ===========================  ==============================================================
-may start, is not admitted  none                         EnterQueue
-(the same)                  not ours                     stall NamingConflict
-(cannot be counted)         any                          stall; *release*: Delete
-(the same)                  no quota, another request    ChangeRequest
-(the same)                  quota for another request    *release*: Delete
-(the same)                  waits                        wait; its conditions are shown
-(the same)                  admitted                     ReadAdmission, persist ``status.admission``, begin
-(the same)                  admitted, but contradicts    *release*: Delete; EnterQueue after a back-off, or once
-                            the Pods                     something else is asked for
-runs, is admitted           evicted, deleted, finished,  Inspect; end the attempt with -241, which is persisted before
-                            gone, or another one         anything is deleted
-(the same)                  for another template         the same, as WorkloadOutOfSync
-(the same)                  of another priority          ChangeRequest (priority only)
-(the same)                  with a class and no label,   record PriorityKept: it counts from the next admission
-                            or the reverse
-(the same)                  any, and gates a Pod itself  stall PodQueuedTwice
-(the same)                  for more Tasks than may run  lower ``status.admission``, persist that, Reclaim
-(the same)                  any                          Tell PodsReady
-runs, is not admitted       any                          nothing: it enters the queue after this attempt
-nothing runs, is admitted   admitted, as asked           nothing: a retry of its own keeps the quota, unless some
-                                                         was given back by Reclaim: as below
-(the same)                  as for -241, or something    persist the end of ``status.admission``, then as below
-                            else is asked for
-nothing runs, not admitted  evicted, has quota           *release*: GiveBack
-(the same)                  after a Reclaim              *release*: GiveBack; it keeps its place in the queue
-(the same)                  is being deleted             *release*: LetGo
-suspended, not to start,    any                          *release*: Delete, then LetGo
-deleted, without the label
-or with an invalid spec
-completed                   any                          *release*: Finish
-gone                        with the finalizer           *release*, see orphans.py
-==========================  ===========================  ==============================================================
-
-A *release* gives quota back. It needs all of this: the end of the attempt and the absence of ``status.admission`` are
-persisted, nothing of the Framework runs (``absence.nothing_runs``), and a live read of the Framework confirms that.
+Source: docs/lifecycle.md, "Queues": the table of all steps, and the conditions for a release. Kueue admits the Workload
+of the Framework, evicts it, or leaves it waiting. As the cache may be behind, the Workload is read live before an
+admission is taken, or believed to be over.
 """
 
 from __future__ import annotations
@@ -99,13 +60,12 @@ class KueuePart(Part):
             ctx.record(QueueReason.IGNORED, f"{text}: the Framework starts without quota", warning=True)
 
     def before(self, ctx: Context) -> None:
-        """Do what is due in the queue. Sets ``Queueing.wait`` while the attempt must not begin."""
+        """Take the next step in the queue. Sets ``Queueing.wait`` while the attempt must not begin."""
         ctx.tracker.holds.stalls.pop(admittedattempt.DEPENDENCIES, None)
         if ctx.env.limits.kueue or ctx.status.admission is not None:
             _step(ctx)
 
     def may_enter(self, ctx: Context) -> Wait | None:
-        """Why the attempt of a queued Framework does not begin yet."""
         queueing = ctx.tracker.find_part(Queueing)
         return None if queueing is None else queueing.wait
 
@@ -138,13 +98,12 @@ class KueuePart(Part):
         admission = ctx.status.admission
         if admission is None or needed_pods(ctx, role) <= (available := admission.available(role)):
             return count
-        # Those that end still have a Pod, for hours on a lost node.
+        # Ending Tasks still have a Pod, for hours on a lost node.
         tasks = (ctx.tracker.task((role, index)) for index in granted_tasks(ctx, role))
         ending = sum(task is not None and (task.deletion_pending or task.state not in LIVE) for task in tasks)
         return max(0, min(count, available - ending))
 
     def must_end(self, ctx: Context, phase: EndPhase) -> CompletionStatus | None:
-        """Why the attempt of an admitted Framework ends."""
         return admittedattempt.only_unadmitted(ctx) if phase is EndPhase.BY_TASKS else admittedattempt.must_evict(ctx)
 
     def observe_pod(self, ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
@@ -169,30 +128,25 @@ class KueuePart(Part):
             ctx.tracker.part(Queueing).set_admission(ctx.tracker, None)
 
     def shape(self, ctx: Context, role: TaskRoleSpec) -> AdmittedPods | None:
-        """What Kueue adds to the Pods of the role."""
         admission = ctx.status.admission
         pod_set = None if admission is None else admission.pod_set(role.name)
         return None if pod_set is None else AdmittedPods(pod_set)
 
     def configmap_labels(self, ctx: Context) -> Mapping[str, str]:
-        """The queue: with it, Kueue takes the Pods for those of a managed job."""
+        """The queue, which marks the Pods as a managed job's for Kueue."""
         admission = ctx.status.admission
         return {} if admission is None else {names.QUEUE_NAME: admission.queue_name}
 
     def take(self, ctx: Context, outcome: Outcome) -> None:
-        """Fold the outcome of an action on the Workload."""
         take(ctx, outcome)
 
     def conditions(self, ctx: Context, before: Mapping[str, Condition]) -> Mapping[str, Shown]:
-        """The conditions QuotaReserved and Admitted, with what Kueue says."""
         return shown_conditions(ctx, before)
 
     def on_event(self, tracker: Tracker, record: CompanionRecord) -> None:
-        """The Workload has changed."""
         tracker.part(Queueing).known = True
 
     def on_dropped(self, tracker: Tracker, target: Target) -> None:
-        """The Workload is gone, or has lost its label."""
         tracker.expectations.end_changes(self.kinds)
         tracker.part(Queueing).forget_looks()
 

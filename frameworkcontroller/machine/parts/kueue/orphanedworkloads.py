@@ -1,22 +1,21 @@
 """Workloads of Frameworks that are gone: their finalizer is removed once nothing of the Framework exists.
 
-Kueue does not take them for orphans, so they would keep their quota. A Framework that is deleted in the foreground
-gives its quota back by itself (kueue.py), unless it is left alone, as in quarantine: its deletion would wait for the
-finalizer.
+Kueue does not treat them as orphans, so they would keep their quota. A Framework that is deleted in the foreground
+releases its quota itself (enqueueing.py), except in quarantine: its deletion would wait for the finalizer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable
 from typing import Final
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.workloads import WorkloadRecord
 from frameworkcontroller.machine.kernel.absence import is_of_framework
 from frameworkcontroller.machine.kernel.actions import LookUp, carry_out
+from frameworkcontroller.machine.kernel.aside import Aside
 from frameworkcontroller.machine.kernel.exchanges import Gone, Patched
+from frameworkcontroller.machine.kernel.protocol import OrphanReleased, View
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
@@ -34,16 +33,8 @@ LOOK_SEC: Final = 15.0
 """Time until an orphan is looked at again that cannot be released yet. Mostly an event comes before."""
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
-    """The outcome for an orphan. ``look_after``: the seconds until it is to be looked at again, None for never."""
-
-    done: bool
-    look_after: float | None = None
-
-
 def orphans(workloads: Iterable[WorkloadRecord], framework_uid: str | None) -> list[WorkloadRecord]:
-    """Those of the Workloads with the finalizer that are not of the Framework with that UID (None: of none)."""
+    """The Workloads with the finalizer of other Frameworks than the one with that UID (None: of any)."""
     return [one for one in workloads if one.in_use and _owner_uid(one) not in ("", framework_uid)]
 
 
@@ -61,25 +52,29 @@ def _owner_uid(workload: WorkloadRecord) -> str:
     return workload.identity.controller_uid or (workload.job_uid if workload.identity.deleting else "")
 
 
-def release(
-    orphan: WorkloadRecord, list_pods: Callable[[], Iterable[PodRecord]], *, deleting_uid: str | None = None
-) -> Generator[Request, Answer, Release]:
-    """Remove the finalizer of an orphan, once live reads show that its Framework and its ConfigMap are gone.
+class OrphanRelease(Aside):
+    """Remove the finalizer of an orphan, once live reads show that its Framework and its ConfigMap are gone."""
 
-    ``list_pods``: the cached Pods with the name of its Framework. ``deleting_uid``: of a Framework that is left alone,
-    for which it is enough that it is being deleted.
-    """
-    uid = _owner_uid(orphan)
-    later = Release(False, LOOK_SEC)
-    if any(is_of_framework(uid, pod) for pod in list_pods()):
-        return later
-    if not (yield from _is_gone(orphan.framework, uid, or_deleting=uid == deleting_uid)):
-        return later
-    configmap = Target(Kind.CONFIGMAP, names.configmap_name(orphan.framework))
-    if not isinstance((yield from carry_out(LookUp(configmap, uid))), Gone):
-        return later
-    result = yield from carry_out(LetGo(Target(Kind.WORKLOAD, orphan.name), orphan.uid))
-    return Release(isinstance(result, Patched)) if isinstance(result, Patched | Gone | Seen) else later
+    def __init__(self, orphan: WorkloadRecord, *, deleting_uid: str | None = None) -> None:
+        """``deleting_uid``: of an ignored Framework, which only has to be in deletion."""
+        super().__init__(f"{orphan.namespace}/{orphan.framework}", _owner_uid(orphan))
+        self._orphan = orphan
+        self._may_be_deleting = self.uid == deleting_uid
+
+    def exchange(self, view: View) -> Generator[Request, Answer, float | None]:
+        """Return None once it is released or gone."""
+        orphan, uid = self._orphan, self.uid
+        if any(is_of_framework(uid, pod) for pod in view.observe(creating=False).list_pods()):
+            return LOOK_SEC
+        if not (yield from _is_gone(self.name, uid, or_deleting=self._may_be_deleting)):
+            return LOOK_SEC
+        configmap = Target(Kind.CONFIGMAP, names.configmap_name(self.name))
+        if not isinstance((yield from carry_out(LookUp(configmap, uid))), Gone):
+            return LOOK_SEC
+        result = yield from carry_out(LetGo(Target(Kind.WORKLOAD, orphan.name), orphan.uid))
+        if isinstance(result, Patched):
+            self._effects.append(OrphanReleased(orphan.name))
+        return None if isinstance(result, Patched | Gone | Seen) else LOOK_SEC
 
 
 def _is_gone(framework: str, uid: str, *, or_deleting: bool) -> Generator[Request, Answer, bool]:

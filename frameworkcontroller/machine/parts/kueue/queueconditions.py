@@ -1,4 +1,4 @@
-"""The conditions QuotaReserved and Admitted, with what Kueue says."""
+"""The conditions QuotaReserved and Admitted, with Kueue's messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NO_RESERVATION: Final = "NoReservation"
 
 
 def shown_conditions(ctx: Context, before: Mapping[str, Condition]) -> Mapping[str, Shown]:
-    """The conditions to show: those of the stored status until a plan has looked at the queue."""
+    """The conditions by the last plan, until then by the stored status."""
     state = ctx.tracker.find_part(Queueing)
     if ctx.env.limits.kueue and (state is None or not state.stepped):
         kept = [before[kind] for kind in _TYPES if kind in before]
@@ -33,7 +33,7 @@ def shown_conditions(ctx: Context, before: Mapping[str, Condition]) -> Mapping[s
 
 
 def _paced(ctx: Context, shown: Shown, before: Condition | None) -> Shown:
-    """The condition with the last message, if Kueue's words alone have changed, and did lately."""
+    """The condition with the last message, if only Kueue's message has changed, and did lately."""
     changed = before is not None and not shown.value and before.message != shown.message
     if before is None or not changed or (before.status, before.reason) != ("False", shown.reason):
         return shown
@@ -47,7 +47,7 @@ def _paced(ctx: Context, shown: Shown, before: Condition | None) -> Shown:
 
 
 def conditions_of(queued: QueuedFramework) -> tuple[Shown, Shown] | None:
-    """The conditions QuotaReserved and Admitted, with what Kueue says; None without a queue."""
+    """The conditions QuotaReserved and Admitted, None without a queue."""
     status, admission, workload = queued.ctx.status, queued.admission, queued.workload
     if admission is None and (queued.labels is None or status.state is State.COMPLETED):
         return None
@@ -68,7 +68,7 @@ def conditions_of(queued: QueuedFramework) -> tuple[Shown, Shown] | None:
 
 
 def _awaited(workload: WorkloadRecord) -> tuple[str, str]:
-    """Reason and message why a Workload with quota is not admitted. After an eviction, Kueue leaves those of before."""
+    """Reason and message why a Workload with quota is not admitted. After an eviction, Kueue keeps the old ones."""
     said = workload.admitted
     is_old = not said.reason or said.reason.startswith(_NO_RESERVATION)
     checks = "; ".join(
@@ -92,7 +92,7 @@ def _admitted_text(ctx: Context, admission: AdmissionStatus) -> str:
 
 
 def _said(workload: WorkloadRecord | None) -> WorkloadCondition:
-    """What Kueue says about a Workload that is not admitted."""
+    """Kueue's condition of a Workload that is not admitted."""
     if workload is None:
         return WorkloadCondition("False", "NotQueued", "the Framework has no Workload yet")
     if workload.evicted and workload.reserves:

@@ -1,6 +1,6 @@
 """In-memory state of a queued Framework, its Workload in the cache, and the reasons of its records.
 
-Losing the state costs a live read. The protocol is in kueue.py.
+Losing the state costs a live read.
 """
 
 from __future__ import annotations
@@ -97,9 +97,9 @@ class Queueing(PartState):
     conflict: str = ""
     """Why the last admission could not be taken, "" if it was, or has not been tried again yet."""
     conflict_spec: WorkloadSpec | None = None
-    """What was admitted then."""
+    """The spec of that admission."""
     conflict_until: float = 0.0
-    """Until when (monotonic seconds) it is not tried again, unless something else is asked for."""
+    """Until when (monotonic seconds) the same spec is not queued again."""
     conflicts: int = 0
     """The number of such admissions in a row."""
     labels: QueueLabels | None = None
@@ -122,7 +122,7 @@ class Queueing(PartState):
         require(tracker.status, "status").admission = admission
         self.lost, self.lost_reason = None, ""
         if admission is not None:
-            # Another controller may have begun by the same admission: what it has created is not late.
+            # Another controller may have begun by the same admission: its objects are not late.
             tracker.absence.configmap, tracker.absence.late = Known.UNKNOWN, set()
         # The bodies of Pods follow from it.
         tracker.life.templates.clear()
@@ -130,7 +130,7 @@ class Queueing(PartState):
         tracker.agenda.look()
 
     def reclaim(self, tracker: Tracker, admission: AdmissionStatus) -> None:
-        """Record an admission of which less is needed. Once that is persisted, Kueue learns it."""
+        """Record a smaller admission. Once it is persisted, the Workload is changed."""
         require(tracker.status, "status").admission = admission
         tracker.change(None, Urgency.SOON, of_attempt=False)
         tracker.agenda.look(None, PERSISTED)
@@ -160,7 +160,7 @@ class Queueing(PartState):
         return Queueing(known=self.known)
 
     def forget_looks(self) -> None:
-        """The cache has dropped the Workload: what was done while it showed none before counts no longer."""
+        """The cache has dropped the Workload: actions on an absent one may be repeated."""
         self.disproved = None
         self.dropped = True
 
@@ -220,7 +220,7 @@ class QueuedFramework:
 
     @property
     def is_held_by_others(self) -> bool:
-        """Whether the Workload is being deleted, and only finalizers of others keep it."""
+        """Whether the Workload is being deleted, and only finalizers of other clients hold it."""
         return self.workload is not None and self.workload.identity.deleting and not self.workload.in_use
 
     @property
@@ -301,7 +301,7 @@ def evicted(text: str) -> CompletionStatus:
 
 
 def needed_pods(ctx: Context, role: str) -> int:
-    """Number of Tasks of the role that have a Pod, or need one in this attempt: all but the completed ones."""
+    """Number of Tasks of the role that are not completed: they have a Pod, or need one in this attempt."""
     known, counts = ctx.tracker.roles.get(role), ctx.tracker.role_counts.get(role)
     return 0 if known is None or counts is None else len(known.tasks) - counts.succeeded - counts.failed
 

@@ -1,6 +1,6 @@
 """The actions on Kueue's Workload of a Framework.
 
-They read it live and decide by the result, as the cache may be behind. kueue.py says when each one is due.
+They read it live and decide by the result, as the cache may be behind.
 Source: the API ``kueue.x-k8s.io/v1beta2``.
 """
 
@@ -141,7 +141,7 @@ class EnterQueue(PartAction):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChangeRequest(PartAction):
-    """Make the spec of a Workload without quota that of the Framework; with ``priority_only``, of any one its priority.
+    """Update the spec of a Workload without quota; with ``priority_only``, the priority of any Workload.
 
     ``resource_version``: as the cache has shown it.
     """
@@ -186,7 +186,7 @@ class WorkloadAction(PartAction):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reclaim(WorkloadAction):
-    """Give the quota of Tasks back that need no Pod again. ``admission``: persisted, with their numbers.
+    """Release the quota of Tasks that need no Pod again. ``admission``: persisted, with their numbers.
 
     A webhook of Kueue refuses lower numbers while there is quota.
     """
@@ -219,7 +219,7 @@ class Inspect(PartAction):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GiveBack(WorkloadAction):
-    """Clear the reservation of a Workload of which nothing runs: of an evicted one, or of one that has reclaimed quota.
+    """Clear the reservation of an evicted Workload, or of one with reclaimed quota. Nothing of it runs.
 
     ``now``: seconds since the epoch. The Workload keeps its place in the queue.
     """
@@ -264,7 +264,7 @@ class GiveBack(WorkloadAction):
 def _pending_check(check: Mapping[str, Any], now: int) -> Body:
     """The admission check before its decision on another reservation."""
     kept = {key: value for key, value in check.items() if key != "podSetUpdates"}
-    return {**kept, "state": "Pending", "message": "The quota was given back", "lastTransitionTime": format_time(now)}
+    return {**kept, "state": "Pending", "message": "The quota was released", "lastTransitionTime": format_time(now)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -295,7 +295,7 @@ class Finish(Tell):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LetGo(WorkloadAction):
-    """Remove the finalizer of a Workload that is being deleted, and of which nothing runs."""
+    """Remove the finalizer of a Workload that is being deleted. Nothing of it runs."""
 
     needs_live: ClassVar[bool] = True
 
@@ -309,7 +309,7 @@ class LetGo(WorkloadAction):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadAdmission(WorkloadAction):
-    """Read the admission and its additions to the Pods. ``queue_name``, ``spec``: what the Framework asks for."""
+    """Read the admission and its additions to the Pods. ``queue_name``, ``spec``: the request."""
 
     queue_name: str
     spec: WorkloadSpec
@@ -351,7 +351,7 @@ class ReadAdmission(WorkloadAction):
         flavors: Mapping[str, Mapping[str, Any]],
         body: Mapping[str, Any],
     ) -> AdmittedPodSet | Unmet:
-        """What the Pods of a role get: of its flavors, and of the admission checks."""
+        """The additions of flavors and admission checks to the Pods of a role."""
         name = str(wanted["name"])
         template = wanted["template"]
         used = dict.fromkeys((assigned.get("flavors") or {}).values())

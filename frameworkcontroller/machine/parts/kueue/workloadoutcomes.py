@@ -1,4 +1,4 @@
-"""Folding the outcomes of actions on a Workload (workloadactions.py) into the status. The protocol is in kueue.py."""
+"""Folding the outcomes of actions on a Workload (workloadactions.py) into the status."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any, Final
 import orjson
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.absence import Known
 from frameworkcontroller.machine.kernel.actions import Action, Outcome, Patch
@@ -24,7 +23,7 @@ from frameworkcontroller.machine.kernel.exchanges import (
 )
 from frameworkcontroller.machine.kernel.holds import Stall
 from frameworkcontroller.machine.kernel.manifests import framework_reference
-from frameworkcontroller.machine.kernel.outcomes import answered, conflict, drop, hold, look_later
+from frameworkcontroller.machine.kernel.outcomes import answered, drop, hold, look_later, take_object
 from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.requests import Refused
 from frameworkcontroller.machine.parts.kueue.enqueueing import refuse
@@ -59,14 +58,14 @@ def take(ctx: Context, outcome: Outcome) -> None:
     action, result, tracker = outcome.action, outcome.result, ctx.tracker
     queued, target, holds = QueuedFramework(ctx), outcome.action.target, ctx.tracker.holds
     tracker.agenda.look()
-    if isinstance(action, EnterQueue):
-        answered(tracker, target, _entered(queued, action, result))
+    if isinstance(action, EnterQueue) and not isinstance(result, Created | Exists):
+        answered(tracker, target, None)
     if isinstance(action, Patch) and not isinstance(result, Patched):
         # The label is not restored: the cache will not show the Workload, so look for it again.
         drop(ctx.parts, tracker, target, action.uid)
     match result:
-        case Created() | Exists():
-            pass
+        case Created() | Exists() if isinstance(action, EnterQueue):
+            _take_creation(queued, action, result)
         case WasAdmitted():
             _take_admission(queued, action, result)
         case Seen() | Gone() if isinstance(action, Inspect):
@@ -107,27 +106,17 @@ def _take_failure(ctx: Context, action: Action, result: Result) -> None:
                 stalls[target.key] = Stall(QueueReason.UNAVAILABLE, text)
 
 
-def _entered(queued: QueuedFramework, action: EnterQueue, result: Result) -> str | None:
-    """The UID of the Workload that exists now, None if it is not known or not ours."""
-    ctx, target = queued.ctx, action.target
-    match result:
-        case Created(uid=uid):
-            queued.holds.made(target.key, ctx.env)
-            queued.state.known = True
-            text = f"{target.kind} {target.name} ({uid}) was created in LocalQueue {action.spec.queue_name}"
-            ctx.record(QueueReason.ENTERED, text)
-            return uid
-        case Exists(found=Identity() as found) if found.controller_uid == ctx.framework.uid and not found.deleting:
-            # It has lost the label by which it is watched, or the cache does not show it yet.
-            queued.state.known = True
-            _restore_label(queued, action, found.uid)
-            return found.uid
-        case Exists(found=Identity() as found) if found.controller_uid != ctx.framework.uid:
-            conflict(ctx, target, found)
-        case Exists():
-            queued.state.known = queued.state.known or result.found is not None
-            hold(ctx, target, result, "create")
-    return None
+def _take_creation(queued: QueuedFramework, action: EnterQueue, result: Created | Exists) -> None:
+    framework_uid = queued.ctx.framework.uid
+    found = result.found if isinstance(result, Exists) else None
+    is_ours = found is not None and found.controller_uid == framework_uid
+    if is_ours or isinstance(result, Created):
+        queued.state.known = True
+    if found is not None and is_ours and not found.deleting:
+        # It has lost the label by which it is watched, or the cache does not show it yet.
+        _restore_label(queued, action, found.uid)
+    where = f" in LocalQueue {action.spec.queue_name}"
+    take_object(queued.ctx, action, result, QueueReason.ENTERED, lambda one: one.controller_uid == framework_uid, where)
 
 
 def _restore_label(queued: QueuedFramework, action: Action, uid: str, *, with_owner: bool = False) -> None:

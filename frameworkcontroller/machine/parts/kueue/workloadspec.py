@@ -1,4 +1,4 @@
-"""The spec of the Workload of a Framework: its podSets, and the digest of what counts for an admission.
+"""The spec of the Workload of a Framework: its podSets, and the digests of the fields that an admission rests on.
 
 Source: the API ``kueue.x-k8s.io/v1beta2``.
 """
@@ -89,7 +89,7 @@ class WorkloadSpec:
     counts: Mapping[str, int]
     """The numbers of Tasks by role."""
     digests: Mapping[str, str]
-    """By role, of what counts for an admission: other changes of a template have no effect on it."""
+    """By role, of the fields that an admission rests on: other changes of a template have no effect on it."""
     priority_class: str
     """A WorkloadPriorityClass, "" for none."""
     pod_priority_class: str
@@ -160,7 +160,7 @@ def _digest(value: Any) -> str:
 
 
 def _counting(pod_set: Mapping[str, Any]) -> list[Any]:
-    """What counts for an admission: not labels, annotations and images."""
+    """The fields that an admission rests on: not labels, annotations and images."""
     spec = dict(pod_set["template"]["spec"])
     for listed in ("initContainers", "containers"):
         if isinstance(containers := spec.get(listed), list):
