@@ -173,8 +173,10 @@ def must_go(ctx: Context) -> bool:
 
 
 def _must_end(ctx: Context, phase: EndPhase) -> CompletionStatus | None:
-    ends = (part.must_end(ctx, phase) for part in ctx.parts.must_end)
-    return next((completion for completion in ends if completion is not None), None)
+    for part in ctx.parts.must_end:
+        if (completion := part.must_end(ctx, phase)) is not None:
+            return completion
+    return None
 
 
 def _exceeds_deadline(ctx: Context) -> CompletionStatus | None:

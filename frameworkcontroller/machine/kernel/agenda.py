@@ -117,8 +117,10 @@ class Agenda:
 
     def next_time(self) -> float | None:
         """The next time to look at something, in monotonic seconds."""
-        times = [one for one in (self._framework_at, self._alarms.next()) if one is not None]
-        return min(times, default=None)
+        of_framework, of_tasks = self._framework_at, self._alarms.next()
+        if of_framework is None or of_tasks is None:
+            return of_tasks if of_framework is None else of_framework
+        return min(of_framework, of_tasks)
 
     # --- plans ---
 
