@@ -72,7 +72,7 @@ def build_plugin_parser() -> Parser:
 def add_commands(commands: Any) -> None:
     """Add the commands of ``kubectl framework``. Each sets ``command``, which takes the options and returns a code."""
     for add in (
-        _add_list, _add_status, _add_wait, _add_start_and_stop, _add_suspend_and_resume, _add_scale, _add_logs,
+        _add_list, _add_status, _add_wait, _add_switches, _add_scale, _add_logs,
         _add_events, _add_lint, _add_top, _add_timeline, _add_decompress, _add_completion,
     ):  # fmt: skip
         add(commands)
@@ -244,32 +244,24 @@ def _add_wait(commands: Any) -> None:
     add_timeout(parser)
 
 
-def _add_start_and_stop(commands: Any) -> None:
+def _add_switches(commands: Any) -> None:
     started = "Start Frameworks whose executionType is Create. A stopped Framework cannot be started again."
     stopped = (
         "Stop Frameworks: delete their Pods and complete them with code -210. Their status stays. A stop cannot be "
         "undone."
     )
-    for name, summary, description in (
-        ("start", "start Frameworks that were only created", started),
-        ("stop", "stop Frameworks permanently", stopped),
-    ):
-        parser = _add(commands, name, summary, description, module="startstop")
-        _add_name(parser, "names", "name of a Framework", nargs="+")
-        parser.set_defaults(wanted=name.capitalize())
-
-
-def _add_suspend_and_resume(commands: Any) -> None:
     suspended = (
         "Suspend Frameworks: end their attempts with code -240, which no retry policy counts, and start no other one "
         "until they are resumed. `wait --for suspended` waits until nothing of them runs."
     )
     resumed = "Resume suspended Frameworks: start their next attempts, in which all Tasks run from the beginning."
     for name, summary, description, wanted in (
+        ("start", "start Frameworks that were only created", started, "Start"),
+        ("stop", "stop Frameworks permanently", stopped, "Stop"),
         ("suspend", "suspend Frameworks until they are resumed", suspended, True),
         ("resume", "resume suspended Frameworks", resumed, False),
     ):
-        parser = _add(commands, name, summary, description, module="suspend")
+        parser = _add(commands, name, summary, description, module="execution")
         _add_name(parser, "names", "name of a Framework", nargs="+")
         parser.set_defaults(wanted=wanted)
 
@@ -301,7 +293,7 @@ def _add_events(commands: Any) -> None:
         "events",
         "show the Events of a Framework and its Pods",
         "Show the Events of a Framework, of its attempt's ConfigMap and of its Pods, oldest first; without a name, the "
-        "Events of all Frameworks, without their Pods'.",
+        "Events about all Frameworks, not about their Pods.",
         module="showevents",
     )
     _add_name(parser, nargs="?")
@@ -359,8 +351,8 @@ def _add_lint(commands: Any) -> None:
         commands,
         "lint",
         "check the Frameworks in files, without a cluster",
-        "Check Frameworks before they are submitted. Print, by line, errors, for which an API server or the "
-        "controller would refuse them, and warnings of probable mistakes. Exit code 1: there are errors.",
+        "Check Frameworks before they are submitted. Print, by line, errors (an API server or the controller would "
+        "refuse the Framework) and warnings (it would probably not work as intended). Exit code 1: there are errors.",
         module="lint.command",
         offline=True,
     )

@@ -18,9 +18,9 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
+from frameworkcontroller.commands.finalizers import find_workloads, release_unused
 from frameworkcontroller.commands.historyfinalizer import Held, held, let_go
 from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.workloadrelease import find_workloads, release_unused
 from frameworkcontroller.kube.errors import Conflict, Forbidden, NotFound
 from frameworkcontroller.kube.resources import CRDS, PODS
 from frameworkcontroller.views.apiobjects import Json, key_of, state_of

@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pydantic import Field, ValidationError, field_validator
 from pydantic.alias_generators import to_camel, to_pascal
 
 from frameworkcontroller.api import names
@@ -26,6 +26,7 @@ from frameworkcontroller.config.configfile import (
     ConfigFile,
     ConfigurationError,
     Section,
+    below,
     not_below,
     read_config_file,
 )
@@ -98,25 +99,13 @@ class LeaderElection(Section):
     lease_name: Annotated[str, Field(pattern=names.SUBDOMAIN_PATTERN, max_length=253)] = "frameworkcontroller"
     lease_namespace: Namespace | None = None
     lease_duration_sec: Annotated[int, Field(ge=1, le=INT32_MAX)] = 15
-    renew_deadline_sec: Annotated[int, Field(ge=1, le=INT32_MAX, validate_default=True)] = 10
-    retry_period_sec: Annotated[int, Field(ge=1, le=INT32_MAX, validate_default=True)] = 2
+    renew_deadline_sec: Annotated[
+        int, Field(ge=1, le=INT32_MAX, validate_default=True), below("lease_duration_sec")
+    ] = 10
+    retry_period_sec: Annotated[
+        int, Field(ge=1, le=INT32_MAX, validate_default=True), below("renew_deadline_sec", JITTER)
+    ] = 2
     lock_file: Annotated[str, Field(pattern=_ABSOLUTE)] | None = None
-
-    @field_validator("renew_deadline_sec")
-    @classmethod
-    def _below_duration(cls, value: int, info: ValidationInfo) -> int:
-        duration = info.data.get("lease_duration_sec")
-        if duration is not None and value >= duration:
-            raise ValueError(f"must be below leaseDurationSec ({duration})")
-        return value
-
-    @field_validator("retry_period_sec")
-    @classmethod
-    def _fits_into_deadline(cls, value: int, info: ValidationInfo) -> int:
-        deadline = info.data.get("renew_deadline_sec")
-        if deadline is not None and value * JITTER >= deadline:
-            raise ValueError(f"must be below renewDeadlineSec ({deadline}) divided by {JITTER:g}")
-        return value
 
     def timing(self) -> Timing:
         """The times, as the elector takes them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -46,11 +46,22 @@ class Section(InputModel):
 
 def not_below(minimum: str) -> AfterValidator:
     """Validate that a field is not below the field ``minimum`` of its section, which stands before it."""
+    return _compared(minimum, lambda value, limit: value >= limit, f"must not be below {to_camel(minimum)} ({{}})")
 
+
+def below(limit: str, factor: float = 1.0) -> AfterValidator:
+    """Validate that a field times the factor is below the field ``limit`` of its section, which stands before it."""
+    divided = "" if factor == 1.0 else f" divided by {factor:g}"
+    return _compared(
+        limit, lambda value, most: value * factor < most, f"must be below {to_camel(limit)} ({{}}){divided}"
+    )
+
+
+def _compared(other: str, holds: Callable[[float, float], bool], rule: str) -> AfterValidator:
     def validated(value: int | None, info: ValidationInfo) -> int | None:
-        lowest = info.data.get(minimum)
-        if value is not None and lowest is not None and value < lowest:
-            raise ValueError(f"must not be below {to_camel(minimum)} ({lowest})")
+        limit = info.data.get(other)
+        if value is not None and limit is not None and not holds(value, limit):
+            raise ValueError(rule.format(limit))
         return value
 
     return AfterValidator(validated)

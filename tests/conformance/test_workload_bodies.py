@@ -28,15 +28,15 @@ from frameworkcontroller.machine.kernel.actions import PartAction, carry_out
 from frameworkcontroller.machine.kernel.exchanges import Created, Patched, Result
 from frameworkcontroller.machine.kernel.requests import Answered, Get, Kind, MergePatch, Post, Request, Target
 from frameworkcontroller.machine.parts.kueue.workloadactions import (
-    ChangeRequest,
     ConditionChange,
-    EnterQueue,
+    CreateWorkload,
     Finish,
-    GiveBack,
-    LetGo,
     ReadAdmission,
     Reclaim,
-    Tell,
+    ReleaseQuota,
+    RemoveFinalizer,
+    SetCondition,
+    UpdateWorkload,
     WasAdmitted,
 )
 from frameworkcontroller.machine.parts.kueue.workloadspec import MAX_POD_SETS, WorkloadSpec, workload_spec
@@ -99,12 +99,12 @@ class Kueue:
                 result: Result = ended.value
                 return result
 
-    def entry(self, spec: Json, labels: QueueLabels) -> EnterQueue:
+    def entry(self, spec: Json, labels: QueueLabels) -> CreateWorkload:
         """The action by which Framework ``f`` with this spec enters its queue."""
         parsed = parse_spec(spec, framework="f")
         framework = Framework(self.cluster.namespace, "f", self.uid, 1, deleting=False, spec=parsed)
         target = Target(Kind.WORKLOAD, workload_name("f", self.uid))
-        return EnterQueue(target, framework, workload_spec(framework, labels))
+        return CreateWorkload(target, framework, workload_spec(framework, labels))
 
     async def get(self, name: str) -> Json:
         body: Json = orjson.loads(await self.client.get(WORKLOADS, name, self.cluster.namespace))
@@ -197,7 +197,7 @@ async def test_a_changed_request_leaves_nothing_of_the_old_one(kueue: Kueue) -> 
         assert isinstance(await kueue.run(enter), Created)
         stored = await kueue.get(name)
         wanted = kueue.entry(after, new_labels)
-        changed = ChangeRequest(
+        changed = UpdateWorkload(
             wanted.target, wanted.spec, stored["metadata"]["uid"], stored["metadata"]["resourceVersion"]
         )
         assert isinstance(await kueue.run(changed), Patched)
@@ -217,7 +217,7 @@ async def test_the_life_of_a_workload(kueue: Kueue) -> None:
         await _live(kueue, kueue.entry(spec, labels))
 
 
-async def _live(kueue: Kueue, enter: EnterQueue) -> None:
+async def _live(kueue: Kueue, enter: CreateWorkload) -> None:
     target, wanted, name = enter.target, enter.spec, enter.target.name
     assert isinstance(await kueue.run(enter), Created)
     uid = (await kueue.get(name))["metadata"]["uid"]
@@ -234,12 +234,12 @@ async def _live(kueue: Kueue, enter: EnterQueue) -> None:
         ConditionChange("PodsReady", True, "Started", "FrameworkAttempt 0: all Tasks run"),
         ConditionChange("PodsReady", False, "WaitForRecovery", "m" * 40_000),
     ):
-        assert isinstance(await kueue.run(Tell(target, uid, change, now)), Patched)
+        assert isinstance(await kueue.run(SetCondition(target, uid, change, now)), Patched)
         assert _is_told(await kueue.get(name), change)
     if wanted.priority_class:
         version = (await kueue.get(name))["metadata"]["resourceVersion"]
         other = replace(wanted, priority_class="low", max_execution_seconds=None)
-        assert isinstance(await kueue.run(ChangeRequest(target, other, uid, version, priority_only=True)), Patched)
+        assert isinstance(await kueue.run(UpdateWorkload(target, other, uid, version, priority_only=True)), Patched)
         stored = (await kueue.get(name))["spec"]
         assert (stored["priorityClassRef"]["name"], stored["priority"]) == ("low", -1000)
         assert stored.get("maximumExecutionTimeSeconds") == wanted.max_execution_seconds
@@ -251,12 +251,12 @@ async def _live(kueue: Kueue, enter: EnterQueue) -> None:
         assert isinstance(await kueue.run(reclaim), Patched)
         found_pods = (await kueue.get(name))["status"]["reclaimablePods"]
         assert {one["name"]: one["count"] for one in found_pods} == given_back
-        assert isinstance(await kueue.run(GiveBack(target, uid, now + 100)), Patched)
+        assert isinstance(await kueue.run(ReleaseQuota(target, uid, now + 100)), Patched)
         assert not {"admission", "reclaimablePods"} & (await kueue.get(name))["status"].keys()
         await _admit(kueue, name, wanted)
 
     await kueue.write_status(name, {}, ("Evicted", "True", "Preempted"), ("Preempted", "True", "InClusterQueue"))
-    assert isinstance(await kueue.run(GiveBack(target, uid, now + 100)), Patched)
+    assert isinstance(await kueue.run(ReleaseQuota(target, uid, now + 100)), Patched)
     status = (await kueue.get(name))["status"]
     assert "admission" not in status
     assert status["accumulatedPastExecutionTimeSeconds"] >= 100
@@ -278,7 +278,7 @@ async def _live(kueue: Kueue, enter: EnterQueue) -> None:
     uid = (await kueue.get(name))["metadata"]["uid"]
     await _admit(kueue, name, wanted)
     await kueue.client.delete(WORKLOADS, name, kueue.cluster.namespace)
-    assert isinstance(await kueue.run(LetGo(target, uid)), Patched)
+    assert isinstance(await kueue.run(RemoveFinalizer(target, uid)), Patched)
 
     async def is_gone() -> None:
         with pytest.raises(NotFound):

@@ -1,7 +1,6 @@
 """The barrier on every API server, and in the Pods of its example."""
 
 import asyncio
-import os
 import re
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from frameworkcontroller.kube.client import KubeClient
 from tests.support.barrier_world import NAME, Json, compressed, framework, written
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
+from tests.support.installed import PROGRAM, run_cleanly
 from tests.support.kubectl import Kubectl
 
 pytestmark = pytest.mark.newest
@@ -138,22 +138,7 @@ async def test_api_servers_take_the_example(kubectl: Kubectl) -> None:
 
 
 def run_locally(manifest: Path, tmp_path: Path) -> subprocess.CompletedProcess[str]:
-    """Run it as people do. It must leave nothing behind."""
-    home, scratch = tmp_path / "home", tmp_path / "scratch"
-    home.mkdir()
-    scratch.mkdir()
-    program = Path(sys.executable).with_name("frameworkcontroller")
-    ran = subprocess.run(
-        [program, "local", "run", "--logs", manifest, "--timeout", "500"],
-        cwd=ROOT,
-        env={"HOME": str(home), "TMPDIR": str(scratch), "PATH": os.environ["PATH"]},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert [path for folder in (home, scratch) for path in folder.iterdir()] == []
-    return ran
+    return run_cleanly(tmp_path, PROGRAM, "local", "run", "--logs", manifest, "--timeout", "500")
 
 
 def test_the_example(tmp_path: Path) -> None:

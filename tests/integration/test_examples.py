@@ -3,7 +3,6 @@
 import os
 import re
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,10 +20,12 @@ from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, SERVICEACCOUNTS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.kubelet.simulation import PREFIX
 from frameworkcontroller.manager.app import Controller
+from tests.support.cli import run_program
 from tests.support.clusters import Cluster
 from tests.support.dryrun import dry_run
 from tests.support.examples import EXAMPLES, OF_KUEUE, ROOT, example_files, find, framework_of, objects, pods_of
 from tests.support.frameworks import Frameworks, codes, tasks
+from tests.support.installed import PROGRAM, run_cleanly
 from tests.support.othercontrollers import crd_of, served
 
 Json = dict[str, Any]
@@ -280,37 +281,33 @@ async def test_objects_of_kueue_are_valid_by_its_schemas(cluster: Cluster) -> No
     assert tried == ["ResourceFlavor", "LocalQueue", "WorkloadPriorityClass", "WorkloadPriorityClass"]
 
 
+@pytest.mark.usefixtures("logging_as_before")
 def test_lint_has_nothing_to_complain_of() -> None:
-    program = Path(sys.executable).with_name("frameworkcontroller")
-    ran = subprocess.run([program, "lint", *example_files()], capture_output=True, text=True, timeout=600, check=False)
-    assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout + ran.stderr
-    assert "no problems" in ran.stdout
+    ended = run_program("lint", *map(str, example_files()))
+    assert (ended.code, ended.err) == (0, ""), ended
+    assert "no problems" in ended.out
+
+
+def test_make_demo_runs_examples_that_succeed() -> None:
+    (line,) = re.findall(r"^demo:.*\n\t(.* local run .*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert {ENDING[Path(word).stem] for word in line.split() if word.endswith(".yaml")} == {"Succeeded"}
 
 
 def test_those_that_end_do_so_as_people_run_them(tmp_path: Path) -> None:
     """The installed program, the files as they are, real processes and real time; two clusters at once to save time."""
-    home, scratch = tmp_path / "home", tmp_path / "scratch"
-    home.mkdir()
-    scratch.mkdir()
-    program = Path(sys.executable).with_name("frameworkcontroller")
     ending = ENDING | (NAMED if namespaces_work() else {})
 
-    def run(*names: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [program, "local", "run", "--logs", "--timeout", "500", *(find(name).relative_to(ROOT) for name in names)],
-            cwd=ROOT,
-            env={"HOME": str(home), "TMPDIR": str(scratch), "PATH": os.environ["PATH"]},
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
+    def run(folder: str, *names: str) -> subprocess.CompletedProcess[str]:
+        files = [find(name).relative_to(ROOT) for name in names]
+        return run_cleanly(tmp_path / folder, PROGRAM, "local", "run", "--logs", "--timeout", "500", *files)
 
     with ThreadPoolExecutor(1) as pool:
         # It loses the only node, and every other Framework's with it.
-        losing = pool.submit(run, "outage")
-        ran, lost = run(*ending), losing.result()
+        losing = pool.submit(run, "losing", "outage")
+        ran, lost = run("others", *ending), losing.result()
     assert endings(ran) == ending, ran.stdout + ran.stderr
+    assert "worker: 3 Tasks, 1 retry: 3 x 0 Succeeded" in ran.stdout
+    assert "SucceededTaskCount 3 has reached MinSucceededTaskCount 3" in ran.stdout
     # Some of them fail, as they should.
     assert (ran.returncode, ran.stderr) == (1, "")
     assert "evicted worker[0]: AttemptDeleting (attempt 0): -1010 PodEvictedByApi" in ran.stdout
@@ -319,7 +316,6 @@ def test_those_that_end_do_so_as_people_run_them(tmp_path: Path) -> None:
     assert "worker[0]: AttemptDeleting (attempt 0): -1009 PodEvictedByTaint" in lost.stdout
     # A kubelet keeps a container running until it is notified.
     assert "| attempt 0 runs" in lost.stdout.partition("worker[0]: AttemptPreparing (attempt 1)")[2]
-    assert [path for folder in (home, scratch) for path in folder.iterdir()] == []
 
 
 def endings(ran: subprocess.CompletedProcess[str]) -> dict[str, str]:

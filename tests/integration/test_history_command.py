@@ -31,8 +31,6 @@ from tests.support.cli import Cli
 from tests.support.clusters import Cluster
 from tests.support.frameworks import Frameworks, Json, policy, role
 
-pytestmark = pytest.mark.virtual_clock
-
 FAILS = {"run-seconds": 0.2, "exit-code": 3, "message": "disk is full"}
 
 
@@ -149,6 +147,7 @@ async def test_stopped_tasks_have_not_failed(tmp_path: Path) -> None:
     assert out.splitlines()[1].split()[-5:-3] == ["10", "1"], out
 
 
+@pytest.mark.virtual_clock
 async def test_stopped_tasks_of_the_cluster_have_not_failed(past: tuple[Cli, Path], cluster: Cluster) -> None:
     """The same of the current attempt, which is read from the cluster."""
     cli, folder = past
@@ -179,6 +178,7 @@ async def test_an_archive_on_loopback_gets_its_token(tmp_path: Path, monkeypatch
             await offline("-A", "--archive", url)
 
 
+@pytest.mark.virtual_clock
 async def test_the_current_attempt_is_marked(past: tuple[Cli, Path], cluster: Cluster) -> None:
     cli, folder = past
     uid = orjson.loads((folder / "2026-01-31.ndjson").read_bytes().splitlines()[0])["object"]["metadata"]["uid"]
@@ -197,6 +197,7 @@ async def test_the_current_attempt_is_marked(past: tuple[Cli, Path], cluster: Cl
     assert [line.split()[0] for line in tasks] == ["TASK", "a[0]", "a[1]"]
 
 
+@pytest.mark.virtual_clock
 async def test_namesakes_are_listed_and_the_newest_is_first(past: tuple[Cli, Path]) -> None:
     cli, folder = past
     ended = await cli("history", "train", "--dir", str(folder))
@@ -212,6 +213,7 @@ async def test_namesakes_are_listed_and_the_newest_is_first(past: tuple[Cli, Pat
     assert len(ended.lines) == 2
 
 
+@pytest.mark.virtual_clock
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [

@@ -48,6 +48,9 @@ from tests.chaos.proxy import Kind as Faults
 from tests.chaos.story import CLAIM_SPEC, RETAIN_SEC, Step, Story
 from tests.property import test_archived_stories as archived
 from tests.property import test_ending as endings
+from tests.property import test_grace_periods as graces
+from tests.property import test_lost_nodes as lost_nodes
+from tests.property import test_stuck_orphans as orphans
 from tests.property import test_takeover as takeover
 from tests.property import test_two_controllers as two
 from tests.support import queuedhistory
@@ -64,7 +67,9 @@ from tests.support.flaws import (
     flawed,
     merges,
     posts,
+    reads,
     sees,
+    sees_pods,
     sees_roles,
     sees_spec,
     status_in,
@@ -274,6 +279,21 @@ def _a_pod_is_not_recorded() -> None:
     history.finish()
 
 
+def _slow_pod() -> None:
+    history = lost_nodes.begin()
+    lost_nodes.stuck(history)
+    lost_nodes.go_by(history, 200)
+
+
+def _lost_orphan() -> None:
+    for stop in (False, True):
+        history = orphans.begin()
+        body = orphans.lost_pod(history)
+        if stop:
+            history.execute("Stop")
+        orphans.come_about(history, lambda: orphans.pod(history) != body)  # noqa: B023
+
+
 def _ends(end: Callable[..., None], what: Any) -> Tale:
     def tale() -> None:
         for steps in (3, 10, 99):
@@ -288,29 +308,6 @@ def _ends(end: Callable[..., None], what: Any) -> Tale:
 def _blind(observed: Observed) -> Observed:
     """The cache of Pods counts as complete, and shows only Pods of Tasks."""
     return replace(observed, list_pods=tuple, pods_listed=float("inf"))
-
-
-def _disrupted(observed: Observed) -> Observed:
-    """Each Pod that is being deleted is evicted."""
-    find = observed.find_pod
-
-    def find_pod(name: str) -> Any:
-        pod = find(name)
-        return pod and (replace(pod, disruption=_EVICTION) if pod.identity.deleting else pod)
-
-    return replace(observed, find_pod=find_pod)
-
-
-def _deleting_is_gone(observed: Observed) -> Observed:
-    find, listed = observed.find_pod, observed.list_pods
-
-    def find_pod(name: str) -> Any:
-        pod = find(name)
-        return None if pod is not None and pod.identity.deleting else pod
-
-    return replace(
-        observed, find_pod=find_pod, list_pods=lambda: [one for one in listed() if not one.identity.deleting]
-    )
 
 
 class _Acknowledges(Flaw):
@@ -359,13 +356,10 @@ class _Disowns(Flaw):
         if isinstance(request, Post) and isinstance(answer, Answered):
             self._known.add(orjson.loads(answer.body)["metadata"]["uid"])
 
-    def hear(self, request: Request, answer: Answer) -> Answer:
-        if not (isinstance(request, Get) and request.kind is self._kind and isinstance(answer, Answered)):
-            return answer
-        body = orjson.loads(answer.body)
-        if body["metadata"]["uid"] not in self._known:
+    def read(self, request: Get, body: Json) -> Json:
+        if request.kind is self._kind and body["metadata"]["uid"] not in self._known:
             body["metadata"] |= {"ownerReferences": [{"controller": True, "uid": "another"}], "annotations": {}}
-        return Answered(orjson.dumps(body))
+        return body
 
     def observed(self, observed: Observed) -> Observed:
         configmap, kind = observed.configmap, self._kind
@@ -398,12 +392,10 @@ class _TakesNamesakes(Flaw):
             self._wanted[request.name] = orjson.loads(request.body)
         return None
 
-    def hear(self, request: Request, answer: Answer) -> Answer:
-        if not (isinstance(request, Get) and isinstance(answer, Answered) and request.name in self._wanted):
-            return answer
-        body, wanted = orjson.loads(answer.body), self._wanted[request.name]
-        body = {**wanted, **body, "metadata": {**body["metadata"], **wanted["metadata"]}}
-        return Answered(orjson.dumps(body))
+    def read(self, request: Get, body: Json) -> Json:
+        if (wanted := self._wanted.get(request.name)) is None:
+            return body
+        return {**wanted, **body, "metadata": {**body["metadata"], **wanted["metadata"]}}
 
 
 class _Inherits(Flaw):
@@ -425,12 +417,9 @@ class _Inherits(Flaw):
         status = self._status(record.name, record.uid)
         return record if status is None else replace(record, status_json=orjson.dumps(status))
 
-    def hear(self, request: Request, answer: Answer) -> Answer:
-        if not (isinstance(request, Get) and request.kind is Kind.FRAMEWORK and isinstance(answer, Answered)):
-            return answer
-        body = orjson.loads(answer.body)
-        status = self._status(request.name, body["metadata"]["uid"])
-        return answer if status is None else Answered(orjson.dumps({**body, "status": status}))
+    def read(self, request: Get, body: Json) -> Json:
+        status = self._status(request.name, body["metadata"]["uid"]) if request.kind is Kind.FRAMEWORK else None
+        return body if status is None else {**body, "status": status}
 
 
 class _ForgetsRules(Flaw):
@@ -439,10 +428,9 @@ class _ForgetsRules(Flaw):
     def record(self, record: FrameworkRecord) -> FrameworkRecord:
         return replace(record, status_json=orjson.dumps(_without_rules(record.status)))
 
-    def hear(self, request: Request, answer: Answer) -> Answer:
-        if not (isinstance(request, Get) and request.kind is Kind.FRAMEWORK and isinstance(answer, Answered)):
-            return answer
-        return Answered(orjson.dumps(_without_rules(orjson.loads(answer.body))))
+    def read(self, request: Get, body: Json) -> Json:
+        changed: Json = _without_rules(body) if request.kind is Kind.FRAMEWORK else body
+        return changed
 
 
 def _without_rules(value: Any) -> Any:
@@ -520,10 +508,8 @@ class _AsksForLess(Flaw):
         begins = status is None or status.attempt.configmap_uid is None
         return replace(record, spec_json=self._first) if begins else record
 
-    def hear(self, request: Request, answer: Answer) -> Answer:
-        if not (isinstance(request, Get) and request.kind is Kind.FRAMEWORK and isinstance(answer, Answered)):
-            return answer
-        return Answered(orjson.dumps({**orjson.loads(answer.body), "spec": orjson.loads(self._first)}))
+    def read(self, request: Get, body: Json) -> Json:
+        return {**body, "spec": orjson.loads(self._first)} if request.kind is Kind.FRAMEWORK else body
 
 
 class _Releases(Flaw):
@@ -615,17 +601,13 @@ def _unevicted(found: CompanionRecord | NotListed | None) -> CompanionRecord | N
     return replace(found, evicted=WorkloadCondition()) if isinstance(found, WorkloadRecord) else found
 
 
-def _without_eviction(answer: Answer) -> Answer:
-    if not isinstance(answer, Answered):
-        return answer
-    body = orjson.loads(answer.body)
+def _without_eviction(body: Json) -> None:
     conditions = (body.get("status") or {}).get("conditions") or []
     body.setdefault("status", {})["conditions"] = [one for one in conditions if one["type"] != "Evicted"]
-    return Answered(orjson.dumps(body))
 
 
 _DEAF_TO_EVICTIONS: Final = all_of(
-    flawed(lambda: Hears(Kind.WORKLOAD, _without_eviction)),
+    reads(Kind.WORKLOAD, _without_eviction),
     sees(lambda one: replace(one, find_companion=lambda kind, name: _unevicted(one.find_companion(kind, name)))),
 )
 
@@ -636,13 +618,9 @@ def _believe_gateways(answer: Answer) -> Answer:
     return answer
 
 
-def _admits_more(answer: Answer) -> Answer:
-    if not isinstance(answer, Answered):
-        return answer
-    body = orjson.loads(answer.body)
+def _admits_more(body: Json) -> None:
     for one in ((body.get("status") or {}).get("admission") or {}).get("podSetAssignments") or ():
         one["count"] += 2
-    return Answered(orjson.dumps(body))
 
 
 def _believing_pages() -> Any:
@@ -850,7 +828,7 @@ MUTANTS: Final = {
         "C2: ",
     ),
     "C2: takes a Pod that is being deleted for gone": Mutant(
-        all_of(sees(_deleting_is_gone), unfound(Kind.POD)),
+        all_of(sees_pods(lambda pod: None if pod.identity.deleting else pod), unfound(Kind.POD)),
         _chaos(_create(_role(stop_seconds="2", **_FAILS_ONCE))),
         "C2: ",
     ),
@@ -868,7 +846,7 @@ MUTANTS: Final = {
     ),
     # A creation that was given up is executed when its Task is gone.
     "C2: sees no Pods": Mutant(
-        sees(lambda one: replace(one, find_pod=lambda _: None, list_pods=tuple)),
+        sees_pods(lambda _: None),
         _chaos(
             _create(_role(2, **_FOREVER)),
             _fault(0.0, Faults.LATE, "create", "pods", times=2, seconds=30.0),
@@ -881,6 +859,15 @@ MUTANTS: Final = {
         deleting_with(grace_period_seconds=0),
         _chaos(_create(_role(stop_seconds="5", task={"podGracefulDeletionTimeoutSec": 60}, **_FAILS_ONCE))),
         "by force",
+    ),
+    **{
+        f"{guarantee}: deletes a Pod whose containers run": Mutant(
+            sees_pods(lambda pod: replace(pod, running_grace_sec=None)), partial(graces.play, stop=stop), "still run"
+        )
+        for guarantee, stop in (("C1", False), ("C3", True))
+    },
+    "C2: forces the deletion of a Pod on a healthy node": Mutant(
+        unfound(Kind.NODE), _slow_pod, "its Node was not found to be lost"
     ),
     # The node is well, and the Pod writes its last checkpoint.
     "C2: takes a Node for gone without a look at it": Mutant(
@@ -903,7 +890,7 @@ MUTANTS: Final = {
         sees(_blind), _a_pod_is_not_recorded, "C4: "
     ),
     "C4: takes terminating Pods for gone": Mutant(
-        all_of(sees(_deleting_is_gone), unfound(Kind.POD)),
+        all_of(sees_pods(lambda pod: None if pod.identity.deleting else pod), unfound(Kind.POD)),
         _chaos(_create(_role(stop_seconds="5", **_FOREVER)), Step(9.0, "delete_configmap", ("f0", "Background"))),
         "C4: |C2: ",
     ),
@@ -1062,7 +1049,7 @@ MUTANTS: Final = {
         flawed(lambda: Unsent(_is_about_readiness)), _queued(_SETTLE), "PodsReady is not told|Hot loop"
     ),
     "K3: creates Pods for Tasks that were added since the admission": Mutant(
-        flawed(lambda: Hears(Kind.WORKLOAD, _admits_more)),
+        reads(Kind.WORKLOAD, _admits_more),
         _queued(_SETTLE, _step("rescale", "a", 4), _SETTLE),
         "quota: |K2: ",
     ),
@@ -1277,7 +1264,7 @@ MUTANTS: Final = {
     ),
     # A disruption is announced and called off, and then a user deletes the Pod.
     "retry: takes each deletion of a Pod for a disruption": Mutant(
-        sees(_disrupted),
+        sees_pods(lambda pod: replace(pod, disruption=_EVICTION) if pod.identity.deleting else pod),
         _chaos(_create(_role(**_FOREVER)), Step(5.0, "call_disruption_off", (0,)), Step(6.0, "delete_pod", (0,))),
         "completed with -1010",
     ),
@@ -1364,6 +1351,11 @@ MUTANTS: Final = {
         flawed(_Hurries),
         _chaos(Step(0.0, "deny", ("services", ("create",), 3.0)), _create(_role(**_FOREVER), network={})),
         "it is in a circle",
+    ),
+    "rest: never forces the deletion of an orphan on a lost node": Mutant(
+        flawed(lambda: Unsent(lambda request: isinstance(request, Remove) and request.force)),
+        _lost_orphan,
+        "it waits for ever|it does not come about|Hot loop",
     ),
     "rest: believes its watches for ever": Mutant(
         lambda: patch.object(informers, "comparison_sec", None),

@@ -53,12 +53,6 @@ class Networked:
         framework = self.history.framework
         return self.service is not None and framework is not None and controller_of(self.service) == uid_of(framework)
 
-    def follow(self, steps: int) -> None:
-        """The controller sees everything, and works."""
-        for _ in range(steps):
-            self.history.controllers[0].catch_up()
-            self.history.run(0, 1)
-
     def do(self, operation: Any) -> None:
         """One operation, if it can be done."""
         history, world = self.history, self.history.world
@@ -92,12 +86,12 @@ class Networked:
 def test_a_framework_has_its_service_under_all_acts_of_users(first: int, operations: list[tuple[Any, int]]) -> None:
     networked = Networked()
     history = networked.history
-    networked.follow(first)
+    history.follow(0, first)
     for operation, steps in operations:
         networked.do(operation)
         foreign = None if networked.service is None or networked.is_ours else networked.service["metadata"]
         version = None if foreign is None else foreign["resourceVersion"]
-        networked.follow(steps)
+        history.follow(0, steps)
         if foreign is not None:
             assert networked.service is not None
             assert networked.service["metadata"]["resourceVersion"] == version, "a foreign Service was changed"

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from frameworkcontroller.api.status import State
-from tests.property.test_suspension import begin, follow
+from tests.property.test_suspension import begin
 from tests.support.history import History
 from tests.support.kueue import QUEUES
 from tests.support.queuedhistory import QueuedHistory
@@ -47,9 +47,9 @@ def code(history: History) -> int | None:
 def end_at(steps: int, ask: Callable[[History], None], *, crash: bool) -> None:
     """End a Framework after its spec has become invalid at this step."""
     history = begin()
-    follow(history, steps)
+    history.follow(0, steps)
     history.break_spec(broken=True)
-    follow(history, steps % 3)
+    history.follow(0, steps % 3)
     if crash:
         history.crash(0)
     ask(history)
@@ -77,7 +77,7 @@ def evict_at(steps: int, evict: str, *, crash: bool) -> None:
     history.create_in(QUEUES[0], {"taskRoles": [{"name": "a", "taskNumber": 2, "task": {"pod": pod}}]})
     for _ in range(steps):
         history.step_kueue(1)
-        follow(history, 1)
+        history.follow(0, 1)
         history.controllers[0].catch_up()
     history.break_spec(broken=True)
     history.run(0, steps % 3)

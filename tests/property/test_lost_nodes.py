@@ -7,17 +7,16 @@ read of the Node that found it lost.
 import random
 import re
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frameworkcontroller.machine.kernel.actions import Delete
 from frameworkcontroller.machine.kernel.requests import Kind
 from tests.property.test_stuck_orphans import come_about, create, is_completed, is_stalled, pod
 from tests.support.history import History
-from tests.support.world import Body, Fate, Violation, is_deleting
+from tests.support.world import Body, Fate, is_deleting
 
 TIMEOUT_SEC: Final = 60
 LOOK_SEC: Final = 30
@@ -330,14 +329,3 @@ def test_walks_with_lost_and_slow_nodes() -> None:
         spared += len(re.findall(r"Waiting: Pod .* is not force-deleted", told))
     assert forced > WALKS / 2
     assert spared > WALKS / 2
-
-
-def test_a_controller_that_does_not_look_at_the_node_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def spare_none(_: Delete) -> Any:
-        yield from ()
-
-    monkeypatch.setattr(Delete, "_reason_to_spare", spare_none)
-    history = begin()
-    stuck(history)
-    with pytest.raises(Violation, match="its Node was not found to be lost"):
-        go_by(history, 200)

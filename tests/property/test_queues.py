@@ -6,7 +6,6 @@ any two steps.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
 
 import pytest
@@ -15,237 +14,188 @@ from hypothesis import strategies as st
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.kernel.requests import Kind
-from tests.support.history import LIMITS, NAME, History
 from tests.support.kueue import DEACTIVATIONS, EVICTIONS, Kueue, condition, has_quota, is_active
+from tests.support.queuedhistory import HAPPENINGS, MODEST, QueuedHistory, Step
 from tests.support.world import Body, Fate, uid_of
 
-KINDS: Final = (Kind.FRAMEWORK, Kind.CONFIGMAP, Kind.POD, Kind.WORKLOAD)
-TEMPLATE: Final = {"spec": {"containers": [{"name": "main", "image": "none"}]}}
-FATES: Final = [(verb, fate) for verb in ("create", "write", "delete", "get", "patch") for fate in list(Fate)[:3]]
-KUEUE: Final = [
-    *EVICTIONS,
-    *DEACTIVATIONS,
-    "delete",
-    "finish",
-    "steal",
-    "chatter",
-    "deactivate",
-    "activate",
-    "hide",
-    "serve",
-    "unadmit",
+OPERATIONS: Final = [
+    *(Step("play", (what, 0)) for what in dict.fromkeys([*EVICTIONS, *DEACTIVATIONS, *HAPPENINGS])),
+    *(Step("suspend", (), {"wanted": wanted}) for wanted in (True, False)),
+    *(Step("rescale", ("a", number)) for number in (3, 1)),
+    *(Step("label", (names.QUEUE_NAME, queue)) for queue in (None, "team-a", "team-b")),
+    Step("select", ("a", "x")),
+    Step("execute", ("Stop",)),
+    Step("delete", (), {"foreground": True}),
+    Step("crash", (0,)),
+    Step("crash", (0,)),
+    Step("kubelet", (0, "end", 1)),
+    Step("kubelet", (0, "Running")),
+    Step("collect", (3,)),
+    Step("step_kueue", (99,)),
+    *(
+        Step("fail", (verb, fate))
+        for verb in ("create", "write", "delete", "get", "patch")
+        for fate in (Fate.LOST, Fate.ANSWER_LOST, Fate.LATE)
+    ),
 ]
-USER: Final = ["suspend", "resume", "more", "fewer", "template", "unlabel", "label", "move", "stop", "delete"]
-OPERATION: Final = st.sampled_from([*KUEUE, *USER, "crash", "crash", "exit", "run", "collect", "kueue", *FATES])
-OPERATIONS: Final = st.lists(st.tuples(OPERATION, st.integers(0, 12)), max_size=12)
+OPERATION: Final = st.sampled_from(OPERATIONS)
+PREEMPT: Final = Step("play", ("Preempted", 0))
 
 
-class Queued(History):
-    """A history with Kueue."""
-
-    def __init__(self, *, tasks: int = 2, quota: int = 4, seed: int = 0, **options: Any) -> None:
-        super().__init__(seed, limits=replace(LIMITS, kueue=True), kinds=KINDS)
-        self.kueue = Kueue(self.world, {"gold": quota}, seed, is_loose=lambda: self.guarantees.loose, **options)
-        self.others.append(self.kueue.step)
-        self.wakes.append(lambda: self.kueue.due_at)
-        spec = {"taskRoles": [{"name": "a", "taskNumber": tasks, "task": {"pod": TEMPLATE}}]}
-        metadata = {"name": NAME, "labels": {names.QUEUE_NAME: "team-a"}}
-        self.world.create(Kind.FRAMEWORK, {"metadata": metadata, "spec": spec})
-
-    def follow(self, steps: int) -> None:
-        """The controller and Kueue see everything, and work."""
-        for _ in range(steps):
-            self.kueue.settle()
-            for kind in range(len(KINDS)):
-                self.deliver(0, kind, 50)
-            self.run(0, 1)
-
-    def all_run(self) -> None:
-        """All Pods run."""
-        self.settle()
-        self._all_pods_run()
-        self.settle()
-
-    def relabel(self, queue: str | None) -> None:
-        """The user sets the label of the queue, or removes it (None)."""
-        if self.framework is not None:
-            self.world.tell(f"user: queue {queue}")
-            labels = {} if queue is None else {names.QUEUE_NAME: queue}
-            self.world.edit(Kind.FRAMEWORK, NAME, lambda body: body["metadata"].update(labels=labels))
-
-    def label_time(self, seconds: str) -> None:
-        """The user says how long the Framework may be admitted."""
-        labels = {names.QUEUE_NAME: "team-a", names.MAX_EXEC_TIME_SECONDS: seconds}
-        self.world.edit(Kind.FRAMEWORK, NAME, lambda body: body["metadata"].update(labels=labels))
-
-    def change_template(self) -> None:
-        """The user asks for other Pods."""
-        template = {"spec": {"containers": TEMPLATE["spec"]["containers"], "nodeSelector": {"disk": "ssd"}}}
-
-        def change(spec: Body) -> None:
-            spec["taskRoles"][0]["task"] = {"pod": template}
-
-        self.edit("another template", change)
-
-    @property
-    def workloads(self) -> list[Body]:
-        """The Workloads of Frameworks."""
-        return self.kueue.of_frameworks()
-
-    def do(self, operation: Any) -> None:
-        """One operation."""
-        match operation:
-            case "suspend" | "resume":
-                self.suspend(wanted=operation == "suspend")
-            case "more" | "fewer":
-                self.rescale("a", 3 if operation == "more" else 1)
-            case "template":
-                self.change_template()
-            case "unlabel":
-                self.relabel(None)
-            case "label":
-                self.relabel("team-a")
-            case "move":
-                self.relabel("team-b")
-            case "stop":
-                self.execute("Stop")
-            case "delete":
-                self.delete(foreground=True)
-            case "crash":
-                self.crash(0)
-            case "exit":
-                self.kubelet(0, "end", 1)
-            case "run":
-                self.kubelet(0, "Running")
-            case "collect":
-                self.collect(3)
-            case "kueue":
-                self.kueue.settle()
-            case (verb, fate):
-                self.fail(verb, fate)
-            case what:
-                self.kueue.play(what, 0)
-
-    def _whatever_stands_in_the_way_is_told(self, *, alone: bool) -> None:
-        status = self.status
-        if status is not None and any(item.type == "QuotaReserved" and item.message for item in status.conditions):
-            return
-        super()._whatever_stands_in_the_way_is_told(alone=alone)
-
-    def finish(self) -> None:
-        """Kueue is fair again, too."""
-        self.kueue.serve("gold")
-        self.kueue.activates = True
-        super().finish()
+def begin(*, seed: int = 0, **options: Any) -> QueuedHistory:
+    """A Framework of two Tasks in a queue with quota for four."""
+    history = QueuedHistory(seed, quota={"gold": 4}, **options)
+    task = {"pod": {"spec": MODEST}}
+    history.create_in("team-a", {"taskRoles": [{"name": "a", "taskNumber": 2, "task": task}]})
+    return history
 
 
-@given(first=st.integers(0, 15), operations=OPERATIONS, checks=st.booleans(), topology=st.booleans())
-@example(first=6, operations=[("Preempted", 6), ("resume", 3), ("suspend", 12)], checks=False, topology=False)
+def follow(history: QueuedHistory, which: int, steps: int) -> None:
+    """A controller and Kueue see everything, and work."""
+    for _ in range(steps):
+        history.step_kueue(99)
+        history.follow(which, 1)
+
+
+def all_run(history: QueuedHistory) -> None:
+    """All Pods run."""
+    history.settle()
+    history.all_pods_run()
+    history.settle()
+
+
+def kueue(history: QueuedHistory) -> Kueue:
+    """The stand-in for Kueue."""
+    assert history.kueue is not None
+    return history.kueue
+
+
+def workload(history: QueuedHistory) -> Body:
+    """The Workload of the Framework."""
+    (found,) = kueue(history).of_frameworks()
+    return found
+
+
+def check(history: QueuedHistory, attempt: int) -> None:
+    """Its two Tasks run in that attempt, and no retry counts."""
+    status = history.status
+    assert status is not None
+    assert (status.state, len(history.pods())) == (State.RUNNING, 2)
+    assert (status.attempt.id, status.retry.accountable_retried_count) == (attempt, 0)
+
+
+@given(
+    first=st.integers(0, 15),
+    operations=st.lists(st.tuples(OPERATION, st.integers(0, 12)), max_size=12),
+    checks=st.booleans(),
+    topology=st.booleans(),
+)
+@example(
+    first=6,
+    operations=[
+        (PREEMPT, 6),
+        (Step("suspend", (), {"wanted": False}), 3),
+        (Step("suspend", (), {"wanted": True}), 12),
+    ],
+    checks=False,
+    topology=False,
+)
 def test_quota_is_kept_and_released_in_any_history(
-    first: int, operations: list[tuple[Any, int]], checks: bool, topology: bool
+    first: int, operations: list[tuple[Step, int]], checks: bool, topology: bool
 ) -> None:
-    history = Queued(checks=checks, topology=topology)
-    history.follow(first)
+    history = begin(checks=checks, topology=topology)
+    follow(history, 0, first)
     for operation, steps in operations:
-        history.do(operation)
-        history.follow(steps)
+        operation.take(history)
+        follow(history, 0, steps)
     history.finish()
 
 
 @pytest.mark.parametrize("crash", [False, True])
 @pytest.mark.parametrize("steps", range(25))
 def test_an_eviction_between_any_two_steps_of_a_start_costs_no_retry(steps: int, crash: bool) -> None:
-    history = Queued()
-    history.follow(steps)
-    history.kueue.play("Preempted", 0)
+    history = begin()
+    follow(history, 0, steps)
+    history.play("Preempted", 0)
     if crash:
         history.crash(0)
-    history.all_run()
-    status = history.status
-    assert status is not None
-    assert (status.state, len(history.pods())) == (State.RUNNING, 2)
-    assert status.retry.accountable_retried_count == 0
-    assert status.admission is not None
-    assert status.admission.workload_uid == uid_of(history.workloads[0])
+    all_run(history)
+    assert history.admission is not None
+    assert history.admission["workloadUID"] == uid_of(workload(history))
+    assert history.status is not None
+    check(history, history.status.attempt.id)
     history.finish()
 
 
 @pytest.mark.parametrize("steps", range(25))
 def test_the_steps_after_an_eviction_survive_a_crash(steps: int) -> None:
-    history = Queued()
-    history.all_run()
-    history.kueue.play("Preempted", 0)
-    history.follow(steps)
+    history = begin()
+    all_run(history)
+    history.play("Preempted", 0)
+    follow(history, 0, steps)
     history.crash(0)
-    history.all_run()
-    status = history.status
-    assert status is not None
-    assert (status.state, status.attempt.id, status.retry.accountable_retried_count) == (State.RUNNING, 1, 0)
+    all_run(history)
+    check(history, 1)
     history.finish()
 
 
 @pytest.mark.parametrize("crash", [False, True])
 @pytest.mark.parametrize("what", ["deactivate", *DEACTIVATIONS])
 def test_a_framework_that_was_deactivated_runs_again_once_it_is_activated(what: str, crash: bool) -> None:
-    history = Queued()
-    history.all_run()
-    history.kueue.play(what, 0)
+    history = begin()
+    all_run(history)
+    history.play(what, 0)
     history.settle()
     if crash:
         history.crash(0)
         history.settle()
-    (workload,) = history.workloads
-    assert (is_active(workload), has_quota(workload)) == (False, False)
+    assert (is_active(workload(history)), has_quota(workload(history))) == (False, False)
     history.tick(1000)
     history.settle()
     assert history.pods() == []
-    history.kueue.play("activate", 0)
-    history.all_run()
-    status = history.status
-    assert status is not None
-    assert (status.state, status.attempt.id, status.retry.accountable_retried_count) == (State.RUNNING, 1, 0)
+    history.play("activate", 0)
+    all_run(history)
+    check(history, 1)
     history.finish()
 
 
 def test_more_time_and_an_activation_are_the_way_out_after_the_longest_execution_time() -> None:
-    history = Queued()
-    history.label_time("60")
-    history.all_run()
+    history = begin()
+    history.label(names.MAX_EXEC_TIME_SECONDS, "60")
+    all_run(history)
     history.tick(61)
     history.settle()
-    (workload,) = history.workloads
-    assert not has_quota(workload)
-    assert condition(workload, "Evicted")["reason"] == "DeactivatedDueToMaximumExecutionTimeExceeded"  # type: ignore[index]
+    assert not has_quota(workload(history))
+    assert condition(workload(history), "Evicted")["reason"] == "DeactivatedDueToMaximumExecutionTimeExceeded"  # type: ignore[index]
     # Without more time, it is deactivated again.
-    history.kueue.play("activate", 0)
+    history.play("activate", 0)
     history.settle()
-    assert not is_active(history.workloads[0])
-    history.label_time("600")
+    assert not is_active(workload(history))
+    history.label(names.MAX_EXEC_TIME_SECONDS, "600")
     history.settle()
-    history.kueue.play("activate", 0)
-    history.all_run()
+    history.play("activate", 0)
+    all_run(history)
     assert history.status is not None
-    assert (history.status.state, len(history.pods())) == (State.RUNNING, 2)
+    check(history, history.status.attempt.id)
     history.finish()
 
 
-def until_told(history: Queued, reason: str) -> None:
+def until_told(history: QueuedHistory, reason: str) -> None:
     """Let time pass until the Workload says this about its Pods: changes of that are paced."""
     for _ in range(3):
         history.settle()
-        if (condition(history.workloads[0], "PodsReady") or {}).get("reason") == reason:
+        if (condition(workload(history), "PodsReady") or {}).get("reason") == reason:
             return
         history.tick(10)
-    raise AssertionError(condition(history.workloads[0], "PodsReady"))
+    raise AssertionError(condition(workload(history), "PodsReady"))
 
 
 def test_pods_of_a_retry_have_their_time_though_the_admission_is_old() -> None:
     """Kueue counts the time of Pods that wait for their start from the admission."""
-    history = Queued(pods_ready_sec=100.0)
+    history = begin(pods_ready_sec=100.0)
     history.set_retry(None, fancy=False, limit=5)
     history.set_completion("a", 1, -1)
-    history.all_run()
+    all_run(history)
     until_told(history, "Started")
     history.tick(1000)
     history.kubelet(0, "end", 1)
@@ -254,38 +204,34 @@ def test_pods_of_a_retry_have_their_time_though_the_admission_is_old() -> None:
     assert history.status.attempt.id == 1
     history.tick(50)
     history.settle()
-    assert history.kueue.evictions == {}
-    history.all_run()
+    assert kueue(history).evictions == {}
+    all_run(history)
     until_told(history, "Recovered")
     history.finish()
 
 
 def test_pods_of_the_next_admission_have_their_time_though_those_before_were_lost() -> None:
-    history = Queued(pods_ready_sec=100.0)
+    history = begin(pods_ready_sec=100.0)
     history.set_retry("a", fancy=False, limit=5)
-    history.all_run()
+    all_run(history)
     until_told(history, "Started")
     history.kubelet(0, "end", 1)
     until_told(history, "WaitForRecovery")
-    history.kueue.play("Preempted", 0)
-    history.kueue.rival(4)
+    history.play("Preempted", 0)
+    history.rival(4, "low")
     history.settle()
-    assert (condition(history.workloads[0], "PodsReady") or {})["reason"] == "WaitForStart"
+    assert (condition(workload(history), "PodsReady") or {})["reason"] == "WaitForStart"
 
 
 @given(operations=st.lists(st.tuples(OPERATION, st.integers(0, 6), st.integers(0, 6)), max_size=10))
-@example(operations=[("Preempted", 6, 2), ("crash", 3, 3), ("Preempted", 0, 6)])
-def test_two_controllers_keep_the_order_of_writes(operations: list[tuple[Any, int, int]]) -> None:
+@example(operations=[(PREEMPT, 6, 2), (Step("crash", (0,)), 3, 3), (PREEMPT, 0, 6)])
+def test_two_controllers_keep_the_order_of_writes(operations: list[tuple[Step, int, int]]) -> None:
     """Without the checks of K2 and of quota by existing Pods: the other one may have created some meanwhile."""
-    history = Queued()
-    history.follow(4)
+    history = begin()
+    follow(history, 0, 4)
     history.start_second()
     for operation, first, second in operations:
-        history.do(operation)
-        for which, steps in enumerate((first, second)):
-            for _ in range(steps):
-                history.kueue.settle()
-                for kind in range(len(KINDS)):
-                    history.deliver(which, kind, 50)
-                history.run(which, 1)
+        operation.take(history)
+        follow(history, 0, first)
+        follow(history, 1, second)
     history.finish()

@@ -7,12 +7,10 @@ import pytest
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine import task, terminating
 from frameworkcontroller.machine.kernel.requests import Kind
 from tests.support.history import NAME, History
 
 TIMEOUT_SEC: Final = 600
-_STEPS: Final = 1000
 _WAKES: Final = 60
 
 
@@ -24,22 +22,9 @@ def begin(*, timeout: int | None = TIMEOUT_SEC) -> History:
     return history
 
 
-def run(history: History, until: Callable[[], bool]) -> None:
-    """The controller sees everything and works, until that is so."""
-    for _ in range(_STEPS):
-        if until():
-            return
-        for kind in range(3):
-            history.deliver(0, kind, 50)
-        history.run(0, 1)
-        if not history.controllers[0].due:
-            history.go_to_next_write()
-    raise AssertionError("it does not come about")
-
-
 def create(history: History, kind: Kind) -> Any:
     """The controller creates such an object, and is killed before it has recorded that."""
-    run(history, lambda: bool(history.world.objects[kind]))
+    history.until(lambda: bool(history.world.objects[kind]))
     history.crash(0)
     (body,) = history.world.objects[kind].values()
     return body
@@ -95,18 +80,6 @@ def test_an_orphaned_pod_on_a_lost_node_is_reported_and_replaced_after_its_timeo
     history.finish()
 
 
-@pytest.mark.parametrize("stop", [False, True])
-def test_a_controller_that_only_waits_for_orphaned_pods_is_caught(stop: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (task, terminating):
-        monkeypatch.setattr(module, "watch_end", lambda *_, **__: None)
-    history = begin()
-    body = lost_pod(history)
-    if stop:
-        history.execute("Stop")
-    with pytest.raises(AssertionError, match=r"it waits for ever|it does not come about"):
-        come_about(history, lambda: pod(history) != body)
-
-
 def test_an_orphaned_pod_without_a_timeout_is_reported_and_left() -> None:
     history = begin(timeout=None)
     body = lost_pod(history)
@@ -122,7 +95,7 @@ def test_stop_gets_through_past_an_orphaned_pod_on_a_lost_node(persisted: bool) 
     """``persisted``: the ConfigMap is recorded, too."""
     history = begin()
     if persisted:
-        run(history, lambda: history.status is not None and history.status.attempt.configmap_uid is not None)
+        history.until(lambda: history.status is not None and history.status.attempt.configmap_uid is not None)
     lost_pod(history)
     history.execute("Stop")
     come_about(history, lambda: is_completed(history))

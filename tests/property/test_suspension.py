@@ -37,14 +37,6 @@ def begin(**spec: Any) -> History:
     return history
 
 
-def follow(history: History, steps: int) -> None:
-    """The controller sees everything, and works."""
-    for _ in range(steps):
-        for kind in range(3):
-            history.deliver(0, kind, 50)
-        history.run(0, 1)
-
-
 def do(history: History, operation: Any) -> None:
     """One operation."""
     match operation:
@@ -70,10 +62,10 @@ def do(history: History, operation: Any) -> None:
 @example(first=3, operations=[(SUSPEND, 6), (RESUME, 3), (SUSPEND, 12)])
 def test_suspended_and_resumed_at_any_moment(first: int, operations: list[tuple[Any, int]]) -> None:
     history = begin()
-    follow(history, first)
+    history.follow(0, first)
     for operation, steps in operations:
         do(history, operation)
-        follow(history, steps)
+        history.follow(0, steps)
     history.finish()
 
 
@@ -84,7 +76,7 @@ def test_a_framework_that_is_suspended_between_any_two_steps_of_its_start_is_run
     crash: bool,
 ) -> None:
     history = begin()
-    follow(history, steps)
+    history.follow(0, steps)
     had_pods = {pod["metadata"]["annotations"]["FC_FRAMEWORK_ATTEMPT_ID"] for pod in history.pods()}
     if crash:
         history.crash(0)
@@ -107,7 +99,7 @@ def test_a_framework_that_is_suspended_between_any_two_steps_of_its_start_is_run
 def test_a_creation_that_is_executed_late_never_breaks_the_promise(steps: int, late: bool) -> None:
     history = begin()
     history.fail("create", Fate.LATE)
-    follow(history, steps)
+    history.follow(0, steps)
     history.suspend(wanted=True)
     history.settle()
     if late:
@@ -125,9 +117,9 @@ def test_a_creation_that_is_executed_late_never_breaks_the_promise(steps: int, l
 @pytest.mark.parametrize("steps", range(20))
 def test_stop_completes_a_framework_suspended_at_any_moment(steps: int) -> None:
     history = begin()
-    follow(history, 8)
+    history.follow(0, 8)
     history.suspend(wanted=True)
-    follow(history, steps)
+    history.follow(0, steps)
     history.execute("Stop")
     history.settle()
     status = history.status

@@ -4,20 +4,20 @@ Random histories (``test_machine_histories``, ``test_queue_histories``) do so, t
 controller that believes its caches (``mutants``).
 """
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
 
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.kernel.actions import Action, Create
+from frameworkcontroller.machine.kernel.actions import Create
 from frameworkcontroller.machine.kernel.requests import Kind
-from tests.property.test_queues import Queued
+from tests.property import test_queues as queues
 from tests.support.archive import ArchivedHistory
 from tests.support.history import History
+from tests.support.queuedhistory import QueuedHistory
+from tests.support.queueguarantees import QUEUE_LABEL
 from tests.support.world import uid_of
 
-_STEPS: Final = 1000
 _PODS: Final = 2
 
 
@@ -28,42 +28,15 @@ def begin(*roles: dict[str, Any]) -> History:
     return history
 
 
-def run(history: History, until: Callable[[], bool]) -> None:
-    """The controller sees everything and works, as nodes and the garbage collector do, until that is so."""
-    controller = history.controllers[0]
-    for _ in range(_STEPS):
-        if until():
-            return
-        for other in history.others:
-            other()
-        history.collect(1)
-        history.kubelet(0, "remove")
-        controller.catch_up()
-        history.run(0, 1)
-        if not controller.due and controller.requeue_at is not None:
-            history.world.go_until(controller.requeue_at)
-    raise AssertionError("it does not come about")
-
-
-def hold_up(history: History, action: type[Action], name: str) -> None:
-    """The controller stands still right before such a request."""
-
-    def is_next() -> bool:
-        found = history.controllers[0].next_action
-        return isinstance(found, action) and found.target.name == name
-
-    run(history, is_next)
-
-
 def an_attempt_is_over() -> History:
     """The standby has seen the first attempt of a Task before its Pod. That attempt is over now."""
     history = begin({"name": "a", "taskNumber": 1, "task": {"retryPolicy": {"maxRetryCount": 1}}})
-    hold_up(history, Create, "f-a-0")
+    history.stop_before(Create, lambda target: target.name == "f-a-0")
     history.stand_by()
-    run(history, lambda: "f-a-0" in history.world.objects[Kind.POD])
+    history.until(lambda: "f-a-0" in history.world.objects[Kind.POD])
     history.kubelet(0, "end", 1)
-    run(history, lambda: "f-a-0" not in history.world.objects[Kind.POD])
-    hold_up(history, Create, "f-a-0")
+    history.until(lambda: "f-a-0" not in history.world.objects[Kind.POD])
+    history.stop_before(Create, lambda target: target.name == "f-a-0")
     history.take_over()
     return history
 
@@ -72,12 +45,12 @@ def a_role_has_started() -> History:
     """The status shows a role as started, since another one was ready, which it no longer is."""
     dependent = {"name": "b", "taskNumber": 1, "dependsOn": [{"name": "a", "status": "Ready"}]}
     history = begin({"name": "a", "taskNumber": 1}, dependent)
-    run(history, lambda: "f-a-0" in history.world.objects[Kind.POD])
+    history.until(lambda: "f-a-0" in history.world.objects[Kind.POD])
     history.kubelet(0, "Running")
     history.settle()
     history.stand_by()
     history.kubelet(0, "ready")
-    hold_up(history, Create, "f-b-0")
+    history.stop_before(Create, lambda target: target.name == "f-b-0")
     history.kubelet(0, "unready")
     history.deliver_to_standby(_PODS, 50)
     history.take_over()
@@ -119,7 +92,7 @@ def a_pod_is_not_recorded() -> History:
     history.kubelet(0, "Running")
     history.settle()
     history.rescale("a", 2)
-    run(history, lambda: "f-a-1" in pods)
+    history.until(lambda: "f-a-1" in pods)
     history.kubelet(1, "Running")
     history.take_over()
     history.delete_configmap("Background")
@@ -136,7 +109,7 @@ def nothing_is_recorded(history: History, *, warm: bool) -> None:
     """
     pods = history.world.objects[Kind.POD]
     history.stand_by()
-    run(history, lambda: "f-a-0" in pods)
+    history.until(lambda: "f-a-0" in pods)
     assert state_of(history) is State.CREATION_PENDING
     if warm:
         history.deliver_to_standby(0, 50)
@@ -213,13 +186,13 @@ WISHES: Final = ("suspend", "stop", "rescale and suspend", "move")
 
 def begin_for(wish: str) -> History:
     """A Framework of two Tasks, in a queue if it is to move to another one."""
-    return Queued() if wish == "move" else begin({"name": "a", "taskNumber": 2})
+    return queues.begin() if wish == "move" else begin({"name": "a", "taskNumber": 2})
 
 
 def fulfil(history: History, wish: str) -> None:
     """The user wants an end of the attempt."""
-    if isinstance(history, Queued):
-        history.relabel("team-b")
+    if isinstance(history, QueuedHistory):
+        history.label(QUEUE_LABEL, "team-b")
     elif wish == "stop":
         history.execute("Stop")
     else:
@@ -253,7 +226,7 @@ def test_an_attempt_begins_after_the_pods_that_its_predecessor_left() -> None:
 
 def test_a_configmap_without_label_is_adopted_with_its_pods() -> None:
     history = begin({"name": "a", "taskNumber": 2})
-    run(history, lambda: "f-a-0" in history.world.objects[Kind.POD])
+    history.until(lambda: "f-a-0" in history.world.objects[Kind.POD])
     (before,) = history.world.objects[Kind.CONFIGMAP].values()
     history.unlabel(1)
     history.crash(0)

@@ -10,14 +10,13 @@ from typing import Any, Final
 import pytest
 
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.kernel.actions import Action, Cleanup, Create
+from frameworkcontroller.machine.kernel.actions import Cleanup, Create
 from frameworkcontroller.machine.kernel.requests import Kind
 from tests.support.history import History
 from tests.support.world import Body, Fate
 
 A: Final = 0
 B: Final = 1
-_STEPS: Final = 1000
 _TRIES: Final = 10
 
 
@@ -30,36 +29,10 @@ def begin() -> History:
     return history
 
 
-def run(history: History, which: int, until: Callable[[], bool]) -> None:
-    """This controller sees everything and works, as nodes and the garbage collector do, until that is so."""
-    for _ in range(_STEPS):
-        if until():
-            return
-        history.collect(1)
-        history.kubelet(0, "remove")
-        for kind in range(3):
-            history.deliver(which, kind, 50)
-        history.run(which, 1)
-        controller = history.controllers[which]
-        if not controller.due and controller.requeue_at is not None:
-            history.world.go_until(controller.requeue_at)
-    raise AssertionError("it does not come about")
-
-
-def hold_up(history: History, kind: Kind, action: type[Action]) -> None:
-    """A stands still right before such a request."""
-
-    def is_next() -> bool:
-        found = history.controllers[A].next_action
-        return isinstance(found, action) and found.target.kind is kind
-
-    run(history, A, is_next)
-
-
 def hold_up_pod(history: History) -> None:
     """A stands still right before another try to create the Pod, with nothing to be written."""
     for _ in range(_TRIES):
-        hold_up(history, Kind.POD, Create)
+        history.stop_before(Create, lambda target: target.kind is Kind.POD, A)
         if history.controllers[A].is_settled:
             return
         history.fail("create", Fate.LOST)
@@ -81,7 +54,7 @@ def record(history: History, *, attempt: int = 0) -> None:
             return False
         return [task.state for task in _tasks(history)] == [State.PREPARING]
 
-    run(history, B, is_recorded)
+    history.until(is_recorded, B)
 
 
 def replace_attempt(history: History) -> None:
@@ -91,7 +64,7 @@ def replace_attempt(history: History) -> None:
     record(history)
     first = pod(history)
     history.kubelet(0, "end", 1)
-    run(history, B, lambda: pod(history) not in (None, first))
+    history.until(lambda: pod(history) not in (None, first), B)
     record(history)
 
 
@@ -100,22 +73,22 @@ def replace_task(history: History) -> None:
     hold_up_pod(history)
     record(history)
     history.rescale("a", 0)
-    run(history, B, lambda: pod(history) is None and not _tasks(history))
+    history.until(lambda: pod(history) is None and not _tasks(history), B)
     history.rescale("a", 1)
     record(history)
 
 
 def replace_task_that_leaves(history: History) -> None:
     """By the time that A checks that a Task left no Pod, another instance of the Task has one."""
-    hold_up(history, Kind.POD, Create)
+    history.stop_before(Create, lambda target: target.kind is Kind.POD, A)
     history.fail("create", Fate.LOST)
     history.run(A, 1)
     history.rescale("a", 0)
-    hold_up(history, Kind.POD, Cleanup)
+    history.stop_before(Cleanup, lambda target: target.kind is Kind.POD, A)
     history.fail("get", Fate.LOST)
     history.run(A, 1)
-    hold_up(history, Kind.POD, Cleanup)
-    run(history, B, lambda: not _tasks(history))
+    history.stop_before(Cleanup, lambda target: target.kind is Kind.POD, A)
+    history.until(lambda: not _tasks(history), B)
     history.rescale("a", 1)
     record(history)
 
@@ -125,7 +98,7 @@ def replace_framework_attempt(history: History) -> None:
     policy = {"minFailedTaskCount": 1, "minSucceededTaskCount": 0}
     history.edit("policy", lambda spec: spec["taskRoles"][0].update(frameworkAttemptCompletionPolicy=policy))
     history.edit("retry", lambda spec: spec.update(retryPolicy={"maxRetryCount": 1}))
-    hold_up(history, Kind.CONFIGMAP, Create)
+    history.stop_before(Create, lambda target: target.kind is Kind.CONFIGMAP, A)
     record(history)
     history.kubelet(0, "end", 1)
     record(history, attempt=1)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_status, encode_status
+from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objectkinds import PODGROUPS
 from frameworkcontroller.api.objects import (
     ClaimRecord,
@@ -51,6 +52,7 @@ NO_TASK: Final = {"taskRole": "nobody"}
 """A coordinator that the schema of the CRD accepts, and that makes a spec invalid."""
 UID: Final = "framework-uid"
 Body = dict[str, Any]
+_A = TypeVar("_A", bound=Action)
 
 
 PODGROUP_RECORDS: Final[dict[Kind, Callable[[Body], PodGroupRecord]]] = {
@@ -194,6 +196,14 @@ class Bench:
             self.tracker.persisted()
             self.writes += 1
 
+    def forget(self, *, pod: bool = False) -> None:
+        """Another process takes over with a status from before the ConfigMap (``pod``: the first Pod) was created."""
+        self.restart()
+        if pod:
+            self.task().attempt.pod_uid, self.task().state = None, State.CREATION_PENDING
+        else:
+            self.status.attempt.configmap_uid, self.status.state = None, State.CREATION_PENDING
+
     def restart(self) -> None:
         """Another process takes over with the stored status alone."""
         self.tracker = Tracker(decode_status(orjson.loads(encode_status("f", self.status))))
@@ -237,12 +247,83 @@ class Bench:
         """The state of the first Task."""
         return self.task().state
 
+    def code(self) -> int | None:
+        """The completion code of the FrameworkAttempt."""
+        return _code(self.status.attempt.completion_status)
+
+    def completion(self) -> CompletionStatus:
+        """The completion of the FrameworkAttempt, which is decided."""
+        found = self.status.attempt.completion_status
+        assert found is not None
+        return found
+
+    def task_completion(self, role_name: str = "a", index: int = 0) -> CompletionStatus:
+        """The completion of a Task's attempt, which is decided."""
+        found = self.task(role_name, index).attempt.completion_status
+        assert found is not None
+        return found
+
+    def task_code(self, role_name: str = "a", index: int = 0) -> int | None:
+        """The completion code of a Task's attempt."""
+        return _code(self.task(role_name, index).attempt.completion_status)
+
+    def task_codes(self) -> list[int | None]:
+        """The completion codes of all Tasks' attempts."""
+        return [_code(task.attempt.completion_status) for task in self.tracker.tasks()]
+
+    def stalls(self) -> list[tuple[str, str]]:
+        """Status and reason of the condition Stalled, if there is one."""
+        return [(item.status, item.reason) for item in self.status.conditions if item.type == "Stalled"]
+
+    def stall(self) -> tuple[str, str]:
+        """Reason and message of the condition Stalled, empty if it is not True."""
+        found = (one for one in self.status.conditions if one.type == "Stalled" and one.status == "True")
+        return next(((one.reason, one.message) for one in found), ("", ""))
+
     # --- walking on ---
 
     def only(self, made: Plan) -> Action:
         """The one action of a plan."""
         (action,) = made.actions
         return action
+
+    def expect(self, kind: type[_A], within: float | None = None, *, after: float = 0) -> _A:
+        """The one action of the next plan, of that kind, ``after`` some seconds. ``within``: as the alarms ring."""
+        self.now += after
+        action = self.only(self.plan() if within is None else self.wait(within))
+        assert isinstance(action, kind), action
+        return action
+
+    def idle(self, *, after: float = 0) -> Plan:
+        """The next plan, ``after`` some seconds, which asks for nothing."""
+        made = self.pass_time(after)
+        assert made.actions == []
+        return made
+
+    def pass_time(self, seconds: float) -> Plan:
+        """The next plan, after that time."""
+        self.now += seconds
+        return self.plan()
+
+    def edit_then_plan(self, *roles: Body, **spec: Any) -> Plan:
+        """The user edits the spec, and a plan follows."""
+        self.edit(*roles, **spec)
+        return self.plan()
+
+    def edit_then_settle(self, *roles: Body, **spec: Any) -> None:
+        """The user edits the spec, and all that follows by itself is done."""
+        self.edit(*roles, **spec)
+        self.settle()
+
+    def show_then_plan(self, name: str, *, deleting: float | None = None, grace: int = 30, **status: Any) -> Plan:
+        """The cache sees an object (see ``show``), and a plan follows."""
+        self.show(name, deleting=deleting, grace=grace, **status)
+        return self.plan()
+
+    def hide_then_plan(self, name: str) -> Plan:
+        """The cache sees an object gone, and a plan follows."""
+        self.hide(name)
+        return self.plan()
 
     def wait(self, seconds: float) -> Plan:
         """Plans as the alarms ring, until one asks for something, for at most so long."""
@@ -397,8 +478,15 @@ class Bench:
         self.show(name, phase="Running", podIP="10.0.0.1", hostIP="10.0.1.1", nodeName="node-1")
         self.plan()
 
-    def end(self, name: str = "f-a-0", code: int = 0) -> None:
-        """The Pod ends with that exit code, and its Task does, as far as it goes by itself."""
+    def run_all(self) -> None:
+        """All Pods are created, and run."""
+        self.all_pods()
+        for name in list(self.pods):
+            self.run(name)
+
+    def end(self, name: str = "f-a-0", code: int = 0, *, after: float = 0) -> None:
+        """The Pod ends with that exit code, ``after`` some seconds, and its Task does, as far as it goes by itself."""
+        self.now += after
         self.stop(name, code)
         self.settle()
 
@@ -410,6 +498,11 @@ class Bench:
             phase="Failed" if code else "Succeeded",
             containerStatuses=[{"name": "main", "state": {"terminated": terminated}}],
         )
+
+    def stop_then_plan(self, name: str = "f-a-0", code: int = 0) -> Plan:
+        """The cache sees the Pod end with that exit code, and a plan follows."""
+        self.stop(name, code)
+        return self.plan()
 
     def settle(self) -> None:
         """Deletions are accepted and seen at once, creations succeed, until nothing is left to do by itself."""
@@ -448,6 +541,38 @@ class Bench:
         if self._before is not None:
             check_step(self._before, after)
         self._before = after
+
+
+def accepted(*roles: Body, limit: Limits | None = None, **spec: Any) -> Bench:
+    """A Framework whose first status is stored: of one role with one Task, if no other is given."""
+    bench = Bench(*(roles or (role(),)), limit=limit, **spec)
+    bench.plan()
+    return bench
+
+
+def begun(*roles: Body, limit: Limits | None = None, **spec: Any) -> Bench:
+    """A Framework with the ConfigMap of its first attempt: of one role with one Task, if no other is given."""
+    bench = Bench(*(roles or (role(),)), limit=limit, **spec)
+    bench.attempt()
+    return bench
+
+
+def prepared(*roles: Body, limit: Limits | None = None, **spec: Any) -> Bench:
+    """A Framework whose Pods are all created: of one role with one Task, if no other is given."""
+    bench = Bench(*(roles or (role(),)), limit=limit, **spec)
+    bench.all_pods()
+    return bench
+
+
+def running(*roles: Body, limit: Limits | None = None, **spec: Any) -> Bench:
+    """A Framework whose Pods all run: of one role with one Task, if no other is given."""
+    bench = Bench(*(roles or (role(),)), limit=limit, **spec)
+    bench.run_all()
+    return bench
+
+
+def _code(completion: CompletionStatus | None) -> int | None:
+    return None if completion is None else completion.code
 
 
 def foreign(name: str, uid: str = "foreign", *, controller: str | None = None, deleting: bool = False) -> Identity:

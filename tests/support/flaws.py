@@ -62,6 +62,10 @@ class Flaw:
         """An answer on its way in."""
         return answer
 
+    def read(self, request: Get, body: Json) -> Json:
+        """A live object on its way in."""
+        return body
+
     def learn(self, request: Request, answer: Answer) -> None:
         """Take the answer to a request of the machine."""
 
@@ -126,6 +130,7 @@ def _flawed(flaw: Flaw) -> Iterator[None]:
     init, begin, ask, answered = Reconciler.__init__, Reconciler.begin, Reconciler.next, Reconciler.on_answer
     effects, archived, dropped = Reconciler.effects, Reconciler.on_archived, Reconciler.on_pod_dropped
     transmit, send = driver.Controller.transmit, vars(product)["send"]
+    reads = type(flaw).read is not Flaw.read
     extra: dict[Call, Request] = {}
     requests: dict[Call, Request] = {}
 
@@ -172,11 +177,16 @@ def _flawed(flaw: Flaw) -> Iterator[None]:
     def on_pod_dropped(machine: Reconciler, last: PodRecord, *, removed: bool) -> None:
         dropped(machine, last, removed=flaw.removed(last, removed))
 
+    def hear(request: Request, answer: Answer) -> Answer:
+        if reads and isinstance(request, Get) and isinstance(answer, Answered):
+            answer = Answered(orjson.dumps(flaw.read(request, orjson.loads(answer.body))))
+        return flaw.hear(request, answer)
+
     def transmit_(controller: driver.Controller, call: Call | None, request: Request, uid: str) -> Answer:
         flaw.machine = None
         if (answer := flaw.reply(request)) is not None:
             return answer
-        return flaw.hear(request, transmit(controller, call, flaw.send(request), uid))
+        return hear(request, transmit(controller, call, flaw.send(request), uid))
 
     async def send_(client: KubeClient, request: Request, *args: Any) -> Answer:
         flaw.machine = None
@@ -184,7 +194,7 @@ def _flawed(flaw: Flaw) -> Iterator[None]:
             return answer
         answer = await send(client, flaw.send(request), *args)
         flaw.machine = None
-        return flaw.hear(request, answer)
+        return hear(request, answer)
 
     with (
         patch.multiple(
@@ -263,6 +273,24 @@ class Hears(Flaw):
     def hear(self, request: Request, answer: Answer) -> Answer:
         fits = isinstance(request, self.of) and getattr(request, "kind", None) is self.kind
         return self.change(answer) if fits else answer
+
+
+@dataclass
+class Reads(Flaw):
+    """Live objects of a kind are changed on their way in."""
+
+    kind: Kind
+    change: Callable[[Json], object]
+
+    def read(self, request: Get, body: Json) -> Json:
+        if request.kind is self.kind:
+            self.change(body)
+        return body
+
+
+def reads(kind: Kind, change: Callable[[Json], object]) -> Broken:
+    """Each live object of a kind is read with this change."""
+    return flawed(lambda: Reads(kind, change))
 
 
 def writes(change: Callable[[Json], None]) -> Broken:
@@ -371,12 +399,10 @@ class Glasses(Flaw):
         self._change(spec)
         return replace(record, spec_json=orjson.dumps(spec))
 
-    def hear(self, request: Request, answer: Answer) -> Answer:
-        if not (isinstance(request, Get) and request.kind is Kind.FRAMEWORK and isinstance(answer, Answered)):
-            return answer
-        body = orjson.loads(answer.body)
-        self._change(body["spec"])
-        return Answered(orjson.dumps(body))
+    def read(self, request: Get, body: Json) -> Json:
+        if request.kind is Kind.FRAMEWORK:
+            self._change(body["spec"])
+        return body
 
 
 def sees_spec(change: Callable[[Json], object]) -> Broken:
@@ -402,6 +428,17 @@ class Sees(Flaw):
 def sees(change: Callable[[Observed], Observed]) -> Broken:
     """The caches are seen with this change."""
     return flawed(lambda: Sees(change))
+
+
+def sees_pods(change: Callable[[PodRecord], PodRecord | None]) -> Broken:
+    """Each Pod in the caches is seen with this change; None: it is not seen."""
+
+    def changed(observed: Observed) -> Observed:
+        pods = lambda: [found for one in observed.list_pods() if (found := change(one)) is not None]  # noqa: E731
+        find = lambda name: None if (one := observed.find_pod(name)) is None else change(one)  # noqa: E731
+        return replace(observed, find_pod=find, list_pods=pods)
+
+    return sees(changed)
 
 
 # --- clients, and several flaws --------------------------------------------------------------------------------------

@@ -14,9 +14,10 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_status
 from frameworkcontroller.api.spec import ExecutionType, FrameworkSpec, SpecError, parse_spec
 from frameworkcontroller.api.status import Condition, FrameworkStatus, State
+from frameworkcontroller.machine.kernel.actions import Action
 from frameworkcontroller.machine.kernel.failure import Classifier
 from frameworkcontroller.machine.kernel.model import Limits
-from frameworkcontroller.machine.kernel.requests import Kind
+from frameworkcontroller.machine.kernel.requests import Kind, Target
 from frameworkcontroller.machine.kernel.states import LIVE
 from tests.support.driver import Controller
 from tests.support.guarantees import Guarantees
@@ -36,6 +37,7 @@ _NODE: Final = "node-1"
 _PASSES_TO_REST: Final = 100
 _SOON_SEC: Final = 20.0
 _STEPS_TO_SETTLE: Final = 20_000
+_STEPS_UNTIL: Final = 1000
 WAKES_TO_END: Final = 60
 _WAKES_TO_TELL: Final = 20
 
@@ -102,6 +104,37 @@ class History:
             if not controller.due:
                 break
             controller.step()
+
+    def follow(self, which: int, steps: int) -> None:
+        """A controller sees everything before each of its steps."""
+        controller = self.controllers[which % len(self.controllers)]
+        for _ in range(steps):
+            controller.catch_up()
+            self.run(which, 1)
+
+    def until(self, holds: Callable[[], bool], which: int = 0) -> None:
+        """A controller follows, as nodes and the garbage collector do, until that holds."""
+        for _ in range(_STEPS_UNTIL):
+            if holds():
+                return
+            for other in self.others:
+                other()
+            self.collect(1)
+            self.kubelet(0, "remove")
+            self.follow(which, 1)
+            controller = self.controllers[which]
+            if not controller.due and controller.requeue_at is not None:
+                self.world.go_until(controller.requeue_at)
+        raise self.world.violation("it does not come about")
+
+    def stop_before(self, action: type[Action], holds: Callable[[Target], bool], which: int = 0) -> None:
+        """A controller stands still right before such an action."""
+
+        def is_next() -> bool:
+            found = self.controllers[which].next_action
+            return isinstance(found, action) and holds(found.target)
+
+        self.until(is_next, which)
 
     def crash(self, which: int) -> None:
         """A controller is killed where it stands, and restarted."""
@@ -500,7 +533,7 @@ class History:
         self.break_spec(broken=False)
         self._drop_what_is_never_met()
         if self.framework is not None and self.framework["spec"].get("suspend"):
-            self._until("the Framework is suspended or completed", self._is_suspended, step=self._all_pods_run)
+            self._until("the Framework is suspended or completed", self._is_suspended, step=self.all_pods_run)
             self.suspend(wanted=False)
         self.execute("Start")
         self._until("all Tasks run or are completed", self._is_running, step=self._all_start)
@@ -533,7 +566,7 @@ class History:
         ``alone``: there was no second controller. Conditions that one has written stay until the next write.
         """
         for _ in range(_WAKES_TO_TELL):
-            self._all_pods_run()
+            self.all_pods_run()
             self.settle()
             (controller,) = self.controllers
             status, spec = self.status, self.spec
@@ -574,7 +607,7 @@ class History:
 
     def _all_start(self) -> None:
         """All Pods run and are ready, and those that others wait for succeed."""
-        self._all_pods_run()
+        self.all_pods_run()
         spec = self.spec
         dependencies = [] if spec is None else [one for role in spec.task_roles for one in role.depends_on]
         awaited = {one.name for one in dependencies if one.status == "Complete"}
@@ -636,7 +669,7 @@ class History:
             and all(role.task.retry_policy.max_retry_count != -2 for role in spec.task_roles)
         )
 
-    def _all_pods_run(self) -> None:
+    def all_pods_run(self) -> None:
         for pod in self.pods():
             if pod["status"]["phase"] in ("Pending", "Unknown"):
                 self._fare(pod, "Running", 0)

@@ -107,6 +107,11 @@ class OneFramework:
         self.body["metadata"]["generation"] += 1
         self.annotate()
 
+    def edit_and_show(self, *roles: Body, **spec: Any) -> None:
+        """The user edits the spec, and the cache shows it."""
+        self.edit(*roles, **spec)
+        self.show()
+
     def delete(self) -> None:
         """The user deletes the Framework, in the foreground."""
         self.body["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"
@@ -243,6 +248,18 @@ class Driver:
         instruction = self.machine.next(self.world)
         self._take_effects()
         return instruction
+
+    def expect(self, kind: type[_E]) -> _E:
+        """The next instruction, of that class."""
+        instruction = self.next()
+        assert isinstance(instruction, kind), instruction
+        return instruction
+
+    def failed(self) -> Exception:
+        """The error with which the pass ends."""
+        error = self.expect(Done).error
+        assert error is not None
+        return error
 
     def call(self) -> Call:
         """The next instruction, which is a call."""

@@ -128,6 +128,21 @@ class QueuedBench(Bench):
             admission={"clusterQueue": "cq", "podSetAssignments": assignments},
         )
 
+    def admit_then_settle(self, **assigned: Any) -> None:
+        """Kueue admits the Workload, and all that follows is done."""
+        self.admit(**assigned)
+        self.settle()
+
+    def evict_then_settle(self, reason: str = "Preempted") -> None:
+        """Kueue asks for the quota, and all that follows is done."""
+        self.evict(reason)
+        self.settle()
+
+    def found(self, kind: str) -> tuple[str, str] | None:
+        """Status and reason of a condition of the Workload."""
+        conditions = live(self).get("status", {}).get("conditions", [])
+        return next(((one["status"], one["reason"]) for one in conditions if one["type"] == kind), None)
+
     def evict(self, reason: str = "Preempted", *, see: bool = True) -> None:
         """Kueue asks for the quota."""
         self.say(("Evicted", True, reason, f"evicted for {reason}"), see=see)
@@ -190,18 +205,33 @@ def queue_labels(queue: str = "team-a", priority_class: str = "", seconds: str =
     return QueueLabels(queue, priority_class, seconds)
 
 
+def entered(*roles: Body, **spec: Any) -> QueuedBench:
+    """A Framework whose Workload the cache shows."""
+    bench = QueuedBench(*roles, **spec)
+    bench.enter()
+    return bench
+
+
+def admitted(*roles: Body, **spec: Any) -> QueuedBench:
+    """A Framework whose Workload is admitted. No plan has seen that yet."""
+    bench = entered(*roles, **spec)
+    bench.admit()
+    return bench
+
+
+def begun(*roles: Body, **spec: Any) -> QueuedBench:
+    """A Framework whose admission is persisted."""
+    bench = QueuedBench(*roles, **spec)
+    bench.begin()
+    return bench
+
+
 def running(*roles: Body, **spec: Any) -> QueuedBench:
     """A Framework whose Pods run, which Kueue knows."""
     bench = QueuedBench(*roles, **spec)
     bench.begin()
     bench.all_pods_run()
     return bench
-
-
-def code(bench: QueuedBench) -> int | None:
-    """The completion code of the current attempt."""
-    completion = bench.status.attempt.completion_status
-    return None if completion is None else completion.code
 
 
 def told(bench: QueuedBench, kind: str) -> tuple[str, str, str] | None:

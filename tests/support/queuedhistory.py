@@ -128,11 +128,6 @@ class QueuedHistory(History):
 
     # --- neighbours --------------------------------------------------------------------------------------------------
 
-    def follow(self, which: int, steps: int) -> None:
-        """A controller sees everything, and works."""
-        self.controllers[which % len(self.controllers)].catch_up()
-        self.run(which, steps)
-
     def reach(self, which: int, kind: Kind) -> None:
         """Kueue and a controller work, step by step, until a controller has created such an object."""
         controller = self.controllers[which % len(self.controllers)]
@@ -364,6 +359,10 @@ class Step:
     args: tuple[Any, ...] = ()
     more: Body = field(default_factory=dict)
 
+    def take(self, history: QueuedHistory) -> None:
+        """Have it happen."""
+        getattr(history, self.act)(*self.args, **self.more)
+
 
 @dataclass(frozen=True)
 class Story:
@@ -394,7 +393,7 @@ class Story:
         """
         history = self.begin()
         for step in self.steps:
-            getattr(history, step.act)(*step.args, **step.more)
+            step.take(history)
         history.finish()
         return history
 
@@ -462,7 +461,7 @@ def _steps(rng: random.Random, gang: bool) -> list[Step]:
         (5, lambda: [Step("settle")]),
         (8, lambda: [Step("step_kueue", (rng.randint(1, 3),))]),
         (7, lambda: [Step("play", (rng.choice(EVICTIONS), which))]),
-        (7, lambda: [Step("play", (rng.choice(_HAPPENINGS), which))]),
+        (7, lambda: [Step("play", (rng.choice(HAPPENINGS), which))]),
         (3, lambda: [Step("rival", (rng.randint(1, 4), rng.choice(["low", "high"])))]),
         (1, lambda: [Step("end_rivals")]),
         (3, lambda: [Step("rescale", (role, rng.randint(0, 4)))]),
@@ -579,7 +578,7 @@ def _end_pod(rng: random.Random, which: int) -> list[Step]:
     return [Step("kubelet", (which, "end", rng.choice(EXIT_CODES))), Step("settle")]
 
 
-_HAPPENINGS: Final = (
+HAPPENINGS: Final = (
     "deactivate",
     "activate",
     "activate",

@@ -194,12 +194,6 @@ async def test_a_closed_connection_is_noticed_before_time_passes(clock: VirtualC
         writer.close()
 
 
-async def test_time_stands_still_while_an_executor_works(clock: VirtualClockLoop) -> None:
-    async with asyncio.timeout(0.01):
-        await asyncio.to_thread(time.sleep, 0.2)
-    assert clock.time() == START
-
-
 async def test_time_stands_still_until_the_last_of_several_jobs(clock: VirtualClockLoop) -> None:
     ended: list[float] = []
 

@@ -72,6 +72,15 @@ def presence_of(ctx: Context, target: Target, is_ours: Callable[[Identity], bool
     return (Presence.ABSENT if known is None else Presence.PRESENT), ""
 
 
+def report_listing(ctx: Context, target: Target, problem: str, not_listed: Reason, needed_by: str) -> None:
+    """Stall the Framework while the kind of a companion cannot be listed. ``problem``: why, "" if it can."""
+    if problem:
+        text = f"Cannot list {target.kind}s, which {needed_by} needs: {problem}"
+        ctx.tracker.holds.stalls[target.key] = Stall(not_listed, text)
+    else:
+        ctx.tracker.holds.end_stall(target.key, not_listed)
+
+
 def watch_end(ctx: Context, target: Target, not_gone: Reason) -> None:
     """Stall the Framework if a companion that is being deleted stays."""
     found = ctx.observed.find_companion(target.kind, target.name)

@@ -138,8 +138,7 @@ def test_documents_and_lists_keep_their_lines() -> None:
 def test_json_is_linted_too() -> None:
     assert said('{"kind": "Framework",\n "metadata": {"name": 5}, "spec": {}}')[1:] == [
         "2: error: metadata.name: 5: must be lower case letters and digits only, at most 63 of them (a dash separates "
-        "the "
-        "parts of a Pod's name)",
+        "the parts of a Pod's name)",
         "2: warning: spec.taskRoles: has no role: the Framework runs nothing, and never completes by itself",
     ]
 
@@ -216,8 +215,7 @@ def test_names_of_roles() -> None:
     roles = [f"- {{name: {name}, {FAILS}, task: {{pod: {POD}}}}}" for name in ("ps-1", "w", "w", "w" * 63)]
     assert spec("taskRoles:", *roles) == [
         "6: error: spec.taskRoles[0].name: 'ps-1': must be lower case letters and digits only, at most 63 of them (a "
-        "dash "
-        "separates the parts of a Pod's name)",
+        "dash separates the parts of a Pod's name)",
         "8: error: spec.taskRoles[2].name: 'w': is already the name of taskRoles[1]",
         f"9: warning: spec.taskRoles[3].name: makes Pod names of up to 67 characters ('f-{'w' * 63}-0'): as host names "
         "they are cut after 63, and several Pods may get the same",
@@ -227,8 +225,7 @@ def test_names_of_roles() -> None:
 def test_many_tasks_need_compression() -> None:
     assert role("taskNumber: 301", FAILS) == [
         "5: warning: spec.taskRoles: have 301 Tasks: beyond 300 or so a controller needs largeFrameworkCompression: "
-        "true, "
-        "or their status may not fit into an API object"
+        "true, or their status may not fit into an API object"
     ]
     assert role("taskNumber: 300", FAILS) == []
 
@@ -247,9 +244,8 @@ def test_many_tasks_need_compression() -> None:
             "{minFailedTaskCount: 1}",
             "{maxRetryCount: -1}",
             [
-                "minFailedTaskCount: 1: can never be reached: with task.retryPolicy.maxRetryCount -1 a Task that "
-                "fails is "
-                "retried and never counts as failed"
+                "minFailedTaskCount: 1: can never be reached: with task.retryPolicy.maxRetryCount -1 a Task that fails "
+                "is retried and never counts as failed"
             ],
         ),
         # Permanent failures are not retried.
@@ -298,9 +294,8 @@ def test_a_framework_that_cannot_fail() -> None:
     assert spec("retryPolicy: {maxRetryCount: 3}", "taskRoles:", "- name: w", f"  task: {{pod: {POD}}}") == [
         "5: warning: spec.retryPolicy.maxRetryCount: 3: has no effect: neither a role's minFailedTaskCount nor a "
         "failure rule can make an attempt fail",
-        "6: warning: spec.taskRoles: have no completion policy: the Framework succeeds once all Tasks have ended, "
-        "even if "
-        "all of them failed; minFailedTaskCount: 1 lets it fail",
+        "6: warning: spec.taskRoles: have no completion policy: the Framework succeeds once all Tasks have ended, even "
+        "if all of them failed; minFailedTaskCount: 1 lets it fail",
     ]
 
 
@@ -309,8 +304,7 @@ def test_a_framework_that_cannot_end_though_some_of_it_does() -> None:
     worker = f"- {{name: w, task: {{pod: {POD}}}}}"
     assert spec("taskRoles:", server, worker) == [
         "5: warning: spec.taskRoles: can never complete: ps is retried forever (maxRetryCount -2), and no other role "
-        "has "
-        "a completion policy that completes the attempt without it"
+        "has a completion policy that completes the attempt without it"
     ]
     assert spec("taskRoles:", server) == []
     assert spec("taskRoles:", server, worker.replace("task:", f"{FAILS}, task:")) == []
@@ -320,8 +314,7 @@ def test_pods_that_never_end() -> None:
     pod = POD.replace("restartPolicy: Never, ", "")
     assert role(FAILS, task=f"{{pod: {pod}}}") == [
         "8: warning: spec.taskRoles[0].task.pod.spec.restartPolicy: is missing, which is Always: containers that end "
-        "are "
-        "started again in place, so that no Task ever completes; retries and completion policies are for Never (or "
+        "are started again in place, so that no Task ever completes; retries and completion policies are for Never (or "
         "OnFailure)"
     ]
     assert role(FAILS, task=f"{{retryPolicy: {{maxRetryCount: -2}}, pod: {pod}}}")[0].startswith(
@@ -403,8 +396,7 @@ def test_pods(task: str, expected: list[str]) -> None:
             "{name: a, image: i, args: ['{{ FC_TASK_INDEX }}']}",
             [
                 "warning: .args[0]: {{ FC_TASK_INDEX }} is not a placeholder and stays unchanged; write "
-                "{{FC_TASK_INDEX}}, "
-                "without blanks",
+                "{{FC_TASK_INDEX}}, without blanks",
             ],
         ),
         (
@@ -418,8 +410,7 @@ def test_pods(task: str, expected: list[str]) -> None:
             "{name: a, image: i, args: ['{{FC_POD_UID}}']}",
             [
                 "warning: .args[0]: {{FC_POD_UID}} is not a placeholder and stays unchanged; it is known only when the "
-                "Pod "
-                "runs: use its environment variable FC_POD_UID",
+                "Pod runs: use its environment variable FC_POD_UID",
             ],
         ),
     ],

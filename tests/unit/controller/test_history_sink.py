@@ -248,7 +248,7 @@ async def test_triggers_that_are_off_are_not_sent_and_not_waited_for() -> None:
     assert destination.stored == [task_id()]
 
 
-async def test_what_cannot_be_a_record_is_told_and_holds_up_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_impossible_record_is_logged_and_blocks_nothing(caplog: pytest.LogCaptureFixture) -> None:
     async with running() as (sink, destination):
         changed = {**POD["metadata"], "annotations": {**POD["metadata"]["annotations"], "FC_TASK_UID": "a/b"}}  # type: ignore[dict-item]
         sink.offer_deleted_pod({"metadata": changed})
@@ -272,7 +272,7 @@ async def test_what_cannot_be_a_record_is_told_and_holds_up_nothing(caplog: pyte
         b'{"admission":{"a":{}},"attemptStatus":{"id":12,"x":0}}',
     ],
 )
-async def test_the_attempt_of_a_framework_is_that_of_its_status(status_json: bytes) -> None:
+async def test_the_attempt_of_a_framework_comes_from_its_status(status_json: bytes) -> None:
     async with running() as (sink, destination):
         assert isinstance(await stored(sink, Snapshot(Trigger.FRAMEWORK_RETRY, status_json)), Answered)
     assert destination.stored == ["f-1/12"]
@@ -340,7 +340,7 @@ async def test_retry_after_is_kept_and_told() -> None:
             assert isinstance(answer, Refused)
             assert (answer.code, answer.message) == (429, "the archive: 429 slowly")
             assert answer.retry_after_sec == pytest.approx(100 - pause)
-        assert asyncio.get_running_loop().time() == pytest.approx(began + 30), "nobody waits for so long"
+        assert asyncio.get_running_loop().time() == pytest.approx(began + 30), "no call waits for such a time"
         assert len(destination.batches) == 1
         destination.reply = lambda _: None
         sink.offer_deleted_pod(POD)
@@ -366,7 +366,7 @@ async def test_a_failure_that_concerns_no_record_is_forgotten() -> None:
         assert sink.oldest_seconds == 0
 
 
-async def test_what_nobody_waits_for_stays_until_it_is_stored() -> None:
+async def test_unawaited_records_stay_until_they_are_stored() -> None:
     async with running(raises(Unavailable("the archive: cannot connect"))) as (sink, destination):
         sink.offer_deleted_pod(POD)
         sink.offer(framework(), "6", [task_snapshot(0), task_snapshot(1)])
@@ -379,7 +379,7 @@ async def test_what_nobody_waits_for_stays_until_it_is_stored() -> None:
         assert sink.oldest_seconds == 0
 
 
-async def test_an_unexpected_error_leaves_nobody_waiting(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unexpected_error_is_answered(caplog: pytest.LogCaptureFixture) -> None:
     async with running(raises(RuntimeError("boom"))) as (sink, destination):
         answer = await stored(sink, task_snapshot())
         assert isinstance(answer, Unanswered)
@@ -424,7 +424,7 @@ async def test_a_refused_record_blocks_only_its_own_framework() -> None:
         assert len(destination.batches) <= 15
         assert sink.oldest_seconds == 0, "the destination is available"
 
-        # From then on it goes alone, and delays nobody.
+        # From then on it goes alone, and delays no other record.
         destination.batches.clear()
         answers = await asyncio.gather(*(stored(sink, task_snapshot(n)) for n in range(70, 80)))
         assert [isinstance(answer, Answered) for answer in answers] == [n != 77 for n in range(70, 80)]
@@ -442,7 +442,7 @@ async def test_a_destination_that_refuses_all_is_not_asked_for_each_record() -> 
     assert len(destination.batches) < 40
 
 
-async def test_a_refused_record_that_nobody_waits_for_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_refused_unawaited_record_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
     async with running(refuses(POD_RECORD_ID)) as (sink, destination):
         sink.offer_deleted_pod(POD)
         assert isinstance(await stored(sink, task_snapshot()), Answered)
@@ -470,7 +470,7 @@ async def test_a_destination_that_fails_in_the_search_for_a_refused_record() -> 
 # --- bounds -----------------------------------------------------------------------------------------------------------
 
 
-async def test_block_refuses_what_is_above_the_bound_and_does_not_grow() -> None:
+async def test_block_refuses_records_above_the_bound_and_does_not_grow() -> None:
     answered = asyncio.Event()
     async with running(lambda _: answered.wait()) as (sink, _):
         waiting = [asyncio.create_task(stored(sink, task_snapshot(n, size=2**20))) for n in range(7)]
@@ -494,7 +494,7 @@ async def test_block_lets_a_single_record_above_the_bound_through() -> None:
         assert isinstance(await stored(sink, task_snapshot(size=2 * MAX_PENDING)), Answered)
 
 
-async def test_records_that_nobody_waits_for_leave_room_for_those_that_block() -> None:
+async def test_unawaited_records_leave_room_for_awaited_ones() -> None:
     async with running(raises(Unavailable("the archive: cannot connect"))) as (sink, destination):
         for n in range(20):
             sink.offer(framework(), "6", [task_snapshot(n, size=2**20, trigger=Trigger.TASK_DELETION)])
@@ -521,7 +521,7 @@ async def test_drop_acknowledges_at_once_and_drops_above_the_bound(caplog: pytes
 # --- the end ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_stop_sends_what_is_pending_also_to_one_that_was_unavailable() -> None:
+async def test_a_stop_sends_pending_records_also_after_a_failure() -> None:
     async with running(raises(Unavailable("the archive: 429", 429, retry_after_sec=300))) as (sink, destination):
         sink.offer_deleted_pod(POD)
         await asyncio.sleep(1)
@@ -532,7 +532,7 @@ async def test_a_stop_sends_what_is_pending_also_to_one_that_was_unavailable() -
     assert destination.stored == [POD_RECORD_ID]
 
 
-async def test_a_stop_waits_for_a_bounded_time_and_tells_what_is_left(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_stop_waits_for_a_bounded_time_and_reports_the_rest(caplog: pytest.LogCaptureFixture) -> None:
     async with running(lambda _: asyncio.sleep(1000)) as (sink, _):
         waiting = asyncio.create_task(stored(sink, task_snapshot()))
         sink.offer_deleted_pod(POD)

@@ -1,7 +1,5 @@
 """Back-off of Tasks and Frameworks (docs/manual.md, "Retry")."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -26,15 +24,15 @@ from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.model import Limits
 from frameworkcontroller.machine.kernel.policy import NO_BACK_OFF, RetryBackOff, framework_back_off, task_back_off
 from frameworkcontroller.machine.lifereasons import LifeReason
-from tests.support.bench import Bench, limits, role
+from tests.support.bench import Bench, limits, prepared, role, running
 
-FANCY = {"fancyRetryPolicy": True, "maxRetryCount": -2}
-GIVEN = {"maxRetryCount": -2, "backoff": {"baseSeconds": 5, "maxSeconds": 30}}
+FANCY: dict[str, Any] = {"fancyRetryPolicy": True, "maxRetryCount": -2}
+GIVEN: dict[str, Any] = {"maxRetryCount": -2, "backoff": {"baseSeconds": 5, "maxSeconds": 30}}
 DELAYS = [0, 0, 0, 10, 20, 40, 80, 160, 320, 360, 360]
 
 
 def fail(bench: Bench, *, ran: float = 0, code: int = 200) -> float:
-    """The Task's Pod runs for so long and ends; how long it takes from then to the creation of the next."""
+    """The Task's Pod runs for that time and ends. Return the seconds until the creation of the next one."""
     bench.run()
     bench.now += ran
     attempt = bench.task().attempt.id
@@ -49,9 +47,9 @@ def fail(bench: Bench, *, ran: float = 0, code: int = 200) -> float:
     return bench.now - ended
 
 
-def started() -> Bench:
-    """A Task whose first Pod is created."""
-    bench = Bench(role(retryPolicy=FANCY))
+def started(policy: dict[str, Any] = FANCY) -> Bench:
+    """A Task with that retry policy, whose first Pod is created."""
+    bench = Bench(role(retryPolicy=policy))
     bench.pod()
     bench.plan()
     return bench
@@ -90,7 +88,7 @@ def test_given_delays(fancy: bool, base: int, longest: int, expected: list[int])
     assert [back_off.delay_sec(number, FAILED) for number in range(5)] == expected
 
 
-def test_a_framework_has_only_a_given_back_off() -> None:
+def test_a_framework_has_only_a_configured_back_off() -> None:
     assert framework_back_off(RetryPolicy(fancy_retry_policy=True), FAILED, limits()) is NO_BACK_OFF
 
 
@@ -115,7 +113,7 @@ def test_which_retries_count(code: Code, fancy: bool, expected: bool) -> None:
 
 
 @pytest.mark.parametrize("code", [*DISRUPTIONS.values(), POD_EXTERNAL_DELETED])
-def test_no_disruption_counts_for_a_given_back_off(code: Code) -> None:
+def test_no_disruption_counts_for_a_configured_back_off(code: Code) -> None:
     completion = CompletionStatus.of(code, "")
     back_off = framework_back_off(RetryPolicy(backoff=RetryBackoff()), completion, limits())
     disrupts = code is not POD_EXTERNAL_DELETED
@@ -167,33 +165,33 @@ def test_no_retry_counts_where_it_is_switched_off() -> None:
 # --- a Task -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("code", [200, 1, 0])
-def test_a_task_that_ends_at_once(code: int) -> None:
+@pytest.mark.parametrize(("code", "restart"), [(200, False), (1, False), (0, False), (200, True)])
+def test_a_task_that_ends_at_once(code: int, restart: bool) -> None:
     bench = started()
-    assert [fail(bench, code=code) for _ in DELAYS] == DELAYS
+    waits = []
+    for _ in DELAYS:
+        waits.append(fail(bench, code=code))
+        if restart:
+            bench.restart()
+            bench.plan()
+    assert waits == DELAYS
 
 
 def test_a_task_without_fancy_retry_policy_is_always_retried_at_once() -> None:
-    bench = Bench(role(retryPolicy={"maxRetryCount": -2}))
-    bench.pod()
-    bench.plan()
+    bench = started({"maxRetryCount": -2})
     assert [fail(bench) for _ in range(6)] == [0] * 6
     assert bench.task().retry.recent_retried_count == 0
 
 
 @pytest.mark.parametrize("code", [200, 1, 0])
-def test_a_given_back_off_begins_with_the_first_retry(code: int) -> None:
-    bench = Bench(role(retryPolicy=GIVEN))
-    bench.pod()
-    bench.plan()
+def test_a_configured_back_off_begins_with_the_first_retry(code: int) -> None:
+    bench = started(GIVEN)
     assert [fail(bench, code=code) for _ in range(5)] == [5, 10, 20, 30, 30]
     assert [fail(bench, ran=600, code=code), fail(bench, code=code)] == [5, 10]
 
 
 def test_a_back_off_that_is_taken_away() -> None:
-    bench = Bench(role(retryPolicy=GIVEN))
-    bench.pod()
-    bench.plan()
+    bench = started(GIVEN)
     assert [fail(bench) for _ in range(2)] == [5, 10]
     bench.edit(role(retryPolicy={"maxRetryCount": -2}))
     assert fail(bench) == 0
@@ -201,7 +199,7 @@ def test_a_back_off_that_is_taken_away() -> None:
 
 
 def fail_framework(bench: Bench, *, ran: float = 0, code: int = 1) -> float:
-    """The one Task's Pod runs for so long and fails, which ends the attempt; seconds until the next attempt."""
+    """The one Task's Pod runs for that time and fails, which ends the attempt; seconds until the next one."""
     bench.all_pods()
     bench.run()
     bench.plan()
@@ -218,13 +216,10 @@ def fail_framework(bench: Bench, *, ran: float = 0, code: int = 1) -> float:
 
 
 def test_a_framework_that_waits_can_be_stopped() -> None:
-    bench = Bench(role(failed=1), retryPolicy=GIVEN)
-    bench.all_pods()
-    bench.run()
+    bench = running(role(failed=1), retryPolicy=GIVEN)
     bench.end(code=1)
     assert (bench.status.state, bench.status.retry.retry_delay_sec) == (State.ATTEMPT_COMPLETED, 5)
-    bench.edit(executionType="Stop")
-    bench.settle()
+    bench.edit_then_settle(executionType="Stop")
     assert bench.states() == ["Completed"]
     assert bench.status.attempt.id == 1
 
@@ -265,16 +260,6 @@ def test_a_completed_framework_has_no_row() -> None:
     assert bench.status.retry.recent_retried_count == 0
 
 
-def test_a_restart_of_the_controller_forgets_nothing() -> None:
-    bench = started()
-    waits = []
-    for _ in DELAYS:
-        waits.append(fail(bench))
-        bench.restart()
-        bench.plan()
-    assert waits == DELAYS
-
-
 def test_the_row_is_forgotten_once_an_attempt_has_run_for_ten_minutes() -> None:
     bench = started()
     assert [fail(bench, ran=599) for _ in range(5)] == [0, 0, 0, 10, 20]
@@ -287,8 +272,7 @@ def disrupt(bench: Bench, *, ran: float) -> float:
     bench.now += ran
     attempt, ended = bench.task().attempt.id, bench.now
     condition = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
-    bench.show("f-a-0", deleting=bench.now + 30, conditions=[condition])
-    bench.plan()
+    bench.show_then_plan("f-a-0", deleting=bench.now + 30, conditions=[condition])
     bench.hide("f-a-0")
     bench.settle()
     while bench.task().attempt.id == attempt:
@@ -333,16 +317,14 @@ def test_the_delay_is_persisted_before_it_is_waited_for() -> None:
     assert bench.tracker.is_clean
     bench.restart()
     bench.plan()
-    bench.now += 9
-    assert not bench.plan().actions
-    bench.now += 1
-    bench.plan()
+    bench.idle(after=9)
+    bench.pass_time(1)
     assert bench.task().attempt.id == 4
     retry = bench.task().retry
     assert (retry.retry_delay_sec, retry.recent_retried_count) == (None, 4)
 
 
-def test_it_is_told() -> None:
+def test_a_delayed_retry_is_recorded() -> None:
     bench = started()
     for _ in range(3):
         fail(bench)
@@ -366,18 +348,11 @@ def test_it_is_told() -> None:
     )
 
 
-def test_a_scale_down_does_not_wait() -> None:
+@pytest.mark.parametrize("edit", [{"executionType": "Stop"}, {"taskRoles": [role(number=0, retryPolicy=FANCY)]}])
+def test_stop_and_scale_down_do_not_wait(edit: dict[str, Any]) -> None:
     bench = waiting()
-    bench.edit(role(number=0, retryPolicy=FANCY))
-    bench.settle()
-    assert bench.states() == []
-
-
-def test_stop_does_not_wait() -> None:
-    bench = waiting()
-    bench.edit(executionType="Stop")
-    bench.settle()
-    assert bench.status.state is State.COMPLETED
+    bench.edit_then_settle(**edit)
+    assert bench.states() == [] if "taskRoles" in edit else bench.status.state is State.COMPLETED
 
 
 def test_a_completed_task_has_no_row() -> None:
@@ -408,8 +383,7 @@ def test_a_status_without_retries_in_a_row_has_no_such_field() -> None:
 
 
 def test_other_tasks_do_not_wait() -> None:
-    bench = Bench(role(number=2, retryPolicy=FANCY))
-    bench.all_pods()
+    bench = prepared(role(number=2, retryPolicy=FANCY))
     bench.plan()
     for _ in range(3):
         fail(bench)

@@ -1,4 +1,4 @@
-"""The slow-start batch: which actions may start when, and what comes back."""
+"""The slow-start batch: which actions may start at which time, and their results."""
 
 import orjson
 import pytest
@@ -35,7 +35,7 @@ def quota() -> Refused:
     return refused(403, "Forbidden", "exceeded quota: q")
 
 
-def test_creations_start_with_one_and_go_on_in_full_width_once_it_has_succeeded() -> None:
+def test_creations_start_with_one_and_continue_in_full_width_once_it_has_succeeded() -> None:
     actions = pods(200)
     batch = batch_of(*actions)
     assert started(batch) == actions[:1]

@@ -1,6 +1,4 @@
-"""The volume claims of Tasks: when they are created, kept, adopted and deleted, and what is never touched."""
-
-from __future__ import annotations
+"""The volume claims of Tasks: creation, retention, adoption, deletion, and claims of other owners."""
 
 from collections.abc import Generator
 from typing import Any
@@ -15,7 +13,6 @@ from frameworkcontroller.machine.kernel.batch import Batch
 from frameworkcontroller.machine.kernel.exchanges import Accepted, Created, Exists, Gone, NotAttempted, Remains, Result
 from frameworkcontroller.machine.kernel.holds import Spared, Stall
 from frameworkcontroller.machine.kernel.model import NotListed, Plan
-from frameworkcontroller.machine.kernel.outcomes import drop
 from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
@@ -29,10 +26,9 @@ from frameworkcontroller.machine.kernel.requests import (
     Target,
     Unanswered,
 )
-from frameworkcontroller.machine.parts import PARTS
 from frameworkcontroller.machine.parts.claims.volumeclaims import ClaimReason, MarkClaim
-from tests.support.bench import UID, Bench, foreign, refused, role
-from tests.unit.machine.shown import stall
+from tests.support.bench import UID, Bench, begun, foreign, refused, role
+from tests.support.world import merged
 
 CLAIM = "data-f-a-0"
 Body = dict[str, Any]
@@ -48,9 +44,7 @@ def with_claims(number: int = 1, *claims: str, policy: Body | None = None, **tas
 
 def started(*roles: Body, **spec: Any) -> Bench:
     """A Framework whose ConfigMap exists, and whose claims are to be created."""
-    bench = Bench(*(roles or (with_claims(),)), **spec)
-    bench.attempt()
-    return bench
+    return begun(*(roles or (with_claims(),)), **spec)
 
 
 def running(*roles: Body, **spec: Any) -> Bench:
@@ -61,7 +55,7 @@ def running(*roles: Body, **spec: Any) -> Bench:
 
 
 def created_by(made: Plan) -> list[str]:
-    """The names of what the plan creates."""
+    """The names of the objects that the plan creates."""
     return [action.target.name for action in made.actions if isinstance(action, Create)]
 
 
@@ -82,7 +76,7 @@ def marked(bench: Bench, change: Action, *, show: bool = True) -> None:
 
 
 def exist(bench: Bench, name: str = CLAIM, **annotations: str) -> None:
-    """The cache has a claim of another Framework, with annotations in place of those of an earlier namesake."""
+    """The cache has a claim of an earlier namesake. ``annotations`` replace its own."""
     claim_role, index = name.split("-")[-2:]
     marks = {
         "FC_FRAMEWORK_NAMESPACE": "ns",
@@ -123,10 +117,9 @@ def test_the_claims_of_a_task_come_before_its_pod() -> None:
 
 
 @pytest.mark.parametrize("policy", [None, {"whenDeleted": "Delete"}, {"whenScaled": "Delete"}])
-def test_a_claim_says_whose_it_is(policy: Body | None) -> None:
+def test_a_claim_names_its_task(policy: Body | None) -> None:
     bench = started(with_claims(policy=policy))
-    action = bench.only(bench.plan())
-    assert isinstance(action, Create)
+    action = bench.expect(Create)
     body = orjson.loads(action.body)
     assert body["metadata"]["annotations"] == {
         "FC_FRAMEWORK_NAMESPACE": "ns",
@@ -140,15 +133,6 @@ def test_a_claim_says_whose_it_is(policy: Body | None) -> None:
     owners = body["metadata"].get("ownerReferences", [])
     assert [(one["uid"], one["controller"]) for one in owners] == [(UID, True)] * (policy == {"whenDeleted": "Delete"})
     assert body["spec"] == {"storageClassName": "s"}
-
-
-def test_a_claim_that_a_list_after_its_creation_does_not_show_is_created_again() -> None:
-    bench = started()
-    bench.created(bench.only(bench.plan()), show=False)
-    bench.created(bench.only(bench.plan()))
-    assert bench.plan().actions == []
-    assert bench.relist(Kind.VOLUME_CLAIM)
-    assert created_by(bench.wait(60)) == [CLAIM]
 
 
 def test_no_claim_is_created_before_its_role_may_start() -> None:
@@ -186,7 +170,7 @@ def test_a_claim_that_is_gone_while_its_pod_is_pending_is_created_again() -> Non
     bench.created(action)
     bench.run()
     bench.drop(CLAIM)
-    assert bench.plan().actions == []
+    bench.idle()
 
 
 def test_a_claim_that_is_being_deleted_is_waited_for() -> None:
@@ -198,81 +182,62 @@ def test_a_claim_that_is_being_deleted_is_waited_for() -> None:
     assert bench.tracker.holds.waits()[ClaimReason.PENDING].message == text
     assert bench.status.conditions[0].message.endswith(text)
     assert made.actions == bench.wait(130).actions == []
-    assert stall(bench)[0] == "VolumeClaimNotGone"
+    assert bench.stall()[0] == "VolumeClaimNotGone"
     bench.drop(CLAIM)
     bench.created(bench.only(bench.plan()))
     assert created_by(bench.plan()) == ["f-a-0"]
     bench.all_pods()
-    assert stall(bench) == ("", "")
+    assert bench.stall() == ("", "")
     assert not bench.tracker.holds.waits()
 
 
-# --- what is not ours ---------------------------------------------------------------------------------------------
+# --- claims of other owners ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "marks",
+    ("change", "why"),
     [
-        {"FC_TASKROLE_NAME": "b"},
-        {"FC_TASK_INDEX": "1"},
-        {"FC_FRAMEWORK_NAME": "g"},
-        {"FC_FRAMEWORK_NAMESPACE": "other"},
+        ({"annotations": {"FC_TASKROLE_NAME": "b"}}, ""),
+        ({"annotations": {"FC_TASK_INDEX": "1"}}, ""),
+        ({"annotations": {"FC_FRAMEWORK_NAME": "g"}}, ""),
+        ({"annotations": {"FC_FRAMEWORK_NAMESPACE": "other"}}, ""),
+        ({"annotations": None}, "without the annotations of Task a[0]"),
+        ({"ownerReferences": [{"kind": "StatefulSet", "name": "x", "uid": "y", "controller": True}]}, ""),
     ],
 )
-def test_a_claim_that_says_otherwise_is_neither_used_nor_changed(marks: dict[str, str]) -> None:
-    bench = started()
-    exist(bench, **marks)
-    _refuses_to_touch(bench)
-
-
-def test_a_claim_that_says_nothing_is_neither_used_nor_changed() -> None:
+def test_a_claim_of_another_owner_is_neither_used_nor_changed(change: Body, why: str) -> None:
     bench = started()
     exist(bench)
-    del bench.bodies[CLAIM]["metadata"]["annotations"]
+    bench.bodies[CLAIM]["metadata"] = merged(bench.bodies[CLAIM]["metadata"], change)
     bench.show(CLAIM)
-    _refuses_to_touch(bench, "without the annotations of Task a[0]")
-
-
-def test_a_claim_with_another_controller_is_neither_used_nor_changed() -> None:
-    bench = started()
-    exist(bench)
-    owner = {"kind": "StatefulSet", "name": "x", "uid": "y", "controller": True}
-    bench.bodies[CLAIM]["metadata"]["ownerReferences"] = [owner]
-    bench.show(CLAIM)
-    _refuses_to_touch(bench)
-
-
-def _refuses_to_touch(bench: Bench, why: str = "") -> None:
-    action = bench.only(bench.plan())
-    assert isinstance(action, Create)
+    action = bench.expect(Create)
     for _ in range(3):
         bench.fold(action, Exists(foreign(CLAIM)))
         bench.show(CLAIM)
-        assert bench.plan().actions == []
+        bench.idle()
         assert bench.wait(60).actions == [action]
-    reason, message = stall(bench)
+    reason, message = bench.stall()
     assert reason == "NamingConflict"
     assert message.startswith(f"PersistentVolumeClaim {CLAIM} (foreign) already exists, {why}")
     bench.drop(CLAIM)
     bench.created(action)
     bench.all_pods()
-    assert stall(bench) == ("", "")
+    assert bench.stall() == ("", "")
     assert "f-a-0" in bench.pods
 
 
-# --- what is retained ---------------------------------------------------------------------------------------------
+# --- retained claims ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("policy", [{}, DELETE])
 def test_a_retained_claim_is_adopted_before_the_pod_is_created(policy: Body) -> None:
     bench = started(with_claims(policy=policy))
     exist(bench)
-    (change,) = bench.plan().actions
-    assert isinstance(change, MarkClaim)
+    change = bench.expect(MarkClaim)
     assert needs_live_status(change)
     assert dict(change.annotations)["FC_FRAMEWORK_UID"] == UID
     assert (change.owner is not None) is bool(policy)
-    assert bench.plan().actions == []
+    bench.idle()
     marked(bench, change, show=False)
     assert created_by(bench.plan()) == ["f-a-0"]
 
@@ -289,7 +254,7 @@ def test_a_retained_claim_without_the_label_is_found_and_adopted() -> None:
     assert created_by(bench.wait(5)) == ["f-a-0"]
 
 
-def test_what_was_adopted_by_another_is_not_used() -> None:
+def test_a_claim_that_another_task_adopted_is_not_used() -> None:
     bench = started()
     exist(bench)
     bench.fold(mark_of(bench), Exists(foreign(CLAIM)))
@@ -297,7 +262,7 @@ def test_what_was_adopted_by_another_is_not_used() -> None:
     assert created_by(bench.plan()) == [CLAIM]
 
 
-def test_retained_claims_of_other_tasks_are_left_alone() -> None:
+def test_retained_claims_of_other_tasks_are_ignored() -> None:
     bench = running()
     exist(bench, "data-f-a-1")
     exist(bench, "data-f-b-0")
@@ -318,7 +283,8 @@ def exchanged(
     try:
         request = exchange.send(Answered(orjson.dumps({"metadata": metadata})))
         if request == Get(Kind.FRAMEWORK, "f"):
-            request = exchange.send(Answered(orjson.dumps({"metadata": {"uid": framework}})))
+            found = Answered(orjson.dumps({"metadata": {"uid": framework}}))
+            request = exchange.send(found if framework else Refused(404, "", b"{}", kind=Refusal.OBJECT_NOT_FOUND))
         patch = request
         exchange.send(answer or Answered(b'{"metadata": {"uid": "old"}}'))
     except StopIteration as end:
@@ -345,28 +311,20 @@ def test_a_patch_has_both_preconditions_and_keeps_other_owners() -> None:
     assert change["annotations"] == {"FC_FRAMEWORK_UID": UID, "FC_VOLUME_CLAIM_WHEN_SCALED": "Delete"}
 
 
-def test_a_controller_that_lags_does_not_take_a_claim_from_the_next_framework_of_the_name() -> None:
-    """The garbage collector would delete it, with an owner that is gone."""
+@pytest.mark.parametrize("framework", ["next", ""])
+def test_a_claim_is_not_adopted_for_a_framework_that_is_gone(framework: str) -> None:
+    """The garbage collector would delete it, with an owner that is gone. The next one of the name may have it."""
     bench = started(with_claims(policy=DELETE))
     change, metadata = mark_of_retained(bench)
-    metadata["annotations"]["FC_FRAMEWORK_UID"] = "next"
-    patch, result = exchanged(change, metadata, framework="next")
+    if framework:
+        metadata["annotations"]["FC_FRAMEWORK_UID"] = framework
+    patch, result = exchanged(change, metadata, framework=framework)
     assert patch is None
+    assert framework or isinstance(result, Remains)
     assert not isinstance(result, Created)
 
 
-def test_a_claim_is_not_adopted_for_a_framework_that_is_gone() -> None:
-    bench = started(with_claims(policy=DELETE))
-    change, metadata = mark_of_retained(bench)
-    exchange = carry_out(change)
-    next(exchange)
-    assert exchange.send(Answered(orjson.dumps({"metadata": metadata}))) == Get(Kind.FRAMEWORK, "f")
-    with pytest.raises(StopIteration) as end:
-        exchange.send(Refused(404, "gone", b"{}", kind=Refusal.OBJECT_NOT_FOUND))
-    assert isinstance(end.value.value, Remains)
-
-
-def test_what_is_as_wanted_is_not_patched() -> None:
+def test_a_claim_without_a_difference_is_not_patched() -> None:
     bench = started()
     metadata = retained(bench)
     change = mark_of(bench)
@@ -382,7 +340,7 @@ def test_what_is_as_wanted_is_not_patched() -> None:
         {"ownerReferences": [{"uid": "another", "controller": True}]},
     ],
 )
-def test_what_a_live_read_shows_not_to_be_ours_is_not_patched(fields: Body) -> None:
+def test_a_claim_that_a_live_read_shows_with_another_owner_is_not_patched(fields: Body) -> None:
     bench = started()
     change, metadata = mark_of_retained(bench)
     patch, result = exchanged(change, {**metadata, **fields})
@@ -416,11 +374,9 @@ def test_a_changed_policy_counts_in_any_state(state: str) -> None:
         bench.end()
         assert bench.status.state is State.COMPLETED
     elif state == "suspended":
-        bench.edit(suspend=True)
-        bench.settle()
+        bench.edit_then_settle(suspend=True)
     elif state == "stopped":
-        bench.edit(executionType="Stop")
-        bench.settle()
+        bench.edit_then_settle(executionType="Stop")
     bench.edit(with_claims(policy=DELETE))
     made = bench.plan()
     while not changes(made):
@@ -448,14 +404,14 @@ def test_a_change_that_is_refused_stalls_the_framework_and_holds_up_the_others()
         assert changes(bench.plan()) == []
         due = changes(bench.wait(60))
         assert len(due) == 3
-    assert stall(bench) == (
+    assert bench.stall() == (
         "VolumeClaimNotAnswered",
         f"Cannot change PersistentVolumeClaim {first.target.name}: 403: may not patch",
     )
     for change in due:
         marked(bench, change)
     assert changes(bench.plan()) == []
-    assert stall(bench) == ("", "")
+    assert bench.stall() == ("", "")
     assert {one.identity.controller_uid for one in bench.claims.values()} == {UID}
 
 
@@ -469,6 +425,17 @@ def scaled_down(policy: Body | None, *roles: Body) -> Bench:
     bench.run("f-a-1")
     bench.edit(*(roles or (with_claims(1, policy=policy),)))
     return bench
+
+
+def deletion_of(bench: Bench) -> Action:
+    """The Pod of Task 1 is gone; the deletion of its claim."""
+    bench.plan()
+    bench.hide("f-a-1")
+    made = bench.plan()
+    while not changes(made):
+        made = bench.plan()
+    (deletion,) = changes(made)
+    return deletion
 
 
 def settle(bench: Bench) -> list[str]:
@@ -532,15 +499,18 @@ def test_a_new_process_finds_a_claim_that_is_to_go() -> None:
     assert settle(bench) == ["data-f-a-1"]
 
 
-def test_a_claim_of_a_task_that_comes_back_is_not_deleted() -> None:
+@pytest.mark.parametrize(("number", "policy"), [(2, {"whenScaled": "Delete"}), (1, {})])
+def test_a_claim_whose_task_comes_back_or_whose_policy_retains_it_is_not_deleted(number: int, policy: Body) -> None:
     bench = scaled_down({"whenScaled": "Delete"})
-    bench.plan()
-    bench.edit(with_claims(2, policy={"whenScaled": "Delete"}))
+    if number == 2:
+        bench.plan()
+    bench.edit(with_claims(number, policy=policy))
     assert settle(bench) == []
-    assert "f-a-1" in bench.pods
+    assert ("f-a-1" in bench.pods) is (number == 2)
+    assert bench.claims["data-f-a-1"].when_scaled == policy.get("whenScaled", "Retain")
 
 
-def test_what_was_retained_is_not_deleted_by_a_later_policy() -> None:
+def test_a_retained_claim_is_not_deleted_by_a_later_policy() -> None:
     bench = scaled_down({"whenDeleted": "Delete"})
     settle(bench)
     bench.edit(with_claims(1, policy=DELETE))
@@ -553,24 +523,12 @@ def test_what_was_retained_is_not_deleted_by_a_later_policy() -> None:
     assert bench.claims["data-f-a-1"].identity.controller_uid is None
 
 
-def test_a_policy_that_retains_spares_what_was_to_be_deleted() -> None:
-    bench = scaled_down({"whenScaled": "Delete"})
-    bench.edit(with_claims(1, policy={}))
-    assert settle(bench) == []
-    assert bench.claims["data-f-a-1"].when_scaled == "Retain"
-
-
 def test_a_claim_that_has_changed_since_the_cache_saw_it_is_not_deleted() -> None:
     """Another controller, or one that the cache has not caught up with, may have adopted it, or had it retained."""
     bench = scaled_down({"whenScaled": "Delete"})
-    bench.plan()
-    bench.hide("f-a-1")
     bench.bodies["data-f-a-1"]["metadata"]["resourceVersion"] = "7"
     bench.show("data-f-a-1")
-    made = bench.plan()
-    while not changes(made):
-        made = bench.plan()
-    (deletion,) = changes(made)
+    deletion = deletion_of(bench)
     exchange = carry_out(deletion)
     uid = bench.claims["data-f-a-1"].uid
     assert next(exchange) == Remove(Kind.VOLUME_CLAIM, "data-f-a-1", uid, False, None, "7")
@@ -605,12 +563,7 @@ def test_a_claim_whose_pod_is_in_the_cache_is_not_deleted() -> None:
 @pytest.mark.parametrize("result", [NotAttempted(), Unanswered("reset"), refused(500)])
 def test_a_deletion_that_was_not_carried_out_is_repeated(result: Result) -> None:
     bench = scaled_down({"whenScaled": "Delete"})
-    bench.plan()
-    bench.hide("f-a-1")
-    made = bench.plan()
-    while not changes(made):
-        made = bench.plan()
-    (deletion,) = changes(made)
+    deletion = deletion_of(bench)
     bench.fold(deletion, result)
     assert changes(bench.wait(20)) == [deletion]
 
@@ -637,31 +590,6 @@ def test_a_policy_that_retains_counts_for_a_role_that_is_removed_before_its_clai
 # --- failures -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("result", "reason"),
-    [
-        (refused(403, "persistentvolumeclaims is forbidden"), "VolumeClaimNotAnswered"),
-        (refused(403, "exceeded quota: q"), "QuotaExceeded"),
-        (refused(404, "not served"), "VolumeClaimNotAnswered"),
-        (refused(422, "spec.accessModes: Required value"), "VolumeClaimNotAnswered"),
-        (Unanswered("reset"), "VolumeClaimNotAnswered"),
-    ],
-)
-def test_a_claim_that_cannot_be_created_stalls_the_framework(result: Refused | Unanswered, reason: str) -> None:
-    bench = started()
-    action = bench.only(bench.plan())
-    bench.refuse(action, result)
-    bench.plan()
-    assert stall(bench)[0] == reason
-    assert bench.task().state is State.CREATION_PENDING
-    assert bench.wait(60).actions == [action]
-    bench.created(action)
-    bench.all_pods()
-    assert stall(bench) == ("", "")
-    assert not bench.tracker.holds.waits()
-    assert "f-a-0" in bench.pods
-
-
 def test_a_refused_claim_stops_the_batch_and_a_foreign_one_does_not() -> None:
     bench = started(with_claims(3))
     first, second, third = bench.plan().actions
@@ -672,41 +600,7 @@ def test_a_refused_claim_stops_the_batch_and_a_foreign_one_does_not() -> None:
         batch.end(first, result)
         assert batch.stopped is stops
     bench.fold(first, refused(403))
-    assert bench.plan().actions == []
-
-
-def test_claims_that_are_not_listed_yet_are_waited_for_in_silence() -> None:
-    bench = started()
-    bench.not_listed = NotListed()
-    bench.plan()
-    writes = bench.writes
-    made = bench.plan()
-    assert (made.actions, made.requeue_after, bench.writes) == ([], None, writes)
-    assert bench.plan().actions == []
-    bench.not_listed = None
-    assert created_by(bench.plan()) == [CLAIM]
-
-
-def test_claims_that_cannot_be_listed_stall_the_framework() -> None:
-    bench = started()
-    bench.not_listed = NotListed("403: forbidden")
-    for _ in range(3):
-        assert bench.plan().actions == []
-    text = "Cannot list PersistentVolumeClaims, which volumeClaimTemplates need: 403: forbidden"
-    assert stall(bench) == ("VolumeClaimNotListed", text)
-    assert bench.status.conditions[0].message.endswith(f"{CLAIM} cannot be looked for")
-    bench.not_listed = None
-    bench.all_pods()
-    assert stall(bench) == ("", "")
-    assert "f-a-0" in bench.pods
-
-
-def test_a_claim_that_ended_before_its_creation_was_folded_is_created_again() -> None:
-    bench = started()
-    action = bench.only(bench.plan())
-    drop(PARTS, bench.tracker, action.target, "claim-9")
-    bench.fold(action, Created("claim-9"))
-    assert bench.plan().actions == [action]
+    bench.idle()
 
 
 @pytest.mark.parametrize("change", [True, False])
@@ -736,10 +630,10 @@ def test_a_created_claim_ends_the_stall_that_it_caused() -> None:
     action = bench.only(bench.plan())
     bench.refuse(action, Exists(foreign(CLAIM)))
     bench.plan()
-    assert stall(bench)[0] == "NamingConflict"
+    assert bench.stall()[0] == "NamingConflict"
     bench.created(action)
     bench.plan()
-    assert stall(bench) == ("", "")
+    assert bench.stall() == ("", "")
     assert not bench.tracker.holds.has_failed(("a", 0))
 
 
@@ -788,25 +682,22 @@ def test_an_event_of_one_task_looks_at_its_claims_only() -> None:
         bench.run(f"f-a-{index}")
     bench.looks = 0
     bench.show("f-a-7", podIP="10.0.0.9")
-    bench.show("data-f-a-9")
-    bench.plan()
+    bench.show_then_plan("data-f-a-9")
     assert bench.looks <= 4
     bench.looks = 0
-    bench.edit(with_claims(number - 1, "data", "log", policy={"whenScaled": "Delete"}))
-    bench.plan()
+    bench.edit_then_plan(with_claims(number - 1, "data", "log", policy={"whenScaled": "Delete"}))
     bench.hide(f"f-a-{number - 1}")
     settle(bench)
-    # Once for the changed spec, and for what changes.
+    # Once for the changed spec, and for each change.
     assert bench.looks <= 6 * 2 * number
 
 
-def test_many_tasks_leave_at_the_cost_of_what_changes() -> None:
+def test_many_tasks_leave_at_the_cost_of_their_changes() -> None:
     number, policy = 30, {"whenScaled": "Delete"}
     bench = running(with_claims(number, policy=policy))
     for index in range(number):
         bench.run(f"f-a-{index}")
-    bench.edit(with_claims(1, policy=policy))
-    bench.plan()
+    bench.edit_then_plan(with_claims(1, policy=policy))
     bench.looks = 0
     for index in range(1, number):
         bench.drop(f"f-a-{index}", removed=True)
@@ -819,8 +710,7 @@ def test_many_tasks_leave_at_the_cost_of_what_changes() -> None:
 def test_outcomes_of_claims_do_not_depend_on_the_instance_of_a_task() -> None:
     bench = started()
     action = bench.only(bench.plan())
-    bench.edit(role("b"))
-    bench.plan()
+    bench.edit_then_plan(role("b"))
     outcome = Outcome(action, Created("claim-1"))
     bench.fold(outcome.action, outcome.result)
     assert bench.tracker.expectations.confirmed[action.target].uid == "claim-1"

@@ -1,6 +1,4 @@
-"""Waiting goes by the clock that nobody can set; statuses hold the times of the wall clock."""
-
-from __future__ import annotations
+"""Waits use the monotonic clock; statuses hold times of the wall clock."""
 
 from collections.abc import Callable
 
@@ -57,7 +55,7 @@ def retained(bench: Bench) -> Plan:
 
 
 def waiting_bench() -> Bench:
-    """Whatever it waits for in these tests takes 300 s, or as the limits say."""
+    """All waits in these tests take 300 s, or as the limits say."""
     return Bench(
         role(podGracefulDeletionTimeoutSec=100, failed=1),
         limit=limits(minimum=300, maximum=300),
@@ -77,8 +75,7 @@ def test_a_wall_clock_that_is_set_changes_no_wait(wait: Callable[[Bench], Plan],
     assert before
     bench.put_clock_back(-hours * HOUR)
     bench.tracker.look_at_all()
-    made = bench.plan()
-    assert not made.actions
+    made = bench.idle()
     assert made.requeue_after == pytest.approx(before, abs=1)
     end = bench.now + before + 1
     while not made.actions and bench.status.attempt.id == 0 and bench.now < end:
@@ -107,8 +104,7 @@ def test_statuses_hold_the_time_of_the_wall_clock() -> None:
     action = held_request(bench)
     assert not action.actions
     bench.put_clock_back(HOUR)
-    created = bench.only(bench.wait(15))
-    assert isinstance(created, Create)
+    created = bench.expect(Create, 15)
     bench.created(created)
     bench.run()
     assert bench.task().attempt.run_time == int(bench.now)
@@ -117,14 +113,11 @@ def test_statuses_hold_the_time_of_the_wall_clock() -> None:
 def test_a_refusal_that_asks_for_a_pause_gets_it_by_the_same_clock() -> None:
     bench = waiting_bench()
     bench.pod()
-    bench.stop()
-    bench.plan()
-    deletion = bench.only(bench.plan())
-    assert isinstance(deletion, Delete)
+    bench.stop_then_plan()
+    deletion = bench.expect(Delete)
     assert deletion.target.kind is Kind.POD
     answer = refused(429)
     bench.fold(deletion, type(answer)(429, "slow down", answer.status_json, retry_after_sec=40.0))
     bench.put_clock_back(HOUR)
-    made = bench.plan()
-    assert not made.actions
+    made = bench.idle()
     assert made.requeue_after == pytest.approx(40.0, abs=1)

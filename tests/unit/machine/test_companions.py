@@ -1,8 +1,7 @@
-"""The Service of a Framework with host names: when it is created, and what is never touched."""
+"""The Service of a Framework with host names: its creation, and Services of other owners."""
 
-from __future__ import annotations
-
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -14,11 +13,11 @@ from frameworkcontroller.machine.kernel.actions import Create, carry_out
 from frameworkcontroller.machine.kernel.exchanges import Created, Exists
 from frameworkcontroller.machine.kernel.model import NotListed, Plan
 from frameworkcontroller.machine.kernel.outcomes import drop
+from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.requests import Answered, Get, Kind, Post, Refusal, Refused, Target, Unanswered
 from frameworkcontroller.machine.parts import PARTS
 from frameworkcontroller.machine.parts.service.hostservice import ServiceReason
-from tests.support.bench import UID, Bench, foreign, refused, role
-from tests.unit.machine.shown import stall
+from tests.support.bench import UID, Bench, begun, foreign, refused, role
 
 CONFIGMAP = Kind.CONFIGMAP
 
@@ -37,7 +36,7 @@ def kinds(made: Plan) -> list[Kind]:
 
 
 def service_of(bench: Bench, *, within: float = 0) -> Create:
-    """The creation of the Service, which is all that a plan asks for within so many seconds."""
+    """The creation of the Service, the only action within that number of seconds."""
     action = bench.only(bench.wait(within))
     assert isinstance(action, Create)
     assert action.target.kind is Kind.SERVICE
@@ -57,7 +56,8 @@ def test_the_service_comes_before_the_configmap() -> None:
     action = service_of(bench)
     assert (action.target.name, action.controller_uid) == ("train", UID)
     assert orjson.loads(action.body)["spec"]["clusterIP"] == "None"
-    bench.created(action, show=False)
+    bench.created(action)
+    bench.restart()
     assert kinds(bench.plan()) == [CONFIGMAP]
 
 
@@ -77,23 +77,16 @@ def test_without_host_names_no_service_is_looked_for(network: Any) -> None:
     assert bench.status.conditions[-1].type != "Stalled"
 
 
-def test_a_service_that_is_there_is_used() -> None:
-    bench = accepted()
-    bench.created(service_of(bench))
-    bench.restart()
-    assert kinds(bench.plan()) == [CONFIGMAP]
-
-
 def test_a_creation_whose_answer_was_lost_is_found() -> None:
     bench = accepted()
     bench.fold(service_of(bench), Unanswered("reset"))
-    assert bench.plan().actions == []
+    bench.idle()
     again = bench.only(bench.wait(2))
     bench.fold(again, Exists(ours()))
     assert kinds(bench.plan()) == [CONFIGMAP]
 
 
-def test_an_exchange_looks_at_what_has_the_name() -> None:
+def test_an_exchange_reads_the_object_with_the_name() -> None:
     action = service_of(accepted())
     exchange = carry_out(action)
     assert next(exchange) == Post(Kind.SERVICE, "f", action.body)
@@ -106,7 +99,7 @@ def test_an_exchange_looks_at_what_has_the_name() -> None:
     assert end.value.value == Exists(Identity("s", UID, (UID,), deleting=False))
 
 
-# --- what is not ours ---------------------------------------------------------------------------------------------
+# --- Services of other owners ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("owner", [None, "another"])
@@ -120,66 +113,130 @@ def test_a_foreign_service_is_neither_used_nor_changed(owner: str | None, shown:
     action = service_of(bench)
     for _ in range(3):
         bench.fold(action, Exists(foreign("f", controller=owner)))
-        assert bench.plan().actions == []
+        bench.idle()
         assert bench.wait(60).actions == [action]
-    (reason, message) = stall(bench)
+    (reason, message) = bench.stall()
     assert reason == "NamingConflict"
     assert message.startswith("Service f (foreign) already exists, ")
     assert bench.status.state is State.CREATION_PENDING
     bench.services.clear()
     bench.created(action)
     bench.plan()
-    assert stall(bench) == ("", "")
+    assert bench.stall() == ("", "")
 
 
 # --- failures -----------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Companion:
+    """A kind of objects that no status records."""
+
+    kind: Kind
+    name: str
+    word: str
+    """In reasons."""
+    field: str
+    """The field of the spec that needs it."""
+    waits: str
+    """The end of the message of the condition Running while the kind cannot be listed."""
+    make: Callable[[], Bench]
+    """Up to its creation."""
+
+    def creation(self, bench: Bench, within: float = 0) -> Create:
+        """Its creation, the only action within that number of seconds."""
+        action = bench.expect(Create, within)
+        assert (action.target.kind, action.target.name) == (self.kind, self.name)
+        return action
+
+
+CLAIMED = {**role(), "volumeClaimTemplates": [{"metadata": {"name": "data"}}]}
+SERVICE = Companion(Kind.SERVICE, "f", "Service", "spec.network needs", "its Service f does not exist yet", accepted)
+CLAIM = Companion(
+    Kind.VOLUME_CLAIM,
+    "data-f-a-0",
+    "VolumeClaim",
+    "volumeClaimTemplates need",
+    "data-f-a-0 cannot be looked for",
+    lambda: begun(CLAIMED),
+)
+each = pytest.mark.parametrize("companion", [SERVICE, CLAIM], ids=["Service", "claim"])
+
+
+@each
 @pytest.mark.parametrize(
     ("result", "reason"),
     [
-        (refused(403, "services is forbidden"), "ServiceNotAnswered"),
+        (refused(403, "it is forbidden"), "NotAnswered"),
         (refused(403, "exceeded quota: q"), "QuotaExceeded"),
-        (refused(404, "not served"), "ServiceNotAnswered"),
-        (Unanswered("reset"), "ServiceNotAnswered"),
+        (refused(404, "not served"), "NotAnswered"),
+        (refused(422, "spec.accessModes: Required value"), "NotAnswered"),
+        (Unanswered("reset"), "NotAnswered"),
     ],
 )
-def test_a_service_that_cannot_be_created_stalls_the_framework(result: Refused | Unanswered, reason: str) -> None:
-    bench = accepted()
-    action = service_of(bench)
+def test_a_companion_that_cannot_be_created_stalls_the_framework(
+    companion: Companion, result: Refused | Unanswered, reason: str
+) -> None:
+    bench = companion.make()
+    action = companion.creation(bench)
     bench.refuse(action, result)
     bench.plan()
-    assert stall(bench)[0] == reason
-    assert ServiceReason.PENDING in bench.tracker.holds.waits()
+    assert bench.stall()[0] == (reason if reason == "QuotaExceeded" else companion.word + reason)
+    pending = ServiceReason.PENDING if companion is SERVICE else RequestReason.WAITING
+    assert pending in bench.tracker.holds.waits()
+    assert bench.task().state is State.CREATION_PENDING
     assert bench.wait(60).actions == [action]
     bench.created(action)
     bench.all_pods()
-    assert stall(bench) == ("", "")
+    assert bench.stall() == ("", "")
     assert not bench.tracker.holds.waits()
     assert "f-a-0" in bench.pods
 
 
-def test_services_that_are_not_listed_yet_are_waited_for_in_silence() -> None:
-    bench = accepted()
+@each
+def test_companions_that_are_not_listed_yet_are_awaited_without_a_message(companion: Companion) -> None:
+    bench = companion.make()
     bench.not_listed = NotListed()
+    bench.plan()
     writes = bench.writes
     made = bench.plan()
     assert (made.actions, made.requeue_after, bench.writes) == ([], None, writes)
     bench.not_listed = None
-    service_of(bench)
+    companion.creation(bench)
 
 
-def test_services_that_cannot_be_listed_stall_the_framework() -> None:
-    bench = accepted()
-    bench.not_listed = NotListed("403: services is forbidden")
+@each
+def test_companions_that_cannot_be_listed_stall_the_framework(companion: Companion) -> None:
+    bench = companion.make()
+    bench.not_listed = NotListed("403: it is forbidden")
     for _ in range(3):
-        assert bench.plan().actions == []
-    text = "Cannot list Services, which spec.network needs: 403: services is forbidden"
-    assert stall(bench) == ("ServiceNotListed", text)
-    assert bench.status.conditions[0].message.endswith("its Service f does not exist yet")
+        bench.idle()
+    text = f"Cannot list {companion.kind}s, which {companion.field}: 403: it is forbidden"
+    assert bench.stall() == (f"{companion.word}NotListed", text)
+    assert bench.status.conditions[0].message.endswith(companion.waits)
     bench.not_listed = None
-    service_of(bench)
-    assert stall(bench) == ("", "")
+    bench.all_pods()
+    assert bench.stall() == ("", "")
+    assert "f-a-0" in bench.pods
+
+
+@each
+def test_a_companion_that_ended_before_its_creation_was_folded_is_created_again(companion: Companion) -> None:
+    bench = companion.make()
+    action = companion.creation(bench)
+    drop(PARTS, bench.tracker, action.target, "uid-9")
+    bench.fold(action, Created("uid-9"))
+    bench.fold(companion.creation(bench, 60), Created("uid-10"))
+    assert [action.target.kind for action in bench.plan().actions] == [CONFIGMAP if companion is SERVICE else Kind.POD]
+
+
+@each
+def test_a_companion_that_a_list_after_its_creation_does_not_show_is_created_again(companion: Companion) -> None:
+    bench = companion.make()
+    bench.created(companion.creation(bench), show=False)
+    bench.now += 1
+    assert bench.relist(companion.kind)
+    assert companion.kind in [action.target.kind for action in bench.wait(60).actions]
 
 
 def test_a_framework_that_must_not_start_creates_no_service_and_stalls_for_none() -> None:
@@ -188,17 +245,16 @@ def test_a_framework_that_must_not_start_creates_no_service_and_stalls_for_none(
     bench.edit(suspend=True)
     for _ in range(3):
         assert not any(isinstance(action, Create) for action in bench.plan().actions)
-    assert stall(bench) == ("", "")
+    assert bench.stall() == ("", "")
 
 
 def test_a_framework_without_a_service_can_be_stopped() -> None:
     bench = accepted()
     bench.not_listed = NotListed("403: no")
     bench.plan()
-    bench.edit(executionType="Stop")
-    bench.settle()
+    bench.edit_then_settle(executionType="Stop")
     assert bench.status.state is State.COMPLETED
-    assert stall(bench) == ("", "")
+    assert bench.stall() == ("", "")
 
 
 @pytest.mark.parametrize("deleting", [False, True])
@@ -219,16 +275,16 @@ def running() -> Bench:
     return bench
 
 
-def test_a_service_that_was_deleted_is_created_again_and_pods_go_on() -> None:
+def test_a_service_that_was_deleted_is_created_again_and_pods_continue() -> None:
     bench = running()
-    assert bench.plan().actions == []
+    bench.idle()
     bench.drop("f")
     action = service_of(bench)
     bench.fold(action, refused(500))
     assert bench.status.state is State.RUNNING
     assert bench.wait(60).actions == [action]
     bench.created(action, show=False)
-    assert bench.plan().actions == []
+    bench.idle()
     assert bench.status.state is State.RUNNING
 
 
@@ -236,7 +292,7 @@ def test_a_service_that_is_being_deleted_is_created_again_when_it_is_gone() -> N
     bench = accepted()
     bench.created(service_of(bench))
     bench.show("f", deleting=bench.now)
-    assert bench.plan().actions == []
+    bench.idle()
     assert ServiceReason.PENDING in bench.tracker.holds.waits()
     bench.drop("f")
     assert kinds(bench.plan()) == [Kind.SERVICE]
@@ -250,15 +306,14 @@ def test_the_end_of_an_old_service_says_nothing_of_the_new_one() -> None:
     bench.services["f"] = old
     drop(PARTS, bench.tracker, Target(Kind.SERVICE, "f"), old.uid)
     bench.services.clear()
-    assert bench.plan().actions == []
+    bench.idle()
 
 
 def test_a_pod_is_created_while_its_service_is_refused() -> None:
     bench = running()
     bench.drop("f")
     bench.fold(service_of(bench), refused(403))
-    bench.edit(role(number=2))
-    bench.plan()
+    bench.edit_then_plan(role(number=2))
     assert [action.target for action in bench.plan().actions if isinstance(action, Create)] == [
         Target(Kind.POD, "f-a-1", 0, "a", 1, bench.task("a", 1).instance_uid)
     ]
@@ -279,24 +334,6 @@ def test_the_creation_is_recorded() -> None:
     bench = accepted()
     made = bench.fold(service_of(bench), Created("s"))
     assert [(one.reason, one.message) for one in made.records] == [(ServiceReason.CREATED, "Service f (s) was created")]
-
-
-def test_a_service_that_ended_before_its_creation_was_folded_is_created_again() -> None:
-    bench = accepted()
-    action = service_of(bench)
-    drop(PARTS, bench.tracker, Target(Kind.SERVICE, "f"), "service-9")
-    bench.fold(action, Created("service-9"))
-    again = service_of(bench)
-    bench.fold(again, Created("service-10"))
-    assert kinds(bench.plan()) == [CONFIGMAP]
-
-
-def test_a_service_that_a_list_after_its_creation_does_not_show_is_created_again() -> None:
-    bench = accepted()
-    bench.created(service_of(bench), show=False)
-    bench.now += 1
-    assert bench.relist(Kind.SERVICE)
-    assert kinds(bench.wait(60)) == [Kind.SERVICE]
 
 
 def test_a_service_whose_kind_is_listed_during_its_creation_is_created_again() -> None:
@@ -343,7 +380,7 @@ def test_a_service_without_the_label_by_which_it_is_watched_is_found() -> None:
     uid = bench.services["f"].uid
     bench.drop("f")
     bench.fold(service_of(bench), Exists(ours(uid)))
-    assert bench.plan().actions == []
+    bench.idle()
 
 
 def test_it_is_also_found_while_another_creation_is_not_answered() -> None:
@@ -354,7 +391,7 @@ def test_it_is_also_found_while_another_creation_is_not_answered() -> None:
     bench.fold(service_of(bench), Exists(ours(uid)))
     # The answer may be older than the end that the cache has shown.
     bench.fold(service_of(bench), Exists(ours(uid)))
-    assert bench.plan().actions == []
+    bench.idle()
 
 
 def test_it_is_created_again_while_the_status_is_not_persisted() -> None:
@@ -364,7 +401,7 @@ def test_it_is_created_again_while_the_status_is_not_persisted() -> None:
     assert kinds(bench.plan(write=False)) == [Kind.SERVICE]
 
 
-def test_the_condition_says_what_it_waits_for_as_long_as_it_does() -> None:
+def test_the_condition_shows_the_wait_until_it_ends() -> None:
     bench = accepted()
     action = service_of(bench)
     for _ in range(3):
@@ -386,16 +423,16 @@ def test_a_service_that_a_finalizer_holds_is_reported(make: Any) -> None:
         bench.created(service_of(bench, within=60))
     bench.show("f", deleting=bench.now)
     assert bench.plan().requeue_after == pytest.approx(120)
-    assert stall(bench) == ("", "")
+    assert bench.stall() == ("", "")
     bench.wait(120)
-    assert stall(bench)[0] == "ServiceNotGone"
-    assert "Service f was to be deleted by " in stall(bench)[1]
+    assert bench.stall()[0] == "ServiceNotGone"
+    assert "Service f was to be deleted by " in bench.stall()[1]
     bench.drop("f")
     bench.refuse(service_of(bench, within=60), refused(500))
-    assert stall(bench)[0] == "ServiceNotAnswered"
+    assert bench.stall()[0] == "ServiceNotAnswered"
     bench.created(service_of(bench, within=60))
     bench.plan()
-    assert stall(bench) == ("", "")
+    assert bench.stall() == ("", "")
 
 
 # --- one that is deleted again and again --------------------------------------------------------------------------
@@ -417,12 +454,12 @@ def test_a_service_that_is_always_deleted_is_made_again_at_growing_intervals() -
     assert [action.target.kind for action in bench.plan().actions] == [Kind.SERVICE]
 
 
-def test_the_condition_says_that_the_attempt_waits_for_it() -> None:
+def test_the_attempt_waits_for_a_service_that_is_always_deleted() -> None:
     bench = accepted()
     for _ in range(2):
         bench.created(service_of(bench, within=60))
         bench.drop("f")
-    assert bench.plan().actions == []
+    bench.idle()
     assert ServiceReason.PENDING in bench.tracker.holds.waits()
     bench.created(service_of(bench, within=60))
     bench.all_pods()
@@ -440,10 +477,10 @@ def test_a_service_that_is_no_longer_wanted_stalls_nothing(network: Any) -> None
     for _ in range(3):
         bench.fold(action, Exists(foreign("f")))
         bench.wait(60)
-    assert stall(bench)[0] == "NamingConflict"
+    assert bench.stall()[0] == "NamingConflict"
     bench.edit(network=network)
     bench.all_pods()
-    assert stall(bench) == ("", "")
+    assert bench.stall() == ("", "")
     assert not bench.tracker.holds.waits()
     assert "f-a-0" in bench.pods
     assert ("other" in bench.bodies) is (network == {"subdomain": "other"})
@@ -455,10 +492,10 @@ def test_an_invalid_spec_is_all_that_is_reported() -> None:
     bench.plan()
     bench.spoil()
     bench.plan()
-    assert stall(bench) == ("InvalidSpec", "spec.coordinator.taskRole: 'nobody': is not the name of a TaskRole")
+    assert bench.stall() == ("InvalidSpec", "spec.coordinator.taskRole: 'nobody': is not the name of a TaskRole")
     bench.edit(coordinator=None)
     bench.all_pods()
-    assert stall(bench) == ("", "")
+    assert bench.stall() == ("", "")
 
 
 # --- a Framework of the same name ---------------------------------------------------------------------------------
@@ -473,12 +510,12 @@ def test_the_service_of_a_predecessor_is_waited_for() -> None:
     for _ in range(3):
         bench.fold(action, Exists(foreign("f", "old", controller="predecessor")))
         assert service_of(bench, within=60) == action
-    (reason, text) = stall(bench)
+    (reason, text) = bench.stall()
     assert reason == "NamingConflict"
     assert "controlled by predecessor" in text
     assert "f-attempt" not in bench.bodies
     bench.drop("f")
     bench.created(service_of(bench, within=60))
     bench.all_pods()
-    assert stall(bench) == ("", "")
+    assert bench.stall() == ("", "")
     assert "f-a-0" in bench.pods

@@ -1,13 +1,11 @@
 """Every rule of the completion policy (docs/manual.md, "Completion"), on Tasks that were walked to where they count."""
 
-from __future__ import annotations
-
 import pytest
 
-from frameworkcontroller.api.completion import CompletionStatus, Trigger
+from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.exchanges import Accepted
-from tests.support.bench import Bench, role
+from tests.support.bench import Bench, begun, prepared, role
 
 NEVER_TRIGGERED = "and no user specified conditions in FrameworkAttemptCompletionPolicy have ever been triggered"
 
@@ -19,36 +17,24 @@ def decided(bench: Bench) -> CompletionStatus | None:
 
 def triggered(bench: Bench) -> tuple[int, str, str, int]:
     """Code, and the trigger's message, role and index."""
-    completion = decided(bench)
-    assert completion is not None
-    assert completion.trigger is not None
-    trigger = completion.trigger
-    return completion.code, trigger.message, trigger.task_role_name, trigger.task_index
+    trigger = bench.completion().trigger
+    assert trigger is not None
+    return bench.completion().code, trigger.message, trigger.task_role_name, trigger.task_index
 
 
 def test_failed_tasks_reach_the_minimum() -> None:
-    bench = Bench(role(number=3, failed=2, succeeded=3))
-    bench.all_pods()
+    bench = prepared(role(number=3, failed=2, succeeded=3))
     bench.end("f-a-1", 5)
     assert decided(bench) is None
     bench.end("f-a-2", 210)
     assert triggered(bench) == (210, "FailedTaskCount 2 has reached MinFailedTaskCount 2 in the TaskRole", "a", 2)
-    completion = decided(bench)
-    task = bench.task("a", 2).attempt.completion_status
-    assert completion is not None
-    assert task is not None
-    assert (completion.phrase, completion.type_name, completion.attributes, completion.diagnostics) == (
-        "ContainerPermanentFailed",
-        "Failed",
-        ("Permanent",),
-        task.diagnostics,
-    )
-    assert completion.pod is None
+    found = bench.completion()
+    assert (found.phrase, found.type_name, found.attributes) == ("ContainerPermanentFailed", "Failed", ("Permanent",))
+    assert (found.diagnostics, found.pod) == (bench.task_completion("a", 2).diagnostics, None)
 
 
 def test_succeeded_tasks_reach_the_minimum() -> None:
-    bench = Bench(role(number=3, failed=1, succeeded=2))
-    bench.all_pods()
+    bench = prepared(role(number=3, failed=1, succeeded=2))
     bench.end("f-a-0")
     assert decided(bench) is None
     bench.end("f-a-1")
@@ -57,30 +43,24 @@ def test_succeeded_tasks_reach_the_minimum() -> None:
 
 @pytest.mark.parametrize("minimum", [-1, 0])
 def test_less_than_one_is_never(minimum: int) -> None:
-    bench = Bench(role(number=2, failed=minimum, succeeded=minimum))
-    bench.all_pods()
+    bench = prepared(role(number=2, failed=minimum, succeeded=minimum))
     bench.end("f-a-0", 1)
     assert decided(bench) is None
     bench.end("f-a-1")
-    completion = decided(bench)
-    assert completion is not None
-    assert (completion.code, completion.phrase) == (0, "Succeeded")
+    assert bench.completion().phrase == "Succeeded"
     text = f"CompletedTaskCount 2 has reached TotalTaskCount 2 {NEVER_TRIGGERED}"
-    assert completion.diagnostics == text
-    assert completion.trigger == Trigger(text, "a", 1)
+    assert bench.completion().diagnostics == text
+    assert triggered(bench) == (0, text, "a", 1)
 
 
 def test_all_tasks_of_all_roles_must_be_completed() -> None:
-    bench = Bench(role("a", 1), role("b", 2))
-    bench.all_pods()
+    bench = prepared(role("a", 1), role("b", 2))
     bench.end("f-a-0", 1)
     bench.end("f-b-0")
     assert decided(bench) is None
     bench.end("f-b-1", 3)
-    completion = decided(bench)
-    assert completion is not None
     text = f"CompletedTaskCount 3 has reached TotalTaskCount 3 {NEVER_TRIGGERED}"
-    assert completion.diagnostics == text
+    assert bench.completion().diagnostics == text
     assert triggered(bench) == (0, text, "b", 1)
 
 
@@ -95,34 +75,27 @@ ORDERS = (
 )
 
 
+@pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize(("order", "last"), ORDERS)
-def test_all_are_completed_by_the_one_that_came_last_within_a_second(order: list[str], last: tuple[str, int]) -> None:
-    bench = Bench(*NO_POLICIES)
-    bench.all_pods()
+def test_all_are_completed_by_the_one_that_came_last_within_a_second(
+    order: list[str], last: tuple[str, int], at_once: bool
+) -> None:
+    """``at_once``: events gather while a status is written. Their order counts, not the Tasks' order."""
+    bench = prepared(*NO_POLICIES)
+    if at_once:
+        for name in reversed(order):
+            bench.stop(name)
+        for action in bench.plan().actions + bench.plan().actions:
+            bench.fold(action, Accepted())
     for name in order:
-        bench.end(name)
-    assert triggered(bench)[2:] == last
-
-
-@pytest.mark.parametrize(("order", "last"), ORDERS)
-def test_so_if_one_plan_sees_all_of_them_gone(order: list[str], last: tuple[str, int]) -> None:
-    """While a status is written, events gather: their order counts, not that of the Tasks."""
-    bench = Bench(*NO_POLICIES)
-    bench.all_pods()
-    for name in reversed(order):
-        bench.stop(name)
-    for action in bench.plan().actions + bench.plan().actions:
-        bench.fold(action, Accepted())
-    for name in order:
-        bench.hide(name)
+        bench.hide(name) if at_once else bench.end(name)
     bench.settle()
     assert triggered(bench)[2:] == last
 
 
 def test_a_later_second_counts_for_more_than_the_order() -> None:
     """A clock that is set back: the completion times that clients see decide."""
-    bench = Bench(*NO_POLICIES)
-    bench.all_pods()
+    bench = prepared(*NO_POLICIES)
     for name in ("f-a-0", "f-a-1", "f-b-0", "f-b-1"):
         bench.end(name)
     bench.now -= 10
@@ -131,9 +104,8 @@ def test_a_later_second_counts_for_more_than_the_order() -> None:
 
 
 @pytest.mark.parametrize("before", range(5))
-def test_what_a_new_process_sees_comes_after_what_it_has_not_seen(before: int) -> None:
-    bench = Bench(*NO_POLICIES)
-    bench.all_pods()
+def test_an_end_that_a_new_process_sees_comes_after_earlier_ends(before: int) -> None:
+    bench = prepared(*NO_POLICIES)
     order = ["f-b-1", "f-b-0", "f-a-2", "f-a-1", "f-a-0"]
     for name in order[:before]:
         bench.end(name)
@@ -143,30 +115,19 @@ def test_what_a_new_process_sees_comes_after_what_it_has_not_seen(before: int) -
     assert triggered(bench)[2:] == ("a", 0)
 
 
-def test_a_process_that_has_seen_nothing_goes_by_role_and_index() -> None:
+@pytest.mark.parametrize("inherits", [False, True])
+def test_a_process_that_has_seen_no_end_goes_by_role_and_index(inherits: bool) -> None:
     """As the original: the highest index within a role; of roles the first in the spec."""
-    bench = Bench(*NO_POLICIES, role("z", 1))
-    bench.all_pods()
-    for name in ("f-a-2", "f-a-0", "f-a-1", "f-b-1", "f-b-0"):
-        bench.end(name)
-    bench.restart()
-    # The one Task that was not completed leaves.
-    bench.edit(*NO_POLICIES)
-    bench.settle()
-    assert triggered(bench)[2:] == ("b", 1)
-
-
-def test_what_was_seen_is_still_known_after_another_write_of_the_status() -> None:
-    bench = Bench(*NO_POLICIES, role("z", 1))
-    bench.all_pods()
+    bench = prepared(*NO_POLICIES, role("z", 1))
     for name in ("f-b-1", "f-b-0", "f-a-2", "f-a-0", "f-a-1"):
         bench.end(name)
     known = bench.tracker
     bench.restart()
-    bench.tracker.inherit(known)
-    bench.edit(*NO_POLICIES)
-    bench.settle()
-    assert triggered(bench)[2:] == ("a", 1)
+    if inherits:
+        bench.tracker.inherit(known)
+    # The one Task that was not completed leaves.
+    bench.edit_then_settle(*NO_POLICIES)
+    assert triggered(bench)[2:] == (("a", 1) if inherits else ("b", 1))
 
 
 @pytest.mark.parametrize(
@@ -179,31 +140,26 @@ def test_what_was_seen_is_still_known_after_another_write_of_the_status() -> Non
     ],
 )
 def test_the_earliest_trigger_within_a_second(order: list[tuple[str, int]], expected: tuple[str, str, int]) -> None:
-    bench = Bench(role("a", 3), role("b", 2))
-    bench.all_pods()
+    bench = prepared(role("a", 3), role("b", 2))
     for name, code in order:
         bench.end(name, code)
-    bench.edit(role("a", 3, failed=2, succeeded=1), role("b", 2, failed=1))
-    bench.plan()
+    bench.edit_then_plan(role("a", 3, failed=2, succeeded=1), role("b", 2, failed=1))
     _, message, name, index = triggered(bench)
     assert (message.partition(" has")[0], name, index) == expected
 
 
-def test_the_earliest_trigger_within_a_second_that_nobody_saw() -> None:
+def test_the_earliest_trigger_within_a_second_that_no_process_saw() -> None:
     """As the original: by role, then failed before succeeded; within each by index."""
-    bench = Bench(role("b", 2), role("a", 3))
-    bench.all_pods()
+    bench = prepared(role("b", 2), role("a", 3))
     for name, code in (("f-a-2", 1), ("f-a-0", 0), ("f-a-1", 1), ("f-b-1", 0)):
         bench.end(name, code)
     bench.restart()
-    bench.edit(role("b", 2), role("a", 3, failed=1, succeeded=1))
-    bench.plan()
+    bench.edit_then_plan(role("b", 2), role("a", 3, failed=1, succeeded=1))
     assert triggered(bench)[1:] == ("FailedTaskCount 2 has reached MinFailedTaskCount 1 in the TaskRole", "a", 1)
 
 
 def test_each_role_counts_for_itself() -> None:
-    bench = Bench(role("a", 2, failed=2), role("b", 2, failed=2))
-    bench.all_pods()
+    bench = prepared(role("a", 2, failed=2), role("b", 2, failed=2))
     bench.end("f-a-0", 1)
     bench.end("f-b-0", 1)
     assert decided(bench) is None
@@ -213,62 +169,46 @@ def test_each_role_counts_for_itself() -> None:
 
 def test_the_earliest_trigger_by_completion_time_wins() -> None:
     """Two policies are reached between two looks at them: the Task that completed first gives the status."""
-    bench = Bench(role("a", 2, failed=2), role("b", 2, failed=1))
-    bench.all_pods()
-    # Nothing is decided while the policies are out of the way.
-    bench.edit(role("a", 2), role("b", 2))
-    bench.end("f-a-0", 1)
-    bench.now += 10
-    bench.end("f-a-1", 2)
-    bench.now += 10
-    bench.end("f-b-0", 3)
+    bench = prepared(role("a", 2), role("b", 2))
+    for number, name in enumerate(("f-a-0", "f-a-1", "f-b-0")):
+        bench.end(name, number + 1, after=10)
     assert decided(bench) is None
-    bench.edit(role("a", 2, failed=2), role("b", 2, failed=1))
-    bench.plan()
+    bench.edit_then_plan(role("a", 2, failed=2), role("b", 2, failed=1))
     assert triggered(bench) == (2, "FailedTaskCount 2 has reached MinFailedTaskCount 2 in the TaskRole", "a", 1)
 
 
 def test_the_task_that_reached_the_minimum_is_the_trigger_even_if_more_have_followed() -> None:
-    bench = Bench(role("a", 4))
-    bench.all_pods()
+    bench = prepared(role("a", 4))
     for index, code in ((2, 1), (0, 2), (3, 3)):
         bench.end(f"f-a-{index}", code)
         bench.now += 10
-    bench.edit(role("a", 4, failed=2))
-    bench.plan()
+    bench.edit_then_plan(role("a", 4, failed=2))
     assert triggered(bench) == (2, "FailedTaskCount 3 has reached MinFailedTaskCount 2 in the TaskRole", "a", 0)
 
 
 def test_failed_before_succeeded_in_one_role_goes_by_time_too() -> None:
-    bench = Bench(role("a", 3))
-    bench.all_pods()
+    bench = prepared(role("a", 3))
     bench.end("f-a-2")
-    bench.now += 10
-    bench.end("f-a-0", 1)
-    bench.edit(role("a", 3, failed=1, succeeded=1))
-    bench.plan()
+    bench.end("f-a-0", 1, after=10)
+    bench.edit_then_plan(role("a", 3, failed=1, succeeded=1))
     assert triggered(bench)[1:] == ("SucceededTaskCount 1 has reached MinSucceededTaskCount 1 in the TaskRole", "a", 2)
 
 
 @pytest.mark.parametrize(("first", "second"), [(0, 1), (1, 0)])
 def test_a_task_whose_end_is_seen_as_its_attempt_completes_has_the_code_of_its_pod(first: int, second: int) -> None:
-    bench = Bench(role("a", 3, failed=1))
-    bench.all_pods()
-    bench.stop(f"f-a-{first}", 5)
-    bench.plan()
+    bench = prepared(role("a", 3, failed=1))
+    bench.stop_then_plan(f"f-a-{first}", 5)
     for action in bench.plan().actions:
         bench.fold(action, Accepted())
     bench.stop(f"f-a-{second}", 7)
     bench.hide(f"f-a-{first}")
     bench.settle()
     assert triggered(bench)[0] == 5
-    completions = [bench.task("a", index).attempt.completion_status for index in (first, second, 2)]
-    assert [completion and completion.code for completion in completions] == [5, 7, -220]
+    assert [bench.task_code("a", index) for index in (first, second, 2)] == [5, 7, -220]
 
 
 def test_a_task_whose_end_is_seen_before_it_is_scaled_down_has_the_code_of_its_pod() -> None:
-    bench = Bench(role("a", 2))
-    bench.all_pods()
+    bench = prepared(role("a", 2))
     bench.stop("f-a-1", 7)
     bench.plan(write=False)
     bench.edit(role("a", 1))
@@ -279,20 +219,9 @@ def test_a_task_whose_end_is_seen_before_it_is_scaled_down_has_the_code_of_its_p
     assert completion.code == 7
 
 
-def test_a_task_that_is_retried_is_not_completed() -> None:
-    bench = Bench(role("a", 1, failed=1, retryPolicy={"maxRetryCount": 1}))
-    bench.all_pods()
-    bench.end("f-a-0", 1)
-    assert decided(bench) is None
-    assert bench.task().attempt.id == 1
-    bench.end("f-a-0", 1)
-    assert triggered(bench)[2:] == ("a", 0)
-
-
 def test_a_framework_without_tasks_never_completes_by_itself() -> None:
     for roles in ((), (role("a", 0),)):
-        bench = Bench(*roles)
-        bench.attempt()
+        bench = begun(*roles)
         bench.settle()
         assert decided(bench) is None
         assert bench.status.state is State.PREPARING
@@ -300,37 +229,27 @@ def test_a_framework_without_tasks_never_completes_by_itself() -> None:
 
 def test_a_task_that_leaves_counts_for_nothing() -> None:
     """S1: the rescale counts for everything decided after it is observed."""
-    bench = Bench(role("a", 3, failed=1))
-    bench.all_pods()
+    bench = prepared(role("a", 3, failed=1))
     bench.show("f-a-2", phase="Failed")
     # The rescale is observed together with the failure of the Task that it makes leave.
-    bench.edit(role("a", 2, failed=1))
-    bench.settle()
+    bench.edit_then_settle(role("a", 2, failed=1))
     assert decided(bench) is None
     assert bench.states() == ["Preparing", "Preparing"]
 
 
 def test_leaving_tasks_do_not_make_up_the_total() -> None:
-    bench = Bench(role("a", 3))
-    bench.all_pods()
+    bench = prepared(role("a", 3))
     bench.end("f-a-0")
     bench.end("f-a-2")
-    bench.edit(role("a", 2))
-    bench.settle()
+    bench.edit_then_settle(role("a", 2))
     assert decided(bench) is None
     bench.end("f-a-1", 1)
-    completion = decided(bench)
-    assert completion is not None
-    assert completion.diagnostics == f"CompletedTaskCount 2 has reached TotalTaskCount 2 {NEVER_TRIGGERED}"
+    assert bench.completion().diagnostics == f"CompletedTaskCount 2 has reached TotalTaskCount 2 {NEVER_TRIGGERED}"
 
 
 def test_a_rescale_can_complete_the_attempt() -> None:
-    """The one Task that was not completed leaves: those of the spec are all completed."""
-    bench = Bench(role("a", 2))
-    bench.all_pods()
+    """The one Task that was not completed leaves: the Tasks of the spec are all completed."""
+    bench = prepared(role("a", 2))
     bench.end("f-a-0")
-    bench.edit(role("a", 1))
-    bench.settle()
-    completion = decided(bench)
-    assert completion is not None
-    assert completion.diagnostics == f"CompletedTaskCount 1 has reached TotalTaskCount 1 {NEVER_TRIGGERED}"
+    bench.edit_then_settle(role("a", 1))
+    assert bench.completion().diagnostics == f"CompletedTaskCount 1 has reached TotalTaskCount 1 {NEVER_TRIGGERED}"

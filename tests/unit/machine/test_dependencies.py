@@ -1,7 +1,5 @@
 """Roles that depend on others (docs/lifecycle.md, "Dependencies")."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import orjson
@@ -13,14 +11,14 @@ from frameworkcontroller.machine.kernel.actions import Create
 from frameworkcontroller.machine.kernel.exchanges import Created
 from frameworkcontroller.machine.kernel.model import Plan, Urgency
 from frameworkcontroller.machine.parts.dependencies.dependencies import DependencyReason, RoleOrder
-from tests.support.bench import Bench, Body, role
+from tests.support.bench import Bench, Body, begun, prepared, role
 
 READY = {"type": "Ready", "status": "True"}
 UNREADY = {"type": "Ready", "status": "False"}
 
 
 def after(status: str, *roles: str) -> list[Body]:
-    """What a role depends on: these others, with that status."""
+    """The dependencies of a role on these others, with that status."""
     return [{"name": name, "status": status} for name in roles]
 
 
@@ -32,9 +30,7 @@ def with_dependencies(item: Body, *dependencies: Body) -> Body:
 def two(status: str, *, number: int = 1, workers: int = 2, **init: Any) -> Bench:
     """A role ``w`` that depends on ``a``, whose Pods are created."""
     worker = with_dependencies(role("w", workers), *after(status, "a"))
-    bench = Bench(role("a", number, **init), worker)
-    bench.all_pods()
-    return bench
+    return prepared(role("a", number, **init), worker)
 
 
 def created(made: Plan) -> list[str]:
@@ -45,6 +41,12 @@ def created(made: Plan) -> list[str]:
 def ready(bench: Bench, name: str, condition: Body = READY) -> None:
     """The Pod runs, and is ready or not; nothing is planned."""
     bench.show(name, phase="Running", podIP="10.0.0.1", nodeName="node-1", conditions=[condition])
+
+
+def ready_then_plan(bench: Bench, name: str, condition: Body = READY) -> None:
+    """The Pod runs, and is ready or not, and a plan follows."""
+    ready(bench, name, condition)
+    bench.plan()
 
 
 def is_started(bench: Bench, name: str = "w") -> bool:
@@ -90,14 +92,11 @@ def test_a_task_that_is_retried_has_not_completed() -> None:
 
 def test_ready_is_all_pods_ready() -> None:
     bench = two("Ready", number=2)
-    ready(bench, "f-a-0")
-    bench.plan()
-    ready(bench, "f-a-1", UNREADY)
-    bench.plan()
+    ready_then_plan(bench, "f-a-0")
+    ready_then_plan(bench, "f-a-1", UNREADY)
     assert bench.states("a") == ["Running", "Running"]
     assert not is_started(bench)
-    ready(bench, "f-a-1")
-    bench.plan()
+    ready_then_plan(bench, "f-a-1")
     assert is_started(bench)
 
 
@@ -106,46 +105,32 @@ def test_a_completed_task_counts_as_ready(code: int) -> None:
     bench = two("Ready", number=2)
     bench.end("f-a-0", code)
     assert not is_started(bench)
-    ready(bench, "f-a-1")
-    bench.plan()
+    ready_then_plan(bench, "f-a-1")
     assert is_started(bench)
 
 
-def test_a_pod_that_is_no_longer_ready_does_not_count() -> None:
-    bench = two("Ready", number=2)
-    ready(bench, "f-a-0")
-    bench.plan()
-    ready(bench, "f-a-0", UNREADY)
-    bench.plan()
-    ready(bench, "f-a-1")
-    bench.plan()
-    assert not is_started(bench)
-
-
-def test_a_pod_that_is_deleted_does_not_count() -> None:
+@pytest.mark.parametrize("then", ["unready", "deleted"])
+def test_a_pod_that_is_no_longer_ready_or_is_deleted_does_not_count(then: str) -> None:
     bench = two("Ready", number=2, retryPolicy={"maxRetryCount": -1})
-    ready(bench, "f-a-0")
-    bench.plan()
-    bench.show("f-a-0", deleting=bench.now + 30)
-    ready(bench, "f-a-1")
-    bench.plan()
-    assert bench.states("a") == ["Deleting", "Running"]
+    ready_then_plan(bench, "f-a-0")
+    if then == "unready":
+        ready_then_plan(bench, "f-a-0", UNREADY)
+    else:
+        bench.show("f-a-0", deleting=bench.now + 30)
+    ready_then_plan(bench, "f-a-1")
+    assert bench.states("a") == ["Running" if then == "unready" else "Deleting", "Running"]
     assert not is_started(bench)
 
 
 def test_all_dependencies_hold_at_the_same_time() -> None:
     worker = with_dependencies(role("w"), *after("Ready", "a"), *after("Complete", "b"))
-    bench = Bench(role("a"), role("b"), worker)
-    bench.all_pods()
-    ready(bench, "f-a-0")
-    bench.plan()
+    bench = prepared(role("a"), role("b"), worker)
+    ready_then_plan(bench, "f-a-0")
     assert not is_started(bench)
-    ready(bench, "f-a-0", UNREADY)
-    bench.plan()
+    ready_then_plan(bench, "f-a-0", UNREADY)
     bench.end("f-b-0")
     assert not is_started(bench)
-    ready(bench, "f-a-0")
-    bench.plan()
+    ready_then_plan(bench, "f-a-0")
     assert is_started(bench)
 
 
@@ -160,8 +145,7 @@ def test_roles_start_in_a_chain() -> None:
     second = with_dependencies(role("b"), *after("Complete", "a"))
     third = with_dependencies(role("c"), *after("Complete", "b"))
     # In no order of the list.
-    bench = Bench(third, second, role("a"))
-    bench.all_pods()
+    bench = prepared(third, second, role("a"))
     assert sorted(bench.pods) == ["f-a-0"]
     bench.end("f-a-0")
     assert bench.states("b") == ["Preparing"]
@@ -194,23 +178,20 @@ def test_a_started_role_stays_started() -> None:
     bench = two("Ready")
     ready(bench, "f-a-0")
     bench.all_pods()
-    ready(bench, "f-a-0", UNREADY)
-    bench.plan()
+    ready_then_plan(bench, "f-a-0", UNREADY)
     assert is_started(bench)
     bench.edit(role("a", 3), with_dependencies(role("w", 3), *after("Ready", "a")))
     bench.all_pods()
     assert bench.states("w") == ["Preparing"] * 3
 
 
-def test_another_process_goes_on_with_what_is_stored() -> None:
+def test_another_process_continues_from_the_stored_status() -> None:
     bench = two("Ready", number=2)
-    ready(bench, "f-a-0")
-    bench.plan()
+    ready_then_plan(bench, "f-a-0")
     bench.restart()
     bench.plan()
     assert not is_started(bench)
-    ready(bench, "f-a-1")
-    bench.plan()
+    ready_then_plan(bench, "f-a-1")
     assert is_started(bench)
     bench.restart()
     assert is_started(bench)
@@ -221,8 +202,7 @@ def test_another_process_goes_on_with_what_is_stored() -> None:
 
 def test_the_next_attempt_waits_again() -> None:
     worker = with_dependencies(role("w", failed=1), *after("Complete", "a"))
-    bench = Bench(role("a"), worker, retryPolicy={"maxRetryCount": 1})
-    bench.all_pods()
+    bench = prepared(role("a"), worker, retryPolicy={"maxRetryCount": 1})
     bench.end("f-a-0")
     assert is_started(bench)
     bench.stop("f-w-0", 1)
@@ -246,33 +226,31 @@ def test_the_status_has_no_key_for_it_before() -> None:
     assert all("started" not in item for item in encoded())
     bench.end("f-a-0")
     assert [item.get("started") for item in encoded()] == [None, True]
+    assert (bench.status.state is State.COMPLETED, bench.code()) == (False, None)
 
 
 # --- the user edits -----------------------------------------------------------------------------------------------
 
 
 def test_a_role_with_pods_starts_when_it_gets_a_dependency() -> None:
-    bench = Bench(role("a"), role("w", 2))
-    bench.all_pods()
+    bench = prepared(role("a"), role("w", 2))
     bench.edit(role("a"), with_dependencies(role("w", 3), *after("Complete", "a")))
     bench.all_pods()
     assert is_started(bench)
     assert bench.states("w") == ["Preparing"] * 3
 
 
-def test_a_creation_under_way_starts_a_role_that_gets_a_dependency() -> None:
-    bench = Bench(role("a"), role("w", 2))
-    bench.attempt()
+def test_a_creation_in_flight_starts_a_role_that_gets_a_dependency() -> None:
+    bench = begun(role("a"), role("w", 2))
     (_, action, _) = bench.plan().actions
-    bench.edit(role("a"), with_dependencies(role("w", 2), *after("Complete", "a")))
-    bench.plan()
+    bench.edit_then_plan(role("a"), with_dependencies(role("w", 2), *after("Complete", "a")))
     assert not is_started(bench)
     bench.fold(action, Created("late"))
     bench.plan()
     assert is_started(bench)
 
 
-def test_a_role_that_loses_its_dependency_goes_on() -> None:
+def test_a_role_that_loses_its_dependency_starts() -> None:
     bench = two("Complete")
     bench.edit(role("a"), role("w", 2))
     bench.all_pods()
@@ -282,8 +260,7 @@ def test_a_role_that_loses_its_dependency_goes_on() -> None:
 
 def test_a_task_of_a_waiting_role_can_be_removed() -> None:
     bench = two("Complete", workers=2)
-    bench.edit(role("a"), with_dependencies(role("w", 1), *after("Complete", "a")))
-    bench.settle()
+    bench.edit_then_settle(role("a"), with_dependencies(role("w", 1), *after("Complete", "a")))
     assert bench.states("w") == ["CreationPending"]
     bench.end("f-a-0")
     assert bench.states("w") == ["Preparing"]
@@ -295,22 +272,19 @@ def test_a_dependency_that_grows_is_awaited() -> None:
     ready(bench, "f-a-0")
     bench.all_pods()
     assert not is_started(bench)
-    ready(bench, "f-a-1")
-    bench.plan()
+    ready_then_plan(bench, "f-a-1")
     assert is_started(bench)
 
 
 def test_a_dependency_that_shrinks_holds_by_the_tasks_that_are_left() -> None:
     bench = two("Ready", number=2)
-    ready(bench, "f-a-0")
-    bench.plan()
-    bench.edit(role("a", 1), with_dependencies(role("w", 2), *after("Ready", "a")))
-    bench.plan()
+    ready_then_plan(bench, "f-a-0")
+    bench.edit_then_plan(role("a", 1), with_dependencies(role("w", 2), *after("Ready", "a")))
     bench.plan()
     assert is_started(bench)
 
 
-# --- unmet for ever -----------------------------------------------------------------------------------------------
+# --- permanently unmet -----------------------------------------------------------------------------------------------
 
 
 def test_a_dependency_that_can_no_longer_hold_ends_the_attempt() -> None:
@@ -321,8 +295,7 @@ def test_a_dependency_that_can_no_longer_hold_ends_the_attempt() -> None:
             if action.target.name == "f-a-1":
                 bench.hide("f-a-1")
     bench.settle()
-    completion = bench.status.attempt.completion_status
-    assert completion is not None
+    completion = bench.completion()
     assert completion.trigger is not None
     assert (completion.code, completion.trigger.task_role_name, completion.trigger.task_index) == (5, "a", 1)
     assert completion.trigger.message == ("TaskRole w depends on TaskRole a being Complete, which it can no longer be")
@@ -331,36 +304,26 @@ def test_a_dependency_that_can_no_longer_hold_ends_the_attempt() -> None:
 
 def test_a_completion_policy_comes_first() -> None:
     worker = with_dependencies(role("w"), *after("Complete", "a"))
-    bench = Bench(role("a", 1, failed=1), worker)
-    bench.all_pods()
+    bench = prepared(role("a", 1, failed=1), worker)
     bench.end("f-a-0", 5)
-    completion = bench.status.attempt.completion_status
-    assert completion is not None
-    assert completion.trigger is not None
-    assert completion.trigger.message.startswith("FailedTaskCount 1")
+    trigger = bench.completion().trigger
+    assert trigger is not None
+    assert trigger.message.startswith("FailedTaskCount 1")
 
 
 def test_a_failure_does_not_matter_to_a_role_that_has_started_or_has_no_tasks() -> None:
     bench = two("Complete", workers=0)
     bench.end("f-a-0", 5)
-    completion = bench.status.attempt.completion_status
-    assert completion is not None
-    assert completion.code == 0
-
-
-def test_tasks_that_wait_are_not_completed() -> None:
-    bench = two("Complete")
-    bench.end("f-a-0")
-    assert bench.status.state is not State.COMPLETED
-    assert bench.status.attempt.completion_status is None
+    assert bench.code() == 0
 
 
 # --- the cost -----------------------------------------------------------------------------------------------------
 
 
 def test_readiness_is_counted_only_where_it_is_awaited() -> None:
-    bench = Bench(role("a", 2), role("b"), with_dependencies(role("w"), *after("Ready", "a"), *after("Complete", "b")))
-    bench.all_pods()
+    bench = prepared(
+        role("a", 2), role("b"), with_dependencies(role("w"), *after("Ready", "a"), *after("Complete", "b"))
+    )
     assert set(bench.tracker.part(RoleOrder).ready) == {"a"}
     for name in ("f-a-0", "f-a-1"):
         ready(bench, name)

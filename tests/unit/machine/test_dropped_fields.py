@@ -1,7 +1,5 @@
 """An API server whose CRD is older drops fields of a status: the machine acts on nothing that is not stored."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from frameworkcontroller.machine.kernel.protocol import StatusWritten
@@ -88,7 +86,7 @@ def test_a_role_does_not_start_before_its_start_is_stored() -> None:
     assert (stalled["status"], stalled["reason"]) == ("True", "FieldsDropped")
     assert "drops status.attemptStatus.taskRoleStatuses.started" in stalled["message"]
 
-    # A successor reads what is stored, decides the same, and waits for the same.
+    # A successor reads the stored status, decides the same, and waits for the same.
     world.show()
     successor = Driver(world)
     rest(successor)
@@ -176,8 +174,7 @@ def test_an_edit_meanwhile_is_decided_on_the_stored_status() -> None:
     driver = Driver(world)
     run_all(world, driver)
     complete(world, driver, "f-a-0")
-    world.edit(role("a"), role("w"))
-    world.show()
+    world.edit_and_show(role("a"), role("w"))
     rest(driver)
     assert created(driver)[-1] == "f-w-0"
     assert condition(world)["status"] == "False"
@@ -213,7 +210,7 @@ def test_a_spec_that_loses_a_field_at_the_same_generation_counts_no_more() -> No
     world = OneFramework(role("a"), suspend=True)
     driver = Driver(world)
     rest(driver)
-    # The API server drops the field when it reads what is stored.
+    # The API server drops the field when it reads the stored object.
     del world.body["spec"]["suspend"]
     world.annotate()
     world.show()

@@ -1,7 +1,5 @@
 """Classification of failed Pods and of refused creations (docs/failure-codes.md, docs/lifecycle.md)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import orjson
@@ -70,7 +68,7 @@ def matches(pattern: ContainerPattern, *containers: Body, init: tuple[Body, ...]
     return classify(*containers, init=init, classes=(configured(PodPattern(containers=(pattern,))),)).code == 300
 
 
-# --- what is built in -------------------------------------------------------------------------------------------
+# --- built-in classes -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -81,33 +79,23 @@ def matches(pattern: ContainerPattern, *containers: Body, init: tuple[Body, ...]
         (210, "ContainerPermanentFailed", ("Permanent",)),
     ],
 )
-def test_exit_codes_of_the_contract(code: int, phrase: str, attributes: tuple[str, ...]) -> None:
-    found = classify(container(code=code, reason="Error", message="it said why"))
+@pytest.mark.parametrize(
+    ("message", "quoted"), [("why", '"message":"why",'), ("one\ntwo", '"message":"one\\ntwo",'), ("", "")]
+)
+def test_exit_codes_of_the_contract(
+    code: int, phrase: str, attributes: tuple[str, ...], message: str, quoted: str
+) -> None:
+    found = classify(container(code=code, reason="Error", message=message))
     assert (found.code, found.phrase, found.type_name, found.attributes) == (code, phrase, "Failed", attributes)
-    assert found.diagnostics == (
-        f'Pod failed: PodPattern matched: {{"containers":[{{"name":"main","message":"it said why","code":{code}}}]}}'
-    )
-
-
-def test_an_empty_message_is_left_out() -> None:
-    text = classify(container(code=200)).diagnostics
-    assert text == 'Pod failed: PodPattern matched: {"containers":[{"name":"main","code":200}]}'
-
-
-def test_a_message_of_many_lines_is_told_whole() -> None:
-    text = classify(container(code=210, message="one\ntwo")).diagnostics
-    assert text == ('Pod failed: PodPattern matched: {"containers":[{"name":"main","message":"one\\ntwo","code":210}]}')
+    text = f'Pod failed: PodPattern matched: {{"containers":[{{"name":"main",{quoted}"code":{code}}}]}}'
+    assert found.diagnostics == text
 
 
 @pytest.mark.parametrize("code", [1, 199, 202, 209, 211, 219, -200])
 def test_any_other_code_is_unrecognized(code: int) -> None:
     found = classify(container(code=code))
-    assert (found.code, found.phrase, found.type_name, found.attributes) == (
-        code,
-        "ContainerUnrecognizedFailed",
-        "Failed",
-        (),
-    )
+    assert (found.code, found.phrase) == (code, "ContainerUnrecognizedFailed")
+    assert (found.type_name, found.attributes) == ("Failed", ())
 
 
 def test_built_in_comes_before_configured() -> None:
@@ -134,7 +122,7 @@ def test_any_pattern_of_a_code_will_do() -> None:
     assert classify(classes=(both,), reason="C").code == -300
 
 
-def test_a_configured_type_is_told_as_it_is() -> None:
+def test_a_configured_type_is_kept() -> None:
     untyped = FailureClass(Code(301, "", attributes=None), (PodPattern(reason=regex("x")),))
     found = classify(classes=(untyped,), reason="x")
     assert (found.code, found.phrase, found.type_name, found.attributes) == (301, "", "Failed", None)
@@ -210,7 +198,7 @@ def test_ranges_hold_both_ends(
         assert not matches(ContainerPattern(signal=Range(low, high)), container(code=1, signal=code))
 
 
-def test_all_but_the_name_are_of_the_terminated_state() -> None:
+def test_all_fields_except_the_name_are_of_the_terminated_state() -> None:
     running = container("main", None)
     assert matches(ContainerPattern(name=regex("main")), running)
     assert not matches(ContainerPattern(code=Range(None, 0)), running)
@@ -251,12 +239,8 @@ def test_unmatched_tells_the_whole_pod() -> None:
 def test_without_a_failed_container() -> None:
     for containers in ((), (container(code=0),), (container(code=None),)):
         found = classify(*containers, reason="Evicted")
-        assert (found.code, found.phrase, found.type_name, found.attributes) == (
-            -300,
-            "PodFailedWithoutFailedContainer",
-            "Failed",
-            (),
-        )
+        assert (found.code, found.phrase) == (-300, "PodFailedWithoutFailedContainer")
+        assert (found.type_name, found.attributes) == ("Failed", ())
     assert classify().diagnostics == "Pod failed: PodPattern unmatched: {}"
 
 
@@ -265,7 +249,7 @@ def test_without_a_failed_container() -> None:
     [
         ((container("one", 1, 10), container("two", 2, 20)), (), 2),
         ((container("one", 1, 20), container("two", 2, 10)), (), 1),
-        # Of those that failed at once, the first; init containers come first.
+        # The first one among equals; init containers come first.
         ((container("one", 1, 10), container("two", 2, 10)), (), 1),
         ((container("one", 1, 10),), (container("setup", 3, 10),), 3),
         ((container("one", 1, 10), container("two", 0, 20)), (), 1),
@@ -303,7 +287,7 @@ def test_a_pod_that_its_garbage_collector_marks_as_failed() -> None:
     assert found.pod is not None
 
 
-def test_what_the_containers_of_a_disrupted_pod_said_comes_first() -> None:
+def test_the_containers_of_a_disrupted_pod_come_first() -> None:
     assert classify(container(code=210), conditions=GONE_NODE).code == 210
     assert classify(container(code=7), conditions=GONE_NODE).code == 7
     evicted = configured(PodPattern(reason=regex("Evicted")), code=-1000)
@@ -332,7 +316,7 @@ def test_a_failed_sidecar_is_no_failed_container() -> None:
     assert classify(container(code=0), init=(container("proxy", 143),), sidecars=("proxy",)).code == -300
 
 
-def test_an_init_container_that_ran_to_its_end_decides_beside_a_sidecar() -> None:
+def test_an_init_container_that_ran_to_its_end_decides_in_addition_to_a_sidecar() -> None:
     inits = (container("proxy", 143, second=9), container("barrier", 201))
     assert classify(init=inits, sidecars=("proxy",)).code == 201
 
@@ -382,7 +366,7 @@ def refusal(code: int, reason: str, message: str = "no", **fields: Any) -> Refus
         (413, "TooLarge", -200, "PodCreationPermanentError", ("Permanent",)),
     ],
 )
-def test_creations_that_are_refused_for_good(
+def test_creations_that_are_refused_permanently(
     code: int, reason: str, expected: int, phrase: str, attributes: tuple[str, ...]
 ) -> None:
     found = classify_creation_refusal(refusal(code, reason))
@@ -398,7 +382,7 @@ def test_everything_else_is_transient(code: int, reason: str) -> None:
 
 @pytest.mark.parametrize(("code", "reason"), [(400, "BadRequest"), (403, "Forbidden"), (413, ""), (422, "Invalid")])
 @pytest.mark.parametrize("text", ["object provided is unrecognized", "exceeded quota"])
-def test_texts_that_are_transient_whatever_the_reason(text: str, code: int, reason: str) -> None:
+def test_texts_that_are_transient_with_any_reason(text: str, code: int, reason: str) -> None:
     assert classify_creation_refusal(refusal(code, reason, f"pods is forbidden: {text}: q")) is None
 
 
@@ -426,6 +410,6 @@ def test_a_refusal_is_quoted_as_the_original_quotes_it(fields: dict[str, Any], e
     assert found.diagnostics == f'Failed to create Pod: {{"ErrStatus":{expected}}}'
 
 
-def test_what_is_for_want_of_quota() -> None:
+def test_refusals_because_of_quota() -> None:
     assert is_quota_refusal(refusal(403, "Forbidden", "exceeded quota: q"))
     assert not is_quota_refusal(refusal(403, "Forbidden", "a webhook says no"))

@@ -1,4 +1,4 @@
-"""The exchange of a forced deletion that depends on the Pod's Node: what is asked, and the results."""
+"""The exchange of a forced deletion that depends on the Pod's Node: its requests and results."""
 
 from typing import Any, Final
 

@@ -1,14 +1,12 @@
 """The gates: reasons to wait, where they are shown, and their end (machine/gates.py)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 
 from frameworkcontroller.api.status import Condition
 from frameworkcontroller.machine.lifereasons import LifeReason
-from tests.support.bench import Bench, role
+from tests.support.bench import Bench, accepted, role
 
 
 def running(bench: Bench) -> Condition:
@@ -18,8 +16,7 @@ def running(bench: Bench) -> Condition:
 
 @pytest.mark.parametrize("spec", [{"executionType": "Create"}, {"suspend": True}])
 def test_the_first_written_status_says_why_the_attempt_does_not_start(spec: dict[str, Any]) -> None:
-    bench = Bench(role(), **spec)
-    bench.plan()
+    bench = accepted(role(), **spec)
     (reason,) = bench.tracker.holds.waits()
     first = running(bench).message
     assert " waits: spec." in first
@@ -29,8 +26,7 @@ def test_the_first_written_status_says_why_the_attempt_does_not_start(spec: dict
 
 
 def test_the_wait_for_a_start_is_over_once_the_attempt_has_started() -> None:
-    bench = Bench(role(), executionType="Create")
-    bench.plan()
+    bench = accepted(role(), executionType="Create")
     bench.plan()
     bench.edit(executionType="Start")
     bench.all_pods()
@@ -38,8 +34,7 @@ def test_the_wait_for_a_start_is_over_once_the_attempt_has_started() -> None:
 
 
 def test_a_suspended_framework_does_not_start_and_says_so() -> None:
-    bench = Bench(role(), suspend=True)
-    bench.plan()
+    bench = accepted(role(), suspend=True)
     bench.settle()
     assert bench.configmap is None
     assert [*bench.tracker.holds.waits()] == [LifeReason.SUSPENDED]

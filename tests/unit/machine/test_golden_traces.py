@@ -1,13 +1,11 @@
-"""A Framework without the later fields of the API: its requests, records and waits are those of the code before them.
+"""A Framework without later fields of the API: its requests, records and waits equal the recorded traces.
 
-tests/golden/traces.py says how they were recorded. What has changed on purpose is left out: the reason to wait in the
-message of the condition Running, and that disruptions of Pods which have only just started count in the row of retries;
-that an attempt is looked at two minutes after the deletion of its ConfigMap;
-or recorded anew: which changes are written together, that no write is refused because of a new spec, and that creations
-wait for half a second after a Pod was deleted before it ran, also if ConfigMaps were listed lately.
+tests/golden/traces.py recorded them. Intended changes are left out: the reason to wait in the message of the condition
+Running; disruptions of Pods that have just started count in the row of retries; an attempt is looked at two minutes
+after the deletion of its ConfigMap. Others are recorded again: the changes of each write; no write is refused because
+of a new spec; creations wait for half a second after a Pod was deleted before it ran, also if ConfigMaps were just
+listed.
 """
-
-from __future__ import annotations
 
 from pathlib import Path
 

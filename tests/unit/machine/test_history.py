@@ -1,6 +1,4 @@
-"""Archive before forget: what is asked for, when, how often, and the finalizer that holds a deleted Framework."""
-
-from __future__ import annotations
+"""Archive before forget: its requests, their times and numbers, and the finalizer that holds a deleted Framework."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -88,7 +86,7 @@ def test_many_tasks_that_retry_at_once_are_few_requests() -> None:
             bench.tracker.agenda.look((action.target.role, action.target.index))
     assert [len(one) for one in archives] == [RECORDS_PER_ARCHIVE, RECORDS_PER_ARCHIVE, TASKS - 2 * RECORDS_PER_ARCHIVE]
     assert {task.state for task in bench.tracker.tasks()} == {State.ATTEMPT_COMPLETED}
-    # Each acknowledgment costs what it is about, and nothing is asked for twice.
+    # The cost of an acknowledgment follows its records, and no record is sent twice.
     first = Archive([one for one, _ in archives[0]], "1", [task for _, task in archives[0]])
     archived(bench.framework, bench.tracker, [(first, Answered(b""))], bench.env)
     assert sum(1 for _ in bench.tracker.agenda) == RECORDS_PER_ARCHIVE
@@ -142,7 +140,7 @@ def test_after_a_restart_it_is_sent_again() -> None:
 
 
 def stalls(story: ArchivedHistory) -> list[str]:
-    """The reasons that were stored as those of the condition Stalled, each as often as it came."""
+    """The stored reasons of the condition Stalled, in order."""
     found = []
     for event in story.world.events[Kind.FRAMEWORK]:
         status = orjson.loads(event.raw).get("status") or {}
@@ -163,7 +161,7 @@ def scale_down(story: ArchivedHistory) -> None:
 
 
 def pass_time(story: ArchivedHistory, times: int) -> None:
-    """So many times 20 s pass."""
+    """20 s pass, this number of times."""
     for _ in range(times):
         story.settle()
         story.world.go_by(20)
@@ -220,7 +218,7 @@ def test_without_the_triggers_nothing_waits(*, blocks: bool) -> None:
     assert (story.sink.requests, finalizers(story)) == ([], [])
 
 
-def test_what_may_be_dropped_is_offered() -> None:
+def test_a_record_that_may_be_dropped_is_offered() -> None:
     story = ArchivedHistory(3, limits=replace(LIMITS, history=ALL))
     story.create(SPEC)
     story.given_up.add(uid_of(story.framework or {}))
@@ -246,7 +244,7 @@ def test_a_framework_that_runs_already_gets_the_finalizer() -> None:
     assert refusals(story) == []
 
 
-def test_a_finalizer_that_somebody_removes_comes_back() -> None:
+def test_a_finalizer_that_another_client_removes_is_restored() -> None:
     story = begun()
     story.remove_finalizer()
     assert finalizers(story) == []
@@ -404,7 +402,7 @@ def test_a_deleted_framework_gives_its_quota_back() -> None:
 
 
 @pytest.mark.parametrize("code", [403, 409, 422])
-def test_a_deleted_framework_whose_status_is_refused_for_good_goes(code: int) -> None:
+def test_a_deleted_framework_whose_status_is_always_refused_goes(code: int) -> None:
     story = begun()
     write = story.world.write_status
 
@@ -422,7 +420,7 @@ def test_a_deleted_framework_whose_status_is_refused_for_good_goes(code: int) ->
     assert [one[1] for one in story.sink.stored if len(one) == 2] == [0]
 
 
-# --- Frameworks that are left alone -----------------------------------------------------------------------------------
+# --- ignored Frameworks -----------------------------------------------------------------------------------
 
 
 class LeftAlone(OneFramework):
@@ -466,7 +464,7 @@ class LeftAlone(OneFramework):
         return self.objects[name]
 
 
-def test_a_framework_that_is_left_alone_ends_before_it_goes() -> None:
+def test_an_ignored_framework_ends_before_it_goes() -> None:
     world = LeftAlone()
     world.own("f-attempt", "uid-1")
     body = world.own("f-a-0", "uid-of-f-attempt")
@@ -489,7 +487,7 @@ def test_a_framework_that_is_left_alone_ends_before_it_goes() -> None:
     assert [one.reason for one in world.told] == [HistoryReason.COMPLETE]
 
 
-def test_while_the_sink_is_away_a_framework_that_is_left_alone_costs_no_requests() -> None:
+def test_while_the_sink_is_away_an_ignored_framework_costs_no_requests() -> None:
     world = LeftAlone()
     world.answers = Unanswered("the disk is full")
     delays = [world.look() for _ in range(20)]
@@ -501,7 +499,7 @@ def test_while_the_sink_is_away_a_framework_that_is_left_alone_costs_no_requests
     assert "the disk is full" in told.message
 
 
-def test_what_changes_while_the_last_status_is_stored_is_stored_too() -> None:
+def test_a_change_while_the_last_status_is_stored_is_stored_too() -> None:
     world = LeftAlone()
     assert world.look() == 0
     world.store({"attemptStatus": {"id": 4}})
@@ -511,7 +509,7 @@ def test_what_changes_while_the_last_status_is_stored_is_stored_too() -> None:
 
 
 @pytest.mark.parametrize("kind", [Refusal.INVALID, Refusal.CONFLICT, Refusal.OTHER])
-def test_a_finalizer_that_cannot_be_removed_is_told(kind: Refusal) -> None:
+def test_a_finalizer_that_cannot_be_removed_is_recorded(kind: Refusal) -> None:
     world = LeftAlone()
     world.answer = lambda request: (  # type: ignore[method-assign]
         refused(kind, "a webhook says no")
@@ -535,7 +533,7 @@ def test_a_framework_that_is_not_deleted_keeps_the_finalizer() -> None:
     assert not is_due(framework_record(world.body))
 
 
-def test_without_a_sink_the_finalizer_of_one_that_is_left_alone_goes_at_once() -> None:
+def test_without_a_sink_the_finalizer_of_an_ignored_framework_goes_at_once() -> None:
     world = LeftAlone()
     world.own("f-attempt", "uid-1")
     world.limits = LIMITS

@@ -1,6 +1,4 @@
-"""The checks that other tests rely on do refuse what must never be."""
-
-from __future__ import annotations
+"""The checks that other tests rely on refuse each forbidden status."""
 
 from collections.abc import Callable
 
@@ -11,7 +9,7 @@ from frameworkcontroller.api.codec import decode_status, encode_status
 from frameworkcontroller.api.completion import DELETE_TASK_REQUESTED, POD_SUCCEEDED, CompletionStatus
 from frameworkcontroller.api.status import FrameworkStatus, State
 from frameworkcontroller.machine.kernel.model import InvariantError
-from tests.support.bench import NOW, Bench, role
+from tests.support.bench import NOW, prepared, role
 from tests.support.invariants import check_status, check_step
 
 DONE = CompletionStatus.of(POD_SUCCEEDED, "Pod succeeded")
@@ -21,8 +19,7 @@ Change = Callable[[FrameworkStatus], None]
 
 def running() -> FrameworkStatus:
     """A status that is in order: two Tasks, one running and one retried."""
-    bench = Bench(role("a", 2, retryPolicy={"maxRetryCount": 5}), role("b", 1))
-    bench.all_pods()
+    bench = prepared(role("a", 2, retryPolicy={"maxRetryCount": 5}), role("b", 1))
     bench.run("f-a-0")
     bench.end("f-a-1", 1)
     bench.all_pods()
@@ -37,7 +34,7 @@ def copy(status: FrameworkStatus) -> FrameworkStatus:
 
 
 def set_task(index: int, **fields: object) -> Change:
-    """A change of a Task of the first role; those of its attempt begin with ``attempt_``."""
+    """A change of a Task of the first role; fields of its attempt begin with ``attempt_``."""
 
     def change(status: FrameworkStatus) -> None:
         task = status.attempt.roles[0].tasks[index]
@@ -49,7 +46,7 @@ def set_task(index: int, **fields: object) -> Change:
 
 
 def set_framework(**fields: object) -> Change:
-    """A change of the Framework; those of its attempt begin with ``attempt_``."""
+    """A change of the Framework; fields of its attempt begin with ``attempt_``."""
 
     def change(status: FrameworkStatus) -> None:
         for name, value in fields.items():
@@ -138,7 +135,7 @@ def test_a_step_that_goes_back(change: Change, story: str) -> None:
         check_step(before, after)
 
 
-def test_what_was_decided_of_a_task_never_goes_back() -> None:
+def test_a_decision_about_a_task_is_never_undone() -> None:
     before = running()
     set_task(0, deletion_pending=True, attempt_completion_status=DONE)(before)
     check_step(running(), before)
@@ -153,7 +150,7 @@ def test_what_was_decided_of_a_task_never_goes_back() -> None:
             check_step(before, after)
 
 
-def test_a_task_instance_that_is_another_one_may_begin_anew() -> None:
+def test_a_task_instance_that_is_another_one_may_begin_again() -> None:
     before = running()
     after = copy(before)
     task = after.attempt.roles[0].tasks[0]
@@ -180,7 +177,7 @@ def test_a_completed_framework_stays_so() -> None:
         check_step(before, after)
 
 
-def test_a_later_attempt_of_the_framework_begins_anew() -> None:
+def test_a_later_attempt_of_the_framework_starts_again() -> None:
     before = running()
     after = copy(before)
     set_framework(state=State.CREATION_PENDING, attempt_id=1, attempt_configmap_uid=None)(after)

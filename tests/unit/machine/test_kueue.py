@@ -1,7 +1,7 @@
 """The rows of the protocol with Kueue (docs/lifecycle.md, "Queues")."""
 
-from __future__ import annotations
-
+import copy
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,24 +14,22 @@ from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, LookUp, Patch, needs_live_status
 from frameworkcontroller.machine.kernel.exchanges import Accepted, Exists, Gone, Outdated
 from frameworkcontroller.machine.kernel.model import NotListed
-from frameworkcontroller.machine.kernel.reasons import RequestReason
+from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason
 from frameworkcontroller.machine.kernel.requests import Kind, MergePatch, Unanswered
 from frameworkcontroller.machine.parts.kueue.queueing import Queueing, QueueReason
 from frameworkcontroller.machine.parts.kueue.workloadactions import (
-    ChangeRequest,
     ConditionChange,
-    EnterQueue,
+    CreateWorkload,
     Finish,
-    Inspect,
     ReadAdmission,
+    ReadWorkload,
     Reclaim,
+    UpdateWorkload,
 )
 from tests.support.bench import UID, Body, foreign, refused, role
-from tests.support.kueue import condition as of_workload
 from tests.support.kueue import has_quota
 from tests.support.podtemplates import pod_template
-from tests.support.queuedbench import NAME, TARGET, QueuedBench, code, live, running, told
-from tests.unit.machine.shown import stall
+from tests.support.queuedbench import NAME, TARGET, QueuedBench, admitted, begun, entered, live, running, told
 
 PATIENCE_SEC = 200
 """More than an object that is being deleted may stay."""
@@ -43,6 +41,13 @@ def template(**spec: Any) -> Body:
     return {"spec": {"containers": [{"name": "main", "image": "none"}], **spec}}
 
 
+def assert_stall(bench: QueuedBench, expected: Reason, words: str) -> None:
+    """Check that the Framework is stalled for that reason, with these words in the message."""
+    reason, message = bench.stall()
+    assert reason == expected
+    assert words in message
+
+
 # --- into the queue --------------------------------------------------------------------------------------------------
 
 
@@ -51,7 +56,7 @@ def test_a_framework_enters_its_queue_and_nothing_starts() -> None:
     bench.queue = QueueLabels("team-a", "high", "600")
     bench.classes["high"] = 1000
     bench.plan()
-    assert bench.act() == ["EnterQueue"]
+    assert bench.act() == ["CreateWorkload"]
     assert live(bench)["spec"]["queueName"] == "team-a"
     assert [(one["name"], one["count"]) for one in live(bench)["spec"]["podSets"]] == [("a", 2), ("b", 3)]
     assert live(bench)["spec"]["maximumExecutionTimeSeconds"] == 600
@@ -61,23 +66,14 @@ def test_a_framework_enters_its_queue_and_nothing_starts() -> None:
     assert metadata["finalizers"] == [FINALIZER]
     assert (metadata["labels"]["kueue.x-k8s.io/job-uid"], metadata["ownerReferences"][0]["uid"]) == (UID, UID)
     for _ in range(3):
-        assert bench.plan().actions == []
+        bench.idle()
     assert bench.status.state is State.CREATION_PENDING
     assert told(bench, "QuotaReserved") == ("False", "Pending", "Kueue has not looked at the Workload yet")
     assert told(bench, "Admitted") == ("False", "NoReservation", "the Framework has no quota yet")
 
 
-def test_what_kueue_says_is_shown_word_for_word() -> None:
-    bench = QueuedBench()
-    bench.enter()
-    bench.say(("QuotaReserved", False, "Pending", "insufficient quota for cpu, 8 more needed"))
-    bench.plan()
-    assert told(bench, "QuotaReserved") == ("False", "Pending", "insufficient quota for cpu, 8 more needed")
-
-
 def test_messages_of_kueue_alone_are_written_once_a_minute_and_hold_nothing_up() -> None:
-    bench = QueuedBench()
-    bench.enter()
+    bench = entered()
     bench.say(("QuotaReserved", False, "Pending", "0 more needed"))
     bench.plan()
     began, writes = bench.now, bench.writes
@@ -95,13 +91,11 @@ def test_messages_of_kueue_alone_are_written_once_a_minute_and_hold_nothing_up()
 
 
 def test_the_first_words_about_a_workload_do_not_wait_for_those_about_another() -> None:
-    bench = QueuedBench()
-    bench.enter()
+    bench = entered()
     bench.plan()
     bench.say(("QuotaReserved", False, "Pending", "8 more needed"))
     bench.plan()
-    bench.edit(suspend=True)
-    bench.settle()
+    bench.edit_then_settle(suspend=True)
     bench.edit(suspend=False)
     bench.enter()
     bench.plan()
@@ -112,11 +106,10 @@ def test_the_first_words_about_a_workload_do_not_wait_for_those_about_another() 
 
 
 def test_a_change_of_the_request_is_patched_while_there_is_no_quota() -> None:
-    bench = QueuedBench(role("a", 2))
-    bench.enter()
+    bench = entered(role("a", 2))
     digest = live(bench)["metadata"]["annotations"]["FC_QUEUED_INPUTS"]
     bench.edit(role("a", 5))
-    assert "ChangeRequest" in [*bench.act(), *bench.act()]
+    assert "UpdateWorkload" in [*bench.act(), *bench.act()]
     assert live(bench)["spec"]["podSets"][0]["count"] == 5
     assert live(bench)["metadata"]["annotations"]["FC_QUEUED_INPUTS"] != digest
     bench.queue = QueueLabels("team-b", "", "60")
@@ -125,45 +118,24 @@ def test_a_change_of_the_request_is_patched_while_there_is_no_quota() -> None:
     bench.queue = QueueLabels("team-b")
     bench.act()
     assert "maximumExecutionTimeSeconds" not in live(bench)["spec"]
-    assert bench.plan().actions == []
+    bench.idle()
 
 
-def test_a_change_of_the_image_asks_for_nothing_else() -> None:
-    bench = QueuedBench(role(pod=template()))
-    bench.enter()
-    changed = template()
-    changed["spec"]["containers"][0]["image"] = "another"
-    bench.edit(role(pod=changed))
-    assert [*bench.act(), *bench.act()] == []
-
-
-def test_an_old_request_that_was_admitted_meanwhile_is_given_up() -> None:
-    bench = QueuedBench(role("a", 2))
-    bench.enter()
-    bench.admit()
+@pytest.mark.parametrize("shown", [True, False])
+def test_an_admission_of_an_old_request_is_never_taken(shown: bool) -> None:
+    """Kueue may admit it between the edit and its patch, which the cache has not shown."""
+    bench = entered(role("a", 2))
+    bench.admit(see=shown)
     bench.edit(role("a", 3))
+    if not shown:
+        bench.plan()
+        assert isinstance(bench.perform(bench.expect(UpdateWorkload)), Outdated)
+        assert live(bench)["spec"]["podSets"][0]["count"] == 2
+        bench.see()
     bench.settle()
-    assert bench.status.admission is None
-    assert bench.live is not None
-    assert bench.live["metadata"]["uid"] != "workload-1"
-    assert bench.live["spec"]["podSets"][0]["count"] == 3
-    assert bench.status.state is State.CREATION_PENDING
-
-
-def test_another_request_is_never_taken_for_the_admitted_one() -> None:
-    """Kueue admits the old one between the edit and its patch, and the cache has not shown that."""
-    bench = QueuedBench(role("a", 2))
-    bench.enter()
-    bench.admit(see=False)
-    bench.edit(role("a", 3))
-    bench.plan()
-    (change,) = bench.plan().actions
-    assert isinstance(change, ChangeRequest)
-    assert isinstance(bench.perform(change), Outdated)
-    assert live(bench)["spec"]["podSets"][0]["count"] == 2
-    bench.see()
-    bench.settle()
-    assert bench.status.admission is None
+    assert (bench.status.admission, bench.status.state) == (None, State.CREATION_PENDING)
+    assert (live(bench)["metadata"]["uid"] != "workload-1") == shown
+    assert not shown or live(bench)["spec"]["podSets"][0]["count"] == 3
 
 
 @pytest.mark.parametrize(
@@ -175,33 +147,33 @@ def test_another_request_is_never_taken_for_the_admitted_one() -> None:
         (QueueLabels("team-a", "", "0"), "label kueue.x-k8s.io/max-exec-time-seconds: '0' must be a number"),
     ],
 )
-def test_a_bad_label_is_told_and_mended(labels: QueueLabels, text: str) -> None:
+def test_a_bad_label_stalls_until_it_is_fixed(labels: QueueLabels, text: str) -> None:
     bench = QueuedBench()
     bench.queue = labels
     bench.plan()
-    assert bench.plan().actions == []
-    reason, message = stall(bench)
+    bench.idle()
+    reason, message = bench.stall()
     assert reason == QueueReason.INVALID
     assert message.startswith(text)
     bench.queue = QueueLabels("team-a")
     bench.enter()
-    assert told(bench, "Stalled") == ("False", "Progressing", "")
+    assert bench.stalls() == [("False", "Progressing")]
 
 
-def test_a_priority_class_that_does_not_exist_is_told_until_it_does() -> None:
+def test_a_priority_class_that_does_not_exist_stalls_until_it_does() -> None:
     bench = QueuedBench()
     bench.queue = QueueLabels("team-a", "high")
     bench.plan()
     bench.act()
     bench.plan()
-    assert stall(bench) == (QueueReason.INVALID, "WorkloadPriorityClass high does not exist")
+    assert bench.stall() == (QueueReason.INVALID, "WorkloadPriorityClass high does not exist")
     assert bench.live is None
     bench.classes["high"] = 7
     bench.now += 60
     bench.enter()
     assert live(bench)["spec"]["priority"] == 7
     bench.plan()
-    assert told(bench, "Stalled") == ("False", "Progressing", "")
+    assert bench.stalls() == [("False", "Progressing")]
 
 
 def test_the_priority_class_of_pods_counts_without_a_label() -> None:
@@ -215,13 +187,11 @@ def test_the_priority_class_of_pods_counts_without_a_label() -> None:
 def test_more_roles_than_a_workload_may_have() -> None:
     bench = QueuedBench(*(role(f"r{number}") for number in range(19)))
     bench.plan()
-    assert bench.plan().actions == []
-    reason, message = stall(bench)
-    assert reason == QueueReason.TOO_MANY_ROLES
-    assert "at most 18 TaskRoles, and this one has 19" in message
+    bench.idle()
+    assert_stall(bench, QueueReason.TOO_MANY_ROLES, "at most 18 TaskRoles, and this one has 19")
     bench.edit(*(role(f"r{number}") for number in range(18)))
     bench.enter()
-    assert told(bench, "Stalled") == ("False", "Progressing", "")
+    assert bench.stalls() == [("False", "Progressing")]
 
 
 @pytest.mark.parametrize("problem", ["", "404: the server could not find the requested resource", "403: forbidden"])
@@ -229,9 +199,9 @@ def test_without_workloads_nothing_starts(problem: str) -> None:
     bench = QueuedBench()
     bench.not_listed = NotListed(problem)
     for _ in range(3):
-        assert bench.plan().actions == []
+        bench.idle()
     if problem:
-        reason, message = stall(bench)
+        reason, message = bench.stall()
         assert reason == QueueReason.UNAVAILABLE
         assert problem in message
     bench.not_listed = None
@@ -243,21 +213,18 @@ def test_a_workload_of_another_owner_is_not_touched() -> None:
     bench = QueuedBench()
     bench.plan()
     for _ in range(3):
-        (action,) = bench.wait(60).actions
-        assert isinstance(action, EnterQueue)
+        action = bench.expect(CreateWorkload, 60)
         bench.fold(action, Exists(foreign(NAME)))
     bench.plan()
-    assert stall(bench)[0] == RequestReason.NAMING_CONFLICT
+    assert bench.stall()[0] == RequestReason.NAMING_CONFLICT
 
 
 def test_a_workload_that_has_lost_its_label_gets_it_back() -> None:
     bench = QueuedBench()
     bench.plan()
-    action = bench.only(bench.plan())
-    assert isinstance(action, EnterQueue)
+    action = bench.expect(CreateWorkload)
     bench.fold(action, Exists(Identity("w", UID, (), deleting=False)))
-    (patch,) = bench.plan().actions
-    assert isinstance(patch, Patch)
+    patch = bench.expect(Patch)
     assert orjson.loads(patch.change) == {"metadata": {"labels": {"FC_FRAMEWORK_NAME": "f"}}}
 
 
@@ -269,43 +236,37 @@ def test_a_failed_creation_is_tried_again_and_told(failure: Any) -> None:
     for _ in range(3):
         made = bench.wait(60)
         (action,) = made.actions
-        assert isinstance(action, EnterQueue)
+        assert isinstance(action, CreateWorkload)
         bench.fold(action, failure)
     bench.plan()
     expected = QueueReason.UNAVAILABLE if "403" in str(failure) else QueueReason.NOT_ANSWERED
-    assert stall(bench)[0] == expected
+    assert bench.stall()[0] == expected
 
 
 # --- the admission ---------------------------------------------------------------------------------------------------
 
 
 def test_an_admission_is_persisted_before_the_attempt_begins() -> None:
-    bench = QueuedBench(role("a", 2))
-    bench.enter()
-    bench.admit()
-    (read,) = bench.plan().actions
-    assert isinstance(read, ReadAdmission)
+    bench = admitted(role("a", 2))
+    read = bench.expect(ReadAdmission)
     bench.perform(read, write=False)
     made = bench.plan(write=False)
     assert made.actions == []
     bench.write()
     stored = orjson.loads(encode_status("f", bench.status))["admission"]
     assert (stored["workloadUID"], stored["clusterQueue"], stored["queueName"]) == ("workload-1", "cq", "team-a")
-    (create,) = bench.plan().actions
-    assert isinstance(create, Create)
+    create = bench.expect(Create)
     assert orjson.loads(create.body)["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team-a"
     assert told(bench, "Admitted") == ("True", "Admitted", f"Admitted by Workload {NAME}")
 
 
-def test_a_cache_that_is_behind_admits_nobody() -> None:
-    bench = QueuedBench()
-    bench.enter()
-    bench.admit()
+def test_a_cache_that_is_behind_admits_no_framework() -> None:
+    bench = admitted()
     bench.evict(see=False)
     (read,) = bench.plan().actions
     bench.perform(read)
     for _ in range(3):
-        assert bench.plan().actions == []
+        bench.idle()
     assert bench.status.admission is None
     bench.see()
     bench.settle()
@@ -313,12 +274,9 @@ def test_a_cache_that_is_behind_admits_nobody() -> None:
 
 
 def test_an_edit_while_the_admission_is_read_is_not_overlooked() -> None:
-    bench = QueuedBench(role("a", 2))
-    bench.enter()
-    bench.admit()
+    bench = admitted(role("a", 2))
     (read,) = bench.plan().actions
-    bench.edit(role("a", 3))
-    bench.plan()
+    bench.edit_then_plan(role("a", 3))
     bench.perform(read)
     assert bench.status.admission is None
 
@@ -333,7 +291,7 @@ def pod_of(bench: QueuedBench, of_role: str = "a") -> Body:
     return body
 
 
-def test_pods_get_what_kueue_has_assigned() -> None:
+def test_pods_get_the_assignments_of_kueue() -> None:
     own = [{"key": "own", "operator": "Exists"}]
     bench = QueuedBench(role(pod=template(nodeSelector={"disk": "ssd"}, tolerations=own)))
     toleration = {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}
@@ -342,8 +300,7 @@ def test_pods_get_what_kueue_has_assigned() -> None:
     update = {"name": "a", "labels": {"l": "1"}, "annotations": {"n": "2"}, "nodeSelector": {"zone": "z"}}
     check = {"name": "provisioning", "state": "Ready", "podSetUpdates": [{**update, "tolerations": own}]}
     bench.say(admissionChecks=[check])
-    bench.admit(topologyAssignment={"levels": ["host"], "slices": []})
-    bench.settle()
+    bench.admit_then_settle(topologyAssignment={"levels": ["host"], "slices": []})
     pod = pod_of(bench)
     assert pod["spec"]["nodeSelector"] == {"disk": "ssd", "flavor": "gold", "zone": "z"}
     assert pod["spec"]["tolerations"] == [*own, toleration]
@@ -356,9 +313,8 @@ def test_pods_get_what_kueue_has_assigned() -> None:
 
 @pytest.mark.parametrize(("cluster_queue", "shown"), [("cq-1", "cq-1"), ("research.gpu", None), ("q" * 64, None)])
 def test_pods_have_the_names_of_their_queues(cluster_queue: str, shown: str | None) -> None:
-    """As those of Kueue's own jobs: of a ClusterQueue only if its name is one label of a domain name."""
-    bench = QueuedBench()
-    bench.enter()
+    """As Kueue's own jobs have them: the ClusterQueue's name only if its name is one label of a domain name."""
+    bench = entered()
     bench.admit(see=False)
     live(bench)["status"]["admission"]["clusterQueue"] = cluster_queue
     bench.see()
@@ -368,7 +324,7 @@ def test_pods_have_the_names_of_their_queues(cluster_queue: str, shown: str | No
     assert labels.get("kueue.x-k8s.io/cluster-queue-name") == shown
 
 
-def test_the_bodies_of_pods_follow_from_what_is_persisted() -> None:
+def test_the_bodies_of_pods_follow_from_the_persisted_admission() -> None:
     """Another process, and a flavor that has changed since, make no difference."""
     bench = running(role("a", 2))
     before = pod_of(bench)
@@ -395,9 +351,8 @@ def test_a_contradiction_is_a_stall_and_overrides_nothing(flavor: Body | None, t
     else:
         bench.flavors["gold"] = flavor
     bench.enter()
-    bench.admit()
-    bench.settle()
-    assert stall(bench) == (QueueReason.ADMISSION_CONFLICT, text)
+    bench.admit_then_settle()
+    assert bench.stall() == (QueueReason.ADMISSION_CONFLICT, text)
     assert "admission" not in orjson.loads(encode_status("f", bench.status))
     # Others may have the quota.
     assert bench.live is None
@@ -407,18 +362,16 @@ def test_a_contradiction_is_a_stall_and_overrides_nothing(flavor: Body | None, t
     assert bench.live is None
     bench.now += 2
     bench.enter()
-    bench.admit()
-    bench.settle()
+    bench.admit_then_settle()
     assert bench.status.admission is not None
-    assert told(bench, "Stalled") == ("False", "Progressing", "")
+    assert bench.stalls() == [("False", "Progressing")]
 
 
 @pytest.mark.parametrize("size", ["9" * 30, "9" * 5000, "2147483648", "-1", "\u0663", "", "x", "1e3", 7, None, [1], {}])
 def test_an_odd_size_of_slices_is_not_asked_for(size: Any) -> None:
-    """The API server says what it misses, where the size is needed."""
+    """Where the size is needed, the API server refuses the Workload."""
     annotations = {"kueue.x-k8s.io/podset-required-topology": "rack", "kueue.x-k8s.io/podset-slice-size": size}
-    bench = QueuedBench(role(pod={"metadata": {"annotations": annotations}, **template()}))
-    bench.enter()
+    bench = entered(role(pod={"metadata": {"annotations": annotations}, **template()}))
     request = live(bench)["spec"]["podSets"][0]["topologyRequest"]
     assert request == {"required": "rack", "podIndexLabel": "FC_TASK_INDEX"}
 
@@ -428,40 +381,27 @@ def test_an_admission_that_contradicts_the_pods_is_asked_for_less_and_less_often
     delays = []
     for _ in range(8):
         bench.enter()
-        bench.admit()
-        bench.settle()
-        assert stall(bench)[0] == QueueReason.ADMISSION_CONFLICT
+        bench.admit_then_settle()
+        assert bench.stall()[0] == QueueReason.ADMISSION_CONFLICT
         since = bench.now
         while bench.live is None:
             bench.wait(9000)
             bench.act()
         delays.append(round(bench.now - since))
     assert delays == [60, 120, 240, 480, 960, 1920, 3600, 3600]
-    bench.admit()
-    bench.settle()
+    bench.admit_then_settle()
     assert bench.live is None
-    bench.edit(role(pod=template(nodeSelector={"flavor": "gold"})))
+    bench.edit_then_settle(suspend=True)
+    assert bench.stalls() == [("False", "Progressing")]
+    bench.edit(role(pod=template(nodeSelector={"flavor": "gold"})), suspend=False)
     bench.enter()
-    bench.admit()
-    bench.settle()
+    bench.admit_then_settle()
     assert bench.status.admission is not None
 
 
-def test_a_suspended_framework_is_not_stalled_by_its_last_admission() -> None:
-    bench = QueuedBench(role(pod=template(nodeSelector={"flavor": "lead"})))
-    bench.enter()
-    bench.admit()
-    bench.settle()
-    assert stall(bench)[0] == QueueReason.ADMISSION_CONFLICT
-    bench.edit(suspend=True)
-    bench.settle()
-    assert told(bench, "Stalled") == ("False", "Progressing", "")
-
-
-def test_a_check_that_is_not_ready_is_told() -> None:
-    """Kueue leaves the reason of before in the condition Admitted."""
-    bench = QueuedBench()
-    bench.enter()
+def test_a_check_that_is_not_ready_is_shown() -> None:
+    """Kueue leaves the previous reason in the condition Admitted."""
+    bench = entered()
     old = ("Admitted", False, "NoReservation", "The workload has no reservation")
     bench.say(old, ("QuotaReserved", True, "QuotaReserved", "Quota reserved"), admission={"clusterQueue": "cq"})
     bench.plan()
@@ -483,12 +423,10 @@ def test_a_check_that_is_not_ready_is_told() -> None:
 
 def test_a_topology_of_the_template_is_asked_for() -> None:
     annotated = {"metadata": {"annotations": {"kueue.x-k8s.io/podset-required-topology": "rack"}}, **template()}
-    bench = QueuedBench(role(pod=annotated))
-    bench.enter()
+    bench = entered(role(pod=annotated))
     request = live(bench)["spec"]["podSets"][0]["topologyRequest"]
     assert request == {"required": "rack", "podIndexLabel": "FC_TASK_INDEX"}
-    bench.admit(topologyAssignment={})
-    bench.settle()
+    bench.admit_then_settle(topologyAssignment={})
     annotations = pod_of(bench)["metadata"]["annotations"]
     assert "kueue.x-k8s.io/podset-unconstrained-topology" not in annotations
 
@@ -502,8 +440,7 @@ def test_the_workload_has_no_more_of_a_template_than_quota_needs() -> None:
         "resources": {"limits": {"cpu": "1"}},
     }
     pod["metadata"] = {"labels": {"of": "{{FC_FRAMEWORK_NAME}}"}}
-    bench = QueuedBench(role(pod=pod))
-    bench.enter()
+    bench = entered(role(pod=pod))
     made = live(bench)["spec"]["podSets"][0]["template"]
     assert "secret" not in str(made)
     assert made["metadata"]["labels"] == {"of": "f"}
@@ -522,39 +459,36 @@ def gate(bench: QueuedBench, name: str, *gates: str) -> None:
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_pod_that_kueue_queues_by_itself_is_told_until_it_does_not(restarted: bool) -> None:
-    bench = QueuedBench(role("a", 2))
-    bench.begin()
+def test_a_pod_that_kueue_queues_by_itself_stalls_until_it_does_not(restarted: bool) -> None:
+    bench = begun(role("a", 2))
     bench.settle()
     gate(bench, "f-a-1", "kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology")
     if restarted:
         bench.restart()
     bench.plan()
     bench.plan()
-    reason, message = stall(bench)
+    reason, message = bench.stall()
     assert reason == QueueReason.POD_QUEUED_TWICE
     assert message.startswith("Pod f-a-1 has the scheduling gate kueue.x-k8s.io/admission: ")
     assert "docs/kueue.md" in message
-    assert code(bench) is None
+    assert bench.code() is None
     gate(bench, "f-a-1", "kueue.x-k8s.io/topology")
     bench.plan()
     bench.plan()
-    assert told(bench, "Stalled") == ("False", "Progressing", "")
+    assert bench.stalls() == [("False", "Progressing")]
 
 
 def test_the_stall_of_a_pod_that_kueue_queues_by_itself_is_over_with_the_pod() -> None:
-    bench = QueuedBench()
-    bench.begin()
+    bench = begun()
     bench.settle()
     gate(bench, "f-a-0", "kueue.x-k8s.io/admission")
     bench.plan()
     bench.plan()
-    assert stall(bench)[0] == QueueReason.POD_QUEUED_TWICE
-    bench.edit(suspend=True)
-    bench.settle()
+    assert bench.stall()[0] == QueueReason.POD_QUEUED_TWICE
+    bench.edit_then_settle(suspend=True)
     bench.vanish()
     bench.settle()
-    assert told(bench, "Stalled") == ("False", "Progressing", "")
+    assert bench.stalls() == [("False", "Progressing")]
 
 
 def test_a_framework_without_a_queue_may_have_pods_that_kueue_queues() -> None:
@@ -575,14 +509,12 @@ def test_a_framework_without_a_queue_may_have_pods_that_kueue_queues() -> None:
 def test_an_eviction_ends_the_attempt_and_gives_the_quota_back_when_nothing_runs(policy: Body, reason: str) -> None:
     bench = running(role("a", 2), retryPolicy=policy)
     bench.evict(reason)
-    (look,) = bench.plan().actions
-    assert isinstance(look, Inspect)
+    look = bench.expect(ReadWorkload)
     bench.perform(look)
     assert bench.plan(write=False).actions == []
-    assert (code(bench), bench.status.state) == (-241, State.DELETION_PENDING)
+    assert (bench.code(), bench.status.state) == (-241, State.DELETION_PENDING)
     bench.write()
-    (deletion,) = bench.plan().actions
-    assert isinstance(deletion, Delete)
+    deletion = bench.expect(Delete)
     bench.fold(deletion, Accepted())
     for _ in range(3):
         bench.plan()
@@ -591,15 +523,13 @@ def test_an_eviction_ends_the_attempt_and_gives_the_quota_back_when_nothing_runs
     bench.settle()
     body = live(bench)
     assert "admission" not in body["status"]
-    found = {one["type"]: (one["status"], one["reason"]) for one in body["status"]["conditions"]}
-    assert (found["QuotaReserved"], found["Admitted"]) == (("False", "Pending"), ("False", "NoReservation"))
-    assert found["Requeued"] == (str(reason == "Preempted"), reason)
-    assert found["Evicted"] == ("True", reason)
+    assert bench.found("QuotaReserved") == ("False", "Pending")
+    assert bench.found("Admitted") == ("False", "NoReservation")
+    assert (bench.found("Requeued"), bench.found("Evicted")) == ((str(reason == "Preempted"), reason), ("True", reason))
     retry = bench.status.retry
     assert (retry.total_retried_count, retry.accountable_retried_count) == (1, 0)
     assert (bench.status.state, bench.status.attempt.id) == (State.CREATION_PENDING, 1)
-    bench.admit()
-    bench.settle()
+    bench.admit_then_settle()
     assert bench.status.admission is not None
     assert bench.states() == ["Preparing", "Preparing"]
 
@@ -614,10 +544,10 @@ def test_the_way_out_after_the_longest_execution_time(by_label: bool) -> None:
     bench.now += 60
     live(bench)["spec"]["active"] = False
     bench.evict("DeactivatedDueToMaximumExecutionTimeExceeded")
-    # Kueue sets it again while the Workload is admitted, and would deactivate it for ever.
+    # Kueue sets it again while the Workload is admitted, and would deactivate it permanently.
     bench.say(("DeactivationTarget", True, "MaximumExecutionTimeExceeded", "exceeding the maximum execution time"))
     bench.settle()
-    assert of_workload(live(bench), "DeactivationTarget") is None
+    assert bench.found("DeactivationTarget") is None
     used = live(bench)["status"]["accumulatedPastExecutionTimeSeconds"]
     assert used >= 60
     assert not has_quota(live(bench))
@@ -627,16 +557,13 @@ def test_the_way_out_after_the_longest_execution_time(by_label: bool) -> None:
         assert (live(bench)["spec"]["maximumExecutionTimeSeconds"], live(bench)["spec"]["active"]) == (600, False)
         live(bench)["spec"]["active"] = True
     else:
-        bench.edit(suspend=True)
-        bench.settle()
-        bench.edit(suspend=False)
-        bench.settle()
+        bench.edit_then_settle(suspend=True)
+        bench.edit_then_settle(suspend=False)
         assert "active" not in live(bench)["spec"]
         assert "status" not in live(bench)
     bench.changed()
     bench.see()
-    bench.admit()
-    bench.settle()
+    bench.admit_then_settle()
     assert bench.states() == ["Preparing"]
 
 
@@ -647,14 +574,9 @@ def test_a_deactivated_workload_can_be_reactivated(cause: str) -> None:
     """Kueue 0.19 queues a reactivated Workload again only after the reason Deactivated."""
     bench = running()
     live(bench)["spec"]["active"] = False
-    bench.evict(f"DeactivatedDueTo{cause}" if cause else "Deactivated")
-    bench.settle()
-    found = of_workload(live(bench), "Requeued")
-    assert found is not None
-    assert (found["status"], found["reason"]) == ("False", "Deactivated")
-    kept = of_workload(live(bench), "Evicted")
-    assert kept is not None
-    assert kept["reason"].endswith(cause)
+    bench.evict_then_settle(f"DeactivatedDueTo{cause}" if cause else "Deactivated")
+    assert bench.found("Requeued") == ("False", "Deactivated")
+    assert (bench.found("Evicted") or ("", ""))[1].endswith(cause)
 
 
 def assert_texts(bench: QueuedBench, *kinds: str) -> None:
@@ -688,13 +610,13 @@ def test_quota_is_released_only_after_a_live_read_of_the_status() -> None:
         for action in bench.plan().actions:
             if needs_live_status(action):
                 releases.append(action)
-                assert code(bench) in (None, -241)
+                assert bench.code() in (None, -241)
                 assert bench.configmap is None
                 assert bench.status.admission is None
             if not bench.do(action):
                 bench.fold(action, Gone() if getattr(action, "confirm", True) else Accepted())
                 bench.vanish()
-    assert [type(one).__name__ for one in releases] == ["GiveBack"]
+    assert [type(one).__name__ for one in releases] == ["ReleaseQuota"]
 
 
 def test_a_pod_that_the_cache_shows_holds_the_quota() -> None:
@@ -713,8 +635,7 @@ def test_a_pod_that_the_cache_shows_holds_the_quota() -> None:
 
 def test_after_a_crash_a_pending_attempt_does_not_mean_that_nothing_runs() -> None:
     """The ConfigMap was created, and its creator ended before it recorded that."""
-    bench = QueuedBench()
-    bench.begin()
+    bench = begun()
     (create,) = bench.plan().actions
     assert create.target.kind is Kind.CONFIGMAP
     bench.restart()
@@ -728,12 +649,12 @@ def test_after_a_crash_a_pending_attempt_does_not_mean_that_nothing_runs() -> No
     bench.fold(look, Exists(identity))
     assert bench.status.attempt.configmap_uid == "configmap-9"
     bench.plan()
-    assert code(bench) == -241
+    assert bench.code() == -241
     assert has_quota(live(bench))
 
 
 @pytest.mark.parametrize("what", ["delete", "finish", "gone", "another", "unadmitted"])
-def test_an_attempt_ends_whatever_takes_the_admission_away(what: str) -> None:
+def test_an_attempt_ends_with_its_admission(what: str) -> None:
     bench = running()
     match what:
         case "delete":
@@ -751,7 +672,7 @@ def test_an_attempt_ends_whatever_takes_the_admission_away(what: str) -> None:
             bench.say(("Admitted", False, "ChecksPending", "a check is back"))
     bench.act()
     bench.plan()
-    assert code(bench) == -241
+    assert bench.code() == -241
     if what == "unadmitted":
         bench.evict("AdmissionCheck")
     bench.settle()
@@ -762,26 +683,22 @@ def test_an_attempt_ends_whatever_takes_the_admission_away(what: str) -> None:
         return
     assert bench.status.admission is None
     assert live(bench)["metadata"]["finalizers"] == [FINALIZER]
-    bench.admit()
-    bench.settle()
+    bench.admit_then_settle()
     assert bench.status.admission is not None
 
 
-def test_a_stale_cache_evicts_nobody() -> None:
+def test_a_stale_cache_evicts_no_framework() -> None:
     bench = running()
-    before = bench.services[NAME]
     bench.evict()
     evicted = bench.services[NAME]
-    bench.services[NAME] = before
     bench.say(("Evicted", False, "QuotaReserved", ""), see=False)
     bench.services[NAME] = evicted
-    (look,) = bench.plan().actions
-    bench.perform(look)
+    bench.perform(bench.only(bench.plan()))
     for _ in range(3):
-        assert bench.plan().actions == []
-    assert code(bench) is None
+        bench.idle()
+    assert bench.code() is None
     bench.see()
-    assert bench.plan().actions == []
+    bench.idle()
 
 
 def test_an_eviction_in_the_wait_for_a_retry_gives_the_quota_back_at_once() -> None:
@@ -789,8 +706,7 @@ def test_an_eviction_in_the_wait_for_a_retry_gives_the_quota_back_at_once() -> N
         role(failed=1), retryPolicy={"maxRetryCount": 3, "backoff": {"baseSeconds": 900, "maxSeconds": 900}}
     )
     bench.end(code=1)
-    bench.evict()
-    bench.settle()
+    bench.evict_then_settle()
     assert (bench.status.state, bench.status.admission) == (State.ATTEMPT_COMPLETED, None)
     assert not has_quota(live(bench))
 
@@ -798,7 +714,6 @@ def test_an_eviction_in_the_wait_for_a_retry_gives_the_quota_back_at_once() -> N
 def test_a_retry_of_its_own_keeps_the_quota() -> None:
     bench = running(role(failed=1), retryPolicy={"maxRetryCount": 3})
     bench.end(code=1)
-    bench.settle()
     assert bench.status.attempt.id == 1
     assert bench.status.retry.accountable_retried_count == 1
     assert bench.states() == ["Preparing"]
@@ -818,24 +733,24 @@ def test_a_retry_of_its_own_keeps_the_quota() -> None:
 )
 def test_a_template_that_was_not_admitted_ends_the_attempt(changed: Body) -> None:
     bench = running(role(pod=template()))
-    bench.edit(role(pod=changed))
-    bench.plan()
-    assert code(bench) == -241
+    bench.edit_then_plan(role(pod=changed))
+    assert bench.code() == -241
     assert "WorkloadOutOfSync" in str(bench.status.attempt.completion_status)
     bench.settle()
     assert bench.status.admission is None
     assert live(bench)["metadata"]["uid"] != "workload-1"
-    assert of_workload(live(bench), "QuotaReserved") is None
+    assert bench.found("QuotaReserved") is None
 
 
-def test_a_template_with_another_image_goes_on() -> None:
-    bench = running(role(pod=template()))
+@pytest.mark.parametrize("make", [entered, running])
+def test_another_image_changes_neither_the_request_nor_the_attempt(make: Callable[[Body], QueuedBench]) -> None:
+    bench = make(role(pod=template()))
+    before = copy.deepcopy(live(bench))
     changed = template()
     changed["spec"]["containers"][0] |= {"image": "another", "command": ["run"]}
-    bench.edit(role(pod=changed))
-    bench.settle()
-    assert code(bench) is None
-    assert bench.status.attempt.id == 0
+    bench.edit_then_settle(role(pod=changed))
+    assert live(bench) == before
+    assert (bench.code(), bench.status.attempt.id) == (None, 0)
 
 
 def test_a_digest_of_another_version_counts_as_equal_while_something_runs() -> None:
@@ -846,45 +761,40 @@ def test_a_digest_of_another_version_counts_as_equal_while_something_runs() -> N
     other = type(admission)("team-a", NAME, "workload-1", "cq", [type(pod_set)("a", 1, "0:old")])
     bench.tracker.part(Queueing).set_admission(bench.tracker, other)
     bench.settle()
-    assert code(bench) is None
+    assert bench.code() is None
 
 
 # --- the number of Tasks ---------------------------------------------------------------------------------------------
 
 
-def test_added_tasks_wait_for_the_end_of_others() -> None:
+def test_added_tasks_wait_for_ends() -> None:
     bench = running(role("a", 2, succeeded=-1))
-    bench.edit(role("a", 4))
-    bench.settle()
+    bench.edit_then_settle(role("a", 4))
     assert bench.states() == ["Running", "Running", "CreationPending", "CreationPending"]
     message = (told(bench, "Admitted") or ("", "", ""))[2]
     assert "only 2 of the 4 Tasks of TaskRole a until the next FrameworkAttempt" in message
     bench.end("f-a-0")
-    bench.settle()
     assert bench.states() == ["Completed", "Running", "Preparing", "CreationPending"]
     bench.run("f-a-2")
     bench.end("f-a-1")
-    bench.settle()
     assert bench.states() == ["Completed", "Completed", "Running", "Preparing"]
 
 
 def test_a_retried_task_keeps_its_place() -> None:
     bench = running(role("a", 2, retryPolicy={"maxRetryCount": 1}))
-    bench.edit(role("a", 3, retryPolicy={"maxRetryCount": 1}))
-    bench.settle()
+    bench.edit_then_settle(role("a", 3, retryPolicy={"maxRetryCount": 1}))
     bench.end("f-a-0", code=1)
-    bench.settle()
     assert sum(name in bench.pods for name in ("f-a-0", "f-a-1", "f-a-2")) == 2
 
 
 def reclaimable(bench: QueuedBench) -> dict[str, int]:
-    """The Pods by podSet whose quota was given back."""
+    """The Pods by podSet whose quota is released."""
     found = live(bench)["status"].get("reclaimablePods") or ()
     return {one["name"]: one["count"] for one in found}
 
 
 def reclaimed(bench: QueuedBench) -> list[tuple[int, int]]:
-    """By role, the admitted Pods and those whose quota is given back, as the status says."""
+    """By role, the admitted Pods and the Pods with released quota, in the status."""
     assert bench.status.admission is not None
     return [(one.count, one.reclaimed) for one in bench.status.admission.pod_sets]
 
@@ -906,10 +816,10 @@ def test_tasks_that_leave_give_their_quota_back_once_that_is_persisted() -> None
     assert asked == 1
     assert reclaimable(bench) == {"a": 2}
     assert live(bench)["spec"]["podSets"][0]["count"] == 3
-    assert code(bench) is None
+    assert bench.code() is None
 
 
-def test_a_refusal_of_quota_that_is_given_back_does_no_harm() -> None:
+def test_a_refused_release_of_quota_does_no_harm() -> None:
     bench = running(role("a", 3, succeeded=-1))
     asked: list[Body] = []
 
@@ -926,14 +836,14 @@ def test_a_refusal_of_quota_that_is_given_back_does_no_harm() -> None:
         bench.settle()
     assert len(asked) == 1
     assert told(bench, "Stalled") is None
-    assert code(bench) is None
+    assert bench.code() is None
 
 
 # --- quota of completed Tasks ----------------------------------------------------------------------------------------
 
 
 def test_quota_of_completed_tasks_goes_back_while_others_run() -> None:
-    """The completion and the number are persisted in one write, before Kueue is told."""
+    """The completion and the number are persisted in one write, before the request to Kueue."""
     bench = running(role("a", 8, succeeded=-1), role("b", 1))
     for index in range(6):
         bench.stop(f"f-a-{index}")
@@ -956,7 +866,7 @@ def test_quota_of_completed_tasks_goes_back_while_others_run() -> None:
     bench.see()
     bench.settle()
     assert reclaimed(bench) == [(8, 6), (1, 0)]
-    assert code(bench) is None
+    assert bench.code() is None
 
 
 def test_steps_in_which_quota_goes_back_are_few() -> None:
@@ -979,13 +889,11 @@ def test_quota_of_a_task_that_may_be_retried_is_kept(delay: Body | None) -> None
         retry["backoff"] = delay
     bench = running(role("a", 3, retryPolicy=retry))
     bench.end("f-a-0", code=1)
-    bench.settle()
     assert reclaimed(bench) == [(3, 0)]
     bench.now += 700
     bench.settle()
     bench.run("f-a-0")
     bench.end("f-a-0", code=1)
-    bench.settle()
     assert bench.states() == ["Completed", "Running", "Running"]
     assert reclaimable(bench) == {"a": 1}
 
@@ -993,24 +901,19 @@ def test_quota_of_a_task_that_may_be_retried_is_kept(delay: Body | None) -> None
 def test_a_retry_of_the_rest_finds_its_quota() -> None:
     bench = running(role("a", 3, succeeded=-1, retryPolicy={"maxRetryCount": 1}))
     bench.end("f-a-0")
-    bench.settle()
     assert reclaimable(bench) == {"a": 1}
     bench.end("f-a-1", code=1)
-    bench.settle()
     assert bench.states() == ["Completed", "Preparing", "Running"]
 
 
-def test_the_next_attempt_is_admitted_anew_after_quota_went_back() -> None:
-    """It needs all of it, and keeps its place in the queue, the time that it has used, and no check of before."""
+def test_the_next_attempt_needs_another_admission_after_quota_went_back() -> None:
+    """It needs all of it, and keeps its place in the queue, and its used time, without earlier checks."""
     bench = running(role("a", 2, failed=1, succeeded=-1), retryPolicy={"maxRetryCount": 1})
     check = {"name": "prov", "state": "Ready", "message": "ok", "podSetUpdates": [{"name": "a"}]}
     bench.say(admissionChecks=[{**check, "lastTransitionTime": "2020-01-01T00:00:00Z"}])
     bench.end("f-a-0")
-    bench.settle()
     assert reclaimable(bench) == {"a": 1}
-    bench.now += 100
-    bench.end("f-a-1", code=1)
-    bench.settle()
+    bench.end("f-a-1", code=1, after=100)
     assert bench.status.admission is None
     assert bench.status.attempt.id == 1
     assert bench.states() == ["CreationPending", "CreationPending"]
@@ -1019,18 +922,16 @@ def test_the_next_attempt_is_admitted_anew_after_quota_went_back() -> None:
     assert ("admission" in status, "reclaimablePods" in status) == (False, False)
     assert status["accumulatedPastExecutionTimeSeconds"] >= 100
     assert [(one["state"], "podSetUpdates" in one) for one in status["admissionChecks"]] == [("Pending", False)]
-    assert of_workload(live(bench), "Requeued") is None
+    assert bench.found("Requeued") is None
     assert live(bench)["metadata"]["uid"] == "workload-1"
-    bench.admit()
-    bench.settle()
+    bench.admit_then_settle()
     assert bench.states() == ["Preparing", "Preparing"]
     assert reclaimed(bench) == [(2, 0)]
 
 
-def test_an_admission_with_quota_of_before_is_never_taken() -> None:
-    """Kueue admits fewer Pods by the numbers of before, as after a reservation that others have cleared."""
-    bench = QueuedBench(role("a", 2))
-    bench.enter()
+def test_an_admission_with_earlier_released_quota_is_never_taken() -> None:
+    """Kueue admits fewer Pods by earlier numbers, as after a reservation that others have cleared."""
+    bench = entered(role("a", 2))
     bench.say(reclaimablePods=[{"name": "a", "count": 1}], see=False)
     bench.admit(see=False)
     bench.see()
@@ -1038,38 +939,30 @@ def test_an_admission_with_quota_of_before_is_never_taken() -> None:
     assert bench.status.admission is None
     assert not has_quota(live(bench))
     assert reclaimable(bench) == {}
-    bench.admit()
-    bench.settle()
+    bench.admit_then_settle()
     assert bench.states() == ["Preparing", "Preparing"]
 
 
-def test_an_eviction_ends_what_was_given_back() -> None:
+def test_an_eviction_resets_released_quota() -> None:
     bench = running(role("a", 2, succeeded=-1))
     bench.end("f-a-0")
-    bench.settle()
     assert reclaimable(bench) == {"a": 1}
-    bench.evict()
-    bench.settle()
+    bench.evict_then_settle()
     assert not has_quota(live(bench))
     assert reclaimable(bench) == {}
-    requeued = of_workload(live(bench), "Requeued")
-    assert requeued is not None
-    assert (requeued["status"], requeued["reason"]) == ("True", "Preempted")
+    assert bench.found("Requeued") == ("True", "Preempted")
 
 
 def test_tasks_that_are_added_after_quota_went_back_wait_for_other_tasks() -> None:
     bench = running(role("a", 3, succeeded=-1))
     bench.end("f-a-0")
-    bench.now += 20
-    bench.end("f-a-1")
+    bench.end("f-a-1", after=20)
     assert reclaimed(bench) == [(3, 2)]
-    bench.edit(role("a", 5, succeeded=-1))
-    bench.settle()
+    bench.edit_then_settle(role("a", 5, succeeded=-1))
     assert bench.states() == ["Completed", "Completed", "Running", "CreationPending", "CreationPending"]
     message = (told(bench, "Admitted") or ("", "", ""))[2]
     assert "only 1 of the 3 Tasks of TaskRole a until the next FrameworkAttempt" in message
     bench.end("f-a-2")
-    bench.settle()
     assert bench.states() == ["Completed", "Completed", "Completed", "Preparing", "CreationPending"]
     assert reclaimable(bench) == {"a": 2}
 
@@ -1077,15 +970,10 @@ def test_tasks_that_are_added_after_quota_went_back_wait_for_other_tasks() -> No
 def test_tasks_that_are_added_to_a_role_without_quota_end_the_attempt_with_the_last_others() -> None:
     bench = running(role("a", 1, succeeded=-1), role("b", 1, succeeded=-1))
     bench.end("f-a-0")
-    bench.settle()
-    bench.edit(role("a", 2, succeeded=-1), role("b", 1, succeeded=-1))
-    bench.settle()
+    bench.edit_then_settle(role("a", 2, succeeded=-1), role("b", 1, succeeded=-1))
     assert [*bench.states(), *bench.states("b")] == ["Completed", "CreationPending", "Running"]
-    ready = of_workload(live(bench), "PodsReady")
-    assert ready is not None
-    assert ready["status"] == "True"
+    assert (bench.found("PodsReady") or ("",))[0] == "True"
     bench.end("f-b-0")
-    bench.settle()
     assert bench.status.attempt.id == 1
     assert [one["count"] for one in live(bench)["spec"]["podSets"]] == [2, 1]
 
@@ -1094,25 +982,20 @@ def test_a_role_that_waits_for_others_keeps_its_quota() -> None:
     waits = [{"name": "a", "status": "Complete"}]
     bench = running(role("a", 2, succeeded=-1), {**role("b", 2), "dependsOn": waits})
     bench.end("f-a-0")
-    bench.settle()
     assert reclaimed(bench) == [(2, 1), (2, 0)]
-    bench.now += 20
-    bench.end("f-a-1")
+    bench.end("f-a-1", after=20)
     assert reclaimed(bench) == [(2, 2), (2, 0)]
     assert bench.states("b") == ["Preparing", "Preparing"]
 
 
-def test_more_tasks_are_queued_anew_with_the_next_attempt() -> None:
+def test_more_tasks_are_queued_with_the_next_attempt() -> None:
     bench = running(role("a", 1, failed=1), retryPolicy={"maxRetryCount": 1})
-    bench.edit(role("a", 2, failed=1), retryPolicy={"maxRetryCount": 1})
-    bench.settle()
+    bench.edit_then_settle(role("a", 2, failed=1), retryPolicy={"maxRetryCount": 1})
     bench.end(code=1)
-    bench.settle()
     assert bench.status.admission is None
     assert live(bench)["spec"]["podSets"][0]["count"] == 2
     assert live(bench)["metadata"]["uid"] != "workload-1"
-    bench.admit()
-    bench.settle()
+    bench.admit_then_settle()
     assert bench.states() == ["Preparing", "Preparing"]
 
 
@@ -1120,51 +1003,36 @@ def test_more_tasks_are_queued_anew_with_the_next_attempt() -> None:
 
 
 def test_kueue_learns_when_all_tasks_run_and_when_they_recover() -> None:
-    bench = QueuedBench(role("a", 2, retryPolicy={"maxRetryCount": 9}))
-    bench.begin()
+    bench = begun(role("a", 2, retryPolicy={"maxRetryCount": 9}))
     bench.settle()
-    assert of_workload(live(bench), "PodsReady") is None
-    bench.run("f-a-0")
-    bench.settle()
-    assert of_workload(live(bench), "PodsReady") is None
-    bench.run("f-a-1")
-    bench.settle()
-    found = of_workload(live(bench), "PodsReady")
-    assert found is not None
-    assert (found["status"], found["reason"]) == ("True", "Started")
-    bench.now += 60
-    bench.end("f-a-0", code=1)
+    for name, ready in (("f-a-0", None), ("f-a-1", ("True", "Started"))):
+        assert bench.found("PodsReady") is None
+        bench.run(name)
+        bench.settle()
+        assert bench.found("PodsReady") == ready
+    bench.end("f-a-0", code=1, after=60)
     bench.now += 60
     bench.settle()
-    found = of_workload(live(bench), "PodsReady")
-    assert found is not None
-    assert (found["status"], found["reason"]) == ("False", "WaitForRecovery")
+    assert bench.found("PodsReady") == ("False", "WaitForRecovery")
     bench.now += 60
     bench.run("f-a-0")
     bench.settle()
-    found = of_workload(live(bench), "PodsReady")
-    assert found is not None
-    assert (found["status"], found["reason"]) == ("True", "Recovered")
+    assert bench.found("PodsReady") == ("True", "Recovered")
 
 
 def test_completed_tasks_and_roles_that_wait_for_others_are_ready() -> None:
-    bench = QueuedBench(role("a"), {**role("b"), "dependsOn": [{"name": "a", "status": "Complete"}]})
-    bench.begin()
+    bench = begun(role("a"), {**role("b"), "dependsOn": [{"name": "a", "status": "Complete"}]})
     bench.settle()
     bench.run("f-a-0")
     bench.settle()
-    found = of_workload(live(bench), "PodsReady")
-    assert found is not None
-    assert found["status"] == "True"
+    assert (bench.found("PodsReady") or ("",))[0] == "True"
 
 
 def test_readiness_changes_at_most_every_ten_seconds() -> None:
     bench = running(role("a", 1, retryPolicy={"maxRetryCount": -2}))
     versions = live(bench)["metadata"]["resourceVersion"]
     for _ in range(3):
-        bench.now += 1
-        bench.end("f-a-0", code=1)
-        bench.settle()
+        bench.end("f-a-0", code=1, after=1)
         if "f-a-0" in bench.pods:
             bench.run("f-a-0")
             bench.settle()
@@ -1174,13 +1042,10 @@ def test_readiness_changes_at_most_every_ten_seconds() -> None:
 def test_the_next_attempt_of_an_admission_recovers() -> None:
     """Kueue measures WaitForStart from the admission, which may be long ago."""
     bench = running(role(failed=1), retryPolicy={"maxRetryCount": 3})
-    bench.now += 60
-    bench.end(code=1)
+    bench.end(code=1, after=60)
     bench.now += 60
     bench.settle()
-    found = of_workload(live(bench), "PodsReady")
-    assert found is not None
-    assert (found["status"], found["reason"]) == ("False", "WaitForRecovery")
+    assert bench.found("PodsReady") == ("False", "WaitForRecovery")
 
 
 def test_another_priority_class_counts_at_once() -> None:
@@ -1193,7 +1058,7 @@ def test_another_priority_class_counts_at_once() -> None:
     bench.settle()
     assert live(bench)["spec"]["priority"] == 9
     assert live(bench)["spec"]["priorityClassRef"]["name"] == "high"
-    assert code(bench) is None
+    assert bench.code() is None
 
 
 def test_a_priority_that_another_controller_undoes_is_not_changed_without_a_pause() -> None:
@@ -1215,7 +1080,7 @@ def test_a_priority_that_another_controller_undoes_is_not_changed_without_a_paus
 
 
 @pytest.mark.parametrize(("before", "after"), [("", "high"), ("low", "")])
-def test_a_priority_class_that_is_added_or_removed_is_told_to_count_later(before: str, after: str) -> None:
+def test_a_record_shows_that_an_added_or_removed_priority_class_counts_later(before: str, after: str) -> None:
     """Kueue's schema lets no Workload with quota get or lose one."""
     bench = QueuedBench()
     bench.queue = QueueLabels("team-a", before)
@@ -1237,8 +1102,7 @@ def test_a_priority_class_that_is_added_or_removed_is_told_to_count_later(before
     assert recorded() == []
     bench.queue = QueueLabels("team-a", after)
     assert len(recorded()) == 1
-    bench.evict()
-    bench.settle()
+    bench.evict_then_settle()
     bench.vanish()
     bench.settle()
     assert live(bench)["spec"].get("priority") == bench.classes.get(after)
@@ -1247,31 +1111,19 @@ def test_a_priority_class_that_is_added_or_removed_is_told_to_count_later(before
 # --- out of the queue ------------------------------------------------------------------------------------------------
 
 
-def test_a_suspended_framework_leaves_the_queue_and_enters_it_again() -> None:
-    bench = running()
-    bench.edit(suspend=True)
-    bench.settle()
-    assert bench.live is None
-    assert bench.status.admission is None
+@pytest.mark.parametrize("make", [running, entered])
+def test_a_suspended_framework_leaves_the_queue_and_enters_it_again(make: Callable[[], QueuedBench]) -> None:
+    bench = make()
+    bench.edit_then_settle(suspend=True)
+    assert (bench.live, bench.status.admission) == (None, None)
     assert told(bench, "Suspended") == ("True", "Suspended", "spec.suspend is true; nothing of the Framework runs")
-    bench.edit(suspend=False)
-    bench.settle()
+    bench.edit_then_settle(suspend=False)
     assert live(bench)["metadata"]["uid"] != "workload-1"
     assert bench.status.retry.accountable_retried_count == 0
 
 
-def test_a_waiting_framework_that_is_suspended_leaves_the_queue() -> None:
-    bench = QueuedBench()
-    bench.enter()
-    bench.edit(suspend=True)
-    bench.settle()
-    assert bench.live is None
-
-
 def test_without_the_label_a_waiting_framework_starts_once_it_has_left_the_queue() -> None:
-    bench = QueuedBench()
-    bench.enter()
-    bench.admit()
+    bench = admitted()
     bench.queue = None
     began = False
     for _ in range(20):
@@ -1288,8 +1140,7 @@ def test_without_the_label_a_waiting_framework_starts_once_it_has_left_the_queue
 
 def held_by_others(*, queued: bool) -> QueuedBench:
     """A Framework that waits for its Workload, which is being deleted, and has a finalizer of another client."""
-    bench = QueuedBench()
-    bench.enter()
+    bench = entered()
     live(bench)["metadata"]["finalizers"].append("example.com/audit")
     if queued:
         bench.delete_workload()
@@ -1303,26 +1154,26 @@ def held_by_others(*, queued: bool) -> QueuedBench:
 
 
 @pytest.mark.parametrize("queued", [True, False])
-def test_a_workload_that_a_finalizer_of_others_holds_is_told_until_it_is_gone(queued: bool) -> None:
+def test_a_workload_that_another_clients_finalizer_holds_stalls_until_it_is_gone(queued: bool) -> None:
     bench = held_by_others(queued=queued)
     assert (told(bench, "Stalled") or ("False",))[0] == "False"
     assert bench.wait(PATIENCE_SEC).actions == []
     bench.plan()
-    reason, message = stall(bench)
+    reason, message = bench.stall()
     assert reason == QueueReason.NOT_GONE
     assert message.startswith(f"Workload {NAME} was to be deleted by ")
     assert message.endswith("and still exists: a finalizer holds it")
     bench.live = None
     bench.see()
     next_actions = bench.plan().actions
-    assert told(bench, "Stalled") == ("False", "Progressing", "")
+    assert bench.stalls() == [("False", "Progressing")]
     for action in next_actions:
         bench.do(action)
     bench.settle()
     assert (bench.live is not None) == queued
 
 
-def test_what_does_not_wait_for_its_workload_is_not_stalled() -> None:
+def test_a_framework_that_does_not_wait_for_its_workload_is_not_stalled() -> None:
     bench = held_by_others(queued=True)
     bench.edit(suspend=True)
     bench.wait(PATIENCE_SEC)
@@ -1330,28 +1181,19 @@ def test_what_does_not_wait_for_its_workload_is_not_stalled() -> None:
     assert (told(bench, "Stalled") or ("False",))[0] == "False"
 
 
-def test_without_the_label_a_running_framework_runs_on_and_leaves_afterwards() -> None:
+@pytest.mark.parametrize("queue", [None, "team-b"])
+def test_a_running_framework_leaves_its_queue_after_the_attempt(queue: str | None) -> None:
     bench = running(role(failed=1), retryPolicy={"maxRetryCount": 3})
-    bench.queue = None
+    bench.queue = None if queue is None else QueueLabels(queue)
     bench.settle()
-    assert code(bench) is None
+    assert bench.code() is None
     assert has_quota(live(bench))
     bench.end(code=1)
-    bench.settle()
-    assert bench.live is None
-    assert bench.states() == ["Preparing"]
     assert bench.status.admission is None
-
-
-def test_another_queue_counts_for_the_next_attempt() -> None:
-    bench = running(role(failed=1), retryPolicy={"maxRetryCount": 3})
-    bench.queue = QueueLabels("team-b")
-    bench.settle()
-    assert code(bench) is None
-    bench.end(code=1)
-    bench.settle()
-    assert live(bench)["spec"]["queueName"] == "team-b"
-    assert bench.status.admission is None
+    if queue is None:
+        assert (bench.live, bench.states()) == (None, ["Preparing"])
+    else:
+        assert live(bench)["spec"]["queueName"] == queue
 
 
 def test_a_framework_that_runs_without_a_queue_enters_it_afterwards() -> None:
@@ -1364,7 +1206,6 @@ def test_a_framework_that_runs_without_a_queue_enters_it_afterwards() -> None:
     assert bench.live is None
     assert (told(bench, "QuotaReserved") or ("",))[:2] == ("False", "NotQueued")
     bench.end(code=1)
-    bench.settle()
     assert bench.status.state is State.CREATION_PENDING
     assert live(bench)["spec"]["queueName"] == "team-a"
 
@@ -1373,30 +1214,24 @@ def test_a_framework_that_runs_without_a_queue_enters_it_afterwards() -> None:
 def test_a_completed_framework_is_finished_for_kueue(exit_code: int, reason: str) -> None:
     bench = running(role(failed=1))
     bench.end(code=exit_code)
-    bench.settle()
     assert bench.status.state is State.COMPLETED
-    found = of_workload(live(bench), "Finished")
-    assert found is not None
-    assert (found["status"], found["reason"]) == ("True", reason)
+    assert bench.found("Finished") == ("True", reason)
     assert live(bench)["metadata"]["finalizers"] == []
     assert told(bench, "QuotaReserved") is None
-    assert bench.plan().actions == []
+    bench.idle()
 
 
 def test_stop_finishes_a_framework_that_waits() -> None:
-    bench = QueuedBench()
-    bench.enter()
-    bench.edit(executionType="Stop")
-    bench.settle()
-    assert (bench.status.state, code(bench)) == (State.COMPLETED, -210)
-    assert of_workload(live(bench), "Finished") is not None
+    bench = entered()
+    bench.edit_then_settle(executionType="Stop")
+    assert (bench.status.state, bench.code()) == (State.COMPLETED, -210)
+    assert bench.found("Finished") is not None
     assert live(bench)["metadata"]["finalizers"] == []
 
 
 @pytest.mark.parametrize("waits", [False, True])
 def test_a_framework_that_is_deleted_lets_its_workload_go(waits: bool) -> None:
-    bench = QueuedBench()
-    bench.enter()
+    bench = entered()
     if not waits:
         bench.begin()
         bench.all_pods_run()

@@ -1,6 +1,4 @@
-"""What must not hold up a Framework in Kueue's queue for good: lost conflicts, bad labels, others' changes."""
-
-from __future__ import annotations
+"""Problems that must not block a queued Framework permanently: conflicts, bad labels, others' changes."""
 
 from typing import Any
 
@@ -11,11 +9,17 @@ from frameworkcontroller.machine.kernel.actions import Action, Patch
 from frameworkcontroller.machine.kernel.exchanges import Gone, Outdated
 from frameworkcontroller.machine.kernel.requests import Unanswered
 from frameworkcontroller.machine.parts.kueue.queueing import QueueReason
-from frameworkcontroller.machine.parts.kueue.workloadactions import ChangeRequest, Finish, GiveBack, Inspect, LetGo
+from frameworkcontroller.machine.parts.kueue.workloadactions import (
+    Finish,
+    ReadWorkload,
+    ReleaseQuota,
+    RemoveFinalizer,
+    UpdateWorkload,
+)
 from tests.support.bench import refused, role
 from tests.support.kueue import has_quota
 from tests.support.kueue import is_true as of_workload
-from tests.support.queuedbench import QueuedBench, code, live, queue_labels, running, told
+from tests.support.queuedbench import QueuedBench, admitted, begun, entered, live, queue_labels, running, told
 
 # --- labels ---------------------------------------------------------------------------------------------------------
 
@@ -25,9 +29,8 @@ def test_a_bad_label_does_no_harm_to_an_attempt_that_runs(seconds: str) -> None:
     bench = running(role(failed=1), retryPolicy={"maxRetryCount": 3})
     bench.queue = queue_labels(seconds=seconds)
     bench.settle()
-    assert (code(bench), bench.status.state) == (None, State.RUNNING)
+    assert (bench.code(), bench.status.state) == (None, State.RUNNING)
     bench.end(code=1)
-    bench.settle()
     assert bench.status.attempt.id == 1
 
 
@@ -64,8 +67,7 @@ def conflict(bench: QueuedBench, kind: type[Action]) -> None:
     action = next(one for one in bench.plan().actions if isinstance(one, kind))
     bench.changed()
     bench.fold(action, Outdated("changed"))
-    made = bench.plan()
-    assert made.actions == []
+    made = bench.idle()
     assert made.requeue_after is not None
     assert made.requeue_after < 60
     bench.see()
@@ -74,16 +76,14 @@ def conflict(bench: QueuedBench, kind: type[Action]) -> None:
 
 
 def test_a_conflict_over_the_request_is_tried_again() -> None:
-    bench = QueuedBench()
-    bench.enter()
+    bench = entered()
     bench.queue = queue_labels("team-b")
-    conflict(bench, ChangeRequest)
+    conflict(bench, UpdateWorkload)
     assert live(bench)["spec"]["queueName"] == "team-b"
 
 
 def test_a_conflict_over_the_end_is_tried_again() -> None:
-    bench = QueuedBench()
-    bench.enter()
+    bench = entered()
     bench.edit(executionType="Stop")
     while bench.status.state is not State.COMPLETED:
         for action in bench.plan().actions:
@@ -93,23 +93,20 @@ def test_a_conflict_over_the_end_is_tried_again() -> None:
 
 
 def test_a_conflict_over_the_finalizer_is_tried_again() -> None:
-    bench = QueuedBench()
-    bench.enter()
+    bench = entered()
     bench.delete_workload()
     (look,) = bench.plan().actions
     bench.fold(look, Gone())
-    conflict(bench, LetGo)
+    conflict(bench, RemoveFinalizer)
     assert bench.live is None
 
 
 def test_a_conflict_over_the_quota_is_tried_again() -> None:
-    bench = QueuedBench()
-    bench.enter()
-    bench.admit()
+    bench = admitted()
     bench.evict()
     (look,) = bench.plan().actions
     bench.fold(look, Gone())
-    conflict(bench, GiveBack)
+    conflict(bench, ReleaseQuota)
     assert not has_quota(live(bench))
 
 
@@ -139,7 +136,7 @@ def test_actions_that_the_cache_does_not_show_yet_do_not_repeat_each_other() -> 
 
 
 def lose_label(bench: QueuedBench) -> None:
-    """Somebody removes the label by which the Workload is watched."""
+    """Another client removes the label by which the Workload is watched."""
     del live(bench)["metadata"]["labels"]["FC_FRAMEWORK_NAME"]
     bench.changed()
     bench.see()
@@ -156,51 +153,46 @@ def restore(bench: QueuedBench) -> Patch:
     raise AssertionError("no Patch")
 
 
+def assert_evicted(bench: QueuedBench) -> None:
+    """Kueue evicts the Framework, and a look at the Workload ends the attempt."""
+    bench.evict()
+    bench.do(bench.expect(ReadWorkload, 60))
+    bench.plan()
+    assert bench.code() == -241
+
+
 @pytest.mark.parametrize("result", [refused(403), Unanswered("lost"), Gone()])
 def test_a_label_that_is_not_restored_is_looked_at_again(result: Any) -> None:
     bench = running()
     lose_label(bench)
     bench.fold(restore(bench), result)
-    bench.evict()
-    (look,) = bench.wait(60).actions
-    assert isinstance(look, Inspect)
-    bench.do(look)
-    bench.plan()
-    assert code(bench) == -241
+    assert_evicted(bench)
 
 
-def test_a_label_that_is_lost_again_is_looked_at_again() -> None:
+@pytest.mark.parametrize("times", [1, 4])
+def test_a_label_that_is_lost_again_and_again_is_looked_at_again(times: int) -> None:
     bench = running()
-    for _ in range(3):
+    for number in range(times):
         lose_label(bench)
-        bench.do(restore(bench))
-    lose_label(bench)
-    bench.evict()
-    (look,) = bench.wait(60).actions
-    bench.do(look)
-    bench.plan()
-    assert code(bench) == -241
+        if number + 1 < times:
+            bench.do(restore(bench))
+    assert_evicted(bench)
 
 
 def test_an_owner_that_was_removed_is_restored() -> None:
-    """Else nobody would see that Kueue evicts the Framework."""
+    """Otherwise no event would show that Kueue evicts the Framework."""
     bench = running()
     owners = live(bench)["metadata"].pop("ownerReferences")
     bench.changed()
     bench.see()
     bench.do(restore(bench))
     assert live(bench)["metadata"]["ownerReferences"] == owners
-    assert code(bench) is None
-    bench.evict()
-    (look,) = bench.wait(60).actions
-    bench.do(look)
-    bench.plan()
-    assert code(bench) == -241
+    assert bench.code() is None
+    assert_evicted(bench)
 
 
 def test_a_waiting_workload_whose_label_is_not_restored_is_found_again() -> None:
-    bench = QueuedBench()
-    bench.enter()
+    bench = entered()
     lose_label(bench)
     bench.fold(restore(bench), Unanswered("lost"))
     bench.do(restore(bench))
@@ -213,8 +205,7 @@ def test_a_waiting_workload_whose_label_is_not_restored_is_found_again() -> None
 @pytest.mark.parametrize("how", ["stopped", "suspended", "deleted"])
 def test_a_workload_without_its_label_leaves_the_queue(how: str) -> None:
     """Else it keeps its quota, and the deletion of the Framework waits for its finalizer."""
-    bench = QueuedBench()
-    bench.enter()
+    bench = entered()
     lose_label(bench)
     match how:
         case "stopped":
@@ -230,23 +221,19 @@ def test_a_workload_without_its_label_leaves_the_queue(how: str) -> None:
 
 
 def test_a_workload_without_the_finalizer_is_finished() -> None:
-    """Somebody has removed it. Kueue counts its quota until it is Finished."""
-    bench = QueuedBench()
-    bench.enter()
-    bench.admit()
+    """Another client has removed it. Kueue counts its quota until it is Finished."""
+    bench = admitted()
     live(bench)["metadata"]["finalizers"] = []
     bench.changed()
     bench.see()
-    bench.edit(executionType="Stop")
-    bench.settle()
+    bench.edit_then_settle(executionType="Stop")
     assert bench.status.state is State.COMPLETED
     assert of_workload(live(bench), "Finished")
-    assert bench.plan().actions == []
+    bench.idle()
 
 
 def test_changed_counts_are_not_taken_for_the_request() -> None:
-    bench = QueuedBench(role("a", 3))
-    bench.enter()
+    bench = entered(role("a", 3))
     live(bench)["spec"]["podSets"][0]["count"] = 1
     bench.changed()
     bench.see()
@@ -255,11 +242,9 @@ def test_changed_counts_are_not_taken_for_the_request() -> None:
 
 
 def test_changed_counts_that_were_admitted_are_given_up() -> None:
-    bench = QueuedBench(role("a", 3))
-    bench.enter()
+    bench = entered(role("a", 3))
     live(bench)["spec"]["podSets"][0]["count"] = 1
-    bench.admit()
-    bench.settle()
+    bench.admit_then_settle()
     assert live(bench)["metadata"]["uid"] != "workload-1"
     assert live(bench)["spec"]["podSets"][0]["count"] == 3
     bench.admit()
@@ -268,9 +253,8 @@ def test_changed_counts_that_were_admitted_are_given_up() -> None:
     assert bench.status.admission is not None
 
 
-def test_a_partial_admission_is_told() -> None:
-    bench = QueuedBench(role("a", 3))
-    bench.enter()
+def test_a_partial_admission_stalls() -> None:
+    bench = entered(role("a", 3))
     bench.admit(count=1)
     for _ in range(5):
         bench.act()
@@ -301,11 +285,10 @@ def test_a_contradiction_is_over_with_its_admission() -> None:
 
 
 def test_a_framework_that_is_deleted_as_its_attempt_ends_unbegun_lets_its_workload_go() -> None:
-    bench = QueuedBench(activeDeadlineSeconds=10)
-    bench.enter()
+    bench = entered(activeDeadlineSeconds=10)
     bench.status.accumulated_past_execution_time_seconds = 10
     bench.plan()
-    assert code(bench) == -250
+    assert bench.code() == -250
     bench.deleting, bench.generation = True, 2
     bench.delete_workload()
     for _ in range(5):
@@ -315,7 +298,7 @@ def test_a_framework_that_is_deleted_as_its_attempt_ends_unbegun_lets_its_worklo
     assert bench.live is None
 
 
-# --- what is told -----------------------------------------------------------------------------------------------------
+# --- messages -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -327,7 +310,7 @@ def test_a_framework_that_is_deleted_as_its_attempt_ends_unbegun_lets_its_worklo
         ("Preempted", False),
     ],
 )
-def test_why_a_workload_is_not_active_is_told(reason_of_eviction: str, by_kueue: bool) -> None:
+def test_the_condition_shows_why_a_workload_is_not_active(reason_of_eviction: str, by_kueue: bool) -> None:
     """Kueue says its cause. Otherwise a person has set ``spec.active``, perhaps long after another eviction."""
     bench = running()
     bench.evict(reason_of_eviction)
@@ -349,8 +332,7 @@ def test_why_a_workload_is_not_active_is_told(reason_of_eviction: str, by_kueue:
 
 
 def test_a_framework_that_has_left_its_queue_says_so_while_it_waits() -> None:
-    bench = QueuedBench()
-    bench.begin()
+    bench = begun()
     bench.queue = None
     bench.plan()
     assert "no queue" in (told(bench, "Running") or ("", "", ""))[2]

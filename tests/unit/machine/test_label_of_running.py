@@ -1,6 +1,4 @@
-"""A label that is added while an attempt goes on: the Framework enters the queue afterwards."""
-
-from __future__ import annotations
+"""A label that is added during an attempt: the Framework enters the queue afterwards."""
 
 from frameworkcontroller.api.objects import QueueLabels
 from frameworkcontroller.machine.kernel.tracker import Tracker
@@ -12,7 +10,7 @@ def test_an_attempt_that_was_not_recorded_does_not_enter_the_queue() -> None:
     bench.queue = None
     bench.plan()
     bench.created(bench.only(bench.plan()))
-    # Another controller goes on, which knows what is stored: nothing yet.
+    # Another controller continues from the stored status: none yet.
     fresh = QueuedBench()
     fresh.queue = QueueLabels("team-a")
     fresh.plan()

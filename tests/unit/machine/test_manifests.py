@@ -1,6 +1,4 @@
-"""Every row of docs/manual.md, "What is put into a Pod"."""
-
-from __future__ import annotations
+"""The fields of Pods that docs/manual.md lists."""
 
 import re
 from typing import Any
@@ -71,14 +69,18 @@ def framework(template: Any = None) -> Framework:
     return Framework("ns", "f", "framework-uid", 1, False, spec)
 
 
-def render(template: Any, *, index: int = 12, attempt: int = 2) -> Body:
-    """The Pod made of that template."""
-    subject = framework(template)
-    attempt_status = FrameworkAttemptStatus(id=3, start_time=0, configmap_uid="configmap-uid")
-    task = TaskStatus(index, "task-uid", 0, 0, TaskAttemptStatus(attempt, 0), State.CREATION_PENDING)
-    body: Body = orjson.loads(
-        pod_template(subject, attempt_status, subject.spec.task_roles[0], "role-uid").render(task)
-    )
+def render(template: Any) -> Body:
+    """The Pod of Task 12 of that template."""
+    return rendered({"taskRoles": [{"name": "worker", "taskNumber": 20, "task": {"pod": template}}]}, index=12)
+
+
+def rendered(spec: Body, *, role: int = 0, admission: AdmissionStatus | None = None, index: int = 0) -> Body:
+    """The Pod of a Task of a Framework with that spec."""
+    subject = Framework("ns", "f", "framework-uid", 1, deleting=False, spec=parse_spec(spec))
+    attempt = FrameworkAttemptStatus(id=3, start_time=0, configmap_uid="configmap-uid")
+    template = pod_template(subject, attempt, subject.spec.task_roles[role], "role-uid", admission)
+    task = TaskStatus(index, "task-uid", 0, 0, TaskAttemptStatus(2, 0), State.CREATION_PENDING)
+    body: Body = orjson.loads(template.render(task))
     return body
 
 
@@ -137,27 +139,6 @@ def test_pod_of_a_plain_template() -> None:
     }
 
 
-def test_the_environment_is_in_the_tables_order() -> None:
-    body = render({"spec": {"containers": [{"name": "main"}]}})
-    assert [item["name"] for item in body["spec"]["containers"][0]["env"]] == [
-        "FC_FRAMEWORK_NAMESPACE",
-        "FC_FRAMEWORK_NAME",
-        "FC_TASKROLE_NAME",
-        "FC_TASK_INDEX",
-        "FC_CONFIGMAP_NAME",
-        "FC_POD_NAME",
-        "FC_FRAMEWORK_UID",
-        "FC_FRAMEWORK_ATTEMPT_ID",
-        "FC_FRAMEWORK_ATTEMPT_INSTANCE_UID",
-        "FC_CONFIGMAP_UID",
-        "FC_TASKROLE_UID",
-        "FC_TASK_UID",
-        "FC_TASK_ATTEMPT_ID",
-        "FC_POD_UID",
-        "FC_TASK_ATTEMPT_INSTANCE_UID",
-    ]
-
-
 def test_the_environment_goes_before_the_containers_own_in_every_container() -> None:
     own = [{"name": "MINE", "value": "$(FC_TASK_INDEX)"}, {"name": "FC_TASK_INDEX", "value": "mine"}]
     body = render(
@@ -190,12 +171,10 @@ def test_the_termination_message_policy_of_the_template_stays() -> None:
             }
         }
     )
-    assert [item["terminationMessagePolicy"] for item in body["spec"]["containers"]] == [
-        "File",
-        "FallbackToLogsOnError",
-        "FallbackToLogsOnError",
+    kinds = [
+        item["terminationMessagePolicy"] for name in ("containers", "initContainers") for item in body["spec"][name]
     ]
-    assert body["spec"]["initContainers"][0]["terminationMessagePolicy"] == "FallbackToLogsOnError"
+    assert kinds == ["File", *["FallbackToLogsOnError"] * 3]
 
 
 def test_metadata_of_the_template_stays_and_the_controllers_own_wins() -> None:
@@ -246,9 +225,8 @@ def test_unknown_fields_pass_through() -> None:
 @pytest.mark.parametrize(
     "template",
     [
-        {"spec": "text"},
-        {"spec": [1]},
-        {"spec": 7},
+        *({"spec": spec} for spec in ("text", [1], 7, {"containers": "x"}, {"containers": {"name": "main"}})),
+        {"spec": {"initContainers": 7}},
         {"metadata": "text", "spec": {}},
         {"metadata": [], "spec": {}},
     ],
@@ -270,13 +248,6 @@ def test_the_attempt_is_the_only_owner_of_a_pod(theirs: Any) -> None:
 @pytest.mark.parametrize(("field", "value"), [("labels", []), ("labels", "x"), ("annotations", 7)])
 def test_wrong_types_in_metadata_pass_through(field: str, value: Any) -> None:
     assert render({"metadata": {field: value}, "spec": {}})["metadata"][field] == value
-
-
-@pytest.mark.parametrize(
-    ("field", "value"), [("containers", "x"), ("containers", {"name": "main"}), ("initContainers", 7)]
-)
-def test_wrong_types_in_the_spec_pass_through(field: str, value: Any) -> None:
-    assert render({"spec": {field: value}})["spec"] == {field: value}
 
 
 def test_wrong_types_in_containers_pass_through() -> None:
@@ -400,11 +371,7 @@ def networked(template: Any, **spec: Any) -> Body:
         {"name": "more", "taskNumber": 3},
         {"name": "none", "taskNumber": 0},
     ]
-    subject = Framework("ns", "f", "framework-uid", 1, deleting=False, spec=parse_spec({"taskRoles": roles, **spec}))
-    attempt = FrameworkAttemptStatus(id=3, start_time=0, configmap_uid="configmap-uid")
-    task = TaskStatus(12, "task-uid", 0, 0, TaskAttemptStatus(2, 0), State.CREATION_PENDING)
-    body: Body = orjson.loads(pod_template(subject, attempt, subject.spec.task_roles[1], "role-uid").render(task))
-    return body
+    return rendered({"taskRoles": roles, **spec}, role=1, index=12)
 
 
 COORDINATED: Body = {"network": {"subdomain": "train"}, "coordinator": {"taskRole": "master", "taskIndex": 1}}
@@ -414,12 +381,6 @@ COORDINATED: Body = {"network": {"subdomain": "train"}, "coordinator": {"taskRol
 def test_placeholders_of_a_network(name: str, value: str) -> None:
     body = networked({"spec": {braces(name): [f"<{braces(name)}{braces(name)}>"]}}, **COORDINATED)
     assert body["spec"] == {value: [f"<{value}{value}>"], "hostname": "f-worker-12", "subdomain": "train"}
-
-
-@pytest.mark.parametrize("name", NEW_VALUES)
-def test_without_network_and_coordinator_they_stay(name: str) -> None:
-    placeholder = braces(name)
-    assert networked({"spec": {"x": placeholder}})["spec"] == {"x": placeholder}
 
 
 @pytest.mark.parametrize("name", [name for name in NEW_VALUES if name != "FC_COORDINATOR_HOST"])
@@ -447,8 +408,10 @@ def test_host_lists(placeholder: str, value: str) -> None:
     assert body["spec"] == {"hostname": "f-worker-12", "subdomain": "train"}
 
 
-@pytest.mark.parametrize("placeholder", [*HOST_LISTS, "{{FC_HOSTS}}", "{{FC_HOSTS:nobody:x}}"])
-def test_without_network_and_coordinator_host_lists_stay(placeholder: str) -> None:
+@pytest.mark.parametrize(
+    "placeholder", [*map(braces, NEW_VALUES), *HOST_LISTS, "{{FC_HOSTS}}", "{{FC_HOSTS:nobody:x}}"]
+)
+def test_without_network_and_coordinator_they_stay(placeholder: str) -> None:
     assert networked({"spec": {"x": placeholder}})["spec"] == {"x": placeholder}
 
 
@@ -497,11 +460,7 @@ def test_a_host_list_is_made_once_for_all_tasks() -> None:
 
 def test_a_value_completes_no_marker() -> None:
     role = {"name": "0", "task": {"pod": {"spec": {"x": "@{{FC_TASKROLE_NAME}}-index @{{FC_TASK_INDEX}}-pod_name"}}}}
-    subject = Framework("ns", "f", "framework-uid", 1, deleting=False, spec=parse_spec({"taskRoles": [role]}))
-    attempt = FrameworkAttemptStatus(id=3, start_time=0, configmap_uid="configmap-uid")
-    template = pod_template(subject, attempt, subject.spec.task_roles[0], "role-uid")
-    body = orjson.loads(template.render(TaskStatus(0, "task-uid", 0, 0, TaskAttemptStatus(0, 0))))
-    assert body["spec"]["x"] == "@0-index @0-pod_name"
+    assert rendered({"taskRoles": [role]})["spec"]["x"] == "@0-index @0-pod_name"
 
 
 @pytest.mark.parametrize("text", ["@AAAAA-index", "@AAAAA-@AAAAB-hosts0.{{FC_HOSTS:worker}}"])
@@ -513,15 +472,10 @@ def test_markers_of_a_template_stay(text: str) -> None:
 
 def test_an_admission_has_no_placeholders() -> None:
     """A user may write the status: lists in an admission would not count against their bound."""
-    role = {"name": "a", "taskNumber": 2, "task": {"pod": PLAIN}}
-    spec = parse_spec({"network": {}, "taskRoles": [role]})
-    subject = Framework("ns", "f", "framework-uid", 1, deleting=False, spec=spec)
-    attempt = FrameworkAttemptStatus(id=3, start_time=0, configmap_uid="configmap-uid")
     texts = {"x": "{{FC_HOSTS:a}}", "y": "@AAAAA-index"}
     admission = AdmissionStatus("q", "w", "w-uid", "cq", [AdmittedPodSet("a", 2, annotations=texts)])
-    template = pod_template(subject, attempt, spec.task_roles[0], "uid", admission)
-    body = orjson.loads(template.render(TaskStatus(0, "task-uid", 0, 0, TaskAttemptStatus(0, 0))))
-    assert texts.items() <= body["metadata"]["annotations"].items()
+    spec = {"network": {}, "taskRoles": [{"name": "a", "taskNumber": 2, "task": {"pod": PLAIN}}]}
+    assert texts.items() <= rendered(spec, admission=admission)["metadata"]["annotations"].items()
 
 
 def test_a_pod_has_the_name_by_which_it_is_reached() -> None:
@@ -578,18 +532,17 @@ def test_service(published: bool) -> None:
 # --- volume claims ------------------------------------------------------------------------------------------------
 
 
-def claiming(**role: Any) -> Framework:
-    """A Framework whose role has two claims for each Task."""
+def claiming(**role: Any) -> Body:
+    """The spec of a Framework whose role has two claims for each Task."""
     words = "{{FC_FRAMEWORK_NAMESPACE}}/{{FC_POD_NAME}}/{{FC_TASK_INDEX}}/{{FC_TASK_RANK}}"
     metadata = {"name": "data", "labels": {"{{FC_TASKROLE_NAME}}": "x"}, "annotations": {"words": words}}
     first = {"metadata": metadata, "spec": {"storageClassName": "zone-{{FC_TASK_INDEX}}", "future": [None]}}
     templates = [first, {"metadata": {"name": "my-log"}}]
-    made = {"name": "worker", "volumeClaimTemplates": templates, **role}
-    return Framework("ns", "f", "uid-f", 1, False, parse_spec({"taskRoles": [made], "network": {}}))
+    return {"taskRoles": [{"name": "worker", "volumeClaimTemplates": templates, **role}], "network": {}}
 
 
 def test_a_claim_has_the_names_of_its_task_and_no_placeholder_of_an_attempt() -> None:
-    owner = claiming()
+    owner = Framework("ns", "f", "uid-f", 1, False, parse_spec(claiming()))
     (role,) = owner.spec.task_roles
     body = orjson.loads(claim_body(owner, role, role.volume_claim_templates[0], 12))
     metadata = body["metadata"]
@@ -606,29 +559,19 @@ def test_a_claim_has_the_names_of_its_task_and_no_placeholder_of_an_attempt() ->
         (None, []),
         ([{"name": "data", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}], [{"name": "tmp", "emptyDir": {}}]),
         ([7, {}], [7, {}]),
+        ("none", None),
     ],
 )
-def test_claims_are_volumes_of_the_pod_in_place_of_those_of_their_names(volumes: Any, left: list[Any]) -> None:
-    owner = claiming(task={"pod": {"spec": {"containers": [], "volumes": volumes}}})
-    attempt = FrameworkAttemptStatus(0, 0, configmap_uid="uid-c")
-    template = pod_template(owner, attempt, owner.spec.task_roles[0], "uid-r")
-    body = orjson.loads(template.render(TaskStatus(3, "uid-t", 0, 0, TaskAttemptStatus(0, 0))))
-    assert body["spec"]["volumes"] == [
-        {"name": "data", "persistentVolumeClaim": {"claimName": "data-f-worker-3"}},
-        {"name": "my-log", "persistentVolumeClaim": {"claimName": "my-log-f-worker-3"}},
-        *left,
+def test_claims_replace_volumes_of_their_names_except_of_a_wrong_type(volumes: Any, left: list[Any] | None) -> None:
+    body = rendered(claiming(task={"pod": {"spec": {"containers": [], "volumes": volumes}}}), index=3)
+    claims = [
+        {"name": name, "persistentVolumeClaim": {"claimName": f"{name}-f-worker-3"}} for name in ("data", "my-log")
     ]
-
-
-def test_volumes_of_a_wrong_type_pass_through() -> None:
-    owner = claiming(task={"pod": {"spec": {"volumes": "none"}}})
-    attempt = FrameworkAttemptStatus(0, 0, configmap_uid="uid-c")
-    template = pod_template(owner, attempt, owner.spec.task_roles[0], "uid-r")
-    assert orjson.loads(template.raw)["spec"]["volumes"] == "none"
+    assert body["spec"]["volumes"] == ("none" if left is None else [*claims, *left])
 
 
 @given(claim=st.from_regex(names.LABEL_PATTERN, fullmatch=True), index=st.integers(0, 9999))
-def test_the_name_of_a_claim_says_whose_it_is(claim: str, index: int) -> None:
+def test_the_name_of_a_claim_names_its_task(claim: str, index: int) -> None:
     name = names.claim_name(claim, "f0", "r1", index)
     assert names.split_claim_name(name) == (claim, "f0", "r1", index)
 

@@ -1,10 +1,8 @@
 """Statuses from before the later fields of the API: read as they are, and continued, also with such fields in the spec.
 
-The statuses of tests/golden were written by the code of before. They equal those that a Framework without the later
+The statuses of tests/golden were written by earlier code. They equal the statuses that a Framework without the later
 fields gets today (test_golden_traces.py).
 """
-
-from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
@@ -42,7 +40,7 @@ POLICY: Final = {"rules": [{"action": "FailFramework", "onExitCodes": {"operator
 
 @cache
 def statuses() -> list[str]:
-    """All statuses that the code of before has written."""
+    """All statuses that earlier code has written."""
 
     def every() -> Iterator[str]:
         for line in (line for one in BEFORE for line in one if line.startswith("PATCH ") and "/status " in line):
@@ -86,7 +84,7 @@ def test_so_are_compressed_ones() -> None:
 
 
 def large(text: str) -> FrameworkStatus | None:
-    """The status with so many Tasks that it is compressed; None if it has none."""
+    """The status with enough Tasks to be compressed; None if it has none."""
     status = decode_status(orjson.loads(text))
     if status is None or not status.attempt.roles or not status.attempt.roles[0].tasks:
         return None
@@ -101,8 +99,7 @@ def large(text: str) -> FrameworkStatus | None:
 def upgrade(world: OneFramework, *roles: Body, **spec: Any) -> Driver:
     """The controller is replaced, and the user adds fields."""
     assert added_fields(decode_status(world.status)) == {}
-    world.edit(*roles, **spec)
-    world.show()
+    world.edit_and_show(*roles, **spec)
     world.clock += 5
     return Driver(world)
 
@@ -221,8 +218,7 @@ def test_a_suspended_framework_ends_its_attempt() -> None:
 
 def test_an_attempt_that_ends_goes_on_to_end() -> None:
     world = running(role("a"))
-    world.edit(executionType="Stop")
-    world.show()
+    world.edit_and_show(executionType="Stop")
     driver = Driver(world)
     write, request = driver.until(PatchStatus)
     driver.serve(write, request)
@@ -246,7 +242,7 @@ def test_a_completed_framework_gets_a_retention() -> None:
 
 
 def test_no_later_field_is_forgotten() -> None:
-    """What an older API server would drop is looked for in its answers, or never an input of decisions."""
+    """Fields that an older API server drops are checked in its answers, or are no input of decisions."""
     manifest: Any = crd_manifest()
     version = manifest["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
     missing = set(paths(version["status"], "status")) - set(BEFORE_FIELDS)

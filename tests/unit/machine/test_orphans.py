@@ -1,7 +1,5 @@
 """Workloads whose Framework is gone: which are released, and when."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""The machine of a Framework that the controller leaves alone: the condition Stalled, once, and its release."""
+"""The machine of a Framework in quarantine: the condition Stalled, once, and its release."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -79,17 +79,16 @@ def test_a_long_cause_is_cut() -> None:
 
 def test_a_framework_without_a_status_gets_one_without_tasks() -> None:
     world, driver = quarantined()
-    call = driver.call()
-    assert isinstance(call, WriteStatus)
+    call = driver.expect(WriteStatus)
     assert isinstance(driver.begin(call), Get)
-    assert isinstance(driver.next(), Wait)
+    driver.expect(Wait)
     driver.serve(call, driver.requests[-1])
     assert (stalled(world.status)["status"], stalled(world.status)["reason"]) == ("True", LifeReason.QUARANTINED)
     assert "nobody foresaw it" in stalled(world.status)["message"]
     assert world.status["attemptStatus"]["taskRoleStatuses"] == []
 
 
-def test_a_status_that_cannot_be_read_keeps_all_but_the_condition() -> None:
+def test_a_status_that_cannot_be_read_keeps_all_except_the_condition() -> None:
     kept: dict[str, Any] = {
         "state": 7,
         "conditions": [{"type": "Running", "more": []}, {"type": "Stalled", "status": "False"}],
@@ -106,7 +105,7 @@ def test_a_status_that_cannot_be_read_keeps_all_but_the_condition() -> None:
 
 def test_the_condition_is_written_once() -> None:
     world, driver = shown()
-    assert isinstance(driver.next(), Done)
+    driver.expect(Done)
     # Neither by another one, as one that a controller begins with.
     assert world.record is not None
     other = Driver(world, Quarantine(world.record, CAUSE, world.env, logged_cause=None))
@@ -117,8 +116,7 @@ def test_the_condition_is_written_once() -> None:
 @pytest.mark.parametrize("status", ["", "text", [1], {"conditions": "text"}, {"conditions": [1]}, {"conditions": {}}])
 def test_a_status_without_a_place_for_the_condition_is_left_as_it_is(status: Any) -> None:
     world, driver = quarantined(status)
-    done = driver.finish()
-    assert done.error is None
+    assert driver.finish().error is None
     if status in ("", {"conditions": {}}):
         assert stalled(world.status)["reason"] == LifeReason.QUARANTINED
     else:
@@ -126,7 +124,7 @@ def test_a_status_without_a_place_for_the_condition_is_left_as_it_is(status: Any
         assert world.status == status
 
 
-def test_the_condition_goes_with_what_others_write_meanwhile() -> None:
+def test_the_condition_is_added_to_a_status_that_others_write_meanwhile() -> None:
     world, driver = quarantined({"conditions": []})
     call = driver.call()
     read = driver.begin(call)
@@ -148,10 +146,8 @@ def test_after_three_conflicts_the_condition_waits() -> None:
             world.annotate()
         request = driver.on_answer(call, world.answer(request))
     assert sum(isinstance(request, PatchStatus) for request in driver.requests) == 3
-    done = driver.next()
-    assert isinstance(done, Done)
-    assert isinstance(done.error, RequeueError)
-    assert isinstance(driver.call(), WriteStatus)
+    assert isinstance(driver.failed(), RequeueError)
+    driver.expect(WriteStatus)
 
 
 @pytest.mark.parametrize("kind", [Refusal.INVALID, Refusal.CONFLICT, Refusal.ALREADY_EXISTS, Refusal.TOO_LARGE])
@@ -163,9 +159,7 @@ def test_a_refused_condition_is_not_written_again(kind: Refusal) -> None:
     driver.on_answer(call, world.answer(read))
     driver.serve(call, driver.on_answer(call, refused(kind, "never")))
     assert ["never" in warning.text for warning in driver.take(Warn)] == [True]
-    done = driver.next()
-    assert isinstance(done, Done)
-    assert done.error is None
+    assert driver.expect(Done).error is None
 
 
 @pytest.mark.parametrize("at", [1, 2])
@@ -185,10 +179,9 @@ def test_a_failure_that_may_pass_is_followed_by_another_try(at: int, answer: Ans
         assert request is not None
         request = driver.on_answer(call, world.answer(request))
     assert driver.on_answer(call, answer) is None
-    done = driver.next()
-    assert isinstance(done, Done)
-    assert done.error is not None
-    assert done.error.retry_after_sec == retry_after_sec
+    error = driver.failed()
+    assert isinstance(error, RequeueError)
+    assert error.retry_after_sec == retry_after_sec
     assert driver.finish().error is None
     assert stalled(world.status)
 
@@ -205,8 +198,7 @@ def test_a_namesake_is_not_touched() -> None:
 
 def test_it_is_due_again_within_a_tenth_of_ten_minutes() -> None:
     _, driver = shown()
-    done = driver.next()
-    assert isinstance(done, Done)
+    done = driver.expect(Done)
     assert done.requeue_after is not None
     assert 0.9 * RETRY_SEC <= done.requeue_after <= 1.1 * RETRY_SEC
 
@@ -216,16 +208,14 @@ def later(world: OneFramework) -> None:
 
 
 def edited(world: OneFramework) -> None:
-    world.edit(executionType="Stop")
-    world.show()
+    world.edit_and_show(executionType="Stop")
 
 
 @pytest.mark.parametrize("happens", [later, edited])
 def test_it_is_released_by_time_and_by_another_spec(happens: Callable[[OneFramework], None]) -> None:
     world, driver = shown()
     happens(world)
-    call = driver.call()
-    assert isinstance(call, ReadLive)
+    call = driver.expect(ReadLive)
     driver.do(call)
     assert isinstance(driver.machine, Quarantine)
     released = driver.machine.released
@@ -239,8 +229,7 @@ def test_metadata_and_an_older_generation_release_nothing() -> None:
     world.annotate()
     world.body["metadata"]["generation"] = 0
     world.show()
-    done = driver.next()
-    assert isinstance(done, Done)
+    driver.expect(Done)
     assert driver.sent() == []
 
 
@@ -255,13 +244,11 @@ def test_it_stays_while_the_framework_cannot_be_read(answer: Answer) -> None:
     assert driver.on_answer(call, answer) is None
     assert isinstance(driver.machine, Quarantine)
     assert driver.machine.released is None
-    done = driver.next()
-    assert isinstance(done, Done)
-    assert done.error is not None
-    assert isinstance(driver.call(), ReadLive)
+    driver.failed()
+    driver.expect(ReadLive)
 
 
-def test_one_that_is_gone_is_let_be() -> None:
+def test_a_framework_that_is_gone_is_ignored() -> None:
     world, driver = quarantined()
     world.record = None
     assert driver.next() == Done()
@@ -279,7 +266,7 @@ def test_events_change_nothing() -> None:
     machine.stop()
     assert not machine.resync()
     assert machine.describe(0.0) == {"quarantine": "ValueError: nobody foresaw it"}
-    assert isinstance(driver.next(), Done)
+    driver.expect(Done)
 
 
 # --- an end that is asked for ---------------------------------------------------------------------------------------
@@ -310,7 +297,7 @@ def odd(**spec: Any) -> OneFramework:
     "wanted",
     [{"executionType": "Stop"}, {"suspend": True}, {"activeDeadlineSeconds": 40}, {"suspend": True, "x": [[]]}],
 )
-def test_what_is_to_end_is_deleted(wanted: Any) -> None:
+def test_a_quarantined_framework_that_is_to_end_is_deleted(wanted: Any) -> None:
     world = odd(**wanted)
     assert ended(world) == LOOK_SEC
     assert "f-attempt" not in world.objects
@@ -331,7 +318,7 @@ def test_a_deadline_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("wanted", [{}, {"executionType": "Create"}, {"suspend": "x"}, {"executionType": "stop"}])
-def test_what_is_not_to_end_is_not_even_read(wanted: Any) -> None:
+def test_a_quarantined_framework_that_is_not_to_end_is_not_read(wanted: Any) -> None:
     world = odd(**wanted)
     world.show()
     assert world.record is not None

@@ -1,6 +1,4 @@
-"""Pods that are refused for good, under policies that retry always: each try waits for longer than the one before."""
-
-from __future__ import annotations
+"""Pods that are always refused, under policies that retry always: each try waits for longer than the one before."""
 
 from itertools import pairwise
 
@@ -8,14 +6,14 @@ from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.actions import Action, Create, Delete
 from frameworkcontroller.machine.kernel.exchanges import Accepted
 from frameworkcontroller.machine.kernel.requests import Kind
-from tests.support.bench import Bench, refused, role
+from tests.support.bench import Bench, begun, refused, role
 
 ALWAYS = {"maxRetryCount": -2}
 NO = refused(403, 'admission webhook "x" denied the request')
 
 
 def next_action(bench: Bench) -> Action:
-    """What is asked for next, however many statuses are written, and however long is waited, before that."""
+    """The next actions, after any number of status writes and any wait."""
     for _ in range(10):
         made = bench.wait(60)
         if made.actions:
@@ -24,8 +22,7 @@ def next_action(bench: Bench) -> Action:
 
 
 def test_a_task() -> None:
-    bench = Bench(role(retryPolicy=ALWAYS), role("b"))
-    bench.attempt()
+    bench = begun(role(retryPolicy=ALWAYS), role("b"))
     action, other = bench.plan().actions
     bench.created(other)
     waits = []
@@ -47,8 +44,7 @@ def test_a_task() -> None:
 
 
 def test_a_task_that_is_refused_once_is_not_waited_for_by_others() -> None:
-    bench = Bench(role(number=3, retryPolicy=ALWAYS))
-    bench.attempt()
+    bench = begun(role(number=3, retryPolicy=ALWAYS))
     first, second, third = bench.plan().actions
     bench.fold(first, NO)
     bench.created(second)
@@ -58,8 +54,7 @@ def test_a_task_that_is_refused_once_is_not_waited_for_by_others() -> None:
 
 
 def test_a_framework() -> None:
-    bench = Bench(role(failed=1), retryPolicy=ALWAYS)
-    bench.attempt()
+    bench = begun(role(failed=1), retryPolicy=ALWAYS)
     waits = []
     for _ in range(8):
         bench.fold(next_action(bench), NO)
@@ -76,7 +71,7 @@ def test_a_framework() -> None:
     assert 0.3 < waits[0] <= 0.5
     assert all(later > 1.4 * earlier for earlier, later in pairwise(waits[:5]))
     assert 11 < waits[-1] <= 15
-    # A Pod is created: what refused has come to its senses.
+    # A Pod is created: the refusal has ended.
     bench.created(next_action(bench))
     bench.plan()
     bench.end(code=1)

@@ -12,7 +12,7 @@ from tests.support.bench import Bench, role
 
 
 def record(*numbers: int, status: object = None) -> FrameworkRecord:
-    """A Framework of roles with so many Tasks."""
+    """A Framework of roles with these numbers of Tasks."""
     roles = [role(f"r{index}", number) for index, number in enumerate(numbers)]
     metadata = {"namespace": "ns", "name": "f", "uid": "u", "resourceVersion": "1", "generation": 1}
     return framework_record(
@@ -39,8 +39,7 @@ def test_it_falls_until_all_tasks_run_and_until_completion() -> None:
     note()
     assert found == sorted(set(found), reverse=True), found
     bench.stop("f-a-0")
-    bench.stop("f-a-1")
-    bench.plan()
+    bench.stop_then_plan("f-a-1")
     assert 0 < remaining.of_tracker(bench.tracker) < found[2]
     bench.settle()
     assert (bench.status.state, remaining.of_tracker(bench.tracker)) == (State.COMPLETED, 0)

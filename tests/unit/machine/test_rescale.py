@@ -1,15 +1,15 @@
 """docs/lifecycle.md, "Rescale", and the whole walk-through of its example."""
 
-from __future__ import annotations
-
 from dataclasses import replace
+
+import pytest
 
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.machine.kernel.actions import Create, Delete
 from frameworkcontroller.machine.kernel.exchanges import Accepted
 from frameworkcontroller.machine.kernel.model import Plan, Urgency
 from frameworkcontroller.machine.kernel.requests import Unanswered
-from tests.support.bench import Bench, Body, role
+from tests.support.bench import Bench, Body, accepted, role
 
 SCALED_DOWN = "User has requested to delete the Task by Framework ScaleDown"
 
@@ -50,6 +50,12 @@ def advance(bench: Bench) -> None:
             return
 
 
+def rescale(bench: Bench, *specs: Body) -> None:
+    """The user edits the roles, and all goes its way."""
+    bench.edit(*specs)
+    advance(bench)
+
+
 def gone(bench: Bench, *names: str) -> None:
     """Pods that were being deleted are gone."""
     for name in names:
@@ -59,8 +65,7 @@ def gone(bench: Bench, *names: str) -> None:
 
 def started(*specs: Body) -> Bench:
     """A Framework whose Pods all run."""
-    bench = Bench(*specs)
-    bench.plan()
+    bench = accepted(*specs)
     bench.created(bench.only(bench.plan()))
     advance(bench)
     return bench
@@ -107,10 +112,8 @@ def test_a_new_role_is_added_persisted_and_started() -> None:
 
 
 def test_a_framework_that_has_not_begun_is_rescaled_too() -> None:
-    bench = Bench(role(number=3), executionType="Create")
-    bench.plan()
-    bench.edit(role(number=1), role("b", 1), executionType="Start")
-    bench.settle()
+    bench = accepted(role(number=3), executionType="Create")
+    bench.edit_then_settle(role(number=1), role("b", 1), executionType="Start")
     assert sorted(bench.pods) == ["f-a-0", "f-b-0"]
     assert marks(bench) == ["Preparing"]
 
@@ -128,8 +131,7 @@ def test_down_marks_the_highest_first_and_stops_them_once_that_is_persisted() ->
     told = [item.index for item in made.records if item.reason == "TaskDeletionPending"]
     assert told == [3, 2]
     for index in (2, 3):
-        completion = bench.task("a", index).attempt.completion_status
-        assert completion is not None
+        completion = bench.task_completion("a", index)
         assert (completion.code, completion.phrase, completion.diagnostics) == (
             -230,
             "DeleteTaskRequested",
@@ -142,8 +144,7 @@ def test_down_marks_the_highest_first_and_stops_them_once_that_is_persisted() ->
 
 def test_tasks_that_have_left_vanish_from_the_tail() -> None:
     bench = started(role(number=4))
-    bench.edit(role(number=1))
-    advance(bench)
+    rescale(bench, role(number=1))
     assert marks(bench) == ["Running", "Deleting!", "Deleting!", "Deleting!"]
     gone(bench, "f-a-2")
     # Not from the middle: indices have no gaps.
@@ -156,8 +157,7 @@ def test_tasks_that_have_left_vanish_from_the_tail() -> None:
 
 def test_a_role_that_left_the_spec_vanishes_with_its_last_task() -> None:
     bench = started(role("a", 2), role("b", 1))
-    bench.edit(role("b", 1))
-    advance(bench)
+    rescale(bench, role("b", 1))
     assert roles(bench) == ["a", "b"]
     assert marks(bench) == ["Deleting!", "Deleting!"]
     gone(bench, "f-a-1")
@@ -169,15 +169,13 @@ def test_a_role_that_left_the_spec_vanishes_with_its_last_task() -> None:
 def test_a_role_of_no_tasks_vanishes_at_once_when_it_leaves_the_spec_but_not_before() -> None:
     bench = started(role("a", 0), role("b", 1))
     assert roles(bench) == ["a", "b"]
-    bench.edit(role("b", 1))
-    bench.plan()
+    bench.edit_then_plan(role("b", 1))
     assert roles(bench) == ["b"]
 
 
 def test_a_role_that_is_scaled_to_none_stays() -> None:
     bench = started(role("a", 1), role("b", 1))
-    bench.edit(role("a", 0), role("b", 1))
-    advance(bench)
+    rescale(bench, role("a", 0), role("b", 1))
     gone(bench, "f-a-0")
     assert roles(bench) == ["a", "b"]
     assert marks(bench) == []
@@ -185,14 +183,13 @@ def test_a_role_that_is_scaled_to_none_stays() -> None:
 
 def test_a_removal_holds_up_no_other_task() -> None:
     bench = started(role(number=3))
-    bench.edit(role(number=1))
-    bench.plan()
+    bench.edit_then_plan(role(number=1))
     bench.plan()
     deletions = bench.plan().actions
     assert [action.target.name for action in deletions] == ["f-a-2", "f-a-1"]
     bench.fold(deletions[0], Accepted())
     bench.hide("f-a-2")
-    # Its end is to be persisted, which is not urgent: the others go on.
+    # Its end is to be persisted, which is not urgent: the others continue.
     while len(instances(bench)) == 3:
         assert bench.plan(write=False).urgency is not Urgency.NOW
         if len(instances(bench)) == 3:
@@ -202,14 +199,13 @@ def test_a_removal_holds_up_no_other_task() -> None:
     assert actions(bench.plan(write=False)) == ["Delete f-a-1"]
 
 
-def test_a_completed_task_that_leaves_vanishes_only_after_the_mark_was_persisted() -> None:
+def test_a_completed_task_that_leaves_keeps_its_completion_until_the_mark_is_persisted() -> None:
     bench = started(role(number=2))
-    bench.end("f-a-1", 1)
+    bench.end("f-a-1", 42)
     bench.edit(role(number=1))
-    bench.plan(write=False)
-    assert marks(bench) == ["Running", "Completed!"]
-    bench.plan(write=False)
-    assert marks(bench) == ["Running", "Completed!"]
+    for _ in range(2):
+        bench.plan(write=False)
+        assert (marks(bench), bench.task_code("a", 1)) == (["Running", "Completed!"], 42)
     bench.write()
     bench.plan()
     assert marks(bench) == ["Running"]
@@ -217,11 +213,9 @@ def test_a_completed_task_that_leaves_vanishes_only_after_the_mark_was_persisted
 
 def test_a_task_is_replaced_only_after_its_end_was_persisted() -> None:
     bench = started(role(number=2))
-    bench.edit(role(number=1))
-    advance(bench)
+    rescale(bench, role(number=1))
     before = instances(bench)
-    bench.edit(role(number=2))
-    bench.plan()
+    bench.edit_then_plan(role(number=2))
     bench.hide("f-a-1")
     for _ in range(4):
         bench.plan(write=False)
@@ -232,30 +226,17 @@ def test_a_task_is_replaced_only_after_its_end_was_persisted() -> None:
     assert instances(bench) != before
 
 
-def test_what_a_task_had_ended_with_stays_when_it_leaves() -> None:
-    bench = started(role(number=2))
-    bench.end("f-a-1", 42)
-    bench.edit(role(number=1))
-    bench.plan(write=False)
-    completion = bench.task("a", 1).attempt.completion_status
-    assert completion is not None
-    assert completion.code == 42
-
-
 # --- down and up again --------------------------------------------------------------------------------------------
 
 
 def test_a_task_that_leaves_is_never_used_again() -> None:
     bench = started(role(number=2))
     before = instances(bench)
-    bench.edit(role(number=1))
-    advance(bench)
-    bench.edit(role(number=2))
-    advance(bench)
+    rescale(bench, role(number=1))
+    rescale(bench, role(number=2))
     assert marks(bench) == ["Running", "Deleting!"]
     assert instances(bench) == before
-    bench.hide("f-a-1")
-    bench.plan()
+    bench.hide_then_plan("f-a-1")
     bench.plan()
     bench.plan(write=False)
     # Replaced, by another instance; and started once that is persisted.
@@ -267,30 +248,20 @@ def test_a_task_that_leaves_is_never_used_again() -> None:
     assert actions(bench.plan()) == ["Create f-a-1"]
 
 
-def test_a_role_that_comes_back_before_it_is_gone_keeps_its_instance_and_not_its_tasks() -> None:
+@pytest.mark.parametrize("late", [False, True])
+def test_a_role_that_comes_back_before_it_is_gone_keeps_its_instance_and_not_its_tasks(late: bool) -> None:
     bench = started(role("a", 1), role("b", 1))
     before, uid = instances(bench), bench.tracker.roles["a"].instance_uid
-    bench.edit(role("b", 1))
-    advance(bench)
-    bench.edit(role("a", 1), role("b", 1))
-    advance(bench)
-    assert bench.tracker.roles["a"].instance_uid == uid
-    assert marks(bench) == ["Deleting!"]
-    gone(bench, "f-a-0")
+    rescale(bench, role("b", 1))
+    if late:
+        gone(bench, "f-a-0")
+    rescale(bench, role("a", 1), role("b", 1))
+    assert (bench.tracker.roles["a"].instance_uid == uid) is not late
+    if not late:
+        assert marks(bench) == ["Deleting!"]
+        gone(bench, "f-a-0")
     assert marks(bench) == ["Running"]
     assert instances(bench) != before
-
-
-def test_a_role_that_comes_back_after_it_is_gone_is_another_instance() -> None:
-    bench = started(role("a", 1), role("b", 1))
-    uid = bench.tracker.roles["a"].instance_uid
-    bench.edit(role("b", 1))
-    advance(bench)
-    gone(bench, "f-a-0")
-    bench.edit(role("a", 1), role("b", 1))
-    advance(bench)
-    assert bench.tracker.roles["a"].instance_uid != uid
-    assert marks(bench) == ["Running"]
 
 
 def test_nothing_is_rescaled_once_the_attempt_is_completing() -> None:
@@ -299,16 +270,14 @@ def test_nothing_is_rescaled_once_the_attempt_is_completing() -> None:
     advance(bench)
     gone(bench, "f-a-1")
     assert bench.status.attempt.completion_status is not None
-    bench.edit(role(number=5, failed=1))
-    advance(bench)
+    rescale(bench, role(number=5, failed=1))
     assert len(marks(bench)) == 2
 
 
 def test_the_next_attempt_is_of_the_newest_spec() -> None:
     bench = started(role(number=2, failed=1))
     bench.spec["retryPolicy"] = {"maxRetryCount": 1}
-    bench.edit()
-    bench.plan()
+    bench.edit_then_plan()
     bench.stop("f-a-1", 1)
     advance(bench)
     gone(bench, "f-a-1")
@@ -326,8 +295,7 @@ def late() -> Bench:
     """Task a-1 is gone by ScaleDown, and then a creation of its Pod that was given up is executed after all."""
     bench = started(role(number=2))
     body = bench.bodies["f-a-1"]
-    bench.edit(role(number=1))
-    advance(bench)
+    rescale(bench, role(number=1))
     gone(bench, "f-a-1")
     assert marks(bench) == ["Running"]
     body["metadata"] = {key: value for key, value in body["metadata"].items() if not key.startswith("deletion")}
@@ -338,46 +306,43 @@ def late() -> Bench:
 def test_a_pod_that_no_task_has_is_deleted() -> None:
     bench = late()
     bench.show("f-a-1")
-    deletion = bench.only(bench.plan())
-    assert isinstance(deletion, Delete)
+    deletion = bench.expect(Delete)
     assert (deletion.target.name, deletion.uid, deletion.force) == ("f-a-1", "late", False)
     bench.fold(deletion, Unanswered("reset"))
-    assert not bench.plan().actions
+    bench.idle()
     assert bench.only(bench.wait(60)) == deletion
     bench.fold(deletion, Accepted())
     assert not bench.tracker.is_busy
     bench.show("f-a-1", deleting=bench.now + 30)
-    assert not bench.plan().actions
+    bench.idle()
     bench.hide("f-a-1")
-    assert not bench.plan().actions
+    bench.idle()
 
 
-def test_a_pod_that_no_task_has_is_found_without_an_event() -> None:
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_pod_that_no_task_has_is_deleted_once_that_is_persisted_and_without_an_event(restart: bool) -> None:
     bench = late()
-    bench.show("f-a-1")
-    bench.restart()
+    if restart:
+        bench.show("f-a-1")
+        bench.restart()
+    else:
+        bench.edit(role(number=1, podGracefulDeletionTimeoutSec=7))
+        bench.plan(write=False)
+        bench.show("f-a-1")
+        assert not bench.plan(write=False).actions
+        bench.write()
     assert actions(bench.plan()) == ["Delete f-a-1"]
 
 
-def test_a_pod_that_no_task_has_is_deleted_only_once_that_is_persisted() -> None:
-    bench = late()
-    bench.edit(role(number=1, podGracefulDeletionTimeoutSec=7))
-    bench.plan(write=False)
-    bench.show("f-a-1")
-    assert not bench.plan(write=False).actions
-    bench.write()
-    assert actions(bench.plan()) == ["Delete f-a-1"]
-
-
-def test_a_pod_that_no_task_has_and_that_the_attempt_does_not_control_is_left_alone() -> None:
+def test_a_pod_that_no_task_has_and_that_the_attempt_does_not_control_is_ignored() -> None:
     bench = late()
     bench.show("f-a-1")
     record = bench.pods["f-a-1"]
     bench.pods["f-a-1"] = replace(record, identity=replace(record.identity, controller_uid="somebody"))
     bench.touch("f-a-1")
-    assert not bench.plan().actions
+    bench.idle()
     bench.restart()
-    assert not bench.plan().actions
+    bench.idle()
 
 
 # --- the walk-through ------------------------------------------------------------------------------------------------
@@ -399,13 +364,11 @@ def test_the_walk_through() -> None:
     gone(bench, "f-a-2", "f-a-3")
     assert marks(bench) == ["Running", "Running", "Completed", "Completed"]
     # 4 to 2 together with minFailed 4 to 2: they vanish at once, and the attempt runs on.
-    bench.edit(spec(2, failed=2))
-    advance(bench)
+    rescale(bench, spec(2, failed=2))
     assert marks(bench) == ["Running", "Running"]
     assert bench.status.state is State.RUNNING
     # 2 to 4: new instances run.
-    bench.edit(spec(4, failed=2))
-    advance(bench)
+    rescale(bench, spec(4, failed=2))
     assert marks(bench) == ["Running"] * 4
     second = instances(bench)
     assert second[:2] == first[:2]
@@ -415,11 +378,9 @@ def test_the_walk_through() -> None:
     advance(bench)
     gone(bench, "f-a-2")
     assert marks(bench) == ["Running", "Running", "Completed", "Running"]
-    bench.edit(spec(2, failed=2))
-    bench.plan()
+    bench.edit_then_plan(spec(2, failed=2))
     assert marks(bench) == ["Running", "Running", "Completed!", "Running!"]
-    bench.edit(spec(3, failed=2))
-    advance(bench)
+    rescale(bench, spec(3, failed=2))
     assert marks(bench) == ["Running", "Running", "Running", "Deleting!"]
     third = instances(bench)
     assert third[2] not in second
@@ -428,17 +389,14 @@ def test_the_walk_through() -> None:
     assert marks(bench) == ["Running"] * 3
     # 3 to 4; delete Pod a-2; 4 to 2, then 2 to 5 at once: a-2 is replaced at once, a-3 once its old Pod is gone, a-4
     # added.
-    bench.edit(spec(4, failed=2))
-    advance(bench)
+    rescale(bench, spec(4, failed=2))
     fourth = instances(bench)
     bench.show("f-a-2", deleting=bench.now + 30)
     advance(bench)
     gone(bench, "f-a-2")
     assert marks(bench) == ["Running", "Running", "Completed", "Running"]
-    bench.edit(spec(2, failed=2))
-    bench.plan()
-    bench.edit(spec(5, failed=2))
-    advance(bench)
+    bench.edit_then_plan(spec(2, failed=2))
+    rescale(bench, spec(5, failed=2))
     assert marks(bench) == ["Running", "Running", "Running", "Deleting!", "Running"]
     fifth = instances(bench)
     assert fifth[2] not in fourth

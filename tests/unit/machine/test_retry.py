@@ -1,7 +1,5 @@
 """Every rule of docs/manual.md, "Retry"."""
 
-from __future__ import annotations
-
 import pytest
 
 from frameworkcontroller.api.completion import (
@@ -30,7 +28,7 @@ from frameworkcontroller.api.completion import (
 from frameworkcontroller.api.spec import RetryPolicy
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.policy import NO_BACK_OFF, RetryBackOff, decide_retry, task_back_off
-from tests.support.bench import Bench, limits, role
+from tests.support.bench import Bench, limits, role, running
 
 UNKNOWN = Code(1, "ContainerUnrecognizedFailed")
 UNTYPED = Code(300, "Mine", attributes=None)
@@ -62,14 +60,14 @@ def ask(code: Code, *, fancy: bool, limit: int, used: int = 0, delay: int = 77) 
 @pytest.mark.parametrize("fancy", [False, True])
 @pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize("code", [STOP_FRAMEWORK_REQUESTED, FRAMEWORK_ATTEMPT_COMPLETION, DELETE_TASK_REQUESTED])
-def test_what_somebody_asked_to_end_is_never_retried(code: Code, limit: int, fancy: bool) -> None:
+def test_an_end_by_the_user_is_never_retried(code: Code, limit: int, fancy: bool) -> None:
     assert ask(code, fancy=fancy, limit=limit) == NO
 
 
 @pytest.mark.parametrize("fancy", [False, True])
 @pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize("used", [0, 1, 100])
-def test_what_was_suspended_is_always_retried_and_not_accountable(limit: int, used: int, fancy: bool) -> None:
+def test_a_suspension_is_always_retried_and_not_accountable(limit: int, used: int, fancy: bool) -> None:
     assert ask(FRAMEWORK_SUSPEND_REQUESTED, fancy=fancy, limit=limit, used=used) == AT_ONCE
 
 
@@ -147,26 +145,22 @@ def test_an_exit_code_of_a_program_is_never_the_code_of_the_controller(code: int
     assert task_back_off(RetryPolicy(), completion, limits()) is NO_BACK_OFF
 
 
-def test_a_task_that_exits_like_a_suspension_is_not_retried_for_ever() -> None:
+def test_a_task_that_exits_like_a_suspension_is_retried_with_a_limit() -> None:
     bench = Bench(role(retryPolicy={"maxRetryCount": 1}))
     for _ in range(2):
         bench.all_pods()
         bench.run()
         bench.stop(code=-240)
         bench.settle()
-    completion = bench.status.attempt.completion_status
-    assert completion is not None
+    completion = bench.completion()
     assert (bench.status.state, bench.task().retry.accountable_retried_count) == (State.COMPLETED, 1)
     assert (completion.code, bench.status.retry.total_retried_count) == (0, 0)
 
 
-def test_a_framework_whose_task_exits_like_an_eviction_is_not_retried_for_ever() -> None:
-    bench = Bench(role(failed=1))
-    bench.all_pods()
-    bench.run()
+def test_a_framework_whose_task_exits_like_an_eviction_is_retried_with_a_limit() -> None:
+    bench = running(role(failed=1))
     bench.stop(code=-241)
     bench.settle()
-    completion = bench.status.attempt.completion_status
-    assert completion is not None
+    completion = bench.completion()
     assert (bench.status.state, completion.code, bench.status.attempt.id) == (State.COMPLETED, -241, 0)
     assert bench.tracker.process.counters is None or not bench.tracker.process.counters.evicted

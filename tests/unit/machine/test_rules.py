@@ -1,7 +1,5 @@
 """Rules of podFailurePolicy (docs/manual.md, "Failure rules")."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +16,7 @@ from frameworkcontroller.machine.kernel.failure import Classifier
 from frameworkcontroller.machine.kernel.model import Plan
 from frameworkcontroller.machine.kernel.rules import with_rule
 from frameworkcontroller.machine.lifereasons import LifeReason
-from tests.support.bench import Bench, refused, role
+from tests.support.bench import Bench, begun, prepared, refused, role, running
 
 Json = dict[str, Any]
 
@@ -131,15 +129,11 @@ def test_the_first_rule_that_matches_counts() -> None:
 
 def started(*given: tuple[str, Json], number: int = 1, retry: Json | None = None, **spec: Any) -> Bench:
     """A Framework whose Pods run."""
-    bench = Bench(role(number=number, retryPolicy=retry or {}, **rules(*given)), **spec)
-    bench.all_pods()
-    for index in range(number):
-        bench.run(f"f-a-{index}")
-    return bench
+    return running(role(number=number, retryPolicy=retry or {}, **rules(*given)), **spec)
 
 
 def decided(bench: Bench) -> Json | None:
-    """What the stored status of the Framework says of the rule that ended its attempt."""
+    """The rule that ended the attempt, in the stored status."""
     body = orjson.loads(encode_status("f", bench.status))
     found: Json | None = body["attemptStatus"]["completionStatus"].get("policy")
     return found
@@ -153,8 +147,7 @@ def test_count_leaves_the_decision_to_the_retry_policy() -> None:
     bench.stop(code=42)
     bench.settle()
     assert bench.state() is State.COMPLETED
-    assert bench.status.attempt.completion_status is not None
-    assert bench.status.attempt.completion_status.succeeded
+    assert bench.completion().succeeded
 
 
 def test_count_is_not_the_fancy_retry_policy_switched_off() -> None:
@@ -180,8 +173,7 @@ def test_ignore_backs_off_and_a_disruption_does_not() -> None:
         bench.run()
     for _ in range(2):
         bench.now += 30
-        bench.show("f-a-0", deleting=bench.now + 30, conditions=DISRUPTED)
-        bench.plan()
+        bench.show_then_plan("f-a-0", deleting=bench.now + 30, conditions=DISRUPTED)
         bench.hide("f-a-0")
         bench.settle()
         assert bench.state() is State.PREPARING
@@ -199,8 +191,7 @@ def test_fail_task_does_not_retry() -> None:
 
 def test_a_copied_fail_task_says_nothing_of_the_framework() -> None:
     failing = role(failed=1, **rules(("FailTask", exits(42))))
-    bench = Bench(failing, retryPolicy={"maxRetryCount": 1})
-    bench.all_pods()
+    bench = prepared(failing, retryPolicy={"maxRetryCount": 1})
     bench.run()
     bench.end(code=42)
     assert bench.status.attempt.id == 1
@@ -216,15 +207,13 @@ def test_fail_framework(retry: Json) -> None:
     bench.end("f-a-1", code=200)
     assert bench.status.state is State.COMPLETED
     assert bench.states() == ["Completed"] * 3
-    completion = bench.status.attempt.completion_status
-    assert completion is not None
+    completion = bench.completion()
     assert completion.code == 200
     assert completion.trigger is not None
     assert (completion.trigger.task_role_name, completion.trigger.task_index) == ("a", 1)
     assert completion.trigger.message == "podFailurePolicy.rules[0] is FailFramework"
     assert decided(bench) == {"action": "FailFramework", "rule": 0}
-    codes_of_tasks = [task.attempt.completion_status for task in bench.tracker.tasks()]
-    assert [one.code for one in codes_of_tasks if one is not None] == [-220, 200, -220]
+    assert bench.task_codes() == [-220, 200, -220]
 
 
 @pytest.mark.parametrize(
@@ -240,7 +229,7 @@ def test_restart_framework(retry: Json, attempt: int, counted: int) -> None:
 
 
 def records(bench: Bench) -> list[str]:
-    """What is recorded until the Framework is completed."""
+    """The records until the Framework is completed."""
     found: list[str] = []
     for _ in range(50):
         made: Plan = bench.plan()
@@ -252,7 +241,7 @@ def records(bench: Bench) -> list[str]:
     return found
 
 
-def test_it_is_told() -> None:
+def test_the_rule_is_in_records_and_conditions() -> None:
     bench = started(("FailFramework", exits(42)), retry={"maxRetryCount": -1}, retryPolicy={"maxRetryCount": -1})
     bench.stop(code=42)
     told = records(bench)
@@ -278,30 +267,23 @@ def test_both_levels_are_decided_in_one_write() -> None:
     assert bench.status.attempt.completion_status is not None
 
 
-def test_a_later_change_of_the_rules_changes_nothing() -> None:
-    bench = started(("FailTask", exits(42)), number=2, retry={"maxRetryCount": -1})
-    bench.stop(code=42)
-    bench.plan()
+@pytest.mark.parametrize("later", [False, True])
+def test_a_change_of_the_rules_after_the_end_changes_nothing(later: bool) -> None:
+    """``later``: the rule is added. Otherwise, it is removed, and another process takes over."""
+    retry = {"maxRetryCount": -1}
+    bench = started(*([] if later else [("FailTask", exits(42))]), number=2, retry=retry)
+    bench.stop_then_plan(code=42)
     assert bench.state() is State.DELETION_PENDING
-    bench.edit(role(number=2, retryPolicy={"maxRetryCount": -1}))
-    bench.restart()
+    bench.edit(role(number=2, retryPolicy=retry, **(rules(("FailFramework", exits(42))) if later else {})))
+    if not later:
+        bench.restart()
     bench.settle()
-    assert bench.states() == ["Completed", "Running"]
-
-
-def test_a_rule_that_comes_after_the_end_changes_nothing() -> None:
-    bench = started(number=2, retry={"maxRetryCount": -1})
-    bench.stop(code=42)
-    bench.plan()
-    bench.edit(role(number=2, retryPolicy={"maxRetryCount": -1}, **rules(("FailFramework", exits(42)))))
-    bench.settle()
-    assert bench.task().attempt.id == 1
+    assert bench.states() == ["Preparing" if later else "Completed", "Running"]
 
 
 def test_the_scale_down_of_a_task_that_fails_as_it_stops() -> None:
     bench = started(("FailFramework", exits(42)), number=2)
-    bench.edit(role(number=1, **rules(("FailFramework", exits(42)))))
-    bench.plan()
+    bench.edit_then_plan(role(number=1, **rules(("FailFramework", exits(42)))))
     bench.stop("f-a-1", code=42)
     bench.settle()
     assert bench.states() == ["Running"]
@@ -310,13 +292,10 @@ def test_the_scale_down_of_a_task_that_fails_as_it_stops() -> None:
 
 def test_no_rule_counts_once_the_attempt_ends() -> None:
     bench = started(("FailFramework", exits(42)), number=2, retryPolicy={"maxRetryCount": 1})
-    bench.edit(executionType="Stop")
-    bench.plan()
+    bench.edit_then_plan(executionType="Stop")
     bench.stop(code=42)
     bench.settle()
-    completion = bench.status.attempt.completion_status
-    assert completion is not None
-    assert completion.code == -210
+    assert bench.code() == -210
     assert decided(bench) is None
 
 
@@ -324,8 +303,7 @@ def test_exit_codes_of_a_pod_that_others_delete_do_not_count() -> None:
     """They do not count if the deletion is seen first, so they must not if both are seen at once."""
     bench = started(("FailFramework", exits(143)), number=2, retry={"fancyRetryPolicy": True})
     terminated = {"name": "main", "state": {"terminated": {"exitCode": 143}}}
-    bench.show("f-a-0", phase="Failed", deleting=bench.now + 30, containerStatuses=[terminated])
-    bench.plan()
+    bench.show_then_plan("f-a-0", phase="Failed", deleting=bench.now + 30, containerStatuses=[terminated])
     bench.hide("f-a-0")
     bench.settle()
     assert bench.task().attempt.id == 1
@@ -334,22 +312,18 @@ def test_exit_codes_of_a_pod_that_others_delete_do_not_count() -> None:
 @pytest.mark.parametrize("restart", [False, True])
 def test_conditions_of_a_pod_that_others_delete(restart: bool) -> None:
     bench = started(("RestartFramework", condition(reason="EvictionByEvictionAPI")), number=2)
-    bench.show("f-a-0", deleting=bench.now + 30, conditions=DISRUPTED)
-    bench.plan()
+    bench.show_then_plan("f-a-0", deleting=bench.now + 30, conditions=DISRUPTED)
     if restart:
         bench.restart()
     bench.hide("f-a-0")
     bench.settle()
-    completion = bench.status.attempt.completion_status
-    assert completion is not None
-    assert completion.code == -1010
+    assert bench.code() == -1010
     assert decided(bench) == {"action": "RestartFramework", "rule": 0}
 
 
 def test_conditions_of_a_pod_that_is_gone_at_once() -> None:
     bench = started(("FailTask", condition()), number=2, retry={"fancyRetryPolicy": True})
-    bench.show("f-a-0", conditions=DISRUPTED)
-    bench.plan()
+    bench.show_then_plan("f-a-0", conditions=DISRUPTED)
     assert bench.state() is State.RUNNING
     bench.drop("f-a-0", removed=True)
     bench.settle()
@@ -358,8 +332,7 @@ def test_conditions_of_a_pod_that_is_gone_at_once() -> None:
 
 def test_a_disruption_without_a_code_of_its_own() -> None:
     bench = started(("FailTask", condition(reason="OfMyOwn")), number=2, retry={"fancyRetryPolicy": True})
-    bench.show("f-a-0", deleting=bench.now + 30, conditions=[{**DISRUPTED[0], "reason": "OfMyOwn"}])
-    bench.plan()
+    bench.show_then_plan("f-a-0", deleting=bench.now + 30, conditions=[{**DISRUPTED[0], "reason": "OfMyOwn"}])
     bench.hide("f-a-0")
     bench.settle()
     assert bench.state() is State.COMPLETED
@@ -368,13 +341,12 @@ def test_a_disruption_without_a_code_of_its_own() -> None:
 @pytest.mark.parametrize("restart", [False, True])
 def test_a_pod_that_is_refused(restart: bool) -> None:
     """It is learnt between plans: the next one ends the attempt, and creates nothing."""
-    bench = Bench(role(number=3, **rules(("FailFramework", codes(-200)))), retryPolicy={"maxRetryCount": -1})
-    bench.attempt()
+    bench = begun(role(number=3, **rules(("FailFramework", codes(-200)))), retryPolicy={"maxRetryCount": -1})
     first, *_ = bench.plan().actions
     bench.fold(first, refused(422))
     if restart:
         bench.restart()
-    assert not bench.plan().actions
+    bench.idle()
     assert bench.status.attempt.completion_status is not None
     bench.settle()
     assert bench.status.state is State.COMPLETED
@@ -385,23 +357,19 @@ def test_a_pod_that_is_refused(restart: bool) -> None:
 @pytest.mark.parametrize("restart", [False, True])
 def test_the_last_task_that_is_refused_ends_the_attempt_by_its_rule(failed: int, restart: bool) -> None:
     """It completes in the plan that ends the attempt, by which a completion policy is met, too."""
-    bench = Bench(role(failed=failed, **rules(("FailFramework", codes(-200)))), retryPolicy={"maxRetryCount": -1})
-    bench.attempt()
+    bench = begun(role(failed=failed, **rules(("FailFramework", codes(-200)))), retryPolicy={"maxRetryCount": -1})
     bench.fold(bench.only(bench.plan()), refused(422))
     if restart:
         bench.restart()
     bench.settle()
-    completion = bench.status.attempt.completion_status
-    assert completion is not None
+    completion = bench.completion()
     assert (bench.status.state, completion.code, completion.failed) == (State.COMPLETED, -200, True)
     assert decided(bench) == {"action": "FailFramework", "rule": 0}
 
 
 @pytest.mark.parametrize("failed", [0, 1])
 def test_the_last_task_that_vanishes_as_the_framework_is_suspended(failed: int) -> None:
-    bench = Bench(role(failed=failed, **rules(("FailFramework", codes(-101)))), retryPolicy={"maxRetryCount": -1})
-    bench.all_pods()
-    bench.run()
+    bench = running(role(failed=failed, **rules(("FailFramework", codes(-101)))), retryPolicy={"maxRetryCount": -1})
     bench.edit(suspend=True)
     bench.drop("f-a-0", removed=True)
     bench.settle()
@@ -411,10 +379,8 @@ def test_the_last_task_that_vanishes_as_the_framework_is_suspended(failed: int) 
 
 def test_no_pod_is_created_by_the_plan_that_ends_the_attempt() -> None:
     growing = role(number=2, **rules(("FailFramework", codes(42))))
-    bench = Bench(growing)
-    bench.all_pods()
-    bench.edit({**growing, "taskNumber": 3})
-    bench.plan()
+    bench = prepared(growing)
+    bench.edit_then_plan({**growing, "taskNumber": 3})
     bench.stop(code=42)
     made = bench.plan(write=False)
     assert bench.status.state is State.DELETION_PENDING
@@ -429,21 +395,15 @@ def test_a_success_has_no_rule() -> None:
 
 def test_a_completion_policy_that_is_met_at_the_same_time_comes_first() -> None:
     failing = role(number=2, succeeded=1, **rules(("FailFramework", exits(42))))
-    bench = Bench(failing)
-    bench.all_pods()
+    bench = prepared(failing)
     bench.run()
     bench.run("f-a-1")
-    bench.stop(code=0)
-    bench.plan()
+    bench.stop_then_plan(code=0)
     bench.fold(bench.only(bench.plan()), Accepted())
-    bench.hide("f-a-0")
-    bench.plan()
+    bench.hide_then_plan("f-a-0")
     assert bench.state() is State.ATTEMPT_COMPLETED
-    bench.stop("f-a-1", code=42)
-    bench.plan()
-    completion = bench.status.attempt.completion_status
-    assert completion is not None
-    assert completion.succeeded
+    bench.stop_then_plan("f-a-1", code=42)
+    assert bench.completion().succeeded
     assert bench.task(index=1).attempt.completion_status is not None
     assert decided(bench) is None
 

@@ -1,7 +1,5 @@
 """The only legal edges, for Frameworks and Tasks, written down once more and not read from the code."""
 
-from __future__ import annotations
-
 import pytest
 
 from frameworkcontroller.api.status import (

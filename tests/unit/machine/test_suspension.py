@@ -1,7 +1,5 @@
 """Suspension of one Framework (docs/manual.md, "Suspend and resume")."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -12,21 +10,15 @@ from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import Condition, State
 from frameworkcontroller.machine.kernel.actions import Action, Cleanup, Confirm, Create, Delete, LookUp
-from frameworkcontroller.machine.kernel.exchanges import Accepted, Created, Exists, Gone, Remains
-from frameworkcontroller.machine.kernel.model import SnapshotTrigger, Urgency
+from frameworkcontroller.machine.kernel.exchanges import Accepted, Created, Exists, Gone, Remains, Result
+from frameworkcontroller.machine.kernel.model import Plan, SnapshotTrigger, Urgency
 from frameworkcontroller.machine.kernel.requests import Unanswered
 from frameworkcontroller.machine.lifereasons import LifeReason
-from tests.support.bench import UID, Bench, role
+from tests.support.bench import UID, Bench, accepted, role, running
 
 CONFIGMAP = "f-attempt"
 POD = "f-a-0"
 MESSAGE = "spec.suspend is true; nothing of the Framework runs"
-
-
-def code(bench: Bench) -> int | None:
-    """The completion code of the current attempt of the Framework."""
-    completion = bench.status.attempt.completion_status
-    return None if completion is None else completion.code
 
 
 def suspended(bench: Bench) -> tuple[str, str] | None:
@@ -45,33 +37,36 @@ def retries(bench: Bench) -> tuple[int, int]:
     return bench.status.retry.total_retried_count, bench.status.retry.accountable_retried_count
 
 
-def running(*roles: Any, **spec: Any) -> Bench:
-    """A Framework whose Pods run."""
-    bench = Bench(*(roles or (role(),)), **spec)
-    bench.all_pods()
-    for name in list(bench.pods):
-        bench.run(name)
-    return bench
-
-
 def suspend(bench: Bench) -> None:
     """Up to where it is known that nothing runs."""
-    bench.edit(suspend=True)
-    bench.settle()
+    bench.edit_then_settle(suspend=True)
 
 
-# --- an attempt that goes on ---------------------------------------------------------------------------------------
+def plans(bench: Bench) -> list[Plan]:
+    """Some plans. A look finds nothing; deletions are accepted, and all objects vanish."""
+    made = []
+    for _ in range(12):
+        made.append(bench.plan())
+        for action in made[-1].actions:
+            bench.fold(action, Gone() if isinstance(action, LookUp) else Accepted())
+            bench.vanish()
+    return made
+
+
+# --- a running attempt ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("policy", [{}, {"maxRetryCount": 3}, {"maxRetryCount": -2}, {"fancyRetryPolicy": True}])
-def test_an_attempt_ends_and_the_next_one_waits_whatever_the_retry_policy(policy: Any) -> None:
+def test_an_attempt_ends_and_the_next_one_waits_with_any_retry_policy(policy: Any) -> None:
     bench = running(retryPolicy={**policy, "backoff": {"baseSeconds": 10}})
     bench.edit(suspend=True)
-    bench.plan(write=False)
-    assert (bench.status.state, code(bench), suspended(bench)) == (State.DELETION_PENDING, -240, GOING)
+    # Nothing is deleted before the end is persisted.
+    assert not bench.plan(write=False).actions
+    assert bench.tracker.urgency is Urgency.NOW
+    assert (bench.status.state, bench.code(), suspended(bench)) == (State.DELETION_PENDING, -240, GOING)
     bench.write()
     bench.settle()
-    assert (bench.status.state, bench.status.attempt.id, code(bench)) == (State.CREATION_PENDING, 1, None)
+    assert (bench.status.state, bench.status.attempt.id, bench.code()) == (State.CREATION_PENDING, 1, None)
     assert (retries(bench), suspended(bench)) == ((1, 0), TRUE)
     assert bench.status.retry.recent_retried_count == 0
     bench.edit(suspend=False)
@@ -79,29 +74,17 @@ def test_an_attempt_ends_and_the_next_one_waits_whatever_the_retry_policy(policy
     assert (bench.status.state, suspended(bench)) == (State.PREPARING, RESUMED)
 
 
-def test_nothing_is_deleted_before_the_end_is_persisted() -> None:
-    bench = running()
-    bench.edit(suspend=True)
-    assert not bench.plan(write=False).actions
-    assert bench.tracker.urgency is Urgency.NOW
-    bench.write()
-    assert isinstance(bench.only(bench.plan()), Delete)
-
-
 def test_suspension_is_true_only_once_the_last_pod_is_gone() -> None:
     bench = running(role(number=2))
-    bench.edit(suspend=True)
-    bench.plan()
+    bench.edit_then_plan(suspend=True)
     deletion = bench.only(bench.plan())
     bench.fold(deletion, Accepted())
     bench.show(CONFIGMAP, deleting=bench.now + 30)
     for name in (POD, "f-a-1"):
-        bench.show(name, deleting=bench.now + 30)
-        bench.plan()
+        bench.show_then_plan(name, deleting=bench.now + 30)
         assert suspended(bench) == GOING
     for name in (POD, "f-a-1"):
-        bench.hide(name)
-        bench.plan()
+        bench.hide_then_plan(name)
         assert suspended(bench) == GOING
     bench.hide(CONFIGMAP)
     bench.plan(write=False)
@@ -109,40 +92,32 @@ def test_suspension_is_true_only_once_the_last_pod_is_gone() -> None:
     bench.write()
     bench.settle()
     assert suspended(bench) == TRUE
-
-
-def test_the_condition_says_what_it_promises() -> None:
-    bench = running()
-    suspend(bench)
-    (found,) = (item for item in bench.status.conditions if item.type == "Suspended")
-    assert (found.status, found.message) == ("True", MESSAGE)
-    (item,) = (item for item in bench.status.conditions if item.type == "Running")
-    assert item.message == "FrameworkAttempt 1 waits: spec.suspend is true"
+    messages = {item.type: item.message for item in bench.status.conditions}
+    assert messages["Suspended"] == MESSAGE
+    assert messages["Running"] == "FrameworkAttempt 1 waits: spec.suspend is true"
 
 
 def test_the_history_has_the_suspended_attempt() -> None:
     bench = running()
     bench.edit(suspend=True)
-    taken = []
-    for _ in range(10):
-        made = bench.plan()
-        taken += made.snapshots
-        for action in made.actions:
-            bench.fold(action, Gone() if isinstance(action, LookUp) else Accepted())
-            bench.vanish()
-    of_framework = [orjson.loads(item.status_json) for item in taken if item.trigger is SnapshotTrigger.FRAMEWORK_RETRY]
-    (body,) = of_framework
-    assert body["attemptStatus"]["completionStatus"]["code"] == -240
+    taken = [item for made in plans(bench) for item in made.snapshots]
+    (retry,) = [item for item in taken if item.trigger is SnapshotTrigger.FRAMEWORK_RETRY]
+    assert orjson.loads(retry.status_json)["attemptStatus"]["completionStatus"]["code"] == -240
 
 
-def test_completed_tasks_run_again_and_are_counted() -> None:
-    bench = running(role(number=3), role("b", number=1))
+@pytest.mark.parametrize("suspends", [True, False])
+def test_completed_tasks_that_run_again_because_of_a_suspension_are_counted(suspends: bool) -> None:
+    bench = running(role(number=3, failed=0 if suspends else 2), role("b"), retryPolicy={"maxRetryCount": 1})
     bench.end(POD)
     bench.end("f-a-1", code=1)
-    bench.edit(suspend=True)
-    bench.plan(write=False)
+    if suspends:
+        bench.edit(suspend=True)
+        bench.plan(write=False)
+    else:
+        bench.end("f-a-2", code=1)
+        assert bench.status.attempt.id == 1
     assert bench.tracker.process.counters is not None
-    assert bench.tracker.process.counters.rerun == 2
+    assert bench.tracker.process.counters.rerun == (2 if suspends else 0)
     bench.write()
     bench.settle()
     bench.edit(suspend=False)
@@ -150,18 +125,9 @@ def test_completed_tasks_run_again_and_are_counted() -> None:
     assert len(bench.pods) == 4
 
 
-def test_an_attempt_that_ends_otherwise_counts_no_tasks_that_run_again() -> None:
-    bench = running(role(number=2, failed=1), retryPolicy={"maxRetryCount": 1})
-    bench.end("f-a-1", code=1)
-    assert bench.status.attempt.id == 1
-    assert bench.tracker.process.counters is not None
-    assert bench.tracker.process.counters.rerun == 0
-
-
 def test_resuming_starts_nothing_before_the_configmap_is_gone() -> None:
     bench = running()
-    bench.edit(suspend=True)
-    bench.plan()
+    bench.edit_then_plan(suspend=True)
     bench.fold(bench.only(bench.plan()), Accepted())
     bench.show(CONFIGMAP, deleting=bench.now + 30)
     bench.edit(suspend=False)
@@ -173,39 +139,31 @@ def test_resuming_starts_nothing_before_the_configmap_is_gone() -> None:
     assert (bench.status.attempt.id, retries(bench)) == (1, (1, 0))
 
 
-# --- what counts more ----------------------------------------------------------------------------------------------
+# --- precedence ----------------------------------------------------------------------------------------------
 
 
-def test_a_policy_that_is_met_in_the_same_step_completes_the_framework() -> None:
-    bench = running(role(number=1))
-    bench.stop(POD)
-    bench.plan()
-    bench.fold(bench.only(bench.plan()), Accepted())
-    bench.hide(POD)
-    bench.edit(suspend=True)
-    bench.settle()
-    assert (bench.status.state, code(bench)) == (State.COMPLETED, 0)
-    assert suspended(bench) in (None, ("False", "Completed"))
-
-
-def test_a_deadline_that_is_over_counts_more() -> None:
+@pytest.mark.parametrize("code", [0, -250], ids=["completion policy", "deadline"])
+def test_a_completion_that_is_due_in_the_same_step_comes_first(code: int) -> None:
     bench = running(activeDeadlineSeconds=10)
-    bench.now += 10
-    bench.edit(suspend=True)
-    bench.settle()
-    assert (bench.status.state, code(bench)) == (State.COMPLETED, -250)
+    if code == 0:
+        bench.stop_then_plan(POD)
+        bench.fold(bench.only(bench.plan()), Accepted())
+        bench.hide(POD)
+    else:
+        bench.now += 10
+    bench.edit_then_settle(suspend=True)
+    assert (bench.status.state, bench.code()) == (State.COMPLETED, code)
+    assert suspended(bench) in (None, ("False", "Completed"))
 
 
 @pytest.mark.parametrize("first", [{"suspend": True}, {}])
 def test_stop_completes_a_suspended_framework(first: Any) -> None:
     bench = running()
     if first:
-        bench.edit(**first)
-        bench.settle()
+        bench.edit_then_settle(**first)
         assert suspended(bench) == TRUE
-    bench.edit(suspend=True, executionType="Stop")
-    bench.settle()
-    assert (bench.status.state, code(bench)) == (State.COMPLETED, -210)
+    bench.edit_then_settle(suspend=True, executionType="Stop")
+    assert (bench.status.state, bench.code()) == (State.COMPLETED, -210)
     assert suspended(bench) == (("False", "Completed") if first else None)
 
 
@@ -219,7 +177,7 @@ def test_another_completion_stays_and_its_retry_waits() -> None:
         for action in made.actions:
             bench.fold(action, Accepted())
             bench.hide(action.target.name)
-    assert (bench.status.state, code(bench)) == (State.DELETION_PENDING, 1)
+    assert (bench.status.state, bench.code()) == (State.DELETION_PENDING, 1)
     suspend(bench)
     assert (bench.status.state, retries(bench), suspended(bench)) == (State.CREATION_PENDING, (1, 1), TRUE)
 
@@ -230,8 +188,7 @@ def test_the_delay_of_a_retry_passes_while_suspended() -> None:
     assert (bench.status.state, bench.status.retry.retry_delay_sec) == (State.ATTEMPT_COMPLETED, 30)
     suspend(bench)
     assert (bench.status.state, suspended(bench)) == (State.ATTEMPT_COMPLETED, TRUE)
-    bench.now += 29
-    assert not bench.plan().actions
+    bench.idle(after=29)
     bench.now += 1
     bench.plan(write=False)
     assert (bench.status.state, suspended(bench)) == (State.CREATION_PENDING, TRUE)
@@ -252,8 +209,7 @@ def test_executiontype_create_can_be_suspended_too() -> None:
     bench = Bench(role(), executionType="Create", suspend=True)
     bench.settle()
     assert (bench.status.state, suspended(bench)) == (State.CREATION_PENDING, TRUE)
-    bench.edit(executionType="Start")
-    bench.settle()
+    bench.edit_then_settle(executionType="Start")
     assert (bench.status.attempt.id, bench.status.state, suspended(bench)) == (0, State.CREATION_PENDING, TRUE)
 
 
@@ -274,8 +230,7 @@ def test_an_invalid_spec_resumes_nothing() -> None:
 
 def requested() -> Bench:
     """A Framework whose ConfigMap is recorded and not in the cache."""
-    bench = Bench(role())
-    bench.plan()
+    bench = accepted()
     bench.created(bench.only(bench.plan()), show=False)
     assert bench.status.state is State.CREATION_REQUESTED
     return bench
@@ -285,10 +240,9 @@ def test_an_unseen_configmap_is_deleted_at_once_after_the_end_is_persisted() -> 
     bench = requested()
     bench.edit(suspend=True)
     assert not bench.plan(write=False).actions
-    assert (code(bench), bench.tracker.urgency) == (-240, Urgency.NOW)
+    assert (bench.code(), bench.tracker.urgency) == (-240, Urgency.NOW)
     bench.write()
-    deletion = bench.only(bench.plan())
-    assert isinstance(deletion, Delete)
+    deletion = bench.expect(Delete)
     assert (deletion.uid, deletion.confirm) == ("configmap-1", True)
     bench.fold(deletion, Remains("still there"))
     assert suspended(bench) == GOING
@@ -297,18 +251,22 @@ def test_an_unseen_configmap_is_deleted_at_once_after_the_end_is_persisted() -> 
     assert (bench.status.attempt.id, retries(bench), suspended(bench)) == (1, (1, 0), TRUE)
 
 
-@pytest.mark.parametrize("restart", [False, True])
-def test_an_end_that_is_persisted_is_not_taken_back_by_a_resume(restart: bool) -> None:
+@pytest.mark.parametrize("then", ["resumed", "restarted", "shown"])
+def test_a_persisted_end_of_an_unseen_configmap_is_final(then: str) -> None:
     bench = requested()
-    bench.edit(suspend=True)
-    bench.plan()
-    bench.edit(suspend=False)
-    if restart:
-        bench.restart()
-    assert not bench.plan().actions, "the new generation is persisted first"
-    assert isinstance(bench.only(bench.plan()), Delete)
+    bench.edit_then_plan(suspend=True)
+    if then == "shown":
+        bench.show(CONFIGMAP)
+        assert not [action for action in bench.plan().actions if isinstance(action, Create)]
+    else:
+        bench.edit(suspend=False)
+        if then == "restarted":
+            bench.restart()
+        assert not bench.plan().actions, "the new generation is persisted first"
+        bench.expect(Delete)
     bench.settle()
     assert (retries(bench), bench.status.attempt.id) == ((1, 0), 1)
+    assert then != "shown" or suspended(bench) == TRUE
 
 
 @pytest.mark.parametrize("how", ["terminating", "gone"])
@@ -317,23 +275,11 @@ def test_a_configmap_that_another_controller_deletes_uses_up_no_retry(how: str) 
     bench = running()
     bench.edit(suspend=True)
     if how == "terminating":
-        bench.show(CONFIGMAP, deleting=bench.now + 30)
-        bench.plan()
-        assert (bench.status.state, code(bench)) == (State.DELETING, -240)
+        bench.show_then_plan(CONFIGMAP, deleting=bench.now + 30)
+        assert (bench.status.state, bench.code()) == (State.DELETING, -240)
     bench.vanish()
     bench.settle()
     assert (bench.status.attempt.id, retries(bench), suspended(bench)) == (1, (1, 0), TRUE)
-
-
-def test_an_unseen_configmap_that_appears_after_the_decision_is_deleted() -> None:
-    bench = requested()
-    bench.edit(suspend=True)
-    bench.plan()
-    bench.show(CONFIGMAP)
-    made = bench.plan()
-    assert not [action for action in made.actions if isinstance(action, Create)]
-    bench.settle()
-    assert (retries(bench), suspended(bench)) == ((1, 0), TRUE)
 
 
 # --- a stored AttemptCreationPending --------------------------------------------------------------------------------
@@ -341,8 +287,7 @@ def test_an_unseen_configmap_that_appears_after_the_decision_is_deleted() -> Non
 
 def pending() -> Bench:
     """A new process finds a suspended Framework that has not started, as far as is stored."""
-    bench = Bench(role())
-    bench.plan()
+    bench = accepted()
     bench.edit(suspend=True)
     bench.restart()
     return bench
@@ -375,24 +320,18 @@ def unrecorded(bench: Bench, *, show: bool = True) -> str:
     return uid
 
 
-def test_nothing_is_promised_before_the_look_has_answered() -> None:
+@pytest.mark.parametrize("first", [[], [Unanswered("no")], [Exists(Identity("unrecorded", UID, (UID, "0"), True))]])
+def test_suspension_is_promised_once_a_look_finds_nothing(first: list[Result]) -> None:
     bench = pending()
     action = look(bench)
+    for result in first:
+        assert suspended(bench) == GOING
+        bench.fold(action, result)
+        action = bench.expect(LookUp, 5)
     assert suspended(bench) == GOING
     made = bench.fold(action, Gone())
     assert (suspended(bench), made.actions) == (TRUE, [])
-    assert not bench.plan().actions, "one look"
-
-
-def test_a_look_that_failed_is_repeated() -> None:
-    bench = pending()
-    action = look(bench)
-    bench.fold(action, Unanswered("no"))
-    assert suspended(bench) == GOING
-    (again,) = bench.wait(5).actions
-    assert again == action
-    bench.fold(again, Gone())
-    assert suspended(bench) == TRUE
+    bench.idle()
 
 
 def test_a_configmap_that_the_look_finds_is_adopted_and_ended() -> None:
@@ -401,8 +340,8 @@ def test_a_configmap_that_the_look_finds_is_adopted_and_ended() -> None:
     bench.fold(look(bench), Exists(ours(uid)))
     assert (bench.status.state, bench.status.attempt.configmap_uid) == (State.CREATION_REQUESTED, uid)
     assert not bench.plan().actions, "persisted first"
-    assert code(bench) == -240
-    assert isinstance(bench.only(bench.plan()), Delete)
+    assert bench.code() == -240
+    bench.expect(Delete)
     bench.settle()
     assert (bench.status.attempt.id, retries(bench), suspended(bench)) == (1, (1, 0), TRUE)
 
@@ -416,7 +355,7 @@ def test_a_configmap_in_the_cache_is_adopted_without_a_look_and_has_no_pods() ->
         assert not [action for action in made.actions if isinstance(action, Create | LookUp)]
         if made.actions:
             break
-    assert (code(bench), bench.status.state) == (-240, State.DELETION_PENDING)
+    assert (bench.code(), bench.status.state) == (-240, State.DELETION_PENDING)
     bench.settle()
     assert (bench.status.attempt.id, suspended(bench)) == (1, TRUE)
 
@@ -425,8 +364,7 @@ def test_a_configmap_that_lands_after_the_look_is_deleted_and_never_adopted() ->
     bench = pending()
     bench.fold(look(bench), Gone())
     uid = unrecorded(bench)
-    deletion = bench.only(bench.plan())
-    assert isinstance(deletion, Delete)
+    deletion = bench.expect(Delete)
     assert (deletion.uid, deletion.orphan, suspended(bench)) == (uid, True, GOING)
     bench.edit(suspend=False)
     for _ in range(3):
@@ -445,16 +383,14 @@ def test_a_late_configmap_that_a_creation_finds_is_replaced() -> None:
     uid = unrecorded(bench)
     bench.plan()
     bench.hide(CONFIGMAP)
-    bench.edit(suspend=False)
-    bench.plan()
-    creation = bench.only(bench.plan())
-    assert isinstance(creation, Create)
+    bench.edit_then_plan(suspend=False)
+    creation = bench.expect(Create)
     bench.fold(creation, Exists(ours(uid)))
     assert bench.status.state is State.CREATION_PENDING
     assert [action.uid for action in bench.wait(5).actions if isinstance(action, Delete)] == [uid]
 
 
-def test_what_the_look_finds_of_an_earlier_attempt_is_deleted() -> None:
+def test_a_configmap_of_an_earlier_attempt_that_the_look_finds_is_deleted() -> None:
     bench = running()
     suspend(bench)
     bench.restart()
@@ -469,45 +405,26 @@ def test_what_the_look_finds_of_an_earlier_attempt_is_deleted() -> None:
     assert suspended(bench) == TRUE
 
 
-def test_what_is_being_deleted_is_waited_for() -> None:
-    bench = pending()
-    bench.fold(look(bench), Exists(ours(deleting=True)))
-    assert suspended(bench) == GOING
-    (action,) = bench.wait(5).actions
-    assert isinstance(action, LookUp)
-    bench.fold(action, Gone())
-    assert suspended(bench) == TRUE
-
-
-def test_a_resume_before_the_look_has_answered_starts_the_attempt() -> None:
+@pytest.mark.parametrize("found", [False, True])
+@pytest.mark.parametrize("execution", ["Start", "Create"])
+def test_a_resume_before_the_look_has_answered(execution: str, found: bool) -> None:
+    """The attempt starts, or adopts the found ConfigMap, unless executionType is Create."""
     bench = pending()
     action = look(bench)
-    bench.edit(suspend=False)
-    bench.fold(action, Gone())
+    uid = unrecorded(bench, show=False)
+    bench.edit(suspend=False, executionType=execution)
+    bench.fold(action, Exists(ours(uid)) if found else Gone())
     assert suspended(bench) == RESUMED
-    bench.plan()
-    assert isinstance(bench.only(bench.plan()), Create)
-
-
-def test_a_resume_before_the_look_has_answered_adopts_what_it_finds() -> None:
-    bench = pending()
-    action = look(bench)
-    uid = unrecorded(bench, show=False)
-    bench.edit(suspend=False)
-    bench.fold(action, Exists(ours(uid)))
-    bench.show(CONFIGMAP)
-    bench.all_pods()
-    assert (bench.status.attempt.id, bench.status.attempt.configmap_uid, code(bench)) == (0, uid, None)
-
-
-def test_a_framework_that_must_not_start_adopts_nothing_that_a_look_finds() -> None:
-    bench = pending()
-    action = look(bench)
-    uid = unrecorded(bench, show=False)
-    bench.edit(suspend=False, executionType="Create")
-    bench.fold(action, Exists(ours(uid)))
-    bench.settle()
-    assert (bench.status.state, bench.status.attempt.configmap_uid) == (State.CREATION_PENDING, None)
+    if execution == "Create":
+        bench.settle()
+        assert (bench.status.state, bench.status.attempt.configmap_uid) == (State.CREATION_PENDING, None)
+    elif found:
+        bench.show(CONFIGMAP)
+        bench.all_pods()
+        assert (bench.status.attempt.id, bench.status.attempt.configmap_uid, bench.code()) == (0, uid, None)
+    else:
+        bench.plan()
+        bench.expect(Create)
 
 
 def test_false_is_persisted_before_a_resumed_attempt_starts() -> None:
@@ -518,45 +435,41 @@ def test_false_is_persisted_before_a_resumed_attempt_starts() -> None:
     assert suspended(bench) == RESUMED
     assert bench.tracker.urgency is Urgency.NOW
     bench.write()
-    assert isinstance(bench.only(bench.plan()), Create)
+    bench.expect(Create)
 
 
 def test_suspended_again_it_looks_again_once_a_creation_was_ordered() -> None:
     bench = pending()
     bench.fold(look(bench), Gone())
-    bench.edit(suspend=False)
-    bench.plan()
+    bench.edit_then_plan(suspend=False)
     creation = bench.only(bench.plan())
     bench.edit(suspend=True)
     bench.fold(creation, Unanswered("no"))
     bench.plan()
-    (action,) = bench.wait(5).actions
-    assert isinstance(action, LookUp)
+    action = bench.expect(LookUp, 5)
     assert suspended(bench) == GOING
     bench.fold(action, Exists(ours()))
     assert bench.status.state is State.CREATION_REQUESTED
 
 
 def test_a_creation_in_flight_that_succeeds_is_ended() -> None:
-    bench = Bench(role())
-    bench.plan()
+    bench = accepted()
     creation = bench.only(bench.plan())
     bench.edit(suspend=True)
     bench.creating = True
     assert not bench.plan().actions, "no look while the creation may still land"
-    assert not bench.plan().actions
+    bench.idle()
     bench.creating = False
     bench.fold(creation, Created("uid"))
     bench.plan()
-    assert (code(bench), suspended(bench)) == (-240, GOING)
+    assert (bench.code(), suspended(bench)) == (-240, GOING)
 
 
 def test_suspended_again_it_looks_again_once_it_was_stored_as_resumed() -> None:
     """Another controller may have created objects for the status that it read meanwhile."""
     bench = pending()
     bench.fold(look(bench), Gone())
-    bench.edit(suspend=False)
-    bench.plan()
+    bench.edit_then_plan(suspend=False)
     assert suspended(bench) == RESUMED
     bench.edit(suspend=True)
     action = look(bench)
@@ -585,11 +498,9 @@ def test_pods_in_the_cache_refute_the_promise() -> None:
     body = bench.bodies[POD]
     suspend(bench)
     bench.bodies[POD] = body
-    bench.show(POD)
-    bench.plan()
+    bench.show_then_plan(POD)
     assert suspended(bench) == GOING
-    bench.hide(POD)
-    bench.plan()
+    bench.hide_then_plan(POD)
     assert suspended(bench) == TRUE
     bench.show(POD)
     bench.pods[POD] = replace(bench.pods[POD], identity=replace(bench.pods[POD].identity, controller_uid=None))
@@ -609,15 +520,12 @@ def test_a_late_pod_refutes_the_promise_while_the_delay_of_a_retry_passes() -> N
         for action in made.actions:
             bench.fold(action, Accepted())
             bench.hide(action.target.name)
-    bench.edit(suspend=True)
-    bench.plan()
+    bench.edit_then_plan(suspend=True)
     assert (bench.status.state, suspended(bench)) == (State.ATTEMPT_COMPLETED, TRUE)
     bench.bodies[POD] = {**body, "metadata": {**body["metadata"], "uid": "late"}}
-    bench.show(POD)
-    bench.plan()
+    bench.show_then_plan(POD)
     assert suspended(bench) == GOING
-    bench.hide(POD)
-    bench.plan()
+    bench.hide_then_plan(POD)
     assert (bench.status.state, suspended(bench)) == (State.ATTEMPT_COMPLETED, TRUE)
 
 
@@ -637,7 +545,7 @@ def test_a_deleted_framework_is_not_looked_after() -> None:
     bench = pending()
     bench.deleting = True
     for _ in range(3):
-        assert not bench.plan().actions
+        bench.idle()
     assert suspended(bench) == GOING
 
 
@@ -668,20 +576,11 @@ def test_a_framework_that_is_never_suspended_has_no_such_condition_and_no_look(s
     assert b"uspend" not in encode_status("f", bench.status)
 
 
-def test_the_wait_is_told_once_and_the_condition_tells_it() -> None:
+def test_the_wait_is_recorded_once_and_the_condition_shows_it() -> None:
     bench = running()
     bench.edit(suspend=True)
-    told = []
-    for _ in range(12):
-        made = bench.plan()
-        told += [
-            record
-            for record in made.records
-            if record.reason in (LifeReason.SUSPENDED, LifeReason.FRAMEWORK_RETRY_SCHEDULED)
-        ]
-        for action in made.actions:
-            bench.fold(action, Gone() if isinstance(action, LookUp) else Accepted())
-            bench.vanish()
+    wanted = (LifeReason.SUSPENDED, LifeReason.FRAMEWORK_RETRY_SCHEDULED)
+    told = [record for made in plans(bench) for record in made.records if record.reason in wanted]
     assert [record.reason for record in told] == [LifeReason.FRAMEWORK_RETRY_SCHEDULED, LifeReason.SUSPENDED]
     assert told[0].message.startswith(
         "FrameworkAttempt 1 starts once the Framework is resumed, as it was only interrupted"

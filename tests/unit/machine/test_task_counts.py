@@ -1,22 +1,19 @@
-"""The status says how many Tasks are how, whatever happens to them, and never for that alone."""
-
-from __future__ import annotations
+"""The counts of Tasks by state in the status are always right, and cost no write of their own."""
 
 from frameworkcontroller.api.status import TaskCounts
 from frameworkcontroller.machine.kernel.model import Urgency
-from tests.support.bench import Bench, role
+from tests.support.bench import Bench, accepted, prepared, role, running
 
 
 def counts(bench: Bench) -> tuple[int, int, int, int]:
-    """Total, running, succeeded and failed; the bench checks after every step that they are those of the Tasks."""
+    """Total, running, succeeded and failed; the bench checks after every step that they match the Tasks."""
     found = bench.status.task_counts
     assert found is not None
     return found.total, found.running, found.succeeded, found.failed
 
 
 def test_they_follow_the_tasks() -> None:
-    bench = Bench(role("a", 3), role("b", 2, failed=2))
-    bench.plan()
+    bench = accepted(role("a", 3), role("b", 2, failed=2))
     assert counts(bench) == (5, 0, 0, 0)
     bench.all_pods()
     for name in ("f-a-0", "f-a-1", "f-b-0"):
@@ -28,17 +25,15 @@ def test_they_follow_the_tasks() -> None:
 
 
 def test_tasks_that_the_end_of_the_attempt_stops_count_as_failed() -> None:
-    bench = Bench(role("a", 3, succeeded=1))
-    bench.all_pods()
+    bench = prepared(role("a", 3, succeeded=1))
     bench.run("f-a-1")
     bench.end("f-a-0")
     assert bench.status.state.value == "Completed"
     assert counts(bench) == (3, 0, 1, 2)
 
 
-def test_another_attempt_begins_to_count_anew() -> None:
-    bench = Bench(role("a", 2, failed=1), retryPolicy={"maxRetryCount": 1})
-    bench.all_pods()
+def test_another_attempt_starts_its_counts_at_zero() -> None:
+    bench = prepared(role("a", 2, failed=1), retryPolicy={"maxRetryCount": 1})
     bench.run("f-a-1")
     bench.end("f-a-0", code=1)
     assert bench.status.attempt.id == 1
@@ -46,23 +41,17 @@ def test_another_attempt_begins_to_count_anew() -> None:
 
 
 def test_a_task_that_leaves_counts_no_more_from_the_mark_on() -> None:
-    bench = Bench(role("a", 3))
-    bench.all_pods()
-    for index in range(3):
-        bench.run(f"f-a-{index}")
-    bench.edit(role("a", 1))
-    bench.plan()
+    bench = running(role("a", 3))
+    bench.edit_then_plan(role("a", 1))
     assert bench.task("a", 2).deletion_pending
     assert counts(bench) == (1, 1, 0, 0)
-    bench.edit(role("a", 1), role("b", 1))
-    bench.settle()
+    bench.edit_then_settle(role("a", 1), role("b", 1))
     assert counts(bench) == (2, 1, 0, 0)
 
 
 def test_they_alone_are_no_reason_to_write_a_status() -> None:
-    """As another controller has written it, without counts; what else it lacks is not what this is about."""
-    bench = Bench(role("a", 2))
-    bench.all_pods()
+    """As another controller has written it, without counts."""
+    bench = prepared(role("a", 2))
     bench.run("f-a-0")
     bench.run("f-a-1")
     bench.status.task_counts = None

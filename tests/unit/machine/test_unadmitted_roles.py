@@ -1,19 +1,15 @@
-"""A TaskRole that is added after Kueue's admission has no place in it: its Tasks wait, but not for ever."""
-
-from __future__ import annotations
+"""A TaskRole that is added after Kueue's admission has no place in it: its Tasks wait, with a limit."""
 
 from frameworkcontroller.api.completion import FRAMEWORK_EVICTED
 from tests.support.bench import role
-from tests.support.queuedbench import QueuedBench, told
+from tests.support.queuedbench import QueuedBench, begun, told
 
 
 def with_an_added_role() -> QueuedBench:
     """One Task of role a runs, and two of role b are added."""
-    bench = QueuedBench(role("a", 1))
-    bench.begin()
+    bench = begun(role("a", 1))
     bench.all_pods_run()
-    bench.edit(role("a", 1), role("b", 2))
-    bench.settle()
+    bench.edit_then_settle(role("a", 1), role("b", 2))
     return bench
 
 
@@ -37,27 +33,23 @@ def test_an_attempt_with_nothing_left_but_an_added_role_ends_uncounted() -> None
     assert "TaskRole b" in completion.diagnostics
 
 
-def test_nor_does_one_wait_for_ever_whose_other_roles_wait_for_the_added_one() -> None:
+def test_a_framework_whose_other_roles_wait_for_the_added_one_does_not_wait_without_end() -> None:
     waiting = {**role("c", 1), "dependsOn": [{"name": "b", "status": "Complete"}]}
     last = {**role("d", 1), "dependsOn": [{"name": "c", "status": "Ready"}]}
-    bench = QueuedBench(role("a", 1), {**role("d", 1), "dependsOn": [{"name": "a", "status": "Ready"}]})
-    bench.begin()
+    bench = begun(role("a", 1), {**role("d", 1), "dependsOn": [{"name": "a", "status": "Ready"}]})
     bench.settle()
-    bench.edit(role("a", 1), role("b", 1), waiting, last)
-    bench.settle()
+    bench.edit_then_settle(role("a", 1), role("b", 1), waiting, last)
     assert list(bench.pods) == ["f-a-0"]
     bench.end("f-a-0")
     assert bench.status.retry.total_retried_count == 1
     assert bench.status.retry.accountable_retried_count == 0
 
 
-def test_an_added_role_of_a_gang_does_not_wait_for_ever() -> None:
+def test_an_added_role_of_a_gang_does_not_wait_without_end() -> None:
     """It waits for its PodGroup before it waits for quota."""
-    bench = QueuedBench(role("a", 0), scheduling={"schedulingPolicy": {"gang": {}}})
-    bench.begin()
+    bench = begun(role("a", 0), scheduling={"schedulingPolicy": {"gang": {}}})
     bench.settle()
-    bench.edit(role("a", 0), role("b", 1))
-    bench.settle()
+    bench.edit_then_settle(role("a", 0), role("b", 1))
     assert bench.status.retry.total_retried_count == 1
 
 
@@ -67,13 +59,11 @@ READY = [{"type": "Ready", "status": "True"}]
 
 
 def scaled_up() -> QueuedBench:
-    """Role b waits for a, of which one Task is ready, and another one waits for quota."""
+    """Role b waits for a. One Task of a is ready, and another one waits for quota."""
     waiting = {**role("b", 1), "dependsOn": [{"name": "a", "status": "Ready"}]}
-    bench = QueuedBench(role("a", 1), waiting)
-    bench.begin()
+    bench = begun(role("a", 1), waiting)
     bench.settle()
-    bench.edit(role("a", 2), waiting)
-    bench.settle()
+    bench.edit_then_settle(role("a", 2), waiting)
     bench.show("f-a-0", phase="Running", podIP="10.0.0.1", nodeName="node-1", conditions=READY)
     bench.settle()
     assert list(bench.pods) == ["f-a-0"]
@@ -92,8 +82,7 @@ def test_a_role_that_waits_for_more_than_was_admitted_stalls_the_framework() -> 
 def test_that_stall_ends_when_the_role_is_scaled_back() -> None:
     bench = scaled_up()
     waiting = bench.spec["taskRoles"][1]
-    bench.edit(role("a", 1), waiting)
-    bench.settle()
+    bench.edit_then_settle(role("a", 1), waiting)
     assert told(bench, "Stalled") == ("False", "Progressing", "")
     assert list(bench.pods) == ["f-a-0", "f-b-0"]
 
@@ -109,8 +98,7 @@ def test_that_stall_ends_when_a_task_ends() -> None:
 
 def test_its_advice_helps() -> None:
     bench = scaled_up()
-    bench.edit(suspend=True)
-    bench.settle()
+    bench.edit_then_settle(suspend=True)
     assert told(bench, "Stalled") == ("False", "Progressing", "")
     bench.edit(suspend=False)
     bench.begin()

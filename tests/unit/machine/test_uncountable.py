@@ -1,15 +1,13 @@
 """Frameworks that Kueue cannot count: placeholders in fields that count for an admission, and no TaskRoles."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 
 from frameworkcontroller.machine.kernel.actions import Create
 from frameworkcontroller.machine.kernel.requests import Kind
-from tests.support.bench import Bench, Body, role
-from tests.support.queuedbench import QueuedBench, code, live, running, told
+from tests.support.bench import Body, prepared, role
+from tests.support.queuedbench import QueuedBench, entered, live, running, told
 
 INDEX = "{{FC_TASK_INDEX}}"
 NETWORK: Body = {"network": {}, "coordinator": {"taskRole": "a"}}
@@ -93,7 +91,7 @@ def test_a_placeholder_where_kueue_needs_a_value_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", IN_NETWORKS)
-def test_so_are_those_of_networks(name: str) -> None:
+def test_placeholders_of_networks_are_refused_too(name: str) -> None:
     value = IN_NETWORKS[name]
     selector = pod(nodeSelector={"zone": value})
     check_refused(QueuedBench(role("a"), role("b", pod=selector), **NETWORK), f"{POD}.spec.nodeSelector.zone", value)
@@ -115,26 +113,23 @@ def test_an_empty_list_of_hosts_makes_no_field_that_counts() -> None:
     ],
 )
 def test_others_are_not(template: Body) -> None:
-    bench = QueuedBench(role(pod=template))
-    bench.enter()
+    bench = entered(role(pod=template))
     assert told(bench, "Stalled") is None
     spec = live(bench)["spec"]["podSets"][0]["template"]["spec"]
     assert "{{FC_FRAMEWORK" not in str(spec)
 
 
 def test_without_a_queue_none_is() -> None:
-    bench = Bench(role(pod=requests(INDEX)))
-    bench.all_pods()
+    bench = prepared(role(pod=requests(INDEX)))
     requested = bench.bodies["f-a-0"]["spec"]["containers"][0]["resources"]["requests"]
     assert requested == {"nvidia.com/gpu": "0"}
 
 
 def test_one_that_is_written_while_pods_run_ends_the_attempt() -> None:
-    """As what was admitted says "0" of them, too."""
+    """As the admission says "0" for them, too."""
     bench = running(role("a", 2, pod=requests("0"), retryPolicy={"maxRetryCount": 3}))
-    bench.edit(role("a", 2, pod=requests(INDEX), retryPolicy={"maxRetryCount": 3}))
-    bench.plan()
-    assert code(bench) == -241
+    bench.edit_then_plan(role("a", 2, pod=requests(INDEX), retryPolicy={"maxRetryCount": 3}))
+    assert bench.code() == -241
     bench.vanish()
     bench.settle()
     assert bench.live is None
@@ -148,16 +143,14 @@ def test_one_that_is_written_while_pods_run_ends_the_attempt() -> None:
 
 
 def test_one_that_is_written_while_it_waits_takes_it_out_of_the_queue() -> None:
-    bench = QueuedBench(role("a"))
-    bench.enter()
+    bench = entered(role("a"))
     bench.admit(see=False)
     bench.edit(role("a", pod=requests(INDEX)))
     bench.see()
     bench.settle()
     assert bench.live is None
     assert bench.pods == {}
-    bench.edit(role("a", pod=requests(INDEX)), suspend=True)
-    bench.settle()
+    bench.edit_then_settle(role("a", pod=requests(INDEX)), suspend=True)
     assert told(bench, "Stalled") == ("False", "Progressing", "")
 
 
@@ -183,21 +176,18 @@ def test_a_framework_without_roles_does_not_start() -> None:
 def test_roles_that_are_added_to_an_attempt_without_any_wait_for_an_admission() -> None:
     bench = running(role("a"), role("b"))
     bench.spec["taskRoles"] = []
-    bench.edit()
-    bench.settle()
+    bench.edit_then_settle()
     bench.edit(role("a", 1), role("c", 2))
     for _ in range(5):
         assert not [one for one in bench.plan().actions if isinstance(one, Create) and one.target.kind is Kind.POD]
-    assert code(bench) == -241
+    assert bench.code() == -241
 
 
 def test_a_retry_without_roles_starts_with_its_admission_or_not_at_all() -> None:
     bench = running(role("a"), retryPolicy={"maxRetryCount": -2})
     bench.spec["taskRoles"] = []
-    bench.edit()
-    bench.settle()
-    bench.edit(suspend=True)
-    bench.settle()
+    bench.edit_then_settle()
+    bench.edit_then_settle(suspend=True)
     assert bench.live is None
     bench.edit(suspend=False)
     check_refused(bench, "TaskRole")

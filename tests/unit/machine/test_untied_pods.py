@@ -1,7 +1,5 @@
 """Pods that have lost their owner, which the garbage collector does not delete: they are known by their annotations."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,8 +13,8 @@ from frameworkcontroller.machine.kernel.actions import Confirm, Create, Delete
 from frameworkcontroller.machine.kernel.exchanges import Accepted, Exists, Gone
 from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.lifereasons import LifeReason
-from tests.support.bench import UID, Bench, foreign, role
-from tests.support.queuedbench import QueuedBench, told
+from tests.support.bench import UID, Bench, foreign, prepared, role
+from tests.support.queuedbench import begun, told
 
 CONFIGMAP = "f-attempt"
 
@@ -83,11 +81,9 @@ def test_an_attempt_whose_configmap_is_gone_is_not_over_before_it_is_gone() -> N
 
 @pytest.mark.parametrize("stop", [{"suspend": True}, {"executionType": "Stop"}])
 def test_one_from_before_the_attempt_is_deleted_first(stop: dict[str, object]) -> None:
-    bench = Bench(role())
-    bench.all_pods()
+    bench = prepared()
     body = copy.deepcopy(bench.bodies["f-a-0"])
-    bench.edit(suspend=True)
-    bench.settle()
+    bench.edit_then_settle(suspend=True)
     bench.edit(**stop)
     bench.bodies["f-a-0"] = body
     untie(bench)
@@ -96,8 +92,7 @@ def test_one_from_before_the_attempt_is_deleted_first(stop: dict[str, object]) -
 
 
 def test_one_of_a_completed_framework_is_deleted_and_holds_its_quota() -> None:
-    bench = QueuedBench(role())
-    bench.begin()
+    bench = begun()
     bench.all_pods_run()
     body = copy.deepcopy(bench.bodies["f-a-0"])
     bench.stop("f-a-0")
@@ -118,18 +113,16 @@ def test_one_of_a_completed_framework_is_deleted_and_holds_its_quota() -> None:
 
 
 def test_one_that_stays_stalls_the_framework() -> None:
-    bench = Bench(role())
-    bench.all_pods()
+    bench = prepared()
     body = copy.deepcopy(bench.bodies["f-a-0"])
-    bench.edit(suspend=True)
-    bench.settle()
+    bench.edit_then_settle(suspend=True)
     bench.bodies["f-a-0"] = body
     untie(bench)
-    bench.show("f-a-0", deleting=bench.now)
-    bench.plan()
-    assert not bench.tracker.holds.stalls
+    bench.show_then_plan("f-a-0", deleting=bench.now)
+    assert bench.stall() == ("", "")
     bench.wait(600)
-    assert bench.tracker.holds.stalls["a", 0].reason is LifeReason.POD_NOT_GONE
+    bench.plan()
+    assert bench.stall()[0] == LifeReason.POD_NOT_GONE
 
 
 def test_one_that_the_cache_does_not_show_is_found_when_its_name_is_taken() -> None:
@@ -158,23 +151,21 @@ def bench_identity(bench: Bench) -> tuple[str, ...]:
         Identity("foreign", None, ("another-framework", "0_x", "x", "x", "0"), deleting=False),
     ],
 )
-def test_those_of_others_are_left_alone(other: Identity) -> None:
+def test_foreign_untied_pods_are_ignored(other: Identity) -> None:
     bench = Bench(role())
     bench.attempt()
     creation = bench.only(bench.plan())
     bench.refuse(creation, Exists(other))
-    assert bench.tracker.holds.stalls["a", 0].reason is RequestReason.NAMING_CONFLICT
+    assert bench.stall()[0] == RequestReason.NAMING_CONFLICT
 
 
 @pytest.mark.parametrize("owner", [None, "later-configmap"])
 @pytest.mark.parametrize("stop", [{"suspend": True}, {"executionType": "Stop"}, {"executionType": "Create"}])
-def test_those_of_a_later_attempt_than_the_status_are_left_alone(stop: dict[str, object], owner: str | None) -> None:
+def test_untied_pods_of_a_later_attempt_are_ignored(stop: dict[str, object], owner: str | None) -> None:
     """The status was restored from a backup."""
-    bench = Bench(role(), retryPolicy={"maxRetryCount": -2})
-    bench.all_pods()
+    bench = prepared(role(), retryPolicy={"maxRetryCount": -2})
     body = copy.deepcopy(bench.bodies["f-a-0"])
-    bench.edit(suspend=True)
-    bench.settle()
+    bench.edit_then_settle(suspend=True)
     bench.edit(**stop)
     body["metadata"]["annotations"]["FC_FRAMEWORK_ATTEMPT_INSTANCE_UID"] = "7_later-configmap"
     body["metadata"]["ownerReferences"] = [] if owner is None else [{"uid": owner, "controller": True}]
@@ -192,7 +183,7 @@ def named(name: str) -> Callable[[Identity], bool]:
     return lambda identity: is_of_framework(UID, replace(record, identity=identity))
 
 
-def test_a_copy_for_debugging_is_left_alone() -> None:
+def test_a_copy_for_debugging_is_ignored() -> None:
     """``kubectl debug --copy-to`` keeps the annotations, and no owner."""
     copied = Identity("u", None, (UID, "0_x", "x", "x", "0"), deleting=False)
     assert named("f-a-0")(copied)

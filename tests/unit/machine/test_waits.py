@@ -1,7 +1,5 @@
 """Every reason to wait has a sentence in each place where people look for it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from io import StringIO
@@ -93,8 +91,7 @@ def suspended() -> Watched:
 def stopped() -> Watched:
     bench = Watched(role())
     bench.attempt()
-    bench.edit(executionType="Stop")
-    bench.plan()
+    bench.edit_then_plan(executionType="Stop")
     return bench
 
 
@@ -126,8 +123,7 @@ def unplaced() -> Watched:
     bench = Watched(role(), scheduling={"schedulingPolicy": {"gang": {}}})
     bench.all_pods()
     unschedulable = {"type": "PodGroupInitiallyScheduled", "status": "False", "message": "0/3 nodes are available"}
-    bench.show("f", conditions=[unschedulable])
-    bench.plan()
+    bench.show_then_plan("f", conditions=[unschedulable])
     return bench
 
 
@@ -145,8 +141,7 @@ def doubted() -> Watched:
     bench = Watched(role(number=2, retryPolicy={"maxRetryCount": 3}))
     bench.all_pods()
     bench.now += 60
-    bench.show("f-a-0", deleting=bench.now)
-    bench.plan()
+    bench.show_then_plan("f-a-0", deleting=bench.now)
     bench.hide("f-a-0")
     while not (made := bench.plan()).requeue_after or bench.tracker.is_busy:
         assert not any(isinstance(action, Create) for action in made.actions)
@@ -172,8 +167,7 @@ def added() -> Watched:
     bench = Queued(role())
     bench.begin()
     bench.settle()
-    bench.edit(role(number=2))
-    bench.settle()
+    bench.edit_then_settle(role(number=2))
     return bench
 
 
@@ -189,8 +183,7 @@ def task_retried() -> Watched:
     bench = Watched(role(retryPolicy={"maxRetryCount": 9, "backoff": {"baseSeconds": 40, "maxSeconds": 360}}))
     bench.all_pods()
     bench.run()
-    bench.now += 5
-    bench.end(code=1)
+    bench.end(code=1, after=5)
     return bench
 
 
@@ -198,8 +191,7 @@ def framework_retried() -> Watched:
     bench = Watched(role(failed=1), retryPolicy={"maxRetryCount": 9, "backoff": {"baseSeconds": 70, "maxSeconds": 360}})
     bench.all_pods()
     bench.run()
-    bench.now += 5
-    bench.end(code=1)
+    bench.end(code=1, after=5)
     return bench
 
 
@@ -211,14 +203,13 @@ def unarchived() -> Watched:
     bench.run()
     bench.end(code=1)
     bench.plan()
-    bench.now += 3
-    bench.plan()
+    bench.pass_time(3)
     return bench
 
 
 @dataclass(frozen=True)
 class Row:
-    """A reason to wait. ``condition``, ``event``, ``status``, ``list``: what each place says; "" for nothing."""
+    """A reason to wait. ``condition``, ``event``, ``status``, ``list``: the text in each place; "" for nothing."""
 
     reason: Reason
     make: Callable[[], Watched]

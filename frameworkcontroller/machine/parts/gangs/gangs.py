@@ -33,6 +33,7 @@ from frameworkcontroller.machine.kernel.outcomes import (
     back_off,
     controls,
     presence_of,
+    report_listing,
     take_object,
     watch_end,
 )
@@ -399,11 +400,7 @@ class _PodGroup:
 
     def _create(self, presence: Presence, problem: str) -> None:
         ctx, target, tracker = self.ctx, self.target, self.ctx.tracker
-        if problem:
-            text = f"Cannot list {target.kind}s, which spec.scheduling needs: {problem}"
-            self.holds.stalls[target.key] = Stall(GangReason.NOT_LISTED, text)
-        else:
-            self.holds.end_stall(target.key, GangReason.NOT_LISTED)
+        report_listing(ctx, target, problem, GangReason.NOT_LISTED, "spec.scheduling")
         if presence is Presence.ENDING:
             self.holds.end_stall(target.key, GangReason.NOT_GONE)
         if presence is not Presence.ABSENT:

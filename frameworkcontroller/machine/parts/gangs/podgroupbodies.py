@@ -19,22 +19,15 @@ from frameworkcontroller.api.quantities import Amounts, pod_requests
 from frameworkcontroller.api.spec import FrameworkSpec, Scheduling, TaskRoleSpec
 from frameworkcontroller.machine.kernel.requests import Kind
 
-KINDS: Final = {
-    GangScheduler.KUBERNETES: Kind.PODGROUP,
-    GangScheduler.VOLCANO: Kind.VOLCANO_PODGROUP,
-    GangScheduler.COSCHEDULING: Kind.COSCHEDULING_PODGROUP,
-}
-"""The kind of the PodGroups of a scheduler."""
-
 VERSION: Final = "v1beta1"
 """Version of the native PodGroups, if another one is not known to be served."""
 
-_GROUPS: Final = {
-    GangScheduler.KUBERNETES: "scheduling.k8s.io",
-    GangScheduler.VOLCANO: "scheduling.volcano.sh/v1beta1",
-    GangScheduler.COSCHEDULING: "scheduling.x-k8s.io/v1alpha1",
+_PODGROUPS: Final = {
+    GangScheduler.KUBERNETES: (Kind.PODGROUP, "scheduling.k8s.io"),
+    GangScheduler.VOLCANO: (Kind.VOLCANO_PODGROUP, "scheduling.volcano.sh/v1beta1"),
+    GangScheduler.COSCHEDULING: (Kind.COSCHEDULING_PODGROUP, "scheduling.x-k8s.io/v1alpha1"),
 }
-"""The apiVersion of the PodGroups of a scheduler; the native one has several versions."""
+"""Kind and apiVersion of the PodGroups of a scheduler; the native ones have several versions."""
 
 _DEFAULT_SCHEDULER: Final = "default-scheduler"
 _SCHEDULERS: Final = {
@@ -81,7 +74,7 @@ class Gangs:
     @property
     def kind(self) -> Kind:
         """The kind of the PodGroups."""
-        return KINDS[self.scheduler]
+        return _PODGROUPS[self.scheduler][0]
 
 
 def gangs_of(framework: Framework, configured: GangScheduler, scheduler_name: str | None) -> Gangs:
@@ -174,7 +167,7 @@ def podgroup_body(
     version = f"/{version or VERSION}" if gangs.scheduler is GangScheduler.KUBERNETES else ""
     return orjson.dumps(
         {
-            "apiVersion": _GROUPS[gangs.scheduler] + version,
+            "apiVersion": _PODGROUPS[gangs.scheduler][1] + version,
             "kind": "PodGroup",
             "metadata": {
                 "name": group.name,

@@ -283,11 +283,9 @@ class HistoryPart(Part):
         _report(ctx, archival)
 
     def keeps_hold(self, ctx: Context, key: ObjectKey) -> bool:
-        """Whether it is a key of the history."""
         return key in (HISTORY, FINALIZER)
 
     def take(self, ctx: Context, outcome: Outcome) -> None:
-        """Fold the outcome of a change of the finalizer."""
         action, result, memory = outcome.action, outcome.result, ctx.tracker.part(ArchiveMemory)
         ctx.tracker.agenda.look()
         match action, result:

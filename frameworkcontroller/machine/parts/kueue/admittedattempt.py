@@ -24,11 +24,11 @@ from frameworkcontroller.machine.parts.kueue.queueing import (
     problem_with,
 )
 from frameworkcontroller.machine.parts.kueue.workloadactions import (
-    ChangeRequest,
     ConditionChange,
-    Inspect,
+    ReadWorkload,
     Reclaim,
-    Tell,
+    SetCondition,
+    UpdateWorkload,
 )
 from frameworkcontroller.machine.parts.kueue.workloadspec import is_same
 
@@ -56,7 +56,7 @@ def running(queued: QueuedFramework) -> None:
     if admission is None or queued.unlisted is not None or queued.state.lost is not None:
         return
     if problem_with(queued.workload, admission) is not None and not queued.is_disproved:
-        queued.act_once(Inspect(queued.target, queued.version))
+        queued.act_once(ReadWorkload(queued.target, queued.version))
         return
     waiting: dict[str, list[TaskKey]] = {}
     for key in queued.holds.waiters(QueueReason.QUOTA_COUNT):
@@ -176,7 +176,7 @@ def _keep_priority(queued: QueuedFramework, workload: WorkloadRecord, label: str
     state.priority_kept = label if is_fixed else None
     if has_class and label and workload.priority_class != label and not queued.is_paced("priority"):
         queued.pace("priority", _PRIORITY_SEC)
-        queued.act_once(ChangeRequest(queued.target, queued.spec, workload.uid, workload.resource_version, True))
+        queued.act_once(UpdateWorkload(queued.target, queued.spec, workload.uid, workload.resource_version, True))
 
 
 def _reclaim(queued: QueuedFramework, workload: WorkloadRecord, admission: AdmissionStatus) -> None:
@@ -228,7 +228,7 @@ def _tell_readiness(queued: QueuedFramework, workload: WorkloadRecord, admission
     else:
         reason, text = "WaitForRecovery" if recovers else "WaitForStart", "some Tasks do not run"
     change = ConditionChange(PODS_READY, ready, reason, f"{attempt}: {text}")
-    if queued.act_once(Tell(queued.target, workload.uid, change, ctx.env.second)):
+    if queued.act_once(SetCondition(queued.target, workload.uid, change, ctx.env.second)):
         queued.pace("readiness", _READY_SEC)
 
 

@@ -17,14 +17,14 @@ from frameworkcontroller.machine.kernel.holds import Stall
 from frameworkcontroller.machine.kernel.outcomes import watch_end
 from frameworkcontroller.machine.parts.kueue.queueing import QueuedFramework, QueueReason, eviction_text, problem_with
 from frameworkcontroller.machine.parts.kueue.workloadactions import (
-    ChangeRequest,
     ConditionChange,
-    EnterQueue,
+    CreateWorkload,
     Finish,
-    GiveBack,
-    Inspect,
-    LetGo,
     ReadAdmission,
+    ReadWorkload,
+    ReleaseQuota,
+    RemoveFinalizer,
+    UpdateWorkload,
     is_admitted,
 )
 from frameworkcontroller.machine.parts.kueue.workloadspec import API_VERSION, MAX_POD_SETS, is_same, seconds_in
@@ -76,7 +76,7 @@ def _why_not_kept(queued: QueuedFramework, admission: AdmissionStatus, labels: Q
     elif (problem := problem_with(queued.workload, admission)) is not None:
         if queued.is_disproved:
             return None
-        queued.act_once(Inspect(queued.target, queued.version))
+        queued.act_once(ReadWorkload(queued.target, queued.version))
         return problem
     elif _needs_more(queued, admission):
         why = "the next FrameworkAttempt needs more than Kueue has admitted, or released quota: it is queued"
@@ -124,7 +124,7 @@ def _queue_up(queued: QueuedFramework, labels: QueueLabels) -> None:
         reclaimed = "the quota of completed Tasks was released: the Framework waits for all of it"
         queued.wait(eviction_text(workload) if workload.evicted and workload.reserves else reclaimed)
         if queued.confirm_nothing_runs():
-            queued.act_once(GiveBack(target, workload.uid, ctx.env.second))
+            queued.act_once(ReleaseQuota(target, workload.uid, ctx.env.second))
     elif ctx.status.state is not State.CREATION_PENDING:
         # Its retry is due later.
         return
@@ -135,13 +135,13 @@ def _queue_up(queued: QueuedFramework, labels: QueueLabels) -> None:
             and not _may_have_begun(queued)
         ):
             ctx.tracker.expectations.send(target, ctx.env.clock)
-            ctx.act(EnterQueue(target, ctx.framework, queued.spec))
+            ctx.act(CreateWorkload(target, ctx.framework, queued.spec))
     elif not _is_asked_for(queued, workload):
         if workload.reserves:
             queued.wait(f"Workload {workload.name} was admitted for another request, and is deleted")
             _leave(queued, workload)
         else:
-            queued.act_once(ChangeRequest(target, queued.spec, workload.uid, workload.resource_version))
+            queued.act_once(UpdateWorkload(target, queued.spec, workload.uid, workload.resource_version))
     elif not workload.active:
         queued.wait(inactive_text(workload))
     elif is_admitted(workload) and ctx.tracker.absence.configmap is Known.FOUND:
@@ -232,7 +232,7 @@ def _leave(queued: QueuedFramework, workload: WorkloadRecord) -> None:
     if queued.is_held_by_others or not queued.confirm_nothing_runs():
         return
     if workload.identity.deleting:
-        queued.act_once(LetGo(queued.target, workload.uid))
+        queued.act_once(RemoveFinalizer(queued.target, workload.uid))
     else:
         version = workload.resource_version
         queued.act_once(Delete(queued.target, workload.uid, orphan=True, resource_version=version))
@@ -247,7 +247,7 @@ def _watch_end(queued: QueuedFramework) -> None:
 def _look_for_dropped(queued: QueuedFramework) -> None:
     """Read a Workload that the cache has dropped: it is gone, or has lost its label."""
     if queued.state.dropped:
-        queued.act_once(Inspect(queued.target, ""))
+        queued.act_once(ReadWorkload(queued.target, ""))
 
 
 def completed(queued: QueuedFramework) -> None:

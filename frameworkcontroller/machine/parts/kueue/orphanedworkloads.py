@@ -27,7 +27,7 @@ from frameworkcontroller.machine.kernel.requests import (
     Target,
     metadata_in,
 )
-from frameworkcontroller.machine.parts.kueue.workloadactions import GiveBack, LetGo, Seen
+from frameworkcontroller.machine.parts.kueue.workloadactions import ReleaseQuota, RemoveFinalizer, Seen
 
 LOOK_SEC: Final = 15.0
 """Time until an orphan is looked at again that cannot be released yet. Mostly an event comes before."""
@@ -38,13 +38,13 @@ def orphans(workloads: Iterable[WorkloadRecord], framework_uid: str | None) -> l
     return [one for one in workloads if one.in_use and _owner_uid(one) not in ("", framework_uid)]
 
 
-def releases_of(uid: str, workloads: Iterable[WorkloadRecord], now: int) -> list[GiveBack]:
+def releases_of(uid: str, workloads: Iterable[WorkloadRecord], now: int) -> list[ReleaseQuota]:
     """The releases of a Framework of that UID which Kueue has evicted, and for which nothing can be decided.
 
     ``workloads``: the cached ones with its name. ``now``: seconds since the epoch.
     """
     evicted = (one for one in workloads if one.identity.controller_uid == uid and one.evicted and one.reserves)
-    return [GiveBack(Target(Kind.WORKLOAD, one.name), one.uid, now) for one in evicted]
+    return [ReleaseQuota(Target(Kind.WORKLOAD, one.name), one.uid, now) for one in evicted]
 
 
 def _owner_uid(workload: WorkloadRecord) -> str:
@@ -71,7 +71,7 @@ class OrphanRelease(Aside):
         configmap = Target(Kind.CONFIGMAP, names.configmap_name(self.name))
         if not isinstance((yield from carry_out(LookUp(configmap, uid))), Gone):
             return LOOK_SEC
-        result = yield from carry_out(LetGo(Target(Kind.WORKLOAD, orphan.name), orphan.uid))
+        result = yield from carry_out(RemoveFinalizer(Target(Kind.WORKLOAD, orphan.name), orphan.uid))
         if isinstance(result, Patched):
             self._effects.append(OrphanReleased(orphan.name))
         return None if isinstance(result, Patched | Gone | Seen) else LOOK_SEC

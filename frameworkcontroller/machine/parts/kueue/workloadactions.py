@@ -108,7 +108,7 @@ class ConditionChange:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class EnterQueue(PartAction):
+class CreateWorkload(PartAction):
     """Create the Workload, with the priority of its class."""
 
     framework: Framework
@@ -140,7 +140,7 @@ class EnterQueue(PartAction):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ChangeRequest(PartAction):
+class UpdateWorkload(PartAction):
     """Update the spec of a Workload without quota; with ``priority_only``, the priority of any Workload.
 
     ``resource_version``: as the cache has shown it.
@@ -207,7 +207,7 @@ class Reclaim(WorkloadAction):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Inspect(PartAction):
+class ReadWorkload(PartAction):
     """Read the Workload live. ``seen``: the resourceVersion in the cache, "" if it shows none."""
 
     seen: str
@@ -218,7 +218,7 @@ class Inspect(PartAction):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GiveBack(WorkloadAction):
+class ReleaseQuota(WorkloadAction):
     """Clear the reservation of an evicted Workload, or of one with reclaimed quota. Nothing of it runs.
 
     ``now``: seconds since the epoch. The Workload keeps its place in the queue.
@@ -268,7 +268,7 @@ def _pending_check(check: Mapping[str, Any], now: int) -> Body:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tell(WorkloadAction):
+class SetCondition(WorkloadAction):
     """Set a condition of the Workload. ``now``: seconds since the epoch."""
 
     condition: ConditionChange
@@ -280,21 +280,21 @@ class Tell(WorkloadAction):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Finish(Tell):
+class Finish(SetCondition):
     """Set the condition Finished, unless it is True, then remove the finalizer."""
 
     needs_live: ClassVar[bool] = True
 
     def change(self, record: WorkloadRecord, body: Body) -> Exchange:
         if not record.finished:
-            result = yield from Tell.change(self, record, body)
+            result = yield from SetCondition.change(self, record, body)
             if isinstance(result, Gone | Outdated):
                 return result
-        return (yield from LetGo(self.target, self.uid).exchange())
+        return (yield from RemoveFinalizer(self.target, self.uid).exchange())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LetGo(WorkloadAction):
+class RemoveFinalizer(WorkloadAction):
     """Remove the finalizer of a Workload that is being deleted. Nothing of it runs."""
 
     needs_live: ClassVar[bool] = True

@@ -35,13 +35,13 @@ from frameworkcontroller.machine.parts.kueue.queueing import (
     problem_with,
 )
 from frameworkcontroller.machine.parts.kueue.workloadactions import (
-    EnterQueue,
+    CreateWorkload,
     Finish,
-    GiveBack,
-    Inspect,
-    LetGo,
     ReadAdmission,
+    ReadWorkload,
     Reclaim,
+    ReleaseQuota,
+    RemoveFinalizer,
     Seen,
     Unmet,
     WasAdmitted,
@@ -58,24 +58,24 @@ def take(ctx: Context, outcome: Outcome) -> None:
     action, result, tracker = outcome.action, outcome.result, ctx.tracker
     queued, target, holds = QueuedFramework(ctx), outcome.action.target, ctx.tracker.holds
     tracker.agenda.look()
-    if isinstance(action, EnterQueue) and not isinstance(result, Created | Exists):
+    if isinstance(action, CreateWorkload) and not isinstance(result, Created | Exists):
         answered(tracker, target, None)
     if isinstance(action, Patch) and not isinstance(result, Patched):
         # The label is not restored: the cache will not show the Workload, so look for it again.
         drop(ctx.parts, tracker, target, action.uid)
     match result:
-        case Created() | Exists() if isinstance(action, EnterQueue):
+        case Created() | Exists() if isinstance(action, CreateWorkload):
             _take_creation(queued, action, result)
         case WasAdmitted():
             _take_admission(queued, action, result)
-        case Seen() | Gone() if isinstance(action, Inspect):
+        case Seen() | Gone() if isinstance(action, ReadWorkload):
             _take_look(queued, action, result)
         case Patched() | Accepted() | Gone() | Seen():
             holds.release(target.key)
-            if isinstance(result, Patched) and isinstance(action, GiveBack):
+            if isinstance(result, Patched) and isinstance(action, ReleaseQuota):
                 text = f"Nothing runs: {target.kind} {target.name} has given its quota back"
                 ctx.record(QueueReason.QUOTA_GIVEN_BACK, text)
-            elif isinstance(result, Patched) and isinstance(action, LetGo | Finish):
+            elif isinstance(result, Patched) and isinstance(action, RemoveFinalizer | Finish):
                 ctx.record(QueueReason.LEFT, f"Nothing runs: {target.kind} {target.name} has left the queue")
         case Refused(by_api=True, code=code) if isinstance(action, Reclaim) and code in _REFUSED_FOR_GOOD:
             # Kueue keeps more quota than is needed. It is not asked again until the Workload changes.
@@ -100,13 +100,13 @@ def _take_failure(ctx: Context, action: Action, result: Result) -> None:
             look_later(ctx, target, message)
             stalls[target.key] = Stall(QueueReason.INVALID, message)
         case _:
-            hold(ctx, target, result, "create" if isinstance(action, EnterQueue) else "change")
+            hold(ctx, target, result, "create" if isinstance(action, CreateWorkload) else "change")
             if isinstance(result, Refused) and result.by_api and result.code in _UNAVAILABLE:
                 text = f"Cannot use Workloads, which the label {names.QUEUE_NAME} needs: {result.message}"
                 stalls[target.key] = Stall(QueueReason.UNAVAILABLE, text)
 
 
-def _take_creation(queued: QueuedFramework, action: EnterQueue, result: Created | Exists) -> None:
+def _take_creation(queued: QueuedFramework, action: CreateWorkload, result: Created | Exists) -> None:
     framework_uid = queued.ctx.framework.uid
     found = result.found if isinstance(result, Exists) else None
     is_ours = found is not None and found.controller_uid == framework_uid
@@ -153,7 +153,7 @@ def _take_admission(queued: QueuedFramework, action: Action, result: WasAdmitted
     ctx.record(QueueReason.QUOTA_GRANTED, f"{text}, by Workload {admission.workload_name} ({admission.workload_uid})")
 
 
-def _take_look(queued: QueuedFramework, action: Inspect, result: Seen | Gone) -> None:
+def _take_look(queued: QueuedFramework, action: ReadWorkload, result: Seen | Gone) -> None:
     """Fold a live read, which decides whether an admission is over."""
     state, framework_uid = queued.state, queued.ctx.framework.uid
     queued.holds.release(action.target.key)

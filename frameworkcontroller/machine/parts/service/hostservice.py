@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 import orjson
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.objects import Framework, Identity
+from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.spec import TaskRoleSpec
 from frameworkcontroller.machine.kernel.actions import Create, Outcome
 from frameworkcontroller.machine.kernel.context import Context
-from frameworkcontroller.machine.kernel.holds import ObjectKey, Stall, Wait
+from frameworkcontroller.machine.kernel.holds import ObjectKey, Wait
 from frameworkcontroller.machine.kernel.manifests import framework_reference
-from frameworkcontroller.machine.kernel.outcomes import Presence, presence_of, take_object, watch_end
+from frameworkcontroller.machine.kernel.outcomes import Presence, presence_of, report_listing, take_object, watch_end
 from frameworkcontroller.machine.kernel.part import Part
 from frameworkcontroller.machine.kernel.reasons import Reason, stall, wait
 from frameworkcontroller.machine.kernel.requests import Kind, Target
@@ -67,15 +67,11 @@ class ServicePart(Part):
         if (target := _target(ctx)) is None:
             return True
         holds = ctx.tracker.holds
-        presence, problem = self._presence(ctx, target)
+        presence, problem = _presence(ctx, target)
         if presence is Presence.PRESENT:
             holds.release(target.key)
             return True
-        if problem:
-            text = f"Cannot list {target.kind}s, which spec.network needs: {problem}"
-            holds.stalls[target.key] = Stall(ServiceReason.NOT_LISTED, text)
-        else:
-            holds.end_stall(target.key, ServiceReason.NOT_LISTED)
+        report_listing(ctx, target, problem, ServiceReason.NOT_LISTED, "spec.network")
         if presence is Presence.ENDING:
             watch_end(ctx, target, ServiceReason.NOT_GONE)
             return False
@@ -95,7 +91,7 @@ class ServicePart(Part):
         if (target := _target(ctx)) is None:
             return None
         holds = ctx.tracker.holds
-        presence, _ = self._presence(ctx, target)
+        presence, _ = _presence(ctx, target)
         if presence is Presence.PRESENT:
             return None
         if presence is Presence.ENDING:
@@ -106,35 +102,28 @@ class ServicePart(Part):
         return None
 
     def release(self, ctx: Context) -> None:
-        """Forget failures to create the Service."""
         if (target := _target(ctx)) is not None:
             ctx.tracker.holds.release(target.key)
 
     def keeps_hold(self, ctx: Context, key: ObjectKey) -> bool:
-        """Whether it is the key of the Service that the spec has now."""
         target = _target(ctx)
         return target is not None and target.key == key
 
     def shape(self, ctx: Context, role: TaskRoleSpec) -> HostNames | None:
-        """Host names for all Pods."""
         spec = ctx.framework.spec
         return HostNames(spec.subdomain(ctx.framework.name)) if spec.has_hostnames else None
 
     def take(self, ctx: Context, outcome: Outcome) -> None:
-        """Fold the outcome of the creation."""
         take_object(ctx, outcome.action, outcome.result, ServiceReason.CREATED)
-
-    def _presence(self, ctx: Context, target: Target) -> tuple[Presence, str]:
-        return presence_of(ctx, target, lambda found: self.is_ours(ctx, found))
-
-    def is_ours(self, ctx: Context, found: Identity) -> bool:
-        """Whether an object of the name is the Framework's."""
-        return found.controller_uid == ctx.framework.uid
 
 
 def _target(ctx: Context) -> Target | None:
     spec = ctx.framework.spec
     return Target(Kind.SERVICE, spec.subdomain(ctx.framework.name)) if spec.has_hostnames else None
+
+
+def _presence(ctx: Context, target: Target) -> tuple[Presence, str]:
+    return presence_of(ctx, target, lambda found: found.controller_uid == ctx.framework.uid)
 
 
 def service_body(framework: Framework) -> bytes:
