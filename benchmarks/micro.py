@@ -39,10 +39,10 @@ from frameworkcontroller.kube.indexer import Indexer
 from frameworkcontroller.kube.parsing import loads_without_managed_fields
 from frameworkcontroller.kube.workqueue import WorkQueue
 from frameworkcontroller.logs import configure_logging
-from frameworkcontroller.machine.framework import new_status
 from frameworkcontroller.machine.kernel.manifests import PodTemplate, configmap_body
 from frameworkcontroller.machine.kernel.model import Env, Observed
 from frameworkcontroller.machine.kernel.tracker import Tracker
+from frameworkcontroller.machine.nextattempt import new_status
 from frameworkcontroller.machine.plan import plan
 
 _RUNS: Final = 5

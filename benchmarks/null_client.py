@@ -29,9 +29,9 @@ from frameworkcontroller.api.spec import parse_spec
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import JSON_PATCH
-from frameworkcontroller.machine.framework import new_status
 from frameworkcontroller.machine.kernel.manifests import PodTemplate, configmap_body
 from frameworkcontroller.machine.kernel.model import Env
+from frameworkcontroller.machine.nextattempt import new_status
 from frameworkcontroller.machine.scale import new_task
 
 IN_FLIGHT: Final = 64

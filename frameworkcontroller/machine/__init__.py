@@ -1,1 +1,1 @@
-"""The decisions: pure functions from what is known to what should be done."""
+"""The decisions on Frameworks, without I/O."""

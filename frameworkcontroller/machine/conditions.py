@@ -153,7 +153,7 @@ def _record_stall(ctx: Context, before: Condition | None, stalled: tuple[Reason,
 
 
 def _shown_wait(tracker: Tracker) -> Wait | None:
-    """The wait that the condition Running shows: while some Tasks run, that of a role for others."""
+    """The wait that the condition Running shows: while some Tasks run, only the wait of a role for others."""
     if not (waits := tracker.holds.waits()):
         return None
     if tracker.counts.running:

@@ -11,16 +11,13 @@ from frameworkcontroller.api.completion import (
     CONFIGMAP_EXTERNAL_DELETED,
     CONFIGMAP_LOCAL_CACHE_CREATION_TIMEOUT,
     FRAMEWORK_ATTEMPT_COMPLETION,
-    NEVER_RETRIED,
     CompletionStatus,
 )
-from frameworkcontroller.api.objects import ConfigMapRecord, Framework
+from frameworkcontroller.api.objects import ConfigMapRecord
 from frameworkcontroller.api.spec import ExecutionType
-from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, State
-from frameworkcontroller.api.timestamps import LAST_TIME, format_time
+from frameworkcontroller.api.status import State
 from frameworkcontroller.machine import task as task_machine
 from frameworkcontroller.machine.gates import (
-    forget_later,
     may_begin,
     may_enter,
     may_start,
@@ -30,9 +27,7 @@ from frameworkcontroller.machine.gates import (
     must_end_unseen,
     must_go,
     must_not_begin,
-    prepare_to_forget,
     put_off,
-    retry_waits,
 )
 from frameworkcontroller.machine.kernel.absence import (
     Known,
@@ -42,49 +37,17 @@ from frameworkcontroller.machine.kernel.absence import (
     wait_for_pod_list,
 )
 from frameworkcontroller.machine.kernel.actions import Cleanup, Confirm, Create, Delete, LookUp
-from frameworkcontroller.machine.kernel.context import (
-    Context,
-    count_tasks,
-    describe,
-    describe_row,
-    replace_orphan,
-    summarize,
-)
+from frameworkcontroller.machine.kernel.context import Context, count_tasks, describe, replace_orphan
 from frameworkcontroller.machine.kernel.holds import Wait
 from frameworkcontroller.machine.kernel.manifests import configmap_body
-from frameworkcontroller.machine.kernel.model import Env, SnapshotTrigger, Urgency, require
-from frameworkcontroller.machine.kernel.policy import (
-    NO_BACK_OFF,
-    decide_retry,
-    ended_early,
-    framework_back_off,
-    retries_in_a_row,
-)
+from frameworkcontroller.machine.kernel.model import Urgency, require
 from frameworkcontroller.machine.kernel.reasons import RequestReason
-from frameworkcontroller.machine.kernel.requests import Kind
 from frameworkcontroller.machine.kernel.states import ENDED
-from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.lifereasons import LifeReason
-from frameworkcontroller.machine.scale import new_role
-from frameworkcontroller.machine.terminating import containers_run_until
-from frameworkcontroller.machine.terminatingconfigmap import watch_end, watch_orphan
+from frameworkcontroller.machine.nextattempt import decide_framework_retry, retain
+from frameworkcontroller.machine.terminating import containers_run_until, watch_configmap, watch_orphaned_configmap
 
 _TASK_STOPPED = CompletionStatus.of(FRAMEWORK_ATTEMPT_COMPLETION, "Stop to complete current FrameworkAttempt")
-
-
-def new_status(framework: Framework, env: Env) -> FrameworkStatus:
-    """The first status of a Framework."""
-    now = env.second
-    return FrameworkStatus(start_time=now, transition_time=now, attempt=new_attempt(framework, 0, env))
-
-
-def new_attempt(framework: Framework, attempt_id: int, env: Env) -> FrameworkAttemptStatus:
-    """A new attempt with new role and Task instances."""
-    return FrameworkAttemptStatus(
-        id=attempt_id,
-        start_time=env.second,
-        roles=[new_role(role, env) for role in framework.spec.task_roles],
-    )
 
 
 def step(ctx: Context) -> None:
@@ -95,7 +58,7 @@ def step(ctx: Context) -> None:
         part.before(ctx)
     state = ctx.status.state
     if state is State.ATTEMPT_COMPLETED:
-        _decide_retry(ctx)
+        decide_framework_retry(ctx)
     elif state is State.COMPLETED:
         retain(ctx)
     configmap = ctx.observed.configmap
@@ -104,7 +67,7 @@ def step(ctx: Context) -> None:
         ctx.tracker.agenda.clear()
         if ctx.status.state is State.ATTEMPT_COMPLETED and ctx.framework.spec.is_suspended:
             look_for_pods(ctx)
-        watch_orphan(ctx, ours)
+        watch_orphaned_configmap(ctx, ours)
         if ctx.tracker.is_clean:
             task_machine.delete_leftovers(ctx)
         if not _delete_orphan(ctx, ours):
@@ -132,7 +95,7 @@ def step(ctx: Context) -> None:
         _with_configmap(ctx)
     _step_alive(ctx)
     if configmap.identity.deleting and ctx.status.state not in ENDED:
-        watch_end(ctx, configmap)
+        watch_configmap(ctx, configmap)
 
 
 def complete_attempt(ctx: Context, completion: CompletionStatus) -> None:
@@ -142,7 +105,7 @@ def complete_attempt(ctx: Context, completion: CompletionStatus) -> None:
     ctx.tracker.move_framework(State.DELETION_PENDING, ctx.env.second)
     if decided:
         if completion.is_one_of(ALWAYS_RETRIED):
-            ctx.tracker.count_rerun()
+            ctx.tracker.counters().rerun += ctx.tracker.counts.succeeded + ctx.tracker.counts.failed
         _record_completing(ctx)
 
 
@@ -178,7 +141,6 @@ def attempt_is_over(ctx: Context, completion: CompletionStatus) -> None:
 
 
 def created(ctx: Context, uid: str) -> None:
-    """Record the created ConfigMap of the current attempt."""
     ctx.tracker.configmap_created(uid, ctx.env.second)
     ctx.tracker.holds.release(None)
     tasks = count_tasks(sum(len(role.tasks) for role in ctx.attempt.roles))
@@ -217,7 +179,7 @@ def may_adopt(ctx: Context) -> bool:
 
 def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     ctx.tracker.agenda.clear()
-    watch_orphan(ctx, configmap)
+    watch_orphaned_configmap(ctx, configmap)
     tracker = ctx.tracker
     if configmap is not None:
         tracker.absence.saw_configmap(configmap.uid)
@@ -253,7 +215,7 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     was_held = tracker.absence.may_begin()
     if not tracker.is_clean or (was_held and not ends):
         if not ends:
-            # The condition still says what it waits for.
+            # The condition still shows the reason to wait.
             put_off(ctx, None, may_begin(ctx))
         # Among others, that a resumed Framework is no longer Suspended.
         ctx.tracker.persist_first(None)
@@ -337,7 +299,7 @@ def _without_configmap(ctx: Context) -> None:
 
 
 def _complete_unseen(ctx: Context, completion: CompletionStatus) -> None:
-    """Decide the completion of an attempt of which no object is in the cache."""
+    """Decide the completion of an attempt without an object in the cache."""
     if ctx.tracker.decide_completion(ctx.status, completion, Urgency.NOW):
         _record_completing(ctx)
 
@@ -386,7 +348,7 @@ def _ended_by_others(ctx: Context, text: str) -> CompletionStatus:
 
 def _has_pods(ctx: Context) -> bool:
     """Whether a Pod of the attempt exists or may exist."""
-    if ctx.tracker.may_have_pods or ctx.observed.creating:
+    if ctx.tracker.task_states.may_have_pods or ctx.observed.creating:
         return True
     pods = (pod for pod in ctx.observed.list_pods() if ctx.is_of_attempt(pod))
     if any(not task_machine.is_known_to_be_gone(ctx, pod) for pod in pods):
@@ -470,91 +432,3 @@ def _step_tasks(ctx: Context) -> None:
             task_machine.step(ctx, task)
         else:
             task_machine.delete_taskless(ctx, key)
-
-
-# --- the attempt is over --------------------------------------------------------------------------------------------
-
-
-def _decide_retry(ctx: Context) -> None:
-    status, limits = ctx.status, ctx.env.limits
-    completion = require(status.attempt.completion_status, "completionStatus of the attempt")
-    if ctx.framework.invalid and not completion.is_one_of(NEVER_RETRIED) and put_off(ctx, None, may_start(ctx)):
-        # Neither the next attempt nor the end of the Framework is decided without a retry policy.
-        if not ctx.tracker.is_clean:
-            ctx.tracker.persist_first(None)
-        return
-    conflict_delay = 0
-    if status.retry.retry_delay_sec is None:
-        conflict_delay = ctx.env.rng.randint(
-            limits.framework_min_retry_delay_sec_for_transient_conflict_failed,
-            limits.framework_max_retry_delay_sec_for_transient_conflict_failed,
-        )
-    policy = ctx.framework.spec.retry_policy
-    decision = decide_retry(policy, completion, status.retry.accountable_retried_count, conflict_delay)
-    if status.retry.retry_delay_sec is None and not decision.retry:
-        ctx.tracker.move_framework(State.COMPLETED, ctx.env.second)
-        for part in ctx.parts.ended:
-            part.ended(ctx, completion)
-        reason = LifeReason.FRAMEWORK_SUCCEEDED if completion.succeeded else LifeReason.FRAMEWORK_FAILED
-        text = f"Framework completed, not retried as {decision.reason}, with {describe(completion)}"
-        ctx.record(reason, text, completion=completion)
-        return
-    if ctx.framework.deleting and any(part.keeps_deleted(ctx) for part in ctx.parts.keeps_deleted):
-        # Also once its finalizer is gone, and that of another client is not.
-        return
-    if not ctx.tracker.is_clean and not any(part.knows_attempt(ctx) for part in ctx.parts.knows_attempt):
-        # Clients must see the end of this attempt before the next one starts.
-        ctx.tracker.persist_first(None)
-        return
-    in_a_row, early = retries_in_a_row(status), ended_early(status)
-    back_off = framework_back_off(policy, completion, limits)
-    last = summarize(completion) + describe_row(in_a_row)
-    if status.retry.retry_delay_sec is None:
-        delay = max(decision.delay_sec, back_off.delay_sec(in_a_row, completion, early=early))
-        if not delay and not prepare_to_forget(ctx, SnapshotTrigger.FRAMEWORK_RETRY):
-            return
-        ctx.tracker.schedule_retry(status, delay)
-        due = status.transition_time + delay
-        when = f"in {delay}s, at {format_time(min(due, LAST_TIME))}" if delay else "at once"
-        if ctx.framework.spec.is_suspended:
-            when = f"{when}, if not suspended" if delay else "once the Framework is resumed"
-        text = f"FrameworkAttempt {status.attempt.id + 1} starts {when}, as {decision.reason}, after {last}"
-        ctx.record(LifeReason.FRAMEWORK_RETRY_SCHEDULED, text, completion=completion, warning=False)
-    delay = require(status.retry.retry_delay_sec, "retryDelaySec")
-    stop = ctx.framework.spec.execution_type is ExecutionType.STOP
-    if delay:
-        forget_later(ctx, SnapshotTrigger.FRAMEWORK_RETRY)
-    if not stop and not ctx.wait_out(None, status.transition_time, delay):
-        retry_waits(ctx, None, delay, last)
-        return
-    if delay and not prepare_to_forget(ctx, SnapshotTrigger.FRAMEWORK_RETRY):
-        return
-    ctx.snapshot_framework(SnapshotTrigger.FRAMEWORK_RETRY)
-    attempt = new_attempt(ctx.framework, status.retry.total_retried_count + 1, ctx.env)
-    recent = 0 if back_off is NO_BACK_OFF else back_off.row_after(in_a_row, completion, early=early)
-    ctx.tracker.retry_framework(
-        attempt, completion, accountable=decision.accountable, recent=recent, now=ctx.env.second
-    )
-    ctx.tracker.holds.hold_attempt(ctx.env)
-    text = f"Retried with FrameworkAttempt {status.attempt.id}, as {decision.reason}"
-    ctx.record(LifeReason.FRAMEWORK_RETRIED, text, completion=completion, warning=False)
-
-
-def retain(ctx: Context) -> None:
-    """Delete the completed Framework after its retention."""
-    if ctx.framework.deleting:
-        return
-    ttl = ctx.framework.spec.ttl_seconds_after_finished
-    seconds = ctx.env.limits.framework_completed_retain_sec if ttl is None else ttl
-    if not ctx.wait_out(None, ctx.status.transition_time, seconds):
-        return
-    if not prepare_to_forget(ctx, SnapshotTrigger.FRAMEWORK_DELETION):
-        return
-    if ctx.tracker.is_clean:
-        if not ctx.tracker.process.deletion_snapshot_taken:
-            ctx.tracker.process.deletion_snapshot_taken = True
-            ctx.snapshot_framework(SnapshotTrigger.FRAMEWORK_DELETION)
-        ctx.act(Delete(Target(Kind.FRAMEWORK, ctx.framework.name), ctx.framework.uid))
-    else:
-        ctx.tracker.persist_first(None)
-        ctx.tracker.agenda.look(None, ctx.env.clock)

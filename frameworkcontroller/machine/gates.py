@@ -1,16 +1,15 @@
 """The gates: why an attempt does not start yet, why a Pod is not created yet, and why an attempt ends.
 
-Each gate is a row of rules, of which the first with an answer counts: those of the life, and the hooks of parts. A rule
-reads the spec, the persisted status and the tracker, and changes nothing.
+The first rule with an answer counts: the life's rules come before the parts'. Rules read the spec, the persisted status
+and the tracker, and change nothing.
 
-An end is asked for twice in a plan. Before Tasks observe their Pods, ``must_end_first`` gives what no outcome of a Task
-changes, and ``must_end_last`` forbids creations: no plan both creates a Pod and ends the attempt. Afterwards, outcomes
-of Tasks count before a reason that a user can take back (``must_end``).
+A plan checks twice whether the attempt ends. Before Tasks observe their Pods, ``must_end_first`` has the reasons that
+no Task changes, and ``must_end_last`` forbids creations: no plan both creates a Pod and ends the attempt. Afterwards,
+outcomes of Tasks count before a reason that a user can take back (``must_end``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from frameworkcontroller.api.completion import (
@@ -41,40 +40,20 @@ SUSPENDED: Final = CompletionStatus.of(FRAMEWORK_SUSPEND_REQUESTED, "User has re
 
 def may_start(ctx: Context) -> Wait | None:
     """Why the attempt does not start yet: its ConfigMap must not be created."""
-    return next((wait for rule in _START if (wait := rule(ctx)) is not None), None)
-
-
-def _is_deleted(ctx: Context) -> Wait | None:
-    return Wait(LifeReason.DELETING, "the Framework is being deleted") if ctx.framework.deleting else None
-
-
-def _is_not_started(ctx: Context) -> Wait | None:
-    if ctx.framework.spec.execution_type is not ExecutionType.CREATE:
-        return None
-    also = ", and spec.suspend is true" if ctx.framework.spec.suspend else ""
-    return Wait(LifeReason.NOT_STARTED, f"spec.executionType is Create{also}")
-
-
-def _is_suspended(ctx: Context) -> Wait | None:
-    return Wait(LifeReason.SUSPENDED, "spec.suspend is true") if ctx.framework.spec.is_suspended else None
-
-
-def _is_invalid(ctx: Context) -> Wait | None:
-    if not ctx.framework.invalid or ctx.framework.spec.execution_type is ExecutionType.STOP:
-        return None
-    return None if must_not_begin(ctx) is not None else Wait(RequestReason.WAITING, "the spec is invalid")
-
-
-_START: Final[tuple[Callable[[Context], Wait | None], ...]] = (
-    _is_deleted,
-    _is_not_started,
-    _is_suspended,
-    _is_invalid,
-)
+    framework, spec = ctx.framework, ctx.framework.spec
+    if framework.deleting:
+        return Wait(LifeReason.DELETING, "the Framework is being deleted")
+    if spec.execution_type is ExecutionType.CREATE:
+        also = ", and spec.suspend is true" if spec.suspend else ""
+        return Wait(LifeReason.NOT_STARTED, f"spec.executionType is Create{also}")
+    if spec.is_suspended:
+        return Wait(LifeReason.SUSPENDED, "spec.suspend is true")
+    if framework.invalid and spec.execution_type is not ExecutionType.STOP and must_not_begin(ctx) is None:
+        return Wait(RequestReason.WAITING, "the spec is invalid")
+    return None
 
 
 def may_enter(ctx: Context) -> Wait | None:
-    """Why an attempt that may start prepares nothing yet."""
     return next((wait for part in ctx.parts.may_enter if (wait := part.may_enter(ctx)) is not None), None)
 
 
@@ -147,34 +126,44 @@ def forget_later(ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None
 
 def must_not_begin(ctx: Context) -> CompletionStatus | None:
     """Why the attempt, which has no ConfigMap yet, ends without one. Persisted before anything is looked for."""
-    return _first(ctx, _NOT_BEGIN)
+    deadline = ctx.framework.spec.active_deadline_seconds
+    if deadline is None or ctx.status.accumulated_past_execution_time_seconds < deadline:
+        return None
+    return _deadline_exceeded(deadline)
 
 
 def must_end_unseen(ctx: Context) -> CompletionStatus | None:
     """Why the attempt ends whose ConfigMap is created, and not yet in the cache. Persisted before it is deleted."""
-    return _first(ctx, _END_UNSEEN, EndPhase.UNSEEN)
+    if must_go(ctx):
+        return DELETED
+    return SUSPENDED if ctx.framework.spec.is_suspended else _must_end(ctx, EndPhase.UNSEEN)
 
 
 def must_end_first(ctx: Context) -> CompletionStatus | None:
     """Why the attempt ends, for any outcomes of its Tasks. Asked before Tasks observe their Pods."""
-    return _first(ctx, _END_FIRST)
+    if must_go(ctx):
+        return DELETED
+    return STOPPED if ctx.framework.spec.execution_type is ExecutionType.STOP else None
 
 
 def must_end_last(ctx: Context) -> CompletionStatus | None:
-    """Why the attempt ends unless it ends because of its Tasks. Asked before Tasks observe their Pods."""
-    return _first(ctx, _END_LAST, EndPhase.LAST)
+    """Why the attempt ends unless its Tasks end it. Asked before Tasks observe their Pods."""
+    if (completion := _exceeds_deadline(ctx)) is not None:
+        return completion
+    return SUSPENDED if ctx.framework.spec.is_suspended else _must_end(ctx, EndPhase.LAST)
 
 
 def must_end(ctx: Context, otherwise: CompletionStatus | None) -> CompletionStatus | None:
     """Why the attempt ends. Asked after Tasks have observed their Pods. ``otherwise``: the answer of must_end_last.
 
-    What the ends of Tasks mean is for the policies of a valid spec.
+    Only the policies of a valid spec decide by the ends of Tasks.
     """
-    return (None if ctx.framework.invalid else _first(ctx, _END_BY_TASKS, EndPhase.BY_TASKS)) or otherwise
-
-
-def _must_delete(ctx: Context) -> CompletionStatus | None:
-    return DELETED if must_go(ctx) else None
+    if ctx.framework.invalid:
+        return otherwise
+    completion = evaluate_completion(ctx.framework.spec, ctx.tracker)
+    if completion is None and ctx.tracker.life.failing:
+        completion = end_by_rule(ctx.tracker)
+    return completion or _must_end(ctx, EndPhase.BY_TASKS) or otherwise
 
 
 def must_go(ctx: Context) -> bool:
@@ -183,23 +172,11 @@ def must_go(ctx: Context) -> bool:
     return framework.deleting and framework.held and any(part.keeps_deleted(ctx) for part in ctx.parts.keeps_deleted)
 
 
-def _is_stopped(ctx: Context) -> CompletionStatus | None:
-    return STOPPED if ctx.framework.spec.execution_type is ExecutionType.STOP else None
-
-
-def _meets_policy(ctx: Context) -> CompletionStatus | None:
-    return evaluate_completion(ctx.framework.spec, ctx.tracker)
-
-
-def _fails_by_rule(ctx: Context) -> CompletionStatus | None:
-    return end_by_rule(ctx.tracker) if ctx.tracker.life.failing else None
-
-
-def _has_no_time_left(ctx: Context) -> CompletionStatus | None:
-    deadline = ctx.framework.spec.active_deadline_seconds
-    if deadline is None or ctx.status.accumulated_past_execution_time_seconds < deadline:
-        return None
-    return _deadline_exceeded(deadline)
+def _must_end(ctx: Context, phase: EndPhase) -> CompletionStatus | None:
+    for part in ctx.parts.must_end:
+        if (completion := part.must_end(ctx, phase)) is not None:
+            return completion
+    return None
 
 
 def _exceeds_deadline(ctx: Context) -> CompletionStatus | None:
@@ -210,32 +187,6 @@ def _exceeds_deadline(ctx: Context) -> CompletionStatus | None:
     return _deadline_exceeded(deadline) if ctx.wait_out(None, started, left) else None
 
 
-def _must_suspend(ctx: Context) -> CompletionStatus | None:
-    return SUSPENDED if ctx.framework.spec.is_suspended else None
-
-
 def _deadline_exceeded(seconds: int) -> CompletionStatus:
     text = f"Framework was active for longer than its activeDeadlineSeconds {seconds}, in all of its FrameworkAttempts"
     return CompletionStatus.of(FRAMEWORK_ACTIVE_DEADLINE_EXCEEDED, text)
-
-
-_EndRules = tuple[Callable[[Context], CompletionStatus | None], ...]
-
-_NOT_BEGIN: Final[_EndRules] = (_has_no_time_left,)
-_END_FIRST: Final[_EndRules] = (_must_delete, _is_stopped)
-_END_BY_TASKS: Final[_EndRules] = (_meets_policy, _fails_by_rule)
-_END_UNSEEN: Final[_EndRules] = (_must_delete, _must_suspend)
-_END_LAST: Final[_EndRules] = (_exceeds_deadline, _must_suspend)
-"""Those that a user or another component can take back."""
-
-
-def _first(ctx: Context, rules: _EndRules, phase: EndPhase | None = None) -> CompletionStatus | None:
-    """The first reason to end: by the rules of the life, then by the parts."""
-    for rule in rules:
-        if (completion := rule(ctx)) is not None:
-            return completion
-    if phase is not None:
-        for part in ctx.parts.must_end:
-            if (completion := part.must_end(ctx, phase)) is not None:
-                return completion
-    return None

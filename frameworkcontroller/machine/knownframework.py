@@ -22,8 +22,8 @@ from frameworkcontroller.api.objects import (
 )
 from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.api.status import FrameworkStatus
+from frameworkcontroller.machine.kernel.exchanges import FinalizersAre
 from frameworkcontroller.machine.kernel.model import Limits, require
-from frameworkcontroller.machine.kernel.results import FinalizersAre
 from frameworkcontroller.machine.parts import PARTS
 from frameworkcontroller.machine.specreading import (
     LARGE_SPEC_BYTES,
@@ -40,7 +40,7 @@ class KnownFramework:
     """Spec, metadata and stored version of one Framework."""
 
     def __init__(self, record: FrameworkRecord, status: FrameworkStatus | None) -> None:
-        """``status``: that of the record."""
+        """``status``: the record's."""
         self.uid = record.uid
         self.stored = Stored.in_cache(record, status)
         self.framework: Framework | None = None
@@ -112,7 +112,7 @@ class KnownFramework:
         return record.resource_version != self.stored.resource_version
 
     def must_confirm(self, status: FrameworkStatus | None, limits: Limits) -> bool:
-        """Whether a live read must come before the first plan, as a part acts on what only the cache has shown."""
+        """Whether a live read must come before the first plan, as a part acts on the cached status."""
         if self.stored.confirmed:
             return False
         if _is_held(self.stored.finalizers) and not self._cached_held:
@@ -120,7 +120,6 @@ class KnownFramework:
         return any(part.must_confirm(status, limits) for part in PARTS.must_confirm)
 
     def forget_spec(self) -> None:
-        """Read the next record's spec, even of an older generation."""
         self.framework = None
 
     def save_memory(self) -> None:
@@ -232,13 +231,13 @@ class Stored:
     unsure: bytes | None = None
     """Digest of the last write if its answer was lost: it may be stored."""
     _digest: bytes | None = None
-    """Of the status; None: that of ``_json``. A restart finds many that are never compared."""
+    """Of the status; None: not computed from ``_json`` yet. A restart finds many that are never compared."""
     _json: bytes | Parsed | None = None
     """The status in the cache, compressed."""
 
     @classmethod
     def in_cache(cls, record: FrameworkRecord, status: FrameworkStatus | None) -> Self:
-        """The Framework in the cache. ``status``: that of the record."""
+        """The Framework in the cache. ``status``: the record's."""
         json = compressed_json(record.status_json)
         return cls(record.name, record.resource_version, record.finalizers, added_fields(status), _json=json)
 
@@ -251,7 +250,6 @@ class Stored:
 
     @property
     def digest(self) -> bytes:
-        """Digest of the status."""
         if self._digest is None:
             self._digest = digest_of(self.name, decode_status(decoded_json(decompressed_json(self._json))))
             self._json = None
@@ -264,7 +262,7 @@ class Stored:
         return digest_of(self.name, decode_status(record.status)) == self.digest
 
     def may_be(self, digest: bytes) -> bool:
-        """Whether a status with this digest is the stored one, or that of the write whose answer was lost."""
+        """Whether a status with this digest is the stored one, or the one of a write without an answer."""
         return digest in (self.digest, self.unsure)
 
     def changed(self, resource_version: str, digest: bytes) -> None:

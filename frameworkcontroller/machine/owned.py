@@ -31,6 +31,16 @@ from frameworkcontroller.machine.kernel.actions import (
 )
 from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.context import Context, replace_orphan
+from frameworkcontroller.machine.kernel.exchanges import (
+    Accepted,
+    Created,
+    Exists,
+    Gone,
+    NotAttempted,
+    NotForced,
+    Remains,
+    Result,
+)
 from frameworkcontroller.machine.kernel.failure import classify_creation_refusal, is_quota_refusal
 from frameworkcontroller.machine.kernel.holds import CREATIONS, Spared, Stall
 from frameworkcontroller.machine.kernel.model import InvariantError
@@ -47,19 +57,8 @@ from frameworkcontroller.machine.kernel.outcomes import (
     task_of,
 )
 from frameworkcontroller.machine.kernel.reasons import RequestReason
-from frameworkcontroller.machine.kernel.requests import Kind, Refused
-from frameworkcontroller.machine.kernel.results import (
-    Accepted,
-    Created,
-    Exists,
-    Gone,
-    NotAttempted,
-    NotForced,
-    Remains,
-    Result,
-)
+from frameworkcontroller.machine.kernel.requests import Kind, Refused, Target
 from frameworkcontroller.machine.kernel.states import ENDED
-from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.lifereasons import LifeReason
 from frameworkcontroller.machine.terminating import forced_deletion
 
@@ -98,7 +97,7 @@ def _take_orphan(ctx: Context, outcome: Outcome) -> None:
         _take_failed_deletion(ctx, outcome.action, outcome.result)
 
 
-# --- what Pods and ConfigMaps share ------------------------------------------------------------------------------
+# --- Pods and ConfigMaps ------------------------------------------------------------------------------------------
 
 
 def _take(owned: _Owned, outcome: Outcome) -> None:
@@ -195,7 +194,6 @@ def _take_look_up(owned: _Owned, result: Result) -> None:
 
 
 def _replace(owned: _Owned, found: Identity, verb: str) -> None:
-    """An object of the name is ours, and not the recorded one."""
     if found.deleting:
         text = f"Cannot {verb} {owned.target.kind} {owned.target.name}: {describe_failure(Exists(found))}"
         back_off(owned.ctx, owned.target, text, owned.not_gone, patience=FAILURES_TO_STALL_WHILE_DELETED, keep=True)
@@ -293,7 +291,7 @@ class _Pod:
         return True
 
     def is_cleaned_up_by(self, action: Cleanup) -> bool:
-        """Whether the ConfigMap of whose Pods it was is recorded: a status that is taken over may not have it."""
+        """Whether the Pod's ConfigMap is recorded: a status that is taken over may not have it."""
         return action.controller_uid == self.ctx.attempt.configmap_uid
 
     def is_current(self, found: Identity) -> bool:

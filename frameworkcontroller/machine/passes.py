@@ -13,10 +13,10 @@ from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.actions import Action, ChangeFinalizer, Create, Outcome, needs_live_status
 from frameworkcontroller.machine.kernel.batch import Batch
+from frameworkcontroller.machine.kernel.exchanges import Created, Exists, FinalizersAre, NotAttempted, Outdated
 from frameworkcontroller.machine.kernel.model import Env, Observed, Plan, Urgency
 from frameworkcontroller.machine.kernel.protocol import Archive, Done, Outbox, ReadLive, View, WriteStatus
 from frameworkcontroller.machine.kernel.requests import Answer, Kind
-from frameworkcontroller.machine.kernel.results import Created, Exists, FinalizersAre, NotAttempted, Outdated
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.knownframework import KnownFramework
 from frameworkcontroller.machine.parts import PARTS
@@ -79,7 +79,6 @@ class Pass:
         return record.generation > framework.generation or (record.deletion_time is not None) > framework.deleting
 
     def is_wanted(self, action: Action) -> bool:
-        """Whether an action is still wanted now that it has a slot."""
         if not isinstance(action, Create):
             # Even if no more are started: where slots are scarce, every pass would drop it.
             return True
@@ -130,7 +129,6 @@ class Pass:
         self._fold([Outcome(action, NotAttempted()) for action in actions], env)
 
     def wrote(self, clock: float) -> None:
-        """The status was written."""
         self._show_at = clock + SHOW_SEC
 
     def take_over(self, tracker: Tracker, done: Done) -> None:
@@ -138,7 +136,6 @@ class Pass:
         self.tracker, self.done = tracker, done
 
     def end(self, clock: float) -> Done:
-        """The end of the pass."""
         tracker = self.tracker
         if tracker.urgency is Urgency.NONE:
             # No write will follow: a request failed the first time, or the Framework was deleted.
@@ -217,7 +214,7 @@ class Pass:
             return None
         early = self._writer.pacing.due(tracker, clock, env.answer_sec) - clock
         if self.batch.is_open:
-            is_due = early <= 0 and (clock >= self._show_at or (tracker.is_awaited and self.batch.is_long))
+            is_due = early <= 0 and (clock >= self._show_at or (tracker.agenda.is_awaited and self.batch.is_long))
             return WriteStatus() if is_due and not self.batch.stopped else None
         if early > _TIMER_SLACK_SEC and not stopping:
             # End the pass: settled Tasks need not wait for this write.
@@ -229,7 +226,6 @@ class Pass:
     # --- outcomes ---
 
     def _fold(self, outcomes: list[Outcome], env: Env) -> None:
-        """Fold outcomes into the tracked status."""
         if not outcomes:
             return
         for outcome in outcomes:

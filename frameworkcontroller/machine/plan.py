@@ -20,6 +20,7 @@ from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Answer
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.lifereasons import LifeReason
+from frameworkcontroller.machine.nextattempt import new_status
 from frameworkcontroller.machine.owned import take
 from frameworkcontroller.machine.parts import PARTS
 
@@ -27,7 +28,7 @@ from frameworkcontroller.machine.parts import PARTS
 def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> Plan:
     """Decide one step: change the tracked status, and return the actions that its persisted part justifies.
 
-    The order is that of docs/lifecycle.md.
+    docs/lifecycle.md has the order.
 
     Raises:
         InvariantError: the status violates an invariant.
@@ -38,7 +39,7 @@ def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> 
     tracker.agenda.begin(env.clock)
     if tracker.status is None:
         ctx.is_new = True
-        tracker.begin(framework.new_status(subject, env), dirty=True)
+        tracker.begin(new_status(subject, env), dirty=True)
         if subject.invalid:
             _observe_generation(ctx)
             return _finish(ctx)
@@ -84,11 +85,11 @@ def archived(subject: Framework, tracker: Tracker, answers: Sequence[tuple[Archi
 
 
 def reject(subject: Framework, tracker: Tracker, why: str, env: Env, *, reason: Reason) -> Plan:
-    """Stall a Framework that is left alone, without actions."""
+    """Stall a Framework that is ignored, without actions."""
     ctx = _begin(subject, tracker, Observed(None, lambda _: None), env)
     tracker.agenda.ring(env.clock)
     if tracker.status is None:
-        tracker.begin(framework.new_status(subject, env), dirty=True)
+        tracker.begin(new_status(subject, env), dirty=True)
     _observe_generation(ctx)
     tracker.holds.stalls[None] = Stall(reason, why)
     return _finish(ctx)

@@ -258,7 +258,7 @@ class Quarantine:
 
 
 class QuarantineEnd(Aside):
-    """Ends what runs of a Framework in quarantine, if it is to end. Nothing is persisted: the status may be unreadable.
+    """Ends the Pods of a Framework in quarantine, if it is to end. Nothing is persisted: the status may be unreadable.
 
     ``releases``: actions for the time when nothing runs; if there are any, the attempt is to end.
     """

@@ -20,6 +20,7 @@ from frameworkcontroller.api.names import split_pod_name
 from frameworkcontroller.api.objects import CompanionRecord, FrameworkRecord, PodRecord
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.actions import Action, ChangeFinalizer, Create, PartAction, carry_out
+from frameworkcontroller.machine.kernel.exchanges import NotAttempted
 from frameworkcontroller.machine.kernel.model import Env, Snapshot, SnapshotTrigger, Urgency, require
 from frameworkcontroller.machine.kernel.outcomes import drop
 from frameworkcontroller.machine.kernel.protocol import (
@@ -38,7 +39,6 @@ from frameworkcontroller.machine.kernel.protocol import (
     read_live,
 )
 from frameworkcontroller.machine.kernel.requests import LARGE_BYTES, Answer, Get, Kind, Request
-from frameworkcontroller.machine.kernel.results import NotAttempted
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.knownframework import KnownFramework, digest_of
 from frameworkcontroller.machine.parts import PARTS
@@ -123,13 +123,13 @@ class Reconciler:
         Return whether it lacks one that was created before, which is planned then. ``find``: the cached one of a key.
         """
         namespace = self.key.partition("/")[0]
-        lacking = self.tracker.objects.listed(kind, listed, lambda name: find(f"{namespace}/{name}"))
+        lacking = self.tracker.expectations.listed(kind, listed, lambda name: find(f"{namespace}/{name}"))
         for target, uid in lacking:
             drop(PARTS, self.tracker, target, uid)
         return bool(lacking)
 
     def on_archived(self, archive: Archive, answer: Answer) -> None:
-        """The history has answered: plan what waits for it."""
+        """The history has answered: the next plan folds it."""
         self._answers.append((archive, answer))
 
     def resync(self, *, from_cache: bool = True) -> bool:
@@ -141,7 +141,7 @@ class Reconciler:
         if status is None or status.state is State.COMPLETED:
             return False
         self.tracker.look_at_all()
-        self.tracker.objects.confirmed.clear()
+        self.tracker.expectations.confirmed.clear()
         for part in PARTS.on_resync:
             part.on_resync(self.tracker)
         self._resync |= from_cache
@@ -168,7 +168,7 @@ class Reconciler:
         """Whether the call sends or receives more than ``LARGE_BYTES``."""
         if isinstance(call, Act):
             return isinstance(call.action, Create | PartAction) and call.action.is_large
-        status = max(self._writer.pacing.size, _TASK_BYTES * self.tracker.task_count)
+        status = max(self._writer.pacing.size, _TASK_BYTES * self.tracker.task_states.total)
         return status + (0 if view.record is None else len(view.record.spec_json)) > LARGE_BYTES
 
     def must_read(self, record: FrameworkRecord) -> bool:

@@ -41,7 +41,7 @@ TASK: Final[Mapping[State, int]] = {
 """By the state of each of its Tasks."""
 
 NEW: Final = 8
-"""Of a Framework without a status, beside its Tasks."""
+"""Of a Framework without a status, in addition to its Tasks."""
 
 UNREAD: Final = 1000
 """Of a Framework with a status that no reconciler has read: most of them rest, and new ones need not wait for them.

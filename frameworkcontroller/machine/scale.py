@@ -20,7 +20,6 @@ SCALED_DOWN = CompletionStatus.of(DELETE_TASK_REQUESTED, "User has requested to 
 
 
 def new_role(spec: TaskRoleSpec, env: Env) -> TaskRoleStatus:
-    """A new role with new Tasks."""
     return TaskRoleStatus(
         name=spec.name,
         instance_uid=env.new_uid(),
@@ -31,7 +30,6 @@ def new_role(spec: TaskRoleSpec, env: Env) -> TaskRoleStatus:
 
 
 def new_task(role: str, index: int, env: Env) -> TaskStatus:
-    """A new Task."""
     now = env.second
     return TaskStatus(
         role=role,

@@ -81,17 +81,15 @@ class Ends(NamedTuple):
 
     @property
     def is_asked_for(self) -> bool:
-        """Whether nothing is to run."""
         return self.suspend or self.execution_type is ExecutionType.STOP
 
 
 def ends_of(spec: FrameworkSpec) -> Ends:
-    """What ends a Framework with this spec."""
     return Ends(*(getattr(spec, field) for field in Ends._fields))
 
 
 def ends_in(given: Any, last: Ends) -> Ends:
-    """What ends a Framework with an invalid spec, given as its JSON value. ``last``: that of the last valid one."""
+    """The ending fields of an invalid spec, given as its JSON value. ``last``: of the last valid one."""
     return Ends(*(_value(given, *names) for names in zip(ENDING_FIELDS, Ends._fields, last, strict=True)))
 
 
@@ -105,7 +103,7 @@ def _value(given: Any, key: str, field: str, last: Any) -> Any:
 
 
 def spec_to_end(ends: Ends, status: FrameworkStatus | None) -> FrameworkSpec:
-    """The spec that the machine goes by: roles and Tasks are those of the status."""
+    """The spec that the machine goes by: it has the roles and Tasks of the status."""
     roles = () if status is None else status.attempt.roles
     counts = {role.name: sum(not task.deletion_pending for task in role.tasks) for role in roles}
     task_roles = [_NO_ROLE.model_copy(update={"name": name, "task_number": count}) for name, count in counts.items()]

@@ -10,13 +10,7 @@ from dataclasses import replace
 from typing import Any, Final, Literal, NamedTuple
 
 from frameworkcontroller import depths
-from frameworkcontroller.api.codec import (
-    AddedFields,
-    EncodedStatus,
-    added_fields,
-    decode_status,
-    dropped_fields,
-)
+from frameworkcontroller.api.codec import AddedFields, EncodedStatus, added_fields, decode_status, dropped_fields
 from frameworkcontroller.api.objects import FrameworkRecord
 from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.api.status import FrameworkStatus
@@ -176,10 +170,9 @@ class StatusWriter:
         self._outbox.add(StatusWritten(result, len(encoded.body)))
 
     def _accept(self, tracker: Tracker, version: str, digest: bytes, added: AddedFields) -> None:
-        """The tracked status is stored."""
         stored = self._known.stored
         self._known.stored = Stored.in_answer(stored.name, version, stored.finalizers, digest, added)
-        self.pacing.rested = tracker.is_at_rest
+        self.pacing.rested = tracker.task_states.are_at_rest
         self.pacing.unwritten_since = None
         self.must_write = self.cannot_store = False
         self.failed_preconditions = self._refusals = 0

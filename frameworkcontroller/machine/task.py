@@ -35,13 +35,12 @@ from frameworkcontroller.machine.kernel.policy import (
     task_back_off,
 )
 from frameworkcontroller.machine.kernel.reasons import RequestReason
-from frameworkcontroller.machine.kernel.requests import Kind
+from frameworkcontroller.machine.kernel.requests import Kind, Target
 from frameworkcontroller.machine.kernel.rules import with_rule
 from frameworkcontroller.machine.kernel.states import ENDED
-from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.lifereasons import LifeReason
 from frameworkcontroller.machine.scale import SCALED_DOWN
-from frameworkcontroller.machine.terminating import end_left_running, taskless_target, wait_for_containers, watch_end
+from frameworkcontroller.machine.terminating import end_left_running, taskless_target, wait_for_containers, watch_pod
 
 _CONFIGMAP_DOUBT_SEC = 5
 """Interval of lists of ConfigMaps because Pods were deleted before they ran."""
@@ -116,7 +115,6 @@ def _adopt(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> bool:
 
 
 def created(ctx: Context, task: TaskStatus, uid: str) -> None:
-    """Record the created Pod of the Task's current attempt."""
     ctx.tracker.pod_created(task, uid, ctx.env.second)
     ctx.tracker.holds.release(task.key)
     ctx.tracker.holds.release_retries()
@@ -180,7 +178,7 @@ def _delete_orphan(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> boo
         return False
     if pod.identity.deleting:
         if pod.uid != task.attempt.pod_uid:
-            watch_end(ctx, pod, orphan=True)
+            watch_pod(ctx, pod, orphan=True)
     elif not (ctx.tracker.is_head_settled and ctx.tracker.is_settled(task)):
         # It may be of this attempt, and not be adopted only because of a decision that is not persisted.
         ctx.tracker.persist_first(task.key)
@@ -204,7 +202,7 @@ def delete_taskless(ctx: Context, key: TaskKey) -> None:
     if pod is None or not _is_taskless(ctx, key, pod):
         ctx.tracker.holds.stalls.pop(key, None)
     elif pod.identity.deleting:
-        watch_end(ctx, pod, orphan=True)
+        watch_pod(ctx, pod, orphan=True)
     elif wait_for_containers(ctx, key, pod):
         return
     elif ctx.tracker.is_head_settled:
@@ -224,7 +222,7 @@ def delete_leftovers(ctx: Context) -> None:
         if parts is None or not is_ours or is_known_to_be_gone(ctx, pod):
             continue
         if pod.identity.deleting:
-            watch_end(ctx, pod, orphan=True)
+            watch_pod(ctx, pod, orphan=True)
         else:
             task = ctx.tracker.task(parts[1:])
             target = taskless_target(ctx, parts[1:]) if task is None else ctx.pod_target(task)
@@ -270,7 +268,6 @@ def _without_pod(ctx: Context, task: TaskStatus) -> None:
 
 
 def pod_never_seen(ctx: Context, task: TaskStatus) -> None:
-    """Handle a created Pod that the cache has never shown and that is gone."""
     timeout = ctx.env.limits.object_local_cache_creation_timeout_sec
     text = f"Pod did not appear in the local cache within {timeout}s, so it was taken for deleted, and deleted"
     attempt_is_over(ctx, task, CompletionStatus.of(POD_LOCAL_CACHE_CREATION_TIMEOUT, text))
@@ -306,7 +303,7 @@ def _with_deleting_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
         _doubt_configmaps(ctx, task, by_others)
         _decide(ctx, task, by_others, pod)
         tracker.move(task, State.DELETING, ctx.env.second)
-    watch_end(ctx, pod)
+    watch_pod(ctx, pod)
 
 
 def _with_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:

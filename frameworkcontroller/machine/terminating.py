@@ -1,9 +1,9 @@
-"""Pods that terminate, or have ended while their containers still run: stalls, and deletion by force."""
+"""Terminating Pods and ConfigMaps, and ended Pods with running containers: stalls, and forced deletion."""
 
 from __future__ import annotations
 
 from frameworkcontroller.api.names import pod_name, split_pod_name
-from frameworkcontroller.api.objects import Identity, PodRecord
+from frameworkcontroller.api.objects import ConfigMapRecord, Identity, PodRecord
 from frameworkcontroller.api.spec import PodForceDeletionPolicy
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.kernel.actions import Delete
@@ -11,8 +11,7 @@ from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import Stall
 from frameworkcontroller.machine.kernel.model import require
-from frameworkcontroller.machine.kernel.requests import Kind
-from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.requests import Kind, Target
 from frameworkcontroller.machine.lifereasons import LifeReason
 
 _STALL_LEFT_RUNNING_SEC = 30
@@ -23,14 +22,14 @@ def taskless_target(ctx: Context, key: TaskKey) -> Target:
     return Target(Kind.POD, pod_name(ctx.framework.name, *key), role=key[0], index=key[1])
 
 
-def watch_orphans(ctx: Context, configmap_uid: str) -> None:
+def watch_orphaned_pods(ctx: Context, configmap_uid: str) -> None:
     """Watch the Pods of an orphaned, terminating ConfigMap. Costs the number of all Pods."""
     for pod in ctx.observed.list_pods():
         if pod.identity.deleting and pod.identity.controller_uid == configmap_uid:
-            watch_end(ctx, pod, orphan=True)
+            watch_pod(ctx, pod, orphan=True)
 
 
-def watch_end(ctx: Context, pod: PodRecord, *, orphan: bool = False) -> None:
+def watch_pod(ctx: Context, pod: PodRecord, *, orphan: bool = False) -> None:
     """Stall the Framework if a terminating Pod stays, and delete it by force after its role's timeout."""
     parts = split_pod_name(pod.name)
     if parts is None:
@@ -83,7 +82,7 @@ def forced_deletion(ctx: Context, key: TaskKey, found: Identity, node: str | Non
 def _left_running_until(ctx: Context, key: TaskKey, pod: PodRecord) -> float | None:
     """When (monotonic seconds) an ended Pod with running containers may be deleted; None for now.
 
-    The API server removes ended Pods at once, and the containers would run beside the next instance. Kubelets before
+    The API server removes ended Pods at once, and the containers would overlap with the next instance. Kubelets before
     1.22.9 write the phase before the grace period.
     """
     end_left_running(ctx, key, pod)
@@ -137,3 +136,51 @@ def containers_run_until(ctx: Context) -> float | None:
         if (due := _left_running_until(ctx, key, pod)) is not None:
             dues.append(due)
     return max(dues, default=None)
+
+
+# --- ConfigMaps ----------------------------------------------------------------------------------------------------
+
+
+def watch_orphaned_configmap(ctx: Context, configmap: ConfigMapRecord | None) -> None:
+    """Watch the end of an orphaned ConfigMap of the attempt's name."""
+    ctx.tracker.holds.end_stalls_of_pods()
+    if configmap is not None and configmap.identity.deleting:
+        watch_orphaned_pods(ctx, configmap.uid)
+        watch_configmap(ctx, configmap)
+    else:
+        ctx.tracker.life.alone_since = None
+
+
+def watch_configmap(ctx: Context, configmap: ConfigMapRecord) -> None:
+    """Stall the Framework if a terminating ConfigMap stays without Pods."""
+    tracker = ctx.tracker
+    _watch_collector(ctx, configmap)
+    if tracker.task_states.may_have_pods:
+        tracker.life.alone_since = None
+        return
+    if tracker.life.alone_since is None:
+        tracker.life.alone_since = ctx.env.clock
+    due = tracker.life.alone_since + ctx.env.limits.pod_stuck_deleting_sec
+    if ctx.env.clock < due:
+        ctx.tracker.agenda.look(None, due)
+    elif not any(pod.identity.controller_uid == configmap.uid for pod in ctx.observed.list_pods()):
+        when = format_time(require(configmap.identity.deletion_time, "deletionTimestamp"))
+        tracker.holds.stalls[None] = Stall(
+            LifeReason.CONFIGMAP_NOT_GONE,
+            f"ConfigMap {configmap.name} was to be deleted by {when} and still exists, without any Pod: "
+            "a finalizer holds it",
+        )
+
+
+def _watch_collector(ctx: Context, configmap: ConfigMapRecord) -> None:
+    """Stall the Framework if its ConfigMap was deleted, and none of the Pods is: the garbage collector has to do it."""
+    deleted = configmap.identity.deletion_time
+    if deleted is None or not ctx.wait_out(None, deleted, ctx.env.limits.pod_stuck_deleting_sec):
+        return
+    pods = [pod for pod in ctx.observed.list_pods() if pod.identity.controller_uid == configmap.uid]
+    if pods and not any(pod.identity.deleting for pod in pods):
+        ctx.tracker.holds.stalls[None] = Stall(
+            LifeReason.PODS_NOT_DELETED,
+            f"ConfigMap {configmap.name} was deleted at {format_time(deleted)}, and none of its {len(pods)} Pods is "
+            f"being deleted, such as {pods[0].name}: does the garbage collector of Kubernetes work?",
+        )

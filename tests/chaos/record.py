@@ -19,8 +19,7 @@ from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.machine.kernel.actions import Delete
 from frameworkcontroller.machine.kernel.model import Limits
-from frameworkcontroller.machine.kernel.requests import Kind
-from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.requests import Kind, Target
 from tests.chaos.history import ArchiveJudge
 from tests.chaos.proxy import Change, Deletion
 from tests.support.guarantees import Guarantees, summary

@@ -25,9 +25,8 @@ from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import NotFound
 from frameworkcontroller.kube.resources import PODS, WORKLOADS
 from frameworkcontroller.machine.kernel.actions import PartAction, carry_out
-from frameworkcontroller.machine.kernel.requests import Answered, Get, Kind, MergePatch, Post, Request
-from frameworkcontroller.machine.kernel.results import Created, Patched, Result
-from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.exchanges import Created, Patched, Result
+from frameworkcontroller.machine.kernel.requests import Answered, Get, Kind, MergePatch, Post, Request, Target
 from frameworkcontroller.machine.parts.kueue.workloadactions import (
     ConditionChange,
     CreateWorkload,

@@ -23,8 +23,7 @@ from frameworkcontroller.machine.kernel.actions import (
     Relabel,
     carry_out,
 )
-from frameworkcontroller.machine.kernel.requests import Kind, Refused, Unanswered
-from frameworkcontroller.machine.kernel.results import (
+from frameworkcontroller.machine.kernel.exchanges import (
     Accepted,
     Created,
     Exists,
@@ -34,7 +33,7 @@ from frameworkcontroller.machine.kernel.results import (
     Remains,
     Result,
 )
-from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.requests import Kind, Refused, Target, Unanswered
 from tests.support.faulty_server import Answer, FaultyServer, answer, drop, faulty_server, status
 
 pytestmark = pytest.mark.virtual_clock

@@ -16,6 +16,7 @@ from unittest.mock import patch
 import orjson
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.objectkinds import PODGROUPS
 from frameworkcontroller.api.objects import CompanionRecord, Disruption, FrameworkRecord
 from frameworkcontroller.api.workloads import WorkloadCondition, WorkloadRecord, workload_name
 from frameworkcontroller.controller.driver import MAX_IN_FLIGHT
@@ -23,7 +24,6 @@ from frameworkcontroller.kube.crdguard import CrdGuard
 from frameworkcontroller.machine.kernel.model import Env, NotListed, Observed, SnapshotTrigger
 from frameworkcontroller.machine.kernel.protocol import Archive, Effect, LogSnapshots, View
 from frameworkcontroller.machine.kernel.requests import (
-    PODGROUPS,
     Answer,
     Answered,
     Get,

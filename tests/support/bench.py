@@ -11,6 +11,7 @@ import orjson
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_status, encode_status
 from frameworkcontroller.api.completion import CompletionStatus
+from frameworkcontroller.api.objectkinds import PODGROUPS
 from frameworkcontroller.api.objects import (
     ClaimRecord,
     CompanionRecord,
@@ -33,12 +34,11 @@ from frameworkcontroller.api.spec import SpecError, parse_spec
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.kernel.actions import Action, Cleanup, Confirm, Create, Delete, LookUp, Outcome, Patch
+from frameworkcontroller.machine.kernel.exchanges import Accepted, Created, Gone, Patched, Result
 from frameworkcontroller.machine.kernel.failure import Classifier, FailureClass
 from frameworkcontroller.machine.kernel.model import Env, Limits, NotListed, Observed, Plan, Urgency
 from frameworkcontroller.machine.kernel.outcomes import drop
-from frameworkcontroller.machine.kernel.requests import PODGROUPS, Kind, Refused
-from frameworkcontroller.machine.kernel.results import Accepted, Created, Gone, Patched, Result
-from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.requests import Kind, Refused, Target
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.parts import PARTS
 from frameworkcontroller.machine.parts.claims.volumeclaims import ClaimAgenda
@@ -410,7 +410,7 @@ class Bench:
     def relist(self, kind: Kind, requested: float | None = None) -> bool:
         """A list that was requested then (None: now) is in the cache. Returns whether it lacks a created companion."""
         find = self.claims.get if kind is Kind.VOLUME_CLAIM else self.services.get
-        lacking = self.tracker.objects.listed(kind, self.now if requested is None else requested, find)
+        lacking = self.tracker.expectations.listed(kind, self.now if requested is None else requested, find)
         for target, uid in lacking:
             drop(PARTS, self.tracker, target, uid)
         return bool(lacking)

@@ -27,8 +27,7 @@ from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatu
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.machine.kernel.actions import Action, Cleanup, Confirm, Delete
 from frameworkcontroller.machine.kernel.model import InvariantError, Limits
-from frameworkcontroller.machine.kernel.requests import Kind, PatchFinalizers
-from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.requests import Kind, PatchFinalizers, Target
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.parts.dependencies.dependencies import RoleOrder
 from tests.support.invariants import check_status, check_step

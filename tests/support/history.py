@@ -17,9 +17,8 @@ from frameworkcontroller.api.status import Condition, FrameworkStatus, State
 from frameworkcontroller.machine.kernel.actions import Action
 from frameworkcontroller.machine.kernel.failure import Classifier
 from frameworkcontroller.machine.kernel.model import Limits
-from frameworkcontroller.machine.kernel.requests import Kind
+from frameworkcontroller.machine.kernel.requests import Kind, Target
 from frameworkcontroller.machine.kernel.states import LIVE
-from frameworkcontroller.machine.kernel.target import Target
 from tests.support.driver import Controller
 from tests.support.guarantees import Guarantees
 from tests.support.world import Body, Fate, World, controller_of, is_deleting, name_of, uid_of

@@ -12,10 +12,9 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import Framework, QueueLabels
 from frameworkcontroller.api.workloads import workload_name, workload_record
 from frameworkcontroller.machine.kernel.actions import Action, Delete, PartAction, Patch, carry_out
+from frameworkcontroller.machine.kernel.exchanges import Accepted, Result
 from frameworkcontroller.machine.kernel.outcomes import drop
-from frameworkcontroller.machine.kernel.requests import Answer, Kind, MergePatch, Request
-from frameworkcontroller.machine.kernel.results import Accepted, Result
-from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.requests import Answer, Kind, MergePatch, Request, Target
 from frameworkcontroller.machine.parts import PARTS
 from frameworkcontroller.machine.parts.kueue.queueing import Queueing
 from tests.support.bench import UID, Bench, Body, limits, role

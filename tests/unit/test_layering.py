@@ -1,6 +1,7 @@
 """Permitted imports, and the impure functions that the machine may not use."""
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -136,6 +137,32 @@ def part_faults(file: Path, tree: ast.AST) -> Iterator[str]:
             yield str(found)
 
 
+PARTS_WORDS = re.compile(
+    r"kueue|workload|gang|pod_?group|claim|histor|archiv|dependenc|(?<!of[- ])service\b", re.IGNORECASE
+)
+"""Words of features. Reasons, kinds and fields that have them belong into a part, or into `api/`."""
+
+NAMED_IN_LIFE = {
+    "kernel/aside.py": {"archiv", "histor"},
+    "kernel/model.py": {"kueue", "gang", "podgroup", "histor", "archiv", "claim"},
+    "kernel/part.py": {"archiv", "histor"},
+    "kernel/protocol.py": {"archiv", "histor"},
+    "passes.py": {"archiv"},
+    "plan.py": {"archiv"},
+    "quarantine.py": {"archiv"},
+    "reconciler.py": {"archiv", "histor"},
+}
+"""The exceptions: the configuration and the caches that a plan gets (`Limits`,
+`Observed`), and `Archive`, whose answers the driver brings as it does those of requests."""
+
+
+def naming_faults(file: str, source: str) -> Iterator[str]:
+    """Where a file of the life or the kernel names a feature."""
+    for number, line in enumerate(source.splitlines(), 1):
+        for word in {found.lower() for found in PARTS_WORDS.findall(line)} - NAMED_IN_LIFE.get(file, set()):
+            yield f"{file}:{number} names {word}"
+
+
 def purity_faults(file: Path, tree: ast.AST) -> Iterator[str]:
     """Where the file could read a clock, draw chance, or do I/O."""
     where = file.relative_to(PACKAGE.parent)
@@ -164,6 +191,20 @@ def test_imports_run_one_way() -> None:
 
 def test_the_life_names_no_part_and_no_part_another() -> None:
     assert [fault for file, tree in parsed(PACKAGE / "machine") for fault in part_faults(file, tree)] == []
+
+
+def test_the_life_and_the_kernel_name_no_feature() -> None:
+    machine = PACKAGE / "machine"
+    files = {str(file.relative_to(machine)): file for file in machine.rglob("*.py")}
+    sources = {name: file.read_text() for name, file in files.items() if not name.startswith("parts/")}
+    assert [fault for name, source in sources.items() for fault in naming_faults(name, source)] == []
+    for name, words in NAMED_IN_LIFE.items():
+        assert {word.lower() for word in PARTS_WORDS.findall(sources[name])} == words
+
+
+@pytest.mark.parametrize("source", ["if limits.kueue:", "Kind.VOLUME_CLAIM", '"""Ask the history."""', "Service"])
+def test_a_name_of_a_feature_is_found(source: str) -> None:
+    assert list(naming_faults("task.py", source))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Does anything of a held-back attempt exist? Suspension, queues and the history rest on the answer.
+"""Does anything of a held-back attempt exist? Suspension and several parts rest on the answer.
 
 While no attempt may begin, its ConfigMap may still exist: a controller may have created it, and Pods, and have
 died before it recorded them. Only a live read shows that it does not (``configmap``). Pods are looked for in the cache,
@@ -27,7 +27,7 @@ _LISTED_SEC: Final = 1.0
 
 
 class Known(Enum):
-    """What is known of the ConfigMap of an attempt that is held back."""
+    """Knowledge of the ConfigMap of an attempt that is held back."""
 
     UNKNOWN = auto()
     ABSENT = auto()
@@ -38,7 +38,7 @@ class Known(Enum):
 
 @dataclass(slots=True)
 class Absence:
-    """What is known of the absence of a Framework's objects."""
+    """In-memory knowledge of the objects of a Framework whose attempt is held back."""
 
     configmap: Known = Known.UNKNOWN
     pods_remain: bool = False
@@ -97,7 +97,6 @@ def may_have_unrecorded_pods(tracker: Tracker) -> bool:
 
 
 def look_for_pods(ctx: Context) -> None:
-    """Look whether Pods of the Framework exist, or may exist."""
     ctx.tracker.absence.pods_remain = shows_pods(ctx) or wait_for_pod_list(ctx)
 
 

@@ -1,4 +1,4 @@
-"""The actions on a Framework's objects: what each has to know, the requests that carry it out, and its results.
+"""The actions on a Framework's objects, and the requests that carry them out.
 
 The ``exchange`` of an action is a generator without I/O: it yields a request, is sent its answer, and returns a result.
 The rules that ask for actions are in framework.py and task.py; owned.py folds the outcomes into the status.
@@ -14,6 +14,17 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.machine.kernel.exchanges import (
+    Accepted,
+    Created,
+    Exchange,
+    Exists,
+    FinalizersAre,
+    Gone,
+    NotDoneError,
+    NotForced,
+    Outdated,
+    Remains,
+    Result,
     confirm_gone,
     controlled_by,
     has_field,
@@ -40,38 +51,16 @@ from frameworkcontroller.machine.kernel.requests import (
     Refused,
     Remove,
     Request,
+    Target,
     Unanswered,
 )
-from frameworkcontroller.machine.kernel.results import (
-    Accepted,
-    Created,
-    Exchange,
-    Exists,
-    FinalizersAre,
-    Gone,
-    NotDoneError,
-    NotForced,
-    Outdated,
-    Remains,
-    Result,
-)
-from frameworkcontroller.machine.kernel.target import Target
 
-PROPAGATION: Final[dict[Kind, str | None]] = {
-    Kind.POD: None,
+PROPAGATION: Final = {
     # The attempt is over only when its last Pod is gone (C3, C4).
     Kind.CONFIGMAP: "Foreground",
     Kind.FRAMEWORK: "Foreground",
-    Kind.VOLUME_CLAIM: None,
-    Kind.WORKLOAD: None,
 }
-"""How deletions of each kind treat dependents."""
-
-
-# --- results ----------------------------------------------------------------------------------------------------
-
-
-# --- actions ----------------------------------------------------------------------------------------------------
+"""How deletions treat dependents, by kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +75,9 @@ class Renderer:
 class Create:
     """Create the object. ``controller_uid``: of its controller, which identifies an existing object as ours.
 
-    ``source``: the object's JSON, or its renderer: hundreds of Pods and volume claims, of up to three
-    megabytes each, may wait for a slot. ``field``: the path of a field that an API server may drop; the result says
-    whether it did. ``is_large``: the body may have more than ``LARGE_BYTES``.
+    ``source``: the object's JSON, or its renderer: hundreds of up to three megabytes each may wait for a slot.
+    ``field``: the path of a field that an API server may drop; the result says whether it did. ``is_large``: the body
+    may have more than ``LARGE_BYTES``.
     """
 
     target: Target
@@ -149,7 +138,7 @@ class Delete:
         target = self.target
         if self.if_node_lost and (reason := (yield from self._reason_to_spare())) is not None:
             return reason
-        propagation = PROPAGATION[target.kind]
+        propagation = PROPAGATION.get(target.kind)
         answer = yield Remove(target.kind, target.name, self.uid, self.force, propagation, self.resource_version)
         match answer:
             case Answered(body=body):
@@ -339,14 +328,11 @@ Action = Create | Delete | Cleanup | LookUp | Confirm | Relabel | Patch | Refres
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """An action and its result."""
-
     action: Action
     result: Result
 
 
 def needs_live_status(action: Action) -> bool:
-    """Whether a live read must confirm the status first."""
     if isinstance(action, PartAction):
         return action.needs_live
     if isinstance(action, ChangeFinalizer):

@@ -1,4 +1,4 @@
-"""What later plans look at, and when: the one place for "look again"."""
+"""The subjects and times of later plans: the one place for "look again"."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class When(Enum):
     NOW = auto()
     """In the next plan."""
     PERSISTED = auto()
-    """In the first plan after the tracked status is stored, of which no event comes."""
+    """In the first plan after the tracked status is stored: a write causes no event."""
 
 
 NOW: Final = When.NOW
@@ -117,8 +117,10 @@ class Agenda:
 
     def next_time(self) -> float | None:
         """The next time to look at something, in monotonic seconds."""
-        times = [one for one in (self._framework_at, self._alarms.next()) if one is not None]
-        return min(times, default=None)
+        of_framework, of_tasks = self._framework_at, self._alarms.next()
+        if of_framework is None or of_tasks is None:
+            return of_tasks if of_framework is None else of_framework
+        return min(of_framework, of_tasks)
 
     # --- plans ---
 
@@ -144,7 +146,6 @@ class Agenda:
         self._framework_awaits = False
 
     def clear(self) -> None:
-        """Take all Tasks off the agenda."""
         self._keys.clear()
 
     def take(self) -> list[TaskKey]:

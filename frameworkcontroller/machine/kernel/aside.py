@@ -1,4 +1,4 @@
-"""Machines beside a Framework's own, by the same protocol: for objects for which that decides nothing."""
+"""Machines next to a Framework's own, by the same protocol, for objects that it does not decide on."""
 
 from __future__ import annotations
 

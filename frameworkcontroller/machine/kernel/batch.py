@@ -1,6 +1,6 @@
 """The slow-start batch of one Framework's actions.
 
-Creations start with a single one, and the others follow once it has succeeded: a namespace without quota is asked once,
+Creations start with a single one, and the others follow once it has succeeded: a namespace at its limit is asked once,
 not a thousand times. The first refusal stops the batch, unless it completes its Task.
 """
 
@@ -11,16 +11,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from frameworkcontroller.machine.kernel.actions import Action, Create, Outcome
+from frameworkcontroller.machine.kernel.exchanges import Exists, NotAttempted, Result
 from frameworkcontroller.machine.kernel.failure import classify_creation_refusal
-from frameworkcontroller.machine.kernel.requests import COMPANIONS, Kind, Refused, Unanswered
-from frameworkcontroller.machine.kernel.results import Exists, NotAttempted, Result
-from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.requests import Kind, Refused, Target, Unanswered
 
 WIDTH: Final = 50
 """Maximum number of a Framework's actions in flight: the limit for all Frameworks together (controller/driver.py)."""
-
-
-_BESIDE_PODS: Final = COMPANIONS - {Kind.VOLUME_CLAIM}
 
 
 class Batch:
@@ -41,7 +37,6 @@ class Batch:
 
     @property
     def in_flight(self) -> int:
-        """Number of started actions without an outcome."""
         return self._in_flight
 
     @property
@@ -56,12 +51,10 @@ class Batch:
 
     @property
     def is_open(self) -> bool:
-        """Whether actions are queued or in flight."""
         return bool(self._in_flight or self._creations or self._others)
 
     @property
     def is_creating(self) -> bool:
-        """Whether creations are queued or in flight."""
         return bool(self._creating or self._creations)
 
     def __contains__(self, target: Target) -> bool:
@@ -103,7 +96,7 @@ class Batch:
                 self._width = WIDTH
 
     def take(self) -> list[Outcome]:
-        """Take the outcomes. A stopped batch with none in flight adds those of the actions that were not started."""
+        """Take the outcomes. A stopped batch with none in flight adds one for each action that was not started."""
         outcomes, self.outcomes = self.outcomes, []
         if self.stopped and not self._in_flight:
             outcomes += [Outcome(action, NotAttempted()) for action in (*self._others, *self._creations)]
@@ -116,7 +109,7 @@ class Batch:
 def _stops(outcome: Outcome) -> bool:
     """Whether further actions would probably fail, too. A final refusal of one Pod says nothing about other Pods."""
     match outcome:
-        case Outcome(action) if action.target.kind in _BESIDE_PODS:
+        case Outcome(action) if action.target.kind.is_companion and not action.target.kind.of_task:
             # Pods of an attempt that runs do not need it, or wait for it.
             return False
         case Outcome(Create(target=Target(kind=Kind.POD)), Refused() as refused):

@@ -15,19 +15,10 @@ from frameworkcontroller.machine.kernel.absence import is_of_framework
 from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, Refresh
 from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.manifests import pod_annotations
-from frameworkcontroller.machine.kernel.model import (
-    Env,
-    Observed,
-    Plan,
-    Record,
-    Snapshot,
-    SnapshotTrigger,
-    require,
-)
+from frameworkcontroller.machine.kernel.model import Env, Observed, Plan, Record, Snapshot, SnapshotTrigger, require
 from frameworkcontroller.machine.kernel.part import Parts, RoleWait
 from frameworkcontroller.machine.kernel.reasons import Reason
-from frameworkcontroller.machine.kernel.requests import Kind
-from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.requests import Kind, Target
 from frameworkcontroller.machine.kernel.tracker import Tracker
 
 CREATIONS_PER_PLAN: Final = 500
@@ -58,7 +49,6 @@ class Context:
 
     @property
     def attempt(self) -> FrameworkAttemptStatus:
-        """The Framework's current attempt."""
         return self.status.attempt
 
     def record(
@@ -111,13 +101,11 @@ class Context:
         return all(part.has_started(self, role) for part in self.parts.has_started)
 
     def may_have_pods(self, role: str, count: int) -> int:
-        """The number of Tasks of a role that may have a Pod now, at most ``count``."""
         for part in self.parts.may_have_pods:
             count = part.may_have_pods(self, role, count)
         return count
 
     def role_waits(self) -> Iterator[RoleWait]:
-        """The roles with Tasks that wait for another role."""
         for part in self.parts.role_waits:
             yield from part.role_waits(self)
 
@@ -131,7 +119,7 @@ class Context:
             self.tracker.agenda.look(key, until)
 
     def create_for(self, key: TaskKey, make: Callable[[], Create]) -> None:
-        """Create a Pod or volume claim of the Task, which ``gates.may_create`` allows."""
+        """Create an object of the Task, which ``gates.may_create`` allows."""
         if self.creations >= CREATIONS_PER_PLAN:
             self.tracker.agenda.look(key)
         else:
@@ -155,7 +143,6 @@ class Context:
         return marks is not None and is_newer((marks[0], marks[1].partition("_")[0]), self.configmap_identity())
 
     def configmap_target(self) -> Target:
-        """The ConfigMap of the current attempt."""
         return Target(Kind.CONFIGMAP, names.configmap_name(self.framework.name), self.attempt.id)
 
     def configmap_identity(self) -> tuple[str, ...]:
@@ -200,7 +187,6 @@ def is_newer(found: tuple[str, ...], current: tuple[str, ...]) -> bool:
 
 
 def count_tasks(count: int) -> str:
-    """The number of Tasks in words."""
     return "1 Task" if count == 1 else f"{count} Tasks"
 
 

@@ -1,8 +1,9 @@
-"""Parts of the exchanges of actions: requests that several actions send, and what is read from the answers."""
+"""The results of actions, and the requests that several actions send."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
@@ -11,42 +12,131 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import Identity, ObjectError, identity_of
 from frameworkcontroller.machine.kernel.failure import classify_creation_refusal
 from frameworkcontroller.machine.kernel.requests import (
-    PODGROUPS,
     Answer,
     Answered,
     Get,
-    Kind,
     MergePatch,
     Refusal,
     Refused,
     Request,
+    Target,
     Unanswered,
     metadata_in,
 )
-from frameworkcontroller.machine.kernel.results import (
-    Exchange,
-    Exists,
-    Gone,
-    NotDoneError,
-    Outdated,
-    Patched,
-    Remains,
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """The object was created. ``kept``: whether the API server stored the field that it was asked for (``Create``)."""
+
+    uid: str
+    kept: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """The name is taken by ``found``, None if a live read does not find it. ``message``: of the API server."""
+
+    found: Identity | None
+    message: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The deletion was accepted; the object may still exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """No object of that UID exists (of a Cleanup or LookUp: none that is ours)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """The object exists. ``unlabelled``: without the label by which it is watched."""
+
+    message: str
+    unlabelled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NotForced:
+    """The Pod exists, and was not force-deleted: its Node is not known to be lost.
+
+    ``unreadable``: Nodes may not be read, or are not served.
+    """
+
+    message: str
+    unreadable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Patched:
+    """The object was changed. ``resource_version``: the new one."""
+
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outdated:
+    """The object of that UID exists, and another client has changed it: nothing was done."""
+
+    message: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class NotAttempted:
+    """Nothing was sent; the next plan decides again."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinalizersAre:
+    """The finalizers are as wanted. ``resource_version``: of the Framework now, ``before``: right before."""
+
+    finalizers: tuple[str, ...]
+    before: str
+    resource_version: str
+
+
+class PartResult:
+    """A result that only the part of its action knows."""
+
+    __slots__ = ()
+
+
+Result = (
+    Created
+    | Exists
+    | Refused
+    | Unanswered
+    | Accepted
+    | Gone
+    | Remains
+    | NotForced
+    | Patched
+    | FinalizersAre
+    | Outdated
+    | NotAttempted
+    | PartResult
 )
-from frameworkcontroller.machine.kernel.target import Target
+
+
+Exchange = Generator[Request, Answer, Result]
+
+
+class NotDoneError(Exception):
+    """Ends an exchange with a failed answer."""
+
+    def __init__(self, answer: Refused | Unanswered) -> None:
+        super().__init__(answer.message)
+        self.answer = answer
+
+
+# --- requests that several actions send ---------------------------------------------------------------------------
+
 
 LOST_NODE_TAINTS: Final = frozenset({"node.kubernetes.io/unreachable", "node.kubernetes.io/out-of-service"})
-"""Taints of Nodes that do not answer, and of those that a person has declared to be off."""
-
-
-_IDENTITY: Final = {
-    Kind.POD: names.POD_IDENTITY,
-    Kind.CONFIGMAP: names.CONFIGMAP_IDENTITY,
-    Kind.FRAMEWORK: (),
-    Kind.SERVICE: names.SERVICE_IDENTITY,
-    Kind.VOLUME_CLAIM: names.CLAIM_IDENTITY,
-    Kind.WORKLOAD: (),
-    **dict.fromkeys(PODGROUPS, names.PODGROUP_IDENTITY),
-}
+"""Taints of Nodes that do not answer, or that a person has declared to be off."""
 
 
 def patched(
@@ -110,7 +200,7 @@ def identify(target: Target) -> Generator[Request, Answer, Identity | None]:
 
 def identity_in(target: Target, metadata: Mapping[str, Any]) -> Identity:
     try:
-        return identity_of(metadata, _IDENTITY[target.kind])
+        return identity_of(metadata, target.kind.identity)
     except ObjectError as error:
         text = f"the API server's answer is not a valid {target.kind}: {error}"
         raise NotDoneError(Unanswered(text)) from error
@@ -136,13 +226,11 @@ def metadata_of(body: bytes, field: str | None = None) -> dict[str, Any]:
 
 
 def spec_in(body: bytes) -> dict[str, Any]:
-    """The spec in an answer, which is an object."""
     spec = orjson.loads(body).get("spec")
     return spec if isinstance(spec, dict) else {}
 
 
 def has_field(body: bytes, path: Iterable[str]) -> bool:
-    """Whether the object in an answer has the field."""
     value = orjson.loads(body)
     for part in path:
         value = value.get(part) if isinstance(value, dict) else None

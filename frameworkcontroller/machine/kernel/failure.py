@@ -75,7 +75,7 @@ class PodPattern:
 
 @dataclass(frozen=True, slots=True)
 class FailureClass:
-    """A completion code and its patterns, of which one must match."""
+    """A completion code and its patterns. One must match."""
 
     code: Code
     patterns: tuple[PodPattern, ...]
@@ -137,7 +137,6 @@ _STATUS_FIELDS = ("metadata", "status", "message", "reason", "details", "code")
 
 
 def is_quota_refusal(refusal: Refused) -> bool:
-    """Whether a resource quota was exceeded."""
     return "exceeded quota" in refusal.message
 
 
@@ -222,7 +221,7 @@ def _match(*fields: tuple[str, Regex | Range | None, Any]) -> dict[str, Any] | N
 
 
 def _last_to_fail(containers: Sequence[ContainerRecord]) -> int | None:
-    """Exit code of the last container to fail (with non-zero code); the first of those that tie."""
+    """Exit code of the last container to fail (with non-zero code); the first one if several tie."""
     failed = [container for container in containers if container.terminated and container.completion.code != 0]
     return max(failed, key=_finished).completion.code if failed else None
 

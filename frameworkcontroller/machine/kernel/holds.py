@@ -15,7 +15,7 @@ CREATIONS: Final = "creations"
 ObjectKey = TaskKey | str | None
 """One Task, another object (``Target.key``) or a matter of a part, or (None) ConfigMap and Framework."""
 HoldKey = ObjectKey
-"""The actions on one object, or all creations of Pods and volume claims (``CREATIONS``)."""
+"""The actions on one object, or all creations for Tasks (``CREATIONS``)."""
 
 HOLD_BACKOFF: Final = Backoff(base=0.5, maximum=15.0, jitter=0.25)
 """A stuck Framework sends at most a few requests a minute, and recovers within ``maximum`` seconds."""
@@ -25,12 +25,12 @@ HOLD_BACKOFF: Final = Backoff(base=0.5, maximum=15.0, jitter=0.25)
 class Stall:
     """The reason for which a Task or Framework waits for a person or another component.
 
-    ``claim``: the name of the volume claim that caused it, "" if none did.
+    ``companion``: the name of the object of a Task, other than its Pod, that caused it, "" if none did.
     """
 
     reason: Reason
     message: str
-    claim: str = ""
+    companion: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,14 @@ class Wait:
 class Hold:
     """A back-off until ``until`` (monotonic seconds), after ``failures`` failures in a row. ``why``: the last one.
 
-    ``claim``: the name of the volume claim that caused all of them, "" if none did.
+    ``companion``: the name of the object of a Task, other than its Pod, that caused all of them, "" if none did.
     """
 
     failures: int
     until: float
     why: str = ""
     reason: Reason = RequestReason.WAITING
-    claim: str = ""
+    companion: str = ""
 
 
 @dataclass(slots=True, frozen=True)
@@ -91,22 +91,22 @@ class Holds:
         at_least_sec: float = 0.0,
         reason: Reason = RequestReason.WAITING,
         *,
-        claim: str = "",
+        companion: str = "",
     ) -> int:
         """Back off after a failure, twice as long as the last time. Return the number of failures in a row.
 
         ``at_least_sec``: the Retry-After of the API server. A failure during a back-off does not count: its request was
-        sent before. ``claim``: the name of the volume claim that caused it.
+        sent before. ``companion``: as of ``Hold``.
         """
         held = self._holds.get(key)
-        if held is not None and held.claim != claim:
-            held.claim = claim = ""
+        if held is not None and held.companion != companion:
+            held.companion = companion = ""
         if held is not None and held.until > env.clock:
             held.until = max(held.until, env.clock + at_least_sec)
             return held.failures
         failures = 1 if held is None else held.failures + 1
         delay = HOLD_BACKOFF.delay(failures, env.rng)
-        self._holds[key] = Hold(failures, env.clock + max(delay, at_least_sec), why, reason, claim)
+        self._holds[key] = Hold(failures, env.clock + max(delay, at_least_sec), why, reason, companion)
         return failures
 
     def hold_retry(self, key: TaskKey, env: Env, why: str) -> None:
@@ -150,12 +150,12 @@ class Holds:
         if isinstance(key, tuple):
             self._spared.pop(key, None)
 
-    def release_claim(self, key: HoldKey, claim: str) -> None:
-        """End the back-off and the stall of the Task that this volume claim caused. Those of its Pod stay."""
+    def release_companion(self, key: HoldKey, companion: str) -> None:
+        """End the back-off and the stall of the Task that this companion caused. A stall by its Pod stays."""
         hold, stall = self._holds.get(key), self.stalls.get(key)
-        if hold is not None and hold.claim == claim:
+        if hold is not None and hold.companion == companion:
             del self._holds[key]
-        if stall is not None and stall.claim == claim:
+        if stall is not None and stall.companion == companion:
             del self.stalls[key]
 
     def made(self, key: ObjectKey, env: Env) -> None:
@@ -209,7 +209,6 @@ class Holds:
             self._waits.setdefault(wait.reason, {})[key] = wait
 
     def end_waits(self) -> None:
-        """End all waits."""
         self._waits.clear()
 
     def waits(self) -> dict[Reason, Wait]:
@@ -219,7 +218,6 @@ class Holds:
         return {reason: next(iter(waiters.values())) for reason, waiters in self._waits.items()}
 
     def waiters(self, reason: Reason) -> list[TaskKey]:
-        """The Tasks that wait for this reason."""
         return [key for key in self._waits.get(reason, ()) if key is not None]
 
     def keep(self, exists: Callable[[TaskKey], object]) -> None:
@@ -231,14 +229,13 @@ class Holds:
         self._spared = {key: spared for key, spared in self._spared.items() if exists(key)}
 
     def keep_others(self, is_wanted: Callable[[ObjectKey], bool]) -> None:
-        """Forget what is of neither a Task nor the Framework and no longer wanted."""
+        """Forget unwanted keys of neither a Task nor the Framework."""
         for key in {*self.stalls, *self._holds, *self._made}:
             if isinstance(key, str) and key != CREATIONS and not is_wanted(key):
                 self.release(key)
                 self._made.pop(key, None)
 
     def forget(self) -> None:
-        """Forget all back-offs, stalls and waits."""
         self.stalls.clear()
         self._holds.clear()
         self._made.clear()

@@ -30,12 +30,12 @@ class AttemptLife:
     left_running: dict[TaskKey, tuple[str, float]] = field(default_factory=dict)
     """UIDs of ended Pods with running containers, and when that was first seen (monotonic seconds)."""
     begun: set[str] = field(default_factory=set)
-    """Roles of which a Pod was created."""
+    """Roles with a Pod that was created."""
     failing: list[TaskStatus] = field(default_factory=list)
-    """Tasks that failed by a rule that ends the attempt."""
+    """Tasks with a failure that ends the attempt, by podFailurePolicy."""
 
     def forget_tasks(self) -> None:
-        """Forget what is known of Tasks, as the attempt is over."""
+        """Forget all Tasks, as the attempt is over."""
         self.alone_since = None
         for known in (self.templates, self.dropped, self.left_running):
             known.clear()
@@ -43,7 +43,7 @@ class AttemptLife:
 
 @dataclass(slots=True)
 class ProcessLife:
-    """What this process knows of a Framework beside its status, over all attempts."""
+    """In-memory state of a Framework over all attempts."""
 
     generation: int | None = None
     """Generation of the spec in the last plan."""
@@ -52,6 +52,6 @@ class ProcessLife:
     last_wait: Reason | None = None
     """The reason to wait that the condition Running shows."""
     deletion_snapshot_taken: bool = False
-    """Whether the history has the deletion of the Framework."""
+    """Whether the snapshot of the Framework's deletion was taken."""
     counters: AttemptCounters | None = None
     """Attempts that ended or were retried since the last persisted status."""

@@ -1,6 +1,6 @@
 """Bodies of the objects that the controller creates.
 
-Source: docs/manual.md, "What is put into a Pod". A role's Pod is encoded once, and rendered for each Task by replacing
+Source: docs/manual.md (content of Pods). A role's Pod is encoded once, and rendered for each Task by replacing
 bytes. That is safe, as JSON escapes no character of the values; those in which it does, the JSON lists of hosts, are
 escaped.
 """
@@ -55,7 +55,6 @@ def configmap_body(framework: Framework, attempt_id: int, labels: Mapping[str, s
 
 
 def framework_reference(framework: Framework) -> dict[str, Any]:
-    """The reference of an object to its controller, the Framework."""
     return _controller_reference(names.API_VERSION, names.KIND, framework.name, framework.uid)
 
 
@@ -72,7 +71,7 @@ def pod_annotations(
 ) -> dict[str, str]:
     """The FC_ annotations of a Task's Pod, in the order of the environment variables of its containers.
 
-    Without those of one instance or attempt that are None.
+    Values of None are left out.
     """
     configmap_uid = require(attempt.configmap_uid, "configMapUID")
     annotations = {
@@ -146,7 +145,7 @@ class PodTemplate:
     """The Pod template of a role, for one attempt and generation of the Framework.
 
     The size of each Pod is known before it is rendered: placeholders, and the variables of each container, may multiply
-    that of the template.
+    the template's size.
     """
 
     __slots__ = (
@@ -290,14 +289,12 @@ _CONTAINERS = ("initContainers", "containers")
 
 
 def _containers(template: Mapping[str, Any]) -> int:
-    """The number of containers in a template."""
     spec = template.get("spec")
     lists = [spec.get(listed) for listed in _CONTAINERS] if isinstance(spec, dict) else []
     return sum(len(one) for one in lists if isinstance(one, list))
 
 
 def _env(annotations: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The variables of each container."""
     return [
         *({"name": key, "value": value} for key, value in annotations.items()),
         {"name": names.POD_UID, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},

@@ -64,9 +64,9 @@ class Limits:
     """Whether the queue labels of Frameworks count."""
     gang_scheduler: GangScheduler = GangScheduler.AUTO
     gang_scheduler_name: str | None = None
-    """The schedulerName of Pods of a gang whose template has none; None: that of the gang scheduler."""
+    """The schedulerName of Pods of a gang whose template has none; None: the gang scheduler's own."""
     history: frozenset[SnapshotTrigger] = frozenset()
-    """What the history's sink takes; empty without a sink."""
+    """Triggers that the history's sink takes; empty without a sink."""
     history_blocks: bool = False
     """Whether nothing is forgotten before the sink has acknowledged it (``onUnavailable: Block``)."""
 
@@ -76,8 +76,8 @@ class Env:
     """Clocks, randomness and limits.
 
     ``now``: wall clock in seconds since the epoch, for times in statuses; it may be set. ``clock``: monotonic seconds,
-    for waiting. ``answer_sec``: the time in which the API server answers status writes, smoothed over those of all
-    Frameworks of the process (``pacing.AnswerTimes``).
+    for waiting. ``answer_sec``: the time in which the API server answers status writes, smoothed over all Frameworks
+    of the process (``pacing.AnswerTimes``).
     """
 
     now: float
@@ -92,7 +92,6 @@ class Env:
         return int(self.now)
 
     def new_uid(self) -> str:
-        """A random UUID (version 4)."""
         return str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
 
 
@@ -134,8 +133,6 @@ class Observed:
 
 
 class Level(StrEnum):
-    """Level of an attempt."""
-
     FRAMEWORK = "framework"
     TASK = "task"
 
@@ -165,7 +162,7 @@ class Urgency(IntEnum):
     SHOWN = 2
     """Clients want to see it, and no Task waits for it."""
     SOON = 3
-    """One Task waits for it; it may be written together with changes of others."""
+    """One Task waits for it; it may be written together with other Tasks' changes."""
     NOW = 4
     """The whole Framework waits for it."""
 
@@ -174,8 +171,9 @@ class Urgency(IntEnum):
 class Snapshot:
     """JSON of a persisted status, of the Framework (``role`` None) or one Task, for the history.
 
-    It is logged before the request that overwrites or deletes the status, so at least once. ``annotations``: of a Task,
-    those of its Pods that name neither Pod nor attempt. ``deleted_at``: of a deleted Task, in seconds since the epoch.
+    It is logged before the request that overwrites or deletes the status, so at least once. ``annotations``: the
+    ones of the Task's Pods that name neither Pod nor attempt. ``deleted_at``: of a deleted Task, in seconds since the
+    epoch.
     """
 
     trigger: SnapshotTrigger
@@ -214,7 +212,7 @@ class Plan:
     records: list[Record] = field(default_factory=list)
     snapshots: list[Snapshot] = field(default_factory=list)
     archives: list[list[tuple[Snapshot, TaskStatus | None]]] = field(default_factory=list)
-    """What the history is asked to store, each list at once. Task: None for the Framework."""
+    """Snapshots for the history, each list in one request. Task: None for the Framework."""
     offers: list[Snapshot] = field(default_factory=list)
-    """What the history may store, and nothing waits for."""
+    """Snapshots that the history may store. Nothing waits for that."""
     relist: set[Kind] = field(default_factory=set)

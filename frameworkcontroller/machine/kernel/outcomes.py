@@ -1,4 +1,4 @@
-"""What the outcomes of actions have in common: back-off and stalls after failures, and objects that no status records.
+"""Rules for the outcomes of all actions: back-off, stalls, and the presence of objects that no status records.
 
 owned.py folds the outcomes for Pods and ConfigMaps, and each part those for its own kinds.
 """
@@ -6,18 +6,15 @@ owned.py folds the outcomes for Pods and ConfigMaps, and each part those for its
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum, auto
 from typing import Final
 
-from frameworkcontroller.api.objects import Identity
+from frameworkcontroller.api.objects import CompanionRecord, Identity
 from frameworkcontroller.api.status import State, TaskStatus
+from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.kernel.actions import Action, Create, Patch
 from frameworkcontroller.machine.kernel.context import Context
-from frameworkcontroller.machine.kernel.failure import describe_creation_refusal, is_quota_refusal
-from frameworkcontroller.machine.kernel.holds import Stall, Wait
-from frameworkcontroller.machine.kernel.part import Parts
-from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason
-from frameworkcontroller.machine.kernel.requests import Kind, Refused, Unanswered
-from frameworkcontroller.machine.kernel.results import (
+from frameworkcontroller.machine.kernel.exchanges import (
     Created,
     Exists,
     Gone,
@@ -27,7 +24,12 @@ from frameworkcontroller.machine.kernel.results import (
     Remains,
     Result,
 )
-from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.failure import describe_creation_refusal, is_quota_refusal
+from frameworkcontroller.machine.kernel.holds import Stall, Wait
+from frameworkcontroller.machine.kernel.model import NotListed
+from frameworkcontroller.machine.kernel.part import Parts
+from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason
+from frameworkcontroller.machine.kernel.requests import Kind, Refused, Target, Unanswered
 from frameworkcontroller.machine.kernel.tracker import Tracker
 
 FAILURES_TO_STALL: Final = 3
@@ -43,22 +45,73 @@ _NOT_ANSWERED: Final = {
 }
 
 
+# --- presence ----------------------------------------------------------------------------------------------------
+
+
+class Presence(Enum):
+    """Presence of a companion. UNLISTED: its kind is not listed yet. ENDING: it is being deleted."""
+
+    PRESENT = auto()
+    ABSENT = auto()
+    ENDING = auto()
+    UNLISTED = auto()
+
+
+def presence_of(ctx: Context, target: Target, is_ours: Callable[[Identity], bool]) -> tuple[Presence, str]:
+    """The presence of a companion, and why its kind cannot be listed."""
+    known = ctx.tracker.expectations.confirmed.get(target)
+    found = ctx.observed.find_companion(target.kind, target.name)
+    if isinstance(found, NotListed):
+        return (Presence.UNLISTED, found.problem) if known is None else (Presence.PRESENT, "")
+    if found is not None and is_ours(found.identity):
+        if not found.identity.deleting:
+            return Presence.PRESENT, ""
+        if known is None or known.uid == found.uid:
+            return Presence.ENDING, ""
+    # An object of another owner is found again by the creation, which is refused.
+    return (Presence.ABSENT if known is None else Presence.PRESENT), ""
+
+
+def report_listing(ctx: Context, target: Target, problem: str, not_listed: Reason, needed_by: str) -> None:
+    """Stall the Framework while the kind of a companion cannot be listed. ``problem``: why, "" if it can."""
+    if problem:
+        text = f"Cannot list {target.kind}s, which {needed_by} needs: {problem}"
+        ctx.tracker.holds.stalls[target.key] = Stall(not_listed, text)
+    else:
+        ctx.tracker.holds.end_stall(target.key, not_listed)
+
+
+def watch_end(ctx: Context, target: Target, not_gone: Reason) -> None:
+    """Stall the Framework if a companion that is being deleted stays."""
+    found = ctx.observed.find_companion(target.kind, target.name)
+    if not isinstance(found, CompanionRecord) or found.identity.deletion_time is None:
+        return
+    patience = ctx.env.limits.pod_stuck_deleting_sec
+    left = min(found.identity.deletion_time - ctx.env.now, 0.0) + patience
+    if left > 0:
+        ctx.tracker.agenda.look(target.key, ctx.env.clock + left)
+        return
+    when = format_time(found.identity.deletion_time)
+    text = f"{target.kind} {target.name} was to be deleted by {when} and still exists: a finalizer holds it"
+    ctx.tracker.holds.stalls[target.key] = Stall(not_gone, text, target.companion)
+
+
 # --- objects that no status records -------------------------------------------------------------------------------
 
 
 def answered(tracker: Tracker, target: Target, uid: str | None) -> None:
     """The creation of an object was answered. ``uid``: of one that exists and is ours, None if none does."""
     if uid is not None:
-        if target.claim:
-            tracker.holds.release_claim(target.key, target.claim)
+        if target.companion:
+            tracker.holds.release_companion(target.key, target.companion)
         else:
             tracker.holds.release(target.key)
-    tracker.objects.answer(target, uid)
+    tracker.expectations.answer(target, uid)
 
 
 def drop(parts: Parts, tracker: Tracker, target: Target, uid: str) -> None:
     """The cache has dropped an object: it is gone, or has lost its label."""
-    tracker.objects.drop(target, uid)
+    tracker.expectations.drop(target, uid)
     if (part := parts.of_kind(target.kind)) is not None:
         part.on_dropped(tracker, target)
 
@@ -77,7 +130,7 @@ def take_object(
     object that a creation has found has its controller.
     """
     tracker, target = ctx.tracker, action.target
-    # Also after a failure: the condition shows the reason of the wait.
+    # Also after a failure: the condition shows the reason to wait.
     tracker.agenda.look(target.key)
     if isinstance(action, Patch):
         _take_change(ctx, action, result)
@@ -130,7 +183,6 @@ def controls(action: Action, found: Identity) -> bool:
 
 
 def is_dying(result: Result) -> bool:
-    """Whether the object exists and is being deleted."""
     return isinstance(result, Exists) and result.found is not None and result.found.deleting
 
 
@@ -138,7 +190,7 @@ def conflict(ctx: Context, target: Target, found: Identity) -> None:
     """Back off, as the target's name belongs to another owner's object."""
     if found.controller_uid is not None:
         owner = f"controlled by {found.controller_uid}"
-    elif target.kind is Kind.VOLUME_CLAIM:
+    elif target.companion:
         owner = f"without the annotations of Task {target.role}[{target.index}]"
     else:
         owner = "without a controller"
@@ -152,11 +204,11 @@ def stall_by_quota(ctx: Context, target: Target, refusal: Refused) -> None:
     """Stall with the first refusal: later ones differ only in the used amounts."""
     stall = ctx.tracker.holds.stalls.get(target.key)
     if stall is None or stall.reason is not RequestReason.QUOTA_EXCEEDED:
-        ctx.tracker.holds.stalls[target.key] = Stall(RequestReason.QUOTA_EXCEEDED, refusal.message, target.claim)
+        ctx.tracker.holds.stalls[target.key] = Stall(RequestReason.QUOTA_EXCEEDED, refusal.message, target.companion)
 
 
 def hold(ctx: Context, target: Target, result: Result, verb: str) -> None:
-    """Back off after a failure, and stall the Framework if it continues. ``verb``: what was to be done."""
+    """Back off after a failure, and stall the Framework if it continues. ``verb``: of the action, for people."""
     if verb == "create" and target.kind is Kind.CONFIGMAP and isinstance(result, Refused):
         text = describe_creation_refusal(target.kind, result)
     else:
@@ -167,7 +219,6 @@ def hold(ctx: Context, target: Target, result: Result, verb: str) -> None:
 
 
 def retry_after(result: Result) -> float:
-    """The seconds of the API server's Retry-After, 0 without one."""
     return result.retry_after_sec if isinstance(result, Refused) else 0.0
 
 
@@ -190,13 +241,13 @@ def back_off(
         ctx.record(RequestReason.WAITING, text, task_of(ctx, target), warning=True)
     stalls = ctx.tracker.holds.stalls
     if failures >= patience and not (keep and target.key in stalls):
-        stalls[target.key] = Stall(reason, text, target.claim)
+        stalls[target.key] = Stall(reason, text, target.companion)
 
 
 def look_later(ctx: Context, target: Target, why: str, at_least: float = 0.0) -> int:
     """Back off, and plan again afterwards. Return the number of failures in a row."""
     holds, task = ctx.tracker.holds, task_of(ctx, target)
-    failures = holds.hold(target.key, ctx.env, why, at_least, claim=target.claim)
+    failures = holds.hold(target.key, ctx.env, why, at_least, companion=target.companion)
     until = holds.until(target.key)
     if task is not None and task.state is State.CREATION_PENDING:
         # It is not looked at before.
@@ -206,7 +257,6 @@ def look_later(ctx: Context, target: Target, why: str, at_least: float = 0.0) ->
 
 
 def task_of(ctx: Context, target: Target) -> TaskStatus | None:
-    """The Task of the target, None if there is none."""
     return ctx.tracker.task(target.key) if isinstance(target.key, tuple) else None
 
 

@@ -84,7 +84,7 @@ class Pacing:
     """The time of the next status write, in monotonic seconds."""
 
     rested: bool = False
-    """Whether the last written status was at rest (``Tracker.is_at_rest``)."""
+    """Whether the last written status was at rest (``TaskStates.are_at_rest``)."""
     unwritten_since: float | None = None
     write_sec: float = 0.0
     """Duration of the last write."""
@@ -96,7 +96,7 @@ class Pacing:
     changed_at: float = 0.0
     """When that number grew."""
     urgency: Urgency = Urgency.NONE
-    """That of the unwritten changes when it was asked for last."""
+    """The urgency of the unwritten changes when it was asked for last."""
     urgent_since: float = 0.0
     """Since when there have been changes of this urgency."""
     created_at: float = -math.inf
@@ -122,7 +122,7 @@ class Pacing:
 
     def _due_at_least(self, tracker: Tracker) -> float:
         urgency, since = tracker.urgency, self.unwritten_since or 0.0
-        if urgency is not Urgency.LATER and tracker.is_at_rest and not self.rested:
+        if urgency is not Urgency.LATER and tracker.task_states.are_at_rest and not self.rested:
             # The last expected change has come: there is no other to wait for.
             return 0.0
         wait, running_at = 0.0, -math.inf
@@ -130,7 +130,7 @@ class Pacing:
             wait = min(RIDE_MAX_SEC, max(RIDE_SEC, RIDE_FACTOR * self.write_sec))
         elif since - self.next_write < QUIET_SEC:
             wait = min(BREATH_MAX_SEC, self.write_sec)
-            if self.is_large and tracker.changed_count < tracker.task_count:
+            if self.is_large and tracker.changed_count < tracker.task_states.total:
                 flow = self.changed_at + self.write_sec - since
                 wait = min(FLOW_MAX_SEC, FLOW_FACTOR * self.write_sec, max(wait, flow))
         if urgency is Urgency.SHOWN and self.write_sec > FAST_SEC:
@@ -146,11 +146,11 @@ class Pacing:
 
 def _patience(tracker: Tracker, answer_sec: float) -> float:
     """Time that the changes wait for others that may follow, so that a slow API server gets fewer writes."""
-    slow = max(0.0, answer_sec - FAST_SEC) / max(1, tracker.task_count)
+    slow = max(0.0, answer_sec - FAST_SEC) / max(1, tracker.task_states.total)
     if not slow:
         return -math.inf
     if tracker.urgency is Urgency.LATER:
         return min(RIDE_MAX_SEC, SHOW_FACTOR * slow)
     if tracker.urgency is Urgency.SHOWN:
         return min(SHOW_MAX_SEC, SHOW_FACTOR * slow)
-    return min(JOIN_MAX_SEC, JOIN_FACTOR * slow) if tracker.may_end else -math.inf
+    return min(JOIN_MAX_SEC, JOIN_FACTOR * slow) if tracker.task_states.may_end else -math.inf

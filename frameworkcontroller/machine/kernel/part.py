@@ -21,12 +21,11 @@ from frameworkcontroller.machine.kernel.manifests import PodShape
 from frameworkcontroller.machine.kernel.model import Limits, SnapshotTrigger
 from frameworkcontroller.machine.kernel.protocol import Archive
 from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason
-from frameworkcontroller.machine.kernel.requests import Answer, Kind
-from frameworkcontroller.machine.kernel.target import Target
-from frameworkcontroller.machine.kernel.tracker import Tracker
+from frameworkcontroller.machine.kernel.requests import Answer, Kind, Target
 
 if TYPE_CHECKING:
     from frameworkcontroller.machine.kernel.context import Context
+    from frameworkcontroller.machine.kernel.tracker import Tracker
 
 
 class EndPhase(Enum):
@@ -57,10 +56,53 @@ class RoleWait(NamedTuple):
     until_ready: bool
 
 
+class PartState:
+    """In-memory state of a part. Losing it is safe.
+
+    The tracker tells all that exist of its changes: a part without a state pays nothing.
+    """
+
+    __slots__ = ()
+    of_attempt: ClassVar[bool] = False
+    """Whether it ends with the attempt of the Framework, else with the process."""
+    listens: ClassVar[bool] = False
+    """Whether it has methods for changes of the status (``on_change`` to ``on_index``)."""
+
+    def on_change(self, subject: FrameworkStatus | TaskStatus | None) -> None:
+        """Something that the history has to know has changed, of a Task or of the Framework (also None)."""
+
+    def on_move(self, tracker: Tracker, task: TaskStatus) -> None:
+        """A Task has moved to another state, or became deletionPending."""
+
+    def on_count(self, task: TaskStatus, step: int) -> None:
+        """A Task that is not deletionPending is counted in its state (1), or no longer (-1)."""
+
+    def on_index(self, tracker: Tracker) -> None:
+        """Roles or Tasks were added or removed. All Tasks are counted again afterwards."""
+
+    def on_look_at_all(self) -> None:
+        """The next plan looks at everything."""
+
+    def on_persisted(self, tracker: Tracker) -> None:
+        """The tracked status is stored."""
+
+    def on_end(self, tracker: Tracker) -> None:
+        """The attempt is over, and with it this state, which is of the attempt."""
+
+    def on_tasks_over(self) -> None:
+        """The attempt is over: forget its Tasks."""
+
+    def on_completion(self, tracker: Tracker, completion: CompletionStatus) -> None:
+        """The completion of an attempt was decided."""
+
+    def successor(self, tracker: Tracker, before: Tracker) -> PartState | None:
+        """The state for another tracker of the Framework, which continues from a stored status; None: a new one."""
+
+
 class Part:
     """A feature. Each hook does nothing by default.
 
-    Queries (``may_``, ``must_``, ``shape``, ...) change nothing but what the part keeps of its own.
+    Queries (``may_``, ``must_``, ``shape``, ...) change only the part's own state.
     """
 
     reasons: ClassVar[type[Reason]] = Reason
@@ -118,7 +160,7 @@ class Part:
         """Why an attempt that may start prepares nothing yet."""
 
     def may_begin(self, ctx: Context) -> Wait | None:
-        """Why the ConfigMap of an attempt is not created yet, of which everything else is prepared."""
+        """Why the ConfigMap of an attempt is not created yet, though all else is prepared."""
 
     def may_create(self, ctx: Context, task: TaskStatus) -> Wait | None:
         """Why the Pod of a Task is not created yet."""
@@ -144,7 +186,7 @@ class Part:
     # --- objects ---
 
     def ensure(self, ctx: Context) -> bool:
-        """Create what an attempt needs before its ConfigMap. Return whether all is there."""
+        """Create the objects that precede the ConfigMap of an attempt. Return whether all exist."""
         return True
 
     def release(self, ctx: Context) -> None:
@@ -155,7 +197,7 @@ class Part:
         return False
 
     def ensure_for(self, ctx: Context, task: TaskStatus) -> bool:
-        """Create what a Task needs before its Pod, and for its Pod to run. Return whether all is there."""
+        """Create the objects that a Task's Pod needs. Return whether all exist."""
         return True
 
     def shape(self, ctx: Context, role: TaskRoleSpec) -> PodShape | None:
@@ -182,7 +224,7 @@ class Part:
     def ended(self, ctx: Context, completion: CompletionStatus) -> None:
         """Note the end of an attempt, or that the Framework is completed, together with which changes are persisted."""
 
-    # --- what parts ask each other ---
+    # --- questions between parts ---
 
     def may_have_pods(self, ctx: Context, role: str, count: int) -> int:
         """The number of Tasks of a role that may have a Pod now, at most ``count``."""
@@ -225,7 +267,7 @@ class Part:
         """The cache has dropped an object: it is gone, or has lost its label."""
 
     def on_resync(self, tracker: Tracker) -> None:
-        """Forget what the cache was believed to be about to show."""
+        """Forget changes that the cache has not shown."""
 
     def is_wanted(self, tracker: Tracker, target: Target) -> bool:
         """Whether an object that waits for its creation is still to be created."""

@@ -130,9 +130,9 @@ NO_BACK_OFF: Final = RetryBackOff(0, 0)
 
 
 def framework_back_off(policy: RetryPolicy, completion: CompletionStatus, limits: Limits) -> RetryBackOff:
-    """The back-off of a Framework: the one that ``policy`` gives or that of the configuration, or none.
+    """The back-off of a Framework: by ``policy``, by the configuration, or none.
 
-    That of the configuration applies after the action RestartFramework, and after -260 unless that is a transient
+    The configured one applies after the action RestartFramework, and after -260 unless that is a transient
     conflict, which has a delay of its own.
     """
     restarted = _action(completion) is FailureAction.RESTART_FRAMEWORK
@@ -140,9 +140,9 @@ def framework_back_off(policy: RetryPolicy, completion: CompletionStatus, limits
 
 
 def task_back_off(policy: RetryPolicy, completion: CompletionStatus, limits: Limits) -> RetryBackOff:
-    """The back-off of a Task: the one that ``policy`` gives or that of the configuration, or none.
+    """The back-off of a Task: by ``policy``, by the configuration, or none.
 
-    That of the configuration applies under fancyRetryPolicy and after the action Ignore, as these retries have no end,
+    The configured one applies under fancyRetryPolicy and after the action Ignore, as these retries have no end,
     and after -260.
     """
     ignored = _action(completion) is FailureAction.IGNORE
@@ -217,7 +217,7 @@ def evaluate_completion(spec: FrameworkSpec, tracker: Tracker) -> CompletionStat
 
 
 def completed_tasks(tracker: Tracker, role: str, kind: str | None = None) -> list[TaskStatus]:
-    """The role's completed Tasks in the order of their completions, those of unknown order by index.
+    """The role's completed Tasks in the order of their completions, or by index if that is unknown.
 
     ``kind``: only Tasks that Succeeded or Failed.
     """

@@ -1,4 +1,4 @@
-"""What a machine of one Framework and its driver say to each other: instructions, effects, and the view of the world.
+"""The protocol between a machine of one Framework and its driver: instructions, effects, and the view of the world.
 
 `Reconciler`, `Quarantine` and `Aside` speak it; `controller/driver.py` and the tests' drivers answer.
 """
@@ -29,8 +29,6 @@ from frameworkcontroller.machine.kernel.requests import Answer, Answered, Kind, 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Act:
-    """Carry out the action."""
-
     action: Action
 
 
@@ -124,8 +122,6 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Relist:
-    """Compare the cache of this kind with a list."""
-
     kind: Kind
 
 
@@ -151,15 +147,13 @@ class Persisted:
 
 @dataclass(frozen=True, slots=True)
 class OrphanReleased:
-    """A Workload was released whose Framework is gone."""
+    """An object was released whose Framework is gone."""
 
-    workload: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Warn:
-    """Log a warning."""
-
     text: str
 
 
@@ -181,7 +175,7 @@ class Outbox:
         self._effects.extend(effects)
 
     def add_plan(self, plan: Plan, version: str) -> None:
-        """Add those of a plan. ``version``: the resourceVersion of the stored Framework."""
+        """Add the effects of a plan. ``version``: the resourceVersion of the stored Framework."""
         self.records.extend(plan.records)
         self.snapshots.extend(plan.snapshots)
         for records in plan.archives:
@@ -209,7 +203,7 @@ class Outbox:
                 self.add(Offer(offers, version))
 
     def drop_unpersisted(self) -> None:
-        """Drop what rests on decisions that will not be persisted."""
+        """Drop records and snapshots of decisions that will not be persisted."""
         self.records.clear()
         self.snapshots.clear()
 

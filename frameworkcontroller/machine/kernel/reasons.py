@@ -17,7 +17,7 @@ class EventPolicy(Enum):
     ALWAYS = auto()
     IF_WARNING = auto()
     STALL = auto()
-    """All. The condition Stalled may have the reason, too."""
+    """All, and the condition Stalled may have the reason."""
     WAIT = auto()
     """All, and the condition Running has the message while nothing runs."""
     WAIT_OF_ROLE = auto()
@@ -29,17 +29,14 @@ class EventPolicy(Enum):
 def event(
     name: str, meaning: str, many: str = "", event: EventPolicy = EventPolicy.ALWAYS
 ) -> tuple[str, str, EventPolicy, str]:
-    """A reason of Events."""
     return name, meaning, event, many
 
 
 def stall(name: str, meaning: str) -> tuple[str, str, EventPolicy]:
-    """A reason of Events and of the condition Stalled."""
     return name, meaning, EventPolicy.STALL
 
 
 def wait(name: str, meaning: str) -> tuple[str, str, EventPolicy]:
-    """A reason to wait."""
     return name, meaning, EventPolicy.WAIT
 
 
@@ -54,7 +51,6 @@ class Reason(StrEnum):
     many: str
 
     def __new__(cls, name: str, meaning: str, event: EventPolicy = EventPolicy.NEVER, many: str = "") -> Self:
-        """Make the member of that name."""
         reason = str.__new__(cls, name)
         reason._value_ = name
         reason.meaning, reason.event, reason.many = meaning, event, many

@@ -4,38 +4,54 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum, StrEnum, auto
+from enum import Enum, auto
 from typing import Any, Final
 
 import orjson
 
 from frameworkcontroller import depths
+from frameworkcontroller.api import objectkinds
 from frameworkcontroller.api.codec import EncodedStatus
 
-
-class Kind(StrEnum):
-    """Kinds of objects of requests."""
-
-    FRAMEWORK = "Framework"
-    CONFIGMAP = "ConfigMap"
-    POD = "Pod"
-    NODE = "Node"
-    SERVICE = "Service"
-    VOLUME_CLAIM = "PersistentVolumeClaim"
-    WORKLOAD = "Workload"
-    RESOURCE_FLAVOR = "ResourceFlavor"
-    WORKLOAD_PRIORITY_CLASS = "WorkloadPriorityClass"
-    PRIORITY_CLASS = "PriorityClass"
-    PODGROUP = "PodGroup"
-    VOLCANO_PODGROUP = "PodGroup.scheduling.volcano.sh"
-    COSCHEDULING_PODGROUP = "PodGroup.scheduling.x-k8s.io"
+Kind = objectkinds.Kind
 
 
-PODGROUPS: Final = frozenset({Kind.PODGROUP, Kind.VOLCANO_PODGROUP, Kind.COSCHEDULING_PODGROUP})
-"""Kinds of the groups of a gang, one for each scheduler."""
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The object of an action, and its attempt.
 
-COMPANIONS: Final = PODGROUPS | {Kind.SERVICE, Kind.VOLUME_CLAIM, Kind.WORKLOAD}
-"""Kinds of the objects of parts, which no status records (presence.py)."""
+    Of Pods also the Task's ``role``, ``index`` and ``instance`` (UID): an outcome is folded only into the Task instance
+    and attempt that asked for the action. Other objects of Tasks outlive instances, and have
+    only ``role`` and ``index``.
+    """
+
+    kind: Kind
+    name: str
+    attempt_id: int = 0
+    role: str = ""
+    index: int = -1
+    instance: str = ""
+    part: str = ""
+    """Of a Framework: "finalizer" for its finalizers, "" for the object."""
+
+    @property
+    def key(self) -> tuple[str, int] | str | None:
+        """Role and index of the Task that the object belongs to, kind and name of another companion, else ``part``."""
+        if self.kind.of_task:
+            return self.role, self.index
+        if self.kind is Kind.FRAMEWORK:
+            return self.part or None
+        return self.object_key if self.kind.is_companion else None
+
+    @property
+    def object_key(self) -> str:
+        """Kind and name, the key of the pauses between changes of the object, which other clients may undo at once."""
+        return f"{self.kind}/{self.name}"
+
+    @property
+    def companion(self) -> str:
+        """The name of an object that a Task has besides its Pod, "" for others."""
+        return self.name if self.kind.of_task and self.kind.is_companion else ""
 
 
 MAX_BODY_BYTES: Final = 3 << 20
@@ -113,7 +129,6 @@ class PatchStatus:
 
     @property
     def size(self) -> int:
-        """The bytes of the value."""
         return len(self.value.body if isinstance(self.value, EncodedStatus) else self.value)
 
 
@@ -164,8 +179,6 @@ class Answered:
 
 
 class Refusal(Enum):
-    """Kinds of refusals."""
-
     ALREADY_EXISTS = auto()
     CONFLICT = auto()
     INVALID = auto()

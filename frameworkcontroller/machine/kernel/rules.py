@@ -18,8 +18,8 @@ from frameworkcontroller.machine.kernel.tracker import Tracker
 def with_rule(policy: FailurePolicy | None, completion: CompletionStatus, pod: PodRecord | None) -> CompletionStatus:
     """Return the completion of a TaskAttempt with the first rule that matches, if one does.
 
-    ``pod``: the last state of its Pod. Exit codes count only if the completion was made from them: those of a Pod that
-    others delete may come from the deletion.
+    ``pod``: the last state of its Pod. Exit codes count only if the completion was made from them: the deletion of a
+    Pod by others may have caused them.
     """
     if policy is None or not completion.unexpected:
         return completion
@@ -56,7 +56,7 @@ def _has_condition(pod: PodRecord, pattern: PodConditionPattern) -> bool:
 
 
 def end_by_rule(tracker: Tracker) -> CompletionStatus | None:
-    """The completion of the FrameworkAttempt by a rule that ends it; None if no rule does."""
+    """The completion of the FrameworkAttempt if a failure rule ends it, else None."""
     task = tracker.ended_by_rule
     if task is None:
         return None

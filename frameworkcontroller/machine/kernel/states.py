@@ -29,6 +29,33 @@ ENDED = frozenset({State.ATTEMPT_COMPLETED, State.COMPLETED})
 LIVE = frozenset({State.CREATION_PENDING, State.CREATION_REQUESTED, State.PREPARING, State.RUNNING})
 """States of a Task that has a Pod that may run, or is about to get one. One that waits for its retry is in none."""
 
+WITH_POD = frozenset(EDGES) - ENDED - {State.CREATION_PENDING}
+"""States of a Task with a recorded Pod that is not known to be gone."""
+
+
+class TaskStates(dict[State, int]):
+    """Numbers of Tasks by state, with those that are deletionPending."""
+
+    @property
+    def total(self) -> int:
+        return sum(self.values())
+
+    @property
+    def may_have_pods(self) -> bool:
+        """Whether a recorded Pod is not known to be gone."""
+        return any(self[state] for state in WITH_POD)
+
+    @property
+    def are_at_rest(self) -> bool:
+        """Whether all Tasks run or are completed: no change is expected soon."""
+        return self[State.RUNNING] + self[State.COMPLETED] == self.total
+
+    @property
+    def may_end(self) -> bool:
+        """Whether a Pod has not ended, as far as is known."""
+        return bool(self[State.CREATION_REQUESTED] or self[State.PREPARING] or self[State.RUNNING])
+
+
 TASK_URGENCY: Mapping[State, Urgency] = {
     State.CREATION_PENDING: Urgency.SOON,
     State.CREATION_REQUESTED: Urgency.LATER,

@@ -9,9 +9,8 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import FrameworkRecord, PodRecord
 from frameworkcontroller.machine.kernel.absence import is_of_framework
 from frameworkcontroller.machine.kernel.actions import Confirm, Delete, LookUp, carry_out
-from frameworkcontroller.machine.kernel.requests import Answer, Kind, Request
-from frameworkcontroller.machine.kernel.results import Exists, Gone
-from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.exchanges import Exists, Gone
+from frameworkcontroller.machine.kernel.requests import Answer, Kind, Request, Target
 
 LOOK_SEC: Final = 5.0
 """Time until the Framework is looked at again while something of it may run. Mostly an event comes before."""
@@ -20,7 +19,7 @@ _PODS_AT_ONCE: Final = 50
 
 
 def delete_all(live: FrameworkRecord, list_pods: Callable[[], Iterable[PodRecord]]) -> Generator[Request, Answer, bool]:
-    """Delete what exists of the Framework. Return whether nothing is."""
+    """Delete all objects of the Framework. Return whether none exists."""
     configmap = Target(Kind.CONFIGMAP, names.configmap_name(live.name))
     result = yield from carry_out(LookUp(configmap, live.uid))
     if isinstance(result, Exists) and result.found is not None and not result.found.deleting:
@@ -33,7 +32,7 @@ def delete_all(live: FrameworkRecord, list_pods: Callable[[], Iterable[PodRecord
     ):
         yield from carry_out(Delete(configmap, recorded))
         return False
-    # Its garbage collection does not reach those of a ConfigMap that was deleted in another way.
+    # The garbage collector does not reach Pods whose ConfigMap was deleted in another way.
     pods = [pod for pod in list_pods() if is_of_framework(live.uid, pod)]
     for pod in [pod for pod in pods if not pod.identity.deleting][:_PODS_AT_ONCE]:
         yield from carry_out(Delete(Target(Kind.POD, pod.name), pod.uid))

@@ -1,7 +1,7 @@
 """One Framework's status between syncs.
 
-Its records are changed in place, only by this class. Beside them it keeps the agenda, the unpersisted changes and
-counters per role, so that a plan costs what changed, not what exists.
+Its records are changed in place, only by this class. With the agenda, the unpersisted changes and counters per role, a
+plan costs the number of changes, not of Tasks.
 
 "Persist before act": a Task with unpersisted changes justifies no action (``is_settled``), and neither does a
 Framework with any (``is_clean``).
@@ -28,13 +28,13 @@ from frameworkcontroller.api.status import (
 from frameworkcontroller.machine.kernel.absence import Absence
 from frameworkcontroller.machine.kernel.actions import Action
 from frameworkcontroller.machine.kernel.agenda import PERSISTED, Agenda, Scope, TaskKey
-from frameworkcontroller.machine.kernel.expectations import Expectations, OwnedObjects
+from frameworkcontroller.machine.kernel.expectations import Expectations
 from frameworkcontroller.machine.kernel.holds import Holds
 from frameworkcontroller.machine.kernel.lifetimes import AttemptLife, ProcessLife
 from frameworkcontroller.machine.kernel.model import AttemptCounters, InvariantError, Level, Urgency, require
-from frameworkcontroller.machine.kernel.partstate import PartState
-from frameworkcontroller.machine.kernel.states import EDGES, ENDED, FRAMEWORK_URGENCY, TASK_URGENCY
-from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.part import PartState
+from frameworkcontroller.machine.kernel.requests import Target
+from frameworkcontroller.machine.kernel.states import EDGES, ENDED, FRAMEWORK_URGENCY, TASK_URGENCY, TaskStates
 
 _S = TypeVar("_S", bound=PartState)
 
@@ -47,14 +47,12 @@ class Tracker:
     _: KW_ONLY
     roles: dict[str, TaskRoleStatus] = field(default_factory=dict)
     counts: TaskCounts = field(default_factory=TaskCounts)
-    """Those of the status."""
+    """The status has the same object."""
     role_counts: dict[str, TaskCounts] = field(default_factory=dict)
-    task_states: dict[State, int] = field(default_factory=lambda: dict.fromkeys(State, 0))
-    """Numbers of Tasks by state, with those that are deletionPending."""
+    task_states: TaskStates = field(default_factory=lambda: TaskStates(dict.fromkeys(State, 0)))
     agenda: Agenda = field(default_factory=Agenda)
     holds: Holds = field(default_factory=Holds)
     expectations: Expectations = field(default_factory=Expectations)
-    objects: OwnedObjects = field(default_factory=OwnedObjects)
     absence: Absence = field(default_factory=Absence)
     process: ProcessLife = field(default_factory=ProcessLife)
     life: AttemptLife = field(default_factory=AttemptLife)
@@ -72,7 +70,7 @@ class Tracker:
         if self.status is not None:
             self.begin(self.status)
             if any(one.type == "Suspended" and one.status == "True" for one in self.status.conditions):
-                # Nothing is created before a status says otherwise.
+                # Nothing is created before a status ends that.
                 return
             for task in self.tasks():
                 if task.state is State.CREATION_PENDING:
@@ -92,11 +90,6 @@ class Tracker:
         """The state of a part, None if there is none."""
         return cast("_S | None", self._parts.get(kind))
 
-    def end_part(self, kind: type[PartState]) -> None:
-        """Forget the state of a part."""
-        self._parts.pop(kind, None)
-        self._listen()
-
     def _listen(self) -> None:
         self._listeners = [state for state in self._parts.values() if state.listens]
 
@@ -108,7 +101,6 @@ class Tracker:
             yield from role.tasks
 
     def task(self, key: TaskKey) -> TaskStatus | None:
-        """The Task of that role and index, None if there is none."""
         role = self.roles.get(key[0])
         if role is None or not 0 <= key[1] < len(role.tasks):
             return None
@@ -125,12 +117,11 @@ class Tracker:
 
     @property
     def is_clean(self) -> bool:
-        """Whether everything is persisted."""
         return not self._dirty and not self._head_dirty
 
     @property
     def is_head_settled(self) -> bool:
-        """Whether all changes but those of single Tasks are persisted."""
+        """Whether all changes are persisted, except single Tasks'."""
         return not self._head_dirty
 
     @property
@@ -145,41 +136,12 @@ class Tracker:
 
     @property
     def ended_by_rule(self) -> TaskStatus | None:
-        """The Task whose failure ends the attempt of the Framework by a rule, None if there is none."""
+        """The Task whose failure ends the Framework's attempt, by podFailurePolicy; None if there is none."""
         return next((task for task in self.life.failing if not task.deletion_pending), None)
 
     @property
-    def may_have_pods(self) -> bool:
-        """Whether the status records a Pod that is not known to be gone."""
-        with_pods = (state for state in EDGES if state is not State.CREATION_PENDING and state not in ENDED)
-        return any(self.task_states[state] for state in with_pods)
-
-    @property
-    def is_at_rest(self) -> bool:
-        """Whether all Tasks run or are completed: no change is expected soon."""
-        states = self.task_states
-        return states[State.RUNNING] + states[State.COMPLETED] == self.task_count
-
-    @property
-    def task_count(self) -> int:
-        """The number of Tasks, with those that are deletionPending."""
-        return sum(self.task_states.values())
-
-    @property
     def changed_count(self) -> int:
-        """The number of Tasks with unpersisted changes."""
         return len(self._dirty)
-
-    @property
-    def may_end(self) -> bool:
-        """Whether a Task has a Pod that has not ended, as far as is known."""
-        states = self.task_states
-        return bool(states[State.CREATION_REQUESTED] or states[State.PREPARING] or states[State.RUNNING])
-
-    @property
-    def is_awaited(self) -> bool:
-        """Whether a Task waits for the changes to be persisted."""
-        return self.agenda.is_awaited
 
     def is_settled(self, task: TaskStatus) -> bool:
         """Whether all changes of the Task are persisted, so that it justifies actions."""
@@ -209,7 +171,7 @@ class Tracker:
         """Forget everything about Tasks, as the attempt is over."""
         self.agenda.forget_tasks()
         self.holds.forget()
-        self.expectations.forget_all()
+        self.expectations.forget_recorded()
         self.follow_ups.clear()
         self.life.forget_tasks()
         self.absence.unrecorded.clear()
@@ -226,7 +188,7 @@ class Tracker:
             state.on_look_at_all()
 
     def persisted(self) -> None:
-        """The tracked status is stored: put what waited for that on the agenda."""
+        """The tracked status is stored."""
         self._dirty.clear()
         self._head_dirty = False
         self.absence.end_is_stored = self.status is not None and self.status.state in ENDED
@@ -250,7 +212,6 @@ class Tracker:
         self.agenda.look()
 
     def observe_generation(self, generation: int) -> None:
-        """Record the spec generation of the status."""
         status = require(self.status, "status")
         if status.observed_generation != generation:
             status.observed_generation = generation
@@ -265,7 +226,6 @@ class Tracker:
             self.change(None, urgency, of_attempt=False)
 
     def configmap_created(self, uid: str, now: int) -> None:
-        """Record the ConfigMap of the current attempt."""
         require(self.status, "status").attempt.configmap_uid = uid
         self.move_framework(State.CREATION_REQUESTED, now)
 
@@ -291,14 +251,9 @@ class Tracker:
         self.begin(status, dirty=True)
         self.move_framework(State.CREATION_PENDING, now)
 
-    def count_rerun(self) -> None:
-        """Count the completed Tasks, which run again in the next attempt."""
-        self.counters().rerun += self.counts.succeeded + self.counts.failed
-
     # --- changes of roles ---
 
     def rescale(self, tasks: Mapping[TaskRoleStatus, list[TaskStatus]]) -> None:
-        """Replace the roles and their Tasks."""
         status, before = require(self.status, "status"), set(self.tasks())
         status.attempt.roles = list(tasks)
         for role in tasks:
@@ -321,9 +276,9 @@ class Tracker:
     def change(
         self, subject: FrameworkStatus | TaskStatus | None, urgency: Urgency, *, of_attempt: bool = True
     ) -> None:
-        """Note an unpersisted change of a Task, or of the Framework (also None) but for its Tasks.
+        """Note an unpersisted change of a Task, or of the Framework (also None) without its Tasks.
 
-        ``of_attempt``: of something that the history has to know.
+        ``of_attempt``: parts that listen are informed.
         """
         if of_attempt:
             for state in self._listeners:
@@ -336,7 +291,6 @@ class Tracker:
         self.urgency = max(self.urgency, urgency)
 
     def pod_created(self, task: TaskStatus, uid: str, now: int) -> None:
-        """Record the Pod of the Task's current attempt."""
         task.attempt.pod_uid = uid
         self.move(task, State.CREATION_REQUESTED, now)
 
@@ -365,7 +319,6 @@ class Tracker:
         self.move(task, State.CREATION_PENDING, now)
 
     def drop_encoded(self) -> None:
-        """Drop the cached JSON of all Tasks."""
         for task in self.tasks():
             task.encoded = None
 
@@ -409,10 +362,10 @@ class Tracker:
         return task.completion_time or 0, self._completions.get(_completion_key(task), 0)
 
     def inherit(self, before: Tracker) -> None:
-        """Take from the previous tracker of the Framework what no status has."""
+        """Take the in-memory state of the previous tracker of the Framework."""
         self._completions = before._completions
         self.absence.late = before.absence.late
-        self.objects = before.objects
+        self.expectations = before.expectations.successor()
         for kind, old in before._parts.items():
             if (kept := old.successor(self, before)) is not None:
                 self._parts[kind] = kept
@@ -497,7 +450,7 @@ class Tracker:
         self.role_counts = {name: TaskCounts() for name in self.roles}
         # Part of the status, but no reason to write it: they change only together with a Task or a role.
         self.counts = status.task_counts = TaskCounts()
-        self.task_states = dict.fromkeys(State, 0)
+        self.task_states = TaskStates(dict.fromkeys(State, 0))
         for state in self._listeners:
             state.on_index(self)
         self.life.begun = set()

@@ -5,9 +5,8 @@ import pytest
 
 from frameworkcontroller.machine.kernel.actions import Action, Create, Delete
 from frameworkcontroller.machine.kernel.batch import WIDTH, Batch
-from frameworkcontroller.machine.kernel.requests import Kind, Refused, Unanswered
-from frameworkcontroller.machine.kernel.results import Accepted, Created, Exists, Gone, NotAttempted, Result
-from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.exchanges import Accepted, Created, Exists, Gone, NotAttempted, Result
+from frameworkcontroller.machine.kernel.requests import Kind, Refused, Target, Unanswered
 from tests.support.bench import refused
 
 

@@ -10,6 +10,7 @@ from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, Outcome, carry_out, needs_live_status
 from frameworkcontroller.machine.kernel.batch import Batch
+from frameworkcontroller.machine.kernel.exchanges import Accepted, Created, Exists, Gone, NotAttempted, Remains, Result
 from frameworkcontroller.machine.kernel.holds import Spared, Stall
 from frameworkcontroller.machine.kernel.model import NotListed, Plan
 from frameworkcontroller.machine.kernel.reasons import RequestReason
@@ -22,10 +23,9 @@ from frameworkcontroller.machine.kernel.requests import (
     Refusal,
     Refused,
     Remove,
+    Target,
     Unanswered,
 )
-from frameworkcontroller.machine.kernel.results import Accepted, Created, Exists, Gone, NotAttempted, Remains, Result
-from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.parts.claims.volumeclaims import ClaimReason, MarkClaim
 from tests.support.bench import UID, Bench, begun, foreign, refused, role
 from tests.support.world import merged
@@ -713,4 +713,4 @@ def test_outcomes_of_claims_do_not_depend_on_the_instance_of_a_task() -> None:
     bench.edit_then_plan(role("b"))
     outcome = Outcome(action, Created("claim-1"))
     bench.fold(outcome.action, outcome.result)
-    assert bench.tracker.objects.confirmed[action.target].uid == "claim-1"
+    assert bench.tracker.expectations.confirmed[action.target].uid == "claim-1"

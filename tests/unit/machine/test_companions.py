@@ -10,12 +10,11 @@ import pytest
 from frameworkcontroller.api.objects import Identity, service_record
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.actions import Create, carry_out
+from frameworkcontroller.machine.kernel.exchanges import Created, Exists
 from frameworkcontroller.machine.kernel.model import NotListed, Plan
 from frameworkcontroller.machine.kernel.outcomes import drop
 from frameworkcontroller.machine.kernel.reasons import RequestReason
-from frameworkcontroller.machine.kernel.requests import Answered, Get, Kind, Post, Refusal, Refused, Unanswered
-from frameworkcontroller.machine.kernel.results import Created, Exists
-from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.requests import Answered, Get, Kind, Post, Refusal, Refused, Target, Unanswered
 from frameworkcontroller.machine.parts import PARTS
 from frameworkcontroller.machine.parts.service.hostservice import ServiceReason
 from tests.support.bench import UID, Bench, begun, foreign, refused, role
@@ -387,7 +386,7 @@ def test_a_service_without_the_label_by_which_it_is_watched_is_found() -> None:
 def test_it_is_also_found_while_another_creation_is_not_answered() -> None:
     bench = running()
     uid = bench.services["f"].uid
-    bench.tracker.objects.send(Target(Kind.VOLUME_CLAIM, "data-f-a-0"), bench.now)
+    bench.tracker.expectations.send(Target(Kind.VOLUME_CLAIM, "data-f-a-0"), bench.now)
     bench.drop("f")
     bench.fold(service_of(bench), Exists(ours(uid)))
     # The answer may be older than the end that the cache has shown.

@@ -4,7 +4,7 @@ import pytest
 
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.kernel.results import Accepted
+from frameworkcontroller.machine.kernel.exchanges import Accepted
 from tests.support.bench import Bench, begun, prepared, role
 
 NEVER_TRIGGERED = "and no user specified conditions in FrameworkAttemptCompletionPolicy have ever been triggered"

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 from frameworkcontroller.api.completion import Code
 from frameworkcontroller.api.status import Condition
+from frameworkcontroller.machine.kernel.exchanges import Accepted, Created, Exists
 from frameworkcontroller.machine.kernel.failure import FailureClass, PodPattern
 from frameworkcontroller.machine.kernel.model import Urgency
 from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.requests import Unanswered
-from frameworkcontroller.machine.kernel.results import Accepted, Created, Exists
 from frameworkcontroller.machine.lifereasons import LifeReason
 from tests.support.bench import NOW, Bench, accepted, begun, foreign, limits, prepared, refused, role
 

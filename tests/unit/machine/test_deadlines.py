@@ -9,8 +9,8 @@ from frameworkcontroller.api.codec import decode_status, encode_status
 from frameworkcontroller.api.status import State
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.kernel.actions import Cleanup, Create, Delete
+from frameworkcontroller.machine.kernel.exchanges import Accepted, Exists, Gone
 from frameworkcontroller.machine.kernel.requests import Kind
-from frameworkcontroller.machine.kernel.results import Accepted, Exists, Gone
 from frameworkcontroller.machine.lifereasons import LifeReason
 from tests.support.bench import NOW, Bench, accepted, begun, foreign, prepared, role, running
 

@@ -8,8 +8,8 @@ import pytest
 from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.actions import Create
+from frameworkcontroller.machine.kernel.exchanges import Created
 from frameworkcontroller.machine.kernel.model import Plan, Urgency
-from frameworkcontroller.machine.kernel.results import Created
 from frameworkcontroller.machine.parts.dependencies.dependencies import DependencyReason, RoleOrder
 from tests.support.bench import Bench, Body, begun, prepared, role
 

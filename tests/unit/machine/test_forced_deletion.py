@@ -6,6 +6,7 @@ import orjson
 import pytest
 
 from frameworkcontroller.machine.kernel.actions import Delete, carry_out
+from frameworkcontroller.machine.kernel.exchanges import Accepted, Gone, NotForced, Result
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
@@ -15,10 +16,9 @@ from frameworkcontroller.machine.kernel.requests import (
     Refused,
     Remove,
     Request,
+    Target,
     Unanswered,
 )
-from frameworkcontroller.machine.kernel.results import Accepted, Gone, NotForced, Result
-from frameworkcontroller.machine.kernel.target import Target
 
 POD: Final = Target(Kind.POD, "f-a-0", 0, "a", 0, "t")
 NODE: Final = Get(Kind.NODE, "n")

@@ -11,10 +11,10 @@ from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import State
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.machine.kernel.actions import Action, Cleanup, Confirm, Create, Delete, Refresh
+from frameworkcontroller.machine.kernel.exchanges import Accepted, Exists, Gone, NotAttempted, Remains
 from frameworkcontroller.machine.kernel.model import Plan, Snapshot, SnapshotTrigger, Urgency
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Kind, Unanswered
-from frameworkcontroller.machine.kernel.results import Accepted, Exists, Gone, NotAttempted, Remains
 from frameworkcontroller.machine.lifereasons import LifeReason
 from tests.support.bench import NOW, UID, Bench, accepted, begun, limits, prepared, role, running
 from tests.unit.machine.shown import actions

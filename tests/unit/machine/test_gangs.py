@@ -11,10 +11,7 @@ from frameworkcontroller.api.names import POD_IDENTITY
 from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.podgroups import GangScheduler
 from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, Patch
-from frameworkcontroller.machine.kernel.model import NotListed, Urgency
-from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason
-from frameworkcontroller.machine.kernel.requests import Answered, Kind, Post, Refusal, Refused
-from frameworkcontroller.machine.kernel.results import (
+from frameworkcontroller.machine.kernel.exchanges import (
     Accepted,
     Created,
     Exists,
@@ -25,7 +22,9 @@ from frameworkcontroller.machine.kernel.results import (
     Remains,
     Result,
 )
-from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.model import NotListed, Urgency
+from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason
+from frameworkcontroller.machine.kernel.requests import Answered, Kind, Post, Refusal, Refused, Target
 from frameworkcontroller.machine.parts.gangs.gangs import TELL_SEC, GangReason, GangState
 from tests.support.bench import UID, Bench, Body, limits, prepared, refused, role
 from tests.support.queuedbench import QueuedBench
@@ -386,7 +385,7 @@ def test_a_placed_group_that_others_delete_or_that_is_no_longer_served_delays_no
     go(bench)
     if served:
         bench.show("f", deleting=bench.now)
-        bench.tracker.objects.confirmed.clear()
+        bench.tracker.expectations.confirmed.clear()
     else:
         bench.restart()
         bench.not_listed = NotListed(NOT_SERVED, not_served=True)
@@ -568,7 +567,7 @@ def test_a_group_that_others_delete_before_it_was_placed_can_still_be_placed(kno
     bench = prepared_gang(role(number=3, **RETRIED))
     bench.show("f", deleting=bench.now)
     if not known:
-        bench.tracker.objects.confirmed.clear()
+        bench.tracker.expectations.confirmed.clear()
     end(bench, "f-a-0", code=1)
     assert bench.states() == ["Preparing"] * 3
     end(bench, "f-a-1")
@@ -613,7 +612,7 @@ def test_a_group_that_has_lost_its_label_gets_it_again() -> None:
 def test_a_group_that_stays_when_it_was_deleted_stalls() -> None:
     bench = prepared_gang(role(number=2))
     bench.show("f", deleting=bench.now)
-    bench.tracker.objects.confirmed.clear()
+    bench.tracker.expectations.confirmed.clear()
     bench.plan()
     bench.pass_time(121)
     assert_stall(bench, GangReason.NOT_GONE)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from frameworkcontroller.machine import terminatingconfigmap
+from frameworkcontroller.machine import terminating
 from frameworkcontroller.machine.kernel import manifests, policy
 from tests.golden import traces
 
@@ -21,7 +21,7 @@ DIFFERENT_SEEDS = 5
 
 @pytest.mark.parametrize("seed", range(traces.HISTORIES))
 def test_nothing_has_changed(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(terminatingconfigmap, "_watch_collector", lambda *_: None)
+    monkeypatch.setattr(terminating, "_watch_collector", lambda *_: None)
     assert traces.diff(BEFORE[seed], traces.trace(seed)) == ""
 
 

@@ -13,8 +13,8 @@ from frameworkcontroller.api.objects import Identity, PodRecord
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.machine.kernel.actions import Action, Create, Delete
 from frameworkcontroller.machine.kernel.context import CREATIONS_PER_PLAN
+from frameworkcontroller.machine.kernel.exchanges import Accepted, NotAttempted
 from frameworkcontroller.machine.kernel.model import Observed, Urgency
-from frameworkcontroller.machine.kernel.results import Accepted, NotAttempted
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.plan import plan
 from tests.support.bench import Bench, prepared, refused, role

@@ -6,8 +6,8 @@ import pytest
 
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.actions import Action, Patch
+from frameworkcontroller.machine.kernel.exchanges import Gone, Outdated
 from frameworkcontroller.machine.kernel.requests import Unanswered
-from frameworkcontroller.machine.kernel.results import Gone, Outdated
 from frameworkcontroller.machine.parts.kueue.queueing import QueueReason
 from frameworkcontroller.machine.parts.kueue.workloadactions import (
     Finish,

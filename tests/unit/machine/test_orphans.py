@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import orjson
 import pytest
 
+from frameworkcontroller.api.objectkinds import Kind
 from frameworkcontroller.api.objects import PodRecord, pod_record
 from frameworkcontroller.api.workloads import WorkloadRecord, workload_record
 from frameworkcontroller.machine.kernel.model import Observed
@@ -14,7 +15,6 @@ from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
     Get,
-    Kind,
     MergePatch,
     Refusal,
     Refused,

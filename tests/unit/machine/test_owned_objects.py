@@ -9,8 +9,8 @@ import pytest
 from frameworkcontroller.api.objects import ConfigMapRecord, Identity, PodRecord
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.actions import Confirm, Create, Delete, Refresh, Relabel
+from frameworkcontroller.machine.kernel.exchanges import Accepted, Exists, Gone, Remains, Result
 from frameworkcontroller.machine.kernel.requests import Kind, Unanswered
-from frameworkcontroller.machine.kernel.results import Accepted, Exists, Gone, Remains, Result
 from frameworkcontroller.machine.lifereasons import LifeReason
 from tests.support.bench import UID, Bench, foreign, refused, role, running
 

@@ -4,8 +4,8 @@ from itertools import pairwise
 
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.actions import Action, Create, Delete
+from frameworkcontroller.machine.kernel.exchanges import Accepted
 from frameworkcontroller.machine.kernel.requests import Kind
-from frameworkcontroller.machine.kernel.results import Accepted
 from tests.support.bench import Bench, begun, refused, role
 
 ALWAYS = {"maxRetryCount": -2}

@@ -6,9 +6,9 @@ import pytest
 
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.machine.kernel.actions import Create, Delete
+from frameworkcontroller.machine.kernel.exchanges import Accepted
 from frameworkcontroller.machine.kernel.model import Plan, Urgency
 from frameworkcontroller.machine.kernel.requests import Unanswered
-from frameworkcontroller.machine.kernel.results import Accepted
 from tests.support.bench import Bench, Body, accepted, role
 
 SCALED_DOWN = "User has requested to delete the Task by Framework ScaleDown"

@@ -11,9 +11,9 @@ from frameworkcontroller.api.completion import DecidedRule, FailureAction
 from frameworkcontroller.api.objects import PodRecord, pod_record
 from frameworkcontroller.api.spec import parse_spec
 from frameworkcontroller.api.status import State
+from frameworkcontroller.machine.kernel.exchanges import Accepted
 from frameworkcontroller.machine.kernel.failure import Classifier
 from frameworkcontroller.machine.kernel.model import Plan
-from frameworkcontroller.machine.kernel.results import Accepted
 from frameworkcontroller.machine.kernel.rules import with_rule
 from frameworkcontroller.machine.lifereasons import LifeReason
 from tests.support.bench import Bench, begun, prepared, refused, role, running

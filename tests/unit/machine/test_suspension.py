@@ -10,9 +10,9 @@ from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import Condition, State
 from frameworkcontroller.machine.kernel.actions import Action, Cleanup, Confirm, Create, Delete, LookUp
+from frameworkcontroller.machine.kernel.exchanges import Accepted, Created, Exists, Gone, Remains, Result
 from frameworkcontroller.machine.kernel.model import Plan, SnapshotTrigger, Urgency
 from frameworkcontroller.machine.kernel.requests import Unanswered
-from frameworkcontroller.machine.kernel.results import Accepted, Created, Exists, Gone, Remains, Result
 from frameworkcontroller.machine.lifereasons import LifeReason
 from tests.support.bench import UID, Bench, accepted, role, running
 

@@ -11,11 +11,7 @@ from frameworkcontroller.api.completion import Code
 from frameworkcontroller.api.objects import Disruption
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.actions import Action, Cleanup, Confirm, Create, Delete, Relabel
-from frameworkcontroller.machine.kernel.failure import FailureClass, PodPattern
-from frameworkcontroller.machine.kernel.model import Plan, Urgency
-from frameworkcontroller.machine.kernel.reasons import RequestReason
-from frameworkcontroller.machine.kernel.requests import Kind, Unanswered
-from frameworkcontroller.machine.kernel.results import (
+from frameworkcontroller.machine.kernel.exchanges import (
     Accepted,
     Created,
     Exists,
@@ -25,7 +21,10 @@ from frameworkcontroller.machine.kernel.results import (
     Remains,
     Result,
 )
-from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.failure import FailureClass, PodPattern
+from frameworkcontroller.machine.kernel.model import Plan, Urgency
+from frameworkcontroller.machine.kernel.reasons import RequestReason
+from frameworkcontroller.machine.kernel.requests import Kind, Target, Unanswered
 from tests.support.bench import NOW, Bench, accepted, begun, limits, prepared, refused, role, running
 from tests.unit.machine.shown import actions
 from tests.unit.machine.test_owned_objects import POD

@@ -10,8 +10,8 @@ from frameworkcontroller.api.objects import Identity, pod_record
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.absence import is_of_framework
 from frameworkcontroller.machine.kernel.actions import Confirm, Create, Delete
+from frameworkcontroller.machine.kernel.exchanges import Accepted, Exists, Gone
 from frameworkcontroller.machine.kernel.reasons import RequestReason
-from frameworkcontroller.machine.kernel.results import Accepted, Exists, Gone
 from frameworkcontroller.machine.lifereasons import LifeReason
 from tests.support.bench import UID, Bench, foreign, prepared, role
 from tests.support.queuedbench import begun, told

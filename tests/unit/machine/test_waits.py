@@ -16,9 +16,9 @@ from frameworkcontroller.commands.list import state_text
 from frameworkcontroller.commands.output import console
 from frameworkcontroller.controller.statecounts import WAITS, StateCounts
 from frameworkcontroller.machine.kernel.actions import Action, Create
+from frameworkcontroller.machine.kernel.exchanges import Result
 from frameworkcontroller.machine.kernel.model import NotListed, Plan, Record, SnapshotTrigger
 from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason, RequestReason
-from frameworkcontroller.machine.kernel.results import Result
 from frameworkcontroller.machine.lifereasons import LifeReason
 from frameworkcontroller.machine.parts.claims.volumeclaims import ClaimReason
 from frameworkcontroller.machine.parts.dependencies.dependencies import DependencyReason

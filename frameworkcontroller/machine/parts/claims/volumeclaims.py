@@ -25,24 +25,38 @@ from frameworkcontroller.deadlines import Deadlines
 from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, Outcome, PartAction, Renderer
 from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.context import Context
-from frameworkcontroller.machine.kernel.exchanges import find_metadata, identity_in, metadata_of
+from frameworkcontroller.machine.kernel.exchanges import (
+    Accepted,
+    Created,
+    Exchange,
+    Exists,
+    Gone,
+    NotAttempted,
+    NotDoneError,
+    Remains,
+    Result,
+    find_metadata,
+    identity_in,
+    metadata_of,
+)
 from frameworkcontroller.machine.kernel.holds import CREATIONS, ObjectKey, Stall, Wait
 from frameworkcontroller.machine.kernel.manifests import POD_LABELS, framework_reference
 from frameworkcontroller.machine.kernel.model import NotListed
 from frameworkcontroller.machine.kernel.outcomes import (
     FAILURES_TO_STALL,
+    Presence,
     answered,
     describe_failure,
     hold,
     is_dying,
     look_later,
+    presence_of,
     retry_after,
     take_object,
     task_of,
+    watch_end,
 )
-from frameworkcontroller.machine.kernel.part import Part
-from frameworkcontroller.machine.kernel.partstate import PartState
-from frameworkcontroller.machine.kernel.presence import Presence, presence_of, watch_end
+from frameworkcontroller.machine.kernel.part import Part, PartState
 from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason, RequestReason, event, stall, wait
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
@@ -53,20 +67,9 @@ from frameworkcontroller.machine.kernel.requests import (
     Refusal,
     Refused,
     Request,
+    Target,
     Unanswered,
 )
-from frameworkcontroller.machine.kernel.results import (
-    Accepted,
-    Created,
-    Exchange,
-    Exists,
-    Gone,
-    NotAttempted,
-    NotDoneError,
-    Remains,
-    Result,
-)
-from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.parts.claims.claimbodies import (
     ClaimVolumes,
@@ -78,6 +81,9 @@ from frameworkcontroller.machine.parts.claims.claimbodies import (
 
 CLAIMS: Final = "PersistentVolumeClaims"
 """Key of back-offs and stalls of changes of existing claims."""
+
+_CHANGE: Final = "change"
+"""The verb of all changes of a claim, one at a time."""
 
 _WITH_CLAIMS: Final = frozenset({State.CREATION_PENDING, State.PREPARING})
 """States of Tasks whose Pods may need a claim that does not exist."""
@@ -112,15 +118,13 @@ class ClaimReason(Reason):
 class ClaimAgenda(PartState):
     """The volume claims that the next plan looks at, by name."""
 
-    __slots__ = ("_due", "_names", "changing", "paced", "policies", "scan", "unlisted")
+    __slots__ = ("_due", "_names", "paced", "policies", "scan", "unlisted")
 
     def __init__(self) -> None:
         self._names: dict[str, None] = {}
         self._due: dict[str, None] = {}
         self.scan = True
         """Whether to look at all claims of the Framework."""
-        self.changing: set[str] = set()
-        """Claims with an action in flight. Its change is an event of its own."""
         self.unlisted: set[TaskKey] = set()
         """Tasks that wait until the claims are listed."""
         self.paced: Deadlines[str] = Deadlines()
@@ -186,14 +190,13 @@ class ClaimPart(Part):
             _scan(ctx)
         held = tracker.holds.held(CLAIMS, ctx.env.clock)
         for name in claims.take(again=held is None):
-            change = None if name in claims.changing else _change(ctx, name)
-            if change is None:
+            if (change := _change(ctx, name)) is None:
                 continue
             until = tracker.holds.until(change.target.object_key)
             if isinstance(change, MarkClaim) and until > ctx.env.clock:
                 claims.paced.set(name, until)
             elif held is None:
-                claims.changing.add(name)
+                tracker.expectations.change(change.target, _CHANGE)
                 ctx.plan.actions.append(change)
             else:
                 claims.retry(name)
@@ -316,7 +319,7 @@ def _target(ctx: Context, claim: str, role: str, index: int) -> Target:
 
 
 def _creation(ctx: Context, target: Target, role: TaskRoleSpec, template: ClaimTemplate) -> Create:
-    ctx.tracker.objects.send(target, ctx.env.clock)
+    ctx.tracker.expectations.send(target, ctx.env.clock)
     source = Renderer(claim_body, (ctx.framework, role, template, target.index))
     return Create(target, source, ctx.framework.uid, is_large=is_large(template))
 
@@ -330,7 +333,7 @@ def _is_adopted(ctx: Context, target: Target) -> bool:
     found = ctx.observed.find_companion(target.kind, target.name)
     if not isinstance(found, ClaimRecord) or found.framework_uid == ctx.framework.uid:
         return True
-    known = ctx.tracker.objects.confirmed.get(target)
+    known = ctx.tracker.expectations.confirmed.get(target)
     return known is not None and known.uid == found.uid
 
 
@@ -363,6 +366,9 @@ def _change(ctx: Context, name: str) -> MarkClaim | Delete | None:
         return None
     claim, _, role_name, index = parts
     target = Target(Kind.VOLUME_CLAIM, name, role=role_name, index=index)
+    if ctx.tracker.expectations.awaits_change(target, _CHANGE):
+        # Its outcome is an event of its own.
+        return None
     task, role = ctx.tracker.task((role_name, index)), ctx.framework.spec.role(role_name)
     if task is not None and task.state in _WITH_CLAIMS:
         ctx.tracker.agenda.look(task.key)
@@ -505,7 +511,7 @@ def _take_change(ctx: Context, action: Action, result: Result) -> None:
     tracker, target = ctx.tracker, action.target
     agenda = tracker.part(ClaimAgenda)
     key, name = (target.role, target.index), f"{target.kind} {target.name}"
-    agenda.changing.discard(target.name)
+    tracker.expectations.end_change(target, _CHANGE)
     match result:
         case NotAttempted():
             agenda.add(target.name)

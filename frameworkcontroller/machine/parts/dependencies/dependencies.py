@@ -19,8 +19,7 @@ from frameworkcontroller.machine.kernel.agenda import PERSISTED
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import Wait
 from frameworkcontroller.machine.kernel.model import Urgency
-from frameworkcontroller.machine.kernel.part import EndPhase, Part, RoleWait
-from frameworkcontroller.machine.kernel.partstate import PartState
+from frameworkcontroller.machine.kernel.part import EndPhase, Part, PartState, RoleWait
 from frameworkcontroller.machine.kernel.policy import completed_tasks
 from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason, event
 from frameworkcontroller.machine.kernel.tracker import Tracker

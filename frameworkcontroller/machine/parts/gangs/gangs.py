@@ -15,6 +15,7 @@ from typing import ClassVar, Final
 import orjson
 
 from frameworkcontroller.api.names import FRAMEWORK_NAME
+from frameworkcontroller.api.objectkinds import PODGROUPS
 from frameworkcontroller.api.objects import CompanionRecord, Identity, PodRecord
 from frameworkcontroller.api.podgroups import DROPPABLE, IMMUTABLE_VERSION, GangScheduler, PodGroupRecord
 from frameworkcontroller.api.spec import TaskRoleSpec
@@ -22,23 +23,24 @@ from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.machine.kernel.actions import Create, Outcome, Patch
 from frameworkcontroller.machine.kernel.agenda import PERSISTED
 from frameworkcontroller.machine.kernel.context import Context
+from frameworkcontroller.machine.kernel.exchanges import Exists, Patched
 from frameworkcontroller.machine.kernel.holds import ObjectKey, Stall, Wait
 from frameworkcontroller.machine.kernel.model import NotListed, Urgency, require
 from frameworkcontroller.machine.kernel.outcomes import (
     FAILURES_TO_STALL_WHILE_DELETED,
+    Presence,
     answered,
     back_off,
     controls,
+    presence_of,
+    report_listing,
     take_object,
+    watch_end,
 )
-from frameworkcontroller.machine.kernel.part import Part
-from frameworkcontroller.machine.kernel.partstate import PartState
-from frameworkcontroller.machine.kernel.presence import Presence, presence_of, report_listing, watch_end
+from frameworkcontroller.machine.kernel.part import Part, PartState
 from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason, stall, wait
-from frameworkcontroller.machine.kernel.requests import PODGROUPS, Kind, Refusal, Refused
-from frameworkcontroller.machine.kernel.results import Exists, Patched
+from frameworkcontroller.machine.kernel.requests import Kind, Refusal, Refused, Target
 from frameworkcontroller.machine.kernel.states import ENDED, LIVE
-from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.parts.gangs.podgroupbodies import (
     Gangs,
@@ -174,7 +176,7 @@ class GangState(PartState):
             tracker.agenda.look()
 
     def on_end(self, tracker: Tracker) -> None:
-        tracker.objects.forget(PODGROUPS)
+        tracker.expectations.forget_kinds(PODGROUPS)
 
 
 def group_of(ctx: Context, role_name: str) -> GroupState | None:
@@ -415,7 +417,7 @@ class _PodGroup:
             version = ctx.observed.served_version(target.kind)
             gangs = self.gang.gangs
             body = podgroup_body(ctx.framework, gangs, self.group, self.wanted, attempt=attempt, version=version)
-            tracker.objects.send(target, ctx.env.clock)
+            tracker.expectations.send(target, ctx.env.clock)
             ctx.act(Create(target, body, attempt[1]))
 
     def _has_other_pods(self) -> bool:

@@ -21,17 +21,15 @@ from frameworkcontroller.machine.kernel.absence import look_for_pods, nothing_ru
 from frameworkcontroller.machine.kernel.actions import ChangeFinalizer, Outcome
 from frameworkcontroller.machine.kernel.agenda import PERSISTED, Scope, TaskKey
 from frameworkcontroller.machine.kernel.context import Context
+from frameworkcontroller.machine.kernel.exchanges import FinalizersAre, Gone, NotAttempted, Outdated
 from frameworkcontroller.machine.kernel.holds import ObjectKey, Stall, Wait
 from frameworkcontroller.machine.kernel.model import Limits, Record, Snapshot, SnapshotTrigger
 from frameworkcontroller.machine.kernel.outcomes import hold
-from frameworkcontroller.machine.kernel.part import Part
-from frameworkcontroller.machine.kernel.partstate import PartState
+from frameworkcontroller.machine.kernel.part import Part, PartState
 from frameworkcontroller.machine.kernel.protocol import Archive
 from frameworkcontroller.machine.kernel.reasons import Reason, event, stall, wait
-from frameworkcontroller.machine.kernel.requests import Answer, Answered, Kind, Refused
-from frameworkcontroller.machine.kernel.results import FinalizersAre, Gone, NotAttempted, Outdated
+from frameworkcontroller.machine.kernel.requests import Answer, Answered, Kind, Refused, Target
 from frameworkcontroller.machine.kernel.states import ENDED
-from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.kernel.tracker import Tracker
 
 

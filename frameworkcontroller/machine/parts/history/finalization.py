@@ -18,6 +18,7 @@ from frameworkcontroller.api.objects import FrameworkRecord
 from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.machine.kernel.actions import ChangeFinalizer, carry_out
 from frameworkcontroller.machine.kernel.aside import Aside
+from frameworkcontroller.machine.kernel.exchanges import FinalizersAre, Gone
 from frameworkcontroller.machine.kernel.model import Env, Record, Snapshot, SnapshotTrigger
 from frameworkcontroller.machine.kernel.protocol import (
     Archive,
@@ -29,9 +30,7 @@ from frameworkcontroller.machine.kernel.protocol import (
     read_live,
 )
 from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason
-from frameworkcontroller.machine.kernel.requests import Answer, Answered, Get, Kind, Request
-from frameworkcontroller.machine.kernel.results import FinalizersAre, Gone
-from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.requests import Answer, Answered, Get, Kind, Request, Target
 from frameworkcontroller.machine.kernel.teardown import LOOK_SEC, delete_all
 from frameworkcontroller.machine.parts.history.archiving import HistoryReason, finalizer_removed
 

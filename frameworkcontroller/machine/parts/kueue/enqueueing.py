@@ -14,7 +14,7 @@ from frameworkcontroller.backoff import exponential
 from frameworkcontroller.machine.kernel.absence import Known
 from frameworkcontroller.machine.kernel.actions import Delete
 from frameworkcontroller.machine.kernel.holds import Stall
-from frameworkcontroller.machine.kernel.presence import watch_end
+from frameworkcontroller.machine.kernel.outcomes import watch_end
 from frameworkcontroller.machine.parts.kueue.queueing import QueuedFramework, QueueReason, eviction_text, problem_with
 from frameworkcontroller.machine.parts.kueue.workloadactions import (
     ConditionChange,
@@ -129,8 +129,12 @@ def _queue_up(queued: QueuedFramework, labels: QueueLabels) -> None:
         # Its retry is due later.
         return
     elif workload is None:
-        if target not in ctx.tracker.objects.confirmed and ctx.tracker.is_head_settled and not _may_have_begun(queued):
-            ctx.tracker.objects.send(target, ctx.env.clock)
+        if (
+            target not in ctx.tracker.expectations.confirmed
+            and ctx.tracker.is_head_settled
+            and not _may_have_begun(queued)
+        ):
+            ctx.tracker.expectations.send(target, ctx.env.clock)
             ctx.act(CreateWorkload(target, ctx.framework, queued.spec))
     elif not _is_asked_for(queued, workload):
         if workload.reserves:

@@ -21,9 +21,8 @@ from frameworkcontroller.machine.kernel.holds import Wait
 from frameworkcontroller.machine.kernel.model import Limits
 from frameworkcontroller.machine.kernel.part import EndPhase, Part, Shown
 from frameworkcontroller.machine.kernel.reasons import Reason
-from frameworkcontroller.machine.kernel.requests import Kind
+from frameworkcontroller.machine.kernel.requests import Kind, Target
 from frameworkcontroller.machine.kernel.states import ENDED, LIVE
-from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.parts.kueue import admittedattempt
 from frameworkcontroller.machine.parts.kueue.enqueueing import between_attempts, completed
@@ -148,12 +147,12 @@ class KueuePart(Part):
         tracker.part(Queueing).known = True
 
     def on_dropped(self, tracker: Tracker, target: Target) -> None:
+        tracker.expectations.end_changes(self.kinds)
         tracker.part(Queueing).forget_looks()
 
     def on_resync(self, tracker: Tracker) -> None:
         """Act again though the cache does not show the effect of the last action."""
-        if (queueing := tracker.find_part(Queueing)) is not None:
-            queueing.acted.clear()
+        tracker.expectations.end_changes(self.kinds)
 
 
 def _step(ctx: Context) -> None:
@@ -172,7 +171,7 @@ def _step(ctx: Context) -> None:
         state.labels, state.spec = queued.labels, None
         tracker.holds.release(queued.target.key)
     if queued.unlisted is None:
-        state.known = queued.workload is not None or queued.target in tracker.objects.confirmed
+        state.known = queued.workload is not None or queued.target in tracker.expectations.confirmed
         if not queued.is_held_by_others:
             tracker.holds.end_stall(queued.target.key, QueueReason.NOT_GONE)
     if queued.workload is not None or queued.unlisted is not None:

@@ -14,6 +14,7 @@ from frameworkcontroller.api.workloads import WorkloadRecord
 from frameworkcontroller.machine.kernel.absence import is_of_framework
 from frameworkcontroller.machine.kernel.actions import LookUp, carry_out
 from frameworkcontroller.machine.kernel.aside import Aside
+from frameworkcontroller.machine.kernel.exchanges import Gone, Patched
 from frameworkcontroller.machine.kernel.protocol import OrphanReleased, View
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
@@ -23,10 +24,9 @@ from frameworkcontroller.machine.kernel.requests import (
     Refusal,
     Refused,
     Request,
+    Target,
     metadata_in,
 )
-from frameworkcontroller.machine.kernel.results import Gone, Patched
-from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.parts.kueue.workloadactions import ReleaseQuota, RemoveFinalizer, Seen
 
 LOOK_SEC: Final = 15.0

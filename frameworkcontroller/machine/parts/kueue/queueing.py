@@ -20,12 +20,10 @@ from frameworkcontroller.machine.kernel.agenda import PERSISTED
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import Wait
 from frameworkcontroller.machine.kernel.model import NotListed, Urgency, require
-from frameworkcontroller.machine.kernel.part import Shown
-from frameworkcontroller.machine.kernel.partstate import PartState
+from frameworkcontroller.machine.kernel.part import PartState, Shown
 from frameworkcontroller.machine.kernel.reasons import Reason, event, stall, wait
-from frameworkcontroller.machine.kernel.requests import Kind
+from frameworkcontroller.machine.kernel.requests import Kind, Target
 from frameworkcontroller.machine.kernel.states import ENDED
-from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.parts.kueue.workloadspec import WorkloadSpec, workload_spec
 
@@ -92,11 +90,6 @@ class Queueing(PartState):
     """The end of the attempt whose admission a live read has shown to be over."""
     lost_reason: str = ""
     """Kueue's reason for that, or WORKLOAD_LOST."""
-    acted: dict[str, str] = field(default_factory=dict)
-    """By name, actions that did not fail, and the resourceVersion of the Workload in the cache by then, "" for none.
-
-    Until the cache shows another one, the action is not repeated.
-    """
     dropped: bool = False
     """Whether the cache has dropped the Workload, which is gone or has lost its label."""
     disproved: str | None = None
@@ -168,7 +161,6 @@ class Queueing(PartState):
 
     def forget_looks(self) -> None:
         """The cache has dropped the Workload: actions on an absent one may be repeated."""
-        self.acted.clear()
         self.disproved = None
         self.dropped = True
 
@@ -245,18 +237,20 @@ class QueuedFramework:
 
         Return whether it was added.
         """
-        ctx, acted, name = self.ctx, self.state.acted, type(action).__name__
+        ctx, expectations, verb = self.ctx, self.ctx.tracker.expectations, type(action).__name__
         if (until := self.holds.until(action.target.key)) > ctx.env.clock:
             ctx.tracker.agenda.look(None, until)
-        elif acted.get(name) != self.version and all(one.target != action.target for one in ctx.plan.actions):
-            acted[name] = self.version
+        elif expectations.awaits_change(action.target, verb, self.version):
+            return False
+        elif all(one.target != action.target for one in ctx.plan.actions):
+            expectations.change(action.target, verb, self.version)
             ctx.plan.actions.append(action)
             return True
         return False
 
     def may_repeat(self, action: Action) -> None:
         """Let the action be added again, as it did nothing."""
-        self.state.acted.pop(type(action).__name__, None)
+        self.ctx.tracker.expectations.end_change(action.target, type(action).__name__)
 
     def is_paced(self, kind: str) -> bool:
         """Whether the next periodic write of that kind is due later. If so, plan again at its time."""

@@ -30,7 +30,7 @@ from frameworkcontroller.api.workloads import (
     workload_record,
 )
 from frameworkcontroller.machine.kernel.actions import Create, PartAction
-from frameworkcontroller.machine.kernel.exchanges import patched
+from frameworkcontroller.machine.kernel.exchanges import Exchange, Gone, NotDoneError, Outdated, PartResult, patched
 from frameworkcontroller.machine.kernel.manifests import framework_reference
 from frameworkcontroller.machine.kernel.requests import (
     LARGE_BYTES,
@@ -41,10 +41,9 @@ from frameworkcontroller.machine.kernel.requests import (
     Refusal,
     Refused,
     Request,
+    Target,
     Unanswered,
 )
-from frameworkcontroller.machine.kernel.results import Exchange, Gone, NotDoneError, Outdated, PartResult
-from frameworkcontroller.machine.kernel.target import Target
 from frameworkcontroller.machine.parts.kueue.workloadspec import API_VERSION, UNCONSTRAINED, WorkloadSpec, object_in
 
 _REQUEUED_AT_ONCE: Final = frozenset({"Preempted", "NodeFailures"})

@@ -11,12 +11,7 @@ from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.absence import Known
 from frameworkcontroller.machine.kernel.actions import Action, Outcome, Patch
 from frameworkcontroller.machine.kernel.context import Context
-from frameworkcontroller.machine.kernel.holds import Stall
-from frameworkcontroller.machine.kernel.manifests import framework_reference
-from frameworkcontroller.machine.kernel.outcomes import answered, drop, hold, look_later, take_object
-from frameworkcontroller.machine.kernel.reasons import RequestReason
-from frameworkcontroller.machine.kernel.requests import Refused
-from frameworkcontroller.machine.kernel.results import (
+from frameworkcontroller.machine.kernel.exchanges import (
     Accepted,
     Created,
     Exists,
@@ -26,6 +21,11 @@ from frameworkcontroller.machine.kernel.results import (
     Patched,
     Result,
 )
+from frameworkcontroller.machine.kernel.holds import Stall
+from frameworkcontroller.machine.kernel.manifests import framework_reference
+from frameworkcontroller.machine.kernel.outcomes import answered, drop, hold, look_later, take_object
+from frameworkcontroller.machine.kernel.reasons import RequestReason
+from frameworkcontroller.machine.kernel.requests import Refused
 from frameworkcontroller.machine.parts.kueue.enqueueing import refuse
 from frameworkcontroller.machine.parts.kueue.queueing import (
     WORKLOAD_LOST,

@@ -18,12 +18,10 @@ from frameworkcontroller.machine.kernel.actions import Create, Outcome
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import ObjectKey, Wait
 from frameworkcontroller.machine.kernel.manifests import framework_reference
-from frameworkcontroller.machine.kernel.outcomes import take_object
+from frameworkcontroller.machine.kernel.outcomes import Presence, presence_of, report_listing, take_object, watch_end
 from frameworkcontroller.machine.kernel.part import Part
-from frameworkcontroller.machine.kernel.presence import Presence, presence_of, report_listing, watch_end
 from frameworkcontroller.machine.kernel.reasons import Reason, stall, wait
-from frameworkcontroller.machine.kernel.requests import Kind
-from frameworkcontroller.machine.kernel.target import Target
+from frameworkcontroller.machine.kernel.requests import Kind, Target
 
 
 class ServiceReason(Reason):
@@ -79,7 +77,7 @@ class ServicePart(Part):
             return False
         holds.end_stall(target.key, ServiceReason.NOT_GONE)
         if presence is Presence.ABSENT:
-            ctx.tracker.objects.send(target, ctx.env.clock)
+            ctx.tracker.expectations.send(target, ctx.env.clock)
             ctx.act(Create(target, service_body(ctx.framework), ctx.framework.uid))
         return False
 
