@@ -707,7 +707,9 @@ class Guarantees:
                 else:
                     role_spec = None if spec is None else spec.role(old.name)
                     self._check_task(where, was, task, None if role_spec is None else role_spec.task.retry_policy)
-                    self._check_history_of_task(uid, where, was, task)
+                    # No rule applies to a Task whose attempt of the Framework ends.
+                    ends = after.attempt.completion_status is not None
+                    self._check_history_of_task(uid, where, was, task, ends=ends)
                     if task.attempt.id == was.attempt.id and was.state is State.RUNNING:
                         early = _completion_code(task) == -260 and _completion_code(was) is None
                         self._require(not early, f"{where} ran, and ended with -260")
@@ -755,7 +757,9 @@ class Guarantees:
         found = after.accumulated_past_execution_time_seconds
         self._require(found == past, f"the active time of all attempts is {found}s, expected are {past}s")
 
-    def _check_history_of_task(self, uid: str, where: str, before: TaskStatus, after: TaskStatus) -> None:
+    def _check_history_of_task(
+        self, uid: str, where: str, before: TaskStatus, after: TaskStatus, *, ends: bool
+    ) -> None:
         """Check by all specs so far, as the cache may have shown an older one."""
         if before.attempt.id != after.attempt.id:
             self._check_back_off(where, [one.retry_policy for one in self._task_specs(uid, after.role)], before, after)
@@ -765,7 +769,12 @@ class Guarantees:
             return
         if completion.policy is None:
             specs = self._task_specs(uid, after.role)
-            ignored = bool(specs) and all(_matches_surely(one, completion.code) for one in specs)
+            ignored = (
+                bool(specs)
+                and not ends
+                and not after.deletion_pending
+                and all(_matches_surely(one, completion.code) for one in specs)
+            )
             self._require(not ignored, f"{where} ended with {completion.code}, and its failure rule was ignored")
             return
         found = completion.policy
