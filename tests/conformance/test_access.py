@@ -319,5 +319,5 @@ async def test_without_an_answer_of_the_api_server_no_viewer_is_admitted(cluster
     else:
         with pytest.raises(NotFound):
             await review_token(client, "x")
-    with pytest.raises(AccessUnavailable, match="does not answer"):
+    with pytest.raises(AccessUnavailable, match="does not confirm your identity"):
         await viewer(ClusterAccess(client), "some-token")
