@@ -28,7 +28,6 @@ from frameworkcontroller.machine.kernel.actions import PartAction, carry_out
 from frameworkcontroller.machine.kernel.exchanges import Created, Patched, Result
 from frameworkcontroller.machine.kernel.requests import Answered, Get, Kind, MergePatch, Post, Request, Target
 from frameworkcontroller.machine.parts.kueue.workloadactions import (
-    ConditionChange,
     CreateWorkload,
     Finish,
     ReadAdmission,
@@ -39,6 +38,7 @@ from frameworkcontroller.machine.parts.kueue.workloadactions import (
     UpdateWorkload,
     WasAdmitted,
 )
+from frameworkcontroller.machine.parts.kueue.workloadbodies import ConditionChange
 from frameworkcontroller.machine.parts.kueue.workloadspec import MAX_POD_SETS, WorkloadSpec, workload_spec
 from tests.support.clusters import Cluster
 from tests.support.drawnframeworks import drawn, specs, templates

@@ -41,7 +41,7 @@ from frameworkcontroller.machine.kernel.outcomes import drop
 from frameworkcontroller.machine.kernel.requests import Kind, Refused, Target
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.parts import PARTS
-from frameworkcontroller.machine.parts.claims.volumeclaims import ClaimAgenda
+from frameworkcontroller.machine.parts.claims.claimagenda import ClaimAgenda
 from frameworkcontroller.machine.plan import fold, plan
 from frameworkcontroller.machine.specreading import Ends, ends_in, ends_of, spec_to_end
 from tests.support.invariants import check_status, check_step

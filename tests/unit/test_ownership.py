@@ -25,7 +25,7 @@ LISTS: Final = {"roles", "tasks", "conditions"}
 OWNERS: Final = {
     "machine/kernel/tracker.py": "Tracker",
     "machine/parts/dependencies/dependencies.py": "RoleOrder",
-    "machine/parts/gangs/gangs.py": "GangState",
+    "machine/parts/gangs/gangstate.py": "GangState",
     "machine/parts/kueue/queueing.py": "Queueing",
 }
 """By file, the class that changes records: the tracker and, each for its own fields of the status, states of parts."""

@@ -26,7 +26,8 @@ from frameworkcontroller.machine.kernel.requests import (
     Target,
     Unanswered,
 )
-from frameworkcontroller.machine.parts.claims.volumeclaims import ClaimReason, MarkClaim
+from frameworkcontroller.machine.parts.claims.claimagenda import ClaimReason
+from frameworkcontroller.machine.parts.claims.volumeclaims import MarkClaim
 from tests.support.bench import UID, Bench, begun, foreign, refused, role
 from tests.support.world import merged
 

@@ -25,7 +25,8 @@ from frameworkcontroller.machine.kernel.exchanges import (
 from frameworkcontroller.machine.kernel.model import NotListed, Urgency
 from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason
 from frameworkcontroller.machine.kernel.requests import Answered, Kind, Post, Refusal, Refused, Target
-from frameworkcontroller.machine.parts.gangs.gangs import TELL_SEC, GangReason, GangState
+from frameworkcontroller.machine.parts.gangs.gangs import TELL_SEC
+from frameworkcontroller.machine.parts.gangs.gangstate import GangReason, GangState
 from tests.support.bench import UID, Bench, Body, limits, prepared, refused, role
 from tests.support.queuedbench import QueuedBench
 

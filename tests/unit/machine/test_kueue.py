@@ -18,7 +18,6 @@ from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason
 from frameworkcontroller.machine.kernel.requests import Kind, MergePatch, Unanswered
 from frameworkcontroller.machine.parts.kueue.queueing import Queueing, QueueReason
 from frameworkcontroller.machine.parts.kueue.workloadactions import (
-    ConditionChange,
     CreateWorkload,
     Finish,
     ReadAdmission,
@@ -26,6 +25,7 @@ from frameworkcontroller.machine.parts.kueue.workloadactions import (
     Reclaim,
     UpdateWorkload,
 )
+from frameworkcontroller.machine.parts.kueue.workloadbodies import ConditionChange
 from tests.support.bench import UID, Body, foreign, refused, role
 from tests.support.kueue import has_quota
 from tests.support.podtemplates import pod_template

@@ -20,9 +20,9 @@ from frameworkcontroller.machine.kernel.exchanges import Result
 from frameworkcontroller.machine.kernel.model import NotListed, Plan, Record, SnapshotTrigger
 from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason, RequestReason
 from frameworkcontroller.machine.lifereasons import LifeReason
-from frameworkcontroller.machine.parts.claims.volumeclaims import ClaimReason
+from frameworkcontroller.machine.parts.claims.claimagenda import ClaimReason
 from frameworkcontroller.machine.parts.dependencies.dependencies import DependencyReason
-from frameworkcontroller.machine.parts.gangs.gangs import GangReason
+from frameworkcontroller.machine.parts.gangs.gangstate import GangReason
 from frameworkcontroller.machine.parts.history.archiving import HistoryReason
 from frameworkcontroller.machine.parts.kueue.queueing import QueueReason
 from frameworkcontroller.machine.parts.service.hostservice import ServiceReason

@@ -23,13 +23,8 @@ from frameworkcontroller.machine.parts.kueue.queueing import (
     needed_pods,
     problem_with,
 )
-from frameworkcontroller.machine.parts.kueue.workloadactions import (
-    ConditionChange,
-    ReadWorkload,
-    Reclaim,
-    SetCondition,
-    UpdateWorkload,
-)
+from frameworkcontroller.machine.parts.kueue.workloadactions import ReadWorkload, Reclaim, SetCondition, UpdateWorkload
+from frameworkcontroller.machine.parts.kueue.workloadbodies import ConditionChange
 from frameworkcontroller.machine.parts.kueue.workloadspec import is_same
 
 _READY_SEC: Final = 10.0

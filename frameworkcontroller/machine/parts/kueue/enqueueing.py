@@ -17,7 +17,6 @@ from frameworkcontroller.machine.kernel.holds import Stall
 from frameworkcontroller.machine.kernel.outcomes import watch_end
 from frameworkcontroller.machine.parts.kueue.queueing import QueuedFramework, QueueReason, eviction_text, problem_with
 from frameworkcontroller.machine.parts.kueue.workloadactions import (
-    ConditionChange,
     CreateWorkload,
     Finish,
     ReadAdmission,
@@ -27,6 +26,7 @@ from frameworkcontroller.machine.parts.kueue.workloadactions import (
     UpdateWorkload,
     is_admitted,
 )
+from frameworkcontroller.machine.parts.kueue.workloadbodies import ConditionChange
 from frameworkcontroller.machine.parts.kueue.workloadspec import API_VERSION, MAX_POD_SETS, is_same, seconds_in
 
 _CONFLICT_SEC: Final = 60.0

@@ -7,7 +7,7 @@ Source: the API ``kueue.x-k8s.io/v1beta2``.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
@@ -16,7 +16,7 @@ import orjson
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import Framework, ObjectError
 from frameworkcontroller.api.status import AdmissionStatus, AdmittedPodSet
-from frameworkcontroller.api.timestamps import format_time, parse_time
+from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.api.workloads import (
     ADMITTED,
     DEACTIVATION_TARGET,
@@ -44,6 +44,14 @@ from frameworkcontroller.machine.kernel.requests import (
     Target,
     Unanswered,
 )
+from frameworkcontroller.machine.parts.kueue.workloadbodies import (
+    Body,
+    ConditionChange,
+    admission_in,
+    seconds_in_queue,
+    true_since,
+    with_changes,
+)
 from frameworkcontroller.machine.parts.kueue.workloadspec import API_VERSION, UNCONSTRAINED, WorkloadSpec, object_in
 
 _REQUEUED_AT_ONCE: Final = frozenset({"Preempted", "NodeFailures"})
@@ -52,7 +60,6 @@ _REQUEUED_AT_ONCE: Final = frozenset({"Preempted", "NodeFailures"})
 _DEACTIVATED: Final = "Deactivated"
 """Reason of the eviction of a deactivated Workload, and the beginning of it if Kueue has deactivated it."""
 
-_MAX_MESSAGE: Final = 32768
 
 _TOPOLOGY_GATE: Final = "kueue.x-k8s.io/topology"
 
@@ -67,7 +74,6 @@ _CLUSTER_QUEUE: Final = "kueue.x-k8s.io/cluster-queue-name"
 _LABEL_PATTERN: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 """Names of ClusterQueues that Kueue puts into a label of Pods."""
 
-Body = dict[str, Any]
 
 # --- results ----------------------------------------------------------------------------------------------------
 
@@ -95,16 +101,6 @@ class WasAdmitted(PartResult):
 
 
 # --- actions ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ConditionChange:
-    """A condition of a Workload to be set."""
-
-    type: str
-    is_true: bool
-    reason: str
-    message: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -247,7 +243,7 @@ class ReleaseQuota(WorkloadAction):
         if record.pods_ready.status:
             # Its Pods have their own time after the next admission.
             changes.append(ConditionChange(PODS_READY, False, "WaitForStart", "The Framework has no quota"))
-        conditions = _with_changes(body, changes, self.now)
+        conditions = with_changes(body, changes, self.now)
         conditions = [one for one in conditions if one.get("type") != DEACTIVATION_TARGET]
         change: dict[str, Any] = {"admission": None, "conditions": conditions}
         if record.reclaimed:
@@ -255,7 +251,7 @@ class ReleaseQuota(WorkloadAction):
         if not evicted and (checks := status.get("admissionChecks")):
             # After an eviction, Kueue does it.
             change["admissionChecks"] = [_pending_check(one, self.now) for one in checks]
-        if (since := _true_since(body, ADMITTED)) is not None:
+        if (since := true_since(body, ADMITTED)) is not None:
             before = status.get("accumulatedPastExecutionTimeSeconds") or 0
             change["accumulatedPastExecutionTimeSeconds"] = before + max(0, self.now - since)
         return (yield from patched(self.target, self.uid, {"status": change}, record.resource_version, "status"))
@@ -275,7 +271,7 @@ class SetCondition(WorkloadAction):
     now: int
 
     def change(self, record: WorkloadRecord, body: Body) -> Exchange:
-        change = {"status": {"conditions": _with_changes(body, [self.condition], self.now)}}
+        change = {"status": {"conditions": with_changes(body, [self.condition], self.now)}}
         return (yield from patched(self.target, self.uid, change, record.resource_version, "status"))
 
 
@@ -317,7 +313,7 @@ class ReadAdmission(WorkloadAction):
     def change(self, record: WorkloadRecord, body: Body) -> Exchange:
         if not is_admitted(record) or not self._is_asked_for(record):
             return Seen(record)
-        assigned = {one.get("name"): one for one in _admission_in(body).get("podSetAssignments") or ()}
+        assigned = {one.get("name"): one for one in admission_in(body).get("podSetAssignments") or ()}
         flavors: dict[str, dict[str, Any]] = {}
         for one in assigned.values():
             for flavor in (one.get("flavors") or {}).values():
@@ -336,9 +332,9 @@ class ReadAdmission(WorkloadAction):
             if isinstance(pod_set, Unmet):
                 return pod_set
             pod_sets.append(pod_set)
-        cluster_queue = str(_admission_in(body).get("clusterQueue") or "")
+        cluster_queue = str(admission_in(body).get("clusterQueue") or "")
         admission = AdmissionStatus(self.queue_name, self.target.name, self.uid, cluster_queue, pod_sets)
-        return WasAdmitted(admission, _seconds_in_queue(body))
+        return WasAdmitted(admission, seconds_in_queue(body))
 
     def _is_asked_for(self, record: WorkloadRecord) -> bool:
         found = record.queued_inputs, record.queue_name, dict(record.counts), record.reclaimed
@@ -356,7 +352,7 @@ class ReadAdmission(WorkloadAction):
         template = wanted["template"]
         used = dict.fromkeys((assigned.get("flavors") or {}).values())
         labels: dict[str, str] = {_POD_SET: name, _LOCAL_QUEUE: self.queue_name}
-        if _LABEL_PATTERN.fullmatch(cluster_queue := str(_admission_in(body).get("clusterQueue") or "")):
+        if _LABEL_PATTERN.fullmatch(cluster_queue := str(admission_in(body).get("clusterQueue") or "")):
             labels[_CLUSTER_QUEUE] = cluster_queue
         annotations: dict[str, str] = {_WORKLOAD: self.target.name}
         selector: dict[str, str] = {}
@@ -467,58 +463,3 @@ def _spec_body(spec: WorkloadSpec, priority: tuple[Body | None, int | None]) -> 
 
 def _without_nulls(body: Body) -> Body:
     return {key: value for key, value in body.items() if value is not None}
-
-
-def _admission_in(body: Mapping[str, Any]) -> Body:
-    return object_in(object_in(body.get("status")).get("admission"))
-
-
-def _conditions_in(body: Mapping[str, Any]) -> list[Body]:
-    return list(object_in(body.get("status")).get("conditions") or ())
-
-
-def _with_changes(body: Mapping[str, Any], changes: Iterable[ConditionChange], now: int) -> list[Body]:
-    """All conditions, with the changes: a merge patch replaces lists."""
-    conditions = _conditions_in(body)
-    generation = body["metadata"].get("generation") or 0
-    for change in changes:
-        status = "True" if change.is_true else "False"
-        old = next((one for one in conditions if one.get("type") == change.type), None)
-        is_new = old is None or old.get("status") != status
-        fresh = {
-            "type": change.type,
-            "status": status,
-            "reason": change.reason,
-            # It is required, and Kubernetes 1.20 takes an empty text for an absent one.
-            "message": change.message[:_MAX_MESSAGE] or change.reason,
-            "lastTransitionTime": format_time(now) if is_new else (old or {}).get("lastTransitionTime"),
-            "observedGeneration": generation,
-        }
-        if old is None:
-            conditions.append(fresh)
-        else:
-            conditions[conditions.index(old)] = fresh
-    return conditions
-
-
-def _seconds_in_queue(body: Body) -> int | None:
-    """Seconds until a Workload was admitted: since it was created, or queued again after an eviction."""
-    until, since = _true_since(body, ADMITTED), _true_since(body, REQUEUED)
-    if since is None:
-        since = _time_in(body["metadata"].get("creationTimestamp"))
-    return None if until is None or since is None else max(0, until - since)
-
-
-def _true_since(body: Body, kind: str) -> int | None:
-    """Since when the condition is True, None if it is not."""
-    for one in _conditions_in(body):
-        if one.get("type") == kind and one.get("status") == "True":
-            return _time_in(one.get("lastTransitionTime"))
-    return None
-
-
-def _time_in(text: Any) -> int | None:
-    try:
-        return parse_time(text)
-    except (TypeError, ValueError):
-        return None
