@@ -63,36 +63,12 @@ class Phrase(NamedTuple):
     hint: str
 
 
-class Rules(NamedTuple):
-    """``strict`` phrases, widths and the reading of tests apply outside of ``pending`` files and folders."""
-
-    phrases: Sequence[Phrase]
-    strict: Sequence[Phrase]
-    pending: Sequence[str]
-
-    def is_pending(self, path: Path) -> bool:
-        return any(path.is_relative_to(ROOT / name) for name in self.pending)
-
-
-def parse(text: str) -> Rules:
+def parse(text: str) -> list[Phrase]:
     """Parse a list of phrases. Raises ValueError for an invalid line."""
-    listed: list[str] = []
-    strict: list[str] = []
-    pending: list[str] = []
-    lines = listed
-    for line in text.splitlines():
-        if line == "[strict]":
-            lines = strict
-        elif line == "[pending]":
-            lines = pending
-        elif line and not line.startswith("#"):
-            lines.append(line)
-    return Rules(phrases(listed), phrases(strict), pending)
-
-
-def phrases(lines: Sequence[str]) -> list[Phrase]:
     found = []
-    for line in lines:
+    for line in text.splitlines():
+        if not line or line.startswith("#"):
+            continue
         pattern, arrow, hint = line.partition(" => ")
         if not arrow:
             raise ValueError(f"not PATTERN => HINT: {line}")
@@ -161,12 +137,9 @@ def texts(path: Path) -> Iterator[Text]:
         yield from texts_of_code(content)
 
 
-def check(path: Path, rules: Rules) -> list[Finding]:
+def check(path: Path, phrases: Sequence[Phrase]) -> list[Finding]:
     """The listed phrases and the wide lines in a file, by line."""
-    pending = rules.is_pending(path)
-    if pending and path.is_relative_to(TESTS):
-        return []
-    findings = [] if pending else list(wide_lines(path))
+    findings = list(wide_lines(path))
     for text in texts(path):
         # One space for all white space, and where each line begins in the result.
         flat, starts, end = "", [], 0
@@ -176,7 +149,7 @@ def check(path: Path, rules: Rules) -> list[Finding]:
             end = gap.end()
             starts += [len(flat)] * gap[0].count("\n")
         flat += prose[end:]
-        for phrase in (*rules.phrases, *(() if pending else rules.strict)):
+        for phrase in phrases:
             for match in phrase.pattern.finditer(flat):
                 line = text.line + bisect_right(starts, match.start())
                 findings.append(Finding(line, match[0], phrase.hint))
@@ -197,12 +170,12 @@ def wide_lines(path: Path) -> Iterator[Finding]:
 
 def main(arguments: Sequence[str]) -> int:
     """Print the findings; return 1 if there are any."""
-    rules = parse(PHRASES.read_text())
+    phrases = parse(PHRASES.read_text())
     every = sorted({path for pattern in PATTERNS for path in ROOT.glob(pattern)})
     paths = [Path(argument).absolute() for argument in arguments] or every
     found = 0
     for path in paths:
-        for finding in check(path, rules):
+        for finding in check(path, phrases):
             found += 1
             print(f"{path}:{finding.line}: {finding.phrase!r}: {finding.hint}")
     return 1 if found else 0

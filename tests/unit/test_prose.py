@@ -7,9 +7,7 @@ import pytest
 from tests.unit.test_generated_pages import generator
 
 PROSE = generator("prose")
-LISTED = PROSE.parse(
-    "# Words.\nfor ever => forever\nstrays? => orphan\n[strict]\nbut for => except\n[pending]\nCHANGELOG.md\n"
-)
+LISTED = PROSE.parse("# Words.\nfor ever => forever\nstrays? => orphan\n\nbut for => except\n")
 
 
 def found(tmp_path: Path, name: str, content: str) -> list[tuple[int, str, str]]:
@@ -63,7 +61,7 @@ def test_code_is_not_prose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name
     "prose", ["What is written to the log.", "It has what it needs.", "All but for one: what it has."]
 )
 def test_a_noun_clause_is_refused(prose: str) -> None:
-    assert any(phrase.pattern.search(prose) for phrase in PROSE.parse(PROSE.PHRASES.read_text()).strict)
+    assert any(phrase.pattern.search(prose) for phrase in PROSE.parse(PROSE.PHRASES.read_text()))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +74,7 @@ def test_a_noun_clause_is_refused(prose: str) -> None:
     ],
 )
 def test_a_question_is_not_refused(prose: str) -> None:
-    assert not any(phrase.pattern.search(prose) for phrase in PROSE.parse(PROSE.PHRASES.read_text()).strict)
+    assert not any(phrase.pattern.search(prose) for phrase in PROSE.parse(PROSE.PHRASES.read_text()))
 
 
 def test_wide_prose_is_refused_but_not_wide_tables_and_code(tmp_path: Path) -> None:
@@ -85,22 +83,6 @@ def test_wide_prose_is_refused_but_not_wide_tables_and_code(tmp_path: Path) -> N
         (11, "155 columns", "wrap at 150")
     ]
     assert found(tmp_path, "file.yaml", f"a: {words}\n# {words}\n") == [(2, "157 columns", "wrap at 150")]
-
-
-def test_pending_files_are_held_to_the_general_phrases_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(PROSE, "ROOT", tmp_path)
-    assert found(tmp_path, "CHANGELOG.md", f"All, but for one, wait for ever. {'word ' * 31}\n") == [
-        (1, "for ever", "forever")
-    ]
-
-
-def test_a_pending_file_or_folder_that_is_clean_is_not_listed() -> None:
-    rules = PROSE.parse(PROSE.PHRASES.read_text())
-    strict = rules._replace(pending=[])
-    every = {path for pattern in PROSE.PATTERNS for path in PROSE.ROOT.glob(pattern)}
-    for name in rules.pending:
-        inside = (path for path in every if path.is_relative_to(PROSE.ROOT / name))
-        assert any(PROSE.check(path, strict) for path in inside), f"{name} is clean: remove it from scripts/prose.txt"
 
 
 def test_a_finding_fails_the_linter(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

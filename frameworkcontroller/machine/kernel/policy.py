@@ -53,7 +53,7 @@ def decide_retry(
         return RetryDecision(True, reason="it was only interrupted")
     if completion.is_one_of(NEVER_RETRIED):
         requested = completion.is_one_of(REQUESTED)
-        return RetryDecision(False, reason="its end was requested" if requested else "its time is over")
+        return RetryDecision(False, reason="its end was requested" if requested else "its deadline has expired")
     if completion.policy is not None and completion.policy.action is FailureAction.FAIL_FRAMEWORK:
         return RetryDecision(False, reason=str(completion.policy))
     if policy.fancy_retry_policy and completion.failed:
