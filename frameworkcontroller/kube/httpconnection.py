@@ -59,7 +59,8 @@ class HttpConnection(asyncio.Protocol):
         self._writable = True
         self._limit = 0.0
         self._close_at = 0.0
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._timer_due = 0.0
 
     # --- a request ---
 
@@ -260,11 +261,11 @@ class HttpConnection(asyncio.Protocol):
     def _postpone(self, close_at: float) -> None:
         """Let the timer ring at that time. One that rings earlier stays, and is set again when it rings."""
         self._close_at = close_at
-        if self._timer is not None and self._timer.when() > close_at:
+        if self._timer is not None and self._timer_due > close_at:
             self._timer.cancel()
             self._timer = None
         if self._timer is None:
-            self._timer = self._loop.call_at(close_at, self._ring)
+            self._timer, self._timer_due = self._loop.call_at(close_at, self._ring), close_at
 
     def _ring(self) -> None:
         self._timer = None

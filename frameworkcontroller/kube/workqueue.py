@@ -62,7 +62,9 @@ class WorkQueue(Generic[K]):
         self._failures: dict[K, int] = {}
         self._due: Deadlines[K] = Deadlines()
         self._changed = asyncio.Event()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._timer_due: float | None = None
+        """uvloop's handle of a timer that is due at once has no ``when``."""
         self.is_shut_down = False
         """Whether ``shut_down`` was called."""
         self.adds = 0
@@ -218,11 +220,11 @@ class WorkQueue(Generic[K]):
 
     def _rearm(self) -> None:
         due = self.next_due
-        if self._timer is not None and self._timer.when() != due:
+        if self._timer is not None and self._timer_due != due:
             self._timer.cancel()
             self._timer = None
         if self._loop is not None and self._timer is None and due is not None:
-            self._timer = self._loop.call_at(due, self._on_timer)
+            self._timer, self._timer_due = self._loop.call_at(due, self._on_timer), due
 
     def _on_timer(self) -> None:
         self._timer = None

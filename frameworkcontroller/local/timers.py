@@ -17,7 +17,9 @@ class Timers(Generic[K]):
     def __init__(self, fire: Callable[[K], None]) -> None:
         self._fire = fire
         self._deadlines: Deadlines[K] = Deadlines()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._timer_due: float | None = None
+        """uvloop's handle of a timer that is due at once has no ``when``."""
 
     def __len__(self) -> int:
         return len(self._deadlines)
@@ -38,12 +40,12 @@ class Timers(Generic[K]):
     def _arm(self) -> None:
         due = self._deadlines.next()
         if self._timer is not None:
-            if self._timer.when() == due:
+            if self._timer_due == due:
                 return
             self._timer.cancel()
             self._timer = None
         if due is not None:
-            self._timer = asyncio.get_running_loop().call_at(due, self._on_timer)
+            self._timer, self._timer_due = asyncio.get_running_loop().call_at(due, self._on_timer), due
 
     def _on_timer(self) -> None:
         self._timer = None

@@ -1,7 +1,8 @@
 """Decisions on a Framework.
 
-Source: docs/lifecycle.md, "The Framework". An attempt is over when its ConfigMap is gone, which the ConfigMap's
-finalizer allows only after the last Pod is gone.
+Source: docs/lifecycle.md, "The Framework". An attempt is over when its ConfigMap and all of its Pods are gone.
+Answers to requests move it on in owned.py: a deletion that is accepted, an object that exists already, and one that is
+confirmed to be absent.
 """
 
 from __future__ import annotations
@@ -381,7 +382,7 @@ def _with_configmap(ctx: Context) -> None:
         elif due is None:
             ctx.act(Delete(ctx.configmap_target(), uid))
         else:
-            # The garbage collector would delete the Pods within their grace period.
+            # Containers of an ended Pod still run, and the garbage collector would not wait for them.
             ctx.tracker.agenda.look(None, due)
 
 

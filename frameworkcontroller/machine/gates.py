@@ -1,11 +1,12 @@
 """The gates: why an attempt does not start yet, why a Pod is not created yet, and why an attempt ends.
 
 The first rule with an answer counts: the life's rules come before the parts'. Rules read the spec, the persisted status
-and the tracker, and change nothing.
+and the tracker, and change neither status nor objects; a deadline that is not over sets the time of the next plan.
 
-A plan checks twice whether the attempt ends. Before Tasks observe their Pods, ``must_end_first`` has the reasons that
-no Task changes, and ``must_end_last`` forbids creations: no plan both creates a Pod and ends the attempt. Afterwards,
-outcomes of Tasks count before a reason that a user can take back (``must_end``).
+A plan checks whether the attempt ends before and after Tasks observe their Pods. Before, ``must_end_first`` has the
+reasons that no Task changes; if ``must_end_last`` has one, the plan creates nothing (``Context.ends``): no plan both
+creates a Pod and ends the attempt. Afterwards, outcomes of Tasks count before a reason that a user can take back
+(``must_end``).
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ def forget_later(ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None
         part.before_forget(ctx, trigger, task, due=False)
 
 
-# --- while the ConfigMap of an attempt exists ----------------------------------------------------------------------
+# --- whether the attempt ends ----------------------------------------------------------------------
 
 
 def must_not_begin(ctx: Context) -> CompletionStatus | None:

@@ -2,6 +2,8 @@
 
 Source: docs/lifecycle.md, "A Task". ``step`` moves the Task as far as the observed Pod allows, and adds the action that
 its persisted state justifies. Actions that need a transition of this plan wait until it is persisted.
+Answers to requests move the Task on in owned.py: an accepted deletion to DELETION_REQUESTED, a Pod that exists already
+to its adoption.
 """
 
 from __future__ import annotations

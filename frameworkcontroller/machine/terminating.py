@@ -124,7 +124,7 @@ def wait_for_containers(ctx: Context, key: TaskKey, pod: PodRecord) -> bool:
 
 
 def containers_run_until(ctx: Context) -> float | None:
-    """When (monotonic seconds) the attempt's ConfigMap may be deleted as to containers of ended Pods; None for now.
+    """When (monotonic seconds) the attempt's ConfigMap may be deleted as to containers of ended Pods; None: at once.
 
     Costs the number of such Pods and of Tasks on the agenda.
     """

@@ -235,5 +235,5 @@ def test_two_controllers_keep_the_order_of_writes(operations: list[tuple[Step, i
         follow(history, 0, first)
         follow(history, 1, second)
     # Each has a back-off of its own after an admission with a missing flavor, and the other one's Workload ends it.
-    history.kueue.serve("gold")
+    history.play("serve", 0)
     history.finish()

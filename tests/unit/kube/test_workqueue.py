@@ -4,6 +4,7 @@ import asyncio
 import random
 
 import pytest
+import uvloop
 
 from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.kube.workqueue import ShutDown, WorkQueue
@@ -201,3 +202,14 @@ async def test_shut_down_ends_all_getters_once_nothing_is_ready(clock: VirtualCl
     assert sorted(str(type(end).__name__) for end in ended) == ["ShutDown", "ShutDown", "str"]
     with pytest.raises(ShutDown):
         await queue.get()
+
+
+def test_a_key_that_is_due_at_once_may_be_postponed_or_hastened_on_uvloop() -> None:
+    async def main() -> list[str]:
+        queue: WorkQueue[str] = WorkQueue()
+        queue.add_after("a", 1e-9)
+        queue.add_after("b", 0)
+        queue.add_after("c", 1e-10)
+        return sorted([await queue.get() for _ in range(3)])
+
+    assert uvloop.run(main()) == ["a", "b", "c"]
