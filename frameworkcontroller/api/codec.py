@@ -179,6 +179,7 @@ def _encode_head(framework: str, status: FrameworkStatus) -> bytes:
             "taskRoleStatuses": orjson.Fragment(_ROLES),
         },
     }
+    body |= _not_empty({"phase": status.phase, "reason": status.reason, "message": status.message})
     if status.accumulated_past_execution_time_seconds:
         body["accumulatedPastExecutionTimeSeconds"] = status.accumulated_past_execution_time_seconds
     if status.admission is not None:

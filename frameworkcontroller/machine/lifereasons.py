@@ -33,6 +33,9 @@ class LifeReason(Reason):
     TASK_ROLE_DELETED = "TaskRoleDeleted", "the last Task of a removed TaskRole is gone"
     POD_CREATED = "PodCreated", "a Task's Pod was created"
     TASK_RUNNING = "TaskRunning", "a Task's Pod runs"
+    CONTAINERS_RESTARTED = event(
+        "ContainersRestarted", "containers of a Task restart inside of its Pod, by its restartPolicy", "have restarted:"
+    )
     TASK_FAILED = event("TaskFailed", "a TaskAttempt failed, with the code and the cause", "failed with")
     TASK_SUCCEEDED = "TaskSucceeded", "a TaskAttempt succeeded"
     TASK_STOPPED = "TaskStopped", "a Task is stopped, on request or because its FrameworkAttempt is over"

@@ -322,6 +322,10 @@ class Tracker:
         for task in self.tasks():
             task.encoded = None
 
+    def show_soon(self) -> None:
+        """Write the status for its readers, though only its message changes."""
+        self.urgency = max(self.urgency, Urgency.SHOWN)
+
     def hasten(self) -> None:
         """Persist the changes soon, as an action waits for that."""
         if self.urgency is not Urgency.NONE:
