@@ -103,7 +103,8 @@ def observe(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
     if not trouble.restarts and not ctx.wait_out(task.key, task.transition_time, STUCK_SEC):
         return
     troubled[task.key] = trouble
-    if trouble.restarts and ctx.status.reason != LifeReason.CONTAINERS_RESTARTED:
+    is_new = before is None or not before.restarts
+    if trouble.restarts and is_new and ctx.status.reason != LifeReason.CONTAINERS_RESTARTED:
         text = f"The Task has {trouble.restarted}. No retry policy applies to that, and the Task does not end by it"
         ctx.record(LifeReason.CONTAINERS_RESTARTED, text, task, warning=True)
     # Writes grow with the logarithm of restarts, and not with the number of stuck Pods: counts wait for other changes.
@@ -178,7 +179,7 @@ def _cannot_start(subject: _Subject) -> Explanation | None:
     stuck = [(task, one) for task, one in _troubled(tracker) if not one.restarts]
     if not stuck:
         return None
-    task, trouble = stuck[0]
+    task, trouble = min(stuck, key=_by_key)
     total = tracker.counts.total
     pods = f"{len(stuck):,} of {total:,} Pods" if total > 1 else "its Pod"
     return Explanation("PodsNotStarted", f"waiting for {pods}: {task_sentence(task, trouble.waiting)}")
@@ -189,7 +190,7 @@ def _restarted(subject: _Subject) -> Explanation | None:
     restarting = [(task, one) for task, one in _troubled(tracker) if one.restarts]
     if not restarting:
         return None
-    task, trouble = restarting[0]
+    task, trouble = min(restarting, key=_by_key)
     more = f"; and {len(restarting) - 1:,} more Tasks" if len(restarting) > 1 else ""
     return Explanation(LifeReason.CONTAINERS_RESTARTED, f"{task.role}[{task.index}] {trouble.restarted}{more}")
 
@@ -275,6 +276,10 @@ def _troubled(tracker: Tracker) -> Iterator[tuple[TaskStatus, Trouble]]:
     for key, trouble in tracker.life.troubled.items():
         if (task := tracker.task(key)) is not None and task.state in _WITH_TROUBLE:
             yield task, trouble
+
+
+def _by_key(found: tuple[TaskStatus, Trouble]) -> tuple[str, int]:
+    return found[0].key
 
 
 def _waits(tracker: Tracker, *policies: EventPolicy) -> Explanation | None:
