@@ -349,7 +349,7 @@ class _Pod:
 
     def cleaned_up(self) -> None:
         """Complete the attempt of a Task that is deletionPending and has no Pod."""
-        if self.task.deletion_pending:
+        if self.task.is_leaving:
             self.ctx.tracker.holds.release(self.key)
             task_machine.attempt_is_over(self.ctx, self.task, None)
 

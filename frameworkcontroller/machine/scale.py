@@ -147,9 +147,9 @@ def _rescale_role(ctx: Context, role: str, tasks: list[TaskStatus], spec: TaskRo
         persist_first = True
         text = f"gone by ScaleDown, is replaced by {tasks[position].instance_uid}"
         ctx.record(LifeReason.TASK_REPLACED, f"Task instance {task.instance_uid}, {text}", task)
-    leaving = [task for task in reversed(tasks[wanted:]) if not task.deletion_pending]
+    leaving = [task for task in reversed(tasks[wanted:]) if not task.is_leaving]
     for task in leaving:
-        ctx.tracker.mark_deletion_pending(task, SCALED_DOWN)
+        ctx.tracker.mark_leaving(task, SCALED_DOWN)
         ctx.tracker.agenda.look(task.key)
         ctx.record(LifeReason.TASK_DELETION_PENDING, SCALED_DOWN.diagnostics, task)
     if leaving:
@@ -168,4 +168,4 @@ def _forget(ctx: Context, task: TaskStatus) -> bool:
 
 
 def _has_left(task: TaskStatus) -> bool:
-    return task.deletion_pending and task.state is State.COMPLETED
+    return task.is_leaving and task.state is State.COMPLETED

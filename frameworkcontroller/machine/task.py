@@ -58,7 +58,7 @@ def step(ctx: Context, task: TaskStatus) -> None:
     key = task.key
     pod = ctx.observed.find_pod(pod_name(ctx.framework.name, *key))
     end_left_running(ctx, key, pod)
-    if task.deletion_pending and _decide(ctx, task, SCALED_DOWN):
+    if task.is_leaving and _decide(ctx, task, SCALED_DOWN):
         # In a status of the original controller, which sets completionStatus later.
         ctx.tracker.change(task, Urgency.NOW)
     if task.state is State.ATTEMPT_COMPLETED:
@@ -108,7 +108,7 @@ def attempt_is_over(
 
 def _adopt(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> bool:
     """Adopt a Pod that was created for this attempt, but not recorded. Return whether there is one."""
-    if pod is None or pod.identity.deleting or ctx.tracker.is_completing or task.deletion_pending:
+    if pod is None or pod.identity.deleting or ctx.tracker.is_completing or task.is_leaving:
         return False
     if (pod.identity.controller_uid, pod.identity.annotations) != (ctx.attempt.configmap_uid, ctx.pod_identity(task)):
         return False
@@ -133,7 +133,7 @@ def _create(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> None:
         return
     configmap_uid = require(ctx.attempt.configmap_uid, "configMapUID")
     target = ctx.pod_target(task)
-    if task.deletion_pending:
+    if task.is_leaving:
         ctx.tracker.holds.wait(key, None)
         ctx.act(Cleanup(target, configmap_uid))
         return
@@ -257,9 +257,9 @@ def _without_pod(ctx: Context, task: TaskStatus) -> None:
         since, timeout = task.transition_time, ctx.env.limits.object_local_cache_creation_timeout_sec
         if ctx.tracker.life.orphaned:
             since, timeout = ctx.status.transition_time, _ORPHAN_LOOK_SEC
-        if not task.deletion_pending and not ctx.wait_out(key, since, timeout):
+        if not task.is_leaving and not ctx.wait_out(key, since, timeout):
             return
-        if task.deletion_pending or ctx.tracker.expectations.is_hidden(uid, ctx.observed.pods_listed):
+        if task.is_leaving or ctx.tracker.expectations.is_hidden(uid, ctx.observed.pods_listed):
             if ctx.tracker.is_settled(task):
                 ctx.act(Delete(ctx.pod_target(task), uid, confirm=True))
             else:
@@ -329,7 +329,7 @@ def _with_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
         _complete_attempt(ctx, task, CompletionStatus.of(POD_SUCCEEDED, "Pod succeeded", pod=pod.completion))
     elif pod.phase == "Failed":
         _complete_attempt(ctx, task, ctx.env.limits.classifier.classify(pod), pod)
-    elif task.deletion_pending or tracker.life.orphaned:
+    elif task.is_leaving or tracker.life.orphaned:
         _complete_attempt(ctx, task, None)
     elif pod.phase == "Running" and task.state is State.PREPARING:
         tracker.move(task, State.RUNNING, now)
@@ -375,8 +375,8 @@ def _completion_of(task: TaskStatus) -> CompletionStatus:
 def _decide_retry(ctx: Context, task: TaskStatus) -> None:
     completion = _completion_of(task)
     spec = ctx.framework.spec.role(task.role)
-    if task.deletion_pending or ctx.tracker.is_completing or spec is None:
-        _complete(ctx, task, "it is being deleted" if task.deletion_pending else "the FrameworkAttempt completes")
+    if task.is_leaving or ctx.tracker.is_completing or spec is None:
+        _complete(ctx, task, "it is being deleted" if task.is_leaving else "the FrameworkAttempt completes")
         return
     policy = spec.task.retry_policy
     decision = decide_task_retry(policy, completion, task.retry.accountable_retried_count)
@@ -420,7 +420,7 @@ def _decide_retry(ctx: Context, task: TaskStatus) -> None:
 def _complete(ctx: Context, task: TaskStatus, why: str) -> None:
     completion = _completion_of(task)
     ctx.tracker.move(task, State.COMPLETED, ctx.env.second)
-    if task.deletion_pending:
+    if task.is_leaving:
         # The rescale step removes or replaces it, once that is persisted.
         ctx.tracker.agenda.look()
     text = f"Task completed, not retried as {why}, with {summarize(completion)}"
@@ -435,7 +435,7 @@ def _decide(ctx: Context, task: TaskStatus, completion: CompletionStatus | None,
     if completion is None or task.attempt.completion_status is not None:
         return False
     spec = ctx.framework.spec.role(task.role)
-    if spec is not None and not task.deletion_pending and not ctx.tracker.is_completing:
+    if spec is not None and not task.is_leaving and not ctx.tracker.is_completing:
         completion = with_rule(spec.task.pod_failure_policy, completion, pod)
     ctx.tracker.decide_completion(task, completion)
     if completion.succeeded:

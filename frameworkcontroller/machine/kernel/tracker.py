@@ -137,7 +137,7 @@ class Tracker:
     @property
     def ended_by_rule(self) -> TaskStatus | None:
         """The Task whose failure ends the Framework's attempt, by podFailurePolicy; None if there is none."""
-        return next((task for task in self.life.failing if not task.deletion_pending), None)
+        return next((task for task in self.life.failing if not task.is_leaving), None)
 
     @property
     def changed_count(self) -> int:
@@ -353,7 +353,7 @@ class Tracker:
             self._completions.setdefault(_completion_key(task), place)
             task.retry.retry_delay_sec = None
             task.retry.recent_retried_count = 0
-            if task.deletion_pending:
+            if task.is_leaving:
                 self.agenda.look(Scope.ROLES)
         self._count(task, 1)
 
@@ -371,10 +371,10 @@ class Tracker:
                 self._parts[kind] = kept
         self._listen()
 
-    def mark_deletion_pending(self, task: TaskStatus, completion: CompletionStatus) -> None:
+    def mark_leaving(self, task: TaskStatus, completion: CompletionStatus) -> None:
         """Mark a Task deletionPending: it no longer counts (Rescale)."""
         self._count(task, -1)
-        task.deletion_pending = True
+        task.is_leaving = True
         for state in self._listeners:
             state.on_move(self, task)
         self.decide_completion(task, completion)
@@ -477,7 +477,7 @@ class Tracker:
         return self.process.counters
 
     def _count(self, task: TaskStatus, step: int) -> None:
-        if task.deletion_pending:
+        if task.is_leaving:
             return
         for state in self._listeners:
             state.on_count(task, step)

@@ -923,7 +923,7 @@ def test_a_live_read_of_another_configmaps_pods_does_not_confirm_the_absence() -
     """The status of another controller, without the ConfigMap, is taken over."""
     bench = accepted(role(), role("b"))
     bench.edit_then_plan(role(number=0), role("b"))
-    assert bench.task().deletion_pending
+    assert bench.task().is_leaving
     bench.fold(Cleanup(Target(Kind.POD, "f-a-0", role="a", index=0), "configmap-uid"), Gone())
     assert bench.state() is State.CREATION_PENDING
 
@@ -950,7 +950,7 @@ def test_a_leaving_task_that_runs_is_stopped_gracefully_once_that_is_persisted()
     bench.edit(role(number=0), role("b"))
     for _ in range(2):
         assert not bench.plan(write=False).actions
-        assert bench.task().deletion_pending
+        assert bench.task().is_leaving
         text = "User has requested to delete the Task by Framework ScaleDown"
         assert (bench.task_code(), diagnostics(bench)) == (-230, text)
     bench.write()
@@ -966,7 +966,7 @@ def test_a_leaving_task_that_another_controller_marked_without_a_completion_is_s
         bench.run_all()
     task = bench.task()
     assert task.state is state
-    task.deletion_pending = True
+    task.is_leaving = True
     task.encoded = None
     bench.restart()
     bench.edit(role(number=0), role("b"))
@@ -981,7 +981,7 @@ def test_a_leaving_task_that_has_ended_keeps_its_completion_and_is_not_retried()
     bench.show_then_plan("f-a-0", phase="Failed")
     before = bench.task().attempt.completion_status
     bench.edit_then_plan(role(number=0, **AT_ONCE), role("b"))
-    assert bench.task().deletion_pending
+    assert bench.task().is_leaving
     assert bench.task().attempt.completion_status == before
     bench.settle()
     assert all(item.name != "a" or not item.tasks for item in bench.status.attempt.roles)

@@ -56,7 +56,7 @@ class RoleOrder(PartState):
         """Note whether the Pod of a Task is ready, if a role waits for that."""
         if (indexes := self.ready.get(task.role)) is None:
             return
-        if ready and task.state is State.RUNNING and not task.deletion_pending:
+        if ready and task.state is State.RUNNING and not task.is_leaving:
             indexes.add(task.index)
         else:
             indexes.discard(task.index)
@@ -74,7 +74,7 @@ class RoleOrder(PartState):
         return tracker.roles[role].started and role not in self._starting
 
     def on_move(self, tracker: Tracker, task: TaskStatus) -> None:
-        if task.state is not State.RUNNING or task.deletion_pending:
+        if task.state is not State.RUNNING or task.is_leaving:
             self.observe(task, ready=False)
 
     def on_index(self, tracker: Tracker) -> None:

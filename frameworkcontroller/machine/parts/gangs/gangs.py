@@ -149,7 +149,7 @@ class GangPart(Part):
 
     def observe_pod(self, ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
         """Record that the group of a Task was placed, as its Pod is on a node."""
-        if pod.node_name and not task.deletion_pending and (group := group_of(ctx, task.role)) is not None:
+        if pod.node_name and not task.is_leaving and (group := group_of(ctx, task.role)) is not None:
             gang_state(ctx).record_placed(ctx.tracker, group.name)
 
     def keeps_hold(self, ctx: Context, key: ObjectKey) -> bool:

@@ -100,7 +100,7 @@ class KueuePart(Part):
             return count
         # Ending Tasks still have a Pod, for hours on a lost node.
         tasks = (ctx.tracker.task((role, index)) for index in granted_tasks(ctx, role))
-        ending = sum(task is not None and (task.deletion_pending or task.state not in LIVE) for task in tasks)
+        ending = sum(task is not None and (task.is_leaving or task.state not in LIVE) for task in tasks)
         return max(0, min(count, available - ending))
 
     def must_end(self, ctx: Context, phase: EndPhase) -> CompletionStatus | None:
