@@ -19,9 +19,6 @@ from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine import task as task_machine
 from frameworkcontroller.machine.gates import (
-    may_begin,
-    may_enter,
-    may_start,
     must_end,
     must_end_first,
     must_end_last,
@@ -29,6 +26,9 @@ from frameworkcontroller.machine.gates import (
     must_go,
     must_not_begin,
     put_off,
+    why_not_create_configmap,
+    why_not_prepare,
+    why_not_start,
 )
 from frameworkcontroller.machine.kernel.absence import (
     Known,
@@ -185,7 +185,7 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     if configmap is not None:
         tracker.absence.saw_configmap(configmap.uid)
     if (
-        put_off(ctx, None, may_start(ctx))
+        put_off(ctx, None, why_not_start(ctx))
         and not must_go(ctx)
         and (ctx.framework.deleting or not tracker.is_completing)
     ):
@@ -198,7 +198,7 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     if not ends and (completion := must_not_begin(ctx)) is not None:
         ends = True
         _complete_unseen(ctx, completion)
-    if not ends and put_off(ctx, None, may_enter(ctx)):
+    if not ends and put_off(ctx, None, why_not_prepare(ctx)):
         _release(ctx)
         if tracker.absence.wanted:
             _look_up(ctx, configmap)
@@ -213,11 +213,11 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
         _look_up(ctx, configmap)
         return
     # From now on any controller may create something. Others, which may delete it as late, must see that in the status.
-    was_held = tracker.absence.may_begin()
+    was_held = tracker.absence.stop_holding_back()
     if not tracker.is_clean or (was_held and not ends):
         if not ends:
             # The condition still shows the reason to wait.
-            put_off(ctx, None, may_begin(ctx))
+            put_off(ctx, None, why_not_create_configmap(ctx))
         # Among others, that a resumed Framework is no longer Suspended.
         ctx.tracker.persist_first(None)
     elif ends:
@@ -227,7 +227,7 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
             ctx.act(Cleanup(ctx.configmap_target(), ctx.framework.uid))
     elif not _delete_orphan(ctx, configmap):
         is_ready = False not in [part.ensure(ctx) for part in ctx.parts.ensure]
-        if not put_off(ctx, None, may_begin(ctx)) and is_ready:
+        if not put_off(ctx, None, why_not_create_configmap(ctx)) and is_ready:
             labels: dict[str, str] = {}
             for part in ctx.parts.configmap_labels:
                 labels |= part.configmap_labels(ctx)

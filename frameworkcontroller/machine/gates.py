@@ -39,7 +39,7 @@ SUSPENDED: Final = CompletionStatus.of(FRAMEWORK_SUSPEND_REQUESTED, "User has re
 # --- before the ConfigMap of an attempt is created ----------------------------------------------------------------
 
 
-def may_start(ctx: Context) -> Wait | None:
+def why_not_start(ctx: Context) -> Wait | None:
     """Why the attempt does not start yet: its ConfigMap must not be created."""
     framework, spec = ctx.framework, ctx.framework.spec
     if framework.deleting:
@@ -54,15 +54,16 @@ def may_start(ctx: Context) -> Wait | None:
     return None
 
 
-def may_enter(ctx: Context) -> Wait | None:
-    return next((wait for part in ctx.parts.may_enter if (wait := part.may_enter(ctx)) is not None), None)
+def why_not_prepare(ctx: Context) -> Wait | None:
+    """Why an attempt that may start prepares nothing yet."""
+    return next((wait for part in ctx.parts.why_not_prepare if (wait := part.why_not_prepare(ctx)) is not None), None)
 
 
-def may_begin(ctx: Context) -> Wait | None:
+def why_not_create_configmap(ctx: Context) -> Wait | None:
     """Why the ConfigMap of an attempt that may start is not created yet."""
-    wait = may_enter(ctx) or _backs_off(ctx, None)
-    for part in ctx.parts.may_begin:
-        wait = wait or part.may_begin(ctx)
+    wait = why_not_prepare(ctx) or _backs_off(ctx, None)
+    for part in ctx.parts.why_not_create_configmap:
+        wait = wait or part.why_not_create_configmap(ctx)
     return wait
 
 
@@ -76,11 +77,11 @@ def _backs_off(ctx: Context, *keys: HoldKey) -> Wait | None:
 # --- before the Pod of a Task is created --------------------------------------------------------------------------
 
 
-def may_create(ctx: Context, task: TaskStatus) -> Wait | None:
+def why_not_create_pod(ctx: Context, task: TaskStatus) -> Wait | None:
     """Why the Task's Pod is not created yet. The Task is persisted, and is not deletionPending."""
     wait = Wait(LifeReason.ATTEMPT_ENDS, "the FrameworkAttempt ends") if ctx.ends else None
-    for part in ctx.parts.may_create:
-        wait = wait or part.may_create(ctx, task)
+    for part in ctx.parts.why_not_create_pod:
+        wait = wait or part.why_not_create_pod(ctx, task)
     return wait or _backs_off(ctx, task.key, CREATIONS)
 
 

@@ -10,7 +10,7 @@ from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, State
 from frameworkcontroller.api.timestamps import LAST_TIME, format_time
-from frameworkcontroller.machine.gates import forget_later, may_start, prepare_to_forget, put_off, retry_waits
+from frameworkcontroller.machine.gates import forget_later, prepare_to_forget, put_off, retry_waits, why_not_start
 from frameworkcontroller.machine.kernel.actions import Delete
 from frameworkcontroller.machine.kernel.context import Context, describe, describe_row, summarize
 from frameworkcontroller.machine.kernel.model import Env, SnapshotTrigger, require
@@ -42,7 +42,7 @@ def new_attempt(framework: Framework, attempt_id: int, env: Env) -> FrameworkAtt
 def decide_framework_retry(ctx: Context) -> None:
     status, limits = ctx.status, ctx.env.limits
     completion = require(status.attempt.completion_status, "completionStatus of the attempt")
-    if ctx.framework.invalid and not completion.is_one_of(NEVER_RETRIED) and put_off(ctx, None, may_start(ctx)):
+    if ctx.framework.invalid and not completion.is_one_of(NEVER_RETRIED) and put_off(ctx, None, why_not_start(ctx)):
         # Neither the next attempt nor the end of the Framework is decided without a retry policy.
         if not ctx.tracker.is_clean:
             ctx.tracker.persist_first(None)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.machine import conditions, framework, scale
-from frameworkcontroller.machine.gates import may_start, must_go, put_off
+from frameworkcontroller.machine.gates import must_go, put_off, why_not_start
 from frameworkcontroller.machine.kernel.actions import Outcome
 from frameworkcontroller.machine.kernel.agenda import Scope
 from frameworkcontroller.machine.kernel.context import Context, count_tasks
@@ -46,7 +46,7 @@ def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> 
         ctx.record(LifeReason.FRAMEWORK_ACCEPTED, f"Framework was accepted with {count_tasks(subject.spec.task_count)}")
         _observe_generation(ctx)
         # The first written status says why nothing starts.
-        put_off(ctx, None, may_start(ctx))
+        put_off(ctx, None, why_not_start(ctx))
         return _finish(ctx)
     _observe_generation(ctx)
     for part in PARTS.begin:

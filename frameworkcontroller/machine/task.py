@@ -20,7 +20,7 @@ from frameworkcontroller.api.completion import (
 from frameworkcontroller.api.names import pod_name, split_pod_name
 from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.status import State, TaskStatus
-from frameworkcontroller.machine.gates import forget_later, may_create, prepare_to_forget, put_off, retry_waits
+from frameworkcontroller.machine.gates import forget_later, prepare_to_forget, put_off, retry_waits, why_not_create_pod
 from frameworkcontroller.machine.kernel.absence import is_of_framework
 from frameworkcontroller.machine.kernel.actions import Cleanup, Confirm, Create, Delete, Renderer
 from frameworkcontroller.machine.kernel.agenda import TaskKey
@@ -137,7 +137,7 @@ def _create(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> None:
         ctx.tracker.holds.wait(key, None)
         ctx.act(Cleanup(target, configmap_uid))
         return
-    if put_off(ctx, task, may_create(ctx, task)) or not _ensure(ctx, task):
+    if put_off(ctx, task, why_not_create_pod(ctx, task)) or not _ensure(ctx, task):
         return
     template = ctx.tracker.life.templates.get(task.role)
     if template is None:
@@ -340,7 +340,7 @@ def _with_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
     for part in ctx.parts.observe_pod:
         part.observe_pod(ctx, task, pod)
     waits = task.state is State.PREPARING and not ctx.tracker.is_completing
-    if waits and _needs_objects(ctx, task) and not put_off(ctx, task, may_create(ctx, task)):
+    if waits and _needs_objects(ctx, task) and not put_off(ctx, task, why_not_create_pod(ctx, task)):
         # While no node uses it, another client may have deleted an object, and the Pod would wait for it forever.
         _ensure(ctx, task)
 

@@ -119,7 +119,7 @@ class Context:
             self.tracker.agenda.look(key, until)
 
     def create_for(self, key: TaskKey, make: Callable[[], Create]) -> None:
-        """Create an object of the Task, which ``gates.may_create`` allows."""
+        """Create an object of the Task. ``gates.why_not_create_pod`` has no reason against it."""
         if self.creations >= CREATIONS_PER_PLAN:
             self.tracker.agenda.look(key)
         else:

@@ -102,7 +102,7 @@ class PartState:
 class Part:
     """A feature. Each hook does nothing by default.
 
-    Queries (``may_``, ``must_``, ``shape``, ...) change only the part's own state.
+    Queries (``why_``, ``may_``, ``shape``, ...) change only the part's own state.
     """
 
     reasons: ClassVar[type[Reason]] = Reason
@@ -156,13 +156,13 @@ class Part:
 
     # --- gates ---
 
-    def may_enter(self, ctx: Context) -> Wait | None:
+    def why_not_prepare(self, ctx: Context) -> Wait | None:
         """Why an attempt that may start prepares nothing yet."""
 
-    def may_begin(self, ctx: Context) -> Wait | None:
+    def why_not_create_configmap(self, ctx: Context) -> Wait | None:
         """Why the ConfigMap of an attempt is not created yet, though all else is prepared."""
 
-    def may_create(self, ctx: Context, task: TaskStatus) -> Wait | None:
+    def why_not_create_pod(self, ctx: Context, task: TaskStatus) -> Wait | None:
         """Why the Pod of a Task is not created yet."""
 
     def must_end(self, ctx: Context, phase: EndPhase) -> CompletionStatus | None:

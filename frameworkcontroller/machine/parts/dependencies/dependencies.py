@@ -123,7 +123,7 @@ class DependencyPart(Part):
                 ctx.record(DependencyReason.STARTED, f"TaskRole {role.name} starts, as {held}")
             tracker.part(RoleOrder).start(tracker, tracker.roles[role.name])
 
-    def may_create(self, ctx: Context, task: TaskStatus) -> Wait | None:
+    def why_not_create_pod(self, ctx: Context, task: TaskStatus) -> Wait | None:
         """Why the Pods of the Task's role are not created yet; None once its start is persisted."""
         role = ctx.framework.spec.role(task.role)
         if role is None or not role.depends_on or self.has_started(ctx, role.name):

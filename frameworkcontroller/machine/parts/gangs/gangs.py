@@ -77,7 +77,7 @@ class GangPart(Part):
             ctx.tracker.holds.set_stall(GANGS, _unsupported(ctx))
         return True
 
-    def may_begin(self, ctx: Context) -> Wait | None:
+    def why_not_create_configmap(self, ctx: Context) -> Wait | None:
         """Why the attempt does not begin: its gangs are refused, or PodGroups cannot be listed."""
         if ctx.framework.spec.scheduling is None:
             return None
@@ -104,7 +104,7 @@ class GangPart(Part):
         _leave_out(ctx, state)
         _show(ctx, state, "; ".join(messages))
 
-    def may_create(self, ctx: Context, task: TaskStatus) -> Wait | None:
+    def why_not_create_pod(self, ctx: Context, task: TaskStatus) -> Wait | None:
         """Why the Pod of a Task waits for its PodGroup."""
         if (group := group_of(ctx, task.role)) is None or group.left_out:
             return None
