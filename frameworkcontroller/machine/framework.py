@@ -19,13 +19,13 @@ from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine import task as task_machine
 from frameworkcontroller.machine.gates import (
-    must_end,
-    must_end_first,
-    must_end_last,
-    must_end_unseen,
-    must_go,
-    must_not_begin,
+    is_deletion_blocked,
     put_off,
+    why_end_after_tasks,
+    why_end_at_once,
+    why_end_before_configmap,
+    why_end_unless_by_tasks,
+    why_end_unseen,
     why_not_create_configmap,
     why_not_prepare,
     why_not_start,
@@ -46,7 +46,7 @@ from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.states import ENDED
 from frameworkcontroller.machine.lifereasons import LifeReason
 from frameworkcontroller.machine.nextattempt import decide_framework_retry, retain
-from frameworkcontroller.machine.terminating import containers_run_until, watch_configmap, watch_orphaned_configmap
+from frameworkcontroller.machine.terminating import configmap_deletable_at, watch_configmap, watch_orphaned_configmap
 
 _TASK_STOPPED = CompletionStatus.of(FRAMEWORK_ATTEMPT_COMPLETION, "Stop to complete current FrameworkAttempt")
 
@@ -99,8 +99,8 @@ def step(ctx: Context) -> None:
         watch_configmap(ctx, configmap)
 
 
-def complete_attempt(ctx: Context, completion: CompletionStatus) -> None:
-    """Decide the completion of the attempt. Once it is persisted, the ConfigMap and its dependents are deleted."""
+def start_completing(ctx: Context, completion: CompletionStatus) -> None:
+    """Decide the completion of the attempt. Once that is persisted, the ConfigMap and its dependents are deleted."""
     decided = ctx.tracker.decide_completion(ctx.status, completion)
     _stop_tasks(ctx)
     ctx.tracker.move_framework(State.DELETION_PENDING, ctx.env.second)
@@ -121,8 +121,8 @@ def _stop_tasks(ctx: Context) -> None:
         ctx.tracker.decide_completion(task, _TASK_STOPPED, Urgency.NOW)
 
 
-def attempt_is_over(ctx: Context, completion: CompletionStatus) -> None:
-    """Complete Tasks and attempt: the ConfigMap and all Pods are gone."""
+def end_attempt(ctx: Context, completion: CompletionStatus) -> None:
+    """Complete the Tasks and the attempt, whose ConfigMap and Pods are gone."""
     ctx.tracker.decide_completion(ctx.status, completion)
     tracker, now = ctx.tracker, ctx.env.second
     for task in tracker.tasks():
@@ -141,7 +141,8 @@ def attempt_is_over(ctx: Context, completion: CompletionStatus) -> None:
     ctx.record(LifeReason.FRAMEWORK_ATTEMPT_COMPLETED, text, completion=final)
 
 
-def created(ctx: Context, uid: str) -> None:
+def record_creation(ctx: Context, uid: str) -> None:
+    """Record the attempt's ConfigMap, which was created or is adopted."""
     ctx.tracker.configmap_created(uid, ctx.env.second)
     ctx.tracker.holds.release(None)
     tasks = count_tasks(sum(len(role.tasks) for role in ctx.attempt.roles))
@@ -168,7 +169,7 @@ def _adopt(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
         return False
     if configmap.identity.annotations != ctx.configmap_identity():
         return False
-    created(ctx, configmap.uid)
+    record_creation(ctx, configmap.uid)
     return True
 
 
@@ -186,7 +187,7 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
         tracker.absence.saw_configmap(configmap.uid)
     if (
         put_off(ctx, None, why_not_start(ctx))
-        and not must_go(ctx)
+        and not is_deletion_blocked(ctx)
         and (ctx.framework.deleting or not tracker.is_completing)
     ):
         _release(ctx)
@@ -194,8 +195,8 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
         if (is_held and not ctx.framework.deleting) or tracker.absence.wanted:
             _look_up(ctx, configmap)
         return
-    ends = tracker.is_completing or must_end_first(ctx) is not None
-    if not ends and (completion := must_not_begin(ctx)) is not None:
+    ends = tracker.is_completing or why_end_at_once(ctx) is not None
+    if not ends and (completion := why_end_before_configmap(ctx)) is not None:
         ends = True
         _complete_unseen(ctx, completion)
     if not ends and put_off(ctx, None, why_not_prepare(ctx)):
@@ -283,8 +284,8 @@ def _without_configmap(ctx: Context) -> None:
     ctx.tracker.agenda.clear()
     if ctx.status.state is State.CREATION_REQUESTED and not ctx.tracker.expectations.has_lost(uid):
         timeout = ctx.env.limits.object_local_cache_creation_timeout_sec
-        ends = must_end_first(ctx) is not None
-        if (not ends or must_go(ctx)) and (completion := must_end_unseen(ctx)) is not None:
+        ends = why_end_at_once(ctx) is not None
+        if (not ends or is_deletion_blocked(ctx)) and (completion := why_end_unseen(ctx)) is not None:
             _complete_unseen(ctx, completion)
         ends |= ctx.tracker.is_completing
         if not ends and not ctx.wait_out(None, ctx.status.transition_time, timeout):
@@ -310,7 +311,7 @@ def configmap_never_seen(ctx: Context) -> None:
     timeout = ctx.env.limits.object_local_cache_creation_timeout_sec
     text = f"ConfigMap did not appear in the local cache within {timeout}s, so it was taken for deleted, and deleted"
     never_seen = CompletionStatus.of(CONFIGMAP_LOCAL_CACHE_CREATION_TIMEOUT, text)
-    ctx.tracker.life.configmap_end = must_end_first(ctx) or never_seen
+    ctx.tracker.life.configmap_end = why_end_at_once(ctx) or never_seen
     ctx.tracker.expectations.see(require(ctx.attempt.configmap_uid, "configMapUID"))
     ctx.tracker.agenda.look()
 
@@ -336,7 +337,7 @@ def _configmap_is_gone(ctx: Context) -> None:
                 tracker.move_framework(State.DELETING, ctx.env.second)
         _step_tasks(ctx)
     if not _has_pods(ctx):
-        attempt_is_over(ctx, completion)
+        end_attempt(ctx, completion)
 
 
 def _ended_by_others(ctx: Context, text: str) -> CompletionStatus:
@@ -344,7 +345,7 @@ def _ended_by_others(ctx: Context, text: str) -> CompletionStatus:
 
     While the Framework is suspended, another controller may have deleted it, which must not use up a retry.
     """
-    return must_end_unseen(ctx) or CompletionStatus.of(CONFIGMAP_EXTERNAL_DELETED, text)
+    return why_end_unseen(ctx) or CompletionStatus.of(CONFIGMAP_EXTERNAL_DELETED, text)
 
 
 def _has_pods(ctx: Context) -> bool:
@@ -376,7 +377,7 @@ def _with_configmap(ctx: Context) -> None:
         ctx.tracker.move_framework(State.PREPARING, ctx.env.second)
     elif state is State.DELETION_PENDING:
         uid = require(ctx.attempt.configmap_uid, "configMapUID")
-        due = containers_run_until(ctx)
+        due = configmap_deletable_at(ctx)
         if not ctx.tracker.is_clean:
             ctx.tracker.persist_first(None)
         elif due is None:
@@ -390,12 +391,12 @@ def _step_alive(ctx: Context) -> None:
     tracker, otherwise = ctx.tracker, None
     if tracker.is_completing and ctx.status.state in (State.PREPARING, State.RUNNING):
         # Its end was decided before its ConfigMap was known.
-        complete_attempt(ctx, require(ctx.attempt.completion_status, "completionStatus of the attempt"))
+        start_completing(ctx, require(ctx.attempt.completion_status, "completionStatus of the attempt"))
     elif not tracker.is_completing:
-        if (completion := must_end_first(ctx)) is not None:
-            complete_attempt(ctx, completion)
+        if (completion := why_end_at_once(ctx)) is not None:
+            start_completing(ctx, completion)
         else:
-            otherwise = must_end_last(ctx)
+            otherwise = why_end_unless_by_tasks(ctx)
             if ctx.framework.invalid:
                 if otherwise is None:
                     tracker.agenda.clear()
@@ -414,9 +415,9 @@ def _step_alive(ctx: Context) -> None:
         ctx.record(LifeReason.FRAMEWORK_ATTEMPT_RUNNING, f"FrameworkAttempt {ctx.attempt.id} is running")
     if tracker.is_completing:
         return
-    if (completion := must_end(ctx, otherwise)) is not None:
+    if (completion := why_end_after_tasks(ctx, otherwise)) is not None:
         ctx.drop_creations()
-        complete_attempt(ctx, completion)
+        start_completing(ctx, completion)
         return
     for part in ctx.parts.after_tasks:
         part.after_tasks(ctx)

@@ -13,7 +13,7 @@ from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.machine import framework as framework_machine
 from frameworkcontroller.machine import task as task_machine
-from frameworkcontroller.machine.gates import STOPPED, must_end_first
+from frameworkcontroller.machine.gates import STOPPED, why_end_at_once
 from frameworkcontroller.machine.kernel.absence import Known
 from frameworkcontroller.machine.kernel.actions import (
     Action,
@@ -104,7 +104,7 @@ def _take(owned: _Owned, outcome: Outcome) -> None:
     ctx, target, result = owned.ctx, owned.target, outcome.result
     if isinstance(result, NotAttempted):
         if isinstance(outcome.action, Create):
-            owned.looked(outcome.action, kept=None)
+            owned.report_field(outcome.action, kept=None)
         owned.look_again()
         return
     match outcome.action:
@@ -160,14 +160,14 @@ def _take_creation(owned: _Owned, action: Create, result: Result) -> None:
             holds.release(key)
             if key is not None:
                 holds.release(CREATIONS)
-            owned.created(uid)
-            owned.looked(action, kept=kept)
+            owned.record_creation(uid)
+            owned.report_field(action, kept=kept)
         case Exists(found=Identity() as found) if found.controller_uid == action.controller_uid or owned.has_lost(
             found
         ):
             if not found.deleting and owned.is_current(found) and found.controller_uid is not None:
                 holds.release(key)
-                owned.created(found.uid)
+                owned.record_creation(found.uid)
             else:
                 _replace(owned, found, "create")
         case Exists(found=Identity() as found):
@@ -175,7 +175,7 @@ def _take_creation(owned: _Owned, action: Create, result: Result) -> None:
         case _:
             owned.refused(result)
     if not isinstance(result, Created):
-        owned.looked(action, kept=None)
+        owned.report_field(action, kept=None)
 
 
 def _take_look_up(owned: _Owned, result: Result) -> None:
@@ -185,7 +185,7 @@ def _take_look_up(owned: _Owned, result: Result) -> None:
             owned.absent()
         case Exists(found=Identity() as found) if not found.deleting and owned.is_current(found):
             owned.ctx.tracker.holds.release(owned.target.key)
-            owned.created(found.uid)
+            owned.record_creation(found.uid)
         case Exists(found=Identity() as found):
             owned.ctx.tracker.absence.configmap = Known.FOUND
             _replace(owned, found, "look up")
@@ -287,7 +287,7 @@ class _Pod:
             self.look_again()
             return False
         # The ConfigMap was adopted, and the status that recorded it was not accepted.
-        framework_machine.created(ctx, action.controller_uid)
+        framework_machine.record_creation(ctx, action.controller_uid)
         return True
 
     def is_cleaned_up_by(self, action: Cleanup) -> bool:
@@ -302,8 +302,8 @@ class _Pod:
         is_marked = found.annotations is not None and found.annotations[0] == self.ctx.framework.uid
         return found.controller_uid is None and is_marked and not self.ctx.is_later(found)
 
-    def created(self, uid: str) -> None:
-        task_machine.created(self.ctx, self.task, uid)
+    def record_creation(self, uid: str) -> None:
+        task_machine.record_creation(self.ctx, self.task, uid)
 
     def refused(self, result: Result) -> None:
         """Complete the attempt if the refusal is final; else back off all creations, which would probably fail, too."""
@@ -311,7 +311,7 @@ class _Pod:
         if isinstance(result, Refused):
             completion = classify_creation_refusal(result)
             if completion is not None:
-                task_machine.attempt_is_over(ctx, self.task, completion, refused=True)
+                task_machine.end_attempt(ctx, self.task, completion, refused=True)
                 return
             if is_quota_refusal(result):
                 stall_by_quota(ctx, self.target, result)
@@ -319,7 +319,7 @@ class _Pod:
         ctx.tracker.holds.hold(CREATIONS, ctx.env, why, retry_after(result))
         hold(ctx, self.target, result, "create")
 
-    def looked(self, action: Create, *, kept: bool | None) -> None:
+    def report_field(self, action: Create, *, kept: bool | None) -> None:
         """Report whether the API server has kept the field that it was asked for. None: it is not known."""
         for part in self.ctx.parts.pod_answered if action.field else ():
             part.pod_answered(self.ctx, self.task, self.target.name, kept=kept)
@@ -341,7 +341,7 @@ class _Pod:
             if task.state is State.CREATION_REQUESTED:
                 self.never_seen()
             elif task.state is State.DELETING:
-                task_machine.attempt_is_over(ctx, task, None)
+                task_machine.end_attempt(ctx, task, None)
         return True
 
     def absent(self) -> None:
@@ -351,7 +351,7 @@ class _Pod:
         """Complete the attempt of a Task that is deletionPending and has no Pod."""
         if self.task.is_leaving:
             self.ctx.tracker.holds.release(self.key)
-            task_machine.attempt_is_over(self.ctx, self.task, None)
+            task_machine.end_attempt(self.ctx, self.task, None)
 
     def never_seen(self) -> None:
         task_machine.pod_never_seen(self.ctx, self.task)
@@ -392,15 +392,15 @@ class _ConfigMap:
         """Return False: only Pods are untied from their attempt."""
         return False
 
-    def created(self, uid: str) -> None:
-        framework_machine.created(self.ctx, uid)
+    def record_creation(self, uid: str) -> None:
+        framework_machine.record_creation(self.ctx, uid)
 
     def refused(self, result: Result) -> None:
         if isinstance(result, Refused) and is_quota_refusal(result):
             stall_by_quota(self.ctx, self.target, result)
         hold(self.ctx, self.target, result, "create")
 
-    def looked(self, action: Create, *, kept: bool | None) -> None:
+    def report_field(self, action: Create, *, kept: bool | None) -> None:
         """Do nothing: only of Pods a field is asked for."""
 
     def replace(self, found: Identity) -> Action:
@@ -430,7 +430,7 @@ class _ConfigMap:
             look_later(self.ctx, self.target, "Pods of the FrameworkAttempt may still run")
             return
         self.ctx.tracker.holds.release(None)
-        framework_machine.attempt_is_over(self.ctx, must_end_first(self.ctx) or STOPPED)
+        framework_machine.end_attempt(self.ctx, why_end_at_once(self.ctx) or STOPPED)
 
     def never_seen(self) -> None:
         framework_machine.configmap_never_seen(self.ctx)

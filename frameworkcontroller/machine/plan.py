@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.machine import conditions, framework, scale
-from frameworkcontroller.machine.gates import must_go, put_off, why_not_start
+from frameworkcontroller.machine.gates import is_deletion_blocked, put_off, why_not_start
 from frameworkcontroller.machine.kernel.actions import Outcome
 from frameworkcontroller.machine.kernel.agenda import Scope
 from frameworkcontroller.machine.kernel.context import Context, count_tasks
@@ -51,7 +51,7 @@ def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> 
     _observe_generation(ctx)
     for part in PARTS.begin:
         part.begin(ctx)
-    if not (must_go(ctx) or subject.invalid) and (scale.rescale(ctx) or scale.copy_forced_deletion(ctx)):
+    if not (is_deletion_blocked(ctx) or subject.invalid) and (scale.rescale(ctx) or scale.copy_forced_deletion(ctx)):
         # Persisted before anything else is decided.
         return _finish(ctx)
     ctx.plan.actions, tracker.follow_ups = tracker.follow_ups, []

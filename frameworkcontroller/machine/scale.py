@@ -10,7 +10,7 @@ from typing import NamedTuple
 from frameworkcontroller.api.completion import DELETE_TASK_REQUESTED, CompletionStatus
 from frameworkcontroller.api.spec import PodForceDeletionPolicy, TaskRoleSpec, TaskSpec
 from frameworkcontroller.api.status import State, TaskAttemptStatus, TaskRoleStatus, TaskStatus
-from frameworkcontroller.machine.gates import prepare_to_forget
+from frameworkcontroller.machine.gates import save_attempt
 from frameworkcontroller.machine.kernel.context import Context, count_tasks
 from frameworkcontroller.machine.kernel.model import Env, SnapshotTrigger, Urgency
 from frameworkcontroller.machine.kernel.states import ENDED
@@ -164,7 +164,7 @@ def _rescale_role(ctx: Context, role: str, tasks: list[TaskStatus], spec: TaskRo
 
 def _forget(ctx: Context, task: TaskStatus) -> bool:
     """Prepare the removal or replacement of a Task that has left. Return whether it may be removed."""
-    return ctx.tracker.is_settled(task) and prepare_to_forget(ctx, SnapshotTrigger.TASK_DELETION, task)
+    return ctx.tracker.is_settled(task) and save_attempt(ctx, SnapshotTrigger.TASK_DELETION, task)
 
 
 def _has_left(task: TaskStatus) -> bool:

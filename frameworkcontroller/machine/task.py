@@ -20,7 +20,7 @@ from frameworkcontroller.api.completion import (
 from frameworkcontroller.api.names import pod_name, split_pod_name
 from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.status import State, TaskStatus
-from frameworkcontroller.machine.gates import forget_later, prepare_to_forget, put_off, retry_waits, why_not_create_pod
+from frameworkcontroller.machine.gates import put_off, retry_waits, save_attempt, save_early, why_not_create_pod
 from frameworkcontroller.machine.kernel.absence import is_of_framework
 from frameworkcontroller.machine.kernel.actions import Cleanup, Confirm, Create, Delete, Renderer
 from frameworkcontroller.machine.kernel.agenda import TaskKey
@@ -83,10 +83,8 @@ def step(ctx: Context, task: TaskStatus) -> None:
         _with_pod(ctx, task, pod)
 
 
-def attempt_is_over(
-    ctx: Context, task: TaskStatus, completion: CompletionStatus | None, *, refused: bool = False
-) -> None:
-    """Complete the attempt: its Pod is gone, or was never created (``refused``: by the API server)."""
+def end_attempt(ctx: Context, task: TaskStatus, completion: CompletionStatus | None, *, refused: bool = False) -> None:
+    """Complete the attempt, whose Pod is gone or was never created (``refused``: by the API server)."""
     tracker, key = ctx.tracker, task.key
     _decide(ctx, task, completion, tracker.life.dropped.get(key))
     tracker.expectations.forget(task.attempt.pod_uid)
@@ -112,11 +110,12 @@ def _adopt(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> bool:
         return False
     if (pod.identity.controller_uid, pod.identity.annotations) != (ctx.attempt.configmap_uid, ctx.pod_identity(task)):
         return False
-    created(ctx, task, pod.uid)
+    record_creation(ctx, task, pod.uid)
     return True
 
 
-def created(ctx: Context, task: TaskStatus, uid: str) -> None:
+def record_creation(ctx: Context, task: TaskStatus, uid: str) -> None:
+    """Record the Pod of the Task's attempt, which was created or is adopted."""
     ctx.tracker.pod_created(task, uid, ctx.env.second)
     ctx.tracker.holds.release(task.key)
     ctx.tracker.holds.release_retries()
@@ -251,7 +250,7 @@ def _without_pod(ctx: Context, task: TaskStatus) -> None:
     if ctx.tracker.expectations.has_seen(uid):
         by_others = _deleted_by_others("Pod was deleted by others", ctx.tracker.life.dropped.get(key))
         _doubt_configmaps(ctx, task, by_others)
-        attempt_is_over(ctx, task, by_others)
+        end_attempt(ctx, task, by_others)
         return
     if task.state is State.CREATION_REQUESTED and not ctx.tracker.expectations.has_lost(uid):
         since, timeout = task.transition_time, ctx.env.limits.object_local_cache_creation_timeout_sec
@@ -272,7 +271,7 @@ def _without_pod(ctx: Context, task: TaskStatus) -> None:
 def pod_never_seen(ctx: Context, task: TaskStatus) -> None:
     timeout = ctx.env.limits.object_local_cache_creation_timeout_sec
     text = f"Pod did not appear in the local cache within {timeout}s, so it was taken for deleted, and deleted"
-    attempt_is_over(ctx, task, CompletionStatus.of(POD_LOCAL_CACHE_CREATION_TIMEOUT, text))
+    end_attempt(ctx, task, CompletionStatus.of(POD_LOCAL_CACHE_CREATION_TIMEOUT, text))
 
 
 def _deleted_by_others(what: str, pod: PodRecord | None) -> CompletionStatus:
@@ -326,17 +325,17 @@ def _with_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
     if pod.phase != "Unknown":
         tracker.record_placement(task, pod)
     if pod.phase == "Succeeded":
-        _complete_attempt(ctx, task, CompletionStatus.of(POD_SUCCEEDED, "Pod succeeded", pod=pod.completion))
+        _start_completing(ctx, task, CompletionStatus.of(POD_SUCCEEDED, "Pod succeeded", pod=pod.completion))
     elif pod.phase == "Failed":
-        _complete_attempt(ctx, task, ctx.env.limits.classifier.classify(pod), pod)
+        _start_completing(ctx, task, ctx.env.limits.classifier.classify(pod), pod)
     elif task.is_leaving or tracker.life.orphaned:
-        _complete_attempt(ctx, task, None)
+        _start_completing(ctx, task, None)
     elif pod.phase == "Running" and task.state is State.PREPARING:
         tracker.move(task, State.RUNNING, now)
         text = f"TaskAttempt {task.attempt.id} is running on {pod.node_name or '?'}"
         ctx.record(LifeReason.TASK_RUNNING, text, task)
-    elif task.state is State.PREPARING and (overdue := _exceeds_deadline(ctx, task, pod)) is not None:
-        _complete_attempt(ctx, task, overdue)
+    elif task.state is State.PREPARING and (overdue := _why_end_by_deadline(ctx, task, pod)) is not None:
+        _start_completing(ctx, task, overdue)
     for part in ctx.parts.observe_pod:
         part.observe_pod(ctx, task, pod)
     waits = task.state is State.PREPARING and not ctx.tracker.is_completing
@@ -345,7 +344,7 @@ def _with_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
         _ensure(ctx, task)
 
 
-def _exceeds_deadline(ctx: Context, task: TaskStatus, pod: PodRecord) -> CompletionStatus | None:
+def _why_end_by_deadline(ctx: Context, task: TaskStatus, pod: PodRecord) -> CompletionStatus | None:
     """The completion of an attempt whose Pod has not run for preRunningDeadlineSeconds."""
     spec = ctx.framework.spec.role(task.role)
     deadline = None if spec is None else spec.task.pre_running_deadline_seconds
@@ -356,10 +355,10 @@ def _exceeds_deadline(ctx: Context, task: TaskStatus, pod: PodRecord) -> Complet
     return CompletionStatus.of(TASK_PRE_RUNNING_DEADLINE_EXCEEDED, text)
 
 
-def _complete_attempt(
+def _start_completing(
     ctx: Context, task: TaskStatus, completion: CompletionStatus | None, pod: PodRecord | None = None
 ) -> None:
-    """Decide the completion of the attempt. Once it is persisted, the Pod is deleted."""
+    """Decide the completion of the attempt. Once that is persisted, the Pod is deleted."""
     _decide(ctx, task, completion, pod)
     ctx.tracker.move(task, State.DELETION_PENDING, ctx.env.second)
     ctx.tracker.persist_first(task.key)
@@ -391,7 +390,7 @@ def _decide_retry(ctx: Context, task: TaskStatus) -> None:
     back_off = task_back_off(policy, completion, ctx.env.limits)
     if task.retry.retry_delay_sec is None:
         delay = back_off.delay_sec(in_a_row, completion, early=early)
-        if not delay and not prepare_to_forget(ctx, SnapshotTrigger.TASK_RETRY, task):
+        if not delay and not save_attempt(ctx, SnapshotTrigger.TASK_RETRY, task):
             return
         ctx.tracker.schedule_retry(task, delay)
         if delay:
@@ -402,11 +401,11 @@ def _decide_retry(ctx: Context, task: TaskStatus) -> None:
             ctx.record(LifeReason.TASK_RETRY_SCHEDULED, text, task, completion=completion, warning=False)
     delay = require(task.retry.retry_delay_sec, "retryDelaySec")
     if delay:
-        forget_later(ctx, SnapshotTrigger.TASK_RETRY, task)
+        save_early(ctx, SnapshotTrigger.TASK_RETRY, task)
     if not ctx.wait_out(task.key, task.transition_time, delay):
         retry_waits(ctx, task, delay, summarize(completion) + describe_row(in_a_row))
         return
-    if delay and not prepare_to_forget(ctx, SnapshotTrigger.TASK_RETRY, task):
+    if delay and not save_attempt(ctx, SnapshotTrigger.TASK_RETRY, task):
         return
     ctx.snapshot_task(SnapshotTrigger.TASK_RETRY, task)
     recent = 0 if back_off is NO_BACK_OFF else back_off.row_after(in_a_row, completion, early=early)

@@ -123,10 +123,10 @@ def wait_for_containers(ctx: Context, key: TaskKey, pod: PodRecord) -> bool:
     return True
 
 
-def containers_run_until(ctx: Context) -> float | None:
-    """When (monotonic seconds) the attempt's ConfigMap may be deleted as to containers of ended Pods; None: at once.
+def configmap_deletable_at(ctx: Context) -> float | None:
+    """When (monotonic seconds) the attempt's ConfigMap may be deleted; None: at once.
 
-    Costs the number of such Pods and of Tasks on the agenda.
+    Its deletion waits for running containers of ended Pods. Costs the number of such Pods and of Tasks on the agenda.
     """
     dues = []
     for key in (*ctx.tracker.agenda, *ctx.tracker.life.left_running):

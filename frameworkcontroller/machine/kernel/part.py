@@ -165,15 +165,15 @@ class Part:
     def why_not_create_pod(self, ctx: Context, task: TaskStatus) -> Wait | None:
         """Why the Pod of a Task is not created yet."""
 
-    def must_end(self, ctx: Context, phase: EndPhase) -> CompletionStatus | None:
+    def why_end(self, ctx: Context, phase: EndPhase) -> CompletionStatus | None:
         """Why the attempt ends."""
 
-    def keeps_deleted(self, ctx: Context) -> bool:
-        """Whether a deleted Framework ends its attempt like a stopped one, and stays until the part has let it go."""
+    def blocks_deletion(self, ctx: Context) -> bool:
+        """Whether the part's finalizer is to block a deletion until the attempt has ended, as after a Stop."""
         return False
 
     def before_forget(self, ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None, *, due: bool) -> None:
-        """Prepare that the attempt of a Task, or of the Framework (None), leaves the status. ``due`` False: later."""
+        """Save the ended attempt of a Task or (None) the Framework before it leaves the status. ``due``: now."""
 
     def may_forget(self, ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None) -> bool:
         """Whether it may leave the status."""

@@ -137,7 +137,7 @@ class DependencyPart(Part):
             return True
         return role in ctx.tracker.roles and ctx.tracker.part(RoleOrder).has_started(ctx.tracker, role)
 
-    def must_end(self, ctx: Context, phase: EndPhase) -> CompletionStatus | None:
+    def why_end(self, ctx: Context, phase: EndPhase) -> CompletionStatus | None:
         """The completion of an attempt in which a role waits for a dependency that can no longer hold."""
         if phase is EndPhase.BY_TASKS and ctx.framework.spec.dependents:
             return _unmet(ctx)

@@ -103,7 +103,7 @@ class KueuePart(Part):
         ending = sum(task is not None and (task.is_leaving or task.state not in LIVE) for task in tasks)
         return max(0, min(count, available - ending))
 
-    def must_end(self, ctx: Context, phase: EndPhase) -> CompletionStatus | None:
+    def why_end(self, ctx: Context, phase: EndPhase) -> CompletionStatus | None:
         return admittedattempt.only_unadmitted(ctx) if phase is EndPhase.BY_TASKS else admittedattempt.must_evict(ctx)
 
     def observe_pod(self, ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
