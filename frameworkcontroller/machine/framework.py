@@ -37,7 +37,7 @@ from frameworkcontroller.machine.kernel.absence import (
     shows_pods,
     wait_for_pod_list,
 )
-from frameworkcontroller.machine.kernel.actions import Cleanup, Confirm, Create, Delete, LookUp
+from frameworkcontroller.machine.kernel.actions import ConfirmGone, ConfirmNone, Create, Delete, LookUp
 from frameworkcontroller.machine.kernel.context import Context, count_tasks, describe, replace_orphan
 from frameworkcontroller.machine.kernel.holds import Wait
 from frameworkcontroller.machine.kernel.manifests import configmap_body
@@ -225,7 +225,7 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
         if not wait_for_pod_list(ctx):
             tracker.absence.pods_remain = shows_pods(ctx)
             task_machine.delete_leftovers(ctx)
-            ctx.act(Cleanup(ctx.configmap_target(), ctx.framework.uid))
+            ctx.act(ConfirmNone(ctx.configmap_target(), ctx.framework.uid))
     elif not _delete_orphan(ctx, configmap):
         is_ready = False not in [part.ensure(ctx) for part in ctx.parts.ensure]
         if not put_off(ctx, None, why_not_create_configmap(ctx)) and is_ready:
@@ -297,7 +297,7 @@ def _without_configmap(ctx: Context) -> None:
                 ctx.tracker.persist_first(None)
             return
     # The cache may be older than the status, or the ConfigMap has lost its label: ask the API server.
-    ctx.act(Confirm(target, uid))
+    ctx.act(ConfirmGone(target, uid))
 
 
 def _complete_unseen(ctx: Context, completion: CompletionStatus) -> None:

@@ -18,15 +18,15 @@ from frameworkcontroller.machine.kernel.absence import Known
 from frameworkcontroller.machine.kernel.actions import (
     Action,
     ChangeFinalizer,
-    Cleanup,
-    Confirm,
+    ConfirmGone,
+    ConfirmNone,
     Create,
     Delete,
+    LeaveNewer,
     LookUp,
     Outcome,
     PartAction,
     Patch,
-    Refresh,
     Relabel,
 )
 from frameworkcontroller.machine.kernel.agenda import TaskKey
@@ -117,15 +117,15 @@ def _take(owned: _Owned, outcome: Outcome) -> None:
             elif action.uid != owned.uid or not owned.deleted(action, result):
                 # No state waits for the deletion, but a stale cache may still show the object.
                 look_later(ctx, target, f"{target.kind} {target.name} was deleted")
-        case Cleanup() as action:
-            is_awaited = owned.state is State.CREATION_PENDING and owned.is_cleaned_up_by(action)
+        case ConfirmNone() as action:
+            is_awaited = owned.state is State.CREATION_PENDING and owned.awaits_none(action)
             if isinstance(result, Exists) and result.found is not None:
                 if is_awaited:
                     _replace(owned, result.found, "clean up")
             elif not isinstance(result, Gone):
                 hold(ctx, target, result, "clean up")
             elif is_awaited:
-                owned.cleaned_up()
+                owned.end_without_object()
         case LookUp():
             if owned.state is State.CREATION_PENDING:
                 if framework_machine.may_adopt(ctx) or not isinstance(result, Exists):
@@ -133,7 +133,7 @@ def _take(owned: _Owned, outcome: Outcome) -> None:
                 else:
                     # The garbage collector deletes it with the Framework.
                     look_later(ctx, target, f"{target.kind} {target.name} is deleted first")
-        case Confirm() | Relabel() as action:
+        case ConfirmGone() | Relabel() as action:
             if not isinstance(result, Gone):
                 _not_in_cache(ctx, action, result)
             elif action.uid == owned.uid and owned.state not in ENDED:
@@ -143,7 +143,7 @@ def _take(owned: _Owned, outcome: Outcome) -> None:
                 else:
                     ctx.tracker.expectations.see(action.uid)
                     owned.look_again()
-        case Refresh():
+        case LeaveNewer():
             _leave_newer(ctx, target)
         case Patch() | PartAction() | ChangeFinalizer():
             raise InvariantError(f"{target.kind} {target.name} is the object of no part")
@@ -206,7 +206,7 @@ def _replace(owned: _Owned, found: Identity, verb: str) -> None:
 # --- objects that are not in the cache ---------------------------------------------------------------------------
 
 
-def _not_in_cache(ctx: Context, action: Confirm | Relabel, result: Result) -> None:
+def _not_in_cache(ctx: Context, action: ConfirmGone | Relabel, result: Result) -> None:
     """A recorded object may exist, but the cache does not show it."""
     target, tracker = action.target, ctx.tracker
     match result:
@@ -290,8 +290,8 @@ class _Pod:
         framework_machine.record_creation(ctx, action.controller_uid)
         return True
 
-    def is_cleaned_up_by(self, action: Cleanup) -> bool:
-        """Whether the Pod's ConfigMap is recorded: a status that is taken over may not have it."""
+    def awaits_none(self, action: ConfirmNone) -> bool:
+        """Whether the recorded ConfigMap is that of the action: a status that is taken over may not have it."""
         return action.controller_uid == self.ctx.attempt.configmap_uid
 
     def is_current(self, found: Identity) -> bool:
@@ -347,7 +347,7 @@ class _Pod:
     def absent(self) -> None:
         """Do nothing: only ConfigMaps are looked up."""
 
-    def cleaned_up(self) -> None:
+    def end_without_object(self) -> None:
         """Complete the attempt of a Task that is deletionPending and has no Pod."""
         if self.task.is_leaving:
             self.ctx.tracker.holds.release(self.key)
@@ -381,7 +381,7 @@ class _ConfigMap:
         """Return True: only this attempt asks for it."""
         return True
 
-    def is_cleaned_up_by(self, action: Cleanup) -> bool:  # noqa: ARG002 - as of Pods
+    def awaits_none(self, action: ConfirmNone) -> bool:  # noqa: ARG002 - as of Pods
         """Return True: only this Framework asks for it."""
         return True
 
@@ -424,7 +424,7 @@ class _ConfigMap:
         if known.wanted:
             self.ctx.tracker.agenda.look()
 
-    def cleaned_up(self) -> None:
+    def end_without_object(self) -> None:
         """End an attempt that the user stopped before it had a ConfigMap, once it has no Pods."""
         if self.ctx.tracker.absence.pods_remain:
             look_later(self.ctx, self.target, "Pods of the FrameworkAttempt may still run")

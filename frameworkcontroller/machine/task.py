@@ -22,7 +22,7 @@ from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.machine.gates import put_off, retry_waits, save_attempt, save_early, why_not_create_pod
 from frameworkcontroller.machine.kernel.absence import is_of_framework
-from frameworkcontroller.machine.kernel.actions import Cleanup, Confirm, Create, Delete, Renderer
+from frameworkcontroller.machine.kernel.actions import ConfirmGone, ConfirmNone, Create, Delete, Renderer
 from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.context import Context, describe_row, replace_orphan, summarize
 from frameworkcontroller.machine.kernel.failure import disrupted
@@ -134,7 +134,7 @@ def _create(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> None:
     target = ctx.pod_target(task)
     if task.is_leaving:
         ctx.tracker.holds.wait(key, None)
-        ctx.act(Cleanup(target, configmap_uid))
+        ctx.act(ConfirmNone(target, configmap_uid))
         return
     if put_off(ctx, task, why_not_create_pod(ctx, task)) or not _ensure(ctx, task):
         return
@@ -265,7 +265,7 @@ def _without_pod(ctx: Context, task: TaskStatus) -> None:
                 ctx.tracker.persist_first(key)
             return
     # The cache may be older than the status, or the Pod has lost its label: ask the API server.
-    ctx.act(Confirm(ctx.pod_target(task), uid))
+    ctx.act(ConfirmGone(ctx.pod_target(task), uid))
 
 
 def pod_never_seen(ctx: Context, task: TaskStatus) -> None:

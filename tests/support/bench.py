@@ -33,7 +33,16 @@ from frameworkcontroller.api.podgroups import (
 from frameworkcontroller.api.spec import SpecError, parse_spec
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.machine.kernel.actions import Action, Cleanup, Confirm, Create, Delete, LookUp, Outcome, Patch
+from frameworkcontroller.machine.kernel.actions import (
+    Action,
+    ConfirmGone,
+    ConfirmNone,
+    Create,
+    Delete,
+    LookUp,
+    Outcome,
+    Patch,
+)
 from frameworkcontroller.machine.kernel.exchanges import Accepted, Created, Gone, Patched, Result
 from frameworkcontroller.machine.kernel.failure import Classifier, FailureClass
 from frameworkcontroller.machine.kernel.model import Env, Limits, NotListed, Observed, Plan, Urgency
@@ -520,7 +529,7 @@ class Bench:
                             self.deleting = True
                         else:
                             self.hide(target.name)
-                    case Cleanup() | Confirm() | LookUp():
+                    case ConfirmNone() | ConfirmGone() | LookUp():
                         self.fold(action, Gone())
                     case Patch():
                         self.patched(action)

@@ -25,7 +25,7 @@ from frameworkcontroller.api.spec import (
 )
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
 from frameworkcontroller.api.timestamps import parse_time
-from frameworkcontroller.machine.kernel.actions import Action, Cleanup, Confirm, Delete
+from frameworkcontroller.machine.kernel.actions import Action, ConfirmGone, ConfirmNone, Delete
 from frameworkcontroller.machine.kernel.model import InvariantError, Limits
 from frameworkcontroller.machine.kernel.requests import Kind, PatchFinalizers, Target
 from frameworkcontroller.machine.kernel.tracker import Tracker
@@ -379,7 +379,7 @@ class Guarantees:
             self._require(stop or self.world.latest >= waited, f"{where}: the cache has not been waited for")
         else:
             self._require(status.state is State.DELETION_PENDING, f"{where}: the stored state is {status.state}")
-        self._require(not isinstance(action, Cleanup | Confirm), f"{where}: by a {type(action).__name__}")
+        self._require(not isinstance(action, ConfirmNone | ConfirmGone), f"{where}: by a {type(action).__name__}")
 
     def is_to_go(self, kind: Kind, body: Body) -> bool:
         """Whether a status that was ever stored gives a controller cause to delete this Pod or ConfigMap.

@@ -12,7 +12,7 @@ from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import Framework, Identity, PodRecord
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, TaskStatus
 from frameworkcontroller.machine.kernel.absence import is_of_framework
-from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, Refresh
+from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, LeaveNewer
 from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.manifests import pod_annotations
 from frameworkcontroller.machine.kernel.model import Env, Observed, Plan, Record, Snapshot, SnapshotTrigger, require
@@ -175,7 +175,7 @@ def replace_orphan(target: Target, found: Identity, current: tuple[str, ...]) ->
     are created for persisted attempts only, it proves that another controller has written a newer status.
     """
     is_later = found.annotations is not None and is_newer(found.annotations, current)
-    return Refresh(target) if is_later else Delete(target, found.uid, orphan=True)
+    return LeaveNewer(target) if is_later else Delete(target, found.uid, orphan=True)
 
 
 def is_newer(found: tuple[str, ...], current: tuple[str, ...]) -> bool:

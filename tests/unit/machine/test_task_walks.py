@@ -10,7 +10,7 @@ from frameworkcontroller.api.codec import encode_status, encode_task
 from frameworkcontroller.api.completion import Code
 from frameworkcontroller.api.objects import Disruption
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.kernel.actions import Action, Cleanup, Confirm, Create, Delete, Relabel
+from frameworkcontroller.machine.kernel.actions import Action, ConfirmGone, ConfirmNone, Create, Delete, Relabel
 from frameworkcontroller.machine.kernel.exchanges import (
     Accepted,
     Created,
@@ -359,7 +359,7 @@ def test_an_orphaned_pod_that_only_an_answer_shows_stalls_and_is_deleted_by_forc
     if verb == "clean up":
         bench.fold(action, Unanswered("reset"))
         bench.edit_then_plan(role(number=0, podGracefulDeletionTimeoutSec=600), role("b"))
-        action = bench.expect(Cleanup, 60)
+        action = bench.expect(ConfirmNone, 60)
     gone_by = int(bench.now) + 30
     found = replace(POD.ours(bench), annotations=None, deleting=True, deletion_time=gone_by, deletion_grace_sec=30)
     bench.refuse(action, Exists(found), times=8)
@@ -400,8 +400,8 @@ def test_a_terminating_pod_that_the_cache_drops_is_gone_only_after_a_live_read()
     bench.show_then_plan("f-a-0", deleting=bench.now + 30)
     uid = bench.pods["f-a-0"].uid
     bench.drop("f-a-0")
-    action = bench.expect(Confirm)
-    assert (action, bench.state()) == (Confirm(action.target, uid), State.DELETING)
+    action = bench.expect(ConfirmGone)
+    assert (action, bench.state()) == (ConfirmGone(action.target, uid), State.DELETING)
     bench.fold(action, Gone())
     bench.plan()
     assert bench.state() is State.ATTEMPT_COMPLETED
@@ -903,19 +903,19 @@ def leaving() -> tuple[Bench, Action]:
     bench.fold(of_task(bench.plan()), Unanswered("reset"))
     bench.edit_then_plan(role(number=0), role("b"))
     bench.now += 60
-    cleanup = of_task(bench.plan())
-    assert isinstance(cleanup, Cleanup)
-    assert cleanup.controller_uid == bench.status.attempt.configmap_uid
-    return bench, cleanup
+    confirmation = of_task(bench.plan())
+    assert isinstance(confirmation, ConfirmNone)
+    assert confirmation.controller_uid == bench.status.attempt.configmap_uid
+    return bench, confirmation
 
 
 def test_the_absence_of_a_leaving_task_without_a_pod_is_confirmed_by_a_live_read() -> None:
-    bench, cleanup = leaving()
-    bench.fold(cleanup, Remains("it is there"))
+    bench, confirmation = leaving()
+    bench.fold(confirmation, Remains("it is there"))
     assert bench.state() is State.CREATION_PENDING
     bench.now += 60
-    assert cleanup in bench.plan().actions
-    bench.fold(cleanup, Gone())
+    assert confirmation in bench.plan().actions
+    bench.fold(confirmation, Gone())
     assert (bench.state(), bench.task_code()) == (State.ATTEMPT_COMPLETED, -230)
 
 
@@ -924,24 +924,24 @@ def test_a_live_read_of_another_configmaps_pods_does_not_confirm_the_absence() -
     bench = accepted(role(), role("b"))
     bench.edit_then_plan(role(number=0), role("b"))
     assert bench.task().is_leaving
-    bench.fold(Cleanup(Target(Kind.POD, "f-a-0", role="a", index=0), "configmap-uid"), Gone())
+    bench.fold(ConfirmNone(Target(Kind.POD, "f-a-0", role="a", index=0), "configmap-uid"), Gone())
     assert bench.state() is State.CREATION_PENDING
 
 
 def test_a_pod_under_the_name_of_a_leaving_task_is_deleted_once_the_status_is_confirmed() -> None:
-    bench, cleanup = leaving()
+    bench, confirmation = leaving()
     found = replace(POD.ours(bench), annotations=None)
-    bench.fold(cleanup, Exists(found))
+    bench.fold(confirmation, Exists(found))
     deletion = of_task(bench.plan())
-    assert deletion == Delete(cleanup.target, "lost")
+    assert deletion == Delete(confirmation.target, "lost")
     assert isinstance(deletion, Delete)
     assert deletion.orphan
     bench.fold(deletion, Accepted())
     for result in (Exists(replace(found, deleting=True)), Gone()):
         assert bench.state() is State.CREATION_PENDING
         bench.now += 60
-        assert cleanup in bench.plan().actions
-        bench.fold(cleanup, result)
+        assert confirmation in bench.plan().actions
+        bench.fold(confirmation, result)
     assert bench.task_code() == -230
 
 
