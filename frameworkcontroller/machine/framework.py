@@ -83,8 +83,8 @@ def step(ctx: Context) -> None:
     if configmap is None or configmap.uid != ctx.attempt.configmap_uid:
         _without_configmap(ctx)
         return
-    if not ctx.tracker.expectations.has_seen(configmap.uid):
-        ctx.tracker.expectations.see(configmap.uid)
+    if not ctx.tracker.expectations.trusts_absence(configmap.uid):
+        ctx.tracker.expectations.trust_absence(configmap.uid)
         ctx.tracker.holds.end_stall(None, RequestReason.CONFIGMAP_NOT_ANSWERED)
         ctx.tracker.look_at_all()
     if ctx.framework.spec.active_deadline_seconds is not None and ctx.attempt.execution_start_time is None:
@@ -277,7 +277,7 @@ def _delete_orphan(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
 def _without_configmap(ctx: Context) -> None:
     uid = require(ctx.attempt.configmap_uid, "configMapUID")
     target = ctx.configmap_target()
-    if ctx.tracker.expectations.has_seen(uid):
+    if ctx.tracker.expectations.trusts_absence(uid):
         _configmap_is_gone(ctx)
         return
     # All Tasks are planned once the ConfigMap is seen, or known to be gone.
@@ -312,7 +312,7 @@ def configmap_never_seen(ctx: Context) -> None:
     text = f"ConfigMap did not appear in the local cache within {timeout}s, so it was taken for deleted, and deleted"
     never_seen = CompletionStatus.of(CONFIGMAP_LOCAL_CACHE_CREATION_TIMEOUT, text)
     ctx.tracker.life.configmap_end = why_end_at_once(ctx) or never_seen
-    ctx.tracker.expectations.see(require(ctx.attempt.configmap_uid, "configMapUID"))
+    ctx.tracker.expectations.trust_absence(require(ctx.attempt.configmap_uid, "configMapUID"))
     ctx.tracker.agenda.look()
 
 

@@ -141,7 +141,7 @@ def _take(owned: _Owned, outcome: Outcome) -> None:
                 if owned.state is State.CREATION_REQUESTED and not ctx.tracker.expectations.has_lost(action.uid):
                     owned.never_seen()
                 else:
-                    ctx.tracker.expectations.see(action.uid)
+                    ctx.tracker.expectations.trust_absence(action.uid)
                     owned.look_again()
         case LeaveNewer():
             _leave_newer(ctx, target)

@@ -74,8 +74,8 @@ def step(ctx: Context, task: TaskStatus) -> None:
     if pod is None or pod.uid != task.attempt.pod_uid:
         _without_pod(ctx, task)
         return
-    if not ctx.tracker.expectations.has_seen(pod.uid):
-        ctx.tracker.expectations.see(pod.uid)
+    if not ctx.tracker.expectations.trusts_absence(pod.uid):
+        ctx.tracker.expectations.trust_absence(pod.uid)
         ctx.tracker.holds.end_stall(key, RequestReason.POD_NOT_ANSWERED)
     if pod.identity.deleting:
         _with_deleting_pod(ctx, task, pod)
@@ -247,7 +247,7 @@ def _is_taskless(ctx: Context, key: TaskKey, pod: PodRecord) -> bool:
 def _without_pod(ctx: Context, task: TaskStatus) -> None:
     uid = require(task.attempt.pod_uid, f"podUID of Task {task.role}[{task.index}]")
     key = task.key
-    if ctx.tracker.expectations.has_seen(uid):
+    if ctx.tracker.expectations.trusts_absence(uid):
         by_others = _deleted_by_others("Pod was deleted by others", ctx.tracker.life.dropped.get(key))
         _doubt_configmaps(ctx, task, by_others)
         end_attempt(ctx, task, by_others)

@@ -392,7 +392,7 @@ class Tracker:
         else:
             self.life.dropped.pop(key, None)
         if removed:
-            self.expectations.see(last.uid)
+            self.expectations.trust_absence(last.uid)
         else:
             self.expectations.lose(last.uid)
 
