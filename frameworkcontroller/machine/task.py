@@ -39,7 +39,7 @@ from frameworkcontroller.machine.kernel.policy import (
 from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.requests import Kind, Target
 from frameworkcontroller.machine.kernel.rules import with_rule
-from frameworkcontroller.machine.kernel.states import ENDED
+from frameworkcontroller.machine.kernel.states import ENDED, WITH_UNENDED_POD
 from frameworkcontroller.machine.lifereasons import LifeReason
 from frameworkcontroller.machine.scale import SCALED_DOWN
 from frameworkcontroller.machine.terminating import end_left_running, taskless_target, wait_for_containers, watch_pod
@@ -49,8 +49,6 @@ _CONFIGMAP_DOUBT_SEC = 5
 
 _ORPHAN_LOOK_SEC = 5
 """Time until a live read looks for a Pod whose ConfigMap is gone and that the cache has not shown."""
-
-_ALIVE = frozenset({State.CREATION_REQUESTED, State.PREPARING, State.RUNNING})
 
 
 def step(ctx: Context, task: TaskStatus) -> None:
@@ -316,7 +314,7 @@ def _with_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
         elif not wait_for_containers(ctx, key, pod):
             ctx.act(Delete(ctx.pod_target(task), pod.uid))
         return
-    if task.state not in _ALIVE:
+    if task.state not in WITH_UNENDED_POD:
         # Its deletion was accepted: the cache is stale.
         return
     now = ctx.env.second
