@@ -38,7 +38,7 @@ from frameworkcontroller.machine.kernel.absence import (
     wait_for_pod_list,
 )
 from frameworkcontroller.machine.kernel.actions import ConfirmGone, ConfirmNone, Create, Delete, LookUp
-from frameworkcontroller.machine.kernel.context import Context, count_tasks, describe, replace_orphan
+from frameworkcontroller.machine.kernel.context import Context, action_on_unrecorded, count_tasks, describe
 from frameworkcontroller.machine.kernel.holds import Wait
 from frameworkcontroller.machine.kernel.manifests import configmap_body
 from frameworkcontroller.machine.kernel.model import Urgency, require
@@ -46,7 +46,7 @@ from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.states import ENDED
 from frameworkcontroller.machine.lifereasons import LifeReason
 from frameworkcontroller.machine.nextattempt import decide_framework_retry, retain
-from frameworkcontroller.machine.terminating import configmap_deletable_at, watch_configmap, watch_orphaned_configmap
+from frameworkcontroller.machine.terminating import configmap_deletable_at, watch_configmap, watch_unrecorded_configmap
 
 _TASK_STOPPED = CompletionStatus.of(FRAMEWORK_ATTEMPT_COMPLETION, "Stop to complete current FrameworkAttempt")
 
@@ -68,10 +68,10 @@ def step(ctx: Context) -> None:
         ctx.tracker.agenda.clear()
         if ctx.status.state is State.ATTEMPT_COMPLETED and ctx.framework.spec.is_suspended:
             look_for_pods(ctx)
-        watch_orphaned_configmap(ctx, ours)
+        watch_unrecorded_configmap(ctx, ours)
         if ctx.tracker.is_clean:
             task_machine.delete_leftovers(ctx)
-        if not _delete_orphan(ctx, ours):
+        if not _delete_unrecorded(ctx, ours):
             ctx.tracker.holds.end_stall(None, LifeReason.STATUS_OUTDATED)
             ctx.tracker.holds.end_stall(None, LifeReason.CONFIGMAP_NOT_GONE)
         for part in ctx.parts.at_end:
@@ -181,7 +181,7 @@ def may_adopt(ctx: Context) -> bool:
 
 def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     ctx.tracker.agenda.clear()
-    watch_orphaned_configmap(ctx, configmap)
+    watch_unrecorded_configmap(ctx, configmap)
     tracker = ctx.tracker
     if configmap is not None:
         tracker.absence.saw_configmap(configmap.uid)
@@ -226,7 +226,7 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
             tracker.absence.pods_remain = shows_pods(ctx)
             task_machine.delete_leftovers(ctx)
             ctx.act(ConfirmNone(ctx.configmap_target(), ctx.framework.uid))
-    elif not _delete_orphan(ctx, configmap):
+    elif not _delete_unrecorded(ctx, configmap):
         is_ready = False not in [part.ensure(ctx) for part in ctx.parts.ensure]
         if not put_off(ctx, None, why_not_create_configmap(ctx)) and is_ready:
             labels: dict[str, str] = {}
@@ -250,7 +250,7 @@ def _look_up(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     look_for_pods(ctx)
     if not tracker.is_clean:
         ctx.tracker.persist_first(None)
-    elif _delete_orphan(ctx, configmap):
+    elif _delete_unrecorded(ctx, configmap):
         tracker.absence.configmap = Known.FOUND
     elif tracker.absence.configmap is not Known.ABSENT:
         if not ctx.observed.creating:
@@ -259,12 +259,12 @@ def _look_up(ctx: Context, configmap: ConfigMapRecord | None) -> None:
         task_machine.delete_leftovers(ctx)
 
 
-def _delete_orphan(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
-    """Delete an orphaned ConfigMap of the attempt's name. Return whether there is one."""
+def _delete_unrecorded(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
+    """Delete an unrecorded ConfigMap of the attempt's name. Return whether there is one."""
     if configmap is None or configmap.identity.deleting:
         return configmap is not None
     if ctx.tracker.is_clean:
-        ctx.act(replace_orphan(ctx.configmap_target(), configmap.identity, ctx.configmap_identity()))
+        ctx.act(action_on_unrecorded(ctx.configmap_target(), configmap.identity, ctx.configmap_identity()))
     else:
         # It may be of this attempt, whose end is not persisted.
         ctx.tracker.persist_first(None)
@@ -328,8 +328,8 @@ def _configmap_is_gone(ctx: Context) -> None:
         # Usually in the background, so it was never seen to be terminating.
         ctx.record(LifeReason.CONFIGMAP_DELETING, "ConfigMap was deleted by others", completion=by_others)
     if _has_pods(ctx):
-        if not tracker.life.orphaned:
-            tracker.life.orphaned = True
+        if not tracker.life.configmap_gone:
+            tracker.life.configmap_gone = True
             tracker.look_at_all()
             ctx.tracker.decide_completion(ctx.status, completion)
             _stop_tasks(ctx)
@@ -424,10 +424,10 @@ def _step_alive(ctx: Context) -> None:
 
 
 def _step_tasks(ctx: Context) -> None:
-    """Step the Tasks on the agenda, and delete orphaned Pods."""
+    """Step the Tasks on the agenda, and delete Pods without a Task."""
     tracker = ctx.tracker
-    if tracker.agenda.orphans_due:
-        tracker.agenda.orphans_due = False
+    if tracker.agenda.taskless_due:
+        tracker.agenda.taskless_due = False
         tracker.agenda.wake(task_machine.taskless_pods(ctx))
     for key in tracker.agenda.take():
         if (task := tracker.task(key)) is not None:

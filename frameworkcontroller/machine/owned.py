@@ -30,7 +30,7 @@ from frameworkcontroller.machine.kernel.actions import (
     Relabel,
 )
 from frameworkcontroller.machine.kernel.agenda import TaskKey
-from frameworkcontroller.machine.kernel.context import Context, replace_orphan
+from frameworkcontroller.machine.kernel.context import Context, action_on_unrecorded
 from frameworkcontroller.machine.kernel.exchanges import (
     Accepted,
     Created,
@@ -81,12 +81,12 @@ def take(ctx: Context, outcome: Outcome) -> None:
         if ctx.attempt.id == target.attempt_id:
             _take(_ConfigMap(ctx, target), outcome)
     elif (task := ctx.tracker.task((target.role, target.index))) is None:
-        _take_orphan(ctx, outcome)
+        _take_taskless(ctx, outcome)
     elif task.instance_uid == target.instance and task.attempt.id == target.attempt_id:
         _take(_Pod(ctx, target, task), outcome)
 
 
-def _take_orphan(ctx: Context, outcome: Outcome) -> None:
+def _take_taskless(ctx: Context, outcome: Outcome) -> None:
     """Fold the outcome for a Pod that no Task has."""
     if isinstance(outcome.result, Accepted | Gone):
         ctx.tracker.holds.release(outcome.action.target.key)
@@ -291,7 +291,7 @@ class _Pod:
         return True
 
     def awaits_none(self, action: ConfirmNone) -> bool:
-        """Whether the recorded ConfigMap is that of the action: a status that is taken over may not have it."""
+        """Whether the action's ConfigMap is recorded: a status that is taken over may not have it."""
         return action.controller_uid == self.ctx.attempt.configmap_uid
 
     def is_current(self, found: Identity) -> bool:
@@ -325,10 +325,10 @@ class _Pod:
             part.pod_answered(self.ctx, self.task, self.target.name, kept=kept)
 
     def replace(self, found: Identity) -> Action:
-        return replace_orphan(self.target, found, self.ctx.pod_identity(self.task))
+        return action_on_unrecorded(self.target, found, self.ctx.pod_identity(self.task))
 
     def end(self, found: Identity) -> None:
-        if (deletion := forced_deletion(self.ctx, self.key, found, None, orphan=True)) is not None:
+        if (deletion := forced_deletion(self.ctx, self.key, found, None, unrecorded=True)) is not None:
             self.ctx.tracker.follow_ups.append(deletion)
 
     def deleted(self, action: Delete, result: Result) -> bool:
@@ -404,7 +404,7 @@ class _ConfigMap:
         """Do nothing: only of Pods a field is asked for."""
 
     def replace(self, found: Identity) -> Action:
-        return replace_orphan(self.target, found, self.ctx.configmap_identity())
+        return action_on_unrecorded(self.target, found, self.ctx.configmap_identity())
 
     def deleted(self, action: Delete, result: Result) -> bool:
         tracker = self.ctx.tracker

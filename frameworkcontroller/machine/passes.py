@@ -194,7 +194,7 @@ class Pass:
         elif self._known.stored.confirmed and not any(map(needs_live_status, actions)):
             self.batch.add(actions)
         elif actions:
-            # Also for an orphan, which may be recorded in a status that another controller has just written.
+            # Also for an unrecorded object: a status that another controller has just written may record it.
             return ReadLive(actions)
         return None
 

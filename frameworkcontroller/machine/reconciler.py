@@ -320,7 +320,7 @@ class Reconciler:
     def _take_over(self, current: Pass, live: Live, env: Env) -> None:
         """Continue from the stored status.
 
-        Drops unpersisted decisions, but not the outcomes of creations: a Pod with an unrecorded UID would be an orphan.
+        Drops unpersisted decisions, but not the outcomes of creations: Pods would exist that no status records.
         """
         tracker, before = Tracker(live.status), self.tracker
         tracker.inherit(before)

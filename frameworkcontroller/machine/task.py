@@ -24,7 +24,7 @@ from frameworkcontroller.machine.gates import put_off, retry_waits, save_attempt
 from frameworkcontroller.machine.kernel.absence import is_of_framework
 from frameworkcontroller.machine.kernel.actions import ConfirmGone, ConfirmNone, Create, Delete, Renderer
 from frameworkcontroller.machine.kernel.agenda import TaskKey
-from frameworkcontroller.machine.kernel.context import Context, describe_row, replace_orphan, summarize
+from frameworkcontroller.machine.kernel.context import Context, action_on_unrecorded, describe_row, summarize
 from frameworkcontroller.machine.kernel.failure import disrupted
 from frameworkcontroller.machine.kernel.holds import CREATIONS
 from frameworkcontroller.machine.kernel.manifests import PodTemplate
@@ -47,7 +47,7 @@ from frameworkcontroller.machine.terminating import end_left_running, taskless_t
 _CONFIGMAP_DOUBT_SEC = 5
 """Interval of lists of ConfigMaps because Pods were deleted before they ran."""
 
-_ORPHAN_LOOK_SEC = 5
+_CONFIGMAP_GONE_LOOK_SEC = 5
 """Time until a live read looks for a Pod whose ConfigMap is gone and that the cache has not shown."""
 
 
@@ -66,7 +66,7 @@ def step(ctx: Context, task: TaskStatus) -> None:
             _create(ctx, task, pod)
             return
     elif task.state in (State.ATTEMPT_COMPLETED, State.COMPLETED):
-        if not _delete_orphan(ctx, task, pod):
+        if not _delete_unrecorded(ctx, task, pod):
             ctx.tracker.holds.stalls.pop(task.key, None)
         return
     if pod is None or pod.uid != task.attempt.pod_uid:
@@ -122,7 +122,7 @@ def record_creation(ctx: Context, task: TaskStatus, uid: str) -> None:
 
 
 def _create(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> None:
-    if _delete_orphan(ctx, task, pod) or ctx.tracker.is_completing:
+    if _delete_unrecorded(ctx, task, pod) or ctx.tracker.is_completing:
         return
     key = task.key
     if not ctx.tracker.is_settled(task):
@@ -166,10 +166,10 @@ def _needs_objects(ctx: Context, task: TaskStatus) -> bool:
     return role is not None and any(part.needs_objects(role) for part in ctx.parts.needs_objects)
 
 
-def _delete_orphan(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> bool:
-    """Delete an orphaned Pod of this Task's name. Return whether there is one.
+def _delete_unrecorded(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> bool:
+    """Delete an unrecorded Pod of this Task's name. Return whether there is one.
 
-    Orphans are Pods of the attempt that the status does not record; others are never touched.
+    Pods that are not of the attempt are never touched.
     """
     if pod is None or not ctx.is_of_attempt(pod):
         return False
@@ -177,12 +177,12 @@ def _delete_orphan(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> boo
         return False
     if pod.identity.deleting:
         if pod.uid != task.attempt.pod_uid:
-            watch_pod(ctx, pod, orphan=True)
+            watch_pod(ctx, pod, unrecorded=True)
     elif not (ctx.tracker.is_head_settled and ctx.tracker.is_settled(task)):
         # It may be of this attempt, and not be adopted only because of a decision that is not persisted.
         ctx.tracker.persist_first(task.key)
     elif not wait_for_containers(ctx, task.key, pod):
-        ctx.act(replace_orphan(ctx.pod_target(task), pod.identity, ctx.pod_identity(task)))
+        ctx.act(action_on_unrecorded(ctx.pod_target(task), pod.identity, ctx.pod_identity(task)))
     return True
 
 
@@ -201,11 +201,11 @@ def delete_taskless(ctx: Context, key: TaskKey) -> None:
     if pod is None or not _is_taskless(ctx, key, pod):
         ctx.tracker.holds.stalls.pop(key, None)
     elif pod.identity.deleting:
-        watch_pod(ctx, pod, orphan=True)
+        watch_pod(ctx, pod, unrecorded=True)
     elif wait_for_containers(ctx, key, pod):
         return
     elif ctx.tracker.is_head_settled:
-        ctx.act(Delete(taskless_target(ctx, key), pod.uid, orphan=True))
+        ctx.act(Delete(taskless_target(ctx, key), pod.uid, unrecorded=True))
     else:
         ctx.tracker.persist_first(key)
 
@@ -221,11 +221,11 @@ def delete_leftovers(ctx: Context) -> None:
         if parts is None or not is_ours or is_known_to_be_gone(ctx, pod):
             continue
         if pod.identity.deleting:
-            watch_pod(ctx, pod, orphan=True)
+            watch_pod(ctx, pod, unrecorded=True)
         else:
             task = ctx.tracker.task(parts[1:])
             target = taskless_target(ctx, parts[1:]) if task is None else ctx.pod_target(task)
-            ctx.act(Delete(target, pod.uid, orphan=True))
+            ctx.act(Delete(target, pod.uid, unrecorded=True))
 
 
 def is_known_to_be_gone(ctx: Context, pod: PodRecord) -> bool:
@@ -252,8 +252,8 @@ def _without_pod(ctx: Context, task: TaskStatus) -> None:
         return
     if task.state is State.CREATION_REQUESTED and not ctx.tracker.expectations.has_lost(uid):
         since, timeout = task.transition_time, ctx.env.limits.object_local_cache_creation_timeout_sec
-        if ctx.tracker.life.orphaned:
-            since, timeout = ctx.status.transition_time, _ORPHAN_LOOK_SEC
+        if ctx.tracker.life.configmap_gone:
+            since, timeout = ctx.status.transition_time, _CONFIGMAP_GONE_LOOK_SEC
         if not task.is_leaving and not ctx.wait_out(key, since, timeout):
             return
         if task.is_leaving or ctx.tracker.expectations.is_hidden(uid, ctx.observed.pods_listed):
@@ -326,7 +326,7 @@ def _with_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
         _start_completing(ctx, task, CompletionStatus.of(POD_SUCCEEDED, "Pod succeeded", pod=pod.completion))
     elif pod.phase == "Failed":
         _start_completing(ctx, task, ctx.env.limits.classifier.classify(pod), pod)
-    elif task.is_leaving or tracker.life.orphaned:
+    elif task.is_leaving or tracker.life.configmap_gone:
         _start_completing(ctx, task, None)
     elif pod.phase == "Running" and task.state is State.PREPARING:
         tracker.move(task, State.RUNNING, now)

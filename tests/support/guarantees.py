@@ -61,7 +61,7 @@ class Guarantees:
         self._stored: dict[str, FrameworkStatus] = {}
         self._raw: dict[str, bytes] = {}
         self._ours: set[str] = set()
-        self._orphans: set[str] = set()
+        self._ownerless: set[str] = set()
         self._served: set[str] = set()
         """Frameworks (by UID) that ever had a Service."""
         self._kind = Kind.POD
@@ -104,7 +104,7 @@ class Guarantees:
                 continue
             instance, task = mark_of(pod, names.FRAMEWORK_ATTEMPT_INSTANCE_UID), mark_of(pod, names.TASK_UID)
             name = name_of(pod)
-            if uid_of(pod) in self._orphans:
+            if uid_of(pod) in self._ownerless:
                 # Created after another client had deleted its ConfigMap: only the collector can help.
                 continue
             if tasks.setdefault(task, name) != name:
@@ -234,7 +234,7 @@ class Guarantees:
         if self._kind is Kind.SERVICE:
             self._served.add(controller_of(body) or "")
         if controller_of(body) in self.world.gone:
-            self._orphans.add(uid_of(body))
+            self._ownerless.add(uid_of(body))
 
     def deleting(self, framework_uid: str, action: Action, uid: str) -> None:
         """A deletion has reached the API server: the stored status must justify it, and it must be of ours."""

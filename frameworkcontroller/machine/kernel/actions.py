@@ -118,8 +118,8 @@ class Create:
 class Delete:
     """Delete the object of that UID.
 
-    ``force``: with grace period 0. ``confirm``: done only when a live read no longer finds that UID. ``orphan``: the
-    status does not record the object, so a live read of the Framework must confirm that status first.
+    ``force``: with grace period 0. ``confirm``: done only when a live read no longer finds that UID.
+    ``unrecorded``: no status records the object, so a live read of the Framework must confirm the status first.
     ``if_node_lost``: only if a live read shows that the Pod's Node is gone or unreachable. ``node``: the name of that
     Node, None if a live read of the Pod must find it. ``resource_version``: if given, only if the object has not
     changed since.
@@ -129,7 +129,7 @@ class Delete:
     uid: str
     force: bool = False
     confirm: bool = False
-    orphan: bool = field(default=False, compare=False)
+    unrecorded: bool = field(default=False, compare=False)
     if_node_lost: bool = False
     node: str | None = field(default=None, compare=False)
     resource_version: str = field(default="", compare=False)
@@ -342,7 +342,7 @@ def needs_live_status(action: Action) -> bool:
         return action.needs_live
     if isinstance(action, ChangeFinalizer):
         return not action.add
-    return isinstance(action, LeaveNewer) or (isinstance(action, Delete) and action.orphan)
+    return isinstance(action, LeaveNewer) or (isinstance(action, Delete) and action.unrecorded)
 
 
 # --- parts of exchanges -----------------------------------------------------------------------------------------

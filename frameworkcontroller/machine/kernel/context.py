@@ -168,14 +168,14 @@ class Context:
 _MAX_DIGITS = 18
 
 
-def replace_orphan(target: Target, found: Identity, current: tuple[str, ...]) -> Action:
-    """The action on an orphaned object of the target's name that is not terminating.
+def action_on_unrecorded(target: Target, found: Identity, current: tuple[str, ...]) -> Action:
+    """The action on an unrecorded object of the target's name that is not terminating.
 
     ``current``: the identity of the current attempt's object. An object of a later attempt is never deleted: as objects
     are created for persisted attempts only, it proves that another controller has written a newer status.
     """
     is_later = found.annotations is not None and is_newer(found.annotations, current)
-    return LeaveNewer(target) if is_later else Delete(target, found.uid, orphan=True)
+    return LeaveNewer(target) if is_later else Delete(target, found.uid, unrecorded=True)
 
 
 def is_newer(found: tuple[str, ...], current: tuple[str, ...]) -> bool:

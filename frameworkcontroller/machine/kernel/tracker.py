@@ -180,9 +180,9 @@ class Tracker:
             state.on_tasks_over()
 
     def look_at_all(self) -> None:
-        """Have the next plan look at the Framework, all Tasks and all objects, also for orphaned Pods."""
+        """Have the next plan look at the Framework, all Tasks and all objects, also for Pods without a Task."""
         self.agenda.look()
-        self.agenda.look(Scope.ORPHANS)
+        self.agenda.look(Scope.TASKLESS)
         self.agenda.wake(task.key for task in self.tasks())
         for state in self._parts.values():
             state.on_look_at_all()

@@ -175,7 +175,7 @@ def test_a_configmap_of_an_attempt_without_time_left_is_deleted_and_not_adopted(
     action = bench.expect(ConfirmNone)
     bench.fold(action, Exists(foreign(CONFIGMAP, "late", controller="framework-uid")))
     deletion = next(action for action in bench.wait(5).actions if isinstance(action, Delete))
-    assert (deletion.target.kind, deletion.uid, deletion.orphan) == (Kind.CONFIGMAP, "late", True)
+    assert (deletion.target.kind, deletion.uid, deletion.unrecorded) == (Kind.CONFIGMAP, "late", True)
     assert bench.status.state is State.CREATION_PENDING
 
 

@@ -158,7 +158,7 @@ def dying(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-def test_an_orphaned_configmap_that_terminates_and_stays_stalls_after_two_minutes(stopped: bool) -> None:
+def test_an_unrecorded_configmap_that_terminates_and_stays_stalls_after_two_minutes(stopped: bool) -> None:
     bench = begun()
     bench.forget()
     dying(bench)
@@ -198,7 +198,7 @@ def test_a_configmap_that_appears_after_the_completion_is_deleted_once_that_is_p
 
 
 @pytest.mark.parametrize("execution", ["Start", "Stop"])
-def test_a_pod_that_holds_an_orphaned_configmap_stalls_and_is_deleted_by_force(execution: str) -> None:
+def test_a_pod_that_holds_an_unrecorded_configmap_stalls_and_is_deleted_by_force(execution: str) -> None:
     bench = prepared(role(podGracefulDeletionTimeoutSec=600))
     uid = bench.pods["f-a-0"].uid
     # The process dies before it has persisted any of them, and another client deletes the ConfigMap.
@@ -220,7 +220,7 @@ def test_a_pod_that_holds_an_orphaned_configmap_stalls_and_is_deleted_by_force(e
     bench.now += 1
     force = next(action for action in bench.plan().actions if isinstance(action, Delete))
     assert force == Delete(force.target, uid, force=True, confirm=True)
-    assert force.orphan
+    assert force.unrecorded
     bench.fold(force, Gone())
     bench.hide_then_plan("f-a-0")
     assert bench.stalls() == [("False", "Progressing")]
@@ -276,7 +276,7 @@ def test_a_configmap_that_stop_finds_is_deleted_only_once_the_status_is_confirme
     assert state(bench) is State.CREATION_PENDING
     if marks is None:
         deletion = bench.expect(Delete)
-        assert (deletion, deletion.orphan) == (Delete(confirmation.target, "other"), True)
+        assert (deletion, deletion.unrecorded) == (Delete(confirmation.target, "other"), True)
         bench.fold(deletion, Accepted())
     else:
         leave = bench.expect(LeaveNewer)
@@ -316,7 +316,7 @@ def test_a_configmap_that_only_a_stale_cache_shows_is_deleted_with_back_off() ->
     bench.restart()
     bench.configmap = shown
     action = bench.expect(Delete)
-    assert action.orphan
+    assert action.unrecorded
     bench.fold(action, Gone())
     assert (bench.idle().requeue_after or 0) > 0.3
     assert not bench.tracker.is_busy
@@ -367,9 +367,10 @@ def test_the_attempt_waits_for_pods_that_terminate_already() -> None:
 
 def test_the_attempt_waits_for_a_pod_that_no_task_has() -> None:
     bench = running()
-    orphan = replace(bench.pods["f-a-0"], name="f-a-7", identity=replace(bench.pods["f-a-0"].identity, uid="orphan"))
+    identity = replace(bench.pods["f-a-0"].identity, uid="taskless")
+    taskless = replace(bench.pods["f-a-0"], name="f-a-7", identity=identity)
     bench.vanish()
-    bench.pods["f-a-7"] = orphan
+    bench.pods["f-a-7"] = taskless
     bench.plan()
     assert state(bench) is State.DELETING
     assert actions(bench.plan()) == ["Delete f-a-7"]

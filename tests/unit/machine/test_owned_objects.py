@@ -205,7 +205,7 @@ def test_a_controlled_object_of_another_attempt_is_deleted_and_its_end_awaited(
     deletion = bench.expect(Delete)
     assert deletion == Delete(action.target, "lost")
     # A live read of the Framework comes first.
-    assert deletion.orphan
+    assert deletion.unrecorded
     bench.fold(deletion, Accepted())
     for deleting in (True, True):
         bench.idle()

@@ -365,7 +365,7 @@ def test_a_configmap_that_lands_after_the_look_is_deleted_and_never_adopted() ->
     bench.fold(look(bench), Gone())
     uid = unrecorded(bench)
     deletion = bench.expect(Delete)
-    assert (deletion.uid, deletion.orphan, suspended(bench)) == (uid, True, GOING)
+    assert (deletion.uid, deletion.unrecorded, suspended(bench)) == (uid, True, GOING)
     bench.edit(suspend=False)
     for _ in range(3):
         made = bench.plan()

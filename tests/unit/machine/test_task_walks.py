@@ -256,7 +256,7 @@ def test_a_pod_that_is_not_adopted_because_of_a_decision_is_deleted_once_that_is
 
     def deletions(*, write: bool) -> list[str]:
         found = bench.plan(write=write).actions
-        return [action.target.name for action in found if isinstance(action, Delete) and action.orphan]
+        return [action.target.name for action in found if isinstance(action, Delete) and action.unrecorded]
 
     for _ in range(3):
         assert deletions(write=False) == []
@@ -272,7 +272,7 @@ def test_a_pod_of_the_pending_attempt_that_terminates_is_not_adopted() -> None:
     assert bench.task().attempt.pod_uid is None
 
 
-def orphan(*, timeout: int | None) -> Bench:
+def unrecorded(*, timeout: int | None) -> Bench:
     """A Pod that no status records is being deleted, and its node is lost."""
     bench = prepared(role(podGracefulDeletionTimeoutSec=timeout), role("b"))
     bench.forget(pod=True)
@@ -282,15 +282,15 @@ def orphan(*, timeout: int | None) -> Bench:
     return bench
 
 
-def test_an_orphaned_pod_that_does_not_go_stalls_and_is_deleted_by_force_after_the_timeout() -> None:
-    bench = orphan(timeout=600)
+def test_an_unrecorded_pod_that_does_not_go_stalls_and_is_deleted_by_force_after_the_timeout() -> None:
+    bench = unrecorded(timeout=600)
     bench.plan()
     for seconds, told in ((30 + 119, []), (1, [("True", "PodNotGone")]), (449, [("True", "PodNotGone")])):
         bench.idle(after=seconds)
         assert bench.stalls() == told
     bench.now += 1
     force = forced(bench, bench.pods["f-a-0"].uid)
-    assert force.orphan
+    assert force.unrecorded
     bench.fold(force, Remains("still there"))
     bench.idle()
     assert bench.expect(Delete, 60) == force
@@ -301,8 +301,8 @@ def test_an_orphaned_pod_that_does_not_go_stalls_and_is_deleted_by_force_after_t
     assert bench.stalls() == [("False", "Progressing")]
 
 
-def test_an_orphaned_pod_without_a_timeout_stalls_and_is_never_deleted_by_force() -> None:
-    bench = orphan(timeout=None)
+def test_an_unrecorded_pod_without_a_timeout_stalls_and_is_never_deleted_by_force() -> None:
+    bench = unrecorded(timeout=None)
     assert not bench.wait(100_000).actions
     assert bench.stalls() == [("True", "PodNotGone")]
     bench.hide("f-a-0")
@@ -312,8 +312,8 @@ def test_an_orphaned_pod_without_a_timeout_stalls_and_is_never_deleted_by_force(
 
 
 @pytest.mark.parametrize("how", ["Stop", "ScaleDown"])
-def test_an_orphaned_pod_that_does_not_go_is_deleted_by_force_while_its_task_leaves(how: str) -> None:
-    bench = orphan(timeout=600)
+def test_an_unrecorded_pod_that_does_not_go_is_deleted_by_force_while_its_task_leaves(how: str) -> None:
+    bench = unrecorded(timeout=600)
     bench.plan()
     left = [role(number=0, podGracefulDeletionTimeoutSec=600), role("b")]
     bench.edit_then_plan(**{"executionType": "Stop"} if how == "Stop" else {"taskRoles": left})
@@ -343,7 +343,7 @@ def test_a_late_pod_that_does_not_go_stalls_and_is_deleted_by_force(index: int) 
     bench.idle()
     bench.now += 60
     force = forced(bench, "late", name=name)
-    assert force.orphan
+    assert force.unrecorded
     bench.fold(force, Remains("still there"))
     bench.pass_time(90)
     assert bench.stalls() == [("True", "PodNotGone")]
@@ -352,7 +352,7 @@ def test_a_late_pod_that_does_not_go_stalls_and_is_deleted_by_force(index: int) 
 
 
 @pytest.mark.parametrize("verb", ["create", "clean up"])
-def test_an_orphaned_pod_that_only_an_answer_shows_stalls_and_is_deleted_by_force(verb: str) -> None:
+def test_an_unrecorded_pod_that_only_an_answer_shows_stalls_and_is_deleted_by_force(verb: str) -> None:
     bench = begun(role(podGracefulDeletionTimeoutSec=600), role("b"))
     action, other = bench.plan().actions
     bench.created(other)
@@ -368,7 +368,7 @@ def test_an_orphaned_pod_that_only_an_answer_shows_stalls_and_is_deleted_by_forc
     assert bench.only(bench.plan()) == action
     bench.fold(action, Exists(found))
     force = forced(bench, "lost")
-    assert force.orphan
+    assert force.unrecorded
     bench.fold(force, Gone())
     assert bench.only(bench.wait(60)) == action
 
@@ -580,15 +580,15 @@ def test_the_pod_of_a_scaled_down_task_has_its_grace_period() -> None:
     bench.expect(Delete)
 
 
-def test_an_orphaned_pod_has_its_grace_period() -> None:
+def test_an_unrecorded_pod_has_its_grace_period() -> None:
     bench = left_running()
-    POD.cache(bench, replace(bench.pods["f-a-0"].identity, uid="orphan", annotations=None))
+    POD.cache(bench, replace(bench.pods["f-a-0"].identity, uid="unrecorded", annotations=None))
     bench.plan()
     bench.plan()
     assert bench.state() is State.CREATION_PENDING
     bench.idle()
     action = bench.expect(Delete, 50)
-    assert (action.uid, bench.now) == ("orphan", NOW + 50)
+    assert (action.uid, bench.now) == ("unrecorded", NOW + 50)
     bench.hide_then_plan("f-a-0")
     assert bench.stall() == ("", "")
 
@@ -935,7 +935,7 @@ def test_a_pod_under_the_name_of_a_leaving_task_is_deleted_once_the_status_is_co
     deletion = of_task(bench.plan())
     assert deletion == Delete(confirmation.target, "lost")
     assert isinstance(deletion, Delete)
-    assert deletion.orphan
+    assert deletion.unrecorded
     bench.fold(deletion, Accepted())
     for result in (Exists(replace(found, deleting=True)), Gone()):
         assert bench.state() is State.CREATION_PENDING

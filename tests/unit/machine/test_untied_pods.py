@@ -131,7 +131,7 @@ def test_one_that_the_cache_does_not_show_is_found_when_its_name_is_taken() -> N
     creation = bench.only(bench.plan())
     lost = Identity("lost", None, bench_identity(bench), deleting=False)
     bench.fold(creation, Exists(lost))
-    assert bench.wait(60).actions == [Delete(creation.target, "lost", orphan=True)]
+    assert bench.wait(60).actions == [Delete(creation.target, "lost", unrecorded=True)]
     assert bench.task().attempt.pod_uid is None
 
 

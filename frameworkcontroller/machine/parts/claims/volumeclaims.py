@@ -323,7 +323,7 @@ def _change_taskless(
         pod = names.pod_name(ctx.framework.name, target.role, target.index)
         if ctx.tracker.is_head_settled and ctx.observed.find_pod(pod) is None:
             # The cache may be older than the spec: by now the claim may be another Framework's, or one to retain.
-            return Delete(target, found.uid, orphan=True, resource_version=found.resource_version)
+            return Delete(target, found.uid, unrecorded=True, resource_version=found.resource_version)
         # Its Task has left once that is persisted.
         ctx.tracker.part(ClaimAgenda).add(target.name)
         return None
