@@ -94,7 +94,7 @@ def step(ctx: Context) -> None:
         _with_deleting_configmap(ctx)
     else:
         _with_configmap(ctx)
-    _step_alive(ctx)
+    _step_attempt(ctx)
     if configmap.identity.deleting and ctx.status.state not in ENDED:
         watch_configmap(ctx, configmap)
 
@@ -143,7 +143,7 @@ def end_attempt(ctx: Context, completion: CompletionStatus) -> None:
 
 def record_creation(ctx: Context, uid: str) -> None:
     """Record the attempt's ConfigMap, which was created or is adopted."""
-    ctx.tracker.configmap_created(uid, ctx.env.second)
+    ctx.tracker.record_configmap(uid, ctx.env.second)
     ctx.tracker.holds.release(None)
     tasks = count_tasks(sum(len(role.tasks) for role in ctx.attempt.roles))
     text = f"FrameworkAttempt {ctx.attempt.id} started with {tasks}: ConfigMap {uid} was created"
@@ -278,7 +278,7 @@ def _without_configmap(ctx: Context) -> None:
     uid = require(ctx.attempt.configmap_uid, "configMapUID")
     target = ctx.configmap_target()
     if ctx.tracker.expectations.trusts_absence(uid):
-        _configmap_is_gone(ctx)
+        _handle_gone_configmap(ctx)
         return
     # All Tasks are planned once the ConfigMap is seen, or known to be gone.
     ctx.tracker.agenda.clear()
@@ -306,7 +306,7 @@ def _complete_unseen(ctx: Context, completion: CompletionStatus) -> None:
         _record_completing(ctx)
 
 
-def configmap_never_seen(ctx: Context) -> None:
+def handle_unseen_configmap(ctx: Context) -> None:
     """Handle a created ConfigMap that the cache has never shown and that is gone."""
     timeout = ctx.env.limits.object_local_cache_creation_timeout_sec
     text = f"ConfigMap did not appear in the local cache within {timeout}s, so it was taken for deleted, and deleted"
@@ -316,18 +316,18 @@ def configmap_never_seen(ctx: Context) -> None:
     ctx.tracker.agenda.look()
 
 
-def _configmap_is_gone(ctx: Context) -> None:
-    """Handle the end of the recorded ConfigMap: the attempt is over when its last Pod is gone.
+def _handle_gone_configmap(ctx: Context) -> None:
+    """Wait for the Pods of a ConfigMap that is gone, and end the attempt when the last one is.
 
     Pods outlive a ConfigMap that was deleted in the background, or with orphaned dependents.
     """
     tracker = ctx.tracker
-    by_others = _ended_by_others(ctx, "ConfigMap was deleted by others")
+    by_others = _completion_by_others(ctx, "ConfigMap was deleted by others")
     completion = tracker.life.configmap_end or by_others
     if completion is by_others and not ctx.tracker.is_completing:
         # Usually in the background, so it was never seen to be terminating.
         ctx.record(LifeReason.CONFIGMAP_DELETING, "ConfigMap was deleted by others", completion=by_others)
-    if _has_pods(ctx):
+    if _wait_for_pods(ctx):
         if not tracker.life.configmap_gone:
             tracker.life.configmap_gone = True
             tracker.look_at_all()
@@ -336,20 +336,20 @@ def _configmap_is_gone(ctx: Context) -> None:
             if ctx.status.state is not State.DELETING:
                 tracker.move_framework(State.DELETING, ctx.env.second)
         _step_tasks(ctx)
-    if not _has_pods(ctx):
+    if not _wait_for_pods(ctx):
         end_attempt(ctx, completion)
 
 
-def _ended_by_others(ctx: Context, text: str) -> CompletionStatus:
-    """The completion of an attempt whose ConfigMap is deleted without a decision.
+def _completion_by_others(ctx: Context, text: str) -> CompletionStatus:
+    """The completion of an attempt whose ConfigMap another client has deleted.
 
     While the Framework is suspended, another controller may have deleted it, which must not use up a retry.
     """
     return why_end_unseen(ctx) or CompletionStatus.of(CONFIGMAP_EXTERNAL_DELETED, text)
 
 
-def _has_pods(ctx: Context) -> bool:
-    """Whether a Pod of the attempt exists or may exist."""
+def _wait_for_pods(ctx: Context) -> bool:
+    """Return whether a Pod of the attempt exists or may exist, and have Pods listed if that is not known."""
     if ctx.tracker.task_states.may_have_pods or ctx.observed.creating:
         return True
     pods = (pod for pod in ctx.observed.list_pods() if ctx.is_of_attempt(pod))
@@ -366,7 +366,7 @@ def _with_deleting_configmap(ctx: Context) -> None:
         return
     if not ctx.tracker.is_completing:
         text = "ConfigMap is being deleted by others"
-        ctx.tracker.decide_completion(ctx.status, _ended_by_others(ctx, text))
+        ctx.tracker.decide_completion(ctx.status, _completion_by_others(ctx, text))
         ctx.record(LifeReason.CONFIGMAP_DELETING, text, completion=ctx.attempt.completion_status)
     ctx.tracker.move_framework(State.DELETING, ctx.env.second)
 
@@ -387,7 +387,7 @@ def _with_configmap(ctx: Context) -> None:
             ctx.tracker.agenda.look(None, due)
 
 
-def _step_alive(ctx: Context) -> None:
+def _step_attempt(ctx: Context) -> None:
     tracker, otherwise = ctx.tracker, None
     if tracker.is_completing and ctx.status.state in (State.PREPARING, State.RUNNING):
         # Its end was decided before its ConfigMap was known.

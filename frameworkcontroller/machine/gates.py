@@ -86,7 +86,7 @@ def why_not_create_pod(ctx: Context, task: TaskStatus) -> Wait | None:
     return wait or _backs_off(ctx, task.key, CREATIONS)
 
 
-def retry_waits(ctx: Context, task: TaskStatus | None, delay_sec: int, after: str) -> None:
+def wait_for_retry(ctx: Context, task: TaskStatus | None, delay_sec: int, after: str) -> None:
     """Keep the wait of a Task or (None) the Framework for the next attempt, whose delay is persisted or decided now."""
     status, name = (ctx.status, "FrameworkAttempt") if task is None else (task, "TaskAttempt")
     reason = LifeReason.FRAMEWORK_RETRY_SCHEDULED if task is None else LifeReason.TASK_RETRY_SCHEDULED

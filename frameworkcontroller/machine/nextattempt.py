@@ -10,7 +10,7 @@ from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, State
 from frameworkcontroller.api.timestamps import LAST_TIME, format_time
-from frameworkcontroller.machine.gates import put_off, retry_waits, save_attempt, save_early, why_not_start
+from frameworkcontroller.machine.gates import put_off, save_attempt, save_early, wait_for_retry, why_not_start
 from frameworkcontroller.machine.kernel.actions import Delete
 from frameworkcontroller.machine.kernel.context import Context, describe, describe_row, summarize
 from frameworkcontroller.machine.kernel.model import Env, SnapshotTrigger, require
@@ -89,7 +89,7 @@ def decide_framework_retry(ctx: Context) -> None:
     if delay:
         save_early(ctx, SnapshotTrigger.FRAMEWORK_RETRY)
     if not stop and not ctx.wait_out(None, status.transition_time, delay):
-        retry_waits(ctx, None, delay, last)
+        wait_for_retry(ctx, None, delay, last)
         return
     if delay and not save_attempt(ctx, SnapshotTrigger.FRAMEWORK_RETRY):
         return

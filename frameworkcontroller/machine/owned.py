@@ -47,11 +47,11 @@ from frameworkcontroller.machine.kernel.model import InvariantError
 from frameworkcontroller.machine.kernel.outcomes import (
     FAILURES_TO_STALL_WHILE_DELETED,
     back_off,
+    back_off_quietly,
     conflict,
     describe_failure,
     hold,
-    is_dying,
-    look_later,
+    is_terminating,
     retry_after,
     stall_by_quota,
     task_of,
@@ -92,7 +92,7 @@ def _take_taskless(ctx: Context, outcome: Outcome) -> None:
         ctx.tracker.holds.release(outcome.action.target.key)
         if ctx.status.state in (State.CREATION_PENDING, *ENDED):
             # Each plan looks for leftovers, and a stale cache may still show this one.
-            look_later(ctx, outcome.action.target, f"Pod {outcome.action.target.name} was deleted")
+            back_off_quietly(ctx, outcome.action.target, f"Pod {outcome.action.target.name} was deleted")
     elif isinstance(outcome.action, Delete):
         _take_failed_deletion(ctx, outcome.action, outcome.result)
 
@@ -114,9 +114,9 @@ def _take(owned: _Owned, outcome: Outcome) -> None:
         case Delete() as action:
             if not isinstance(result, Accepted | Gone):
                 _take_failed_deletion(ctx, action, result)
-            elif action.uid != owned.uid or not owned.deleted(action, result):
+            elif action.uid != owned.uid or not owned.take_deletion(action, result):
                 # No state waits for the deletion, but a stale cache may still show the object.
-                look_later(ctx, target, f"{target.kind} {target.name} was deleted")
+                back_off_quietly(ctx, target, f"{target.kind} {target.name} was deleted")
         case ConfirmNone() as action:
             is_awaited = owned.state is State.CREATION_PENDING and owned.awaits_none(action)
             if isinstance(result, Exists) and result.found is not None:
@@ -132,14 +132,14 @@ def _take(owned: _Owned, outcome: Outcome) -> None:
                     _take_look_up(owned, result)
                 else:
                     # The garbage collector deletes it with the Framework.
-                    look_later(ctx, target, f"{target.kind} {target.name} is deleted first")
+                    back_off_quietly(ctx, target, f"{target.kind} {target.name} is deleted first")
         case ConfirmGone() | Relabel() as action:
             if not isinstance(result, Gone):
                 _not_in_cache(ctx, action, result)
             elif action.uid == owned.uid and owned.state not in ENDED:
                 ctx.tracker.holds.release(target.key)
                 if owned.state is State.CREATION_REQUESTED and not ctx.tracker.expectations.has_lost(action.uid):
-                    owned.never_seen()
+                    owned.handle_unseen()
                 else:
                     ctx.tracker.expectations.trust_absence(action.uid)
                     owned.look_again()
@@ -153,7 +153,7 @@ def _take(owned: _Owned, outcome: Outcome) -> None:
 
 def _take_creation(owned: _Owned, action: Create, result: Result) -> None:
     holds, key = owned.ctx.tracker.holds, owned.target.key
-    if not is_dying(result):
+    if not is_terminating(result):
         holds.end_stall(key, owned.not_gone)
     match result:
         case Created(uid=uid, kept=kept):
@@ -173,7 +173,7 @@ def _take_creation(owned: _Owned, action: Create, result: Result) -> None:
         case Exists(found=Identity() as found):
             conflict(owned.ctx, owned.target, found)
         case _:
-            owned.refused(result)
+            owned.take_refusal(result)
     if not isinstance(result, Created):
         owned.report_field(action, kept=None)
 
@@ -182,7 +182,7 @@ def _take_look_up(owned: _Owned, result: Result) -> None:
     match result:
         case Gone():
             owned.ctx.tracker.holds.release(owned.target.key)
-            owned.absent()
+            owned.record_absence()
         case Exists(found=Identity() as found) if not found.deleting and owned.is_current(found):
             owned.ctx.tracker.holds.release(owned.target.key)
             owned.record_creation(found.uid)
@@ -197,10 +197,10 @@ def _replace(owned: _Owned, found: Identity, verb: str) -> None:
     if found.deleting:
         text = f"Cannot {verb} {owned.target.kind} {owned.target.name}: {describe_failure(Exists(found))}"
         back_off(owned.ctx, owned.target, text, owned.not_gone, patience=FAILURES_TO_STALL_WHILE_DELETED, keep=True)
-        owned.end(found)
+        owned.force_deletion(found)
     else:
         owned.ctx.tracker.follow_ups.append(owned.replace(found))
-        look_later(owned.ctx, owned.target, f"Another {owned.target.kind} {owned.target.name} is deleted first")
+        back_off_quietly(owned.ctx, owned.target, f"Another {owned.target.kind} {owned.target.name} is deleted first")
 
 
 # --- objects that are not in the cache ---------------------------------------------------------------------------
@@ -213,11 +213,11 @@ def _not_in_cache(ctx: Context, action: ConfirmGone | Relabel, result: Result) -
         case Remains(unlabelled=True):
             # At most once per back-off: another client may remove the label again.
             tracker.follow_ups.append(Relabel(target, action.uid, ctx.framework.name))
-            look_later(ctx, target, f"The label of {target.kind} {target.name} is restored")
+            back_off_quietly(ctx, target, f"The label of {target.kind} {target.name} is restored")
         case Accepted():
             text = f"Restored the label {FRAMEWORK_NAME} of {target.kind} {target.name}, by which it is watched"
             ctx.record(LifeReason.LABEL_RESTORED, text, task_of(ctx, target), warning=True)
-            look_later(ctx, target, text)
+            back_off_quietly(ctx, target, text)
         case Remains():
             if tracker.expectations.hide(action.uid, ctx.env):
                 ctx.plan.relist.add(target.kind)
@@ -305,7 +305,7 @@ class _Pod:
     def record_creation(self, uid: str) -> None:
         task_machine.record_creation(self.ctx, self.task, uid)
 
-    def refused(self, result: Result) -> None:
+    def take_refusal(self, result: Result) -> None:
         """Complete the attempt if the refusal is final; else back off all creations, which would probably fail, too."""
         ctx = self.ctx
         if isinstance(result, Refused):
@@ -327,11 +327,11 @@ class _Pod:
     def replace(self, found: Identity) -> Action:
         return action_on_unrecorded(self.target, found, self.ctx.pod_identity(self.task))
 
-    def end(self, found: Identity) -> None:
+    def force_deletion(self, found: Identity) -> None:
         if (deletion := forced_deletion(self.ctx, self.key, found, None, unrecorded=True)) is not None:
             self.ctx.tracker.follow_ups.append(deletion)
 
-    def deleted(self, action: Delete, result: Result) -> bool:
+    def take_deletion(self, action: Delete, result: Result) -> bool:
         ctx, task = self.ctx, self.task
         ctx.tracker.holds.release(self.key)
         if task.state is State.DELETION_PENDING:
@@ -339,12 +339,12 @@ class _Pod:
             self.look_again()
         elif isinstance(result, Gone) and action.confirm:
             if task.state is State.CREATION_REQUESTED:
-                self.never_seen()
+                self.handle_unseen()
             elif task.state is State.DELETING:
                 task_machine.end_attempt(ctx, task, None)
         return True
 
-    def absent(self) -> None:
+    def record_absence(self) -> None:
         """Do nothing: only ConfigMaps are looked up."""
 
     def end_without_object(self) -> None:
@@ -353,8 +353,8 @@ class _Pod:
             self.ctx.tracker.holds.release(self.key)
             task_machine.end_attempt(self.ctx, self.task, None)
 
-    def never_seen(self) -> None:
-        task_machine.pod_never_seen(self.ctx, self.task)
+    def handle_unseen(self) -> None:
+        task_machine.handle_unseen_pod(self.ctx, self.task)
 
 
 class _ConfigMap:
@@ -395,7 +395,7 @@ class _ConfigMap:
     def record_creation(self, uid: str) -> None:
         framework_machine.record_creation(self.ctx, uid)
 
-    def refused(self, result: Result) -> None:
+    def take_refusal(self, result: Result) -> None:
         if isinstance(result, Refused) and is_quota_refusal(result):
             stall_by_quota(self.ctx, self.target, result)
         hold(self.ctx, self.target, result, "create")
@@ -406,19 +406,19 @@ class _ConfigMap:
     def replace(self, found: Identity) -> Action:
         return action_on_unrecorded(self.target, found, self.ctx.configmap_identity())
 
-    def deleted(self, action: Delete, result: Result) -> bool:
+    def take_deletion(self, action: Delete, result: Result) -> bool:
         tracker = self.ctx.tracker
         if self.state is State.DELETION_PENDING:
             tracker.holds.release(None)
             tracker.move_framework(State.DELETION_REQUESTED, self.ctx.env.second)
         elif self.state is State.CREATION_REQUESTED and action.confirm and isinstance(result, Gone):
             tracker.holds.release(None)
-            self.never_seen()
+            self.handle_unseen()
         else:
             return False
         return True
 
-    def absent(self) -> None:
+    def record_absence(self) -> None:
         known = self.ctx.tracker.absence
         known.configmap = Known.ABSENT
         if known.wanted:
@@ -427,15 +427,15 @@ class _ConfigMap:
     def end_without_object(self) -> None:
         """End an attempt that the user stopped before it had a ConfigMap, once it has no Pods."""
         if self.ctx.tracker.absence.pods_remain:
-            look_later(self.ctx, self.target, "Pods of the FrameworkAttempt may still run")
+            back_off_quietly(self.ctx, self.target, "Pods of the FrameworkAttempt may still run")
             return
         self.ctx.tracker.holds.release(None)
         framework_machine.end_attempt(self.ctx, why_end_at_once(self.ctx) or STOPPED)
 
-    def never_seen(self) -> None:
-        framework_machine.configmap_never_seen(self.ctx)
+    def handle_unseen(self) -> None:
+        framework_machine.handle_unseen_configmap(self.ctx)
 
-    def end(self, found: Identity) -> None:
+    def force_deletion(self, found: Identity) -> None:
         """Do nothing: only Pods are deleted by force."""
 
 

@@ -75,8 +75,8 @@ def fold(subject: Framework, tracker: Tracker, outcomes: Sequence[Outcome], env:
     return _finish(ctx)
 
 
-def archived(subject: Framework, tracker: Tracker, answers: Sequence[tuple[Archive, Answer]], env: Env) -> Plan:
-    """Fold answers to effects, as ``fold`` does."""
+def fold_archived(subject: Framework, tracker: Tracker, answers: Sequence[tuple[Archive, Answer]], env: Env) -> Plan:
+    """Fold answers to ``Archive`` effects, as ``fold`` does outcomes."""
     ctx = _begin(subject, tracker, Observed(None, lambda _: None), env)
     for archive, answer in answers:
         for part in PARTS.take_answer:

@@ -123,7 +123,7 @@ class Reconciler:
         Return whether it lacks one that was created before, which is planned then. ``find``: the cached one of a key.
         """
         namespace = self.key.partition("/")[0]
-        lacking = self.tracker.expectations.listed(kind, listed, lambda name: find(f"{namespace}/{name}"))
+        lacking = self.tracker.expectations.observe_list(kind, listed, lambda name: find(f"{namespace}/{name}"))
         for target, uid in lacking:
             drop(PARTS, self.tracker, target, uid)
         return bool(lacking)

@@ -20,7 +20,7 @@ from frameworkcontroller.api.completion import (
 from frameworkcontroller.api.names import pod_name, split_pod_name
 from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.status import State, TaskStatus
-from frameworkcontroller.machine.gates import put_off, retry_waits, save_attempt, save_early, why_not_create_pod
+from frameworkcontroller.machine.gates import put_off, save_attempt, save_early, wait_for_retry, why_not_create_pod
 from frameworkcontroller.machine.kernel.absence import is_of_framework
 from frameworkcontroller.machine.kernel.actions import ConfirmGone, ConfirmNone, Create, Delete, Renderer
 from frameworkcontroller.machine.kernel.agenda import TaskKey
@@ -114,7 +114,7 @@ def _adopt(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> bool:
 
 def record_creation(ctx: Context, task: TaskStatus, uid: str) -> None:
     """Record the Pod of the Task's attempt, which was created or is adopted."""
-    ctx.tracker.pod_created(task, uid, ctx.env.second)
+    ctx.tracker.record_pod(task, uid, ctx.env.second)
     ctx.tracker.holds.release(task.key)
     ctx.tracker.holds.release_retries()
     ctx.tracker.agenda.look(task.key)
@@ -246,7 +246,7 @@ def _without_pod(ctx: Context, task: TaskStatus) -> None:
     uid = require(task.attempt.pod_uid, f"podUID of Task {task.role}[{task.index}]")
     key = task.key
     if ctx.tracker.expectations.trusts_absence(uid):
-        by_others = _deleted_by_others("Pod was deleted by others", ctx.tracker.life.dropped.get(key))
+        by_others = _completion_by_others("Pod was deleted by others", ctx.tracker.life.dropped.get(key))
         _doubt_configmaps(ctx, task, by_others)
         end_attempt(ctx, task, by_others)
         return
@@ -266,13 +266,14 @@ def _without_pod(ctx: Context, task: TaskStatus) -> None:
     ctx.act(ConfirmGone(ctx.pod_target(task), uid))
 
 
-def pod_never_seen(ctx: Context, task: TaskStatus) -> None:
+def handle_unseen_pod(ctx: Context, task: TaskStatus) -> None:
+    """End the attempt of a created Pod that the cache has never shown and that is gone."""
     timeout = ctx.env.limits.object_local_cache_creation_timeout_sec
     text = f"Pod did not appear in the local cache within {timeout}s, so it was taken for deleted, and deleted"
     end_attempt(ctx, task, CompletionStatus.of(POD_LOCAL_CACHE_CREATION_TIMEOUT, text))
 
 
-def _deleted_by_others(what: str, pod: PodRecord | None) -> CompletionStatus:
+def _completion_by_others(what: str, pod: PodRecord | None) -> CompletionStatus:
     if pod is not None and pod.disruption is not None:
         return disrupted(what, pod.disruption)
     return CompletionStatus.of(POD_EXTERNAL_DELETED, what)
@@ -298,7 +299,7 @@ def _doubt_configmaps(ctx: Context, task: TaskStatus, by_others: CompletionStatu
 def _with_deleting_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
     tracker = ctx.tracker
     if task.state is not State.DELETING:
-        by_others = _deleted_by_others("Pod is being deleted by others", pod)
+        by_others = _completion_by_others("Pod is being deleted by others", pod)
         _doubt_configmaps(ctx, task, by_others)
         _decide(ctx, task, by_others, pod)
         tracker.move(task, State.DELETING, ctx.env.second)
@@ -401,7 +402,7 @@ def _decide_retry(ctx: Context, task: TaskStatus) -> None:
     if delay:
         save_early(ctx, SnapshotTrigger.TASK_RETRY, task)
     if not ctx.wait_out(task.key, task.transition_time, delay):
-        retry_waits(ctx, task, delay, summarize(completion) + describe_row(in_a_row))
+        wait_for_retry(ctx, task, delay, summarize(completion) + describe_row(in_a_row))
         return
     if delay and not save_attempt(ctx, SnapshotTrigger.TASK_RETRY, task):
         return

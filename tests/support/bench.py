@@ -202,7 +202,7 @@ class Bench:
     def write(self) -> None:
         """The status is accepted, if it is to be written."""
         if self.tracker.urgency is not Urgency.NONE:
-            self.tracker.persisted()
+            self.tracker.on_persisted()
             self.writes += 1
 
     def forget(self, *, pod: bool = False) -> None:
@@ -419,7 +419,7 @@ class Bench:
     def relist(self, kind: Kind, requested: float | None = None) -> bool:
         """A list that was requested then (None: now) is in the cache. Returns whether it lacks a created companion."""
         find = self.claims.get if kind is Kind.VOLUME_CLAIM else self.services.get
-        lacking = self.tracker.expectations.listed(kind, self.now if requested is None else requested, find)
+        lacking = self.tracker.expectations.observe_list(kind, self.now if requested is None else requested, find)
         for target, uid in lacking:
             drop(PARTS, self.tracker, target, uid)
         return bool(lacking)

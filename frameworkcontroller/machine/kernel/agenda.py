@@ -138,7 +138,7 @@ class Agenda:
         """Forget when to look at the Framework, before a plan that finds it."""
         self._framework_at = None
 
-    def persisted(self) -> None:
+    def on_persisted(self) -> None:
         """The status is stored."""
         self.wake(self._awaiting)
         self._awaiting.clear()

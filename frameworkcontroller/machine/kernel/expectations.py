@@ -125,10 +125,13 @@ class Expectations:
         if self._creations:
             self._ended.add(uid)
 
-    def listed(self, kind: Kind, at: float, find: Callable[[str], CompanionRecord | None]) -> list[tuple[Target, str]]:
-        """The cache has all objects of the kind that existed at ``at`` (monotonic seconds). ``find``: one by its name.
+    def observe_list(
+        self, kind: Kind, at: float, find: Callable[[str], CompanionRecord | None]
+    ) -> list[tuple[Target, str]]:
+        """Note that the cache has all objects of the kind that existed at ``at`` (monotonic seconds).
 
-        Return target and UID of the confirmed objects that it lacks: they are gone, or have lost their label.
+        ``find``: one by its name. Return target and UID of the confirmed objects that the cache lacks: they are gone or
+        have lost their label.
         """
         self._listed.update(target for target, since in self._creations.items() if target.kind is kind and since <= at)
         return [

@@ -187,13 +187,13 @@ class Tracker:
         for state in self._parts.values():
             state.on_look_at_all()
 
-    def persisted(self) -> None:
+    def on_persisted(self) -> None:
         """The tracked status is stored."""
         self._dirty.clear()
         self._head_dirty = False
         self.absence.end_is_stored = self.status is not None and self.status.state in ENDED
         self.urgency = Urgency.NONE
-        self.agenda.persisted()
+        self.agenda.on_persisted()
         for state in self._parts.values():
             state.on_persisted(self)
 
@@ -225,7 +225,7 @@ class Tracker:
         else:
             self.change(None, urgency, of_attempt=False)
 
-    def configmap_created(self, uid: str, now: int) -> None:
+    def record_configmap(self, uid: str, now: int) -> None:
         require(self.status, "status").attempt.configmap_uid = uid
         self.move_framework(State.CREATION_REQUESTED, now)
 
@@ -290,7 +290,7 @@ class Tracker:
             self._head_dirty = True
         self.urgency = max(self.urgency, urgency)
 
-    def pod_created(self, task: TaskStatus, uid: str, now: int) -> None:
+    def record_pod(self, task: TaskStatus, uid: str, now: int) -> None:
         task.attempt.pod_uid = uid
         self.move(task, State.CREATION_REQUESTED, now)
 

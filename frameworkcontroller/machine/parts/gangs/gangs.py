@@ -28,10 +28,10 @@ from frameworkcontroller.machine.kernel.model import NotListed
 from frameworkcontroller.machine.kernel.outcomes import (
     FAILURES_TO_STALL_WHILE_DELETED,
     Presence,
-    answered,
     back_off,
     controls,
     presence_of,
+    record_answer,
     report_listing,
     take_object,
     watch_end,
@@ -179,7 +179,7 @@ class GangPart(Part):
                 text = f"{target.kind} {target.name} ({found.uid}) of an earlier attempt still exists"
                 back_off(ctx, target, text, GangReason.NOT_GONE, patience=FAILURES_TO_STALL_WHILE_DELETED)
                 tracker.agenda.look()
-                answered(tracker, target, None)
+                record_answer(tracker, target, None)
                 return
             case Create(), Exists(found=Identity() as found) if controls(action, found) and not found.deleting:
                 # It may have lost the label by which it is watched: then its minimum would never be lowered.
