@@ -48,6 +48,7 @@ from frameworkcontroller.history.reads import (
     ListNamespaces,
     ListTasks,
     TaskAttempt,
+    shown,
 )
 
 SEARCHED: Final = 20_000
@@ -74,6 +75,10 @@ def checked_limit(limit: int, most: int = MAX_PAGE) -> int:
     if not 1 <= limit <= most:
         raise QueryError("limit", f"must be from 1 to {most}, not {limit}")
     return limit
+
+
+def _bad_place(after: str) -> QueryError:
+    return QueryError("after", f"must be `next` of a page of the same list, not {shown(after)}")
 
 
 # --- visible rows -----------------------------------------------------------------------------------------------
@@ -135,7 +140,7 @@ async def list_frameworks(connection: AsyncConnection, query: ListFrameworks, re
     if query.after:
         place = _CURSOR.fullmatch(query.after)
         if place is None:
-            raise QueryError("after", "must be the next of a page")
+            raise _bad_place(query.after)
         conditions.append(tuple_(columns.created, columns.fid) < tuple_(*map(int, place.groups())))
 
     if query.namespace:
@@ -332,7 +337,7 @@ def _task_cursor(after: str) -> tuple[str, int, str, int]:
             return clean(role), bounded(index), clean(task_uid), bounded(number)
     except (TypeError, ValueError):
         pass
-    raise QueryError("after", "must be the next of a page")
+    raise _bad_place(after)
 
 
 async def list_task_history(connection: AsyncConnection, query: GetTaskHistory, readable: Readable) -> Json | None:
