@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
@@ -26,8 +27,8 @@ from frameworkcontroller.commands.invocation import Invocation, checked_name, op
 from frameworkcontroller.commands.output import table
 from frameworkcontroller.history.archive import HistoryArchive
 from frameworkcontroller.history.archiveclient import ArchiveClient, ArchiveURLError
-from frameworkcontroller.history.archiveerrors import ArchiveError, QueryError, RecordError
-from frameworkcontroller.history.folderfollower import FolderError, read_folder
+from frameworkcontroller.history.archiveerrors import ArchiveError, QueryError
+from frameworkcontroller.history.folderfollower import FolderError, read_folder, store_valid
 from frameworkcontroller.history.reads import (
     MAX_PAGE,
     RUNNING,
@@ -163,20 +164,16 @@ async def _folder(invocation: Invocation, options: argparse.Namespace) -> AsyncI
         async with await HistoryArchive.open(f"sqlite:///{directory}/archive.db") as archive:
             bad = 0
             for path, batch in read_folder(options.dir, lambda path, why: invocation.error(f"{path}: {why}")):
-                lines = [line for _, line in batch.lines if all(part in line for part in wanted)]
-                bad += len(batch.too_long)
-                while lines:
-                    try:
-                        await archive.store(lines)
-                    except RecordError as error:
-                        bad += 1
-                        invocation.error(f"{path}: a line is no record: {clean_line(error.problem, _MESSAGE)}")
-                        del lines[error.line - 1]
-                    else:
-                        break
+                lines = [one for one in batch.lines if all(part in one[1] for part in wanted)]
+                stored = await store_valid(archive.store, lines, partial(_report_bad, invocation, path))
+                bad += len(batch.too_long) + len(lines) - len(stored)
             if bad:
                 invocation.note(f"{counted(bad, 'line')} of {options.dir} left out")
             yield archive
+
+
+def _report_bad(invocation: Invocation, path: Path, _number: int, problem: str) -> None:
+    invocation.error(f"{path}: a line is no record: {clean_line(problem, _MESSAGE)}")
 
 
 # --- output ---
