@@ -14,7 +14,6 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 import orjson
-from rich.table import Table
 from rich.text import Text
 
 from frameworkcontroller.api.codec import StatusError
@@ -24,7 +23,7 @@ from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.decompress import decompressed
 from frameworkcontroller.commands.invocation import Invocation, checked_name, open_invocation
-from frameworkcontroller.commands.output import table
+from frameworkcontroller.commands.output import table_of
 from frameworkcontroller.history.archive import HistoryArchive
 from frameworkcontroller.history.archiveclient import ArchiveClient, ArchiveURLError
 from frameworkcontroller.history.archiveerrors import ArchiveError, QueryError
@@ -359,10 +358,7 @@ class _Show:
         return True
 
     def _print(self, columns: Columns, items: Sequence[Item]) -> None:
-        rows: Table = table(*columns)
-        for one in items:
-            rows.add_row(*(cell(one) for cell in columns.values()))
-        self.invocation.print_table(rows)
+        self.invocation.print_table(table_of(columns, items))
 
     @property
     def _times(self) -> Columns:
