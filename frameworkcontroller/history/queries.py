@@ -66,17 +66,6 @@ Readable = frozenset[str] | None
 _TIMES: Final = frozenset({"created", "started", "ran", "completed", "archived", "deleted"})
 
 
-def checked_limit(limit: int, most: int = MAX_PAGE) -> int:
-    """The limit, if it may be.
-
-    Raises:
-        QueryError: it may not.
-    """
-    if not 1 <= limit <= most:
-        raise QueryError("limit", f"must be from 1 to {most}, not {limit}")
-    return limit
-
-
 def _bad_place(after: str) -> QueryError:
     return QueryError("after", f"must be `next` of a page of the same list, not {shown(after)}")
 
@@ -125,7 +114,7 @@ _FRAMEWORK: Final = [*_columns(FrameworkAnswer, frameworks, archived=frameworks.
 
 async def list_frameworks(connection: AsyncConnection, query: ListFrameworks, readable: Readable) -> Json:
     """A page of Frameworks."""
-    limit = checked_limit(query.limit)
+    limit = query.limit
     columns = frameworks.c
     conditions: list[ColumnElement[bool]] = []
     for column, value in ((columns.name, query.name), (columns.state, query.state), (columns.phase, query.phase)):
@@ -298,7 +287,6 @@ _ORDER: Final = (tasks.c.role, tasks.c.idx, tasks.c.task_uid, tasks.c.task_attem
 
 async def list_tasks(connection: AsyncConnection, query: ListTasks, readable: Readable) -> Json | None:
     """A page of the Task attempts of an attempt."""
-    limit = checked_limit(query.limit)
     framework = await _find(connection, query.uid, readable)
     if framework is None:
         return None
@@ -321,13 +309,13 @@ async def list_tasks(connection: AsyncConnection, query: ListTasks, readable: Re
         conditions.append(failed if query.failed else not_(failed))
     if query.after:
         conditions.append(tuple_(*_ORDER) > tuple_(*_task_cursor(query.after)))
-    found = select(*_TASK).where(*conditions).order_by(*_ORDER).limit(limit + 1)
+    found = select(*_TASK).where(*conditions).order_by(*_ORDER).limit(query.limit + 1)
     items = [_item(TaskAttempt, row) for row in await connection.execute(found)]
     more = None
-    if len(items) > limit:
-        place = orjson.dumps([items[limit - 1][name] for name in ("role", "index", "taskUid", "attempt")])
+    if len(items) > query.limit:
+        place = orjson.dumps([items[query.limit - 1][name] for name in ("role", "index", "taskUid", "attempt")])
         more = base64.urlsafe_b64encode(place).decode().rstrip("=")
-    return {"items": items[:limit], "next": more}
+    return {"items": items[: query.limit], "next": more}
 
 
 def _task_cursor(after: str) -> tuple[str, int, str, int]:
