@@ -213,7 +213,7 @@ async def store_valid(
     lines: Sequence[NumberedLine],
     skip: Callable[[int, str], None],
 ) -> list[bytes]:
-    """Store the lines that are records, and return them. ``skip`` gets the numbers of others, and the problems.
+    """Store the lines that are records, and return them. ``skip`` gets the number and the problem of each bad line.
 
     Raises:
         ArchiveError: the database cannot be used. Nothing is stored.
