@@ -25,7 +25,6 @@ from frameworkcontroller.api.historyrecords import Trigger
 
 HTTP: Final = "http"
 FILE: Final = "file"
-SOURCES: Final = (HTTP, FILE)
 """Where records come from: values of the label ``source``."""
 
 _REQUEST_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -82,7 +81,7 @@ class ArchiveMetrics:
         )
         self.connected: Callable[[float], None] = gauge("connections", "Open connections of clients.").set
         gauge("build_info", "1, with the version as label.", ["version"]).labels(__version__).set(1)
-        for source in SOURCES:
+        for source in (HTTP, FILE):
             for trigger in Trigger:
                 self._records.labels(source, trigger)
         for code in ("400", "403", "408", "413", "415", "503"):
