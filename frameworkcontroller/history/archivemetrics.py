@@ -36,7 +36,7 @@ class ArchiveMetrics:
     def __init__(self, routes: Iterable[str] = ()) -> None:
         """``routes``: the values of the label ``route``, whose time series exist from the start."""
         # `_created` series would double the number of series for no use.
-        disable_created_metrics()
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
