@@ -269,7 +269,7 @@ def _failed_tasks(subject: _Subject) -> str | None:
 
 def _has_failed(task: TaskStatus) -> bool:
     completion = task.attempt.completion_status
-    return task.state in ENDED and not task.deletion_pending and completion is not None and completion.unexpected
+    return task.state in ENDED and not task.is_leaving and completion is not None and completion.unexpected
 
 
 def _troubled(tracker: Tracker) -> Iterator[tuple[TaskStatus, Trouble]]:
