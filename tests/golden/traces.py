@@ -45,6 +45,7 @@ _REFUSALS: Final = (
 )
 _WAITS: Final = re.compile(r'("message":"FrameworkAttempt \d+) waits: [^"]*')
 _HEADLINE: Final = re.compile(r',"phase":"\w+"(?:,"reason":"\w+")?(?:,"message":"(?:[^"\\]|\\.)*")?')
+_STOPPED: Final = re.compile(r'(?<="failed":)(\d+)(?:,"stopped":(\d+))?')
 _CODES: Final = (0, 0, 0, 1, 137, 139, 200, 201, 210)
 
 Json = dict[str, Any]
@@ -55,13 +56,18 @@ def trace(seed: int) -> list[str]:
     return _History(seed).play()
 
 
+def _without_words(line: str) -> str:
+    line = _HEADLINE.sub("", _WAITS.sub(r"\1", line))
+    return _STOPPED.sub(lambda found: str(int(found[1]) + int(found[2] or 0)), line)
+
+
 def diff(before: list[str], after: list[str]) -> str:
     """The first difference of two traces in words; empty if there is none.
 
     Without the reason to wait in the message of the condition Running, which is given for all waits since, and without
-    phase, reason and message of the status, which change no request.
+    phase, reason and message of the status, which change no request. Stopped Tasks counted as failed before.
     """
-    before, after = ([_HEADLINE.sub("", _WAITS.sub(r"\1", line)) for line in trace] for trace in (before, after))
+    before, after = ([_without_words(line) for line in trace] for trace in (before, after))
     for number, (one, other) in enumerate(zip(before, after, strict=False)):
         if one != other:
             return f"line {number}:\nbefore: {one}\nnow:    {other}"

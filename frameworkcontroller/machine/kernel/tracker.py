@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TypeVar, cast
 
-from frameworkcontroller.api.completion import CompletionStatus
+from frameworkcontroller.api.completion import CompletionStatus, Outcome
 from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.status import (
     Condition,
@@ -491,8 +491,11 @@ class Tracker:
                 counts.running += step
             elif task.state is State.COMPLETED:
                 completion = task.attempt.completion_status
-                if completion is not None and completion.succeeded:
+                outcome = Outcome.FAILED if completion is None else completion.outcome
+                if outcome is Outcome.SUCCEEDED:
                     counts.succeeded += step
+                elif outcome is Outcome.STOPPED:
+                    counts.stopped += step
                 else:
                     counts.failed += step
 
