@@ -73,6 +73,8 @@ def _run(parser: Parser, arguments: Sequence[str] | None) -> int:
     configure_logging(options.log_level or options.usual_log_level, options.log_format)
     try:
         code: int = options.command(options)
+        # A closed pipe is reported here, not by the interpreter at exit.
+        sys.stdout.flush()
         return code
     except KeyboardInterrupt:
         # The command has no handler of signals, or not yet, or no longer.
@@ -172,7 +174,7 @@ def _add_local(commands: Any) -> None:
     )
     up.set_defaults(command=_run_local, usual_log_level="info")
     run.add_argument("files", metavar="FILE", type=Path, nargs="+", help="manifests, YAML or JSON; - is standard input")
-    add_timeout(run)
+    add_timeout(run, default="1h without a terminal, else none")
     run.add_argument(
         "--logs", action="store_true", help="print the output of containers, each line with its Pod (and #attempt)"
     )

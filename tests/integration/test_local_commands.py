@@ -19,6 +19,7 @@ from urllib.request import HTTPCookieProcessor, OpenerDirector, Request, build_o
 import pytest
 import yaml
 
+from frameworkcontroller.cli import local
 from tests.support.cli import run_program
 
 COMMAND = [sys.executable, "-m", "frameworkcontroller", "local"]
@@ -155,7 +156,42 @@ def test_run_prints_the_findings_of_lint_before_anything_runs(folder: Path) -> N
     ended = run(folder, "run", "f.yaml", "--timeout", "2", "--runtime", "simulated")
     found, late = ended.stderr.splitlines()
     assert found.startswith(f"frameworkcontroller: f.yaml: document 2 (Framework f): {ENDLESS}")
-    assert (ended.returncode, late) == (1, "frameworkcontroller: not all Frameworks completed within 2 s")
+    assert (ended.returncode, late) == (1, "frameworkcontroller: not all Frameworks completed within 2s")
+
+
+def test_run_ends_at_a_framework_that_cannot_start(folder: Path) -> None:
+    invalid, paused = framework("f", "true"), framework("g", "true")
+    size = {"requests": {"storage": "1Gi"}}
+    claim = {"metadata": {"name": "a"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": size}}
+    invalid["spec"]["taskRoles"][0]["volumeClaimTemplates"] = [claim, claim]
+    paused["spec"]["suspend"] = True
+    (folder / "f.yaml").write_text(yaml.safe_dump_all([invalid, paused]))
+    ended = run(folder, "run", "f.yaml")
+    taken = (
+        "spec.taskRoles[0].volumeClaimTemplates[1].metadata.name: 'a': is already the name of volumeClaimTemplates[0]"
+    )
+    first, *others = ended.stderr.splitlines()
+    assert first == f"frameworkcontroller: f.yaml: document 1 (Framework f): error: {taken}"
+    assert [line for line in others if ": error: " in line] == []
+    assert ended.returncode == 1
+    lines = ended.stdout.splitlines()
+    assert f"    InvalidSpec: {taken}" in lines
+    assert lines[lines.index("g: not completed, AttemptCreationPending (attempt 0)") + 1] == (
+        "    waits: spec.suspend is true"
+    )
+
+
+@pytest.mark.usefixtures("logging_as_before")
+def test_without_a_terminal_run_has_a_timeout(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "_UNWATCHED_SEC", 2.0)
+    monkeypatch.setenv("TMPDIR", str(folder))
+    body = framework("f", "true")
+    (folder / "f.yaml").write_text(yaml.safe_dump(body))
+    ended = run_program("local", "run", str(folder / "f.yaml"), "--runtime", "simulated")
+    assert ended.code == 1
+    assert ended.err.splitlines()[-1] == (
+        "frameworkcontroller: not all Frameworks completed within 2s (--timeout extends this default)"
+    )
 
 
 def test_up_prints_the_findings_of_lint_on_created_objects(folder: Path) -> None:
@@ -212,7 +248,7 @@ def test_logs(folder: Path) -> None:
 def test_timeout(folder: Path) -> None:
     (folder / "f.yaml").write_text(yaml.safe_dump(framework("f", f"exec sleep {MARK}", tasks=3)))
     ended = run(folder, "run", "f.yaml", "--timeout", "2")
-    assert (ended.returncode, ended.stderr) == (1, "frameworkcontroller: not all Frameworks completed within 2 s\n")
+    assert (ended.returncode, ended.stderr) == (1, "frameworkcontroller: not all Frameworks completed within 2s\n")
     # In which state, depends on the machine.
     state = r"not completed, Attempt\w+ \(attempt 0\)|not seen by a controller yet"
     assert re.search(rf"^f: ({state})$", ended.stdout, re.MULTILINE), ended.stdout
@@ -290,6 +326,32 @@ def test_up_replaces_the_kubeconfig_of_a_local_cluster(folder: Path) -> None:
         second.send_signal(signal.SIGTERM)
         second.communicate(timeout=600)
     assert not (folder / "ours").exists()
+
+
+def create(folder: Path, body: dict[str, Any]) -> None:
+    """Create a Framework on the cluster of the kubeconfig c."""
+    server = yaml.safe_load((folder / "c").read_text())["clusters"][0]["cluster"]["server"]
+    path = f"{server}/apis/frameworkcontroller.microsoft.com/v1/namespaces/default/frameworks"
+    with urlopen(Request(path, json.dumps(body).encode(), {"Content-Type": "application/json"})) as answer:
+        assert answer.status == 201
+
+
+def test_up_prints_a_line_per_change_and_logs_to_a_file(folder: Path) -> None:
+    told = folder / "told"
+    with (
+        told.open("w") as stderr,
+        running(folder, "up", "--kubeconfig", "c", "--data", "d", until="Ctrl-C", stderr=stderr) as process,
+    ):
+        create(folder, framework("f", "exit 7"))
+        while ": Completed" not in told.read_text():
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=600)
+    lines = [re.sub(r"^ *[0-9.]+s ", "", line) for line in told.read_text().splitlines()]
+    assert "f w[0]: attempt 0: container main: exit code 7: Error" in lines
+    assert lines[-1] == "f: Completed (attempt 0): 7 ContainerUnrecognizedFailed"
+    assert "ObjectSnapshot" not in told.read_text()
+    assert "OnPodDeletion: ObjectSnapshot: {" in (folder / "d" / "controller.log").read_text()
 
 
 def test_data_directory_is_kept_and_used_again(folder: Path) -> None:

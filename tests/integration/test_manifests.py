@@ -22,6 +22,7 @@ from frameworkcontroller.cli.main import build_parser
 from frameworkcontroller.config.config import load_config
 from frameworkcontroller.kube.resources import CONFIGMAPS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from tests.support.claims import claim_spec
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, role
@@ -69,9 +70,13 @@ def only(found: list[dict[str, Any]], kind: str) -> dict[str, Any]:
     return one
 
 
+def namespaces(made: list[dict[str, Any]]) -> set[str]:
+    return {one["metadata"]["namespace"] for one in made if "namespace" in one["metadata"]}
+
+
 async def apply(cluster: Cluster, kubectl: Kubectl, made: list[dict[str, Any]], *options: str) -> Answer:
     """Apply them all; those without a namespace have no use for one."""
-    (namespace,) = {one["metadata"]["namespace"] for one in made if "namespace" in one["metadata"]}
+    (namespace,) = namespaces(made) or {"default"}
     # As docs/operations.md says: an API server that does not know the definition's rule drops it, but only from a
     # request that is neither validated nor a server-side apply.
     how = ["--validate=false"] if cluster.name == "1.20" else ["--server-side", "--force-conflicts"]
@@ -83,8 +88,8 @@ async def test_every_kustomization_is_accepted(real: Cluster, kubectl: Kubectl, 
     made = await documents(kubectl, folder)
     foreign = [one for one in made if one["apiVersion"].startswith("monitoring.coreos.com/")]
     accepted = [one for one in made if one not in foreign]
-    (namespace,) = {one["metadata"]["namespace"] for one in accepted if "namespace" in one["metadata"]}
-    await kubectl("create", "namespace", namespace)
+    for namespace in namespaces(accepted):
+        await kubectl("create", "namespace", namespace)
     answer = await apply(real, kubectl, accepted, "--dry-run=server")
     expected = (OLD_SERVER, "ensure CRDs", "kubectl.kubernetes.io/last-applied-configuration")
     assert [line for line in answer.err.splitlines() if not any(text in line for text in expected)] == []
@@ -133,7 +138,7 @@ def check_names(made: list[dict[str, Any]]) -> None:
     ("folder", "component"),
     [
         (folder, f"{feature}{scope}")
-        for feature in ("network", "volumeclaims", "kueue", "gang", "history")
+        for feature in ("kueue", "gang", "history")
         for folder, scope in (("base", ""), ("overlays/ha", ""), ("overlays/single-namespace", "-single-namespace"))
     ],
 )
@@ -206,8 +211,7 @@ async def test_archive_and_pages_have_the_permissions_that_they_need(
     names = [f"{name}{scope}" for name in ("history", "archive", "dashboard")] + list(more)
     made = await overlaid(kubectl, tmp_path, folder, *names)
     check_names(made)
-    namespaces = {one["metadata"]["namespace"] for one in made if "namespace" in one["metadata"]}
-    assert len(namespaces) == 1
+    assert len(namespaces(made)) == 1
     granted = list(made)
     if scope:
         # A cluster administrator's additional grants.
@@ -258,6 +262,21 @@ async def test_the_overlay_joins_controller_archive_and_pages(kubectl: Kubectl) 
         f"--history=https://{services['archive']['metadata']['name']}"
         in (pods["frameworkcontroller-dashboard"]["containers"][0]["args"])
     )
+
+
+@pytest.mark.virtual_clock
+async def test_the_full_overlay_has_every_permission_and_setting(kubectl: Kubectl) -> None:
+    made = await documents(kubectl, Path("overlays/full"))
+    check_names(made)
+    roles = {one["metadata"]["name"] for one in made if one["kind"] == "ClusterRole"}
+    for file in (MANIFESTS / "components").glob("*/rbac.yaml"):
+        if "single-namespace" not in file.parent.name and file.parent.name != "kueue-integration":
+            wanted = {one["metadata"]["name"] for one in yaml.safe_load_all(file.read_text()) if "rules" in one}
+            assert wanted <= roles
+    (config,) = (one for one in made if one["kind"] == "ConfigMap")
+    (with_history,) = (one for one in await documents(kubectl, Path("overlays/history")) if one["kind"] == "ConfigMap")
+    text, other = (yaml.safe_load(one["data"]["frameworkcontroller.yaml"]) for one in (config, with_history))
+    assert text == {**other, "kueue": {"mode": "enabled"}}
 
 
 @pytest.mark.virtual_clock
@@ -369,6 +388,14 @@ async def deployed(
     assert process.returncode == 0
 
 
+def torchrun_of_the_readme() -> dict[str, Any]:
+    """The fields of the README's spec for torchrun."""
+    blocks: list[str] = (ROOT / "README.md").read_text().split("```")
+    (text,) = (block for block in blocks if block.startswith("yaml\nnetwork:"))
+    spec: dict[str, Any] = yaml.safe_load(text.removeprefix("yaml\n"))
+    return spec
+
+
 @pytest.mark.parametrize("folder", ["base", "overlays/single-namespace"])
 async def test_the_controller_works_with_the_permissions_of_the_manifests(
     real: Cluster, kubectl: Kubectl, pods: SimulatedRuntime, tmp_path: Path, folder: str
@@ -384,6 +411,11 @@ async def test_the_controller_works_with_the_permissions_of_the_manifests(
         print(answer.out, answer.err)
         async with deployed(real, kubectl, made, tmp_path):
             await frameworks.create("b", role("a", 2, simulate={"run-seconds": 1}))
+            await frameworks.create("torchrun", **torchrun_of_the_readme())
+            claims = [{"metadata": {"name": "data"}, "spec": claim_spec()}]
+            await frameworks.create("claims", {**role(), "volumeClaimTemplates": claims})
+            await frameworks.until_running("torchrun", 4)
+            await frameworks.until_running("claims", 1)
 
             async def completed() -> None:
                 status = (await frameworks.get("b")).get("status", {})
@@ -397,7 +429,8 @@ async def test_the_controller_works_with_the_permissions_of_the_manifests(
                 assert [one for one in found if one["metadata"]["name"] == "b-attempt"] == []
 
             await eventually(collected)
-            await frameworks.delete("b", "Foreground")
+            for name in ("b", "torchrun", "claims"):
+                await frameworks.delete(name, "Foreground")
     finally:
         await kubectl("delete", "--wait=false", f"--namespace={namespace}", "-f", "-", stdin=yaml.safe_dump_all(
             [one for one in made if one["kind"] != "CustomResourceDefinition"]

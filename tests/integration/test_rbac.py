@@ -61,10 +61,6 @@ from tests.support.virtual_clock import VirtualClockLoop
 MANIFESTS: Final = ROOT / "manifests"
 CLUSTER_WIDE: Final = MANIFESTS / "base" / "rbac.yaml"
 ONE_NAMESPACE: Final = MANIFESTS / "overlays" / "single-namespace" / "role.yaml"
-NETWORK: Final = MANIFESTS / "components" / "network" / "rbac.yaml"
-NETWORK_OF_ONE: Final = MANIFESTS / "components" / "network-single-namespace" / "rbac.yaml"
-CLAIMS: Final = MANIFESTS / "components" / "volumeclaims" / "rbac.yaml"
-CLAIMS_OF_ONE: Final = MANIFESTS / "components" / "volumeclaims-single-namespace" / "rbac.yaml"
 KUEUE: Final = MANIFESTS / "components" / "kueue" / "rbac.yaml"
 KUEUE_OF_ONE: Final = MANIFESTS / "components" / "kueue-single-namespace" / "rbac.yaml"
 KUEUE_BESIDE: Final = MANIFESTS / "components" / "kueue-single-namespace" / "cluster.yaml"
@@ -116,6 +112,10 @@ def permissions(given: Iterable[Json]) -> set[Permission]:
         for group in rule["apiGroups"]
         for resource in rule["resources"]
     }
+
+
+def base_permissions() -> set[Permission]:
+    return permissions(rules(CLUSTER_WIDE, "ClusterRole"))
 
 
 def used(requests: Iterable[Request]) -> set[Permission]:
@@ -256,7 +256,8 @@ async def test_the_rules_match_its_requests(embedded: Cluster) -> None:
             await everything(frameworks, door)
         everywhere = [request for request in door.requests if request.resource != "leases"]
         leases = [request for request in door.requests if request.resource == "leases"]
-        assert permissions(rules(CLUSTER_WIDE, "ClusterRole")) - NOT_REQUESTS == used(everywhere)
+        features = {one for one in base_permissions() if one[2] in ("services", "persistentvolumeclaims")}
+        assert base_permissions() - features - NOT_REQUESTS == used(everywhere)
         assert permissions(rules(CLUSTER_WIDE, "Role")) == used(leases)
         assert {request.namespace for request in leases} == {cluster.namespace}
         # It watches everything everywhere, hence the ClusterRole.
@@ -285,7 +286,9 @@ async def test_in_one_namespace_roles_are_enough(embedded: Cluster) -> None:
             async with running(cluster, door, config(cluster, namespace=cluster.namespace)):
                 await everything(frameworks, door)
         inside = [request for request in door.requests if request.namespace and request.resource != "leases"]
-        assert permissions(rules(ONE_NAMESPACE, "Role")) - NOT_REQUESTS == used(inside)
+        features = {"services", "persistentvolumeclaims"}
+        given = {one for one in permissions(rules(ONE_NAMESPACE, "Role")) if one[2] not in features}
+        assert given - NOT_REQUESTS == used(inside)
         # Its attempts beyond, once at the start: whether the definition is as it should be.
         # And, for the Pod that is to be force-deleted, its Node.
         assert {request.resource for request in door.requests if not request.namespace} == {
@@ -315,9 +318,8 @@ async def test_the_rules_of_a_network_match_its_requests(embedded: Cluster) -> N
 
         await eventually(made_again)
     requests = [request for request in door.requests if request.resource == "services"]
-    assert permissions(rules(NETWORK, "ClusterRole")) == used(requests)
-    base = permissions(rules(CLUSTER_WIDE, "ClusterRole"))
-    assert used(request for request in door.requests if request.resource not in ("services", "leases")) <= base
+    assert {one for one in base_permissions() if one[2] == "services"} == used(requests)
+    assert used(request for request in door.requests if request.resource != "leases") <= base_permissions()
 
 
 def claiming(number: int, retained: str) -> Json:
@@ -354,9 +356,8 @@ async def test_the_rules_of_volume_claims_match_its_requests(embedded: Cluster) 
     async with front_door(await cluster.connection()) as door, running(cluster, door, config(cluster)):
         await all_requests_for_claims(frameworks)
     requests = [request for request in door.requests if request.resource == "persistentvolumeclaims"]
-    assert permissions(rules(CLAIMS, "ClusterRole")) == used(requests)
-    base = permissions(rules(CLUSTER_WIDE, "ClusterRole"))
-    assert used(one for one in door.requests if one.resource not in ("persistentvolumeclaims", "leases")) <= base
+    assert {one for one in base_permissions() if one[2] == "persistentvolumeclaims"} == used(requests)
+    assert used(request for request in door.requests if request.resource != "leases") <= base_permissions()
 
 
 async def create_queued(frameworks: Frameworks, name: str, number: int, priority: str = "", **pod: Any) -> None:
@@ -525,8 +526,6 @@ async def test_the_rules_of_the_history_match_its_requests(embedded: Cluster, on
 
 
 def test_both_sets_of_rules_say_the_same() -> None:
-    assert permissions(rules(NETWORK, "ClusterRole")) == permissions(rules(NETWORK_OF_ONE, "Role"))
-    assert permissions(rules(CLAIMS, "ClusterRole")) == permissions(rules(CLAIMS_OF_ONE, "Role"))
     assert permissions(rules(GANG, "ClusterRole")) == permissions(rules(GANG_OF_ONE, "Role"))
     of_kueue = permissions([*rules(KUEUE_OF_ONE, "Role"), *rules(KUEUE_BESIDE, "ClusterRole")])
     assert permissions(rules(KUEUE, "ClusterRole")) == of_kueue
@@ -625,13 +624,18 @@ async def check_component(
     begin: Callable[[], Awaitable[object]],
     use: Callable[[], Awaitable[object]],
 ) -> None:
-    """Without the component's rules Framework x is stalled by the denial; with them it continues by itself.
+    """Without the feature's rules Framework x is stalled by the denial; with them it continues by itself.
 
-    ``denied``: verb and resource. ``begin``: creates x. ``use``: sends all other requests of the component.
+    ``file``: a component's rules; or the base's, whose rules for the denied resource are granted later. ``denied``:
+    verb and resource. ``begin``: creates x. ``use``: sends all other requests of the feature.
     """
-    base = [*documents(CLUSTER_WIDE, "ClusterRole"), *documents(CLUSTER_WIDE, "Role")]
+    (base,), later = documents(CLUSTER_WIDE, "ClusterRole"), documents(file, "ClusterRole")
+    if file == CLUSTER_WIDE:
+        apart = [rule for rule in base["rules"] if rule["resources"] == denied.split()[1:]]
+        later = [{**base, "metadata": {"name": "apart"}, "rules": apart}]
+        base = {**base, "rules": [rule for rule in base["rules"] if rule not in apart]}
     async with (
-        granted(cluster, *base),
+        granted(cluster, base, *documents(CLUSTER_WIDE, "Role")),
         front_door(await cluster.connection("controller")) as door,
         running(cluster, door, settings),
     ):
@@ -640,7 +644,7 @@ async def check_component(
         await begin()
         await frameworks.until("x", lambda status: text in condition(status, "Stalled").get("message", ""))
         assert await frameworks.pods() == {}
-        async with granted(cluster, *documents(file, "ClusterRole")):
+        async with granted(cluster, *later):
             await frameworks.until("x", lambda status: condition(status, "Stalled")["status"] == "False")
 
             async def is_created() -> None:
@@ -653,7 +657,7 @@ async def check_component(
             assert forbidden - {("get", "namespaces")} == {(verb, resource)}
 
 
-async def test_a_network_runs_under_the_rules_of_its_component(cluster: Cluster, frameworks: Frameworks) -> None:
+async def test_a_network_runs_under_its_rules(cluster: Cluster, frameworks: Frameworks) -> None:
     async def use() -> None:
         await frameworks.create("y", role(), network={})
         await frameworks.until_running("y", 1)
@@ -662,21 +666,19 @@ async def test_a_network_runs_under_the_rules_of_its_component(cluster: Cluster,
         cluster,
         frameworks,
         config(cluster),
-        NETWORK,
+        CLUSTER_WIDE,
         "list services",
         lambda: frameworks.create("x", role(), network={}),
         use,
     )
 
 
-async def test_volume_claims_are_kept_under_the_rules_of_their_component(
-    cluster: Cluster, frameworks: Frameworks
-) -> None:
+async def test_volume_claims_are_kept_under_their_rules(cluster: Cluster, frameworks: Frameworks) -> None:
     await check_component(
         cluster,
         frameworks,
         config(cluster),
-        CLAIMS,
+        CLUSTER_WIDE,
         "list persistentvolumeclaims",
         lambda: frameworks.create("x", claiming(1, "Delete")),
         lambda: all_requests_for_claims(frameworks),
