@@ -338,7 +338,7 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
         ready=ready,
         creation_time=fields.maybe_time(metadata, "creationTimestamp"),
         queued=any(gate.get("name") == names.KUEUE_POD_GATE for gate in spec.get("schedulingGates") or ()),
-        trouble=None if phase in ENDED_PHASES else _trouble(spec, status),
+        trouble=None if phase in ENDED_PHASES else trouble_of(spec, status),
     )
 
 
@@ -513,7 +513,7 @@ def _conditions(status: Mapping[str, Any], *, whole: bool) -> tuple[tuple[PodCon
     )
 
 
-def _trouble(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Trouble | None:
+def trouble_of(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Trouble | None:
     """Why the Pod cannot start, or how often its containers have restarted; None for most Pods."""
     waiting, restarts = "", 0
     for listed in ("initContainerStatuses", "containerStatuses"):

@@ -15,6 +15,7 @@ from typing import Any, Final, NoReturn
 
 from frameworkcontroller import __version__
 from frameworkcontroller.api import names
+from frameworkcontroller.api.status import Phase
 from frameworkcontroller.commands.program import EXIT_USAGE
 from frameworkcontroller.commands.shellcompletion import complete_names, complete_roles, complete_roles_to_scale
 
@@ -237,10 +238,15 @@ def _add_wait(commands: Any) -> None:
     parser.add_argument(
         "--for",
         dest="wanted",
-        choices=("admitted", "running", "suspended", "completed", "succeeded"),
+        metavar="CONDITION",
+        choices=(
+            *("admitted", "running", "suspended", "completed", "succeeded"),
+            *(f"phase={phase}" for phase in Phase),
+        ),
         default="completed",
-        help="admitted: Kueue has admitted it from its queue; running: at least one Task runs; suspended: nothing "
-        "runs, and spec.suspend is true; completed (the default): succeeded or failed; succeeded",
+        help="phase=PHASE, such as phase=Succeeded; admitted: Kueue has admitted it from its queue; running: at least "
+        "one Task runs; suspended: nothing runs, and spec.suspend is true; completed (the default): it is over; "
+        "succeeded",
     )
     add_timeout(parser)
 
