@@ -152,11 +152,11 @@ class Pages:
     ) -> PastRows:
         """Return the past Frameworks that fill the page."""
         room = ROWS - len(shown)
-        if query.which == LIVE or room <= 0 or query.state not in ("", *PHASES):
+        if query.which == LIVE or room <= 0 or query.phase not in ("", *PHASES):
             return PastRows()
         # A Framework in the cluster is shown as live: the archive has its earlier attempts.
         asked = ListFrameworks(
-            namespace=query.namespace, phase=query.state, q=query.text, limit=room, after=query.after
+            namespace=query.namespace, phase=query.phase, q=query.text, limit=room, after=query.after
         )
         rows: list[FrameworkRow] = []
         for _ in range(_PAST_PAGES):

@@ -20,6 +20,7 @@ from frameworkcontroller.api.completion import (
     PodCompletion,
     Trigger,
 )
+from frameworkcontroller.api.phases import phase_of_framework
 from frameworkcontroller.api.status import (
     Condition,
     FrameworkAttemptStatus,
@@ -38,6 +39,7 @@ from frameworkcontroller.dashboard.live import PodsAndEvents
 from frameworkcontroller.dashboard.rows import live_framework, past_row
 from frameworkcontroller.dashboard.taskpage import TaskPage, TaskSource
 from frameworkcontroller.dashboard.views import ErrorPage, Note, NoteLevel, Page, Shell
+from frameworkcontroller.views.diagnosis import message_of
 from frameworkcontroller.views.kubeevents import KubeEvent
 
 Json = dict[str, Any]
@@ -116,6 +118,9 @@ def framework(
     **spec: Any,
 ) -> Json:
     """A Framework as the API server has it."""
+    for role, tasks in roles.items():
+        for one in tasks:
+            one.role = role
     start = NOW - began
     over = NOW - 120 if end is not None else None
     attempt = FrameworkAttemptStatus(
@@ -138,6 +143,7 @@ def framework(
         observed_generation=1,
         conditions=[*conditions],
     )
+    status.message, status.phase = message_of(status), phase_of_framework(status)
     container = {"name": "main", "image": "registry.example/train:1.4", "command": ["python3", "train.py"]}
     pod = {"spec": {"restartPolicy": "Never", "containers": [container]}}
     return {

@@ -217,7 +217,7 @@
     return url.href;
   }
 
-  const stateOf = (row) => row.querySelector(".state")?.textContent;
+  const stateOf = (row) => row.querySelector(".phase-cell")?.textContent;
 
   // --- fetch ---
 
@@ -391,9 +391,9 @@
 
   // --- the grid of Tasks: a canvas, and a list box with one option that follows the keys ---
 
-  const PHASES = { r: "running", c: "succeeded", s: "stopped", e: "ending", w: "waiting", f: "failed" };
+  const PHASES = { r: "running", c: "succeeded", s: "stopped", e: "ending", w: "pending", f: "failed" };
   // In a crowd, what goes well steps back.
-  const STRENGTH = { running: 0.6, succeeded: 0.6, stopped: 0.7, ending: 0.9, waiting: 1, failed: 1 };
+  const STRENGTH = { running: 0.6, succeeded: 0.6, stopped: 0.7, ending: 0.9, pending: 1, failed: 1 };
   const GUTTER = 46;
   const grids = new Map();
   let filtered = new Set();
@@ -648,7 +648,7 @@
   function drawCells(paint, phase, cells, side, { fill, surface, mark }) {
     paint.beginPath();
     paint.fillStyle = fill;
-    if (phase === "waiting") {
+    if (phase === "pending") {
       const line = side >= 11 ? 2 : 1.4;
       for (const [x, y] of cells) paint.rect(x + line / 2, y + line / 2, side - line, side - line);
       paint.lineWidth = line;

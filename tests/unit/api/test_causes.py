@@ -52,3 +52,19 @@ def test_code_0_of_a_container_that_never_ran_is_not_told_as_an_end() -> None:
 def test_why_a_pod_was_refused_is_said_in_the_api_servers_words(answer: str, said: str) -> None:
     completion = CompletionStatus.of(POD_CREATION_PERMANENT_ERROR, f"Failed to create Pod: {answer}")
     assert cause(completion) == f"Pod refused: {said}"
+
+
+def test_an_entry_of_an_archive_has_the_same_cause() -> None:
+    """It has the diagnostics alone, in which the Pod is JSON."""
+
+    def archived(text: str) -> str:
+        return cause(CompletionStatus.of(CONTAINER_PERMANENT_FAILED, text))
+
+    pod = '{"reason":"Evicted","message":"low\\non memory","containers":[{"name":"b","code":137,"reason":"OOMKilled"}]}'
+    for how in ("matched", "unmatched"):
+        assert archived(f"Pod failed: PodPattern {how}: {pod}") == (
+            "Evicted: low on memory; b exited with 137 (OOMKilled)"
+        )
+    for odd in ("{}", '{"containers":[1]}', pod[:-9], "[]"):
+        text = f"Pod failed: PodPattern unmatched: {odd}"
+        assert archived(text) == " ".join(text.split())
