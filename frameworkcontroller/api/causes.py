@@ -23,6 +23,9 @@ POD_REFUSED: Final = "Failed to create Pod: "
 _FAILED: Final = re.compile(r"Pod failed: PodPattern (?:un)?matched: (?=\{)")
 """Precedes the Pod as JSON in the diagnostics of a failed Pod (contract)."""
 
+_VARIABLE: Final = re.compile(r"0x[0-9a-f]+|\b(?=[a-f]*\d)[0-9a-f]{8,}\b|\d+", re.IGNORECASE)
+"""Numbers and hexadecimal ids: indexes, addresses, times, UIDs."""
+
 
 def task_sentence(task: TaskStatus, why: str = "") -> str:
     """Return ``worker[3] on node-7: main exited with 137 (OOMKilled): CUDA out of memory``.
@@ -96,3 +99,8 @@ def one_line(text: str) -> str:
     if not line.isprintable():
         line = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line)
     return line if len(line) <= MOST else f"{line[: MOST - 1]}…"
+
+
+def normalized(text: str) -> str:
+    """Return the text without its numbers and ids, so that the same failure of many Tasks counts as one."""
+    return _VARIABLE.sub("0", " ".join(text.split()))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Final
 
-from frameworkcontroller.api.causes import cause
+from frameworkcontroller.api.causes import cause, normalized
 from frameworkcontroller.api.codec import decode_completion, decode_task
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.phases import end_phase, phase_of_framework, phase_of_task
@@ -48,7 +48,7 @@ from frameworkcontroller.views.diagnosis import (
     read_view,
     result,
 )
-from frameworkcontroller.views.texts import clean_line, counted, encode, normalized
+from frameworkcontroller.views.texts import clean_line, counted, encode
 from frameworkcontroller.views.timelinesvg import draw_inline
 from frameworkcontroller.views.tree import group, ranges
 

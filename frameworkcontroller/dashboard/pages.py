@@ -40,6 +40,7 @@ from frameworkcontroller.history.reads import (
     CountFailures,
     FailureKey,
     ListFrameworks,
+    ListFailures,
     ListNamespaces,
 )
 from frameworkcontroller.kube.parsing import gc_paused
@@ -55,6 +56,7 @@ _log: Final = logging.getLogger(__name__)
 
 _ARCHIVE_SEC: Final = 10.0
 _PAST_PAGE: Final = 200
+_FAILED_ATTEMPTS: Final = 200
 _PAST_PAGES: Final = 10
 """At most this number is read to fill a page, if most archived Frameworks are live, or words are rare."""
 
@@ -241,6 +243,12 @@ class Pages:
         if past is None:
             return FailurePage(shell, query, None)
         begins = query.begins(self._wall())
+        if query.key:
+            namespaces = await past.read(ListNamespaces())
+            listed = ListFailures(query.by, query.key, query.namespace, begins, limit=_FAILED_ATTEMPTS)
+            return FailurePage(
+                shell, query, (), namespaces=namespaces["items"], attempts=(await past.read(listed))["items"]
+            )
         found = await past.read(CountFailures(query.by, query.namespace, begins))
         by_day = CountFailures(FailureKey.DAY, query.namespace, begins)
         days = (await past.read(by_day))["items"] if query.by != FailureKey.DAY else ()

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from frameworkcontroller.history import queries, retention
 from frameworkcontroller.history.database import Database
-from frameworkcontroller.history.failures import count_failures
+from frameworkcontroller.history.failures import count_failures, list_failures
 from frameworkcontroller.history.groupcommit import Writer
 from frameworkcontroller.history.ingest import parse
 from frameworkcontroller.history.queries import Readable
@@ -27,6 +27,7 @@ from frameworkcontroller.history.reads import (
     GetFramework,
     GetTaskAttempt,
     GetTaskHistory,
+    ListFailures,
     ListFrameworks,
     ListNamespaces,
     ListTasks,
@@ -163,5 +164,6 @@ _READS: Final[Mapping[type[Read[Any]], Callable[[AsyncConnection, Any, Readable]
     GetTaskAttempt: queries.get_task_attempt,
     GetTaskHistory: queries.list_task_history,
     CountFailures: count_failures,
+    ListFailures: list_failures,
     ListNamespaces: queries.list_namespaces,
 }

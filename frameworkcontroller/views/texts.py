@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import orjson
 
 from frameworkcontroller.depths import TooDeepError
-
-
-_VARIABLE: Final = re.compile(r"0x[0-9a-f]+|\b(?=[a-f]*\d)[0-9a-f]{8,}\b|\d+", re.IGNORECASE)
-"""Numbers and hexadecimal ids: indexes, addresses, times, UIDs."""
 
 
 def encode(value: Any, output: str) -> str:
@@ -74,8 +69,3 @@ def clean_line(text: str, most: int = 300) -> str:
     """Make a foreign text printable, put it on one line and shorten it."""
     cleaned = printable(" ".join(text.split()))
     return cleaned if len(cleaned) <= most else f"{cleaned[: most - 1]}…"
-
-
-def normalized(text: str) -> str:
-    """Return the text without its numbers and ids, so that the same failure of many Tasks counts as one."""
-    return _VARIABLE.sub("0", " ".join(text.split()))

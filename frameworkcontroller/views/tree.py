@@ -12,6 +12,7 @@ from typing import Final
 from rich.text import Text
 from rich.tree import Tree
 
+from frameworkcontroller.api.causes import normalized
 from frameworkcontroller.api.phases import phase_of_framework, phase_of_task
 from frameworkcontroller.api.status import Phase, State, TaskRoleStatus, TaskStatus
 from frameworkcontroller.views.diagnosis import (
@@ -22,7 +23,7 @@ from frameworkcontroller.views.diagnosis import (
     result,
 )
 from frameworkcontroller.views.looks import BAR_ORDER, LOOKS, OF_TASKS
-from frameworkcontroller.views.texts import clean_line, counted, duration, normalized
+from frameworkcontroller.views.texts import clean_line, counted, duration
 
 DEFAULT_NAMESPACE: Final = "default"
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 import orjson
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.causes import cause
 from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.completion import (
     CONTAINER_PERMANENT_FAILED,
@@ -401,21 +402,24 @@ def one_task(index: int = 2, *, past: bool = True) -> TaskPage:
 
 def failures(query: Mapping[str, str] | None = None, *, past: bool = True, empty: bool = False) -> FailurePage:
     """``failures.html``."""
-    ends = [
-        ("7", "ContainerUnrecognizedFailed", 411),
-        ("137", "ContainerSigKillReceived", 58),
-        ("-101", "PodExternalDeleted", 3),
-    ]
-    groups = [_group(*end) for end in ends]
+    asked = FailureQuery.of(query or {})
+    words = cause(NO_DATA)
+    ends = {
+        "cause": [
+            (f"7 {words}", f"7 ContainerUnrecognizedFailed: {words}", 411),
+            ("137 main was ended by signal 0", "137 ContainerSigKillReceived: main was ended by signal 9", 58),
+            ("-101 Pod was deleted by others", "-101 PodExternalDeleted: Pod was deleted by others", 3),
+        ],
+        "node": [("node-3", "node-3", 411), ("node-1", "node-1", 58), ("node-2", "node-2", 3)],
+    }.get(asked.by, [("7", "ContainerUnrecognizedFailed", 411), ("137", "ContainerSigKillReceived", 58)])
+    groups = [{**_group(*end), "ofAttempts": 1200 if asked.by == "node" else None} for end in ends]
     days = [_group(f"2026-11-{day:02}", f"2026-11-{day:02}", 10 + (day * 37) % 90) for day in range(5, 19)]
     items = None if not past else [] if empty else groups
-    return FailurePage(
-        shell("failures", past=past),
-        FailureQuery.of(query or {}),
-        items,
-        days if items else (),
-        ["default", "research"],
-    )
+    places = ["default", "research"]
+    if asked.key:
+        listed = [{**archived_task(2, n), "uid": "past-1", "namespace": "default", "name": "mnist"} for n in (1, 0)]
+        return FailurePage(shell("failures", past=past), asked, (), namespaces=places, attempts=listed)
+    return FailurePage(shell("failures", past=past), asked, items, days if items else (), places)
 
 
 def _group(key: str, label: str, number: int) -> Json:
@@ -462,6 +466,8 @@ def pages() -> dict[str, Page]:
         "task-waiting": one_task(5),
         "task-no-archive": one_task(past=False),
         "failures": failures(),
+        "failures-by-node": failures({"by": "node"}),
+        "failures-of-one": failures({"by": "code", "key": "7"}),
         "failures-empty": failures(empty=True),
         "failures-no-archive": failures(past=False),
         "error": not_found(),

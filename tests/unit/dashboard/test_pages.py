@@ -363,8 +363,24 @@ def test_failures_are_compared_with_the_largest_group() -> None:
     page = samples.failures()
     assert [group["percent"] for group in page.groups] == [100.0, 14.1, 0.7]
     assert page.groups[0]["href"] == "frameworks/default/mnist/past-1/tasks/worker/2"
+    assert [group["rate"] for group in page.groups] == ["", "", ""]
+    assert [group["rate"] for group in samples.failures({"by": "node"}).groups] == ["34.2%", "4.8%", "0.2%"]
     assert [day["key"] for day in page.days] == sorted(day["key"] for day in page.days)
     assert samples.failures(past=False).empty is not None
+
+
+def test_each_number_of_failures_leads_to_its_attempts() -> None:
+    group = samples.failures({"by": "node", "since": "30", "namespace": "default"}).groups[0]
+    assert group["attempts"] == "failures?by=node&since=30&namespace=default&key=node-3"
+    page = samples.failures({"by": "node", "since": "30", "key": "node-3"})
+    assert (page.key, page.back) == ("node-3", "failures?by=node&since=30&namespace=&key=")
+    assert page.attempts is not None
+    first = page.attempts[0]
+    assert (first.name, first.href) == (
+        "default/mnist worker[2]",
+        "frameworks/default/mnist/past-1/tasks/worker/2",
+    )
+    assert 'href="./failures?by=node' in render(page)
 
 
 @pytest.mark.parametrize(("since", "days"), [("1", 1), ("30", 30), ("nonsense", 7), ("", None)])

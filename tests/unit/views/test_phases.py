@@ -3,13 +3,13 @@
 import orjson
 import pytest
 
+from frameworkcontroller.api.causes import normalized
 from frameworkcontroller.api.codec import decode_status, encode_status
 from frameworkcontroller.api.completion import Outcome
 from frameworkcontroller.api.phases import phase_of_framework, task_phase
 from frameworkcontroller.api.status import Phase, State
 from frameworkcontroller.views.looks import LOOKS, OF_TASKS
 from frameworkcontroller.views.summary import summarize
-from frameworkcontroller.views.texts import normalized
 from tests.unit.machine.test_headline import TABLE, headline
 
 WITHOUT = {"phase", "reason", "message"}
