@@ -46,7 +46,7 @@ def cause(completion: CompletionStatus) -> str:
 
 
 def _of_pod(pod: PodCompletion) -> str:
-    parts = [": ".join(filter(None, (pod.reason, one_line(pod.message))))]
+    parts = [": ".join(filter(None, (one_line(pod.reason), one_line(pod.message))))]
     parts += [container_end(one) for one in pod.containers if one.code or one.signal or one.message]
     if not any(parts):
         # A container that never ran, or ran on, has code 0 too; only one that has ended has a reason.
@@ -57,9 +57,9 @@ def _of_pod(pod: PodCompletion) -> str:
 def container_end(container: ContainerCompletion) -> str:
     """Return ``main exited with 137 (OOMKilled): CUDA out of memory``, with the last line of its message."""
     end = f"was ended by signal {container.signal}" if container.signal else f"exited with {container.code}"
-    reason = f" ({container.reason})" if container.reason not in ("", "Error", "Completed") else ""
+    reason = f" ({one_line(container.reason)})" if container.reason not in ("", "Error", "Completed") else ""
     words = last_line(container.message)
-    return f"{container.name} {end}{reason}{f': {words}' if words else ''}"
+    return f"{one_line(container.name)} {end}{reason}{f': {words}' if words else ''}"
 
 
 def cause_in(diagnostics: str) -> str:

@@ -10,7 +10,7 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.causes import cause
-from frameworkcontroller.api.codec import encode_status
+from frameworkcontroller.api.codec import encode_status, pod_completion_body
 from frameworkcontroller.api.completion import (
     CONTAINER_PERMANENT_FAILED,
     CONTAINER_TRANSIENT_FAILED,
@@ -57,7 +57,8 @@ def container_failed(
     """The end of a Task whose container failed."""
     containers = (ContainerCompletion("main", code, reason, message, signal),)
     pod = PodCompletion("", "", containers)
-    return CompletionStatus(code, phrase, FAILED, (), "Pod failed: PodPattern unmatched", pod=pod)
+    text = f"Pod failed: PodPattern unmatched: {orjson.dumps(pod_completion_body(pod)).decode()}"
+    return CompletionStatus(code, phrase, FAILED, (), text, pod=pod)
 
 
 NO_DATA: Final = container_failed(
