@@ -409,7 +409,8 @@ def _add_history(commands: Any, name: str) -> None:
         "show past Frameworks, and the past attempts of one",
         "Show past attempts, from the archive of the history or from a folder of records: without NAME, the past "
         "Frameworks; with it, the attempts of that Framework; with --attempt, the Tasks of one of them; with --task, "
-        "the attempts of one Task. The current attempt in the cluster is shown, too.",
+        "the attempts of one Task. The current attempt in the cluster is shown, too. With --failures, count the failures of "
+        "Task attempts, with a rate for each node.",
         module="history.show",
     )
     _add_name(parser, nargs="?")
@@ -419,6 +420,17 @@ def _add_history(commands: Any, name: str) -> None:
     parser.add_argument("--task", metavar="ROLE/INDEX", type=target, help="the attempts of this Task")
     parser.add_argument("--failed", action="store_true", help="with --attempt: only Tasks that failed")
     parser.add_argument("--most", metavar="N", type=count, default=100, help="most lines to show (default: 100)")
+    # Its word may be the next argument: NAME comes before it.
+    parser.add_argument(
+        "--failures",
+        metavar="BY",
+        nargs="?",
+        const="cause",
+        choices=("cause", "code", "node", "role", "day"),
+        help="count failures by cause (the default: code, and words without numbers), code, node, role or day",
+    )
+    parser.add_argument("--key", metavar="KEY", help="with --failures: the attempts of this group")
+    parser.add_argument("--since", metavar="SPAN", type=span, help="with --failures: only of this time (such as 7d)")
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--archive", metavar="URL", help="the archive's server (default: $FRAMEWORK_HISTORY_URL)")
     source.add_argument("--dir", metavar="PATH", type=Path, help="a folder of records, which `sink: file` writes")

@@ -261,7 +261,7 @@ async def list_failures(connection: AsyncConnection, query: ListFailures, readab
         select(*TASK_COLUMNS, *(frameworks.c[name] for name in _OF_FRAMEWORK))
         .join_from(tasks, frameworks, frameworks.c.fid == tasks.c.fid)
         .where(*conditions)
-        .order_by(tasks.c.failed_at.desc())
+        .order_by(tasks.c.failed_at.desc(), tasks.c.tid.desc())
         .limit(limit)
     )
     rows = (await connection.execute(found)).all()

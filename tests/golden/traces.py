@@ -45,7 +45,9 @@ _REFUSALS: Final = (
 )
 _WAITS: Final = re.compile(r'("message":"FrameworkAttempt \d+) waits: [^"]*')
 _HEADLINE: Final = re.compile(r',"phase":"\w+"(?:,"reason":"\w+")?(?:,"message":"(?:[^"\\]|\\.)*")?')
-_CAUSE: Final = re.compile(r"(TaskFailed!?: TaskAttempt \d+ failed with [^:]*).*", re.DOTALL)
+_CAUSE: Final = re.compile(
+    r"((?:TaskFailed|Framework(?:Failed|AttemptComplet\w+))!?: .* with -?\d+ [^:]*).*", re.DOTALL
+)
 _STOPPED: Final = re.compile(r'(?<="failed":)(\d+)(?:,"stopped":(\d+))?')
 _CODES: Final = (0, 0, 0, 1, 137, 139, 200, 201, 210)
 
@@ -58,9 +60,8 @@ def trace(seed: int) -> list[str]:
 
 
 def _without_words(line: str) -> str:
-    line = _CAUSE.sub(r"\1", _HEADLINE.sub("", _WAITS.sub(r"\1", line)))
-    line = line.replace("FrameworkStopped:", "FrameworkFailed:")
-    return _STOPPED.sub(lambda found: str(int(found[1]) + int(found[2] or 0)), line)
+    line = _HEADLINE.sub("", _WAITS.sub(r"\1", line)).replace("FrameworkStopped:", "FrameworkFailed:")
+    return _STOPPED.sub(lambda found: str(int(found[1]) + int(found[2] or 0)), _CAUSE.sub(r"\1", line))
 
 
 def diff(before: list[str], after: list[str]) -> str:
@@ -68,7 +69,7 @@ def diff(before: list[str], after: list[str]) -> str:
 
     Without the reason to wait in the message of the condition Running, which is given for all waits since, and without
     phase, reason and message of the status, which change no request. Stopped Tasks counted as failed before, a stopped Framework as well, and
-    the record of a failed Task had its diagnostics in place of the cause.
+    the records of ends had diagnostics in place of the cause.
     """
     before, after = ([_without_words(line) for line in trace] for trace in (before, after))
     for number, (one, other) in enumerate(zip(before, after, strict=False)):
