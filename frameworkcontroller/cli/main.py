@@ -73,6 +73,8 @@ def _run(parser: Parser, arguments: Sequence[str] | None) -> int:
     configure_logging(options.log_level or options.usual_log_level, options.log_format)
     try:
         code: int = options.command(options)
+        # A closed pipe is reported here, not by the interpreter at exit.
+        sys.stdout.flush()
         return code
     except KeyboardInterrupt:
         # The command has no handler of signals, or not yet, or no longer.

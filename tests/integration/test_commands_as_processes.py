@@ -181,7 +181,10 @@ def is_connected(pid: int) -> bool:
     return any(row[3] == "01" and f"socket:[{row[9]}]" in sockets for row in rows)
 
 
-@pytest.mark.parametrize("arguments", [("decompress", "long"), ("events", "long", "--watch")])
+@pytest.mark.parametrize(
+    "arguments",
+    [("decompress", "long"), ("events", "long", "--watch"), ("logs", "long", "-f"), ("wait", "long"), ("local", "up")],
+)
 def test_a_pipe_without_reader_is_no_trouble(shell: Shell, arguments: tuple[str, ...]) -> None:
     with shell.start("frameworkcontroller", *arguments) as process:
         assert process.stdout is not None
