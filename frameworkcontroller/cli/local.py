@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.frameworkfollower import FrameworkFollower
 from frameworkcontroller.commands.output import LinePrefixes
@@ -43,6 +44,7 @@ from frameworkcontroller.local.resource_lists import parse_option
 from frameworkcontroller.local.scratch import scratch_directory
 from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.manager.web import WebError, WebServer
+from frameworkcontroller.views.apiobjects import condition_of, is_suspended
 
 if TYPE_CHECKING:
     from frameworkcontroller.dashboard.live import LiveFrameworks
@@ -50,6 +52,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _HINT_AFTER_SEC: Final = 3.0
+
+_UNWATCHED_SEC: Final = 3600.0
+"""The default of ``local run --timeout`` without a terminal."""
+
+_FINAL_STALLS: Final = frozenset({"InvalidSpec", "NamingConflict", "GangUnsupported", "QueueInvalid"})
+"""Reasons that only a change of an object ends."""
 
 _PORT_ERRORS: Final = frozenset({errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL})
 
@@ -224,7 +232,7 @@ async def _run(options: argparse.Namespace) -> int:
     if options.logs and options.runtime != "process":
         raise UsageError(f"--logs: containers of --runtime {options.runtime} write nothing")
     for manifest in frameworks:
-        _lint(str(manifest), manifest.body)
+        _lint(str(manifest), manifest.body, errors=True)
     output = _Output()
     async with (
         _cluster(options, printed=output if options.logs else None) as (cluster, _),
@@ -267,11 +275,13 @@ async def _follow(
     frameworks = [body for manifest, body in created if _is_framework(manifest)]
     console = Console(highlight=False)
     late = False
+    # A pipe may have no user to interrupt it.
+    limit = _UNWATCHED_SEC if timeout is None and not console.is_terminal else timeout
     async with progress_on(console, time.time) as progress:
-        follower = FrameworkFollower(client, frameworks, progress.show)
+        follower = FrameworkFollower(client, frameworks, progress.show, until=_waits_for_ever)
         output.progress = progress
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(limit):
                 await follower.run()
             await cluster.all_printed()
         except TimeoutError:
@@ -283,8 +293,17 @@ async def _follow(
     for end in endings:
         _say(end.text)
     if late:
-        raise CommandError(f"not all Frameworks completed within {timeout:g} s")
+        default = " (--timeout extends this default)" if timeout is None else ""
+        raise CommandError(f"not all Frameworks completed within {limit:g} s{default}")
     return program.EXIT_OK if all(end.succeeded for end in endings) else program.EXIT_FAILED
+
+
+def _waits_for_ever(framework: Mapping[str, Any]) -> bool:
+    """Return whether the Framework needs a change by another client, which this cluster does not have."""
+    stall = condition_of(framework, "Stalled")
+    stalled = stall.get("status") == "True" and stall.get("reason") in _FINAL_STALLS
+    not_started = framework["spec"].get("executionType") == ExecutionType.CREATE or is_suspended(framework)
+    return stalled or (not_started and condition_of(framework, "Running").get("status") == "False")
 
 
 def _is_framework(manifest: Manifest) -> bool:
@@ -303,13 +322,13 @@ def _lint_created(change: Change) -> None:
         asyncio.get_running_loop().call_soon(_lint, place, body)
 
 
-def _lint(place: str, framework: Mapping[str, Any]) -> None:
-    """Print lint's warnings, such as a Framework that never ends. The API server reports errors itself."""
+def _lint(place: str, framework: Mapping[str, Any], *, errors: bool = False) -> None:
+    """Print lint's warnings, such as a Framework that never ends. ``errors``: also errors, before warnings."""
     # A late import: it imports hundreds of modules, which `local up` may never need.
     from frameworkcontroller.commands.lint.frameworks import check_framework
 
-    for finding in check_framework(framework):
-        if finding.severity == "warning":
+    for finding in sorted(check_framework(framework), key=lambda finding: finding.severity):
+        if errors or finding.severity == "warning":
             text = program.line("note", f"{place}: {finding}")
             print(text, file=sys.stderr, flush=True)  # noqa: T201 - a command line speaks to its user
 

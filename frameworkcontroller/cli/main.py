@@ -174,7 +174,7 @@ def _add_local(commands: Any) -> None:
     )
     up.set_defaults(command=_run_local, usual_log_level="info")
     run.add_argument("files", metavar="FILE", type=Path, nargs="+", help="manifests, YAML or JSON; - is standard input")
-    add_timeout(run)
+    add_timeout(run, default="1h without a terminal, else none")
     run.add_argument(
         "--logs", action="store_true", help="print the output of containers, each line with its Pod (and #attempt)"
     )

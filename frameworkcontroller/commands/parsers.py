@@ -191,9 +191,10 @@ def add_all_namespaces(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="include all namespaces")
 
 
-def add_timeout(parser: argparse.ArgumentParser) -> None:
+def add_timeout(parser: argparse.ArgumentParser, default: str = "none") -> None:
     """Add ``--timeout``."""
-    parser.add_argument("--timeout", metavar="SPAN", type=span, help="give up after this time, such as 90s or 2h")
+    about = f"give up after this time, such as 90s or 2h (default: {default})"
+    parser.add_argument("--timeout", metavar="SPAN", type=span, help=about)
 
 
 # --- the commands ---

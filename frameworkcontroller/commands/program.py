@@ -143,7 +143,7 @@ def run_command(command: Coroutine[Any, Any, int], *, interrupted: Callable[[sig
 
 @contextmanager
 def _on_closed_pipe(call: Callable[[], None]) -> Iterator[None]:
-    """Call ``call`` once nobody can read stdout any more, if that is a pipe or a socket. A write would show it late."""
+    """Call ``call`` once stdout, a pipe or a socket, has no reader. A write would show it late."""
     loop = asyncio.get_running_loop()
     try:
         output = sys.stdout.fileno()

@@ -18,7 +18,16 @@ from rich.tree import Tree
 from frameworkcontroller.api.codec import StatusError, decode_status
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
 from frameworkcontroller.commands import program
-from frameworkcontroller.views.diagnosis import NOT_SEEN, FrameworkView, cause, read_view, result, stalled, trigger
+from frameworkcontroller.views.diagnosis import (
+    NOT_SEEN,
+    FrameworkView,
+    cause,
+    read_view,
+    result,
+    stalled,
+    trigger,
+    wait_of,
+)
 from frameworkcontroller.views.texts import clean_line, counted
 from frameworkcontroller.views.tree import DEFAULT_NAMESPACE, framework_tree
 
@@ -151,6 +160,8 @@ def ending(key: str, framework: Mapping[str, Any] | None) -> Ending:
         stall = stalled(status)
         if stall is not None:
             lines.append(f"    {stall.reason}: {clean_line(stall.message)}")
+        elif wait := wait_of(status):
+            lines.append(f"    waits: {clean_line(wait)}")
     for role in status.attempt.roles:
         lines += _role_lines(role)
     return Ending(completion is not None and completion.succeeded, "\n".join(lines))

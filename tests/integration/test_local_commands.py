@@ -19,6 +19,7 @@ from urllib.request import HTTPCookieProcessor, OpenerDirector, Request, build_o
 import pytest
 import yaml
 
+from frameworkcontroller.cli import local
 from tests.support.cli import run_program
 
 COMMAND = [sys.executable, "-m", "frameworkcontroller", "local"]
@@ -156,6 +157,41 @@ def test_run_prints_the_findings_of_lint_before_anything_runs(folder: Path) -> N
     found, late = ended.stderr.splitlines()
     assert found.startswith(f"frameworkcontroller: f.yaml: document 2 (Framework f): {ENDLESS}")
     assert (ended.returncode, late) == (1, "frameworkcontroller: not all Frameworks completed within 2 s")
+
+
+def test_run_ends_at_a_framework_that_cannot_start(folder: Path) -> None:
+    invalid, paused = framework("f", "true"), framework("g", "true")
+    size = {"requests": {"storage": "1Gi"}}
+    claim = {"metadata": {"name": "a"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": size}}
+    invalid["spec"]["taskRoles"][0]["volumeClaimTemplates"] = [claim, claim]
+    paused["spec"]["suspend"] = True
+    (folder / "f.yaml").write_text(yaml.safe_dump_all([invalid, paused]))
+    ended = run(folder, "run", "f.yaml")
+    taken = (
+        "spec.taskRoles[0].volumeClaimTemplates[1].metadata.name: 'a': is already the name of volumeClaimTemplates[0]"
+    )
+    first, *others = ended.stderr.splitlines()
+    assert first == f"frameworkcontroller: f.yaml: document 1 (Framework f): error: {taken}"
+    assert [line for line in others if ": error: " in line] == []
+    assert ended.returncode == 1
+    lines = ended.stdout.splitlines()
+    assert f"    InvalidSpec: {taken}" in lines
+    assert lines[lines.index("g: not completed, AttemptCreationPending (attempt 0)") + 1] == (
+        "    waits: spec.suspend is true"
+    )
+
+
+@pytest.mark.usefixtures("logging_as_before")
+def test_without_a_terminal_run_has_a_timeout(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "_UNWATCHED_SEC", 2.0)
+    monkeypatch.setenv("TMPDIR", str(folder))
+    body = framework("f", "true")
+    (folder / "f.yaml").write_text(yaml.safe_dump(body))
+    ended = run_program("local", "run", str(folder / "f.yaml"), "--runtime", "simulated")
+    assert ended.code == 1
+    assert ended.err.splitlines()[-1] == (
+        "frameworkcontroller: not all Frameworks completed within 2 s (--timeout extends this default)"
+    )
 
 
 def test_up_prints_the_findings_of_lint_on_created_objects(folder: Path) -> None:
