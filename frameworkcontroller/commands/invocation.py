@@ -21,7 +21,7 @@ from frameworkcontroller.commands import program
 from frameworkcontroller.commands.output import console, print_table
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
 from frameworkcontroller.kube.connection import connect
-from frameworkcontroller.kube.errors import Conflict, Invalid, NotFound
+from frameworkcontroller.kube.errors import ApiError, Conflict, Invalid, NoClusterError, NotFound
 from frameworkcontroller.kube.resources import Resource
 from frameworkcontroller.views.apiobjects import Json
 from frameworkcontroller.views.paging import Selection, each_object
@@ -31,6 +31,7 @@ T = TypeVar("T")
 
 _FIELD_MANAGER: Final = "kubectl-framework"
 _TRIES: Final = 10
+_UNAUTHORIZED: Final = 401
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +173,24 @@ def run(work: Callable[[Invocation, argparse.Namespace], Awaitable[int]], option
 async def open_invocation(options: argparse.Namespace) -> AsyncIterator[Invocation]:
     """Connect to the cluster that kubectl would use with these options."""
     kubeconfig = options.kubeconfig
-    connection = await connect(kubeconfig=None if kubeconfig is None else str(kubeconfig), context=options.context)
+    try:
+        connection = await connect(kubeconfig=None if kubeconfig is None else str(kubeconfig), context=options.context)
+    except NoClusterError:
+        raise program.UsageError(
+            "no cluster: set $KUBECONFIG or --kubeconfig, or start one by 'frameworkcontroller local up'"
+        ) from None
     namespace = options.namespace or connection.access.namespace or "default"
     async with KubeClient(connection, user_agent=f"{_FIELD_MANAGER}/{__version__}") as client:
-        yield Invocation(client, namespace)
+        try:
+            yield Invocation(client, namespace)
+        except ApiError as error:
+            if error.code != _UNAUTHORIZED:
+                raise
+            context = f", context {connection.access.context}" if connection.access.context else ""
+            raise program.CommandError(
+                f"{connection.server} ({connection.origin}{context}) does not accept the credentials: {error}. Log in "
+                "again, or choose another context: kubectl config get-contexts"
+            ) from None
 
 
 def checked_name(name: str) -> str:
