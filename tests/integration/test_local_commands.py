@@ -328,6 +328,32 @@ def test_up_replaces_the_kubeconfig_of_a_local_cluster(folder: Path) -> None:
     assert not (folder / "ours").exists()
 
 
+def create(folder: Path, body: dict[str, Any]) -> None:
+    """Create a Framework on the cluster of the kubeconfig c."""
+    server = yaml.safe_load((folder / "c").read_text())["clusters"][0]["cluster"]["server"]
+    path = f"{server}/apis/frameworkcontroller.microsoft.com/v1/namespaces/default/frameworks"
+    with urlopen(Request(path, json.dumps(body).encode(), {"Content-Type": "application/json"})) as answer:
+        assert answer.status == 201
+
+
+def test_up_prints_a_line_per_change_and_logs_to_a_file(folder: Path) -> None:
+    told = folder / "told"
+    with (
+        told.open("w") as stderr,
+        running(folder, "up", "--kubeconfig", "c", "--data", "d", until="Ctrl-C", stderr=stderr) as process,
+    ):
+        create(folder, framework("f", "exit 7"))
+        while ": Completed" not in told.read_text():
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=600)
+    lines = [re.sub(r"^ *[0-9.]+s ", "", line) for line in told.read_text().splitlines()]
+    assert "f w[0]: attempt 0: container main: exit code 7: Error" in lines
+    assert lines[-1] == "f: Completed (attempt 0): 7 ContainerUnrecognizedFailed"
+    assert "ObjectSnapshot" not in told.read_text()
+    assert "OnPodDeletion: ObjectSnapshot: {" in (folder / "d" / "controller.log").read_text()
+
+
 def test_data_directory_is_kept_and_used_again(folder: Path) -> None:
     for _ in range(2):
         with running(folder, "up", "--data", "data", until="Ctrl-C") as process:
