@@ -339,9 +339,9 @@ async def _follow(
     _say()
     for end in endings:
         _say(end.text)
-    if late:
+    if late and limit is not None:
         default = " (--timeout extends this default)" if timeout is None else ""
-        raise CommandError(f"not all Frameworks completed within {limit:g} s{default}")
+        raise program.too_late("not all Frameworks completed", limit, default)
     return program.EXIT_OK if all(end.succeeded for end in endings) else program.EXIT_FAILED
 
 

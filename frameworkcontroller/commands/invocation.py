@@ -21,7 +21,7 @@ from frameworkcontroller.commands import program
 from frameworkcontroller.commands.output import console, print_table
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
 from frameworkcontroller.kube.connection import connect
-from frameworkcontroller.kube.errors import ApiError, Conflict, Invalid, NoClusterError, NotFound
+from frameworkcontroller.kube.errors import ApiError, Conflict, Invalid, NoClusterError, NotFound, ObjectNotFound
 from frameworkcontroller.kube.resources import Resource
 from frameworkcontroller.views.apiobjects import Json
 from frameworkcontroller.views.paging import Selection, each_object
@@ -64,8 +64,8 @@ class Invocation:
         """Print on stderr an error that does not end the command."""
         self.err.print(program.line("error", text), soft_wrap=True)
 
-    async def framework(self, name: str) -> Json:
-        """Return the Framework of that name.
+    async def framework(self, name: str, *, hint_at_history: bool = False) -> Json:
+        """Return the Framework of that name. ``hint_at_history``: the error names the command for deleted ones.
 
         Raises:
             CommandError: there is none.
@@ -73,7 +73,10 @@ class Invocation:
         try:
             found: Json = orjson.loads(await self.client.get(FRAMEWORKS, checked_name(name), self.namespace))
         except NotFound as error:
-            raise program.CommandError(self._missing(name, error)) from None
+            hint = ""
+            if hint_at_history and isinstance(error, ObjectNotFound):
+                hint = f"; if it was deleted: kubectl framework history {name} -n {self.namespace}"
+            raise program.CommandError(self._missing(name, error) + hint) from None
         return found
 
     async def each(

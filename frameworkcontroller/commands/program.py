@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import select
 import signal
@@ -19,6 +20,7 @@ from typing import Any, Final, Literal, TypeVar
 from frameworkcontroller.depths import TooDeepError
 from frameworkcontroller.kube.errors import ConnectionConfigError, KubeError
 from frameworkcontroller.logs import one_line
+from frameworkcontroller.views.texts import duration
 
 T = TypeVar("T")
 
@@ -57,6 +59,11 @@ class UsageError(CommandError):
 
     def __init__(self, text: str) -> None:
         super().__init__(text, EXIT_USAGE)
+
+
+def too_late(what: str, seconds: float, left: str = "") -> CommandError:
+    """Return the error of a command whose ``--timeout`` has expired."""
+    return CommandError(f"{what} within {duration(math.ceil(seconds))}{left}")
 
 
 def set_prefixes(*, as_plugin: bool) -> None:

@@ -30,7 +30,7 @@ from frameworkcontroller.views.diagnosis import (
     trigger,
     wait_of,
 )
-from frameworkcontroller.views.texts import clean_line, counted
+from frameworkcontroller.views.texts import clean_line, counted, duration
 from frameworkcontroller.views.tree import DEFAULT_NAMESPACE, framework_tree
 
 _DRAW_EVERY_SEC: Final = 0.125
@@ -182,7 +182,8 @@ def ending(key: str, framework: Mapping[str, Any] | None) -> Ending:
         return Ending(False, f"{name}: {NOT_SEEN}")
     completion = status.attempt.completion_status if status.state is State.COMPLETED else None
     if completion is not None:
-        took = "" if status.completion_time is None else f" after {status.completion_time - status.start_time} s"
+        end_time = status.completion_time
+        took = "" if end_time is None else f" after {duration(end_time - status.start_time)}"
         retried = status.retry.total_retried_count
         retries = f", {counted(retried, 'retry', 'retries')}" if retried else ""
         end = f"{result(completion)}{clean_line(trigger(completion))}"

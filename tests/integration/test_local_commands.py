@@ -156,7 +156,7 @@ def test_run_prints_the_findings_of_lint_before_anything_runs(folder: Path) -> N
     ended = run(folder, "run", "f.yaml", "--timeout", "2", "--runtime", "simulated")
     found, late = ended.stderr.splitlines()
     assert found.startswith(f"frameworkcontroller: f.yaml: document 2 (Framework f): {ENDLESS}")
-    assert (ended.returncode, late) == (1, "frameworkcontroller: not all Frameworks completed within 2 s")
+    assert (ended.returncode, late) == (1, "frameworkcontroller: not all Frameworks completed within 2s")
 
 
 def test_run_ends_at_a_framework_that_cannot_start(folder: Path) -> None:
@@ -190,7 +190,7 @@ def test_without_a_terminal_run_has_a_timeout(folder: Path, monkeypatch: pytest.
     ended = run_program("local", "run", str(folder / "f.yaml"), "--runtime", "simulated")
     assert ended.code == 1
     assert ended.err.splitlines()[-1] == (
-        "frameworkcontroller: not all Frameworks completed within 2 s (--timeout extends this default)"
+        "frameworkcontroller: not all Frameworks completed within 2s (--timeout extends this default)"
     )
 
 
@@ -248,7 +248,7 @@ def test_logs(folder: Path) -> None:
 def test_timeout(folder: Path) -> None:
     (folder / "f.yaml").write_text(yaml.safe_dump(framework("f", f"exec sleep {MARK}", tasks=3)))
     ended = run(folder, "run", "f.yaml", "--timeout", "2")
-    assert (ended.returncode, ended.stderr) == (1, "frameworkcontroller: not all Frameworks completed within 2 s\n")
+    assert (ended.returncode, ended.stderr) == (1, "frameworkcontroller: not all Frameworks completed within 2s\n")
     # In which state, depends on the machine.
     state = r"not completed, Attempt\w+ \(attempt 0\)|not seen by a controller yet"
     assert re.search(rf"^f: ({state})$", ended.stdout, re.MULTILINE), ended.stdout
