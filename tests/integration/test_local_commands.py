@@ -245,6 +245,23 @@ def test_logs(folder: Path) -> None:
     }
 
 
+def test_a_directory_in_place_of_a_network_volume(folder: Path) -> None:
+    body = framework("f", 'cat "$FC_LOCAL_VOLUME_N/in" && echo done >"$FC_LOCAL_VOLUME_N/out"')
+    pod = body["spec"]["taskRoles"][0]["task"]["pod"]["spec"]
+    pod["volumes"] = [{"name": "n", "nfs": {"server": "s", "path": "/x"}}]
+    pod["containers"][0]["volumeMounts"] = [{"name": "n", "mountPath": "/n"}]
+    (folder / "f.yaml").write_text(yaml.safe_dump(body))
+    (folder / "nfs").mkdir()
+    (folder / "nfs" / "in").write_text("given\n")
+    refused = run(folder, "run", "f.yaml", "--timeout", "500")
+    assert refused.returncode == 1
+    assert "--map-volume nfs:s:/x=DIRECTORY" in refused.stdout
+    ended = run(folder, "run", "f.yaml", "--logs", "--timeout", "500", "--map-volume", "nfs:s:/x=nfs")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "f-w-0 | given" in ended.stdout
+    assert (folder / "nfs" / "out").read_text() == "done\n"
+
+
 def test_timeout(folder: Path) -> None:
     (folder / "f.yaml").write_text(yaml.safe_dump(framework("f", f"exec sleep {MARK}", tasks=3)))
     ended = run(folder, "run", "f.yaml", "--timeout", "2")
