@@ -15,6 +15,7 @@ from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
     Get,
+    Kind,
     MergePatch,
     Refusal,
     Refused,
@@ -208,10 +209,16 @@ def identity_in(target: Target, metadata: Mapping[str, Any]) -> Identity:
 
 def find_metadata(target: Target) -> Generator[Request, Answer, dict[str, Any] | None]:
     """Read the metadata of the object of the target's name, None if there is none."""
-    answer = yield Get(target.kind, target.name)
+    body = yield from read(target.kind, target.name)
+    return None if body is None else metadata_of(body, "uid")
+
+
+def read(kind: Kind, name: str, *, whole: bool = False) -> Generator[Request, Answer, bytes | None]:
+    """Read an object, None if there is none."""
+    answer = yield Get(kind, name, whole)
     match answer:
         case Answered(body=body):
-            return metadata_of(body, "uid")
+            return body
         case Refused(kind=Refusal.OBJECT_NOT_FOUND):
             return None
     raise NotDoneError(answer)
