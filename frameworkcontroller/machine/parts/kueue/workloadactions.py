@@ -31,11 +31,11 @@ from frameworkcontroller.api.workloads import (
 )
 from frameworkcontroller.machine.kernel.actions import Create, PartAction
 from frameworkcontroller.machine.kernel.exchanges import (
+    ActionResult,
     Exchange,
     Gone,
     NotDoneError,
     Outdated,
-    PartResult,
     patched,
     read,
 )
@@ -87,21 +87,21 @@ _LABEL_PATTERN: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen(PartResult):
+class Seen(ActionResult):
     """The Workload is as ``record`` says, and nothing was done."""
 
     record: WorkloadRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Unmet(PartResult):
+class Unmet(ActionResult):
     """Nothing was done: something that the action needs is missing, or contradicts the spec."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
-class WasAdmitted(PartResult):
+class WasAdmitted(ActionResult):
     """Kueue has admitted the Framework. ``waited_sec``: its time in the queue, None if Kueue does not say."""
 
     admission: AdmissionStatus
