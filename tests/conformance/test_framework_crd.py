@@ -10,6 +10,7 @@ from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import Invalid
 from frameworkcontroller.kube.resources import Resource
 from tests.support.clusters import Cluster
+from tests.support.objects import read
 
 FRAMEWORKS = Resource("frameworkcontroller.microsoft.com", "v1", "frameworks", "Framework")
 
@@ -41,9 +42,9 @@ class Frameworks:
         return orjson.loads(answer)
 
     async def put_status(self, status: Any, name: str = "f") -> Any:
-        body = orjson.loads(await self.client.get(FRAMEWORKS, name, self.namespace)) | {"status": status}
+        body = await read(self.client, FRAMEWORKS, name, self.namespace) | {"status": status}
         await self.client.raw("PUT", FRAMEWORKS.path(self.namespace, name, "status"), body=orjson.dumps(body))
-        return orjson.loads(await self.client.get(FRAMEWORKS, name, self.namespace))["status"]
+        return (await read(self.client, FRAMEWORKS, name, self.namespace))["status"]
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from frameworkcontroller.kube.resources import LEASES, PODS, Resource
 from tests.e2e.recorder import uptime
 from tests.e2e.stage import CONTROLLER, ENDED_PODS_KEPT, WITHIN, Play, Track, attempts_of, play
 from tests.support.frameworks import codes, condition, tasks
+from tests.support.objects import read
 
 Json = dict[str, Any]
 
@@ -20,7 +21,7 @@ UNTIL_OVER = "until [ -e /witness/.over ]; do sleep 1; done"
 
 async def holder(play: Play) -> str:
     """The leader: the name of its Pod, and the UID that distinguishes it from a later one of that name."""
-    lease = orjson.loads(await play.client.get(LEASES, CONTROLLER, CONTROLLER))
+    lease = await read(play.client, LEASES, CONTROLLER, CONTROLLER)
     identity: str = lease["spec"]["holderIdentity"]
     return identity
 

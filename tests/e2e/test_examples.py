@@ -15,6 +15,7 @@ from tests.e2e.stage import WITHIN, Play, play
 from tests.integration.test_examples import RUNS
 from tests.support.examples import find
 from tests.support.frameworks import codes, condition, policy, tasks
+from tests.support.objects import read
 
 Json = dict[str, Any]
 
@@ -135,7 +136,7 @@ async def test_services_are_served_and_replaced(play: Play) -> None:
     await applied(play, "servicestateful")
     status = await play.until_running("servicestateful", 3)
     await play.until_running("service", 3)
-    address = orjson.loads(await play.client.get(SERVICES, "service", play.namespace))["spec"]["clusterIP"]
+    address = (await read(play.client, SERVICES, "service", play.namespace))["spec"]["clusterIP"]
     members = [task["attemptStatus"]["podIP"] for task in tasks(status, "server")]
     awaited = [
         (f"$(wget -q -O - http://{member}:8080/)", f"I am servicestateful-server-{index}, attempt 0")

@@ -13,9 +13,10 @@ from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, Resource
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import read_until
 from tests.support.frameworks import Frameworks, codes, role, tasks
 from tests.support.frontdoor import FrontDoor, front_door
+from tests.support.objects import read
 
 pytestmark = pytest.mark.newest
 
@@ -77,12 +78,10 @@ async def test_an_object_that_loses_its_label_while_it_ends_is_waited_for(
     await frameworks.set("f", executionType="Stop")
     await frameworks.until("f", lambda status: tasks(status)[0]["state"] == "AttemptDeleting")
     await world.unlabel(resource, name)
-
-    async def is_seen() -> None:
-        found = orjson.loads(await frameworks.client.get(resource, name, frameworks.namespace))
-        assert found["metadata"].get("labels") == {FRAMEWORK_NAME: "f"}
-
-    await eventually(is_seen)
+    await read_until(
+        lambda: read(frameworks.client, resource, name, frameworks.namespace),
+        lambda found: found["metadata"].get("labels") == {FRAMEWORK_NAME: "f"},
+    )
     pods.fail(f"{frameworks.namespace}/f-a-0", 143)
     over = ("AttemptCompleted", "Completed")
     await frameworks.until("f", lambda status: status["state"] in over or tasks(status)[0]["state"] in over)

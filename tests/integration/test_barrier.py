@@ -24,6 +24,7 @@ from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.installed import PROGRAM, run_cleanly
 from tests.support.kubectl import Kubectl
+from tests.support.objects import read
 
 pytestmark = pytest.mark.newest
 
@@ -47,7 +48,7 @@ async def stored(cluster: Cluster, client: KubeClient, wanted: Json) -> Json:
 
 async def with_status(cluster: Cluster, client: KubeClient, wanted: Json) -> Json:
     """Write the status as given, with the fields that the API server requires."""
-    current: Json = orjson.loads(await client.get(FRAMEWORKS, NAME, cluster.namespace))
+    current = await read(client, FRAMEWORKS, NAME, cluster.namespace)
     body = orjson.dumps({**current, "status": wanted["status"]})
     path = FRAMEWORKS.path(cluster.namespace, NAME, "status")
     answer: Json = orjson.loads(await client.raw("PUT", path, body=body))

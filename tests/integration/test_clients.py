@@ -18,7 +18,7 @@ from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.api import MERGE_PATCH, Api, gone, open_api
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, read_until, until
 
 Json = dict[str, Any]
 
@@ -55,13 +55,7 @@ async def pods_of(api: Api, name: str) -> dict[str, Json]:
 
 async def pods_named(api: Api, framework: str, *names: str) -> dict[str, Json]:
     """The Pods of a Framework, once exactly these exist: it runs as soon as one of them does."""
-
-    async def probe() -> dict[str, Json]:
-        pods = await pods_of(api, framework)
-        assert sorted(pods) == sorted(names)
-        return pods
-
-    return await eventually(probe)
+    return await read_until(lambda: pods_of(api, framework), lambda pods: sorted(pods) == sorted(names))
 
 
 def env_of(pod: Json, container: str = "") -> dict[str, Any]:
@@ -177,11 +171,7 @@ async def test_nni_reads_that_a_trial_failed(api: Api, controller: Controller, p
     # OnFailure restarts a container in place, so that a trial fails only with its Pod.
     await nni_creates(api, "trial")
     await in_state(api, "trial", "AttemptRunning")
-
-    async def running() -> None:
-        assert f"{api.namespace}/trial-worker-0" in pods.running()
-
-    await eventually(running)
+    await until(lambda: f"{api.namespace}/trial-worker-0" in pods.running())
     pods.fail_pod(f"{api.namespace}/trial-worker-0", "Evicted", "no memory is left")
     status = (await in_state(api, "trial", "Completed"))["status"]
     assert status["attemptStatus"]["completionStatus"]["type"]["name"] == "Failed"
@@ -302,11 +292,7 @@ async def test_dlworkspace_kills_a_job(api: Api, controller: Controller) -> None
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
     (await api.delete(path_of(api, "job"), options)).ok()
     await gone(api, path_of(api, "job"))
-
-    async def nothing_left() -> None:
-        assert await pods_of(api, "job") == {}
-
-    await eventually(nothing_left, within=60)
+    await read_until(lambda: pods_of(api, "job"), lambda found: found == {}, within=60)
     answer = await api.get(path_of(api, "job"))
     assert (answer.code, answer.reason) == (404, "NotFound")
 
@@ -423,17 +409,9 @@ async def test_openpai_lists_and_watches(pai: Api) -> None:
     async with pai.watch(path_of(pai), resourceVersion=version, timeoutSeconds=31536000) as events:
         (await pai.post(path_of(pai), pai_framework("job", simulate={"run-seconds": "1"}))).ok()
         await in_state(pai, "job", "Completed")
-
-        async def all_told() -> None:
-            assert events.of("job")[-1]["object"]["status"]["state"] == "Completed"
-
-        await eventually(all_told)
+        await until(lambda: events.of("job")[-1]["object"]["status"]["state"] == "Completed")
         (await pai.delete(path_of(pai, "job"))).ok()
-
-        async def deleted() -> None:
-            assert events.of("job")[-1]["type"] == "DELETED"
-
-        await eventually(deleted, within=60)
+        await until(lambda: events.of("job")[-1]["type"] == "DELETED", within=60)
         seen = events.of("job")
         assert not events.ended.is_set()
     assert seen[0]["type"] == "ADDED"

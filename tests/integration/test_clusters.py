@@ -10,14 +10,15 @@ from frameworkcontroller.kube.resources import CRDS, NAMESPACES, PODS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
+from tests.support.objects import read
 from tests.support.pods import pod_manifest
 
 
 async def test_the_namespace_and_the_crd_are_there(cluster: Cluster) -> None:
     client = await cluster.client()
-    namespace = orjson.loads(await client.get(NAMESPACES, cluster.namespace))
+    namespace = await read(client, NAMESPACES, cluster.namespace)
     assert namespace["status"]["phase"] == "Active"
-    crd = orjson.loads(await client.get(CRDS, "frameworks.frameworkcontroller.microsoft.com"))
+    crd = await read(client, CRDS, "frameworks.frameworkcontroller.microsoft.com")
     conditions = {one["type"]: one["status"] for one in crd["status"]["conditions"]}
     assert conditions["Established"] == "True"
 
@@ -27,7 +28,7 @@ async def test_pods_run_on_the_simulated_node(cluster: Cluster, pods: SimulatedR
     await client.create(PODS, orjson.dumps(pod_manifest(namespace=cluster.namespace)), cluster.namespace)
 
     async def phase_is(phase: str) -> None:
-        pod = orjson.loads(await client.get(PODS, "f-r-0", cluster.namespace))
+        pod = await read(client, PODS, "f-r-0", cluster.namespace)
         assert pod["status"]["phase"] == phase
 
     await eventually(partial(phase_is, "Running"))

@@ -11,7 +11,7 @@ from frameworkcontroller.kube.resources import EVENTS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, read_until
 from tests.support.frameworks import Frameworks, Json, policy, role, states, tasks
 from tests.support.kubectl import Kubectl
 
@@ -32,13 +32,11 @@ class Story:
 
     async def exactly(self, *reasons: str, name: str = "f") -> list[Json]:
         """Wait for Events of exactly these reasons, and return them."""
-
-        async def probe() -> list[Json]:
-            events = await self.events(name)
-            assert sorted(event["reason"] for event in events) == sorted(reasons)
-            return events
-
-        return await eventually(probe, within=20)
+        return await read_until(
+            lambda: self.events(name),
+            lambda events: sorted(event["reason"] for event in events) == sorted(reasons),
+            within=20,
+        )
 
     async def until(self, holds: Callable[[Json], bool], name: str = "f") -> Json:
         """Wait for an Event for which ``holds`` is true."""

@@ -19,7 +19,7 @@ from frameworkcontroller.history.reads import GetFramework, GetTaskAttempt, List
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, until
 from tests.support.frameworks import Frameworks, policy, role
 from tests.support.ports import unused_port
 
@@ -61,11 +61,7 @@ class Server:
 
     async def until_stored(self, count: int) -> None:
         """Wait until its database has this number of Task attempts."""
-
-        async def stored() -> None:
-            assert self.stored() >= count, self._log.read_text()
-
-        await eventually(stored, within=120, every=0.001)
+        await until(lambda: self.stored() >= count, within=120, every=0.001)
 
     def stored(self) -> int:
         """Task attempts that are committed."""

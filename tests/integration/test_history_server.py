@@ -23,7 +23,7 @@ from frameworkcontroller.history.reads import ListFrameworks
 from tests.support.answerschema import faults
 from tests.support.certificates import make_certificates
 from tests.support.cli import run_program
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, read_until, until
 
 PROGRAM = [str(Path(sys.executable).parent / "frameworkcontroller"), "history", "serve"]
 HEADERS = {"Content-Type": "application/x-ndjson"}
@@ -212,11 +212,7 @@ async def test_a_stop_answers_requests_in_progress(tmp_path: Path, client: aioht
                 results.append(status)
 
         senders = [asyncio.create_task(send(worker)) for worker in range(4)]
-
-        async def some() -> bool:
-            return len(results) >= 8
-
-        await eventually(some, every=0.01)
+        await until(lambda: len(results) >= 8, every=0.01)
         assert await asyncio.to_thread(process.end) == 0
         await asyncio.gather(*senders)
     assert set(results) == {200}
@@ -263,11 +259,7 @@ async def test_a_file_system_without_room_refuses_until_there_is_some(
             acknowledged.add(f"f{number}")
         assert refused == (503, "Database unavailable")
         resource.prlimit(process.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-
-        async def accepted() -> bool:
-            return (await post(client, url, framework(1000)))[0] == 200
-
-        await eventually(accepted)
+        await read_until(lambda: post(client, url, framework(1000)), lambda found: found[0] == 200)
     assert await names(tmp_path / "h.db") == {*acknowledged, "f1000"}
 
 
@@ -285,11 +277,7 @@ async def test_a_database_that_goes_away_and_comes_back(tmp_path: Path, client: 
         async with client.get(f"{url}/healthz") as answer:
             assert answer.status == 200
         (tmp_path / "elsewhere").rename(folder)
-
-        async def accepted() -> bool:
-            return (await post(client, url, framework(3)))[0] == 200
-
-        await eventually(accepted)
+        await read_until(lambda: post(client, url, framework(3)), lambda found: found[0] == 200)
     assert await names(folder / "h.db") == {"f1", "f3"}
 
 

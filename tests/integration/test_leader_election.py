@@ -24,9 +24,10 @@ from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.manager.exposition import registry_of
 from frameworkcontroller.manager.web import WebServer
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, until
 from tests.support.frameworks import Frameworks, codes, condition, role, tasks
 from tests.support.frontdoor import FrontDoor, Request, Rule, front_door, refusal
+from tests.support.objects import items, read
 
 pytestmark = pytest.mark.newest
 
@@ -62,10 +63,7 @@ class Replica:
         ]
 
     async def until_leading(self, *, within: float = 30.0) -> None:
-        async def probe() -> bool:
-            return self.controller.leading
-
-        await eventually(probe, within=within, every=0.02)
+        await until(lambda: self.controller.leading, within=within, every=0.02)
 
 
 def config(cluster: Cluster, duration_sec: int = 60, **more: Any) -> Config:
@@ -109,7 +107,7 @@ async def replica(
 
 
 async def holder(frameworks: Frameworks) -> str:
-    lease = orjson.loads(await frameworks.client.get(LEASES, LEASE, frameworks.namespace))
+    lease = await read(frameworks.client, LEASES, LEASE, frameworks.namespace)
     who: str = lease["spec"]["holderIdentity"]
     return who
 
@@ -174,7 +172,7 @@ async def test_a_process_that_follows_another_one_does_not_wait_for_its_lease(
         await second.until_leading()
         assert loop.time() - ended < (1 if cluster.embedded else 30)
         assert second.identity.rpartition("_")[0] == first.identity.rpartition("_")[0]
-        lease = orjson.loads(await frameworks.client.get(LEASES, LEASE, cluster.namespace))
+        lease = await read(frameworks.client, LEASES, LEASE, cluster.namespace)
         assert lease["spec"]["leaseTransitions"] == 1
         await frameworks.set("f", taskRoles__0__taskNumber=3)
         assert uids(await frameworks.until_running("f", 3))[:2] == uids(before)
@@ -219,11 +217,7 @@ async def test_a_standby_acts_on_its_caches_and_compares_them_later(cluster: Clu
         compared = over + app.COMPARISON_DELAY_SEC
         assert first_act < compared
         assert not [one for one in second.door.since(over) if one.verb == "list" and one.at < first_act]
-
-        async def listed() -> bool:
-            return lists(second, over) == {"frameworks", "configmaps", "pods"}
-
-        await eventually(listed)
+        await until(lambda: lists(second, over) == {"frameworks", "configmaps", "pods"})
 
 
 def lists(replica: Replica, since: float) -> set[str]:
@@ -262,11 +256,7 @@ async def test_a_new_leader_begins_with_frameworks_without_status(cluster: Clust
             held_back = False
             await after.until_leading(within=60)
             await frameworks.until("new", lambda status: condition(status, "Suspended").get("status") == "True")
-
-            async def all_had_their_turn() -> None:
-                assert set(order) == {"new", *at_rest}
-
-            await eventually(all_had_their_turn)
+            await until(lambda: set(order) == {"new", *at_rest})
             assert order[0] == "new"
 
 
@@ -318,11 +308,7 @@ async def test_a_deposed_leader_leads_again_only_with_filled_caches(cluster: Clu
             async with replica(cluster, 3) as second:
                 await second.until_leading(within=60)
                 cut_off = False
-
-                async def deposed() -> None:
-                    assert first.frameworks_known == 0
-
-                await eventually(deposed)
+                await until(lambda: first.frameworks_known == 0)
             async with replica(cluster, 3) as third:
                 await third.until_leading()
                 assert await holder(frameworks) == third.identity
@@ -431,11 +417,7 @@ async def test_a_lease_that_was_only_not_renewed_in_time_is_kept(cluster: Cluste
         with only.door.answering(
             lambda request: refusal(503, "ServiceUnavailable", "etcd is away") if request.resource == "leases" else None
         ):
-
-            async def halted() -> bool:
-                return not only.controller.leading
-
-            await eventually(halted)
+            await until(lambda: not only.controller.leading)
             since = loop.time()
             await frameworks.set("f", taskRoles__0__taskNumber=3)
             await asyncio.sleep(duration(cluster))
@@ -480,7 +462,7 @@ async def test_a_lease_that_was_removed_is_made_again(cluster: Cluster, framewor
         await frameworks.client.delete(LEASES, LEASE, cluster.namespace)
 
         async def made() -> bool:
-            found = orjson.loads(await frameworks.client.list(LEASES, cluster.namespace))["items"]
+            found = await items(frameworks.client, LEASES, cluster.namespace)
             return [item["spec"]["holderIdentity"] for item in found] == [only.identity]
 
         await eventually(made)
@@ -498,12 +480,12 @@ async def test_fields_of_the_lease_that_other_clients_set_are_kept(cluster: Clus
     await frameworks.client.create(LEASES, orjson.dumps(body), cluster.namespace)
     async with replica(cluster) as only:
         await only.until_leading()
-        lease = orjson.loads(await frameworks.client.get(LEASES, LEASE, cluster.namespace))
+        lease = await read(frameworks.client, LEASES, LEASE, cluster.namespace)
         assert lease["metadata"]["labels"] == {"team": "a"}
         assert lease["spec"]["leaseDurationSeconds"] == config(cluster).leader_election.lease_duration_sec
         assert lease["spec"]["leaseTransitions"] == 1
         assert lease["spec"]["acquireTime"].endswith("Z")
-    lease = orjson.loads(await frameworks.client.get(LEASES, LEASE, cluster.namespace))
+    lease = await read(frameworks.client, LEASES, LEASE, cluster.namespace)
     assert lease["spec"]["holderIdentity"] in ("", None)
 
 

@@ -12,9 +12,10 @@ from frameworkcontroller.kube.resources import PODS, RESOURCEQUOTAS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import read_until
 from tests.support.exposure import Exposure
 from tests.support.frameworks import Frameworks, Json, codes, condition, policy, role, states, tasks
+from tests.support.objects import read
 from tests.support.pods import pod_manifest
 
 
@@ -142,12 +143,9 @@ async def set_quota(cluster: Cluster, frameworks: Frameworks, number: int) -> No
         # The work of the quota controller, which does not run here.
         status = orjson.dumps({"status": {"hard": hard, "used": {"pods": str(len(await frameworks.pods()))}}})
         await client.patch(RESOURCEQUOTAS, "q", status, namespace, content_type=MERGE_PATCH, subresource="status")
-
-    async def in_force() -> None:
-        quota = orjson.loads(await client.get(RESOURCEQUOTAS, "q", namespace))
-        assert quota.get("status", {}).get("hard") == hard, quota
-
-    await eventually(in_force)
+    await read_until(
+        lambda: read(client, RESOURCEQUOTAS, "q", namespace), lambda quota: quota.get("status", {}).get("hard") == hard
+    )
 
 
 async def test_a_pod_that_does_not_go_is_force_deleted_when_that_is_allowed(frameworks: Frameworks) -> None:

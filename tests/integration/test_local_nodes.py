@@ -20,7 +20,7 @@ from frameworkcontroller.local.cluster import LocalCluster
 from frameworkcontroller.local.kubelet.node import DISCONNECTED
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, read_until
 from tests.support.frameworks import Frameworks, codes, condition, role, tasks
 from tests.support.kubectl import Kubectl, find_kubectl
 from tests.support.virtual_clock import wall
@@ -75,12 +75,7 @@ class World:
         return pods["f-a-0"]
 
     async def until_pod(self, holds: Callable[[Json], bool], *, within: float = 600) -> Json:
-        async def probe() -> Json:
-            pod = await self.pod()
-            assert holds(pod), pod
-            return pod
-
-        return await eventually(probe, within=within, every=1)
+        return await read_until(self.pod, holds, within=within, every=1)
 
     async def run(self, task: Json | None = None, **simulate: Any) -> Json:
         """Run a Framework with one Task; its Pod."""

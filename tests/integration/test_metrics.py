@@ -23,7 +23,7 @@ from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.manager.exposition import registry_of
 from frameworkcontroller.manager.health import Health
 from tests.support.clusters import Cluster, embedded_cluster, simulated_node
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, until
 from tests.support.frameworks import Frameworks, Json, policy, role, states
 from tests.support.localqueue import queue_on
 from tests.support.pods import pod_manifest
@@ -133,11 +133,7 @@ async def test_an_api_server_that_is_away_shows(clock: VirtualClockLoop) -> None
         broken = {"resource": "pods", "reason": "broken"}
         assert value("frameworkcontroller_watch_restarts_total", broken) == 0
         await server.stop()
-
-        async def noticed() -> None:
-            assert (value("frameworkcontroller_watch_restarts_total", broken) or 0) > 3
-
-        await eventually(noticed, within=120)
+        await until(lambda: (value("frameworkcontroller_watch_restarts_total", broken) or 0) > 3, within=120)
         unanswered = {"verb": "watch", "resource": "pods", "code": "none"}
         assert (value("frameworkcontroller_api_requests_total", unanswered) or 0) > 1
 

@@ -17,10 +17,11 @@ from frameworkcontroller.machine.kernel.model import InvariantError, Plan
 from frameworkcontroller.machine.plan import plan
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, read_until
 from tests.support.frameworks import Frameworks, Json, condition, role, stalled, states
 from tests.support.frontdoor import FrontDoor, Request, refusal
 from tests.support.localqueue import holds_quota, objects_of_queue, queue_on
+from tests.support.objects import items
 
 pytestmark = pytest.mark.newest
 
@@ -51,17 +52,13 @@ def needs(cpu: object, number: int = 1, **options: Any) -> Json:
 
 async def workloads(frameworks: Frameworks) -> dict[str, Json]:
     """The Workloads, by name of the Framework."""
-    found = orjson.loads(await frameworks.client.list(WORKLOADS, frameworks.namespace))["items"]
+    found = await items(frameworks.client, WORKLOADS, frameworks.namespace)
     return {one["metadata"]["labels"]["FC_FRAMEWORK_NAME"]: one for one in found}
 
 
 async def until_collected(frameworks: Frameworks, name: str) -> None:
     """Wait until the Workload is gone. A garbage collector may learn its kind half a minute after its definition."""
-
-    async def is_gone() -> None:
-        assert name not in await workloads(frameworks)
-
-    await eventually(is_gone, within=120)
+    await read_until(lambda: workloads(frameworks), lambda found: name not in found, within=120)
 
 
 async def in_use(frameworks: Frameworks) -> set[str]:
@@ -230,11 +227,7 @@ async def test_labels_are_followed_though_they_have_no_generation(
         await frameworks.create("f", needs(2), metadata=labels())
         await frameworks.until("f", lambda status: condition(status, "QuotaReserved").get("reason") == "Pending")
         await label(frameworks, "f", queue="nowhere")
-
-        async def moved() -> None:
-            assert (await workloads(frameworks))["f"]["spec"]["queueName"] == "nowhere"
-
-        await eventually(moved)
+        await read_until(lambda: workloads(frameworks), lambda found: found["f"]["spec"]["queueName"] == "nowhere")
         await label(frameworks, "f", queue=None)
         status = await running(frameworks, "f", 1)
         assert "admission" not in status
@@ -250,7 +243,7 @@ async def label(frameworks: Frameworks, name: str, *, queue: str | None) -> None
 
 async def ignored(frameworks: Frameworks) -> None:
     """An Event says that the label means nothing."""
-    events = orjson.loads(await frameworks.client.list(EVENTS, frameworks.namespace))["items"]
+    events = await items(frameworks.client, EVENTS, frameworks.namespace)
     texts = [one["message"] for one in events if one["reason"] == "QueueIgnored"]
     assert len(texts) == 1
     assert f"queue-name: {LOCAL_QUEUE} means nothing, as kueue.mode is disabled" in texts[0]
@@ -287,11 +280,7 @@ async def test_a_quarantined_framework_can_be_deleted(
         await frameworks.set("f", taskRoles__0__taskNumber=2)
         await frameworks.until("f", lambda status: condition(status, "Stalled").get("reason") == "Quarantined")
         await frameworks.delete("f", "Foreground")
-
-        async def is_deleting() -> None:
-            assert "deletionTimestamp" in (await frameworks.pods())["f-a-0"]["metadata"]
-
-        await eventually(is_deleting)
+        await read_until(frameworks.pods, lambda found: "deletionTimestamp" in found["f-a-0"]["metadata"])
         assert "f" in await in_use(frameworks)
         pods.finish(f"{cluster.namespace}/f-a-0")
         await frameworks.until_gone("f")

@@ -45,7 +45,7 @@ from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.webaccess.cluster_access import ClusterAccess
 from tests.support.claims import claim_spec, claims_in, until_claims_are
 from tests.support.clusters import Cluster, embedded_cluster, simulated_node
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, read_until, until
 from tests.support.frameworks import Frameworks, Json, condition, policy, role, tasks
 from tests.support.frontdoor import FrontDoor, Request, front_door, refusal
 from tests.support.historysink import ArchiveStandIn
@@ -141,11 +141,7 @@ async def running(cluster: Cluster, door: FrontDoor, settings: Config) -> AsyncI
     loop = asyncio.get_running_loop()
 
     async with Controller(settings, door.connection, wall=cluster.wall, instant=_clock(cluster, loop)) as controller:
-
-        async def leads() -> bool:
-            return controller.leading
-
-        await eventually(leads)
+        await until(lambda: controller.leading)
         yield controller
 
 
@@ -154,11 +150,7 @@ async def standing_by(cluster: Cluster, door: FrontDoor, settings: Config) -> As
     """A replica that does not lead, and watches the Lease."""
     loop = asyncio.get_running_loop()
     async with Controller(settings, door.connection, wall=cluster.wall, instant=_clock(cluster, loop)):
-
-        async def watches() -> bool:
-            return ("watch", "leases") in door.count(0)
-
-        await eventually(watches)
+        await until(lambda: ("watch", "leases") in door.count(0))
         yield
 
 
@@ -189,11 +181,7 @@ async def everything(frameworks: Frameworks, door: FrontDoor) -> None:
     note = orjson.dumps({"metadata": {"annotations": {"note": "x"}}})
     await client.patch(FRAMEWORKS, "e", note, namespace, content_type=MERGE_PATCH)
     await client.delete(PODS, "e-a-0", namespace)
-
-    async def looked() -> None:
-        assert {request.verb for request in door.requests if request.resource == "nodes"} == {"get"}
-
-    await eventually(looked)
+    await until(lambda: {request.verb for request in door.requests if request.resource == "nodes"} == {"get"})
     await frameworks.set("e", taskRoles__0__task__podForceDeletionPolicy="Always")
     await frameworks.until("e", lambda status: tasks(status)[0]["state"] == "Completed")
     await frameworks.until_running("a", 2)
@@ -430,11 +418,7 @@ async def all_requests_for_gangs(frameworks: Frameworks, resource: Resource) -> 
     await frameworks.create("g", role(number=2), scheduling=gang)
     await frameworks.create("h", role(), scheduling=gang)
     await frameworks.until("h", lambda status: condition(status, "Stalled").get("reason") == "NamingConflict")
-
-    async def pods() -> None:
-        assert {"g-a-0", "g-a-1"} <= set(await frameworks.pods())
-
-    await eventually(pods)
+    await read_until(frameworks.pods, lambda found: {"g-a-0", "g-a-1"} <= set(found))
     await frameworks.set("g", taskRoles__0__taskNumber=1)
 
     async def lowered() -> None:
@@ -639,11 +623,7 @@ async def check_component(
         assert await frameworks.pods() == {}
         async with granted(cluster, *documents(file, "ClusterRole")):
             await frameworks.until("x", lambda status: condition(status, "Stalled")["status"] == "False")
-
-            async def is_created() -> None:
-                assert {*await frameworks.pods()} == {"x-a-0"}
-
-            await eventually(is_created)
+            await read_until(frameworks.pods, lambda found: {*found} == {"x-a-0"})
             await use()
             forbidden = {(request.verb, request.resource) for request, code in door.refused if code == 403}
             # A single request for the namespace of the archive's identity may be among them.

@@ -14,7 +14,7 @@ from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.cli import Cli
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import read_until
 from tests.support.frameworks import Frameworks, Json, role
 
 pytestmark = pytest.mark.newest
@@ -97,11 +97,7 @@ async def test_without_a_controller_pods_end_before_their_framework_goes(
     patch: list[Json] = [{"op": "test", "path": "/metadata/finalizers/0", "value": "example.com/first"}]
     patch.append({"op": "remove", "path": "/metadata/finalizers/0"})
     await frameworks.client.patch(FRAMEWORKS, "f", orjson.dumps(patch), frameworks.namespace, content_type=JSON_PATCH)
-
-    async def one_pod() -> None:
-        assert [name for name in await frameworks.pods() if name.startswith("f-")] == ["f-a-0"]
-
-    await eventually(one_pod)
+    await read_until(frameworks.pods, lambda found: [name for name in found if name.startswith("f-")] == ["f-a-0"])
     assert await finalizers(frameworks, "f") == ["foregroundDeletion"]
     await hold_pod(frameworks, "f-a-0")
     await frameworks.until_gone("f")
@@ -128,11 +124,7 @@ async def test_only_the_named_ones_are_released(cluster: Cluster, frameworks: Fr
         await frameworks.create(name, role(), metadata={"finalizers": [names.HISTORY_FINALIZER]})
         await frameworks.delete(name, "Background")
     assert (await cli.ok(*RELEASE, "g"))[-1].startswith("released 1 Framework with 0 Tasks")
-
-    async def gone() -> None:
-        assert not await is_there(frameworks, "g")
-
-    await eventually(gone)
+    await read_until(lambda: is_there(frameworks, "g"), lambda found: not found)
     assert await finalizers(frameworks, "f") == [names.HISTORY_FINALIZER]
     missing = await cli(*RELEASE, "g")
     assert (missing.code, missing.out) == (1, "")

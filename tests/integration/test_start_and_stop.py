@@ -16,7 +16,8 @@ from frameworkcontroller.kube.resources import CONFIGMAPS
 from frameworkcontroller.local.apiserver.authentication import Authenticator
 from frameworkcontroller.local.apiserver.restserver import ApiServer
 from frameworkcontroller.manager.app import Controller
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, until
+from tests.support.objects import items, read
 from tests.support.requests import Requests
 from tests.support.virtual_clock import VirtualClockLoop, wall
 
@@ -41,7 +42,7 @@ def framework(name: str) -> bytes:
 
 
 async def state_is(client: KubeClient, name: str, wanted: str) -> None:
-    body = orjson.loads(await client.get(FRAMEWORKS, name, "default"))
+    body = await read(client, FRAMEWORKS, name, "default")
     assert (body.get("status") or {}).get("state") == wanted
 
 
@@ -78,7 +79,7 @@ async def test_several_in_one_process_do_not_disturb_each_other(clock: VirtualCl
             for name in "abcdef":
                 await eventually(partial(state_is, client, name, "AttemptPreparing"))
             assert len(elsewhere.informers.frameworks.lister) == 0
-        found = orjson.loads(await client.list(CONFIGMAPS, "default"))["items"]
+        found = await items(client, CONFIGMAPS, "default")
         assert sorted(one["metadata"]["name"] for one in found if "attempt" in one["metadata"]["name"]) == [
             f"{name}-attempt" for name in "abcdef"
         ]
@@ -129,15 +130,11 @@ async def test_stop_lets_a_running_sync_finish(clock: VirtualClockLoop, monkeypa
         async with controller_of(server, slow) as controller:
             await client.create(FRAMEWORKS, framework("f"), "default")
             await eventually(partial(state_is, client, "f", "AttemptCreationPending"))
-
-            async def busy() -> bool:
-                return controller.workers.busy > 0
-
-            await eventually(busy)
+            await until(lambda: controller.workers.busy > 0)
         assert controller.workers.busy == 0
         assert len(requests.all) > 2
         assert all(request.accepted for request in requests.all)
-        stored = orjson.loads(await client.get(FRAMEWORKS, "f", "default"))
+        stored = await read(client, FRAMEWORKS, "f", "default")
         assert stored["status"] == requests.status_writes[-1].status
 
 

@@ -21,6 +21,7 @@ from frameworkcontroller.manager.app import Controller
 from tests.support.cli import Cli
 from tests.support.clusters import Cluster
 from tests.support.frameworks import Frameworks, Json, role
+from tests.support.objects import items
 
 pytestmark = pytest.mark.newest
 
@@ -83,7 +84,7 @@ async def test_uninstall(
     assert ended.code == 0, ended
     assert ended.lines[1] == f"deleted the CRD {names.CRD_NAME}"
     assert not await crd_is_there(frameworks)
-    assert orjson.loads(await frameworks.client.list(PODS, frameworks.namespace))["items"] == []
+    assert await items(frameworks.client, PODS, frameworks.namespace) == []
     assert await cli.ok("uninstall", "--yes") == [f"there is no CRD {names.CRD_NAME}"]
 
 
@@ -114,7 +115,7 @@ class Workloads:
 
     async def found(self) -> dict[str, list[str]]:
         """The finalizers of each."""
-        listed = orjson.loads(await self.client.list(WORKLOADS, self.namespace))["items"] or ()
+        listed = await items(self.client, WORKLOADS, self.namespace) or ()
         return {one["metadata"]["name"]: one["metadata"].get("finalizers") or [] for one in listed}
 
     async def set(self, name: str, body: Json) -> None:
