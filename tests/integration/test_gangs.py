@@ -256,12 +256,3 @@ async def test_the_version_that_is_served_is_used(
         await until_pods(frameworks, 2)
         found = await group(frameworks, old)
         assert (found["apiVersion"], found["spec"]["disruptionMode"]) == ("scheduling.k8s.io/v1alpha2", "PodGroup")
-
-
-@pytest.mark.virtual_clock
-async def test_a_cluster_without_gangs_is_asked_for_none(
-    frameworks: Frameworks, pods: SimulatedRuntime, watched: Controller, door: FrontDoor
-) -> None:
-    await frameworks.create("f", role(simulate={"run-seconds": "1"}))
-    await frameworks.until_state("f", "Completed")
-    assert not [one for one in door.requests if one.plural == "podgroups" or "scheduling" in one.resource]

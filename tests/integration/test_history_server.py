@@ -163,38 +163,6 @@ async def names(database: Path) -> set[str]:
             after = page["next"]
 
 
-async def test_acknowledged_records_survive_a_kill_in_the_middle(tmp_path: Path, client: aiohttp.ClientSession) -> None:
-    database = tmp_path / "h.db"
-    acknowledged: set[str] = set()
-    number = 0
-    for _ in range(2):
-        with running(f"sqlite:///{database}", tmp_path / "log") as process:
-            url = await process.url()
-            goal = len(acknowledged) + 200
-
-            async def send(url: str = url) -> None:
-                nonlocal number
-                while True:
-                    first, number = number, number + 5
-                    body = b"".join(framework(one, padding=2000) for one in range(first, first + 5))
-                    if (await post(client, url, body))[0] == 200:
-                        acknowledged.update(f"f{one}" for one in range(first, first + 5))
-
-            senders = [asyncio.create_task(send()) for _ in range(4)]
-
-            async def enough(goal: int = goal) -> bool:
-                return len(acknowledged) >= goal
-
-            await eventually(enough, every=0.01)
-            process.end(signal.SIGKILL)
-            await asyncio.gather(*senders, return_exceptions=True)
-    found = await names(database)
-    assert acknowledged <= found
-    # Of a batch all or nothing is stored.
-    batches = {int(name[1:]) // 5 for name in found}
-    assert found == {f"f{batch * 5 + one}" for batch in batches for one in range(5)}
-
-
 async def test_a_stop_answers_requests_in_progress(tmp_path: Path, client: aiohttp.ClientSession) -> None:
     with running(f"sqlite:///{tmp_path}/h.db", tmp_path / "log") as process:
         url = await process.url()

@@ -177,17 +177,6 @@ async def test_without_permissions_only_frameworks_with_a_network_wait(
 
 
 @pytest.mark.virtual_clock
-async def test_who_has_no_network_sends_no_request_for_one(
-    frameworks: Frameworks, watched: Controller, door: FrontDoor
-) -> None:
-    await frameworks.create("f", role(number=2), network={"enableDNSHostnames": False})
-    await frameworks.create("g", role(number=2))
-    await frameworks.until_running("f", 2)
-    await frameworks.until_running("g", 2)
-    assert [request for request in door.requests if request.resource == "services"] == []
-
-
-@pytest.mark.virtual_clock
 async def test_each_term_of_a_leader_watches_from_the_first_need_on(cluster: Cluster, frameworks: Frameworks) -> None:
     keys: list[str] = []
     ignore = SimpleNamespace(

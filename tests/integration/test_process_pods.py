@@ -135,16 +135,6 @@ async def test_volumes_and_variables_from_the_api_server(here: Here) -> None:
     assert json.loads(kubeconfig)["clusters"][0]["cluster"]["server"] == here.cluster.url
 
 
-async def test_a_failure_tells_why(here: Here) -> None:
-    await here.create(on_node(sh("echo it broke >&2; exit 42", terminationMessagePolicy="FallbackToLogsOnError")))
-    pod = await here.until_phase("Failed")
-    terminated = pod["status"]["containerStatuses"][0]["state"]["terminated"]
-    assert (terminated["exitCode"], terminated["message"]) == (42, "it broke\n")
-    await here.create(on_node({"name": "main", "image": "example.com/web"}, name="f-r-1"))
-    pod = await here.until_phase("Failed", "f-r-1")
-    assert pod["status"]["reason"] == "NoCommand"
-
-
 LISTENER = """
 import os, pathlib, socket, sys, time
 wanted = pathlib.Path(sys.argv[1])

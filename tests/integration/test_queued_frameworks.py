@@ -96,16 +96,6 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         assert world.most <= QUOTA
 
 
-async def test_they_run_one_after_the_other_if_they_do_not_fit_together(world: World) -> None:
-    names = [f"f{number}" for number in range(4)]
-    for name in names:
-        await world.create(name, 5, 1, seconds=20)
-    for name in names:
-        await world.frameworks.until_state(name, "Completed", within=600)
-        await world.frameworks.delete(name)
-    await world.until_nothing_is_left()
-
-
 async def test_quota_of_completed_tasks_goes_to_the_next_one_while_others_run(world: World) -> None:
     """Of eight processors, six would be idle until the end of the longest Task."""
     kinds = {"short": 6, "long": 2}

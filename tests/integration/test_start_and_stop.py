@@ -46,26 +46,6 @@ async def state_is(client: KubeClient, name: str, wanted: str) -> None:
     assert (body.get("status") or {}).get("state") == wanted
 
 
-async def test_it_installs_the_crd_and_syncs(clock: VirtualClockLoop) -> None:
-    async with ApiServer(wall=wall) as server, KubeClient(Connection.to_address(server.url)) as client:
-        async with controller_of(server) as controller:
-            assert controller.ready
-            await client.create(FRAMEWORKS, framework("f"), "default")
-            await eventually(partial(state_is, client, "f", "AttemptPreparing"))
-        assert not controller.ready
-
-
-async def test_existing_frameworks_are_synced(clock: VirtualClockLoop) -> None:
-    async with ApiServer(wall=wall) as server, KubeClient(Connection.to_address(server.url)) as client:
-        async with controller_of(server):
-            for name in "abc":
-                await client.create(FRAMEWORKS, framework(name), "default")
-        async with controller_of(server) as controller:
-            assert len(controller.informers.frameworks.lister) == 3
-            for name in "abc":
-                await eventually(partial(state_is, client, name, "AttemptPreparing"))
-
-
 async def test_several_in_one_process_do_not_disturb_each_other(clock: VirtualClockLoop) -> None:
     async with ApiServer(wall=wall) as server, KubeClient(Connection.to_address(server.url)) as client:
         async with (

@@ -186,14 +186,3 @@ async def test_without_permissions_only_frameworks_with_claims_wait(
             assert controller.ready
         status = await frameworks.until_running("f", 1)
         assert stalled(status) == ""
-
-
-@pytest.mark.virtual_clock
-async def test_who_has_no_claims_sends_no_request_for_one(
-    frameworks: Frameworks, watched: Controller, door: FrontDoor
-) -> None:
-    await frameworks.create("f", role(number=2))
-    await frameworks.until_running("f", 2)
-    await frameworks.set("f", taskRoles__0__taskNumber=1)
-    await frameworks.until_running("f", 1)
-    assert [one for one in door.requests if one.resource == "persistentvolumeclaims"] == []
