@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import orjson
 import pytest
 
 from frameworkcontroller.history.apidocument import document
 from frameworkcontroller.history.archive import HistoryArchive
 from frameworkcontroller.history.reads import ListFrameworks
 from tests.support.answerschema import faults
+from tests.support.archives import framework_record, task_status
 from tests.support.certificates import make_certificates
 from tests.support.cli import run_program
 from tests.support.eventually import eventually, read_until, until
@@ -31,69 +31,17 @@ TOKEN = "the-token-of-the-test"
 BEARING = {"Authorization": f"Bearer {TOKEN}"}
 
 
-def framework(
-    number: int, *, namespace: str = "default", padding: int = 0, time: str = "2026-01-31T12:00:00.000000Z"
-) -> bytes:
+def framework(number: int, padding: int = 0) -> bytes:
     """The record of a Framework that has failed after one attempt of one Task."""
-    failed = {"code": 1, "phrase": "ContainerTransientFailed", "type": {"name": "Failed", "attributes": ["Transient"]}}
-    times = {"startTime": "2026-01-31T10:00:00Z", "completionTime": "2026-01-31T11:00:00Z"}
-    task = {
-        "index": 0,
-        "instanceUID": f"0_t{number}",
-        "state": "Completed",
-        **times,
-        "transitionTime": "2026-01-31T11:00:00Z",
-        "retryPolicyStatus": {"totalRetriedCount": 0, "accountableRetriedCount": 0, "retryDelaySec": None},
-        "attemptStatus": {
-            "id": 0,
-            **times,
-            "podName": f"f{number}-w-0",
-            "podUID": f"p{number}",
-            "podNodeName": "node-1",
-            "completionStatus": {**failed, "diagnostics": "exit code 1: no space left on device"},
-        },
-    }
-    body = {
-        "apiVersion": "frameworkcontroller.microsoft.com/v1",
-        "kind": "Framework",
-        "metadata": {
-            "name": f"f{number}",
-            "namespace": "default",
-            "uid": f"u{number}",
-            "creationTimestamp": "2026-01-31T10:00:00Z",
-            "annotations": {"padding": "x" * padding},
-        },
-        "spec": {"executionType": "Start", "taskRoles": [{"name": "w", "taskNumber": 1, "task": {}}]},
-        "status": {
-            **times,
-            "state": "Completed",
-            "transitionTime": "2026-01-31T11:00:00Z",
-            "retryPolicyStatus": {"totalRetriedCount": 0, "accountableRetriedCount": 0, "retryDelaySec": None},
-            "attemptStatus": {
-                "id": 0,
-                **times,
-                "instanceUID": f"0_u{number}",
-                "configMapName": f"f{number}-attempt",
-                "configMapUID": f"c{number}",
-                "completionStatus": {**failed, "diagnostics": "Task w[0] failed"},
-                "taskRoleStatuses": [{"name": "w", "podGracefulDeletionTimeoutSec": None, "taskStatuses": [task]}],
-            },
-        },
-    }
-    return orjson.dumps(
-        {
-            "id": f"u{number}/0",
-            "trigger": "OnFrameworkDeletion",
-            "time": "2026-01-31T12:00:00.000000Z",
-            "cluster": "test",
-            "namespace": "default",
-            "name": f"f{number}",
-            "generation": 1,
-            "controller": "test",
-            "object": body,
-        },
-        option=orjson.OPT_APPEND_NEWLINE,
+    line = framework_record(
+        f"u{number}",
+        where=f"default/f{number}",
+        trigger="OnFrameworkDeletion",
+        code=1,
+        roles={"w": [task_status(0, uid=f"0_t{number}")]},
+        attempt_status={"padding": "x" * padding},
     )
+    return line + b"\n"
 
 
 class Process:
