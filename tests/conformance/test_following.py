@@ -187,7 +187,7 @@ async def test_the_last_state_of_a_pod_shows_its_end(cluster: Cluster) -> None:
         body = orjson.dumps({"metadata": {"labels": {"mine": value}}})
         await client.patch(PODS, name, body, namespace, content_type=MERGE_PATCH)
 
-    async def until(name: str, *expected: bool) -> None:
+    async def until_removed(name: str, *expected: bool) -> None:
         await until(lambda: removed.get(name) == list(expected))
 
     informer = Informer(client, PODS, pod_record, namespace=namespace, label_selector="mine=yes")
@@ -197,25 +197,25 @@ async def test_the_last_state_of_a_pod_shows_its_end(cluster: Cluster) -> None:
         await informer.wait_synced()
         await pod("waiting")
         await client.delete(PODS, "waiting", namespace)
-        await until("waiting", True)
+        await until_removed("waiting", True)
         await pod("ended", "Succeeded")
         await client.delete(PODS, "ended", namespace)
-        await until("ended", True)
+        await until_removed("ended", True)
         await pod("alive", "Running")
         await label("alive", None)
-        await until("alive", False)
+        await until_removed("alive", False)
         await pod("ending", "Running")
         await client.delete(PODS, "ending", namespace)
         await label("ending", None)
-        await until("ending", False)
+        await until_removed("ending", False)
         await label("ending", "yes")
         # As kubelets do, once nothing of it runs.
         await client.delete(PODS, "ending", namespace, grace_period_seconds=0)
-        await until("ending", False, True)
+        await until_removed("ending", False, True)
         await pod("kept", "Running", "example.com/keep")
         await client.delete(PODS, "kept", namespace, grace_period_seconds=0)
         await label("kept", None)
-        await until("kept", False)
+        await until_removed("kept", False)
     finally:
         running.cancel()
         await asyncio.wait([running])

@@ -1,7 +1,6 @@
 """Frameworks that are deleted go once nothing of them runs and the archive has them, on each API server."""
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 import orjson
 import pytest
@@ -12,8 +11,6 @@ from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.cli.main import build_parser
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.config.historyconfig import History, HistorySinkKind
-from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
-from frameworkcontroller.kube.errors import NotFound
 from frameworkcontroller.kube.resources import CONFIGMAPS, NAMESPACES, PODS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
@@ -22,7 +19,7 @@ from tests.support.clusters import Cluster
 from tests.support.eventually import eventually, read_until
 from tests.support.frameworks import Frameworks, Json, condition, role, tasks
 from tests.support.historysink import ArchiveStandIn, attempts_of
-from tests.support.objects import read
+from tests.support.objects import is_there, read
 
 pytestmark = pytest.mark.newest
 
@@ -49,19 +46,6 @@ async def frameworks(cluster: Cluster) -> Frameworks:
     return Frameworks(await cluster.client(), cluster.namespace)
 
 
-async def is_there(client: KubeClient, resource: Any, name: str, namespace: str | None) -> bool:
-    try:
-        await client.get(resource, name, namespace)
-    except NotFound:
-        return False
-    return True
-
-
-async def hold_pod(frameworks: Frameworks, name: str, *finalizers: str) -> None:
-    body = orjson.dumps({"metadata": {"finalizers": list(finalizers)}})
-    await frameworks.client.patch(PODS, name, body, frameworks.namespace, content_type=MERGE_PATCH)
-
-
 def missing(archive: ArchiveStandIn, framework: Json) -> list[object]:
     """The attempts that a status shows, and the archive does not have with the same code."""
     status = decode_status(framework["status"])
@@ -80,7 +64,7 @@ async def test_pods_end_and_then_the_framework_goes(
     created = await frameworks.create("f", role(number=2), failing)
     await frameworks.until_running("f", 3)
     assert (await frameworks.get("f"))["metadata"]["finalizers"] == [names.HISTORY_FINALIZER]
-    await hold_pod(frameworks, "f-a-0", "example.com/hold")
+    await frameworks.set_finalizers("f-a-0", "example.com/hold", resource=PODS)
     await frameworks.delete("f", propagation)
     await read_until(frameworks.pods, lambda found: [*found] == ["f-a-0"])
     found = await frameworks.get("f")
@@ -92,7 +76,7 @@ async def test_pods_end_and_then_the_framework_goes(
     assert status["attemptStatus"]["completionStatus"]["diagnostics"]
     assert await is_there(frameworks.client, CONFIGMAPS, "f-attempt", frameworks.namespace)
     await archive.refuse()
-    await hold_pod(frameworks, "f-a-0")
+    await frameworks.set_finalizers("f-a-0", resource=PODS)
 
     async def nothing_runs() -> None:
         await frameworks.assert_nothing_left("f")
@@ -135,7 +119,7 @@ async def test_a_namespace_waits_for_the_archive(
     assert (await read(frameworks.client, NAMESPACES, frameworks.namespace))["status"]["phase"] == "Terminating"
     await archive.accept()
     await read_until(
-        lambda: is_there(frameworks.client, NAMESPACES, frameworks.namespace, None), lambda found: not found, within=120
+        lambda: is_there(frameworks.client, NAMESPACES, frameworks.namespace), lambda found: not found, within=120
     )
     assert [missing(archive, one) for one in found] == [[], []]
 

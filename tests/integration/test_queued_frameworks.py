@@ -1,41 +1,35 @@
 """Frameworks on a local cluster with a queue: they compete, are preempted, and continue. No quota is used twice."""
 
-import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
 from frameworkcontroller.api.quantities import parse_quantity
 from frameworkcontroller.config.config import Kueue, KueueMode, shipped_config
-from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.resources import WORKLOADS
 from frameworkcontroller.local.apiserver.object_records import Change
-from frameworkcontroller.local.cluster import LocalCluster
 from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
-from frameworkcontroller.manager.app import Controller
-from tests.support.eventually import eventually
-from tests.support.frameworks import Frameworks, Json, condition, policy, role, states
-from tests.support.virtual_clock import wall
+from tests.support.frameworks import Json, condition, policy, role, states
+from tests.support.site import LocalSite, local_site
 
 pytestmark = pytest.mark.virtual_clock
 
 QUOTA = 8
 
 
-class World:
-    """A local cluster with a queue and its controller. ``most``: the most processors that Pods requested at a time."""
+@dataclass
+class World(LocalSite):
+    """A local cluster with a queue. ``most``: the most processors that Pods requested at a time."""
 
-    def __init__(self, cluster: LocalCluster, client: KubeClient) -> None:
-        self.frameworks = Frameworks(client, "default")
-        self.client = client
-        self.most = Decimal(0)
-        self._pods: dict[str, Decimal] = {}
-        cluster.server.storage.observe(self._observe)
+    most: Decimal = Decimal(0)
+    _pods: dict[str, Decimal] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.cluster.server.storage.observe(self._observe)
 
     def _observe(self, change: Change) -> None:
         if change.record.resource == "pods":
@@ -65,28 +59,13 @@ class World:
             ),
         )
 
-    async def workloads(self) -> list[Json]:
-        items: list[Json] = orjson.loads(await self.client.list(WORKLOADS, "default"))["items"]
-        return items
-
-    async def until_nothing_is_left(self) -> None:
-        async def probe() -> None:
-            assert await self.workloads() == []
-            assert await self.frameworks.pods() == {}
-
-        await eventually(probe, within=60)
-
 
 @asynccontextmanager
 async def running(path: Path, *, capacity: dict[str, str] | None = None) -> AsyncIterator[World]:
     config = shipped_config().model_copy(update={"kueue": Kueue(mode=KueueMode.ENABLED)})
-    quota, rng = {"cpu": str(QUOTA)}, random.Random(1)
-    async with (
-        LocalCluster(path, runtime="simulated", quota=quota, capacity=capacity, wall=wall, rng=rng) as cluster,
-        Controller(config, cluster.connect(), wall=wall),
-        KubeClient(cluster.connect()) as client,
-    ):
-        yield World(cluster, client)
+    quota = {"cpu": str(QUOTA)}
+    async with local_site(path, World, config, quota=quota, capacity=capacity) as world:
+        yield world
 
 
 @pytest.fixture
