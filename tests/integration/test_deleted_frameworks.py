@@ -19,7 +19,7 @@ from tests.support.clusters import Cluster
 from tests.support.eventually import eventually, read_until
 from tests.support.frameworks import Frameworks, Json, condition, role, tasks
 from tests.support.historysink import ArchiveStandIn, attempts_of
-from tests.support.objects import is_there, read
+from tests.support.objects import is_there, read, until_missing
 
 pytestmark = pytest.mark.newest
 
@@ -118,9 +118,7 @@ async def test_a_namespace_waits_for_the_archive(
     found = [await frameworks.get(name) for name in ("f", "g")]
     assert (await read(frameworks.client, NAMESPACES, frameworks.namespace))["status"]["phase"] == "Terminating"
     await archive.accept()
-    await read_until(
-        lambda: is_there(frameworks.client, NAMESPACES, frameworks.namespace), lambda found: not found, within=120
-    )
+    await until_missing(frameworks.client, NAMESPACES, frameworks.namespace, within=120)
     assert [missing(archive, one) for one in found] == [[], []]
 
 

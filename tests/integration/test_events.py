@@ -104,38 +104,6 @@ async def test_a_framework_that_fails_and_is_retried(
 
 
 @pytest.mark.virtual_clock
-async def test_equal_changes_of_many_tasks_are_one_event(
-    cluster: Cluster, pods: SimulatedRuntime, frameworks: Frameworks, story: Story
-) -> None:
-    count = 150 if cluster.embedded else 40
-    await frameworks.create("f", role("worker", count))
-    await frameworks.until_running("f", count)
-    # All at once: had each its time, a busy machine would start, and end, them one by one.
-    for index in range(count):
-        pods.fail(f"{cluster.namespace}/f-worker-{index}", 7)
-    await frameworks.until_state("f", "Completed")
-
-    async def all_are_told() -> list[Json]:
-        found = [event for event in await story.events() if event["reason"] == "TaskFailed"]
-        assert sum(how_many(event) for event in found) == count
-        return found
-
-    found = await eventually(all_are_told, within=30)
-    # As many as there are moments in which some end: more where that is slow.
-    assert len(found) <= (10 if cluster.embedded else count // 2)
-    largest = max(found, key=how_many)
-    assert " Tasks of TaskRole worker failed with 7 ContainerUnrecognizedFailed: worker[" in largest["message"]
-    assert " more; worker[" in largest["message"]
-    assert len(await story.events()) <= 15 + len(found)
-
-
-def how_many(event: Json) -> int:
-    """The number of Tasks that an Event is about."""
-    first = event["message"].split()[0]
-    return int(first) if first.isdigit() else int(event["count"])
-
-
-@pytest.mark.virtual_clock
 async def test_events_can_be_switched_off(cluster: Cluster, pods: SimulatedRuntime) -> None:
     frameworks = Frameworks(await cluster.client(), cluster.namespace)
     async with Controller(Config(record_events=False), await cluster.connection(), wall=cluster.wall):

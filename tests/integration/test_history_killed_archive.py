@@ -16,7 +16,6 @@ from frameworkcontroller.config.config import Config
 from frameworkcontroller.config.historyconfig import History, HistorySinkKind
 from frameworkcontroller.history.archive import HistoryArchive
 from frameworkcontroller.history.reads import GetFramework, GetTaskAttempt, ListTasks
-from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually, until
@@ -73,10 +72,9 @@ class Server:
 
 @pytest.mark.virtual_clock
 async def test_every_attempt_is_in_an_archive_that_is_killed_again_and_again(
-    cluster: Cluster, pods: SimulatedRuntime, tmp_path: Path
+    cluster: Cluster, frameworks: Frameworks, tmp_path: Path
 ) -> None:
     rng = random.Random(16)
-    frameworks = Frameworks(await cluster.client(), cluster.namespace)
     worker = role(
         "a",
         3,

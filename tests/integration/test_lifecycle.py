@@ -6,17 +6,12 @@ import pytest
 from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.errors import AlreadyExists
 from frameworkcontroller.kube.resources import RESOURCEQUOTAS
-from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
-from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
 from tests.support.eventually import read_until
 from tests.support.frameworks import Frameworks, Json, codes, condition, role, states, tasks
 from tests.support.objects import read
 
-
-@pytest.fixture
-async def frameworks(cluster: Cluster, pods: SimulatedRuntime, controller: Controller) -> Frameworks:
-    return Frameworks(await cluster.client(), cluster.namespace)
+pytestmark = pytest.mark.usefixtures("controller")
 
 
 def completion(status: Json) -> Json:

@@ -12,7 +12,6 @@ import pytest
 from aiohttp import web
 
 from frameworkcontroller.api.historyrecords import HistoryRecord, RecordId, Trigger, encode_record
-from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import State
 from frameworkcontroller.dashboard.eventstreams import MAX_STREAMS_OF_ONE, EventStreams
 from frameworkcontroller.dashboard.live import LiveFrameworks
@@ -621,12 +620,3 @@ async def test_a_broken_or_silent_archive_hides_no_live_framework(
                 await visit.get("failures", 503)
         finally:
             ended.set()
-
-
-async def test_the_list_of_all_is_read_in_pages(client: KubeClient, frameworks: Frameworks, visit: Visit) -> None:
-    body = orjson.loads(await client.list(FRAMEWORKS, frameworks.namespace))
-    assert body["items"] == []
-    for number in range(101):
-        await frameworks.create(f"f{number}", role())
-    await visit.shows("?sort=name&page=1", ">f99<")
-    assert ">f0<" in await visit.get("?sort=name")

@@ -150,22 +150,6 @@ async def test_a_claim_of_another_owner_is_ignored(
 
 
 @pytest.mark.virtual_clock
-async def test_two_controllers_keep_one_claim_for_each_task(cluster: Cluster, frameworks: Frameworks) -> None:
-    async with (
-        Controller(Config(), await cluster.connection(), wall=cluster.wall),
-        Controller(Config(), await cluster.connection(), wall=cluster.wall),
-    ):
-        await frameworks.create("f", claiming(3, scaled="Delete"))
-        await frameworks.until_running("f", 3)
-        before = await claims_in(frameworks)
-        await frameworks.set("f", taskRoles__0__taskNumber=1)
-        await until_claims_are(frameworks, {"data-f-a-0"})
-        after = await claims_in(frameworks)
-        assert after["data-f-a-0"]["metadata"]["uid"] == before["data-f-a-0"]["metadata"]["uid"]
-        await frameworks.until_running("f", 1)
-
-
-@pytest.mark.virtual_clock
 @pytest.mark.parametrize("verb", ["list", "create"])
 async def test_without_permissions_only_frameworks_with_claims_wait(
     cluster: Cluster, frameworks: Frameworks, door: FrontDoor, verb: str

@@ -51,9 +51,10 @@ async def read_until(
 ) -> T:
     """Read again until ``holds`` is true for the result. Return the result."""
 
-    async def probe() -> T:
+    async def probe() -> tuple[T]:
         found = await read()
         assert holds(found), found
-        return found
+        return (found,)
 
-    return await eventually(probe, within=within, every=every)
+    (found,) = await eventually(probe, within=within, every=every)
+    return found
