@@ -3,12 +3,10 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-import orjson
 import pytest
 
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.config.config import Config, Kueue, KueueMode
-from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.resources import EVENTS, WORKLOADS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
@@ -237,8 +235,7 @@ async def test_labels_are_followed_though_they_have_no_generation(
 
 async def label(frameworks: Frameworks, name: str, *, queue: str | None) -> None:
     """Set the label of the queue."""
-    body = orjson.dumps({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": queue}}})
-    await frameworks.client.patch(FRAMEWORKS, name, body, frameworks.namespace, content_type=MERGE_PATCH)
+    await frameworks.merge(FRAMEWORKS, name, {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": queue}}})
 
 
 async def ignored(frameworks: Frameworks) -> None:

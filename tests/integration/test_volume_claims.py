@@ -6,7 +6,6 @@ import orjson
 import pytest
 
 from frameworkcontroller.config.config import Config
-from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.resources import PERSISTENTVOLUMECLAIMS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
@@ -140,8 +139,7 @@ async def test_a_claim_of_another_owner_is_ignored(
         "FC_TASKROLE_NAME": "a",
         "FC_TASK_INDEX": "0",
     }
-    change = orjson.dumps({"metadata": {"annotations": marks}})
-    await frameworks.client.patch(CLAIMS, "data-f-a-0", change, frameworks.namespace, content_type=MERGE_PATCH)
+    await frameworks.merge(CLAIMS, "data-f-a-0", {"metadata": {"annotations": marks}})
     status = await frameworks.until_running("f", 2)
     assert stalled(status) == ""
     found = (await claims_in(frameworks))["data-f-a-0"]
