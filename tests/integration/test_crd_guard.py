@@ -352,11 +352,6 @@ async def test_a_crd_that_may_not_be_restored_is_reported(
     client = await cluster.client()
     frameworks = Frameworks(client, cluster.namespace)
 
-    def forbid(request: Request) -> web.Response | None:
-        if (request.verb, request.resource) == ("update", "customresourcedefinitions"):
-            return refusal(403, "Forbidden", "it may not")
-        return None
-
     async def told(controller: Controller) -> None:
         body = orjson.loads(
             await client.list(EVENTS, cluster.namespace, field_selector="reason=StatusNotServed,involvedObject.name=f")
@@ -374,7 +369,7 @@ async def test_a_crd_that_may_not_be_restored_is_reported(
     ):
         await frameworks.create("f", role("a", 2))
         await frameworks.until_running("f", 2)
-        with door.answering(forbid):
+        with door.answering(forbid_updates):
             await lose_status(api)
             await frameworks.set("f", executionType="Stop")
             await eventually(partial(told, controller))

@@ -4,7 +4,7 @@ A front door before the API server records the requests, so the controllers need
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,6 +106,18 @@ async def replica(
             yield Replica(controller, door, cluster.namespace)
 
 
+@asynccontextmanager
+async def succession(
+    cluster: Cluster, *, rule: Rule = lambda _: None
+) -> AsyncIterator[tuple[Callable[[], Awaitable[None]], Replica]]:
+    """A leader, by the coroutine function that ends it, and its standby. ``rule``: of the front door of that one."""
+    async with AsyncExitStack() as first_stack:
+        first = await first_stack.enter_async_context(replica(cluster))
+        await first.until_leading()
+        async with replica(cluster, rule=rule) as second:
+            yield first_stack.aclose, second
+
+
 async def holder(frameworks: Frameworks) -> str:
     lease = await read(frameworks.client, LEASES, LEASE, frameworks.namespace)
     who: str = lease["spec"]["holderIdentity"]
@@ -129,15 +141,11 @@ async def test_one_acts_and_the_other_is_ready_to(cluster: Cluster, frameworks: 
 
 async def test_a_leader_that_ends_in_order_hands_over_at_once(cluster: Cluster, frameworks: Frameworks) -> None:
     loop = asyncio.get_running_loop()
-    async with AsyncExitStack() as stack:
-        first_stack = await stack.enter_async_context(AsyncExitStack())
-        first = await first_stack.enter_async_context(replica(cluster))
-        await first.until_leading()
-        second = await stack.enter_async_context(replica(cluster))
+    async with succession(cluster) as (end_first, second):
         await frameworks.create("f", role(number=2))
         before = await frameworks.until_running("f", 2)
         ended = loop.time()
-        await first_stack.aclose()
+        await end_first()
         await second.until_leading()
         election = config(cluster).leader_election
         # By a watch: not by the next of its looks, which are two seconds apart.
@@ -200,16 +208,12 @@ async def test_a_leadership_that_ends_by_an_error_releases_its_lease(cluster: Cl
 @pytest.mark.virtual_clock
 async def test_a_standby_acts_on_its_caches_and_compares_them_later(cluster: Cluster, frameworks: Frameworks) -> None:
     loop = asyncio.get_running_loop()
-    async with AsyncExitStack() as stack:
-        first_stack = await stack.enter_async_context(AsyncExitStack())
-        first = await first_stack.enter_async_context(replica(cluster))
-        await first.until_leading()
-        second = await stack.enter_async_context(replica(cluster))
+    async with succession(cluster) as (end_first, second):
         await frameworks.create("f", role(number=2))
         await frameworks.until_running("f", 2)
         await asyncio.sleep(app.STANDBY_CACHE_SEC + 1)
         over = loop.time()
-        await first_stack.aclose()
+        await end_first()
         await second.until_leading()
         await frameworks.set("f", taskRoles__0__taskNumber=3)
         await frameworks.until_running("f", 3)
@@ -349,14 +353,10 @@ async def test_a_standby_that_may_not_watch_the_lease_reads_it(cluster: Cluster,
             return refusal(403, "Forbidden", "cannot watch resource leases")
         return None
 
-    async with AsyncExitStack() as stack:
-        first_stack = await stack.enter_async_context(AsyncExitStack())
-        first = await first_stack.enter_async_context(replica(cluster))
-        await first.until_leading()
-        second = await stack.enter_async_context(replica(cluster, rule=deny))
+    async with succession(cluster, rule=deny) as (end_first, second):
         await asyncio.sleep(10)
         ended = loop.time()
-        await first_stack.aclose()
+        await end_first()
         await second.until_leading()
         assert loop.time() - ended < 5
         sent = [one.verb for one in second.door.since(0) if one.resource == "leases"]
