@@ -449,7 +449,7 @@ class Component:
     """The group of its rules that count; None: all of them."""
 
 
-COMPONENTS: Final = {
+COMPONENTS: Final[dict[str, Component]] = {
     "network": Component(NETWORK, "list services", {"network": {}}, all_requests_for_a_network),
     "claims": Component(
         CLAIMS, "list persistentvolumeclaims", {"role": claiming(1, "Delete")}, all_requests_for_claims
