@@ -22,6 +22,7 @@ from frameworkcontroller.kube.client import KubeClient
 from tests.support.barrier_world import NAME, Json, compressed, framework, written
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
+from tests.support.frameworks import manifest as framework_manifest
 from tests.support.installed import PROGRAM, run_cleanly
 from tests.support.kubectl import Kubectl
 from tests.support.objects import read
@@ -219,12 +220,7 @@ def test_programs_meet_by_the_names_of_placeholders(tmp_path: Path) -> None:
         }
         for name, number in (("ps", 1), ("worker", 3))
     ]
-    body = {
-        "apiVersion": "frameworkcontroller.microsoft.com/v1",
-        "kind": "Framework",
-        "metadata": {"name": "named"},
-        "spec": {"network": {}, "coordinator": {"taskRole": "ps"}, "taskRoles": roles},
-    }
+    body = framework_manifest("named", *roles, network={}, coordinator={"taskRole": "ps"})
     manifest = tmp_path / "named.json"
     manifest.write_bytes(orjson.dumps(body))
     ran = run_locally(manifest, tmp_path)

@@ -16,7 +16,6 @@ import pytest
 
 from frameworkcontroller.config.bindaddress import BindAddress
 from frameworkcontroller.config.config import Config, LeaderElection
-from frameworkcontroller.kube.elector import ClockReading
 from frameworkcontroller.kube.leaderelection import Election
 from frameworkcontroller.kube.resources import LEASES
 from frameworkcontroller.manager import app
@@ -89,18 +88,13 @@ async def replica(
     cluster: Cluster, duration_sec: int = 60, *, rule: Rule = lambda _: None, **election: Any
 ) -> AsyncIterator[Replica]:
     """One that runs, and is ready: it leads or stands by. ``rule``: of its front door."""
-    loop = asyncio.get_running_loop()
-
-    def virtual() -> ClockReading:
-        return ClockReading(loop.time(), loop.time(), cluster.wall())
-
     async with front_door(await cluster.connection()) as door:
         door.always(rule)
         controller = Controller(
             config(cluster, duration_sec, **election),
             door.connection,
             wall=cluster.wall,
-            instant=virtual if cluster.embedded else ClockReading.now,
+            instant=cluster.instant,
         )
         async with controller:
             yield Replica(controller, door, cluster.namespace)

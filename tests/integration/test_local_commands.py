@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from tests.support.cli import run_program
+from tests.support.frameworks import manifest
 
 COMMAND = [sys.executable, "-m", "frameworkcontroller", "local"]
 MARK = f"87654.{os.getpid()}"
@@ -34,12 +35,7 @@ def framework(name: str, script: str, *, tasks: int = 1, policy: dict[str, int] 
         "frameworkAttemptCompletionPolicy": policy or {"minFailedTaskCount": 1},
         "task": {"pod": pod},
     }
-    return {
-        "apiVersion": "frameworkcontroller.microsoft.com/v1",
-        "kind": "Framework",
-        "metadata": {"name": name},
-        "spec": {"taskRoles": [role]},
-    }
+    return manifest(name, role)
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 from frameworkcontroller.api.quantities import parse_quantity
 from frameworkcontroller.config.config import Kueue, KueueMode, shipped_config
 from frameworkcontroller.local.apiserver.object_records import Change
-from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
-from tests.support.frameworks import Json, condition, policy, role, states
+from tests.support.frameworks import Json, condition, policy, states
+from tests.support.localqueue import in_queue, needing
 from tests.support.site import LocalSite, local_site
 
 pytestmark = pytest.mark.virtual_clock
@@ -44,12 +44,9 @@ class World(LocalSite):
         self, name: str, tasks: int, cpu: object, *, priority: str = "", seconds: object = 60, **spec: Any
     ) -> None:
         """Create a Framework that needs ``cpu`` processors for each Task, and runs for ``seconds``."""
-        made = role("a", tasks, simulate={"run-seconds": seconds, "stop-seconds": 5}, **policy(succeeded=tasks))
-        made["task"]["pod"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
-        labels = {"kueue.x-k8s.io/queue-name": LOCAL_QUEUE}
-        if priority:
-            labels["kueue.x-k8s.io/priority-class"] = priority
-        await self.frameworks.create(name, made, metadata={"labels": labels}, **spec)
+        simulate = {"run-seconds": seconds, "stop-seconds": 5}
+        made = needing(cpu, tasks, simulate=simulate, **policy(succeeded=tasks))
+        await self.frameworks.create(name, made, metadata=in_queue(priority), **spec)
 
     async def until_condition(self, name: str, kind: str, status: str, message: str = "") -> None:
         await self.frameworks.until(
@@ -79,12 +76,10 @@ async def test_quota_of_completed_tasks_goes_to_the_next_one_while_others_run(wo
     """Of eight processors, six would be idle until the end of the longest Task."""
     kinds = {"short": 6, "long": 2}
     roles = [
-        role(name, number, simulate={"run-seconds": 20 if name == "short" else 600}) for name, number in kinds.items()
+        {**needing(1, number, simulate={"run-seconds": 20 if name == "short" else 600}), "name": name}
+        for name, number in kinds.items()
     ]
-    for made in roles:
-        made["task"]["pod"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": 1}}
-    metadata = {"labels": {"kueue.x-k8s.io/queue-name": LOCAL_QUEUE}}
-    await world.frameworks.create("first", *roles, metadata=metadata)
+    await world.frameworks.create("first", *roles, metadata=in_queue())
     await world.frameworks.until_running("first", 8)
     await world.create("second", 3, 2)
     await world.frameworks.until("second", lambda found: states(found).count("AttemptRunning") == 3, within=120)

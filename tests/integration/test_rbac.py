@@ -4,7 +4,6 @@ On the embedded cluster, which tells no users apart, its requests are recorded a
 directions. On real ones it runs as a user who has exactly those rules.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ import pytest
 import yaml
 from aiohttp.test_utils import make_mocked_request
 
-from frameworkcontroller.api.names import HISTORY_FINALIZER, PRIORITY_CLASS, QUEUE_NAME
+from frameworkcontroller.api.names import HISTORY_FINALIZER
 from frameworkcontroller.api.podgroups import GangScheduler
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.config.config import Config, Kueue, KueueMode, LeaderElection
@@ -27,7 +26,6 @@ from frameworkcontroller.dashboard.live import LiveFrameworks
 from frameworkcontroller.dashboard.serving import serve_pages
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.crd import CrdError
-from frameworkcontroller.kube.elector import ClockReading
 from frameworkcontroller.kube.errors import ApiError, NotFound
 from frameworkcontroller.kube.resources import (
     CONFIGMAPS,
@@ -42,7 +40,6 @@ from frameworkcontroller.kube.resources import (
     WORKLOADS,
     Resource,
 )
-from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
 from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.webaccess.cluster_access import ClusterAccess
 from tests.support.claims import claim_spec, claims_in, until_claims_are
@@ -51,7 +48,7 @@ from tests.support.eventually import eventually, read_until, until
 from tests.support.frameworks import Frameworks, Json, condition, policy, role, tasks
 from tests.support.frontdoor import FrontDoor, Request, front_door, refusal
 from tests.support.historysink import ArchiveStandIn
-from tests.support.localqueue import queue_on
+from tests.support.localqueue import in_queue, needing, queue_on
 from tests.support.objects import is_there, read, until_missing
 from tests.support.podgroups import serve
 from tests.support.pods import pod_manifest
@@ -136,16 +133,10 @@ def config(cluster: Cluster, **more: Any) -> Config:
     return Config(framework_completed_retain_sec=1, leader_election=election, **more)
 
 
-def _clock(cluster: Cluster, loop: asyncio.AbstractEventLoop) -> Callable[[], ClockReading]:
-    return (lambda: ClockReading(loop.time(), loop.time(), cluster.wall())) if cluster.embedded else ClockReading.now
-
-
 @asynccontextmanager
 async def running(cluster: Cluster, door: FrontDoor, settings: Config) -> AsyncIterator[Controller]:
     """A controller that leads."""
-    loop = asyncio.get_running_loop()
-
-    async with Controller(settings, door.connection, wall=cluster.wall, instant=_clock(cluster, loop)) as controller:
+    async with Controller(settings, door.connection, wall=cluster.wall, instant=cluster.instant) as controller:
         await until(lambda: controller.leading)
         yield controller
 
@@ -153,8 +144,7 @@ async def running(cluster: Cluster, door: FrontDoor, settings: Config) -> AsyncI
 @asynccontextmanager
 async def standing_by(cluster: Cluster, door: FrontDoor, settings: Config) -> AsyncIterator[None]:
     """A replica that does not lead, and watches the Lease."""
-    loop = asyncio.get_running_loop()
-    async with Controller(settings, door.connection, wall=cluster.wall, instant=_clock(cluster, loop)):
+    async with Controller(settings, door.connection, wall=cluster.wall, instant=cluster.instant):
         await until(lambda: ("watch", "leases") in door.count(0))
         yield
 
@@ -329,19 +319,9 @@ async def all_requests_for_claims(frameworks: Frameworks) -> None:
     await until_claims_are(frameworks, {"data-a-a-0", "data-b-a-0"} | others)
 
 
-def in_need(number: int, **pod: Any) -> Json:
-    """A role whose Tasks need a CPU each."""
-    made = role(number=number)
-    (container,) = made["task"]["pod"]["spec"]["containers"]
-    container["resources"] = {"requests": {"cpu": "1"}}
-    made["task"]["pod"]["spec"] |= pod
-    return made
-
-
 async def create_queued(frameworks: Frameworks, name: str, number: int, priority: str = "", **pod: Any) -> None:
     """Create a Framework in the local queue."""
-    labels = {QUEUE_NAME: LOCAL_QUEUE, **({PRIORITY_CLASS: priority} if priority else {})}
-    await frameworks.create(name, in_need(number, **pod), metadata={"labels": labels})
+    await frameworks.create(name, needing(1, number, pod=pod), metadata=in_queue(priority))
 
 
 async def all_requests_for_queues(frameworks: Frameworks) -> None:
@@ -436,7 +416,7 @@ async def archive() -> AsyncIterator[History]:
 
 @dataclass(frozen=True)
 class Component:
-    """A component of the manifests, and what makes a controller use it."""
+    """A component of the manifests, and the work that needs it."""
 
     file: Path
     denied: str
@@ -457,7 +437,7 @@ COMPONENTS: Final[dict[str, Component]] = {
     "queues": Component(
         KUEUE,
         "list workloads",
-        {"role": in_need(1), "metadata": {"labels": {QUEUE_NAME: LOCAL_QUEUE}}},
+        {"role": needing(1), "metadata": in_queue()},
         all_requests_for_queues,
         {"kueue": Kueue(mode=KueueMode.ENABLED)},
     ),

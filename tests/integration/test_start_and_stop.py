@@ -17,6 +17,7 @@ from frameworkcontroller.local.apiserver.authentication import Authenticator
 from frameworkcontroller.local.apiserver.restserver import ApiServer
 from frameworkcontroller.manager.app import Controller
 from tests.support.eventually import eventually, until
+from tests.support.frameworks import manifest, role
 from tests.support.objects import items, read
 from tests.support.requests import Requests
 from tests.support.virtual_clock import VirtualClockLoop, wall
@@ -31,14 +32,7 @@ def controller_of(server: ApiServer, config: Config | None = None) -> Controller
 
 
 def framework(name: str) -> bytes:
-    pod = {"spec": {"containers": [{"name": "main", "image": "none"}]}}
-    body = {
-        "apiVersion": "frameworkcontroller.microsoft.com/v1",
-        "kind": "Framework",
-        "metadata": {"name": name},
-        "spec": {"taskRoles": [{"name": "r", "taskNumber": 1, "task": {"pod": pod}}]},
-    }
-    return orjson.dumps(body)
+    return orjson.dumps(manifest(name, role()))
 
 
 async def state_is(client: KubeClient, name: str, wanted: str) -> None:

@@ -39,6 +39,16 @@ def policy(failed: int = -1, succeeded: int = -1) -> Json:
     return {"minFailedTaskCount": failed, "minSucceededTaskCount": succeeded}
 
 
+def manifest(name: str, *roles: Json, metadata: Json | None = None, **spec: Any) -> Json:
+    """A Framework as a user writes it."""
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": {"name": name, **(metadata or {})},
+        "spec": {"taskRoles": list(roles), **spec},
+    }
+
+
 class Frameworks:
     """The Frameworks of one namespace."""
 
@@ -48,12 +58,7 @@ class Frameworks:
 
     async def create(self, name: str, *roles: Json, metadata: Json | None = None, **spec: Any) -> Json:
         """Create one."""
-        body = {
-            "apiVersion": names.API_VERSION,
-            "kind": names.KIND,
-            "metadata": {"name": name, **(metadata or {})},
-            "spec": {"taskRoles": list(roles), **spec},
-        }
+        body = manifest(name, *roles, metadata=metadata, **spec)
         return await _served(lambda: self.client.create(FRAMEWORKS, orjson.dumps(body), self.namespace))
 
     async def get(self, name: str) -> Json:
