@@ -68,16 +68,6 @@ def test_done_without_get_is_an_error(core: WorkQueue[str]) -> None:
         core.done("a")
 
 
-def test_back_off_doubles_up_to_its_cap_and_restarts_when_forgotten(core: WorkQueue[str], hand: Clock) -> None:
-    for whole in (1, 2, 4, 8, 8, 8):
-        assert whole / 2 <= backed_off(core, hand, "a") <= whole
-    assert core.snapshot(9)["failures"] == {"a": 6}
-    core.forget("a")
-    assert core.snapshot(9)["failures"] == {}
-    assert backed_off(core, hand, "a") <= 1
-    assert core.retries == 7
-
-
 def test_jitter_tells_keys_apart(core: WorkQueue[str], hand: Clock) -> None:
     assert len({backed_off(core, hand, key) for key in "abcdefgh"}) == 8
 

@@ -150,19 +150,6 @@ def test_without_templates_nothing_is_looked_for() -> None:
     assert "f-a-2" in bench.pods
 
 
-def test_a_claim_stays_over_retries_of_task_and_framework() -> None:
-    bench = running(with_claims(failed=1, retryPolicy={"maxRetryCount": 1}), retryPolicy={"maxRetryCount": 1})
-    uid = bench.claims[CLAIM].uid
-    for _ in range(3):
-        bench.run()
-        bench.end(code=1)
-        while "f-a-0" not in bench.pods:
-            for action in bench.wait(600).actions:
-                bench.created(action)
-    assert (bench.status.retry.total_retried_count, bench.task().retry.total_retried_count) == (1, 1)
-    assert [one.uid for one in bench.claims.values()] == [uid]
-
-
 def test_a_claim_that_is_gone_while_its_pod_is_pending_is_created_again() -> None:
     bench = running()
     bench.drop(CLAIM)
@@ -490,16 +477,6 @@ def test_a_claim_is_deleted_only_when_the_end_of_its_task_is_persisted() -> None
     assert [action.target.name for action in changes(bench.plan())] == ["data-f-a-1"]
 
 
-def test_a_new_process_finds_a_claim_that_is_to_go() -> None:
-    bench = scaled_down({"whenScaled": "Delete"})
-    bench.plan()
-    bench.hide("f-a-1")
-    while bench.tracker.task(("a", 1)) is not None:
-        bench.plan()
-    bench.restart()
-    assert settle(bench) == ["data-f-a-1"]
-
-
 @pytest.mark.parametrize(("number", "policy"), [(2, {"whenScaled": "Delete"}), (1, {})])
 def test_a_claim_whose_task_comes_back_or_whose_policy_retains_it_is_not_deleted(number: int, policy: Body) -> None:
     bench = scaled_down({"whenScaled": "Delete"})
@@ -546,19 +523,6 @@ def test_claims_of_an_earlier_framework_are_not_deleted() -> None:
     bench = scaled_down({"whenScaled": "Delete"})
     exist(bench, "data-f-a-5", FC_VOLUME_CLAIM_WHEN_SCALED="Delete")
     assert settle(bench) == ["data-f-a-1"]
-
-
-def test_a_claim_whose_pod_is_in_the_cache_is_not_deleted() -> None:
-    bench = scaled_down({"whenScaled": "Delete"})
-    bench.plan()
-    pod = bench.pods["f-a-1"]
-    bench.hide("f-a-1")
-    while bench.tracker.task(("a", 1)) is not None:
-        bench.plan()
-    bench.pods["f-a-1"] = pod
-    assert not any(action.target.kind is Kind.VOLUME_CLAIM for action in changes(bench.plan()))
-    bench.hide("f-a-1")
-    assert [action.target.name for action in changes(bench.plan())] == ["data-f-a-1"]
 
 
 @pytest.mark.parametrize("result", [NotAttempted(), Unanswered("reset"), refused(500)])

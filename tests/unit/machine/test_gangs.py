@@ -32,7 +32,6 @@ from tests.support.queuedbench import QueuedBench
 
 RETRIED: Body = {"retryPolicy": {"maxRetryCount": 5, "backoff": {"baseSeconds": 0}}}
 GANG: Body = {"schedulingPolicy": {"gang": {}}}
-NATIVE = (Kind.PODGROUP, "f")
 INVALID = replace(refused(422), kind=Refusal.INVALID)
 
 
@@ -138,17 +137,6 @@ def test_the_group_comes_after_the_configmap_and_before_the_pods() -> None:
         UID,
         "0",
     )
-
-
-def test_nothing_is_created_before_the_attempt_is_persisted() -> None:
-    bench = gang()
-    bench.plan()
-    creation = bench.only(bench.plan())
-    bench.created(creation, show=False)
-    bench.show("f-attempt")
-    assert bench.plan(write=False).actions == []
-    bench.write()
-    assert creations(bench.plan().actions) == ["PodGroup f"]
 
 
 def test_pods_wait_for_their_group() -> None:
@@ -267,16 +255,6 @@ def test_once_a_pod_has_a_node_the_minimum_is_1_after_that_is_persisted() -> Non
 def test_once_the_scheduler_says_that_the_group_is_placed_the_minimum_is_1(kind: str) -> None:
     bench = prepared_gang()
     bench.show("f", conditions=[{"type": kind, "status": "True"}])
-    go(bench)
-    assert minimum(bench) == 1
-
-
-def test_another_process_knows_that_the_group_was_placed() -> None:
-    bench = prepared_gang(role(number=4, retryPolicy={"maxRetryCount": 5}))
-    bench.run("f-a-0")
-    bench.settle()
-    bench.hide("f")
-    bench.restart()
     go(bench)
     assert minimum(bench) == 1
 
