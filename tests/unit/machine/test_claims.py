@@ -12,7 +12,7 @@ from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, O
 from frameworkcontroller.machine.kernel.batch import Batch
 from frameworkcontroller.machine.kernel.exchanges import Accepted, Created, Exists, Gone, NotAttempted, Remains, Result
 from frameworkcontroller.machine.kernel.holds import Spared, Stall
-from frameworkcontroller.machine.kernel.model import NotListed, Plan
+from frameworkcontroller.machine.kernel.model import Plan
 from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
@@ -139,15 +139,6 @@ def test_a_claim_names_its_task(policy: Body | None) -> None:
 def test_no_claim_is_created_before_its_role_may_start() -> None:
     bench = started(role("b"), {**with_claims(), "dependsOn": [{"name": "b", "status": "Complete"}]})
     assert created_by(bench.plan()) == ["f-b-0"]
-
-
-def test_without_templates_nothing_is_looked_for() -> None:
-    bench = running(role())
-    bench.not_listed = NotListed("must not be asked for")
-    bench.edit(role(number=3))
-    bench.all_pods()
-    assert bench.looks == 0
-    assert "f-a-2" in bench.pods
 
 
 def test_a_claim_that_is_gone_while_its_pod_is_pending_is_created_again() -> None:

@@ -68,15 +68,6 @@ def test_it_costs_no_status_write_of_its_own() -> None:
     assert with_service.writes == without.writes
 
 
-@pytest.mark.parametrize("network", [None, {"enableDNSHostnames": False}])
-def test_without_host_names_no_service_is_looked_for(network: Any) -> None:
-    bench = Bench(role(), network=network)
-    bench.not_listed = NotListed("must not be asked for")
-    bench.all_pods()
-    assert "f-a-0" in bench.pods
-    assert bench.status.conditions[-1].type != "Stalled"
-
-
 def test_a_creation_whose_answer_was_lost_is_found() -> None:
     bench = accepted()
     bench.fold(service_of(bench), Unanswered("reset"))

@@ -526,13 +526,6 @@ def test_only_the_retention_is_due_for_a_completed_framework() -> None:
     assert bench.now == due
 
 
-def test_a_framework_without_retention_is_deleted_at_once() -> None:
-    bench = prepared(role(), limit=replace(limits(), framework_completed_retain_sec=0))
-    bench.end()
-    assert state(bench) is State.COMPLETED
-    assert bench.deleting
-
-
 # --- snapshots ------------------------------------------------------------------------------------------------------
 
 NO_DELAY = {"totalRetriedCount": 0, "accountableRetriedCount": 0, "retryDelaySec": 0}

@@ -27,7 +27,7 @@ from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason
 from frameworkcontroller.machine.kernel.requests import Answered, Kind, Post, Refusal, Refused, Target
 from frameworkcontroller.machine.parts.gangs.gangs import TELL_SEC
 from frameworkcontroller.machine.parts.gangs.gangstate import GangReason, GangState
-from tests.support.bench import UID, Bench, Body, limits, prepared, refused, role
+from tests.support.bench import UID, Bench, Body, limits, refused, role
 from tests.support.queuedbench import QueuedBench
 
 RETRIED: Body = {"retryPolicy": {"maxRetryCount": 5, "backoff": {"baseSeconds": 0}}}
@@ -149,12 +149,6 @@ def test_pods_wait_for_their_group() -> None:
     assert sorted(bench.pods) == ["f-a-0", "f-a-1"]
     assert stall(bench) is None
     assert waits(bench) == ""
-
-
-def test_without_scheduling_nothing_is_looked_for() -> None:
-    bench = prepared(role(number=4))
-    assert (bench.looks, bench.tracker.find_part(GangState)) == (0, None)
-    assert "schedulingGroup" not in pod(bench, "f-a-0")["spec"]
 
 
 def test_a_role_that_waits_has_a_group_of_its_own_once_it_starts() -> None:

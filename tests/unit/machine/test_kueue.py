@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -1065,31 +1064,6 @@ def test_stop_finishes_a_framework_that_waits() -> None:
     assert (bench.status.state, bench.code()) == (State.COMPLETED, -210)
     assert bench.found("Finished") is not None
     assert live(bench)["metadata"]["finalizers"] == []
-
-
-@pytest.mark.parametrize("waits", [False, True])
-def test_a_framework_that_is_deleted_lets_its_workload_go(waits: bool) -> None:
-    bench = entered()
-    if not waits:
-        bench.begin()
-        bench.all_pods_run()
-    bench.deleting = True
-    if not waits:
-        bench.show("f-attempt", deleting=bench.now)
-        bench.settle()
-        assert bench.live is not None
-        bench.vanish()
-    bench.settle()
-    assert bench.live is None
-
-
-def test_with_the_mode_disabled_labels_mean_nothing() -> None:
-    bench = QueuedBench()
-    bench.limits = replace(bench.limits, kueue=False)
-    bench.all_pods_run()
-    assert bench.states() == ["Running"]
-    assert bench.looks == 0
-    assert told(bench, "QuotaReserved") is None
 
 
 def test_a_framework_without_a_queue_looks_for_its_workload_once() -> None:
