@@ -521,18 +521,7 @@ async def test_the_history_of_one_task(archive: HistoryArchive) -> None:
 async def test_a_place_in_a_list_that_is_none(archive: HistoryArchive, after: str) -> None:
     await archive.store([task_record("u", 0)])
     for call in (archive.read(ListFrameworks(after=after)), archive.read(ListTasks("u", 0, after=after))):
-        with pytest.raises(QueryError, match="after: must be the next of a page"):
-            await call
-
-
-@pytest.mark.parametrize("limit", [0, -1, 1001])
-async def test_a_limit_out_of_bounds(archive: HistoryArchive, limit: int) -> None:
-    for call in (
-        archive.read(ListFrameworks(limit=limit)),
-        archive.read(ListTasks("u", 0, limit=limit)),
-        archive.read(CountFailures(limit=limit)),
-    ):
-        with pytest.raises(QueryError, match=f"limit: must be from 1 to 1000, not {limit}"):
+        with pytest.raises(QueryError, match="after: must be `next` of a page of the same list"):
             await call
 
 

@@ -1166,14 +1166,14 @@ def test_a_namesake_in_a_live_read_is_no_status() -> None:
 
 def test_the_status_is_read_live_before_an_unrecorded_object_is_deleted() -> None:
     world, driver = running()
-    orphan = copy(world.objects["f-a-0"])
-    orphan["metadata"] |= {"name": "f-a-5", "uid": "orphan"}
-    world.objects["f-a-5"] = orphan
+    taskless = copy(world.objects["f-a-0"])
+    taskless["metadata"] |= {"name": "f-a-5", "uid": "taskless"}
+    world.objects["f-a-5"] = taskless
     runs(world, driver, "f-a-5")
     driver.do(driver.expect(ReadLive))
     request = driver.do(driver.call())
     assert isinstance(request, Remove)
-    assert (request.name, request.uid) == ("f-a-5", "orphan")
+    assert (request.name, request.uid) == ("f-a-5", "taskless")
 
 
 def test_a_cache_that_lacks_an_object_is_compared_with_a_list_once() -> None:

@@ -120,12 +120,12 @@ def test_a_large_status_waits_while_tasks_change() -> None:
     # No other can.
     assert end(5, 101.9) == pytest.approx(100.2)
     pacing.unwritten_since = None
-    tracker.persisted()
+    tracker.on_persisted()
     assert end(1, 103.0) == 103.0
     # Nor does a small one wait.
     pacing.unwritten_since = None
     pacing.wrote(102.9, 103.1, LARGE_STATUS_BYTES - 1)
-    tracker.persisted()
+    tracker.on_persisted()
     assert end(1, 103.2) == pytest.approx(103.4)
     assert end(3, 103.3) == pytest.approx(103.4)
 

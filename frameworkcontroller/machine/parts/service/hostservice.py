@@ -86,7 +86,7 @@ class ServicePart(Part):
         if not ctx.framework.deleting:
             self.ensure(ctx)
 
-    def may_begin(self, ctx: Context) -> Wait | None:
+    def why_not_create_configmap(self, ctx: Context) -> Wait | None:
         """Why the attempt waits for the Service. None also if that is about to be created, which takes a moment."""
         if (target := _target(ctx)) is None:
             return None
