@@ -282,50 +282,6 @@ def unrecorded(*, timeout: int | None) -> Bench:
     return bench
 
 
-def test_an_unrecorded_pod_that_does_not_go_stalls_and_is_deleted_by_force_after_the_timeout() -> None:
-    bench = unrecorded(timeout=600)
-    bench.plan()
-    for seconds, told in ((30 + 119, []), (1, [("True", "PodNotGone")]), (449, [("True", "PodNotGone")])):
-        bench.idle(after=seconds)
-        assert bench.stalls() == told
-    bench.now += 1
-    force = forced(bench, bench.pods["f-a-0"].uid)
-    assert force.unrecorded
-    bench.fold(force, Remains("still there"))
-    bench.idle()
-    assert bench.expect(Delete, 60) == force
-    bench.fold(force, Gone())
-    bench.hide("f-a-0")
-    bench.created(bench.expect(Create, 60))
-    bench.plan()
-    assert bench.stalls() == [("False", "Progressing")]
-
-
-def test_an_unrecorded_pod_without_a_timeout_stalls_and_is_never_deleted_by_force() -> None:
-    bench = unrecorded(timeout=None)
-    assert not bench.wait(100_000).actions
-    assert bench.stalls() == [("True", "PodNotGone")]
-    bench.hide("f-a-0")
-    # A failure for another reason replaces the stall that has ended.
-    bench.refuse(bench.expect(Create), refused(429, "too many"))
-    assert bench.stalls() == [("True", "PodNotAnswered")]
-
-
-@pytest.mark.parametrize("how", ["Stop", "ScaleDown"])
-def test_an_unrecorded_pod_that_does_not_go_is_deleted_by_force_while_its_task_leaves(how: str) -> None:
-    bench = unrecorded(timeout=600)
-    bench.plan()
-    left = [role(number=0, podGracefulDeletionTimeoutSec=600), role("b")]
-    bench.edit_then_plan(**{"executionType": "Stop"} if how == "Stop" else {"taskRoles": left})
-    for action in bench.wait(0).actions:
-        assert isinstance(action, Delete)
-        assert not action.force
-        bench.fold(action, Accepted())
-    bench.now += 600
-    force = of_task(bench.wait(0))
-    assert force == Delete(force.target, bench.pods["f-a-0"].uid, force=True, confirm=True)
-
-
 @pytest.mark.parametrize("index", [0, 1], ids=["of a completed Task", "of no Task"])
 def test_a_late_pod_that_does_not_go_stalls_and_is_deleted_by_force(index: int) -> None:
     bench = prepared(role(number=1 + index, podGracefulDeletionTimeoutSec=60), role("b"))
