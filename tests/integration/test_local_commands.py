@@ -21,6 +21,7 @@ import yaml
 
 from frameworkcontroller.cli import local
 from tests.support.cli import run_program
+from tests.support.frameworks import manifest
 
 COMMAND = [sys.executable, "-m", "frameworkcontroller", "local"]
 MARK = f"87654.{os.getpid()}"
@@ -36,12 +37,7 @@ def framework(name: str, script: str, *, tasks: int = 1, policy: dict[str, int] 
         "frameworkAttemptCompletionPolicy": policy or {"minFailedTaskCount": 1},
         "task": {"pod": pod},
     }
-    return {
-        "apiVersion": "frameworkcontroller.microsoft.com/v1",
-        "kind": "Framework",
-        "metadata": {"name": name},
-        "spec": {"taskRoles": [role]},
-    }
+    return manifest(name, role)
 
 
 @pytest.fixture
@@ -260,15 +256,6 @@ def test_a_directory_in_place_of_a_network_volume(folder: Path) -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "f-w-0 | given" in ended.stdout
     assert (folder / "nfs" / "out").read_text() == "done\n"
-
-
-def test_timeout(folder: Path) -> None:
-    (folder / "f.yaml").write_text(yaml.safe_dump(framework("f", f"exec sleep {MARK}", tasks=3)))
-    ended = run(folder, "run", "f.yaml", "--timeout", "2")
-    assert (ended.returncode, ended.stderr) == (1, "frameworkcontroller: not all Frameworks completed within 2s\n")
-    # In which state, depends on the machine.
-    state = r"not completed, Attempt\w+ \(attempt 0\)|not seen by a controller yet"
-    assert re.search(rf"^f: ({state})$", ended.stdout, re.MULTILINE), ended.stdout
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -149,7 +149,6 @@ NAMED_IN_LIFE = {
     "kernel/protocol.py": {"archiv", "histor"},
     "passes.py": {"archiv"},
     "plan.py": {"archiv"},
-    "quarantine.py": {"archiv"},
     "reconciler.py": {"archiv", "histor"},
 }
 """The exceptions: the configuration and the caches that a plan gets (`Limits`,
@@ -216,7 +215,7 @@ def test_a_name_of_a_feature_is_found(source: str) -> None:
         ("machine/kernel/x.py", "from frameworkcontroller.machine.task import step"),
         ("machine/parts/gangs/x.py", "from frameworkcontroller.machine.parts.kueue.kueue import KueuePart"),
         ("machine/parts/gangs/x.py", "from frameworkcontroller.machine.parts import PARTS"),
-        ("machine/parts/gangs/x.py", "from frameworkcontroller.machine.gates import may_create"),
+        ("machine/parts/gangs/x.py", "from frameworkcontroller.machine.gates import why_not_create_pod"),
     ],
 )
 def test_an_import_of_a_part_is_found(file: str, source: str) -> None:

@@ -23,6 +23,7 @@ from frameworkcontroller.machine.kernel.exchanges import (
     NotDoneError,
     NotForced,
     Outdated,
+    Patched,
     Remains,
     Result,
     confirm_gone,
@@ -34,6 +35,7 @@ from frameworkcontroller.machine.kernel.exchanges import (
     metadata_of,
     namesake,
     patched,
+    read,
     spec_in,
     too_large,
 )
@@ -44,7 +46,6 @@ from frameworkcontroller.machine.kernel.requests import (
     BodyTooLargeError,
     Get,
     Kind,
-    MergePatch,
     PatchFinalizers,
     Post,
     Refusal,
@@ -118,8 +119,8 @@ class Create:
 class Delete:
     """Delete the object of that UID.
 
-    ``force``: with grace period 0. ``confirm``: done only when a live read no longer finds that UID. ``orphan``: the
-    status does not record the object, so a live read of the Framework must confirm that status first.
+    ``force``: with grace period 0. ``confirm``: done only when a live read no longer finds that UID.
+    ``unrecorded``: no status records the object, so a live read of the Framework must confirm the status first.
     ``if_node_lost``: only if a live read shows that the Pod's Node is gone or unreachable. ``node``: the name of that
     Node, None if a live read of the Pod must find it. ``resource_version``: if given, only if the object has not
     changed since.
@@ -129,7 +130,7 @@ class Delete:
     uid: str
     force: bool = False
     confirm: bool = False
-    orphan: bool = field(default=False, compare=False)
+    unrecorded: bool = field(default=False, compare=False)
     if_node_lost: bool = False
     node: str | None = field(default=None, compare=False)
     resource_version: str = field(default="", compare=False)
@@ -161,14 +162,10 @@ class Delete:
         """Look at the Node of the Pod. Return None if it is lost, or the Pod was never bound to one."""
         node = self.node
         if node is None:
-            answer = yield Get(self.target.kind, self.target.name, whole=True)
-            match answer:
-                case Answered(body=body) if metadata_of(body, "uid")["uid"] == self.uid:
-                    node = spec_in(body).get("nodeName") or ""
-                case Answered() | Refused(kind=Refusal.OBJECT_NOT_FOUND):
-                    return Gone()
-                case _:
-                    raise NotDoneError(answer)
+            found = yield from read(self.target.kind, self.target.name, whole=True)
+            if found is None or metadata_of(found, "uid")["uid"] != self.uid:
+                return Gone()
+            node = spec_in(found).get("nodeName") or ""
             if not node:
                 return None
         text = f"Pod {self.target.name} is not force-deleted (podForceDeletionPolicy NodeUnreachable)"
@@ -186,8 +183,11 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
-class Cleanup:
-    """Check by a live read that ``controller_uid`` controls no object of that name."""
+class ConfirmNone:
+    """Confirm by a live read that ``controller_uid`` controls no object of that name, so that an attempt can end.
+
+    Unlike with ``LookUp``, an object that exists is never adopted.
+    """
 
     target: Target
     controller_uid: str
@@ -198,7 +198,7 @@ class Cleanup:
 
 @dataclass(frozen=True, slots=True)
 class LookUp:
-    """Find out by a live read whether ``controller_uid`` controls an object of that name."""
+    """Find out by a live read whether ``controller_uid`` controls an object of that name, which may be adopted."""
 
     target: Target
     controller_uid: str
@@ -208,8 +208,8 @@ class LookUp:
 
 
 @dataclass(frozen=True, slots=True)
-class Confirm:
-    """Check by a live read that the object of that UID, which the cache does not show, is gone."""
+class ConfirmGone:
+    """Confirm by a live read that the object of that UID, which the cache does not show, is gone."""
 
     target: Target
     uid: str
@@ -227,19 +227,9 @@ class Relabel:
     framework_name: str
 
     def exchange(self) -> Exchange:
-        target = self.target
         metadata = {"uid": self.uid, "labels": {names.FRAMEWORK_NAME: self.framework_name}}
-        answer = yield MergePatch(target.kind, target.name, orjson.dumps({"metadata": metadata}))
-        match answer:
-            case Answered():
-                return Accepted()
-            case Refused(kind=Refusal.OBJECT_NOT_FOUND):
-                return Gone()
-            case Refused(kind=Refusal.CONFLICT | Refusal.ALREADY_EXISTS | Refusal.INVALID):
-                # UIDs are immutable: the name belongs to another object now.
-                if not (yield from is_there(target, self.uid)):
-                    return Gone()
-        raise NotDoneError(answer)
+        result = yield from patched(self.target, self.uid, {"metadata": metadata})
+        return Accepted() if isinstance(result, Patched) else result
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +251,8 @@ class Patch:
 
 
 @dataclass(frozen=True, slots=True)
-class Refresh:
-    """Read the Framework live: the object belongs to a later attempt than the status."""
+class LeaveNewer:
+    """Leave an object that belongs to a later attempt than the status, once a live read confirms that status."""
 
     target: Target
 
@@ -323,7 +313,9 @@ class PartAction:
         raise NotImplementedError
 
 
-Action = Create | Delete | Cleanup | LookUp | Confirm | Relabel | Patch | Refresh | ChangeFinalizer | PartAction
+Action = (
+    Create | Delete | ConfirmNone | LookUp | ConfirmGone | Relabel | Patch | LeaveNewer | ChangeFinalizer | PartAction
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +329,7 @@ def needs_live_status(action: Action) -> bool:
         return action.needs_live
     if isinstance(action, ChangeFinalizer):
         return not action.add
-    return isinstance(action, Refresh) or (isinstance(action, Delete) and action.orphan)
+    return isinstance(action, LeaveNewer) or (isinstance(action, Delete) and action.unrecorded)
 
 
 # --- parts of exchanges -----------------------------------------------------------------------------------------

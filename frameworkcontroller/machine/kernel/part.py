@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from frameworkcontroller.api.completion import CompletionStatus
-from frameworkcontroller.api.objects import CompanionRecord, PodRecord
+from frameworkcontroller.api.objects import CompanionRecord, Framework, PodRecord
 from frameworkcontroller.api.spec import TaskRoleSpec
 from frameworkcontroller.api.status import Condition, FrameworkStatus, TaskStatus
 from frameworkcontroller.machine.kernel.actions import Outcome
@@ -102,7 +102,7 @@ class PartState:
 class Part:
     """A feature. Each hook does nothing by default.
 
-    Queries (``may_``, ``must_``, ``shape``, ...) change only the part's own state.
+    Queries (``why_``, ``may_``, ``shape``, ...) change only the part's own state.
     """
 
     reasons: ClassVar[type[Reason]] = Reason
@@ -118,6 +118,13 @@ class Part:
     """The part's finalizer of Frameworks, "" without one."""
 
     # --- the Framework ---
+
+    def is_off(self, framework: Framework, tracker: Tracker, limits: Limits) -> bool:
+        """Whether neither spec nor configuration uses the part, and nothing of it is left: then plans skip its hooks.
+
+        Only hooks that take a context.
+        """
+        return False
 
     def reads_labels(self, limits: Limits) -> bool:
         """Whether the part reads labels of the Framework: a change of them is confirmed by a live read."""
@@ -156,24 +163,24 @@ class Part:
 
     # --- gates ---
 
-    def may_enter(self, ctx: Context) -> Wait | None:
+    def why_not_prepare(self, ctx: Context) -> Wait | None:
         """Why an attempt that may start prepares nothing yet."""
 
-    def may_begin(self, ctx: Context) -> Wait | None:
+    def why_not_create_configmap(self, ctx: Context) -> Wait | None:
         """Why the ConfigMap of an attempt is not created yet, though all else is prepared."""
 
-    def may_create(self, ctx: Context, task: TaskStatus) -> Wait | None:
+    def why_not_create_pod(self, ctx: Context, task: TaskStatus) -> Wait | None:
         """Why the Pod of a Task is not created yet."""
 
-    def must_end(self, ctx: Context, phase: EndPhase) -> CompletionStatus | None:
+    def why_end(self, ctx: Context, phase: EndPhase) -> CompletionStatus | None:
         """Why the attempt ends."""
 
-    def keeps_deleted(self, ctx: Context) -> bool:
-        """Whether a deleted Framework ends its attempt like a stopped one, and stays until the part has let it go."""
+    def blocks_deletion(self, ctx: Context) -> bool:
+        """Whether the part's finalizer is to block a deletion until the attempt has ended, as after a Stop."""
         return False
 
     def before_forget(self, ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None, *, due: bool) -> None:
-        """Prepare that the attempt of a Task, or of the Framework (None), leaves the status. ``due`` False: later."""
+        """Save the ended attempt of a Task or (None) the Framework before it leaves the status. ``due``: now."""
 
     def may_forget(self, ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None) -> bool:
         """Whether it may leave the status."""
@@ -283,6 +290,7 @@ class Parts:
 
     def __init__(self, *parts: Part) -> None:
         self._parts = parts
+        self._without: dict[tuple[Part, ...], Parts] = {}
         for name, hook in vars(Part).items():
             if callable(hook) and not name.startswith("_"):
                 # Plain attributes: plans read several of them for each Task.
@@ -292,6 +300,15 @@ class Parts:
 
     def __iter__(self) -> Iterator[Part]:
         return iter(self._parts)
+
+    def active(self, framework: Framework, tracker: Tracker, limits: Limits) -> Parts:
+        """The parts that are not off."""
+        off = tuple([part for part in self.is_off if part.is_off(framework, tracker, limits)])
+        if not off:
+            return self
+        if off not in self._without:
+            self._without[off] = Parts(*(part for part in self._parts if part not in off))
+        return self._without[off]
 
     if TYPE_CHECKING:
 

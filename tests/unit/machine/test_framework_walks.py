@@ -10,7 +10,7 @@ import pytest
 from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import State
 from frameworkcontroller.api.timestamps import parse_time
-from frameworkcontroller.machine.kernel.actions import Action, Cleanup, Confirm, Create, Delete, Refresh
+from frameworkcontroller.machine.kernel.actions import Action, ConfirmGone, ConfirmNone, Create, Delete, LeaveNewer
 from frameworkcontroller.machine.kernel.exchanges import Accepted, Exists, Gone, NotAttempted, Remains
 from frameworkcontroller.machine.kernel.model import Plan, Snapshot, SnapshotTrigger, Urgency
 from frameworkcontroller.machine.kernel.reasons import Reason
@@ -139,13 +139,13 @@ def test_a_framework_that_is_being_deleted_creates_nothing() -> None:
 def test_stop_before_a_creation_confirms_the_absence_of_the_configmap(before: str) -> None:
     bench = accepted(role(number=2), executionType=before)
     stop(bench)
-    cleanup = bench.expect(Cleanup, 0)
-    assert (cleanup.target.name, cleanup.controller_uid) == ("f-attempt", UID)
-    bench.fold(cleanup, Remains("one is being deleted"))
+    confirmation = bench.expect(ConfirmNone, 0)
+    assert (confirmation.target.name, confirmation.controller_uid) == ("f-attempt", UID)
+    bench.fold(confirmation, Remains("one is being deleted"))
     assert state(bench) is State.CREATION_PENDING
     bench.idle()
-    assert bench.expect(Cleanup, 60) == cleanup
-    bench.fold(cleanup, Gone(), write=False)
+    assert bench.expect(ConfirmNone, 60) == confirmation
+    bench.fold(confirmation, Gone(), write=False)
     assert state(bench) is State.ATTEMPT_COMPLETED
     assert (bench.code(), diagnostics(bench), bench.task_codes()) == (-210, STOPPED, [-220, -220])
     bench.plan()
@@ -155,31 +155,6 @@ def test_stop_before_a_creation_confirms_the_absence_of_the_configmap(before: st
 def dying(bench: Bench) -> None:
     """The cache shows a ConfigMap whose deletion was to end by now."""
     bench.show("f-attempt", deleting=bench.now, grace=0)
-
-
-@pytest.mark.parametrize("stopped", [False, True])
-def test_an_orphaned_configmap_that_terminates_and_stays_stalls_after_two_minutes(stopped: bool) -> None:
-    bench = begun()
-    bench.forget()
-    dying(bench)
-    if stopped:
-        stop(bench)
-        assert bench.configmap is not None
-        bench.refuse(bench.expect(Cleanup, 0), Exists(bench.configmap.identity), times=8)
-    else:
-        assert bench.plan().requeue_after == 120
-        bench.idle(after=119)
-        assert not bench.stalls()
-        bench.idle(after=1)
-    assert bench.stalls() == [("True", "ConfigMapNotGone")]
-    bench.configmap = None
-    if stopped:
-        bench.fold(bench.expect(Cleanup, 60), Gone())
-    else:
-        bench.created(bench.expect(Create))
-    bench.plan()
-    assert (bench.code(), state(bench)) == ((-210, State.COMPLETED) if stopped else (None, State.PREPARING))
-    assert bench.stalls() == [("False", "Progressing")]
 
 
 def test_a_configmap_that_appears_after_the_completion_is_deleted_once_that_is_persisted() -> None:
@@ -195,35 +170,6 @@ def test_a_configmap_that_appears_after_the_completion_is_deleted_once_that_is_p
     assert state(bench) is State.COMPLETED
     bench.write()
     bench.expect(Delete)
-
-
-@pytest.mark.parametrize("execution", ["Start", "Stop"])
-def test_a_pod_that_holds_an_orphaned_configmap_stalls_and_is_deleted_by_force(execution: str) -> None:
-    bench = prepared(role(podGracefulDeletionTimeoutSec=600))
-    uid = bench.pods["f-a-0"].uid
-    # The process dies before it has persisted any of them, and another client deletes the ConfigMap.
-    bench.forget()
-    bench.task().attempt.pod_uid, bench.task().state = None, State.CREATION_PENDING
-    dying(bench)
-    bench.show("f-a-0", deleting=bench.now + 30, grace=30, nodeName="lost")
-    if execution == "Stop":
-        bench.edit(executionType="Stop")
-    bench.plan()
-    bench.now += 150
-    for action in bench.plan().actions:
-        assert isinstance(action, Cleanup)
-        assert bench.configmap is not None
-        bench.fold(action, Exists(bench.configmap.identity))
-    assert bench.stalls() == [("True", "PodNotGone")]
-    bench.now += 449
-    assert not any(isinstance(action, Delete) for action in bench.plan().actions)
-    bench.now += 1
-    force = next(action for action in bench.plan().actions if isinstance(action, Delete))
-    assert force == Delete(force.target, uid, force=True, confirm=True)
-    assert force.orphan
-    bench.fold(force, Gone())
-    bench.hide_then_plan("f-a-0")
-    assert bench.stalls() == [("False", "Progressing")]
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -271,21 +217,21 @@ def test_a_configmap_that_stop_finds_is_deleted_only_once_the_status_is_confirme
 ) -> None:
     bench = accepted()
     stop(bench)
-    cleanup = bench.expect(Cleanup, 0)
-    bench.fold(cleanup, Exists(Identity("other", UID, marks, False)))
+    confirmation = bench.expect(ConfirmNone, 0)
+    bench.fold(confirmation, Exists(Identity("other", UID, marks, False)))
     assert state(bench) is State.CREATION_PENDING
     if marks is None:
         deletion = bench.expect(Delete)
-        assert (deletion, deletion.orphan) == (Delete(cleanup.target, "other"), True)
+        assert (deletion, deletion.unrecorded) == (Delete(confirmation.target, "other"), True)
         bench.fold(deletion, Accepted())
     else:
-        refresh = bench.expect(Refresh)
-        assert refresh == Refresh(cleanup.target)
-        bench.fold(refresh, Remains("as old"))
+        leave = bench.expect(LeaveNewer)
+        assert leave == LeaveNewer(confirmation.target)
+        bench.fold(leave, Remains("as old"))
     for result in (Exists(Identity("other", UID, marks, True)), Gone()):
         bench.idle()
-        assert bench.expect(Cleanup, 60) == cleanup
-        bench.fold(cleanup, result)
+        assert bench.expect(ConfirmNone, 60) == confirmation
+        bench.fold(confirmation, result)
     assert bench.code() == -210
 
 
@@ -316,7 +262,7 @@ def test_a_configmap_that_only_a_stale_cache_shows_is_deleted_with_back_off() ->
     bench.restart()
     bench.configmap = shown
     action = bench.expect(Delete)
-    assert action.orphan
+    assert action.unrecorded
     bench.fold(action, Gone())
     assert (bench.idle().requeue_after or 0) > 0.3
     assert not bench.tracker.is_busy
@@ -331,45 +277,12 @@ def test_a_decided_completion_stays_when_the_configmap_goes() -> None:
     assert (state(bench), bench.code()) == (State.ATTEMPT_COMPLETED, -210)
 
 
-def test_the_attempt_ends_with_the_last_pod_of_a_configmap_that_has_gone_before() -> None:
-    bench = running()
-    bench.hide("f-attempt")
-    made = bench.plan(write=False)
-    # The end of the attempt is persisted first.
-    assert (made.actions, len(configmap_deletions(made))) == ([], 1)
-    assert (state(bench), bench.code(), bench.task_codes()) == (State.DELETING, -100, [-220])
-    assert bench.states() == ["DeletionPending"]
-    bench.write()
-    deletion = bench.expect(Delete)
-    assert deletion == Delete(deletion.target, bench.pods["f-a-0"].uid)
-    bench.fold(deletion, Accepted())
-    bench.show("f-a-0", deleting=bench.now + 30)
-    bench.idle()
-    assert (state(bench), bench.states()) == (State.DELETING, ["Deleting"])
-    bench.hide("f-a-0")
-    assert configmap_deletions(bench.plan(write=False)) == []
-    assert (state(bench), bench.code(), bench.states()) == (State.ATTEMPT_COMPLETED, -100, ["Completed"])
-
-
-def test_the_attempt_waits_for_pods_that_terminate_already() -> None:
-    bench = running()
-    stop(bench)
-    bench.show("f-a-0", deleting=bench.now + 30)
-    # By a client that does not wait for Pods.
-    bench.hide("f-attempt")
-    for _ in range(3):
-        bench.idle()
-    assert (state(bench), bench.code()) == (State.DELETING, -210)
-    bench.hide("f-a-0")
-    bench.plan(write=False)
-    assert (state(bench), bench.code()) == (State.ATTEMPT_COMPLETED, -210)
-
-
 def test_the_attempt_waits_for_a_pod_that_no_task_has() -> None:
     bench = running()
-    orphan = replace(bench.pods["f-a-0"], name="f-a-7", identity=replace(bench.pods["f-a-0"].identity, uid="orphan"))
+    identity = replace(bench.pods["f-a-0"].identity, uid="taskless")
+    taskless = replace(bench.pods["f-a-0"], name="f-a-7", identity=identity)
     bench.vanish()
-    bench.pods["f-a-7"] = orphan
+    bench.pods["f-a-7"] = taskless
     bench.plan()
     assert state(bench) is State.DELETING
     assert actions(bench.plan()) == ["Delete f-a-7"]
@@ -600,7 +513,7 @@ def test_only_the_retention_is_due_for_a_completed_framework() -> None:
     bench.show_then_plan("f-a-0", deleting=bench.now + 30)
     bench.vanish()
     # The Pod that the cache never showed is read live.
-    (action,) = [action for action in bench.wait(60).actions if isinstance(action, Confirm)]
+    (action,) = [action for action in bench.wait(60).actions if isinstance(action, ConfirmGone)]
     bench.fold(action, Gone())
     bench.plan()
     bench.plan()
@@ -612,13 +525,6 @@ def test_only_the_retention_is_due_for_a_completed_framework() -> None:
         plans += 1
     assert plans <= 3
     assert bench.now == due
-
-
-def test_a_framework_without_retention_is_deleted_at_once() -> None:
-    bench = prepared(role(), limit=replace(limits(), framework_completed_retain_sec=0))
-    bench.end()
-    assert state(bench) is State.COMPLETED
-    assert bench.deleting
 
 
 # --- snapshots ------------------------------------------------------------------------------------------------------

@@ -30,12 +30,12 @@ from frameworkcontroller.machine.kernel.exchanges import (
     Exists,
     Gone,
     NotAttempted,
-    NotDoneError,
+    Patched,
     Remains,
     Result,
     find_metadata,
     identity_in,
-    metadata_of,
+    patched,
 )
 from frameworkcontroller.machine.kernel.holds import CREATIONS, ObjectKey, Stall, Wait
 from frameworkcontroller.machine.kernel.manifests import POD_LABELS, framework_reference
@@ -43,12 +43,12 @@ from frameworkcontroller.machine.kernel.model import NotListed
 from frameworkcontroller.machine.kernel.outcomes import (
     FAILURES_TO_STALL,
     Presence,
-    answered,
+    back_off_quietly,
     describe_failure,
     hold,
-    is_dying,
-    look_later,
+    is_terminating,
     presence_of,
+    record_answer,
     retry_after,
     take_object,
     task_of,
@@ -56,18 +56,7 @@ from frameworkcontroller.machine.kernel.outcomes import (
 )
 from frameworkcontroller.machine.kernel.part import Part
 from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason
-from frameworkcontroller.machine.kernel.requests import (
-    Answer,
-    Answered,
-    Get,
-    Kind,
-    MergePatch,
-    Refusal,
-    Refused,
-    Request,
-    Target,
-    Unanswered,
-)
+from frameworkcontroller.machine.kernel.requests import Answer, Kind, Refused, Request, Target, Unanswered
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.parts.claims.claimagenda import CLAIMS, ClaimAgenda, ClaimReason
 from frameworkcontroller.machine.parts.claims.claimbodies import (
@@ -323,7 +312,7 @@ def _change_taskless(
         pod = names.pod_name(ctx.framework.name, target.role, target.index)
         if ctx.tracker.is_head_settled and ctx.observed.find_pod(pod) is None:
             # The cache may be older than the spec: by now the claim may be another Framework's, or one to retain.
-            return Delete(target, found.uid, orphan=True, resource_version=found.resource_version)
+            return Delete(target, found.uid, unrecorded=True, resource_version=found.resource_version)
         # Its Task has left once that is persisted.
         ctx.tracker.part(ClaimAgenda).add(target.name)
         return None
@@ -363,30 +352,18 @@ class MarkClaim(PartAction):
             return Created(found.uid)
         if names.FRAMEWORK_UID in change.get("annotations", ()) and not (yield from self._framework_exists()):
             return Remains("its Framework is gone")
-        # Both are preconditions: nothing that another client has changed since is undone.
-        change |= {"uid": found.uid, "resourceVersion": metadata.get("resourceVersion")}
-        answer = yield MergePatch(target.kind, target.name, orjson.dumps({"metadata": change}))
-        match answer:
-            case Answered():
-                return Created(found.uid)
-            case Refused(kind=Refusal.OBJECT_NOT_FOUND):
-                return Gone()
-            case Refused(kind=Refusal.CONFLICT, message=message):
-                return Remains(message)
-        raise NotDoneError(answer)
+        # The version is a precondition: nothing that another client has changed since is undone.
+        version = metadata.get("resourceVersion") or ""
+        result = yield from patched(target, found.uid, {"metadata": change}, version)
+        return Created(found.uid) if isinstance(result, Patched) else result
 
     def _framework_exists(self) -> Generator[Request, Answer, bool]:
         """Whether the Framework still exists, now that the claim was read.
 
         If so, no later Framework of its name had adopted the claim, which would be lost with an owner that is gone.
         """
-        answer = yield Get(Kind.FRAMEWORK, self.identity[1])
-        match answer:
-            case Answered(body=body):
-                return bool(metadata_of(body, "uid")["uid"] == self.framework_uid)
-            case Refused(kind=Refusal.OBJECT_NOT_FOUND):
-                return False
-        raise NotDoneError(answer)
+        metadata = yield from find_metadata(Target(Kind.FRAMEWORK, self.identity[1]))
+        return metadata is not None and metadata["uid"] == self.framework_uid
 
     def _change(self, metadata: Mapping[str, Any], *, owned: bool) -> dict[str, Any]:
         """The changes of the metadata, empty if they are as wanted."""
@@ -418,8 +395,8 @@ def _take_creation(ctx: Context, action: Create, result: Result) -> None:
             else:
                 # It is retained and has lost its label, or the answer to its creation was lost.
                 tracker.follow_ups.append(mark(ctx, target, role))
-                look_later(ctx, target, f"{target.kind} {target.name} exists")
-            answered(tracker, target, None)
+                back_off_quietly(ctx, target, f"{target.kind} {target.name} exists")
+            record_answer(tracker, target, None)
             return
         case Refused() | Unanswered() | Exists(found=None):
             why = f"Cannot create {target.kind} {target.name}: {describe_failure(result)}"
@@ -439,8 +416,8 @@ def _take_change(ctx: Context, action: Action, result: Result) -> None:
             tracker.agenda.look()
             return
         case Created(uid=uid):
-            answered(tracker, target, uid)
-            tracker.holds.made(target.object_key, ctx.env)
+            record_answer(tracker, target, uid)
+            tracker.holds.hold_repetition(target.object_key, ctx.env)
             ctx.record(ClaimReason.KEPT, f"{name} ({uid}) is kept as the spec says", task_of(ctx, target))
         case Accepted():
             ctx.record(ClaimReason.DELETED, f"{name} was deleted, as its Task has left")
@@ -448,7 +425,7 @@ def _take_change(ctx: Context, action: Action, result: Result) -> None:
             pass
         case _:
             agenda.retry(target.name)
-            foreign = isinstance(result, Exists) and not is_dying(result)
+            foreign = isinstance(result, Exists) and not is_terminating(result)
             why = "it is not this Framework's" if foreign else describe_failure(result)
             text = f"Cannot {'delete' if isinstance(action, Delete) else 'change'} {name}: {why}"
             if (failures := tracker.holds.hold(CLAIMS, ctx.env, text, retry_after(result))) == 1:

@@ -5,7 +5,6 @@ It precedes the first attempt, and goes with the Framework.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,10 +17,12 @@ from frameworkcontroller.machine.kernel.actions import Create, Outcome
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import ObjectKey, Wait
 from frameworkcontroller.machine.kernel.manifests import framework_reference
+from frameworkcontroller.machine.kernel.model import Limits
 from frameworkcontroller.machine.kernel.outcomes import Presence, presence_of, report_listing, take_object, watch_end
 from frameworkcontroller.machine.kernel.part import Part
 from frameworkcontroller.machine.kernel.reasons import Reason, stall, wait
 from frameworkcontroller.machine.kernel.requests import Kind, Target
+from frameworkcontroller.machine.kernel.tracker import Tracker
 
 
 class ServiceReason(Reason):
@@ -42,17 +43,9 @@ class HostNames:
 
     subdomain: str
 
-    @property
-    def texts(self) -> str:
-        """The subdomain."""
-        return self.subdomain
-
-    def apply(self, template: Mapping[str, Any], pod_name: str) -> dict[str, Any]:
-        """Return the template with both."""
-        spec = template.get("spec")
-        if not isinstance(spec, dict) or spec.get("hostname") or spec.get("subdomain"):
-            return dict(template)
-        return {**template, "spec": {**spec, "hostname": pod_name, "subdomain": self.subdomain}}
+    def apply(self, metadata: dict[str, Any], spec: dict[str, Any], pod_name: str) -> None:
+        if not spec.get("hostname") and not spec.get("subdomain"):
+            spec |= {"hostname": pod_name, "subdomain": self.subdomain}
 
 
 class ServicePart(Part):
@@ -61,6 +54,9 @@ class ServicePart(Part):
     reasons: ClassVar[type[Reason]] = ServiceReason
     kinds: ClassVar[frozenset[Kind]] = frozenset({Kind.SERVICE})
     not_answered: ClassVar[Reason] = ServiceReason.NOT_ANSWERED
+
+    def is_off(self, framework: Framework, tracker: Tracker, limits: Limits) -> bool:
+        return not framework.spec.has_hostnames
 
     def ensure(self, ctx: Context) -> bool:
         """Create the Service if it is absent. Return whether it is there."""
@@ -86,7 +82,7 @@ class ServicePart(Part):
         if not ctx.framework.deleting:
             self.ensure(ctx)
 
-    def may_begin(self, ctx: Context) -> Wait | None:
+    def why_not_create_configmap(self, ctx: Context) -> Wait | None:
         """Why the attempt waits for the Service. None also if that is about to be created, which takes a moment."""
         if (target := _target(ctx)) is None:
             return None
