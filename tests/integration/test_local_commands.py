@@ -407,6 +407,9 @@ BAD_SPEC = framework("f", "true") | {"spec": {"taskRoles": [{"name": "r-r", "tas
             json.dumps(BAD_SPEC),
             1,
             [
+                "standard input: document 1 (Framework f): error: spec.taskRoles[0].name: 'r-r': must be lower case",
+                "standard input: document 1 (Framework f): error: spec.taskRoles[0].taskNumber: -1: must be at least 0",
+                "standard input: document 1 (Framework f): error: spec.taskRoles[0].task.pod: is required",
                 'standard input: document 1 (Framework f): spec.taskRoles[0].name: Invalid value: "r-r"',
                 "standard input: document 1 (Framework f): spec.taskRoles[0].taskNumber: Invalid value: -1",
             ],
