@@ -226,7 +226,7 @@ async def test_status_watch_ends_with_the_framework(frameworks: Frameworks, pods
     pods.finish(f"{frameworks.namespace}/f-a-0")
     ended = await watching
     assert ended.code == 0
-    assert re.search(rf"^{frameworks.namespace}/f: Succeeded after \d+ s: 0 Succeeded$", ended.out, re.MULTILINE)
+    assert re.search(rf"^{frameworks.namespace}/f: Succeeded after \d+s: 0 Succeeded$", ended.out, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
@@ -369,6 +369,8 @@ async def test_scale(frameworks: Frameworks, cli: Cli) -> None:
     scaled = await cli("scale", "f", "a=4", "b=2")
     assert (scaled.code, scaled.lines) == (0, ["f: a: 2 -> 4 Tasks", "f: b: 4 -> 2 Tasks"])
     assert scaled.err == (
+        "warning: f: a: minSucceededTaskCount 2 was all Tasks: the attempt now ends when 2 of 4 have succeeded; use "
+        "--adjust-policy to adjust it\n"
         "warning: f: b: minFailedTaskCount 3 can never be reached by 2 Tasks; use --adjust-policy to adjust it\n"
     )
 
