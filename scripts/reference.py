@@ -12,7 +12,9 @@ from typing import Any, Final
 import yaml
 
 from frameworkcontroller.api import hostlists, names
-from frameworkcontroller.api.codec import COMPRESSION_THRESHOLD_BYTES
+from frameworkcontroller.api.codec import ADDED, COMPRESSION_THRESHOLD_BYTES
+from frameworkcontroller.api.fields import Time
+from frameworkcontroller.api.status import RetryPolicyStatus, TaskAttemptStatus, TaskStatus
 from frameworkcontroller.machine.kernel.reasons import EventPolicy
 from frameworkcontroller.machine.parts import REASONS
 
@@ -59,10 +61,6 @@ TASK: Final[Mapping[str, tuple[str, str]]] = {
         "integer, null",
         "Seconds from the end of this attempt to the next, once a retry is decided.",
     ),
-    "retryPolicyStatus.recentRetriedCount": (
-        "integer",
-        "Number of retries in a row, which determines the next delay. Absent while 0.",
-    ),
     "attemptStatus.id": ("integer", "0 for the first attempt, plus 1 for each retry."),
     "attemptStatus.startTime": ("time", "When the attempt began."),
     "attemptStatus.runTime": ("time, null", "When its Pod first ran."),
@@ -100,7 +98,16 @@ TASK: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "attemptStatus.completionStatus.policy.rule": ("integer, or absent", "Position of that rule, from 0."),
 }
-"""The fields of a Task's status, for which the CRD has no schema."""
+"""The fields of a Task's status, for which the CRD has no schema, without those made by `fields.added`."""
+
+ADDED_TO_TASK: Final[Mapping[str, type]] = {
+    "retryPolicyStatus.": RetryPolicyStatus,
+    "attemptStatus.": TaskAttemptStatus,
+    "": TaskStatus,
+}
+"""The records whose fields made by `fields.added` follow the other fields of that prefix."""
+
+TYPES: Final = {int: "integer", str: "string", bool: "boolean", Time: "time"}
 
 TASKS: Final = f"""
 ### One of taskStatuses
@@ -258,6 +265,15 @@ BAD_INPUT: Final[tuple[tuple[str, str], ...]] = (
 )
 
 
+def task_fields() -> dict[str, tuple[str, str]]:
+    """Types and meanings of the fields of a Task's status, by path."""
+    rows = list(TASK.items())
+    for prefix, record in ADDED_TO_TASK.items():
+        end = 1 + max(number for number, (path, _) in enumerate(rows) if path.startswith(prefix))
+        rows[end:end] = [(prefix + one.key, (TYPES[one.hint], one.meaning)) for one in ADDED[record]]
+    return dict(rows)
+
+
 def described(text: str) -> str:
     """Format a description as a table cell."""
     return " ".join(text.split()).replace("|", "\\|")
@@ -323,7 +339,7 @@ def page() -> Iterator[str]:
     yield TASKS
     yield "| field | type | meaning |"
     yield "|---|---|---|"
-    for name, (type_name, meaning) in TASK.items():
+    for name, (type_name, meaning) in task_fields().items():
         yield f"| `{name}` | {type_name} | {meaning} |"
     yield CONDITIONS.rstrip("\n")
     yield from (f"| {what} | {meaning} |" for what, meaning in CONDITION)

@@ -57,7 +57,8 @@ class Kind(StrEnum):
     def __new__(
         cls,
         name: str,
-        resource: Resource,
+        # A default only for the type checker: a call with a name alone finds the kind.
+        resource: Resource = FRAMEWORKS,
         identity: tuple[str, ...] = (),
         companion: Companion | None = None,
         of_task: bool = False,

@@ -221,6 +221,13 @@ class Part:
         """Note that a Task leaves the status by ScaleDown. Return whether that is to be persisted first."""
         return False
 
+    def retry_delay_sec(self, ctx: Context, task: TaskStatus) -> int:
+        """The shortest delay of a Task's next attempt, asked once the end of its attempt is persisted. 0: none.
+
+        The longest of all parts and the retry policy counts, and is stored as retryDelaySec. No part has it yet.
+        """
+        return 0
+
     def ended(self, ctx: Context, completion: CompletionStatus) -> None:
         """Note the end of an attempt, or that the Framework is completed, together with which changes are persisted."""
 
