@@ -34,6 +34,7 @@ FRAMEWORK-TASKROLE-INDEX at its dashes.
 ## spec
 
 Every field except the name of a TaskRole may be omitted or null, which both mean the default.
+⁺: [Microsoft's FrameworkController](migration.md#back) ignores the field.
 """
 
 STATUS: Final = """
@@ -144,6 +145,24 @@ CONDITION: Final[tuple[tuple[str, str], ...]] = (
         "it waits for a person or another component; the message names the cause. Absent if it never did",
     ),
 )
+
+REASONS_HEAD: Final = """\
+## Reasons
+
+[Events](events.md), log lines and the condition `Stalled` have these reasons.
+"""
+
+ORIGINAL: Final = frozenset(
+    {
+        "description", "executionType", "retryPolicy", "fancyRetryPolicy", "maxRetryCount", "taskRoles", "name",
+        "taskNumber", "frameworkAttemptCompletionPolicy", "minFailedTaskCount", "minSucceededTaskCount", "task",
+        "podGracefulDeletionTimeoutSec", "pod",
+    }
+)  # fmt: skip
+"""The names of the fields in the spec of Microsoft's FrameworkController."""
+
+NEW: Final = " ⁺"
+"""Marks a field that Microsoft's FrameworkController does not have."""
 
 OBJECTS: Final = f"""
 ## Created objects
@@ -312,7 +331,8 @@ def rows(schema: Mapping[str, Any], path: str, *, of_spec: bool) -> Iterator[str
     """A row of the table for each field within ``schema``."""
     for name, field in schema.get("properties", {}).items():
         where = f"{path}{name}"
-        columns = [f"`{where}`", kind(field)]
+        is_new = of_spec and not ORIGINAL.issuperset(where.replace("[]", "").split("."))
+        columns = [f"`{where}`{NEW if is_new else ''}", kind(field)]
         if of_spec:
             columns += [bounds(field), "required" if name in schema.get("required", ()) else default(field)]
         # The Tasks have a table of their own.
@@ -322,6 +342,25 @@ def rows(schema: Mapping[str, Any], path: str, *, of_spec: bool) -> Iterator[str
         yield f"| {' | '.join([*columns, described(meaning)])} |"
         inner = field.get("items", field)
         yield from rows(inner, where + ("[]." if "items" in field else "."), of_spec=of_spec)
+
+
+def reasons() -> Iterator[str]:
+    """The tables of reasons."""
+    yield REASONS_HEAD
+    yield "| reason | meaning | also of `Stalled` |"
+    yield "|---|---|---|"
+    for reason in sorted(REASONS):
+        if reason.event is not EventPolicy.NEVER:
+            only = " (only for failures)" if reason.event is EventPolicy.IF_WARNING else ""
+            yield f"| `{reason}` | {reason.meaning}{only} | {'yes' if reason.event is EventPolicy.STALL else ''} |"
+    yield ""
+    yield "These appear only in the log:"
+    yield ""
+    yield "| reason | meaning |"
+    yield "|---|---|"
+    for reason in sorted(REASONS):
+        if reason.event is EventPolicy.NEVER:
+            yield f"| `{reason}` | {reason.meaning} |"
 
 
 def page() -> Iterator[str]:
@@ -344,13 +383,7 @@ def page() -> Iterator[str]:
     yield CONDITIONS.rstrip("\n")
     yield from (f"| {what} | {meaning} |" for what, meaning in CONDITION)
     yield ""
-    yield "Reasons of `Stalled`:"
-    yield ""
-    yield "| reason | it waits for |"
-    yield "|---|---|"
-    for reason in sorted(REASONS):
-        if reason.event is EventPolicy.STALL:
-            yield f"| `{reason}` | {reason.meaning} |"
+    yield from reasons()
     yield ""
     yield "## Columns of kubectl get"
     yield ""

@@ -326,7 +326,7 @@ def configmap_record(body: Mapping[str, Any]) -> ConfigMapRecord:
 
 
 def companion_decoder(kind: str, identity: tuple[str, ...]) -> Callable[[Mapping[str, Any]], CompanionRecord]:
-    """Return the decoder of objects of which only presence and owner, a Framework, matter.
+    """Return the decoder of objects that need only a name and an owner, a Framework.
 
     ``identity``: names of the identity annotations.
     """

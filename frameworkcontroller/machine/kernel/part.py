@@ -1,8 +1,8 @@
 """The protocol between the life of a Framework and its features, the parts.
 
-A part keeps its state, rules, actions and outcomes in one folder. The life (machine/) and the kernel name no part: they
-call the hooks of all parts in one order (parts/__init__.py, docs/lifecycle.md). A part overrides the hooks that it
-needs. A part imports the kernel, and neither the life nor another part.
+A part keeps its state, rules, actions and outcomes in one module or folder. The life (machine/) and the kernel name no
+part: they call the hooks of all parts in one order (parts/__init__.py). A part overrides the hooks that it needs. A
+part imports the kernel, and neither the life nor another part.
 """
 
 from __future__ import annotations
