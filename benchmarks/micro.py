@@ -105,7 +105,7 @@ def _planning(tasks: int) -> Callable[[], object]:
     observed = Observed(job.configmap, records.get)
     while tracker.is_busy:
         plan(job.subject, tracker, observed, job.env)
-    tracker.persisted()
+    tracker.on_persisted()
     addresses = itertools.cycle(("10.9.9.8", "10.9.9.9"))
     name = pod_name("f", "a", tasks // 2)
 
@@ -113,7 +113,7 @@ def _planning(tasks: int) -> Callable[[], object]:
         records[name] = replace(records[name], pod_ip=next(addresses))
         tracker.agenda.look(("a", tasks // 2))
         plan(job.subject, tracker, observed, job.env)
-        tracker.persisted()
+        tracker.on_persisted()
 
     return run
 

@@ -138,7 +138,7 @@ class NullClient:
         job = self._jobs[namespace][0]
         surplus = job.tasks[to:]
         for task in surplus:
-            task.deletion_pending = True
+            task.is_leaving = True
             _set(task, State.DELETION_PENDING)
         await self._write(job)
         await self._delete_pods(job, surplus)

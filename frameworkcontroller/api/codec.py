@@ -216,7 +216,7 @@ def encode_task(framework: str, role: str, task: TaskStatus) -> bytes:
                 "completionTime": _time(task.completion_time),
                 "transitionTime": format_time(task.transition_time),
                 "state": task.state,
-                "deletionPending": task.deletion_pending,
+                "deletionPending": task.is_leaving,
                 "retryPolicyStatus": _retry(task.retry),
                 "attemptStatus": {
                     "id": attempt.id,
@@ -434,6 +434,7 @@ _schema: Final = fields.Schema(
         "attributes": "type.attributes",
         "configmap_uid": "configMapUID",
         "instance_uid": "instanceUID",
+        "is_leaving": "deletionPending",
         "pod_host_ip": "podHostIP",
         "pod_ip": "podIP",
         "pod_uid": "podUID",

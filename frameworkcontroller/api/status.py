@@ -75,7 +75,8 @@ class TaskStatus:
     state: State = State.CREATION_PENDING
     run_time: Time | None = None
     completion_time: Time | None = None
-    deletion_pending: bool = False
+    is_leaving: bool = False
+    """``deletionPending``: it leaves by ScaleDown, and no longer counts."""
     retry: RetryPolicyStatus = field(default_factory=RetryPolicyStatus)
     encoded: bytes | None = field(default=None, init=False, repr=False)
     role: str = ""

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import argparse
 from contextlib import AsyncExitStack
+from typing import Final
 
 from frameworkcontroller.cli.certificates import certificate_of
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.program import CommandError, UsageError
 from frameworkcontroller.config.bindaddress import BindAddress, parse_bind_address
 from frameworkcontroller.dashboard.live import LiveFrameworks
-from frameworkcontroller.dashboard.serving import serve_pages
+from frameworkcontroller.dashboard.pages import Pages
 from frameworkcontroller.history.archiveclient import ArchiveClient, ArchiveURLError
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import connect
-from frameworkcontroller.webaccess.boundedserver import ListenError
+from frameworkcontroller.webaccess.boundedserver import BoundedServer, ListenError
 from frameworkcontroller.webaccess.cluster_access import ClusterAccess
 from frameworkcontroller.webaccess.loopback import is_loopback_address
 from frameworkcontroller.webaccess.loopback_access import LoopbackAccess
+from frameworkcontroller.webaccess.middleware import protect
+
+_DRAIN_SEC: Final = 1.0
 
 
 def run(options: argparse.Namespace) -> int:
@@ -38,17 +42,18 @@ async def _run(options: argparse.Namespace) -> int:
         live = LiveFrameworks(client, options.namespace)
         alone = LoopbackAccess() if is_loopback_address(address.host) else None
         access = alone or ClusterAccess(client, audiences=options.audience)
+        app = Pages(live, past).application()
+        protect(app, access)
+        tls = None if certificate is None else certificate.context
+        server = BoundedServer(app, address.host, address.port, tls=tls, drain_sec=_DRAIN_SEC)
+        renewal = [] if certificate is None else [certificate.watch()]
         try:
-            tls = None if certificate is None else certificate.context
-            pages = serve_pages(live, past, access, address.host, address.port, tls=tls)
-            url, watch = await stack.enter_async_context(pages)
+            async with program.background(live.run(), *renewal) as (watch, *_), server:
+                link = f"{server.url}/" if alone is None else alone.link(server.url)
+                print(f"The pages: {link}", flush=True)  # noqa: T201 - a command line speaks to its user
+                await watch
         except ListenError as error:
             raise UsageError(f"--address {error}") from None
-        print(f"The pages: {f'{url}/' if alone is None else alone.link(url)}", flush=True)  # noqa: T201 - a command line speaks to its user
-        if watch is None:
-            raise RuntimeError("the pages have no watch")
-        async with program.background(*([] if certificate is None else [certificate.watch()])):
-            await watch
     raise CommandError("the watch of Frameworks ended too early")
 
 

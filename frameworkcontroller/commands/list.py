@@ -15,7 +15,7 @@ from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.decompress import decompressed
 from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.output import table
+from frameworkcontroller.commands.output import table_of
 from frameworkcontroller.views.apiobjects import Json
 from frameworkcontroller.views.summary import Summary, summarize
 from frameworkcontroller.views.texts import duration
@@ -74,10 +74,7 @@ def _table(found: list[Summary], now: float, *, everywhere: bool, wide: bool) ->
             "STALLED": lambda one: one.stalled or _NONE,
             "WHY": lambda one: one.why or _NONE,
         }
-    rows = table(*columns)
-    for one in found:
-        rows.add_row(*(cell(one) for cell in columns.values()))
-    return rows
+    return table_of(columns, found)
 
 
 def state_text(one: Summary) -> Text:
@@ -88,15 +85,8 @@ def state_text(one: Summary) -> Text:
         return Text("(not seen by a controller yet)", "yellow")
     if one.completed:
         return Text(one.state, "dim")
-    for holds, text in (
-        (one.stalled, "stalled"),
-        (one.deleting, "being deleted"),
-        (one.suspended == "True", "suspended"),
-        (one.queued, "queued"),
-        (one.why, "waits"),
-    ):
-        if holds:
-            return Text(f"{one.state} ({text})", "yellow")
+    if word := one.word or ("waits" if one.why else ""):
+        return Text(f"{one.state} ({word})", "yellow")
     return Text(one.state, "green" if one.state == State.RUNNING else "")
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import os
 import zlib
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -14,6 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from frameworkcontroller.views.texts import printable
+
+T = TypeVar("T")
 
 _UNLIMITED_WIDTH: Final = 100_000
 _PREFIX_COLORS: Final = (
@@ -46,6 +48,14 @@ def console(file: Any) -> Console:
 def table(*titles: str) -> Table:
     """Return a table in kubectl's form, without borders."""
     return Table(*titles, box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
+
+
+def table_of(columns: Mapping[str, Callable[[T], str | Text]], items: Iterable[T]) -> Table:
+    """Return a table with a row for each item. ``columns``: the text of an item by the title of the column."""
+    made = table(*columns)
+    for one in items:
+        made.add_row(*(cell(one) for cell in columns.values()))
+    return made
 
 
 def print_table(out: Console, rows: Table) -> None:

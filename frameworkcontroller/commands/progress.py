@@ -178,7 +178,7 @@ def _status(framework: Mapping[str, Any]) -> FrameworkStatus | None:
 
 
 def _text(status: FrameworkStatus | TaskStatus) -> str:
-    leaving = ", to be deleted" if isinstance(status, TaskStatus) and status.deletion_pending else ""
+    leaving = ", to be deleted" if isinstance(status, TaskStatus) and status.is_leaving else ""
     end = result(status.attempt.completion_status)
     return f"{status.state} (attempt {status.attempt.id}{leaving}){f': {end}' if end else ''}"
 

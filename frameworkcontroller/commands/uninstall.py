@@ -18,8 +18,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.finalizers import find_workloads, release_unused
-from frameworkcontroller.commands.historyfinalizer import Held, held, let_go
+from frameworkcontroller.commands.finalizers import Held, find_workloads, held, let_go, release_unused
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.kube.errors import Conflict, Forbidden, NotFound
 from frameworkcontroller.kube.resources import CRDS, PODS

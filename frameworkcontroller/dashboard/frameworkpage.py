@@ -40,7 +40,6 @@ from frameworkcontroller.views.diagnosis import FrameworkView as View
 from frameworkcontroller.views.diagnosis import (
     Phase,
     cause,
-    code_and_phrase,
     diagnose_framework,
     diagnose_task,
     end_sentence,
@@ -50,7 +49,6 @@ from frameworkcontroller.views.diagnosis import (
     result,
 )
 from frameworkcontroller.views.poddiagnosis import without_name
-from frameworkcontroller.views.summary import phase_of_result
 from frameworkcontroller.views.texts import clean_line, counted, encode
 from frameworkcontroller.views.timelinesvg import draw_inline
 from frameworkcontroller.views.tree import group, ranges
@@ -386,33 +384,32 @@ def read_attempt_id(body: Json) -> int:
 
 def _attempt_of(made: AttemptView, status: FrameworkStatus) -> AttemptView:
     attempt, completion = status.attempt, status.attempt.completion_status
-    return replace(
-        made,
-        stored=True,
-        phase=(phase_of(status) if completion is None else phase_of_end(completion)).label,
-        result=result(completion),
-        diagnostics=clean_line(completion.diagnostics, 2000) if completion else "",
-        started=attempt.start_time,
-        ended=attempt.completion_time,
-    )
+    phase = phase_of(status) if completion is None else phase_of_end(completion)
+    return _stored(made, phase, completion, attempt.start_time, attempt.completion_time)
 
 
 def _archived_attempt(made: AttemptView, item: Json) -> AttemptView:
-    code, ended = item.get("code"), past_time(item.get("completed"))
-    over = code is not None or ended is not None
+    completion, ended = archived_completion(item), past_time(item.get("completed"))
+    phase = None if completion is None and ended is None else phase_of_end(completion)
+    return _stored(made, phase, completion, past_time(item.get("started")), ended)
+
+
+def _stored(
+    made: AttemptView, phase: Phase | None, completion: CompletionStatus | None, started: int | None, ended: int | None
+) -> AttemptView:
     return replace(
         made,
         stored=True,
-        phase=phase_of_result(code, item.get("type") or "").label if over else "",
-        result="" if code is None else code_and_phrase(code, item.get("phrase") or ""),
-        diagnostics=clean_line(item.get("diagnostics") or "", 2000),
-        started=past_time(item.get("started")),
+        phase="" if phase is None else phase.label,
+        result=result(completion),
+        diagnostics=clean_line(completion.diagnostics, 2000) if completion else "",
+        started=started,
         ended=ended,
     )
 
 
 def archived_completion(item: Json) -> CompletionStatus | None:
-    """Return the end of an archived attempt of a Task, from its entry; None if it has none."""
+    """Return the end of an archived attempt, from its entry; None if it has none."""
     body = _completion_body(item)
     return None if body is None else decode_completion(body)
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, NamedTuple
 from urllib.parse import urlencode
 
-from frameworkcontroller.dashboard.rows import WORDS, FrameworkRow
+from frameworkcontroller.dashboard.rows import FrameworkRow
 from frameworkcontroller.dashboard.views import PHASES, Choice, Command, Empty, Shell, choices, namespace_choices
 from frameworkcontroller.history.reads import PHASES as PAST_PHASES
 from frameworkcontroller.views.diagnosis import Phase
+from frameworkcontroller.views.summary import WORDS
 
 ROWS: Final = 100
 """Of a page."""

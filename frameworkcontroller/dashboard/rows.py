@@ -33,9 +33,6 @@ UNREADABLE: Final = "unreadable status"
 ONLY_TASKS: Final = "only attempts of its Tasks are archived yet"
 """The state of a past Framework without a record of its own."""
 
-WORDS: Final = ("stalled", "being deleted", "suspended", "queued")
-"""Waits of a Framework that its phase does not show, the most important one first."""
-
 _EXPLAINED: Final = frozenset({Phase.FAILED.label, Phase.STOPPED.label})
 
 
@@ -139,7 +136,7 @@ def live_framework(body: Mapping[str, Any]) -> FrameworkRow:
     """Return the row of an API object. One that cannot be read has one that says so."""
     found = summarize(body)
     phase, why, end = _end_or_wait(found, body.get("status") or {})
-    word = _word(found)
+    word = found.word
     if phase is Phase.RUNNING and not why and found.phases[Phase.WAITING] == sum(found.phases.values()) > 0:
         why = f"none of its {counted(found.total, 'Task')} runs yet" if found.total > 1 else "its Task does not run yet"
         phase = Phase.WAITING
@@ -190,13 +187,6 @@ def _end_or_wait(found: Summary, status: Mapping[str, Any]) -> tuple[Phase, str,
     if completion is not None and not why and not completion.succeeded:
         why = trigger(completion).removeprefix(", ") or cause(completion)
     return phase, why, result(completion)
-
-
-def _word(found: Summary) -> str:
-    if found.completed or found.unreadable:
-        return "being deleted" if found.deleting else ""
-    holds = (found.stalled, found.deleting, found.suspended == "True", found.queued)
-    return next((word for word, one in zip(WORDS, holds, strict=True) if one), "")
 
 
 def past_row(item: Mapping[str, Any]) -> FrameworkRow:

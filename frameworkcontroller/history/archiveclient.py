@@ -31,10 +31,6 @@ class ArchiveURLError(ValueError):
     """The URL or the CA file of an archive cannot be used. The text says why."""
 
 
-class NotAdmittedError(ArchiveError):
-    """The archive demands a valid token."""
-
-
 class ArchiveClient:
     """Connections to one archive, used within ``async with``."""
 
@@ -131,9 +127,8 @@ class ArchiveClient:
         detail = problem["detail"][:_MAX_QUOTED] if problem is not None else "without an explanation"
         if status == 400 and problem is not None and isinstance(problem.get("field"), str):
             raise QueryError(problem["field"], detail.removeprefix(f"{problem['field']}: "))
-        if status == 401:
-            raise NotAdmittedError(f"{self.url}: {detail}")
-        raise ArchiveError(f"{self.url}: answered {status}: {detail}")
+        answered = "" if status == 401 else f"answered {status}: "
+        raise ArchiveError(f"{self.url}: {answered}{detail}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,19 @@ No label holds a name that a user chose. docs/metrics.md is generated from this 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Histogram, Metric, ProcessCollector
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+)
 from prometheus_client.exposition import choose_encoder
 
 from frameworkcontroller import __version__
@@ -17,19 +25,9 @@ from frameworkcontroller.api.historyrecords import Trigger
 
 HTTP: Final = "http"
 FILE: Final = "file"
-SOURCES: Final = (HTTP, FILE)
 """Where records come from: values of the label ``source``."""
 
 _REQUEST_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-
-
-class _Registry(CollectorRegistry):
-    """A registry without ``_created`` series, which would double the number of series for no use."""
-
-    def collect(self) -> Iterator[Metric]:
-        for metric in super().collect():
-            metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
-            yield metric
 
 
 class ArchiveMetrics:
@@ -37,7 +35,9 @@ class ArchiveMetrics:
 
     def __init__(self, routes: Iterable[str] = ()) -> None:
         """``routes``: the values of the label ``route``, whose time series exist from the start."""
-        self.registry = _Registry()
+        # `_created` series would double the number of series for no use.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
         names: dict[str, Any] = {"namespace": "frameworkcontroller", "subsystem": "archive", "registry": self.registry}
@@ -81,7 +81,7 @@ class ArchiveMetrics:
         )
         self.connected: Callable[[float], None] = gauge("connections", "Open connections of clients.").set
         gauge("build_info", "1, with the version as label.", ["version"]).labels(__version__).set(1)
-        for source in SOURCES:
+        for source in (HTTP, FILE):
             for trigger in Trigger:
                 self._records.labels(source, trigger)
         for code in ("400", "403", "408", "413", "415", "503"):

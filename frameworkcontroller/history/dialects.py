@@ -36,7 +36,7 @@ _compile(Contains, "postgresql", "strpos({})")
 
 
 def clean(text: str) -> str:
-    """A text that can be a parameter; one that cannot is in no column."""
+    """A text without characters that PostgreSQL does not take, for a column or to be compared with one."""
     return text.translate(_UNSTORABLE) if not text.isprintable() else text
 
 

@@ -19,7 +19,7 @@ import random
 import re
 import time
 import zlib
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -84,11 +84,10 @@ class FolderFollower:
         folder: Path,
         store: Callable[[list[bytes]], Awaitable[object]],
         metrics: ArchiveMetrics,
-        known: dict[str, FilePlace] | None = None,
         *,
         rng: random.Random | None = None,
     ) -> None:
-        """``store``: of the archive. ``known``: the places of an earlier follower of the folder, by ``file``.
+        """``store``: of the archive.
 
         Raises:
             FolderError: ``folder`` is not a folder that can be read.
@@ -98,7 +97,8 @@ class FolderFollower:
         self._metrics = metrics
         self._rng = rng or random.Random()
         # Forgotten at the end of the process: then all files are read again, which changes nothing.
-        self._known = {} if known is None else known
+        self._known: dict[str, FilePlace] = {}
+        """By ``file``."""
         self._files: dict[Path, _File] = {}
         self._behind_since: float | None = None
         self._listed = True
@@ -195,37 +195,56 @@ class FolderFollower:
         """Store a batch without the lines that are no records."""
         for number in batch.too_long:
             self._skip(path, file, number, f"it has more than {MAX_BODY_BYTES} bytes")
-        lines = batch.lines
-        checked = False
-        while lines:
-            try:
-                await self._store_lines([line for _, line in lines])
-            except RecordError as error:
-                if not checked:
-                    # There may be many: find all that are found without the database.
-                    checked = True
-                    kept = []
-                    for number, line in lines:
-                        try:
-                            decode_record(line)
-                        except HistoryRecordError as problem:
-                            self._skip(path, file, number, str(problem))
-                        else:
-                            kept.append((number, line))
-                    if len(kept) < len(lines):
-                        lines = kept
-                        continue
-                self._skip(path, file, lines[error.line - 1][0], error.problem)
-                lines = lines[: error.line - 1] + lines[error.line :]
-            else:
-                self._metrics.stored(FILE, outline([line for _, line in lines])[1])
-                return
+        stored = await store_valid(
+            self._store_lines, batch.lines, lambda number, problem: self._skip(path, file, number, problem)
+        )
+        if stored:
+            self._metrics.stored(FILE, outline(stored)[1])
 
     def _skip(self, path: Path, file: _File, number: int, problem: str) -> None:
         file.bad += 1
         self._metrics.refused(FILE, 400)
         if file.bad <= _LOGGED_LINES:
             _log.warning("%s, line %d is no record, skipped: %s", path, number, problem)
+
+
+async def store_valid(
+    store: Callable[[list[bytes]], Awaitable[object]],
+    lines: Sequence[NumberedLine],
+    skip: Callable[[int, str], None],
+) -> list[bytes]:
+    """Store the lines that are records, and return them. ``skip`` gets the number and the problem of each bad line.
+
+    Raises:
+        ArchiveError: the database cannot be used. Nothing is stored.
+    """
+    checked = False
+    while lines:
+        records = [line for _, line in lines]
+        try:
+            await store(records)
+        except RecordError as error:
+            # There may be many: first find all that are found without the database.
+            faults = {} if checked else _faults(records)
+            faults = faults or {error.line: error.problem}
+            checked = True
+            for place, problem in faults.items():
+                skip(lines[place - 1][0], problem)
+            lines = [one for place, one in enumerate(lines, 1) if place not in faults]
+        else:
+            return records
+    return []
+
+
+def _faults(lines: Sequence[bytes]) -> dict[int, str]:
+    """Return the problems of lines that are no records, by their places from 1."""
+    found = {}
+    for place, line in enumerate(lines, 1):
+        try:
+            decode_record(line)
+        except HistoryRecordError as problem:
+            found[place] = str(problem)
+    return found
 
 
 def read_folder(folder: Path, on_error: Callable[[Path, str], None]) -> Iterator[tuple[Path, LineBatch]]:

@@ -45,6 +45,7 @@ from frameworkcontroller.api.historyrecords import (
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.history.archiveerrors import RecordError
 from frameworkcontroller.history.database import KEYS, attempts, frameworks, pods, tasks
+from frameworkcontroller.history.dialects import clean
 from frameworkcontroller.history.reads import RUNNING
 
 MAX_RECORD_BYTES: Final = 72 << 20
@@ -72,9 +73,6 @@ _TIMES: Final = ("created", "started", "ran", "completed", "ended", "failed_at")
 
 _COMPLETED: Final = "Completed"
 _INT64: Final = 1 << 63
-_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
-"""Characters that PostgreSQL does not take in a text."""
-
 _LONG_NUMBER: Final = re.compile(rb"[0-9]{19}")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -212,7 +210,7 @@ def _check(record: HistoryRecord, latest: int) -> None:
         text = getattr(record, name)
         if len(text) > _MAX_NAME:
             raise HistoryRecordError(f"{name}: must have at most {_MAX_NAME} characters, and has {len(text)}")
-        if _UNSTORABLE.search(text):
+        if clean(text) != text:
             raise HistoryRecordError(f"{name}: must have no NUL character")
     found = record.id
     parts = (found.framework_uid, found.role or "", found.task_uid or "", found.pod_uid or "")
@@ -340,8 +338,9 @@ def _contained(
                 continue
             if len(task_uid) > _MAX_NAME:
                 continue
-            row = _task((*key, name, index, _storable(task_uid), number), status, time, trigger)
-            rows[*key, name, index, _storable(task_uid), number] = {**row, "own": 0, "record": None}
+            task_key = (*key, name, index, clean(task_uid), number)
+            row = _task(task_key, status, time, trigger)
+            rows[task_key] = {**row, "own": 0, "record": None}
             counts["task_retries"] += _number(_object(task.get("retryPolicyStatus")).get("totalRetriedCount")) or 0
             if task.get("deletionPending") is True:
                 continue
@@ -407,17 +406,13 @@ def _objects(value: Any) -> Iterable[Mapping[str, Any]]:
     return (item for item in value if isinstance(item, dict)) if isinstance(value, list) else ()
 
 
-def _storable(text: str) -> str:
-    return _UNSTORABLE.sub("\ufffd", text)
-
-
 def _text(value: Any, most: int = _MAX_TEXT) -> str | None:
     """A text for a column, cut to ``most`` characters, None if it is empty or no text."""
     if not isinstance(value, str) or not value:
         return None
     if len(value) > most:
         value = value[: most - 1] + "…"
-    return value if value.isprintable() else _storable(value)
+    return clean(value)
 
 
 def _number(value: Any) -> int | None:

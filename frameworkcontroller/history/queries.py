@@ -48,6 +48,7 @@ from frameworkcontroller.history.reads import (
     ListNamespaces,
     ListTasks,
     TaskAttempt,
+    shown,
 )
 
 SEARCHED: Final = 20_000
@@ -65,15 +66,8 @@ Readable = frozenset[str] | None
 _TIMES: Final = frozenset({"created", "started", "ran", "completed", "archived", "deleted"})
 
 
-def checked_limit(limit: int, most: int = MAX_PAGE) -> int:
-    """The limit, if it may be.
-
-    Raises:
-        QueryError: it may not.
-    """
-    if not 1 <= limit <= most:
-        raise QueryError("limit", f"must be from 1 to {most}, not {limit}")
-    return limit
+def _bad_place(after: str) -> QueryError:
+    return QueryError("after", f"must be `next` of a page of the same list, not {shown(after)}")
 
 
 # --- visible rows -----------------------------------------------------------------------------------------------
@@ -120,7 +114,7 @@ _FRAMEWORK: Final = [*_columns(FrameworkAnswer, frameworks, archived=frameworks.
 
 async def list_frameworks(connection: AsyncConnection, query: ListFrameworks, readable: Readable) -> Json:
     """A page of Frameworks."""
-    limit = checked_limit(query.limit)
+    limit = query.limit
     columns = frameworks.c
     conditions: list[ColumnElement[bool]] = []
     for column, value in ((columns.name, query.name), (columns.state, query.state), (columns.phase, query.phase)):
@@ -135,7 +129,7 @@ async def list_frameworks(connection: AsyncConnection, query: ListFrameworks, re
     if query.after:
         place = _CURSOR.fullmatch(query.after)
         if place is None:
-            raise QueryError("after", "must be the next of a page")
+            raise _bad_place(query.after)
         conditions.append(tuple_(columns.created, columns.fid) < tuple_(*map(int, place.groups())))
 
     if query.namespace:
@@ -293,7 +287,6 @@ _ORDER: Final = (tasks.c.role, tasks.c.idx, tasks.c.task_uid, tasks.c.task_attem
 
 async def list_tasks(connection: AsyncConnection, query: ListTasks, readable: Readable) -> Json | None:
     """A page of the Task attempts of an attempt."""
-    limit = checked_limit(query.limit)
     framework = await _find(connection, query.uid, readable)
     if framework is None:
         return None
@@ -316,13 +309,13 @@ async def list_tasks(connection: AsyncConnection, query: ListTasks, readable: Re
         conditions.append(failed if query.failed else not_(failed))
     if query.after:
         conditions.append(tuple_(*_ORDER) > tuple_(*_task_cursor(query.after)))
-    found = select(*_TASK).where(*conditions).order_by(*_ORDER).limit(limit + 1)
+    found = select(*_TASK).where(*conditions).order_by(*_ORDER).limit(query.limit + 1)
     items = [_item(TaskAttempt, row) for row in await connection.execute(found)]
     more = None
-    if len(items) > limit:
-        place = orjson.dumps([items[limit - 1][name] for name in ("role", "index", "taskUid", "attempt")])
+    if len(items) > query.limit:
+        place = orjson.dumps([items[query.limit - 1][name] for name in ("role", "index", "taskUid", "attempt")])
         more = base64.urlsafe_b64encode(place).decode().rstrip("=")
-    return {"items": items[:limit], "next": more}
+    return {"items": items[: query.limit], "next": more}
 
 
 def _task_cursor(after: str) -> tuple[str, int, str, int]:
@@ -332,7 +325,7 @@ def _task_cursor(after: str) -> tuple[str, int, str, int]:
             return clean(role), bounded(index), clean(task_uid), bounded(number)
     except (TypeError, ValueError):
         pass
-    raise QueryError("after", "must be the next of a page")
+    raise _bad_place(after)
 
 
 async def list_task_history(connection: AsyncConnection, query: GetTaskHistory, readable: Readable) -> Json | None:

@@ -487,16 +487,7 @@ class ListNamespaces(Read[Namespaces], operation="namespaces", path="namespaces"
     """List the namespaces of all Frameworks."""
 
 
-READS: Final[tuple[type[Read[Any]], ...]] = (
-    ListFrameworks,
-    GetFramework,
-    GetAttempt,
-    ListTasks,
-    GetTaskAttempt,
-    GetTaskHistory,
-    CountFailures,
-    ListNamespaces,
-)
+READS: Final[tuple[type[Read[Any]], ...]] = tuple(Read.__subclasses__())
 
 
 # --- parameters ---

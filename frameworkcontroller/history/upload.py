@@ -224,7 +224,6 @@ class _Unzip:
     """Decompresses gzip in pieces of bounded size, so that little input cannot take much memory."""
 
     def __init__(self) -> None:
-        self._members = 0
         self._member = zlib.decompressobj(wbits=31)
         self._began = False
 

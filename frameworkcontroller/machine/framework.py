@@ -19,16 +19,16 @@ from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine import task as task_machine
 from frameworkcontroller.machine.gates import (
-    may_begin,
-    may_enter,
-    may_start,
-    must_end,
-    must_end_first,
-    must_end_last,
-    must_end_unseen,
-    must_go,
-    must_not_begin,
+    is_deletion_blocked,
     put_off,
+    why_end_after_tasks,
+    why_end_at_once,
+    why_end_before_configmap,
+    why_end_unless_by_tasks,
+    why_end_unseen,
+    why_not_create_configmap,
+    why_not_prepare,
+    why_not_start,
 )
 from frameworkcontroller.machine.kernel.absence import (
     Known,
@@ -37,8 +37,8 @@ from frameworkcontroller.machine.kernel.absence import (
     shows_pods,
     wait_for_pod_list,
 )
-from frameworkcontroller.machine.kernel.actions import Cleanup, Confirm, Create, Delete, LookUp
-from frameworkcontroller.machine.kernel.context import Context, count_tasks, describe, replace_orphan
+from frameworkcontroller.machine.kernel.actions import ConfirmGone, ConfirmNone, Create, Delete, LookUp
+from frameworkcontroller.machine.kernel.context import Context, action_on_unrecorded, count_tasks, describe
 from frameworkcontroller.machine.kernel.holds import Wait
 from frameworkcontroller.machine.kernel.manifests import configmap_body
 from frameworkcontroller.machine.kernel.model import Urgency, require
@@ -46,7 +46,7 @@ from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.states import ENDED
 from frameworkcontroller.machine.lifereasons import LifeReason
 from frameworkcontroller.machine.nextattempt import decide_framework_retry, retain
-from frameworkcontroller.machine.terminating import containers_run_until, watch_configmap, watch_orphaned_configmap
+from frameworkcontroller.machine.terminating import configmap_deletable_at, watch_configmap, watch_unrecorded_configmap
 
 _TASK_STOPPED = CompletionStatus.of(FRAMEWORK_ATTEMPT_COMPLETION, "Stop to complete current FrameworkAttempt")
 
@@ -68,10 +68,10 @@ def step(ctx: Context) -> None:
         ctx.tracker.agenda.clear()
         if ctx.status.state is State.ATTEMPT_COMPLETED and ctx.framework.spec.is_suspended:
             look_for_pods(ctx)
-        watch_orphaned_configmap(ctx, ours)
+        watch_unrecorded_configmap(ctx, ours)
         if ctx.tracker.is_clean:
             task_machine.delete_leftovers(ctx)
-        if not _delete_orphan(ctx, ours):
+        if not _delete_unrecorded(ctx, ours):
             ctx.tracker.holds.end_stall(None, LifeReason.STATUS_OUTDATED)
             ctx.tracker.holds.end_stall(None, LifeReason.CONFIGMAP_NOT_GONE)
         for part in ctx.parts.at_end:
@@ -83,8 +83,8 @@ def step(ctx: Context) -> None:
     if configmap is None or configmap.uid != ctx.attempt.configmap_uid:
         _without_configmap(ctx)
         return
-    if not ctx.tracker.expectations.has_seen(configmap.uid):
-        ctx.tracker.expectations.see(configmap.uid)
+    if not ctx.tracker.expectations.trusts_absence(configmap.uid):
+        ctx.tracker.expectations.trust_absence(configmap.uid)
         ctx.tracker.holds.end_stall(None, RequestReason.CONFIGMAP_NOT_ANSWERED)
         ctx.tracker.look_at_all()
     if ctx.framework.spec.active_deadline_seconds is not None and ctx.attempt.execution_start_time is None:
@@ -94,13 +94,13 @@ def step(ctx: Context) -> None:
         _with_deleting_configmap(ctx)
     else:
         _with_configmap(ctx)
-    _step_alive(ctx)
+    _step_attempt(ctx)
     if configmap.identity.deleting and ctx.status.state not in ENDED:
         watch_configmap(ctx, configmap)
 
 
-def complete_attempt(ctx: Context, completion: CompletionStatus) -> None:
-    """Decide the completion of the attempt. Once it is persisted, the ConfigMap and its dependents are deleted."""
+def start_completing(ctx: Context, completion: CompletionStatus) -> None:
+    """Decide the completion of the attempt. Once that is persisted, the ConfigMap and its dependents are deleted."""
     decided = ctx.tracker.decide_completion(ctx.status, completion)
     _stop_tasks(ctx)
     ctx.tracker.move_framework(State.DELETION_PENDING, ctx.env.second)
@@ -121,8 +121,8 @@ def _stop_tasks(ctx: Context) -> None:
         ctx.tracker.decide_completion(task, _TASK_STOPPED, Urgency.NOW)
 
 
-def attempt_is_over(ctx: Context, completion: CompletionStatus) -> None:
-    """Complete Tasks and attempt: the ConfigMap and all Pods are gone."""
+def end_attempt(ctx: Context, completion: CompletionStatus) -> None:
+    """Complete the Tasks and the attempt, whose ConfigMap and Pods are gone."""
     ctx.tracker.decide_completion(ctx.status, completion)
     tracker, now = ctx.tracker, ctx.env.second
     for task in tracker.tasks():
@@ -141,8 +141,9 @@ def attempt_is_over(ctx: Context, completion: CompletionStatus) -> None:
     ctx.record(LifeReason.FRAMEWORK_ATTEMPT_COMPLETED, text, completion=final)
 
 
-def created(ctx: Context, uid: str) -> None:
-    ctx.tracker.configmap_created(uid, ctx.env.second)
+def record_creation(ctx: Context, uid: str) -> None:
+    """Record the attempt's ConfigMap, which was created or is adopted."""
+    ctx.tracker.record_configmap(uid, ctx.env.second)
     ctx.tracker.holds.release(None)
     tasks = count_tasks(sum(len(role.tasks) for role in ctx.attempt.roles))
     text = f"FrameworkAttempt {ctx.attempt.id} started with {tasks}: ConfigMap {uid} was created"
@@ -168,7 +169,7 @@ def _adopt(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
         return False
     if configmap.identity.annotations != ctx.configmap_identity():
         return False
-    created(ctx, configmap.uid)
+    record_creation(ctx, configmap.uid)
     return True
 
 
@@ -180,13 +181,13 @@ def may_adopt(ctx: Context) -> bool:
 
 def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     ctx.tracker.agenda.clear()
-    watch_orphaned_configmap(ctx, configmap)
+    watch_unrecorded_configmap(ctx, configmap)
     tracker = ctx.tracker
     if configmap is not None:
         tracker.absence.saw_configmap(configmap.uid)
     if (
-        put_off(ctx, None, may_start(ctx))
-        and not must_go(ctx)
+        put_off(ctx, None, why_not_start(ctx))
+        and not is_deletion_blocked(ctx)
         and (ctx.framework.deleting or not tracker.is_completing)
     ):
         _release(ctx)
@@ -194,11 +195,11 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
         if (is_held and not ctx.framework.deleting) or tracker.absence.wanted:
             _look_up(ctx, configmap)
         return
-    ends = tracker.is_completing or must_end_first(ctx) is not None
-    if not ends and (completion := must_not_begin(ctx)) is not None:
+    ends = tracker.is_completing or why_end_at_once(ctx) is not None
+    if not ends and (completion := why_end_before_configmap(ctx)) is not None:
         ends = True
         _complete_unseen(ctx, completion)
-    if not ends and put_off(ctx, None, may_enter(ctx)):
+    if not ends and put_off(ctx, None, why_not_prepare(ctx)):
         _release(ctx)
         if tracker.absence.wanted:
             _look_up(ctx, configmap)
@@ -213,21 +214,21 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
         _look_up(ctx, configmap)
         return
     # From now on any controller may create something. Others, which may delete it as late, must see that in the status.
-    was_held = tracker.absence.may_begin()
+    was_held = tracker.absence.stop_holding_back()
     if not tracker.is_clean or (was_held and not ends):
         if not ends:
             # The condition still shows the reason to wait.
-            put_off(ctx, None, may_begin(ctx))
+            put_off(ctx, None, why_not_create_configmap(ctx))
         # Among others, that a resumed Framework is no longer Suspended.
         ctx.tracker.persist_first(None)
     elif ends:
         if not wait_for_pod_list(ctx):
             tracker.absence.pods_remain = shows_pods(ctx)
             task_machine.delete_leftovers(ctx)
-            ctx.act(Cleanup(ctx.configmap_target(), ctx.framework.uid))
-    elif not _delete_orphan(ctx, configmap):
+            ctx.act(ConfirmNone(ctx.configmap_target(), ctx.framework.uid))
+    elif not _delete_unrecorded(ctx, configmap):
         is_ready = False not in [part.ensure(ctx) for part in ctx.parts.ensure]
-        if not put_off(ctx, None, may_begin(ctx)) and is_ready:
+        if not put_off(ctx, None, why_not_create_configmap(ctx)) and is_ready:
             labels: dict[str, str] = {}
             for part in ctx.parts.configmap_labels:
                 labels |= part.configmap_labels(ctx)
@@ -249,7 +250,7 @@ def _look_up(ctx: Context, configmap: ConfigMapRecord | None) -> None:
     look_for_pods(ctx)
     if not tracker.is_clean:
         ctx.tracker.persist_first(None)
-    elif _delete_orphan(ctx, configmap):
+    elif _delete_unrecorded(ctx, configmap):
         tracker.absence.configmap = Known.FOUND
     elif tracker.absence.configmap is not Known.ABSENT:
         if not ctx.observed.creating:
@@ -258,12 +259,12 @@ def _look_up(ctx: Context, configmap: ConfigMapRecord | None) -> None:
         task_machine.delete_leftovers(ctx)
 
 
-def _delete_orphan(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
-    """Delete an orphaned ConfigMap of the attempt's name. Return whether there is one."""
+def _delete_unrecorded(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
+    """Delete an unrecorded ConfigMap of the attempt's name. Return whether there is one."""
     if configmap is None or configmap.identity.deleting:
         return configmap is not None
     if ctx.tracker.is_clean:
-        ctx.act(replace_orphan(ctx.configmap_target(), configmap.identity, ctx.configmap_identity()))
+        ctx.act(action_on_unrecorded(ctx.configmap_target(), configmap.identity, ctx.configmap_identity()))
     else:
         # It may be of this attempt, whose end is not persisted.
         ctx.tracker.persist_first(None)
@@ -276,15 +277,15 @@ def _delete_orphan(ctx: Context, configmap: ConfigMapRecord | None) -> bool:
 def _without_configmap(ctx: Context) -> None:
     uid = require(ctx.attempt.configmap_uid, "configMapUID")
     target = ctx.configmap_target()
-    if ctx.tracker.expectations.has_seen(uid):
-        _configmap_is_gone(ctx)
+    if ctx.tracker.expectations.trusts_absence(uid):
+        _handle_gone_configmap(ctx)
         return
     # All Tasks are planned once the ConfigMap is seen, or known to be gone.
     ctx.tracker.agenda.clear()
     if ctx.status.state is State.CREATION_REQUESTED and not ctx.tracker.expectations.has_lost(uid):
         timeout = ctx.env.limits.object_local_cache_creation_timeout_sec
-        ends = must_end_first(ctx) is not None
-        if (not ends or must_go(ctx)) and (completion := must_end_unseen(ctx)) is not None:
+        ends = why_end_at_once(ctx) is not None
+        if (not ends or is_deletion_blocked(ctx)) and (completion := why_end_unseen(ctx)) is not None:
             _complete_unseen(ctx, completion)
         ends |= ctx.tracker.is_completing
         if not ends and not ctx.wait_out(None, ctx.status.transition_time, timeout):
@@ -296,7 +297,7 @@ def _without_configmap(ctx: Context) -> None:
                 ctx.tracker.persist_first(None)
             return
     # The cache may be older than the status, or the ConfigMap has lost its label: ask the API server.
-    ctx.act(Confirm(target, uid))
+    ctx.act(ConfirmGone(target, uid))
 
 
 def _complete_unseen(ctx: Context, completion: CompletionStatus) -> None:
@@ -305,50 +306,50 @@ def _complete_unseen(ctx: Context, completion: CompletionStatus) -> None:
         _record_completing(ctx)
 
 
-def configmap_never_seen(ctx: Context) -> None:
+def handle_unseen_configmap(ctx: Context) -> None:
     """Handle a created ConfigMap that the cache has never shown and that is gone."""
     timeout = ctx.env.limits.object_local_cache_creation_timeout_sec
     text = f"ConfigMap did not appear in the local cache within {timeout}s, so it was taken for deleted, and deleted"
     never_seen = CompletionStatus.of(CONFIGMAP_LOCAL_CACHE_CREATION_TIMEOUT, text)
-    ctx.tracker.life.configmap_end = must_end_first(ctx) or never_seen
-    ctx.tracker.expectations.see(require(ctx.attempt.configmap_uid, "configMapUID"))
+    ctx.tracker.life.configmap_end = why_end_at_once(ctx) or never_seen
+    ctx.tracker.expectations.trust_absence(require(ctx.attempt.configmap_uid, "configMapUID"))
     ctx.tracker.agenda.look()
 
 
-def _configmap_is_gone(ctx: Context) -> None:
-    """Handle the end of the recorded ConfigMap: the attempt is over when its last Pod is gone.
+def _handle_gone_configmap(ctx: Context) -> None:
+    """Wait for the Pods of a ConfigMap that is gone, and end the attempt when the last one is.
 
     Pods outlive a ConfigMap that was deleted in the background, or with orphaned dependents.
     """
     tracker = ctx.tracker
-    by_others = _ended_by_others(ctx, "ConfigMap was deleted by others")
+    by_others = _completion_by_others(ctx, "ConfigMap was deleted by others")
     completion = tracker.life.configmap_end or by_others
     if completion is by_others and not ctx.tracker.is_completing:
         # Usually in the background, so it was never seen to be terminating.
         ctx.record(LifeReason.CONFIGMAP_DELETING, "ConfigMap was deleted by others", completion=by_others)
-    if _has_pods(ctx):
-        if not tracker.life.orphaned:
-            tracker.life.orphaned = True
+    if _wait_for_pods(ctx):
+        if not tracker.life.configmap_gone:
+            tracker.life.configmap_gone = True
             tracker.look_at_all()
             ctx.tracker.decide_completion(ctx.status, completion)
             _stop_tasks(ctx)
             if ctx.status.state is not State.DELETING:
                 tracker.move_framework(State.DELETING, ctx.env.second)
         _step_tasks(ctx)
-    if not _has_pods(ctx):
-        attempt_is_over(ctx, completion)
+    if not _wait_for_pods(ctx):
+        end_attempt(ctx, completion)
 
 
-def _ended_by_others(ctx: Context, text: str) -> CompletionStatus:
-    """The completion of an attempt whose ConfigMap is deleted without a decision.
+def _completion_by_others(ctx: Context, text: str) -> CompletionStatus:
+    """The completion of an attempt whose ConfigMap another client has deleted.
 
     While the Framework is suspended, another controller may have deleted it, which must not use up a retry.
     """
-    return must_end_unseen(ctx) or CompletionStatus.of(CONFIGMAP_EXTERNAL_DELETED, text)
+    return why_end_unseen(ctx) or CompletionStatus.of(CONFIGMAP_EXTERNAL_DELETED, text)
 
 
-def _has_pods(ctx: Context) -> bool:
-    """Whether a Pod of the attempt exists or may exist."""
+def _wait_for_pods(ctx: Context) -> bool:
+    """Return whether a Pod of the attempt exists or may exist, and have Pods listed if that is not known."""
     if ctx.tracker.task_states.may_have_pods or ctx.observed.creating:
         return True
     pods = (pod for pod in ctx.observed.list_pods() if ctx.is_of_attempt(pod))
@@ -365,7 +366,7 @@ def _with_deleting_configmap(ctx: Context) -> None:
         return
     if not ctx.tracker.is_completing:
         text = "ConfigMap is being deleted by others"
-        ctx.tracker.decide_completion(ctx.status, _ended_by_others(ctx, text))
+        ctx.tracker.decide_completion(ctx.status, _completion_by_others(ctx, text))
         ctx.record(LifeReason.CONFIGMAP_DELETING, text, completion=ctx.attempt.completion_status)
     ctx.tracker.move_framework(State.DELETING, ctx.env.second)
 
@@ -376,7 +377,7 @@ def _with_configmap(ctx: Context) -> None:
         ctx.tracker.move_framework(State.PREPARING, ctx.env.second)
     elif state is State.DELETION_PENDING:
         uid = require(ctx.attempt.configmap_uid, "configMapUID")
-        due = containers_run_until(ctx)
+        due = configmap_deletable_at(ctx)
         if not ctx.tracker.is_clean:
             ctx.tracker.persist_first(None)
         elif due is None:
@@ -386,16 +387,16 @@ def _with_configmap(ctx: Context) -> None:
             ctx.tracker.agenda.look(None, due)
 
 
-def _step_alive(ctx: Context) -> None:
+def _step_attempt(ctx: Context) -> None:
     tracker, otherwise = ctx.tracker, None
     if tracker.is_completing and ctx.status.state in (State.PREPARING, State.RUNNING):
         # Its end was decided before its ConfigMap was known.
-        complete_attempt(ctx, require(ctx.attempt.completion_status, "completionStatus of the attempt"))
+        start_completing(ctx, require(ctx.attempt.completion_status, "completionStatus of the attempt"))
     elif not tracker.is_completing:
-        if (completion := must_end_first(ctx)) is not None:
-            complete_attempt(ctx, completion)
+        if (completion := why_end_at_once(ctx)) is not None:
+            start_completing(ctx, completion)
         else:
-            otherwise = must_end_last(ctx)
+            otherwise = why_end_unless_by_tasks(ctx)
             if ctx.framework.invalid:
                 if otherwise is None:
                     tracker.agenda.clear()
@@ -414,19 +415,19 @@ def _step_alive(ctx: Context) -> None:
         ctx.record(LifeReason.FRAMEWORK_ATTEMPT_RUNNING, f"FrameworkAttempt {ctx.attempt.id} is running")
     if tracker.is_completing:
         return
-    if (completion := must_end(ctx, otherwise)) is not None:
+    if (completion := why_end_after_tasks(ctx, otherwise)) is not None:
         ctx.drop_creations()
-        complete_attempt(ctx, completion)
+        start_completing(ctx, completion)
         return
     for part in ctx.parts.after_tasks:
         part.after_tasks(ctx)
 
 
 def _step_tasks(ctx: Context) -> None:
-    """Step the Tasks on the agenda, and delete orphaned Pods."""
+    """Step the Tasks on the agenda, and delete Pods without a Task."""
     tracker = ctx.tracker
-    if tracker.agenda.orphans_due:
-        tracker.agenda.orphans_due = False
+    if tracker.agenda.taskless_due:
+        tracker.agenda.taskless_due = False
         tracker.agenda.wake(task_machine.taskless_pods(ctx))
     for key in tracker.agenda.take():
         if (task := tracker.task(key)) is not None:

@@ -1,12 +1,13 @@
 """The gates: why an attempt does not start yet, why a Pod is not created yet, and why an attempt ends.
 
-The first rule with an answer counts: the life's rules come before the parts'. Rules read the spec, the persisted status
-and the tracker, and change neither status nor objects; a deadline that is not over sets the time of the next plan.
+A gate returns a reason, or None. The first rule with a reason counts: the life's rules come before the parts'. Rules
+read the spec, the persisted status and the tracker, and change neither status nor objects; a deadline that is not over
+sets the time of the next plan.
 
-A plan checks whether the attempt ends before and after Tasks observe their Pods. Before, ``must_end_first`` has the
-reasons that no Task changes; if ``must_end_last`` has one, the plan creates nothing (``Context.ends``): no plan both
-creates a Pod and ends the attempt. Afterwards, outcomes of Tasks count before a reason that a user can take back
-(``must_end``).
+A plan checks whether the attempt ends before and after Tasks observe their Pods. Before, ``why_end_at_once`` has the
+reasons that no Task changes; if ``why_end_unless_by_tasks`` has one, the plan creates nothing (``Context.ends``): no
+plan both creates a Pod and ends the attempt. Afterwards, outcomes of Tasks count before a reason that a user can take
+back (``why_end_after_tasks``).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ SUSPENDED: Final = CompletionStatus.of(FRAMEWORK_SUSPEND_REQUESTED, "User has re
 # --- before the ConfigMap of an attempt is created ----------------------------------------------------------------
 
 
-def may_start(ctx: Context) -> Wait | None:
+def why_not_start(ctx: Context) -> Wait | None:
     """Why the attempt does not start yet: its ConfigMap must not be created."""
     framework, spec = ctx.framework, ctx.framework.spec
     if framework.deleting:
@@ -49,20 +50,21 @@ def may_start(ctx: Context) -> Wait | None:
         return Wait(LifeReason.NOT_STARTED, f"spec.executionType is Create{also}")
     if spec.is_suspended:
         return Wait(LifeReason.SUSPENDED, "spec.suspend is true")
-    if framework.invalid and spec.execution_type is not ExecutionType.STOP and must_not_begin(ctx) is None:
+    if framework.invalid and spec.execution_type is not ExecutionType.STOP and why_end_before_configmap(ctx) is None:
         return Wait(RequestReason.WAITING, "the spec is invalid")
     return None
 
 
-def may_enter(ctx: Context) -> Wait | None:
-    return next((wait for part in ctx.parts.may_enter if (wait := part.may_enter(ctx)) is not None), None)
+def why_not_prepare(ctx: Context) -> Wait | None:
+    """Why an attempt that may start prepares nothing yet."""
+    return next((wait for part in ctx.parts.why_not_prepare if (wait := part.why_not_prepare(ctx)) is not None), None)
 
 
-def may_begin(ctx: Context) -> Wait | None:
+def why_not_create_configmap(ctx: Context) -> Wait | None:
     """Why the ConfigMap of an attempt that may start is not created yet."""
-    wait = may_enter(ctx) or _backs_off(ctx, None)
-    for part in ctx.parts.may_begin:
-        wait = wait or part.may_begin(ctx)
+    wait = why_not_prepare(ctx) or _backs_off(ctx, None)
+    for part in ctx.parts.why_not_create_configmap:
+        wait = wait or part.why_not_create_configmap(ctx)
     return wait
 
 
@@ -76,15 +78,15 @@ def _backs_off(ctx: Context, *keys: HoldKey) -> Wait | None:
 # --- before the Pod of a Task is created --------------------------------------------------------------------------
 
 
-def may_create(ctx: Context, task: TaskStatus) -> Wait | None:
+def why_not_create_pod(ctx: Context, task: TaskStatus) -> Wait | None:
     """Why the Task's Pod is not created yet. The Task is persisted, and is not deletionPending."""
     wait = Wait(LifeReason.ATTEMPT_ENDS, "the FrameworkAttempt ends") if ctx.ends else None
-    for part in ctx.parts.may_create:
-        wait = wait or part.may_create(ctx, task)
+    for part in ctx.parts.why_not_create_pod:
+        wait = wait or part.why_not_create_pod(ctx, task)
     return wait or _backs_off(ctx, task.key, CREATIONS)
 
 
-def retry_waits(ctx: Context, task: TaskStatus | None, delay_sec: int, after: str) -> None:
+def wait_for_retry(ctx: Context, task: TaskStatus | None, delay_sec: int, after: str) -> None:
     """Keep the wait of a Task or (None) the Framework for the next attempt, whose delay is persisted or decided now."""
     status, name = (ctx.status, "FrameworkAttempt") if task is None else (task, "TaskAttempt")
     reason = LifeReason.FRAMEWORK_RETRY_SCHEDULED if task is None else LifeReason.TASK_RETRY_SCHEDULED
@@ -109,15 +111,15 @@ def put_off(ctx: Context, task: TaskStatus | None, why: Wait | None) -> bool:
 # --- before an attempt leaves the status ---------------------------------------------------------------------------
 
 
-def prepare_to_forget(ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None = None) -> bool:
-    """Prepare that the ended attempt of a Task or (None) the Framework leaves the status. Return whether it may."""
+def save_attempt(ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None = None) -> bool:
+    """Have the ended attempt of a Task or (None) the Framework saved. Return whether it may leave the status now."""
     for part in ctx.parts.before_forget:
         part.before_forget(ctx, trigger, task, due=True)
     return all(part.may_forget(ctx, trigger, task) for part in ctx.parts.may_forget)
 
 
-def forget_later(ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None = None) -> None:
-    """Prepare the same for a time that is known."""
+def save_early(ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None = None) -> None:
+    """Have the ended attempt saved while its retry is delayed, so that the retry does not wait for it."""
     for part in ctx.parts.before_forget:
         part.before_forget(ctx, trigger, task, due=False)
 
@@ -125,7 +127,7 @@ def forget_later(ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None
 # --- whether the attempt ends ----------------------------------------------------------------------
 
 
-def must_not_begin(ctx: Context) -> CompletionStatus | None:
+def why_end_before_configmap(ctx: Context) -> CompletionStatus | None:
     """Why the attempt, which has no ConfigMap yet, ends without one. Persisted before anything is looked for."""
     deadline = ctx.framework.spec.active_deadline_seconds
     if deadline is None or ctx.status.accumulated_past_execution_time_seconds < deadline:
@@ -133,54 +135,56 @@ def must_not_begin(ctx: Context) -> CompletionStatus | None:
     return _deadline_exceeded(deadline)
 
 
-def must_end_unseen(ctx: Context) -> CompletionStatus | None:
+def why_end_unseen(ctx: Context) -> CompletionStatus | None:
     """Why the attempt ends whose ConfigMap is created, and not yet in the cache. Persisted before it is deleted."""
-    if must_go(ctx):
+    if is_deletion_blocked(ctx):
         return DELETED
-    return SUSPENDED if ctx.framework.spec.is_suspended else _must_end(ctx, EndPhase.UNSEEN)
+    return SUSPENDED if ctx.framework.spec.is_suspended else _why_end_by_parts(ctx, EndPhase.UNSEEN)
 
 
-def must_end_first(ctx: Context) -> CompletionStatus | None:
+def why_end_at_once(ctx: Context) -> CompletionStatus | None:
     """Why the attempt ends, for any outcomes of its Tasks. Asked before Tasks observe their Pods."""
-    if must_go(ctx):
+    if is_deletion_blocked(ctx):
         return DELETED
     return STOPPED if ctx.framework.spec.execution_type is ExecutionType.STOP else None
 
 
-def must_end_last(ctx: Context) -> CompletionStatus | None:
+def why_end_unless_by_tasks(ctx: Context) -> CompletionStatus | None:
     """Why the attempt ends unless its Tasks end it. Asked before Tasks observe their Pods."""
-    if (completion := _exceeds_deadline(ctx)) is not None:
+    if (completion := _why_end_by_deadline(ctx)) is not None:
         return completion
-    return SUSPENDED if ctx.framework.spec.is_suspended else _must_end(ctx, EndPhase.LAST)
+    return SUSPENDED if ctx.framework.spec.is_suspended else _why_end_by_parts(ctx, EndPhase.LAST)
 
 
-def must_end(ctx: Context, otherwise: CompletionStatus | None) -> CompletionStatus | None:
-    """Why the attempt ends. Asked after Tasks have observed their Pods. ``otherwise``: the answer of must_end_last.
+def why_end_after_tasks(ctx: Context, otherwise: CompletionStatus | None) -> CompletionStatus | None:
+    """Why the attempt ends. Asked after Tasks have observed their Pods.
 
-    Only the policies of a valid spec decide by the ends of Tasks.
+    ``otherwise``: the answer of ``why_end_unless_by_tasks``. Only the policies of a valid spec decide by the ends of
+    Tasks.
     """
     if ctx.framework.invalid:
         return otherwise
     completion = evaluate_completion(ctx.framework.spec, ctx.tracker)
     if completion is None and ctx.tracker.life.failing:
         completion = end_by_rule(ctx.tracker)
-    return completion or _must_end(ctx, EndPhase.BY_TASKS) or otherwise
+    return completion or _why_end_by_parts(ctx, EndPhase.BY_TASKS) or otherwise
 
 
-def must_go(ctx: Context) -> bool:
-    """Whether the Framework is being deleted, and a part keeps it until the end of all that runs."""
-    framework = ctx.framework
-    return framework.deleting and framework.held and any(part.keeps_deleted(ctx) for part in ctx.parts.keeps_deleted)
+def is_deletion_blocked(ctx: Context) -> bool:
+    """Whether the Framework is being deleted, and a part's finalizer blocks that until nothing of it runs."""
+    if not (ctx.framework.deleting and ctx.framework.held):
+        return False
+    return any(part.blocks_deletion(ctx) for part in ctx.parts.blocks_deletion)
 
 
-def _must_end(ctx: Context, phase: EndPhase) -> CompletionStatus | None:
-    for part in ctx.parts.must_end:
-        if (completion := part.must_end(ctx, phase)) is not None:
+def _why_end_by_parts(ctx: Context, phase: EndPhase) -> CompletionStatus | None:
+    for part in ctx.parts.why_end:
+        if (completion := part.why_end(ctx, phase)) is not None:
             return completion
     return None
 
 
-def _exceeds_deadline(ctx: Context) -> CompletionStatus | None:
+def _why_end_by_deadline(ctx: Context) -> CompletionStatus | None:
     deadline = ctx.framework.spec.active_deadline_seconds
     if deadline is None or (started := ctx.attempt.execution_start_time) is None:
         return None

@@ -10,7 +10,7 @@ from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, State
 from frameworkcontroller.api.timestamps import LAST_TIME, format_time
-from frameworkcontroller.machine.gates import forget_later, may_start, prepare_to_forget, put_off, retry_waits
+from frameworkcontroller.machine.gates import put_off, save_attempt, save_early, wait_for_retry, why_not_start
 from frameworkcontroller.machine.kernel.actions import Delete
 from frameworkcontroller.machine.kernel.context import Context, describe, describe_row, summarize
 from frameworkcontroller.machine.kernel.model import Env, SnapshotTrigger, require
@@ -42,7 +42,7 @@ def new_attempt(framework: Framework, attempt_id: int, env: Env) -> FrameworkAtt
 def decide_framework_retry(ctx: Context) -> None:
     status, limits = ctx.status, ctx.env.limits
     completion = require(status.attempt.completion_status, "completionStatus of the attempt")
-    if ctx.framework.invalid and not completion.is_one_of(NEVER_RETRIED) and put_off(ctx, None, may_start(ctx)):
+    if ctx.framework.invalid and not completion.is_one_of(NEVER_RETRIED) and put_off(ctx, None, why_not_start(ctx)):
         # Neither the next attempt nor the end of the Framework is decided without a retry policy.
         if not ctx.tracker.is_clean:
             ctx.tracker.persist_first(None)
@@ -63,7 +63,7 @@ def decide_framework_retry(ctx: Context) -> None:
         text = f"Framework completed, not retried as {decision.reason}, with {describe(completion)}"
         ctx.record(reason, text, completion=completion)
         return
-    if ctx.framework.deleting and any(part.keeps_deleted(ctx) for part in ctx.parts.keeps_deleted):
+    if ctx.framework.deleting and any(part.blocks_deletion(ctx) for part in ctx.parts.blocks_deletion):
         # Also once only another client's finalizer is left.
         return
     if not ctx.tracker.is_clean and not any(part.knows_attempt(ctx) for part in ctx.parts.knows_attempt):
@@ -75,7 +75,7 @@ def decide_framework_retry(ctx: Context) -> None:
     last = summarize(completion) + describe_row(in_a_row)
     if status.retry.retry_delay_sec is None:
         delay = max(decision.delay_sec, back_off.delay_sec(in_a_row, completion, early=early))
-        if not delay and not prepare_to_forget(ctx, SnapshotTrigger.FRAMEWORK_RETRY):
+        if not delay and not save_attempt(ctx, SnapshotTrigger.FRAMEWORK_RETRY):
             return
         ctx.tracker.schedule_retry(status, delay)
         due = status.transition_time + delay
@@ -87,11 +87,11 @@ def decide_framework_retry(ctx: Context) -> None:
     delay = require(status.retry.retry_delay_sec, "retryDelaySec")
     stop = ctx.framework.spec.execution_type is ExecutionType.STOP
     if delay:
-        forget_later(ctx, SnapshotTrigger.FRAMEWORK_RETRY)
+        save_early(ctx, SnapshotTrigger.FRAMEWORK_RETRY)
     if not stop and not ctx.wait_out(None, status.transition_time, delay):
-        retry_waits(ctx, None, delay, last)
+        wait_for_retry(ctx, None, delay, last)
         return
-    if delay and not prepare_to_forget(ctx, SnapshotTrigger.FRAMEWORK_RETRY):
+    if delay and not save_attempt(ctx, SnapshotTrigger.FRAMEWORK_RETRY):
         return
     ctx.snapshot_framework(SnapshotTrigger.FRAMEWORK_RETRY)
     attempt = new_attempt(ctx.framework, status.retry.total_retried_count + 1, ctx.env)
@@ -112,7 +112,7 @@ def retain(ctx: Context) -> None:
     seconds = ctx.env.limits.framework_completed_retain_sec if ttl is None else ttl
     if not ctx.wait_out(None, ctx.status.transition_time, seconds):
         return
-    if not prepare_to_forget(ctx, SnapshotTrigger.FRAMEWORK_DELETION):
+    if not save_attempt(ctx, SnapshotTrigger.FRAMEWORK_DELETION):
         return
     if ctx.tracker.is_clean:
         if not ctx.tracker.process.deletion_snapshot_taken:

@@ -20,7 +20,7 @@ from frameworkcontroller.machine.kernel.requests import Answer, Kind
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.knownframework import KnownFramework
 from frameworkcontroller.machine.parts import PARTS
-from frameworkcontroller.machine.plan import archived, fold, plan
+from frameworkcontroller.machine.plan import fold, fold_archived, plan
 from frameworkcontroller.machine.statuswriter import StatusWriter
 
 TICK_SEC: Final = 1.0
@@ -103,7 +103,7 @@ class Pass:
             self._writer.pacing.created_at = env.clock
         self._fold(outcomes, env)
         if answers and self.tracker.status is not None:
-            self._add(archived(self.framework, self.tracker, answers, env), env)
+            self._add(fold_archived(self.framework, self.tracker, answers, env), env)
         if self.done:
             return None
         if self._writer.must_write:
@@ -194,7 +194,7 @@ class Pass:
         elif self._known.stored.confirmed and not any(map(needs_live_status, actions)):
             self.batch.add(actions)
         elif actions:
-            # Also for an orphan, which may be recorded in a status that another controller has just written.
+            # Also for an unrecorded object: a status that another controller has just written may record it.
             return ReadLive(actions)
         return None
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.machine import conditions, framework, scale
-from frameworkcontroller.machine.gates import may_start, must_go, put_off
+from frameworkcontroller.machine.gates import is_deletion_blocked, put_off, why_not_start
 from frameworkcontroller.machine.kernel.actions import Outcome
 from frameworkcontroller.machine.kernel.agenda import Scope
 from frameworkcontroller.machine.kernel.context import Context, count_tasks
@@ -46,12 +46,12 @@ def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> 
         ctx.record(LifeReason.FRAMEWORK_ACCEPTED, f"Framework was accepted with {count_tasks(subject.spec.task_count)}")
         _observe_generation(ctx)
         # The first written status says why nothing starts.
-        put_off(ctx, None, may_start(ctx))
+        put_off(ctx, None, why_not_start(ctx))
         return _finish(ctx)
     _observe_generation(ctx)
     for part in PARTS.begin:
         part.begin(ctx)
-    if not (must_go(ctx) or subject.invalid) and (scale.rescale(ctx) or scale.copy_forced_deletion(ctx)):
+    if not (is_deletion_blocked(ctx) or subject.invalid) and (scale.rescale(ctx) or scale.copy_forced_deletion(ctx)):
         # Persisted before anything else is decided.
         return _finish(ctx)
     ctx.plan.actions, tracker.follow_ups = tracker.follow_ups, []
@@ -75,8 +75,8 @@ def fold(subject: Framework, tracker: Tracker, outcomes: Sequence[Outcome], env:
     return _finish(ctx)
 
 
-def archived(subject: Framework, tracker: Tracker, answers: Sequence[tuple[Archive, Answer]], env: Env) -> Plan:
-    """Fold answers to effects, as ``fold`` does."""
+def fold_archived(subject: Framework, tracker: Tracker, answers: Sequence[tuple[Archive, Answer]], env: Env) -> Plan:
+    """Fold answers to ``Archive`` effects, as ``fold`` does outcomes."""
     ctx = _begin(subject, tracker, Observed(None, lambda _: None), env)
     for archive, answer in answers:
         for part in PARTS.take_answer:

@@ -123,7 +123,7 @@ class Reconciler:
         Return whether it lacks one that was created before, which is planned then. ``find``: the cached one of a key.
         """
         namespace = self.key.partition("/")[0]
-        lacking = self.tracker.expectations.listed(kind, listed, lambda name: find(f"{namespace}/{name}"))
+        lacking = self.tracker.expectations.observe_list(kind, listed, lambda name: find(f"{namespace}/{name}"))
         for target, uid in lacking:
             drop(PARTS, self.tracker, target, uid)
         return bool(lacking)
@@ -320,7 +320,7 @@ class Reconciler:
     def _take_over(self, current: Pass, live: Live, env: Env) -> None:
         """Continue from the stored status.
 
-        Drops unpersisted decisions, but not the outcomes of creations: a Pod with an unrecorded UID would be an orphan.
+        Drops unpersisted decisions, but not the outcomes of creations: Pods would exist that no status records.
         """
         tracker, before = Tracker(live.status), self.tracker
         tracker.inherit(before)

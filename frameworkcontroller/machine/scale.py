@@ -10,7 +10,7 @@ from typing import NamedTuple
 from frameworkcontroller.api.completion import DELETE_TASK_REQUESTED, CompletionStatus
 from frameworkcontroller.api.spec import PodForceDeletionPolicy, TaskRoleSpec, TaskSpec
 from frameworkcontroller.api.status import State, TaskAttemptStatus, TaskRoleStatus, TaskStatus
-from frameworkcontroller.machine.gates import prepare_to_forget
+from frameworkcontroller.machine.gates import save_attempt
 from frameworkcontroller.machine.kernel.context import Context, count_tasks
 from frameworkcontroller.machine.kernel.model import Env, SnapshotTrigger, Urgency
 from frameworkcontroller.machine.kernel.states import ENDED
@@ -147,9 +147,9 @@ def _rescale_role(ctx: Context, role: str, tasks: list[TaskStatus], spec: TaskRo
         persist_first = True
         text = f"gone by ScaleDown, is replaced by {tasks[position].instance_uid}"
         ctx.record(LifeReason.TASK_REPLACED, f"Task instance {task.instance_uid}, {text}", task)
-    leaving = [task for task in reversed(tasks[wanted:]) if not task.deletion_pending]
+    leaving = [task for task in reversed(tasks[wanted:]) if not task.is_leaving]
     for task in leaving:
-        ctx.tracker.mark_deletion_pending(task, SCALED_DOWN)
+        ctx.tracker.mark_leaving(task, SCALED_DOWN)
         ctx.tracker.agenda.look(task.key)
         ctx.record(LifeReason.TASK_DELETION_PENDING, SCALED_DOWN.diagnostics, task)
     if leaving:
@@ -164,8 +164,8 @@ def _rescale_role(ctx: Context, role: str, tasks: list[TaskStatus], spec: TaskRo
 
 def _forget(ctx: Context, task: TaskStatus) -> bool:
     """Prepare the removal or replacement of a Task that has left. Return whether it may be removed."""
-    return ctx.tracker.is_settled(task) and prepare_to_forget(ctx, SnapshotTrigger.TASK_DELETION, task)
+    return ctx.tracker.is_settled(task) and save_attempt(ctx, SnapshotTrigger.TASK_DELETION, task)
 
 
 def _has_left(task: TaskStatus) -> bool:
-    return task.deletion_pending and task.state is State.COMPLETED
+    return task.is_leaving and task.state is State.COMPLETED

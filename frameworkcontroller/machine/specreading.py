@@ -105,6 +105,6 @@ def _value(given: Any, key: str, field: str, last: Any) -> Any:
 def spec_to_end(ends: Ends, status: FrameworkStatus | None) -> FrameworkSpec:
     """The spec that the machine goes by: it has the roles and Tasks of the status."""
     roles = () if status is None else status.attempt.roles
-    counts = {role.name: sum(not task.deletion_pending for task in role.tasks) for role in roles}
+    counts = {role.name: sum(not task.is_leaving for task in role.tasks) for role in roles}
     task_roles = [_NO_ROLE.model_copy(update={"name": name, "task_number": count}) for name, count in counts.items()]
     return FrameworkSpec().model_copy(update={**ends._asdict(), "task_roles": tuple(task_roles)})

@@ -178,7 +178,7 @@ class StatusWriter:
         self.failed_preconditions = self._refusals = 0
         self._too_large_logged = ""
         self.unwritten_creations.clear()
-        tracker.persisted()
+        tracker.on_persisted()
         if tracker.holds.end_stall(None, LifeReason.FIELDS_DROPPED):
             tracker.agenda.look()
         counters, tracker.process.counters = tracker.process.counters, None

@@ -20,11 +20,11 @@ from frameworkcontroller.api.completion import (
 from frameworkcontroller.api.names import pod_name, split_pod_name
 from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.status import State, TaskStatus
-from frameworkcontroller.machine.gates import forget_later, may_create, prepare_to_forget, put_off, retry_waits
+from frameworkcontroller.machine.gates import put_off, save_attempt, save_early, wait_for_retry, why_not_create_pod
 from frameworkcontroller.machine.kernel.absence import is_of_framework
-from frameworkcontroller.machine.kernel.actions import Cleanup, Confirm, Create, Delete, Renderer
+from frameworkcontroller.machine.kernel.actions import ConfirmGone, ConfirmNone, Create, Delete, Renderer
 from frameworkcontroller.machine.kernel.agenda import TaskKey
-from frameworkcontroller.machine.kernel.context import Context, describe_row, replace_orphan, summarize
+from frameworkcontroller.machine.kernel.context import Context, action_on_unrecorded, describe_row, summarize
 from frameworkcontroller.machine.kernel.failure import disrupted
 from frameworkcontroller.machine.kernel.holds import CREATIONS
 from frameworkcontroller.machine.kernel.manifests import PodTemplate
@@ -39,7 +39,7 @@ from frameworkcontroller.machine.kernel.policy import (
 from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.requests import Kind, Target
 from frameworkcontroller.machine.kernel.rules import with_rule
-from frameworkcontroller.machine.kernel.states import ENDED
+from frameworkcontroller.machine.kernel.states import ENDED, WITH_UNENDED_POD
 from frameworkcontroller.machine.lifereasons import LifeReason
 from frameworkcontroller.machine.scale import SCALED_DOWN
 from frameworkcontroller.machine.terminating import end_left_running, taskless_target, wait_for_containers, watch_pod
@@ -47,10 +47,8 @@ from frameworkcontroller.machine.terminating import end_left_running, taskless_t
 _CONFIGMAP_DOUBT_SEC = 5
 """Interval of lists of ConfigMaps because Pods were deleted before they ran."""
 
-_ORPHAN_LOOK_SEC = 5
+_CONFIGMAP_GONE_LOOK_SEC = 5
 """Time until a live read looks for a Pod whose ConfigMap is gone and that the cache has not shown."""
-
-_ALIVE = frozenset({State.CREATION_REQUESTED, State.PREPARING, State.RUNNING})
 
 
 def step(ctx: Context, task: TaskStatus) -> None:
@@ -58,7 +56,7 @@ def step(ctx: Context, task: TaskStatus) -> None:
     key = task.key
     pod = ctx.observed.find_pod(pod_name(ctx.framework.name, *key))
     end_left_running(ctx, key, pod)
-    if task.deletion_pending and _decide(ctx, task, SCALED_DOWN):
+    if task.is_leaving and _decide(ctx, task, SCALED_DOWN):
         # In a status of the original controller, which sets completionStatus later.
         ctx.tracker.change(task, Urgency.NOW)
     if task.state is State.ATTEMPT_COMPLETED:
@@ -68,14 +66,14 @@ def step(ctx: Context, task: TaskStatus) -> None:
             _create(ctx, task, pod)
             return
     elif task.state in (State.ATTEMPT_COMPLETED, State.COMPLETED):
-        if not _delete_orphan(ctx, task, pod):
+        if not _delete_unrecorded(ctx, task, pod):
             ctx.tracker.holds.stalls.pop(task.key, None)
         return
     if pod is None or pod.uid != task.attempt.pod_uid:
         _without_pod(ctx, task)
         return
-    if not ctx.tracker.expectations.has_seen(pod.uid):
-        ctx.tracker.expectations.see(pod.uid)
+    if not ctx.tracker.expectations.trusts_absence(pod.uid):
+        ctx.tracker.expectations.trust_absence(pod.uid)
         ctx.tracker.holds.end_stall(key, RequestReason.POD_NOT_ANSWERED)
     if pod.identity.deleting:
         _with_deleting_pod(ctx, task, pod)
@@ -83,10 +81,8 @@ def step(ctx: Context, task: TaskStatus) -> None:
         _with_pod(ctx, task, pod)
 
 
-def attempt_is_over(
-    ctx: Context, task: TaskStatus, completion: CompletionStatus | None, *, refused: bool = False
-) -> None:
-    """Complete the attempt: its Pod is gone, or was never created (``refused``: by the API server)."""
+def end_attempt(ctx: Context, task: TaskStatus, completion: CompletionStatus | None, *, refused: bool = False) -> None:
+    """Complete the attempt, whose Pod is gone or was never created (``refused``: by the API server)."""
     tracker, key = ctx.tracker, task.key
     _decide(ctx, task, completion, tracker.life.dropped.get(key))
     tracker.expectations.forget(task.attempt.pod_uid)
@@ -108,16 +104,17 @@ def attempt_is_over(
 
 def _adopt(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> bool:
     """Adopt a Pod that was created for this attempt, but not recorded. Return whether there is one."""
-    if pod is None or pod.identity.deleting or ctx.tracker.is_completing or task.deletion_pending:
+    if pod is None or pod.identity.deleting or ctx.tracker.is_completing or task.is_leaving:
         return False
     if (pod.identity.controller_uid, pod.identity.annotations) != (ctx.attempt.configmap_uid, ctx.pod_identity(task)):
         return False
-    created(ctx, task, pod.uid)
+    record_creation(ctx, task, pod.uid)
     return True
 
 
-def created(ctx: Context, task: TaskStatus, uid: str) -> None:
-    ctx.tracker.pod_created(task, uid, ctx.env.second)
+def record_creation(ctx: Context, task: TaskStatus, uid: str) -> None:
+    """Record the Pod of the Task's attempt, which was created or is adopted."""
+    ctx.tracker.record_pod(task, uid, ctx.env.second)
     ctx.tracker.holds.release(task.key)
     ctx.tracker.holds.release_retries()
     ctx.tracker.agenda.look(task.key)
@@ -125,7 +122,7 @@ def created(ctx: Context, task: TaskStatus, uid: str) -> None:
 
 
 def _create(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> None:
-    if _delete_orphan(ctx, task, pod) or ctx.tracker.is_completing:
+    if _delete_unrecorded(ctx, task, pod) or ctx.tracker.is_completing:
         return
     key = task.key
     if not ctx.tracker.is_settled(task):
@@ -133,11 +130,11 @@ def _create(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> None:
         return
     configmap_uid = require(ctx.attempt.configmap_uid, "configMapUID")
     target = ctx.pod_target(task)
-    if task.deletion_pending:
+    if task.is_leaving:
         ctx.tracker.holds.wait(key, None)
-        ctx.act(Cleanup(target, configmap_uid))
+        ctx.act(ConfirmNone(target, configmap_uid))
         return
-    if put_off(ctx, task, may_create(ctx, task)) or not _ensure(ctx, task):
+    if put_off(ctx, task, why_not_create_pod(ctx, task)) or not _ensure(ctx, task):
         return
     template = ctx.tracker.life.templates.get(task.role)
     if template is None:
@@ -169,10 +166,10 @@ def _needs_objects(ctx: Context, task: TaskStatus) -> bool:
     return role is not None and any(part.needs_objects(role) for part in ctx.parts.needs_objects)
 
 
-def _delete_orphan(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> bool:
-    """Delete an orphaned Pod of this Task's name. Return whether there is one.
+def _delete_unrecorded(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> bool:
+    """Delete an unrecorded Pod of this Task's name. Return whether there is one.
 
-    Orphans are Pods of the attempt that the status does not record; others are never touched.
+    Pods that are not of the attempt are never touched.
     """
     if pod is None or not ctx.is_of_attempt(pod):
         return False
@@ -180,12 +177,12 @@ def _delete_orphan(ctx: Context, task: TaskStatus, pod: PodRecord | None) -> boo
         return False
     if pod.identity.deleting:
         if pod.uid != task.attempt.pod_uid:
-            watch_pod(ctx, pod, orphan=True)
+            watch_pod(ctx, pod, unrecorded=True)
     elif not (ctx.tracker.is_head_settled and ctx.tracker.is_settled(task)):
         # It may be of this attempt, and not be adopted only because of a decision that is not persisted.
         ctx.tracker.persist_first(task.key)
     elif not wait_for_containers(ctx, task.key, pod):
-        ctx.act(replace_orphan(ctx.pod_target(task), pod.identity, ctx.pod_identity(task)))
+        ctx.act(action_on_unrecorded(ctx.pod_target(task), pod.identity, ctx.pod_identity(task)))
     return True
 
 
@@ -204,11 +201,11 @@ def delete_taskless(ctx: Context, key: TaskKey) -> None:
     if pod is None or not _is_taskless(ctx, key, pod):
         ctx.tracker.holds.stalls.pop(key, None)
     elif pod.identity.deleting:
-        watch_pod(ctx, pod, orphan=True)
+        watch_pod(ctx, pod, unrecorded=True)
     elif wait_for_containers(ctx, key, pod):
         return
     elif ctx.tracker.is_head_settled:
-        ctx.act(Delete(taskless_target(ctx, key), pod.uid, orphan=True))
+        ctx.act(Delete(taskless_target(ctx, key), pod.uid, unrecorded=True))
     else:
         ctx.tracker.persist_first(key)
 
@@ -224,11 +221,11 @@ def delete_leftovers(ctx: Context) -> None:
         if parts is None or not is_ours or is_known_to_be_gone(ctx, pod):
             continue
         if pod.identity.deleting:
-            watch_pod(ctx, pod, orphan=True)
+            watch_pod(ctx, pod, unrecorded=True)
         else:
             task = ctx.tracker.task(parts[1:])
             target = taskless_target(ctx, parts[1:]) if task is None else ctx.pod_target(task)
-            ctx.act(Delete(target, pod.uid, orphan=True))
+            ctx.act(Delete(target, pod.uid, unrecorded=True))
 
 
 def is_known_to_be_gone(ctx: Context, pod: PodRecord) -> bool:
@@ -248,34 +245,35 @@ def _is_taskless(ctx: Context, key: TaskKey, pod: PodRecord) -> bool:
 def _without_pod(ctx: Context, task: TaskStatus) -> None:
     uid = require(task.attempt.pod_uid, f"podUID of Task {task.role}[{task.index}]")
     key = task.key
-    if ctx.tracker.expectations.has_seen(uid):
-        by_others = _deleted_by_others("Pod was deleted by others", ctx.tracker.life.dropped.get(key))
+    if ctx.tracker.expectations.trusts_absence(uid):
+        by_others = _completion_by_others("Pod was deleted by others", ctx.tracker.life.dropped.get(key))
         _doubt_configmaps(ctx, task, by_others)
-        attempt_is_over(ctx, task, by_others)
+        end_attempt(ctx, task, by_others)
         return
     if task.state is State.CREATION_REQUESTED and not ctx.tracker.expectations.has_lost(uid):
         since, timeout = task.transition_time, ctx.env.limits.object_local_cache_creation_timeout_sec
-        if ctx.tracker.life.orphaned:
-            since, timeout = ctx.status.transition_time, _ORPHAN_LOOK_SEC
-        if not task.deletion_pending and not ctx.wait_out(key, since, timeout):
+        if ctx.tracker.life.configmap_gone:
+            since, timeout = ctx.status.transition_time, _CONFIGMAP_GONE_LOOK_SEC
+        if not task.is_leaving and not ctx.wait_out(key, since, timeout):
             return
-        if task.deletion_pending or ctx.tracker.expectations.is_hidden(uid, ctx.observed.pods_listed):
+        if task.is_leaving or ctx.tracker.expectations.is_hidden(uid, ctx.observed.pods_listed):
             if ctx.tracker.is_settled(task):
                 ctx.act(Delete(ctx.pod_target(task), uid, confirm=True))
             else:
                 ctx.tracker.persist_first(key)
             return
     # The cache may be older than the status, or the Pod has lost its label: ask the API server.
-    ctx.act(Confirm(ctx.pod_target(task), uid))
+    ctx.act(ConfirmGone(ctx.pod_target(task), uid))
 
 
-def pod_never_seen(ctx: Context, task: TaskStatus) -> None:
+def handle_unseen_pod(ctx: Context, task: TaskStatus) -> None:
+    """End the attempt of a created Pod that the cache has never shown and that is gone."""
     timeout = ctx.env.limits.object_local_cache_creation_timeout_sec
     text = f"Pod did not appear in the local cache within {timeout}s, so it was taken for deleted, and deleted"
-    attempt_is_over(ctx, task, CompletionStatus.of(POD_LOCAL_CACHE_CREATION_TIMEOUT, text))
+    end_attempt(ctx, task, CompletionStatus.of(POD_LOCAL_CACHE_CREATION_TIMEOUT, text))
 
 
-def _deleted_by_others(what: str, pod: PodRecord | None) -> CompletionStatus:
+def _completion_by_others(what: str, pod: PodRecord | None) -> CompletionStatus:
     if pod is not None and pod.disruption is not None:
         return disrupted(what, pod.disruption)
     return CompletionStatus.of(POD_EXTERNAL_DELETED, what)
@@ -301,7 +299,7 @@ def _doubt_configmaps(ctx: Context, task: TaskStatus, by_others: CompletionStatu
 def _with_deleting_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
     tracker = ctx.tracker
     if task.state is not State.DELETING:
-        by_others = _deleted_by_others("Pod is being deleted by others", pod)
+        by_others = _completion_by_others("Pod is being deleted by others", pod)
         _doubt_configmaps(ctx, task, by_others)
         _decide(ctx, task, by_others, pod)
         tracker.move(task, State.DELETING, ctx.env.second)
@@ -317,7 +315,7 @@ def _with_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
         elif not wait_for_containers(ctx, key, pod):
             ctx.act(Delete(ctx.pod_target(task), pod.uid))
         return
-    if task.state not in _ALIVE:
+    if task.state not in WITH_UNENDED_POD:
         # Its deletion was accepted: the cache is stale.
         return
     now = ctx.env.second
@@ -326,26 +324,26 @@ def _with_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
     if pod.phase != "Unknown":
         tracker.record_placement(task, pod)
     if pod.phase == "Succeeded":
-        _complete_attempt(ctx, task, CompletionStatus.of(POD_SUCCEEDED, "Pod succeeded", pod=pod.completion))
+        _start_completing(ctx, task, CompletionStatus.of(POD_SUCCEEDED, "Pod succeeded", pod=pod.completion))
     elif pod.phase == "Failed":
-        _complete_attempt(ctx, task, ctx.env.limits.classifier.classify(pod), pod)
-    elif task.deletion_pending or tracker.life.orphaned:
-        _complete_attempt(ctx, task, None)
+        _start_completing(ctx, task, ctx.env.limits.classifier.classify(pod), pod)
+    elif task.is_leaving or tracker.life.configmap_gone:
+        _start_completing(ctx, task, None)
     elif pod.phase == "Running" and task.state is State.PREPARING:
         tracker.move(task, State.RUNNING, now)
         text = f"TaskAttempt {task.attempt.id} is running on {pod.node_name or '?'}"
         ctx.record(LifeReason.TASK_RUNNING, text, task)
-    elif task.state is State.PREPARING and (overdue := _exceeds_deadline(ctx, task, pod)) is not None:
-        _complete_attempt(ctx, task, overdue)
+    elif task.state is State.PREPARING and (overdue := _why_end_by_deadline(ctx, task, pod)) is not None:
+        _start_completing(ctx, task, overdue)
     for part in ctx.parts.observe_pod:
         part.observe_pod(ctx, task, pod)
     waits = task.state is State.PREPARING and not ctx.tracker.is_completing
-    if waits and _needs_objects(ctx, task) and not put_off(ctx, task, may_create(ctx, task)):
+    if waits and _needs_objects(ctx, task) and not put_off(ctx, task, why_not_create_pod(ctx, task)):
         # While no node uses it, another client may have deleted an object, and the Pod would wait for it forever.
         _ensure(ctx, task)
 
 
-def _exceeds_deadline(ctx: Context, task: TaskStatus, pod: PodRecord) -> CompletionStatus | None:
+def _why_end_by_deadline(ctx: Context, task: TaskStatus, pod: PodRecord) -> CompletionStatus | None:
     """The completion of an attempt whose Pod has not run for preRunningDeadlineSeconds."""
     spec = ctx.framework.spec.role(task.role)
     deadline = None if spec is None else spec.task.pre_running_deadline_seconds
@@ -356,10 +354,10 @@ def _exceeds_deadline(ctx: Context, task: TaskStatus, pod: PodRecord) -> Complet
     return CompletionStatus.of(TASK_PRE_RUNNING_DEADLINE_EXCEEDED, text)
 
 
-def _complete_attempt(
+def _start_completing(
     ctx: Context, task: TaskStatus, completion: CompletionStatus | None, pod: PodRecord | None = None
 ) -> None:
-    """Decide the completion of the attempt. Once it is persisted, the Pod is deleted."""
+    """Decide the completion of the attempt. Once that is persisted, the Pod is deleted."""
     _decide(ctx, task, completion, pod)
     ctx.tracker.move(task, State.DELETION_PENDING, ctx.env.second)
     ctx.tracker.persist_first(task.key)
@@ -375,8 +373,8 @@ def _completion_of(task: TaskStatus) -> CompletionStatus:
 def _decide_retry(ctx: Context, task: TaskStatus) -> None:
     completion = _completion_of(task)
     spec = ctx.framework.spec.role(task.role)
-    if task.deletion_pending or ctx.tracker.is_completing or spec is None:
-        _complete(ctx, task, "it is being deleted" if task.deletion_pending else "the FrameworkAttempt completes")
+    if task.is_leaving or ctx.tracker.is_completing or spec is None:
+        _complete(ctx, task, "it is being deleted" if task.is_leaving else "the FrameworkAttempt completes")
         return
     policy = spec.task.retry_policy
     decision = decide_task_retry(policy, completion, task.retry.accountable_retried_count)
@@ -393,7 +391,7 @@ def _decide_retry(ctx: Context, task: TaskStatus) -> None:
         delay = back_off.delay_sec(in_a_row, completion, early=early)
         for part in ctx.parts.retry_delay_sec:
             delay = max(delay, part.retry_delay_sec(ctx, task))
-        if not delay and not prepare_to_forget(ctx, SnapshotTrigger.TASK_RETRY, task):
+        if not delay and not save_attempt(ctx, SnapshotTrigger.TASK_RETRY, task):
             return
         ctx.tracker.schedule_retry(task, delay)
         if delay:
@@ -404,11 +402,11 @@ def _decide_retry(ctx: Context, task: TaskStatus) -> None:
             ctx.record(LifeReason.TASK_RETRY_SCHEDULED, text, task, completion=completion, warning=False)
     delay = require(task.retry.retry_delay_sec, "retryDelaySec")
     if delay:
-        forget_later(ctx, SnapshotTrigger.TASK_RETRY, task)
+        save_early(ctx, SnapshotTrigger.TASK_RETRY, task)
     if not ctx.wait_out(task.key, task.transition_time, delay):
-        retry_waits(ctx, task, delay, summarize(completion) + describe_row(in_a_row))
+        wait_for_retry(ctx, task, delay, summarize(completion) + describe_row(in_a_row))
         return
-    if delay and not prepare_to_forget(ctx, SnapshotTrigger.TASK_RETRY, task):
+    if delay and not save_attempt(ctx, SnapshotTrigger.TASK_RETRY, task):
         return
     ctx.snapshot_task(SnapshotTrigger.TASK_RETRY, task)
     recent = 0 if back_off is NO_BACK_OFF else back_off.row_after(in_a_row, completion, early=early)
@@ -422,7 +420,7 @@ def _decide_retry(ctx: Context, task: TaskStatus) -> None:
 def _complete(ctx: Context, task: TaskStatus, why: str) -> None:
     completion = _completion_of(task)
     ctx.tracker.move(task, State.COMPLETED, ctx.env.second)
-    if task.deletion_pending:
+    if task.is_leaving:
         # The rescale step removes or replaces it, once that is persisted.
         ctx.tracker.agenda.look()
     text = f"Task completed, not retried as {why}, with {summarize(completion)}"
@@ -437,7 +435,7 @@ def _decide(ctx: Context, task: TaskStatus, completion: CompletionStatus | None,
     if completion is None or task.attempt.completion_status is not None:
         return False
     spec = ctx.framework.spec.role(task.role)
-    if spec is not None and not task.deletion_pending and not ctx.tracker.is_completing:
+    if spec is not None and not task.is_leaving and not ctx.tracker.is_completing:
         completion = with_rule(spec.task.pod_failure_policy, completion, pod)
     ctx.tracker.decide_completion(task, completion)
     if completion.succeeded:

@@ -22,14 +22,14 @@ def taskless_target(ctx: Context, key: TaskKey) -> Target:
     return Target(Kind.POD, pod_name(ctx.framework.name, *key), role=key[0], index=key[1])
 
 
-def watch_orphaned_pods(ctx: Context, configmap_uid: str) -> None:
-    """Watch the Pods of an orphaned, terminating ConfigMap. Costs the number of all Pods."""
+def watch_pods_of_configmap(ctx: Context, configmap_uid: str) -> None:
+    """Watch the Pods of an unrecorded, terminating ConfigMap. Costs the number of all Pods."""
     for pod in ctx.observed.list_pods():
         if pod.identity.deleting and pod.identity.controller_uid == configmap_uid:
-            watch_pod(ctx, pod, orphan=True)
+            watch_pod(ctx, pod, unrecorded=True)
 
 
-def watch_pod(ctx: Context, pod: PodRecord, *, orphan: bool = False) -> None:
+def watch_pod(ctx: Context, pod: PodRecord, *, unrecorded: bool = False) -> None:
     """Stall the Framework if a terminating Pod stays, and delete it by force after its role's timeout."""
     parts = split_pod_name(pod.name)
     if parts is None:
@@ -43,7 +43,7 @@ def watch_pod(ctx: Context, pod: PodRecord, *, orphan: bool = False) -> None:
             f"Pod {pod.name} was to be deleted by {format_time(deletion_time)} and still exists "
             f"(node {pod.node_name or 'none'}){_why_not_forced(ctx, key, pod.uid)}",
         )
-    if (deletion := forced_deletion(ctx, key, pod.identity, pod.node_name, orphan=orphan)) is not None:
+    if (deletion := forced_deletion(ctx, key, pod.identity, pod.node_name, unrecorded=unrecorded)) is not None:
         ctx.act(deletion)
 
 
@@ -52,7 +52,9 @@ def _why_not_forced(ctx: Context, key: TaskKey, uid: str) -> str:
     return "" if spared is None else f": {spared.why}"
 
 
-def forced_deletion(ctx: Context, key: TaskKey, found: Identity, node: str | None, *, orphan: bool) -> Delete | None:
+def forced_deletion(
+    ctx: Context, key: TaskKey, found: Identity, node: str | None, *, unrecorded: bool
+) -> Delete | None:
     """The deletion by force of a terminating Pod, once the timeout of its role is over.
 
     ``node``: the name of its Node; None if it is unknown.
@@ -73,7 +75,7 @@ def forced_deletion(ctx: Context, key: TaskKey, found: Identity, node: str | Non
     if tracker.is_head_settled and (task is None or tracker.is_settled(task)):
         target = taskless_target(ctx, key) if task is None else ctx.pod_target(task)
         return Delete(
-            target, found.uid, force=True, confirm=True, orphan=orphan, if_node_lost=if_lost, node=node or None
+            target, found.uid, force=True, confirm=True, unrecorded=unrecorded, if_node_lost=if_lost, node=node or None
         )
     tracker.persist_first(key)
     return None
@@ -123,10 +125,10 @@ def wait_for_containers(ctx: Context, key: TaskKey, pod: PodRecord) -> bool:
     return True
 
 
-def containers_run_until(ctx: Context) -> float | None:
-    """When (monotonic seconds) the attempt's ConfigMap may be deleted as to containers of ended Pods; None: at once.
+def configmap_deletable_at(ctx: Context) -> float | None:
+    """When (monotonic seconds) the attempt's ConfigMap may be deleted; None: at once.
 
-    Costs the number of such Pods and of Tasks on the agenda.
+    Its deletion waits for running containers of ended Pods. Costs the number of such Pods and of Tasks on the agenda.
     """
     dues = []
     for key in (*ctx.tracker.agenda, *ctx.tracker.life.left_running):
@@ -141,11 +143,11 @@ def containers_run_until(ctx: Context) -> float | None:
 # --- ConfigMaps ----------------------------------------------------------------------------------------------------
 
 
-def watch_orphaned_configmap(ctx: Context, configmap: ConfigMapRecord | None) -> None:
-    """Watch the end of an orphaned ConfigMap of the attempt's name."""
+def watch_unrecorded_configmap(ctx: Context, configmap: ConfigMapRecord | None) -> None:
+    """Watch the end of an unrecorded ConfigMap of the attempt's name."""
     ctx.tracker.holds.end_stalls_of_pods()
     if configmap is not None and configmap.identity.deleting:
-        watch_orphaned_pods(ctx, configmap.uid)
+        watch_pods_of_configmap(ctx, configmap.uid)
         watch_configmap(ctx, configmap)
     else:
         ctx.tracker.life.alone_since = None

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from frameworkcontroller.api import fields
 from frameworkcontroller.api.codec import decode_completion, with_plain_roles
@@ -15,6 +15,9 @@ from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.views.apiobjects import queue_of, roles_of, task_number
 from frameworkcontroller.views.diagnosis import Phase, code_and_phrase, phase_before_end, phase_of_end
 from frameworkcontroller.views.texts import clean_line
+
+WORDS: Final = ("stalled", "being deleted", "suspended", "queued")
+"""Waits of a Framework that its phase does not show, the most important one first."""
 
 
 @dataclass(slots=True)
@@ -66,6 +69,14 @@ class Summary:
     def completed(self) -> bool:
         """Whether the Framework has completed."""
         return self.state == State.COMPLETED
+
+    @property
+    def word(self) -> str:
+        """The first of `WORDS` that holds; "" for none. Of an unreadable status, only the deletion is known."""
+        if self.unreadable:
+            return "being deleted" if self.deleting else ""
+        holds = (self.stalled, self.deleting, self.suspended == "True", self.queued)
+        return next((word for word, one in zip(WORDS, holds, strict=True) if one), "")
 
 
 def summarize(framework: Mapping[str, Any]) -> Summary:

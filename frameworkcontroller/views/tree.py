@@ -196,6 +196,6 @@ def _details(task: TaskStatus, now: float) -> str:
         text += f"  {clean_line(attempt.pod_ip)}"
     if attempt.pod_node_name:
         text += f" on {clean_line(attempt.pod_node_name)}"
-    if task.deletion_pending:
+    if task.is_leaving:
         text += "  (scaled down)"
     return text

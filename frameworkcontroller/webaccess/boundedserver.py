@@ -112,7 +112,7 @@ class BoundedServer:
         """Start serving.
 
         Raises:
-            ServerError: the port is in use, or the address does not belong to this machine.
+            ListenError: the port is in use, or the address does not belong to this machine.
         """
         await self._runner.setup()
         try:

@@ -17,7 +17,7 @@ import orjson
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_status
 from frameworkcontroller.api.resources import FRAMEWORKS
-from frameworkcontroller.commands.historyfinalizer import held, let_go
+from frameworkcontroller.commands.finalizers import held, let_go
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.config.config import Config, Kueue, KueueMode
 from frameworkcontroller.config.historyconfig import History, HistorySinkKind, OnUnavailable

@@ -373,7 +373,7 @@ def _decisions(status: FrameworkStatus) -> dict[str, tuple[object, ...]]:
         return owner.attempt.id, state.value, None if completion is None else completion.code
 
     return {"the Framework": decided(status)} | {
-        f"{role.name}[{task.index}]": (task.instance_uid, task.deletion_pending, *decided(task))
+        f"{role.name}[{task.index}]": (task.instance_uid, task.is_leaving, *decided(task))
         for role in status.attempt.roles
         for task in role.tasks
     }

@@ -13,13 +13,13 @@ from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.machine.kernel.actions import (
     Action,
-    Cleanup,
-    Confirm,
+    ConfirmGone,
+    ConfirmNone,
     Create,
     Delete,
+    LeaveNewer,
     LookUp,
     Patch,
-    Refresh,
     Relabel,
     carry_out,
 )
@@ -107,14 +107,14 @@ async def result(client: KubeClient, action: Action) -> Result:
         (LookUp(POD, "cm-uid"), [NOT_FOUND], Gone()),
         (LookUp(POD, "cm-uid"), [found("u", "somebody")], Gone()),
         (LookUp(POD, "cm-uid"), [found("u", "cm-uid")], Exists(Identity("u", "cm-uid", None, False))),
-        (Cleanup(POD, "cm-uid"), [NOT_FOUND], Gone()),
-        (Cleanup(POD, "cm-uid"), [found("u", "somebody")], Gone()),
-        (Cleanup(POD, "cm-uid"), [found("u")], Gone()),
-        (Cleanup(POD, "cm-uid"), [found("u", "cm-uid")], Exists(Identity("u", "cm-uid", None, False))),
-        (Refresh(POD), [], Remains),
-        (Confirm(POD, "u"), [NOT_FOUND], Gone()),
-        (Confirm(POD, "u"), [found("v")], Gone()),
-        (Confirm(POD, "u"), [found("u")], Remains),
+        (ConfirmNone(POD, "cm-uid"), [NOT_FOUND], Gone()),
+        (ConfirmNone(POD, "cm-uid"), [found("u", "somebody")], Gone()),
+        (ConfirmNone(POD, "cm-uid"), [found("u")], Gone()),
+        (ConfirmNone(POD, "cm-uid"), [found("u", "cm-uid")], Exists(Identity("u", "cm-uid", None, False))),
+        (LeaveNewer(POD), [], Remains),
+        (ConfirmGone(POD, "u"), [NOT_FOUND], Gone()),
+        (ConfirmGone(POD, "u"), [found("v")], Gone()),
+        (ConfirmGone(POD, "u"), [found("u")], Remains),
         (Relabel(POD, "u", "f"), [found("u")], Accepted()),
         (Relabel(POD, "u", "f"), [NOT_FOUND], Gone()),
         (Relabel(POD, "u", "f"), [OTHER_UID, found("v")], Gone()),
@@ -154,14 +154,14 @@ async def test_a_live_read_tells_whether_the_label_is_there(
     server: FaultyServer, client: KubeClient, labels: dict[str, str] | None, unlabelled: bool
 ) -> None:
     server.then(answer({"metadata": {"uid": "u", "labels": labels}}))
-    became = await result(client, Confirm(POD, "u"))
+    became = await result(client, ConfirmGone(POD, "u"))
     assert isinstance(became, Remains)
     assert became.unlabelled is unlabelled
 
 
 @pytest.mark.parametrize("code", [400, 401, 403, 413, 422, 429])
 @pytest.mark.parametrize(
-    "action", [CREATE, Delete(POD, "u"), Confirm(POD, "u"), Cleanup(POD, "cm-uid"), LookUp(POD, "cm-uid")]
+    "action", [CREATE, Delete(POD, "u"), ConfirmGone(POD, "u"), ConfirmNone(POD, "cm-uid"), LookUp(POD, "cm-uid")]
 )
 async def test_a_refusal_is_reported_unchanged(
     server: FaultyServer, client: KubeClient, action: Action, code: int
@@ -187,7 +187,7 @@ async def test_a_webhook_that_refuses_permanently_with_a_code_of_its_own_is_beli
 
 
 @pytest.mark.parametrize("code", [200, 302, 400, 403, 404, 413, 422, 502])
-@pytest.mark.parametrize("action", [CREATE, Delete(POD, "u"), Delete(POD, "u", confirm=True), Confirm(POD, "u")])
+@pytest.mark.parametrize("action", [CREATE, Delete(POD, "u"), Delete(POD, "u", confirm=True), ConfirmGone(POD, "u")])
 async def test_a_gateways_page_says_nothing_of_the_object(
     server: FaultyServer, client: KubeClient, action: Action, code: int
 ) -> None:
@@ -224,7 +224,7 @@ async def test_the_requested_delay_is_reported(server: FaultyServer, client: Kub
 
 
 @pytest.mark.parametrize("lost", [drop(), status(500, "InternalError"), status(504, "Timeout"), answer("no JSON")])
-@pytest.mark.parametrize("action", [CREATE, Confirm(POD, "u"), Cleanup(POD, "cm-uid"), LookUp(POD, "cm-uid")])
+@pytest.mark.parametrize("action", [CREATE, ConfirmGone(POD, "u"), ConfirmNone(POD, "cm-uid"), LookUp(POD, "cm-uid")])
 async def test_outcomes_that_remain_unknown(
     server: FaultyServer, client: KubeClient, action: Action, lost: Answer
 ) -> None:

@@ -381,10 +381,11 @@ async def test_every_answer_is_as_the_document_describes(url: str, client: aioht
         rest = await answer.json()
     assert {one["name"] for one in page["items"] + rest["items"]} == {"f0", "f1", "train"}
     assert rest["next"] is None
-    for bad in ("x", page["next"][:-2], page["next"] + "A", page["next"].swapcase(), page["next"]):
-        other = {"q": "f"} if bad == page["next"] else {}  # the place of another list
-        async with client.get(f"{url}/v1/frameworks", params={"limit": 2, "after": bad, **other}) as answer:
-            assert (answer.status, (await answer.json(content_type=None))["field"]) == (400, "after")
+    for bad in ("x", page["next"].replace(".", ""), page["next"] + "A"):
+        async with client.get(f"{url}/v1/frameworks", params={"limit": 2, "after": bad}) as answer:
+            problem = await answer.json(content_type=None)
+            assert (answer.status, problem["field"]) == (400, "after")
+            assert problem["detail"] == f'after: must be `next` of a page of the same list, not "{bad}"'
 
 
 async def test_the_queries_of_the_page_are_answered(url: str, client: aiohttp.ClientSession) -> None:

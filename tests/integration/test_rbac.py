@@ -19,10 +19,11 @@ from aiohttp.test_utils import make_mocked_request
 from frameworkcontroller.api.names import HISTORY_FINALIZER, PRIORITY_CLASS, QUEUE_NAME
 from frameworkcontroller.api.podgroups import GangScheduler
 from frameworkcontroller.api.resources import FRAMEWORKS
+from frameworkcontroller.commands import program
 from frameworkcontroller.config.config import Config, Kueue, KueueMode, LeaderElection
 from frameworkcontroller.config.historyconfig import History, HistorySinkKind
 from frameworkcontroller.dashboard.live import LiveFrameworks
-from frameworkcontroller.dashboard.serving import serve_pages
+from frameworkcontroller.dashboard.pages import Pages
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.crd import CrdError
 from frameworkcontroller.kube.elector import ClockReading
@@ -42,7 +43,9 @@ from frameworkcontroller.kube.resources import (
 )
 from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
 from frameworkcontroller.manager.app import Controller
+from frameworkcontroller.webaccess.boundedserver import BoundedServer
 from frameworkcontroller.webaccess.cluster_access import ClusterAccess
+from frameworkcontroller.webaccess.middleware import protect
 from tests.support.claims import claim_spec, claims_in, until_claims_are
 from tests.support.clusters import Cluster, embedded_cluster, simulated_node
 from tests.support.eventually import eventually
@@ -766,8 +769,11 @@ async def test_the_rules_of_the_pages_match_their_requests(embedded: Cluster, on
         await frameworks.create("a", role(number=2))
         await frameworks.until_running("a", 2)
         live = LiveFrameworks(client, cluster.namespace if one_namespace else None, wall=cluster.wall)
+        app = Pages(live).application()
+        protect(app, ClusterAccess(client))
         async with (
-            serve_pages(live, None, ClusterAccess(client), "127.0.0.1", 0) as (url, _),
+            program.background(live.run()),
+            BoundedServer(app, "127.0.0.1", 0, drain_sec=0.0) as server,
             aiohttp.ClientSession() as session,
         ):
             await live.wait_synced()
@@ -776,7 +782,7 @@ async def test_the_rules_of_the_pages_match_their_requests(embedded: Cluster, on
             uid = (await frameworks.get("a"))["metadata"]["uid"]
             page = f"frameworks/{cluster.namespace}/a/{uid}"
             for path in ("", f"frameworks/{cluster.namespace}/a", page, f"{page}/tasks/a/0"):
-                async with session.get(f"{url}/{path}", headers=headers) as response:
+                async with session.get(f"{server.url}/{path}", headers=headers) as response:
                     assert response.status == 200, path
     everything_read = permissions(rules(DASHBOARD, "ClusterRole"))
     assert used(door.requests) == everything_read

@@ -49,7 +49,7 @@ from tests.property import test_archived_stories as archived
 from tests.property import test_ending as endings
 from tests.property import test_grace_periods as graces
 from tests.property import test_lost_nodes as lost_nodes
-from tests.property import test_stuck_orphans as orphans
+from tests.property import test_stuck_unrecorded as unrecorded
 from tests.property import test_takeover as takeover
 from tests.property import test_two_controllers as two
 from tests.support import queuedhistory
@@ -284,13 +284,13 @@ def _slow_pod() -> None:
     lost_nodes.go_by(history, 200)
 
 
-def _lost_orphan() -> None:
+def _lost_unrecorded() -> None:
     for stop in (False, True):
-        history = orphans.begin()
-        body = orphans.lost_pod(history)
+        history = unrecorded.begin()
+        body = unrecorded.lost_pod(history)
         if stop:
             history.execute("Stop")
-        orphans.come_about(history, lambda: orphans.pod(history) != body)  # noqa: B023
+        unrecorded.come_about(history, lambda: unrecorded.pod(history) != body)  # noqa: B023
 
 
 def _ends(end: Callable[..., None], what: Any) -> Tale:
@@ -1350,9 +1350,9 @@ MUTANTS: Final = {
         _chaos(Step(0.0, "deny", ("services", ("create",), 3.0)), _create(_role(**_FOREVER), network={})),
         "it is in a circle",
     ),
-    "rest: never forces the deletion of an orphan on a lost node": Mutant(
+    "rest: never forces the deletion of an unrecorded Pod on a lost node": Mutant(
         flawed(lambda: Unsent(lambda request: isinstance(request, Remove) and request.force)),
-        _lost_orphan,
+        _lost_unrecorded,
         "it waits for ever|it does not come about|Hot loop",
     ),
     "rest: believes its watches for ever": Mutant(

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from frameworkcontroller.machine.kernel.requests import Kind
-from tests.property.test_stuck_orphans import come_about, create, is_completed, is_stalled, pod
+from tests.property.test_stuck_unrecorded import come_about, create, is_completed, is_stalled, pod
 from tests.support.history import History
 from tests.support.world import Body, Fate, is_deleting
 
@@ -48,7 +48,7 @@ def stuck(history: History) -> Body:
     return body
 
 
-def orphaned(history: History) -> Body:
+def unrecorded(history: History) -> Body:
     """The Task's Pod is not recorded, is deleted, and does not end."""
     body: Body = create(history, Kind.POD)
     history.kubelet(0, "Running")
@@ -79,7 +79,7 @@ def message(history: History) -> str:
     return next(item.message for item in history.status.conditions if item.type == "Stalled")
 
 
-@pytest.mark.parametrize("prepare", [stuck, orphaned])
+@pytest.mark.parametrize("prepare", [stuck, unrecorded])
 @pytest.mark.parametrize("policy", ["NodeUnreachable", "Always", None])
 def test_a_pod_that_is_slow_on_a_healthy_node(policy: str | None, prepare: Callable[[History], Body]) -> None:
     history = begin(policy)
@@ -96,7 +96,7 @@ def test_a_pod_that_is_slow_on_a_healthy_node(policy: str | None, prepare: Calla
     history.finish()
 
 
-@pytest.mark.parametrize("prepare", [stuck, orphaned])
+@pytest.mark.parametrize("prepare", [stuck, unrecorded])
 @pytest.mark.parametrize("lost", [UNREACHABLE, OUT_OF_SERVICE, None])
 def test_a_pod_on_a_lost_node_is_replaced(lost: str | None, prepare: Callable[[History], Body]) -> None:
     """``lost``: by which taint; None: the Node is removed."""
@@ -112,7 +112,7 @@ def test_a_pod_on_a_lost_node_is_replaced(lost: str | None, prepare: Callable[[H
     history.finish()
 
 
-@pytest.mark.parametrize("prepare", [stuck, orphaned])
+@pytest.mark.parametrize("prepare", [stuck, unrecorded])
 def test_a_node_that_is_lost_later_is_noticed_in_time(prepare: Callable[[History], Body]) -> None:
     history = begin()
     body = prepare(history)
@@ -140,9 +140,9 @@ def test_a_partitioned_node_that_comes_back_in_time_keeps_its_pod() -> None:
     history.finish()
 
 
-def test_an_orphan_that_the_cache_does_not_show_is_found_by_its_own_node() -> None:
+def test_an_unrecorded_pod_that_the_cache_does_not_show_is_found_by_its_own_node() -> None:
     history = begin()
-    body = orphaned(history)
+    body = unrecorded(history)
     history.unlabel(0)
     go_by(history, 600)
     assert body["metadata"]["uid"] == pod(history)["metadata"]["uid"]
@@ -231,10 +231,10 @@ def test_a_read_without_an_answer_is_repeated(fate: Fate) -> None:
     ),
     st.booleans(),
 )
-def test_no_instance_is_forced_while_its_node_is_healthy(acts: list[tuple[str, int]], unrecorded: bool) -> None:
+def test_no_instance_is_forced_while_its_node_is_healthy(acts: list[tuple[str, int]], is_unrecorded: bool) -> None:
     """C1: the Pod goes only at a moment at which the Node was lost."""
     history = begin()
-    body = orphaned(history) if unrecorded else stuck(history)
+    body = unrecorded(history) if is_unrecorded else stuck(history)
     uid = body["metadata"]["uid"]
     lost = False
     for act, seconds in acts:

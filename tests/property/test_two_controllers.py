@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.kernel.actions import Cleanup, Create
+from frameworkcontroller.machine.kernel.actions import ConfirmNone, Create
 from frameworkcontroller.machine.kernel.requests import Kind
 from tests.support.history import History
 from tests.support.world import Body, Fate
@@ -84,10 +84,10 @@ def replace_task_that_leaves(history: History) -> None:
     history.fail("create", Fate.LOST)
     history.run(A, 1)
     history.rescale("a", 0)
-    history.stop_before(Cleanup, lambda target: target.kind is Kind.POD, A)
+    history.stop_before(ConfirmNone, lambda target: target.kind is Kind.POD, A)
     history.fail("get", Fate.LOST)
     history.run(A, 1)
-    history.stop_before(Cleanup, lambda target: target.kind is Kind.POD, A)
+    history.stop_before(ConfirmNone, lambda target: target.kind is Kind.POD, A)
     history.until(lambda: not _tasks(history), B)
     history.rescale("a", 1)
     record(history)

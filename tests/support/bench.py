@@ -33,7 +33,16 @@ from frameworkcontroller.api.podgroups import (
 from frameworkcontroller.api.spec import SpecError, parse_spec
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.machine.kernel.actions import Action, Cleanup, Confirm, Create, Delete, LookUp, Outcome, Patch
+from frameworkcontroller.machine.kernel.actions import (
+    Action,
+    ConfirmGone,
+    ConfirmNone,
+    Create,
+    Delete,
+    LookUp,
+    Outcome,
+    Patch,
+)
 from frameworkcontroller.machine.kernel.exchanges import Accepted, Created, Gone, Patched, Result
 from frameworkcontroller.machine.kernel.failure import Classifier, FailureClass
 from frameworkcontroller.machine.kernel.model import Env, Limits, NotListed, Observed, Plan, Urgency
@@ -193,7 +202,7 @@ class Bench:
     def write(self) -> None:
         """The status is accepted, if it is to be written."""
         if self.tracker.urgency is not Urgency.NONE:
-            self.tracker.persisted()
+            self.tracker.on_persisted()
             self.writes += 1
 
     def forget(self, *, pod: bool = False) -> None:
@@ -410,7 +419,7 @@ class Bench:
     def relist(self, kind: Kind, requested: float | None = None) -> bool:
         """A list that was requested then (None: now) is in the cache. Returns whether it lacks a created companion."""
         find = self.claims.get if kind is Kind.VOLUME_CLAIM else self.services.get
-        lacking = self.tracker.expectations.listed(kind, self.now if requested is None else requested, find)
+        lacking = self.tracker.expectations.observe_list(kind, self.now if requested is None else requested, find)
         for target, uid in lacking:
             drop(PARTS, self.tracker, target, uid)
         return bool(lacking)
@@ -520,7 +529,7 @@ class Bench:
                             self.deleting = True
                         else:
                             self.hide(target.name)
-                    case Cleanup() | Confirm() | LookUp():
+                    case ConfirmNone() | ConfirmGone() | LookUp():
                         self.fold(action, Gone())
                     case Patch():
                         self.patched(action)

@@ -25,7 +25,7 @@ from frameworkcontroller.api.spec import (
 )
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
 from frameworkcontroller.api.timestamps import parse_time
-from frameworkcontroller.machine.kernel.actions import Action, Cleanup, Confirm, Delete
+from frameworkcontroller.machine.kernel.actions import Action, ConfirmGone, ConfirmNone, Delete
 from frameworkcontroller.machine.kernel.model import InvariantError, Limits
 from frameworkcontroller.machine.kernel.requests import Kind, PatchFinalizers, Target
 from frameworkcontroller.machine.kernel.tracker import Tracker
@@ -61,7 +61,7 @@ class Guarantees:
         self._stored: dict[str, FrameworkStatus] = {}
         self._raw: dict[str, bytes] = {}
         self._ours: set[str] = set()
-        self._orphans: set[str] = set()
+        self._ownerless: set[str] = set()
         self._served: set[str] = set()
         """Frameworks (by UID) that ever had a Service."""
         self._kind = Kind.POD
@@ -104,7 +104,7 @@ class Guarantees:
                 continue
             instance, task = mark_of(pod, names.FRAMEWORK_ATTEMPT_INSTANCE_UID), mark_of(pod, names.TASK_UID)
             name = name_of(pod)
-            if uid_of(pod) in self._orphans:
+            if uid_of(pod) in self._ownerless:
                 # Created after another client had deleted its ConfigMap: only the collector can help.
                 continue
             if tasks.setdefault(task, name) != name:
@@ -154,7 +154,7 @@ class Guarantees:
         for role, indexes in () if order is None else order.ready.items():
             for index in indexes:
                 one = tracker.task((role, index))
-                runs = one is not None and one.state is State.RUNNING and not one.deletion_pending
+                runs = one is not None and one.state is State.RUNNING and not one.is_leaving
                 self._require(runs, f"{role}[{index}] counts as ready")
         for task in tracker.tasks():
             task.encoded = None
@@ -202,7 +202,7 @@ class Guarantees:
         self._require(task.instance_uid == mark_of(body, names.TASK_UID), f"{where}: not this Task instance")
         self._require(task.attempt.id == int(mark_of(body, names.TASK_ATTEMPT_ID)), f"{where}: not this TaskAttempt")
         self._require(task.state is State.CREATION_PENDING, f"{where}: the stored state is {task.state}")
-        self._require(not task.deletion_pending, f"{where}: the Task is deletionPending")
+        self._require(not task.is_leaving, f"{where}: the Task is deletionPending")
         recorded = status.attempt.configmap_uid
         self._require(recorded in (None, owner), f"{where}: controlled by {owner}, recorded is {recorded}")
         self._require_claims(framework_uid, target)
@@ -234,7 +234,7 @@ class Guarantees:
         if self._kind is Kind.SERVICE:
             self._served.add(controller_of(body) or "")
         if controller_of(body) in self.world.gone:
-            self._orphans.add(uid_of(body))
+            self._ownerless.add(uid_of(body))
 
     def deleting(self, framework_uid: str, action: Action, uid: str) -> None:
         """A deletion has reached the API server: the stored status must justify it, and it must be of ours."""
@@ -347,9 +347,7 @@ class Guarantees:
             self._justify_force(action, body, where, role)
         elif task.state is State.CREATION_REQUESTED:
             waited = task.transition_time + self.limits.object_local_cache_creation_timeout_sec
-            self._require(
-                task.deletion_pending or self.world.latest >= waited, f"{where}: the cache has not been waited for"
-            )
+            self._require(task.is_leaving or self.world.latest >= waited, f"{where}: the cache has not been waited for")
         else:
             self._require(task.state is State.DELETION_PENDING, f"{where}: the stored state is {task.state}")
 
@@ -381,7 +379,7 @@ class Guarantees:
             self._require(stop or self.world.latest >= waited, f"{where}: the cache has not been waited for")
         else:
             self._require(status.state is State.DELETION_PENDING, f"{where}: the stored state is {status.state}")
-        self._require(not isinstance(action, Cleanup | Confirm), f"{where}: by a {type(action).__name__}")
+        self._require(not isinstance(action, ConfirmNone | ConfirmGone), f"{where}: by a {type(action).__name__}")
 
     def is_to_go(self, kind: Kind, body: Body) -> bool:
         """Whether a status that was ever stored gives a controller cause to delete this Pod or ConfigMap.
@@ -416,7 +414,7 @@ class Guarantees:
                 return self.loose and (self._was_suspended(framework) or self.queues.has_moved(framework))
             return status.state is State.CREATION_REQUESTED and self._is_overdue(status)
         task = next((task for _, task in _tasks(status) if task.instance_uid == mark_of(body, names.TASK_UID)), None)
-        if task is None or task.deletion_pending or task.attempt.id > int(mark_of(body, names.TASK_ATTEMPT_ID)):
+        if task is None or task.is_leaving or task.attempt.id > int(mark_of(body, names.TASK_ATTEMPT_ID)):
             return True
         if task.attempt.id < int(mark_of(body, names.TASK_ATTEMPT_ID)):
             return False
@@ -591,7 +589,7 @@ class Guarantees:
         told = (found.code, found.policy) == (completion.code, completion.policy)
         self._require(told, f"ended by {completion.policy}, and the Task says {found}")
         leaving = _task_of(before, completion.trigger.task_role_name, completion.trigger.task_index)
-        self._require(leaving is None or not leaving.deletion_pending, "ended by a Task that is deletionPending")
+        self._require(leaving is None or not leaving.is_leaving, "ended by a Task that is deletionPending")
 
     def _check_decision(self, uid: str, spec: FrameworkSpec, before: FrameworkStatus, status: FrameworkStatus) -> None:
         completion = status.attempt.completion_status
@@ -651,7 +649,7 @@ class Guarantees:
 
     def _check_start(self, spec: FrameworkSpec, name: str, after: FrameworkStatus) -> None:
         """A role starts when all Tasks that it waits for have succeeded, or have run."""
-        tasks = {role.name: [task for task in role.tasks if not task.deletion_pending] for role in after.attempt.roles}
+        tasks = {role.name: [task for task in role.tasks if not task.is_leaving] for role in after.attempt.roles}
         role = spec.role(name)
         for one in () if role is None else role.depends_on:
             where = f"{name} starts, and {one.name} is not {one.status}"
@@ -723,7 +721,7 @@ class Guarantees:
         if self.hasty:
             return
         self._require(task.state is State.CREATION_PENDING, f"{where} is new and first seen as {task.state}")
-        self._require(not task.deletion_pending, f"{where} is new and deletionPending")
+        self._require(not task.is_leaving, f"{where} is new and deletionPending")
         self._require(task.attempt.id == 0, f"{where} is new and at attempt {task.attempt.id}")
 
     def _check_task(self, where: str, before: TaskStatus, after: TaskStatus, policy: RetryPolicy | None) -> None:
@@ -732,7 +730,7 @@ class Guarantees:
             self._require(new.id == old.id + 1, f"{where}: attempt {new.id} follows {old.id}")
             self._require(before.state is State.ATTEMPT_COMPLETED, f"{where}: retried when {before.state} was stored")
             self._require(after.state is State.CREATION_PENDING, f"{where}: retried and first seen as {after.state}")
-            self._require(not before.deletion_pending, f"{where}: retried, and it is deletionPending")
+            self._require(not before.is_leaving, f"{where}: retried, and it is deletionPending")
             ended = old.completion_status
             is_decided = before.retry.retry_delay_sec is not None and (ended is None or ended.policy is None)
             if policy is not None and not is_decided:
@@ -772,7 +770,7 @@ class Guarantees:
             ignored = (
                 bool(specs)
                 and not ends
-                and not after.deletion_pending
+                and not after.is_leaving
                 and all(_matches_surely(one, completion.code) for one in specs)
             )
             self._require(not ignored, f"{where} ended with {completion.code}, and its failure rule was ignored")
@@ -856,7 +854,7 @@ def summary(status: FrameworkStatus) -> str:
     text = f"attempt {status.attempt.id} {_short(status.state)} {_code(status)}".rstrip()
     for role in status.attempt.roles:
         tasks = ", ".join(
-            f"{task.attempt.id}:{_short(task.state)}{'!' if task.deletion_pending else ''}{_code(task)}"
+            f"{task.attempt.id}:{_short(task.state)}{'!' if task.is_leaving else ''}{_code(task)}"
             for task in role.tasks
         )
         text += f" | {role.name}{' started' * role.started}: {tasks}"
@@ -884,7 +882,7 @@ def _task_of(status: FrameworkStatus, role_name: str, index: int) -> TaskStatus 
 
 
 def _has_left(task: TaskStatus) -> bool:
-    return task.deletion_pending and task.state is State.COMPLETED
+    return task.is_leaving and task.state is State.COMPLETED
 
 
 def _completion_code(task: TaskStatus) -> int | None:
@@ -894,7 +892,7 @@ def _completion_code(task: TaskStatus) -> int | None:
 
 
 def _counts(task: TaskStatus) -> bool:
-    return task.state is State.COMPLETED and not task.deletion_pending
+    return task.state is State.COMPLETED and not task.is_leaving
 
 
 def _succeeded(task: TaskStatus) -> bool:

@@ -645,7 +645,7 @@ class History:
         if status.attempt.completion_status is not None or status.retry.retry_delay_sec is not None:
             return False
         states = {
-            role.name: [task.state for task in role.tasks if not task.deletion_pending] for role in status.attempt.roles
+            role.name: [task.state for task in role.tasks if not task.is_leaving] for role in status.attempt.roles
         }
         return states == {role.name: states.get(role.name) for role in spec.task_roles} and all(
             len(states[role.name]) == role.task_number

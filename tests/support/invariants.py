@@ -94,7 +94,7 @@ def _check_role_step(before: TaskRoleStatus, after: TaskRoleStatus) -> None:
         if new is None:
             continue
         _require(new.index == old.index, f"{where}: a Task instance changed its index")
-        _require(new.deletion_pending or not old.deletion_pending, f"{where}: deletionPending went back")
+        _require(new.is_leaving or not old.is_leaving, f"{where}: deletionPending went back")
         _require(new.attempt.id >= old.attempt.id, f"{where}: attempt id went back")
         if old.state is State.COMPLETED:
             _require(new.state is State.COMPLETED, f"{where}: Completed was left")
@@ -122,12 +122,12 @@ def _check_task(role: TaskRoleStatus, index: int, task: TaskStatus) -> None:
     )
     if task.state is State.RUNNING:
         _require(task.attempt.run_time is not None, f"{where}: Running without runTime")
-    if task.deletion_pending:
+    if task.is_leaving:
         _require(decided, f"{where}: deletionPending without completionStatus")
 
 
 def _counted(status: FrameworkStatus) -> TaskCounts:
-    tasks = [task for role in status.attempt.roles for task in role.tasks if not task.deletion_pending]
+    tasks = [task for role in status.attempt.roles for task in role.tasks if not task.is_leaving]
     ended = [task.attempt.completion_status for task in tasks if task.state is State.COMPLETED]
     succeeded = sum(completion is not None and completion.succeeded for completion in ended)
     running = sum(task.state is State.RUNNING for task in tasks)

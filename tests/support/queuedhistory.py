@@ -328,7 +328,7 @@ class QueuedHistory(History):
             for role in status.attempt.roles:
                 of_spec = spec.role(role.name)
                 group = NAME if of_spec is None else spec.group_of(NAME, of_spec)
-                tasks = [task for task in role.tasks if task.state is not State.COMPLETED and not task.deletion_pending]
+                tasks = [task for task in role.tasks if task.state is not State.COMPLETED and not task.is_leaving]
                 found[group] += len(tasks)
         return found
 

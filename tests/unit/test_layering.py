@@ -219,7 +219,7 @@ def test_a_name_of_a_feature_is_found(source: str) -> None:
         ("machine/parts/x.py", "from frameworkcontroller.machine.parts.kueue.kueue import KueuePart"),
         ("machine/parts/x.py", "from frameworkcontroller.machine.gates import may_create"),
         ("machine/parts/gangs/x.py", "from frameworkcontroller.machine.parts import PARTS"),
-        ("machine/parts/gangs/x.py", "from frameworkcontroller.machine.gates import may_create"),
+        ("machine/parts/gangs/x.py", "from frameworkcontroller.machine.gates import why_not_create_pod"),
     ],
 )
 def test_an_import_of_a_part_is_found(file: str, source: str) -> None:

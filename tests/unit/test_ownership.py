@@ -246,8 +246,8 @@ def test_a_change_that_is_not_marked_is_found(body: str, *, faulty: bool) -> Non
         "from frameworkcontroller.machine.kernel.expectations import Expectations",
         "from frameworkcontroller.machine.kernel import expectations",
         "import frameworkcontroller.machine.kernel.expectations",
-        "machine.tracker.expectations.see(uid)",
-        "see = machine.tracker.expectations.see",
+        "machine.tracker.expectations.trust_absence(uid)",
+        "trust = machine.tracker.expectations.trust_absence",
     ],
 )
 def test_a_decision_elsewhere_is_found(source: str) -> None:

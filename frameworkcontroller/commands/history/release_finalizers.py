@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from frameworkcontroller.api import names
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.historyfinalizer import Held, find_held, held, let_go
+from frameworkcontroller.commands.finalizers import Held, find_held, held, let_go
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.output import table
 from frameworkcontroller.views.texts import counted, duration

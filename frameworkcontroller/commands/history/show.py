@@ -8,12 +8,12 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 import orjson
-from rich.table import Table
 from rich.text import Text
 
 from frameworkcontroller.api.codec import StatusError
@@ -23,11 +23,11 @@ from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.decompress import decompressed
 from frameworkcontroller.commands.invocation import Invocation, checked_name, open_invocation
-from frameworkcontroller.commands.output import table
+from frameworkcontroller.commands.output import table_of
 from frameworkcontroller.history.archive import HistoryArchive
 from frameworkcontroller.history.archiveclient import ArchiveClient, ArchiveURLError
-from frameworkcontroller.history.archiveerrors import ArchiveError, QueryError, RecordError
-from frameworkcontroller.history.folderfollower import FolderError, read_folder
+from frameworkcontroller.history.archiveerrors import ArchiveError, QueryError
+from frameworkcontroller.history.folderfollower import FolderError, read_folder, store_valid
 from frameworkcontroller.history.reads import (
     MAX_PAGE,
     RUNNING,
@@ -163,20 +163,16 @@ async def _folder(invocation: Invocation, options: argparse.Namespace) -> AsyncI
         async with await HistoryArchive.open(f"sqlite:///{directory}/archive.db") as archive:
             bad = 0
             for path, batch in read_folder(options.dir, lambda path, why: invocation.error(f"{path}: {why}")):
-                lines = [line for _, line in batch.lines if all(part in line for part in wanted)]
-                bad += len(batch.too_long)
-                while lines:
-                    try:
-                        await archive.store(lines)
-                    except RecordError as error:
-                        bad += 1
-                        invocation.error(f"{path}: a line is no record: {clean_line(error.problem, _MESSAGE)}")
-                        del lines[error.line - 1]
-                    else:
-                        break
+                lines = [one for one in batch.lines if all(part in one[1] for part in wanted)]
+                stored = await store_valid(archive.store, lines, partial(_report_bad, invocation, path))
+                bad += len(batch.too_long) + len(lines) - len(stored)
             if bad:
                 invocation.note(f"{counted(bad, 'line')} of {options.dir} left out")
             yield archive
+
+
+def _report_bad(invocation: Invocation, path: Path, _number: int, problem: str) -> None:
+    invocation.error(f"{path}: a line is no record: {clean_line(problem, _MESSAGE)}")
 
 
 # --- output ---
@@ -362,10 +358,7 @@ class _Show:
         return True
 
     def _print(self, columns: Columns, items: Sequence[Item]) -> None:
-        rows: Table = table(*columns)
-        for one in items:
-            rows.add_row(*(cell(one) for cell in columns.values()))
-        self.invocation.print_table(rows)
+        self.invocation.print_table(table_of(columns, items))
 
     @property
     def _times(self) -> Columns:

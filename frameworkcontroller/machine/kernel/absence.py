@@ -60,8 +60,8 @@ class Absence:
         """Forget the last attempt. ``ended``: the new one has ended already, by a stored status."""
         self.configmap, self.pods_remain, self.end_is_stored = Known.UNKNOWN, False, ended
 
-    def may_begin(self) -> bool:
-        """From now on any controller may create something. Return whether it was held back."""
+    def stop_holding_back(self) -> bool:
+        """Expect that any controller creates something from now on. Return whether the attempt was held back."""
         was_held, self.configmap = self.configmap is not Known.UNKNOWN, Known.UNKNOWN
         return was_held
 

@@ -118,8 +118,8 @@ class Create:
 class Delete:
     """Delete the object of that UID.
 
-    ``force``: with grace period 0. ``confirm``: done only when a live read no longer finds that UID. ``orphan``: the
-    status does not record the object, so a live read of the Framework must confirm that status first.
+    ``force``: with grace period 0. ``confirm``: done only when a live read no longer finds that UID.
+    ``unrecorded``: no status records the object, so a live read of the Framework must confirm the status first.
     ``if_node_lost``: only if a live read shows that the Pod's Node is gone or unreachable. ``node``: the name of that
     Node, None if a live read of the Pod must find it. ``resource_version``: if given, only if the object has not
     changed since.
@@ -129,7 +129,7 @@ class Delete:
     uid: str
     force: bool = False
     confirm: bool = False
-    orphan: bool = field(default=False, compare=False)
+    unrecorded: bool = field(default=False, compare=False)
     if_node_lost: bool = False
     node: str | None = field(default=None, compare=False)
     resource_version: str = field(default="", compare=False)
@@ -186,8 +186,11 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
-class Cleanup:
-    """Check by a live read that ``controller_uid`` controls no object of that name."""
+class ConfirmNone:
+    """Confirm by a live read that ``controller_uid`` controls no object of that name, so that an attempt can end.
+
+    Unlike with ``LookUp``, an object that exists is never adopted.
+    """
 
     target: Target
     controller_uid: str
@@ -198,7 +201,7 @@ class Cleanup:
 
 @dataclass(frozen=True, slots=True)
 class LookUp:
-    """Find out by a live read whether ``controller_uid`` controls an object of that name."""
+    """Find out by a live read whether ``controller_uid`` controls an object of that name, which may be adopted."""
 
     target: Target
     controller_uid: str
@@ -208,8 +211,8 @@ class LookUp:
 
 
 @dataclass(frozen=True, slots=True)
-class Confirm:
-    """Check by a live read that the object of that UID, which the cache does not show, is gone."""
+class ConfirmGone:
+    """Confirm by a live read that the object of that UID, which the cache does not show, is gone."""
 
     target: Target
     uid: str
@@ -261,8 +264,8 @@ class Patch:
 
 
 @dataclass(frozen=True, slots=True)
-class Refresh:
-    """Read the Framework live: the object belongs to a later attempt than the status."""
+class LeaveNewer:
+    """Leave an object that belongs to a later attempt than the status, once a live read confirms that status."""
 
     target: Target
 
@@ -323,7 +326,9 @@ class PartAction:
         raise NotImplementedError
 
 
-Action = Create | Delete | Cleanup | LookUp | Confirm | Relabel | Patch | Refresh | ChangeFinalizer | PartAction
+Action = (
+    Create | Delete | ConfirmNone | LookUp | ConfirmGone | Relabel | Patch | LeaveNewer | ChangeFinalizer | PartAction
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +342,7 @@ def needs_live_status(action: Action) -> bool:
         return action.needs_live
     if isinstance(action, ChangeFinalizer):
         return not action.add
-    return isinstance(action, Refresh) or (isinstance(action, Delete) and action.orphan)
+    return isinstance(action, LeaveNewer) or (isinstance(action, Delete) and action.unrecorded)
 
 
 # --- parts of exchanges -----------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ class Scope(Enum):
 
     ROLES = auto()
     """Tasks to be added or removed."""
-    ORPHANS = auto()
+    TASKLESS = auto()
     """Pods without a Task."""
 
 
@@ -52,8 +52,8 @@ class Agenda:
         "_framework_awaits",
         "_framework_deadline",
         "_keys",
-        "orphans_due",
         "roles_due",
+        "taskless_due",
     )
 
     def __init__(self) -> None:
@@ -65,8 +65,8 @@ class Agenda:
         self._framework_at: float | None = None
         self.roles_due = True
         """Whether ``Scope.ROLES`` is to be looked at."""
-        self.orphans_due = False
-        """Whether ``Scope.ORPHANS`` is."""
+        self.taskless_due = False
+        """Whether ``Scope.TASKLESS`` is."""
         self._framework_deadline: tuple[float, float] | None = None
         """Not in the dict: most Frameworks of a big cluster are completed, and have no other deadline."""
 
@@ -85,8 +85,8 @@ class Agenda:
                 self._alarms.set(what, when)
         elif what is Scope.ROLES:
             self.roles_due = True
-        elif what is Scope.ORPHANS:
-            self.orphans_due = True
+        elif what is Scope.TASKLESS:
+            self.taskless_due = True
         elif when is NOW:
             self._framework = True
         elif when is PERSISTED:
@@ -138,7 +138,7 @@ class Agenda:
         """Forget when to look at the Framework, before a plan that finds it."""
         self._framework_at = None
 
-    def persisted(self) -> None:
+    def on_persisted(self) -> None:
         """The status is stored."""
         self.wake(self._awaiting)
         self._awaiting.clear()

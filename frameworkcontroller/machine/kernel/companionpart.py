@@ -87,7 +87,7 @@ class CompanionPart(Part):
         if not ctx.framework.deleting:
             self.ensure(ctx)
 
-    def may_begin(self, ctx: Context) -> Wait | None:
+    def why_not_create_configmap(self, ctx: Context) -> Wait | None:
         """Why the attempt waits for the object. None also if that is about to be created, which takes a moment."""
         if (target := self._target(ctx)) is None:
             return None

@@ -12,7 +12,7 @@ from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import Framework, Identity, PodRecord
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, TaskStatus
 from frameworkcontroller.machine.kernel.absence import is_of_framework
-from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, Refresh
+from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, LeaveNewer
 from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.manifests import pod_annotations
 from frameworkcontroller.machine.kernel.model import Env, Observed, Plan, Record, Snapshot, SnapshotTrigger, require
@@ -119,7 +119,7 @@ class Context:
             self.tracker.agenda.look(key, until)
 
     def create_for(self, key: TaskKey, make: Callable[[], Create]) -> None:
-        """Create an object of the Task, which ``gates.may_create`` allows."""
+        """Create an object of the Task. ``gates.why_not_create_pod`` has no reason against it."""
         if self.creations >= CREATIONS_PER_PLAN:
             self.tracker.agenda.look(key)
         else:
@@ -168,14 +168,14 @@ class Context:
 _MAX_DIGITS = 18
 
 
-def replace_orphan(target: Target, found: Identity, current: tuple[str, ...]) -> Action:
-    """The action on an orphaned object of the target's name that is not terminating.
+def action_on_unrecorded(target: Target, found: Identity, current: tuple[str, ...]) -> Action:
+    """The action on an unrecorded object of the target's name that is not terminating.
 
     ``current``: the identity of the current attempt's object. An object of a later attempt is never deleted: as objects
     are created for persisted attempts only, it proves that another controller has written a newer status.
     """
     is_later = found.annotations is not None and is_newer(found.annotations, current)
-    return Refresh(target) if is_later else Delete(target, found.uid, orphan=True)
+    return LeaveNewer(target) if is_later else Delete(target, found.uid, unrecorded=True)
 
 
 def is_newer(found: tuple[str, ...], current: tuple[str, ...]) -> bool:

@@ -48,7 +48,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """No object of that UID exists (of a Cleanup or LookUp: none that is ours)."""
+    """No object of that UID exists (of a ConfirmNone or LookUp: none that is ours)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,10 +31,10 @@ class Expectations:
     known by target and verb, until their outcome or another version in the cache.
     """
 
-    __slots__ = ("_changes", "_creations", "_ended", "_hidden", "_listed", "_lost", "_seen", "confirmed")
+    __slots__ = ("_changes", "_creations", "_ended", "_hidden", "_listed", "_lost", "_trusted", "confirmed")
 
     def __init__(self) -> None:
-        self._seen: set[str] = set()
+        self._trusted: set[str] = set()
         self._lost: set[str] = set()
         self._hidden: dict[str, float] = {}
         self.confirmed: dict[Target, Confirmed] = {}
@@ -57,26 +57,26 @@ class Expectations:
 
     # --- recorded objects, by UID ---
 
-    def see(self, uid: str) -> None:
-        """The cache has shown the object, or its end: absence from now on means that it is gone."""
+    def trust_absence(self, uid: str) -> None:
+        """Take absence from the cache for the object's end, as the cache has shown the object or its end."""
         self.forget(uid)
-        self._seen.add(uid)
+        self._trusted.add(uid)
 
     def lose(self, uid: str) -> None:
-        """The cache has dropped the object, which may still exist without its label."""
-        self._seen.discard(uid)
+        """Note that the cache has dropped the object, which may still exist without its label."""
+        self._trusted.discard(uid)
         self._lost.add(uid)
 
-    def has_seen(self, uid: str) -> bool:
+    def trusts_absence(self, uid: str) -> bool:
         """Whether absence from the cache means that the object is gone."""
-        return uid in self._seen
+        return uid in self._trusted
 
     def has_lost(self, uid: str) -> bool:
         """Whether the cache has dropped the object without showing its end."""
         return uid in self._lost
 
     def hide(self, uid: str, env: Env) -> bool:
-        """A live read has shown the object, the cache does not. Return False if that was noted before."""
+        """Note that a live read has shown the object, the cache does not. Return False if that was noted before."""
         if uid in self._hidden:
             return False
         self._hidden[uid] = env.clock
@@ -88,13 +88,13 @@ class Expectations:
 
     def forget(self, uid: str | None) -> None:
         if uid is not None:
-            self._seen.discard(uid)
+            self._trusted.discard(uid)
             self._lost.discard(uid)
             self._hidden.pop(uid, None)
 
     def forget_recorded(self) -> None:
         """Forget all recorded objects."""
-        self._seen.clear()
+        self._trusted.clear()
         self._lost.clear()
         self._hidden.clear()
 
@@ -125,10 +125,13 @@ class Expectations:
         if self._creations:
             self._ended.add(uid)
 
-    def listed(self, kind: Kind, at: float, find: Callable[[str], CompanionRecord | None]) -> list[tuple[Target, str]]:
-        """The cache has all objects of the kind that existed at ``at`` (monotonic seconds). ``find``: one by its name.
+    def observe_list(
+        self, kind: Kind, at: float, find: Callable[[str], CompanionRecord | None]
+    ) -> list[tuple[Target, str]]:
+        """Note that the cache has all objects of the kind that existed at ``at`` (monotonic seconds).
 
-        Return target and UID of the confirmed objects that it lacks: they are gone, or have lost their label.
+        ``find``: one by its name. Return target and UID of the confirmed objects that the cache lacks: they are gone or
+        have lost their label.
         """
         self._listed.update(target for target, since in self._creations.items() if target.kind is kind and since <= at)
         return [

@@ -158,8 +158,8 @@ class Holds:
         if stall is not None and stall.companion == companion:
             del self.stalls[key]
 
-    def made(self, key: ObjectKey, env: Env) -> None:
-        """An object was created. From the second time in a row on, the next creation waits, and longer each time."""
+    def hold_repetition(self, key: ObjectKey, env: Env) -> None:
+        """Back off after a creation or change, from the second one in a row on, and longer each time."""
         last = self._made.get(key)
         again = 0 if last is None or env.clock > last.until + HOLD_BACKOFF.maximum else last.failures + 1
         self._made[key] = Hold(again, env.clock + (HOLD_BACKOFF.delay(again, env.rng) if again else 0.0))

@@ -19,7 +19,7 @@ class AttemptLife:
 
     configmap_end: CompletionStatus | None = None
     """Its completion if its ConfigMap is gone, but not deleted by another client."""
-    orphaned: bool = False
+    configmap_gone: bool = False
     """Whether the ConfigMap is gone, and Pods of the attempt may exist that only the machine deletes."""
     alone_since: float | None = None
     """When (monotonic seconds) the ConfigMap was first seen to be terminating without Pods."""

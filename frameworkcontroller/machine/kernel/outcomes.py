@@ -99,8 +99,8 @@ def watch_end(ctx: Context, target: Target, not_gone: Reason) -> None:
 # --- objects that no status records -------------------------------------------------------------------------------
 
 
-def answered(tracker: Tracker, target: Target, uid: str | None) -> None:
-    """The creation of an object was answered. ``uid``: of one that exists and is ours, None if none does."""
+def record_answer(tracker: Tracker, target: Target, uid: str | None) -> None:
+    """Record the answer to a creation. ``uid``: of an object that exists and is ours, None if none does."""
     if uid is not None:
         if target.companion:
             tracker.holds.release_companion(target.key, target.companion)
@@ -110,7 +110,7 @@ def answered(tracker: Tracker, target: Target, uid: str | None) -> None:
 
 
 def drop(parts: Parts, tracker: Tracker, target: Target, uid: str) -> None:
-    """The cache has dropped an object: it is gone, or has lost its label."""
+    """Note that the cache has dropped an object: it is gone, or has lost its label."""
     tracker.expectations.drop(target, uid)
     if (part := parts.of_kind(target.kind)) is not None:
         part.on_dropped(tracker, target)
@@ -141,7 +141,7 @@ def take_object(
             pass
         case Created():
             uid = result.uid
-            tracker.holds.made(target.object_key, ctx.env)
+            tracker.holds.hold_repetition(target.object_key, ctx.env)
             ctx.record(created, f"{target.kind} {target.name} ({uid}) was created{where}", task_of(ctx, target))
         case Exists(found=Identity() as found) if controls(action, found) if is_ours is None else is_ours(found):
             if found.deleting:
@@ -154,7 +154,7 @@ def take_object(
             if isinstance(result, Refused) and is_quota_refusal(result):
                 stall_by_quota(ctx, target, result)
             hold(ctx, target, result, "create")
-    answered(tracker, target, uid)
+    record_answer(tracker, target, uid)
 
 
 def _take_change(ctx: Context, action: Patch, result: Result) -> None:
@@ -165,11 +165,11 @@ def _take_change(ctx: Context, action: Patch, result: Result) -> None:
         case Patched() | Outdated():
             tracker.holds.release(target.key)
             # Another client may undo the change at once, or the cache may be behind.
-            tracker.holds.made(target.key, ctx.env)
+            tracker.holds.hold_repetition(target.key, ctx.env)
         case Gone():
             drop(ctx.parts, tracker, target, action.uid)
             # The cache may still show it.
-            tracker.holds.made(target.key, ctx.env)
+            tracker.holds.hold_repetition(target.key, ctx.env)
         case _:
             hold(ctx, target, result, "change")
 
@@ -182,7 +182,7 @@ def controls(action: Action, found: Identity) -> bool:
 # --- failures ---------------------------------------------------------------------------------------------------
 
 
-def is_dying(result: Result) -> bool:
+def is_terminating(result: Result) -> bool:
     return isinstance(result, Exists) and result.found is not None and result.found.deleting
 
 
@@ -236,7 +236,7 @@ def back_off(
 
     ``at_least``: seconds. ``keep``: an earlier stall of the object stays.
     """
-    failures = look_later(ctx, target, text, at_least)
+    failures = back_off_quietly(ctx, target, text, at_least)
     if failures == 1:
         ctx.record(RequestReason.WAITING, text, task_of(ctx, target), warning=True)
     stalls = ctx.tracker.holds.stalls
@@ -244,8 +244,8 @@ def back_off(
         stalls[target.key] = Stall(reason, text, target.companion)
 
 
-def look_later(ctx: Context, target: Target, why: str, at_least: float = 0.0) -> int:
-    """Back off, and plan again afterwards. Return the number of failures in a row."""
+def back_off_quietly(ctx: Context, target: Target, why: str, at_least: float = 0.0) -> int:
+    """Back off without a record and a stall, and plan again afterwards. Return the number of failures in a row."""
     holds, task = ctx.tracker.holds, task_of(ctx, target)
     failures = holds.hold(target.key, ctx.env, why, at_least, companion=target.companion)
     until = holds.until(target.key)

@@ -153,4 +153,4 @@ def _patience(tracker: Tracker, answer_sec: float) -> float:
         return min(RIDE_MAX_SEC, SHOW_FACTOR * slow)
     if tracker.urgency is Urgency.SHOWN:
         return min(SHOW_MAX_SEC, SHOW_FACTOR * slow)
-    return min(JOIN_MAX_SEC, JOIN_FACTOR * slow) if tracker.task_states.may_end else -math.inf
+    return min(JOIN_MAX_SEC, JOIN_FACTOR * slow) if tracker.task_states.have_unended_pods else -math.inf

@@ -102,7 +102,7 @@ class PartState:
 class Part:
     """A feature. Each hook does nothing by default.
 
-    Queries (``may_``, ``must_``, ``shape``, ...) change only the part's own state.
+    Queries (``why_``, ``may_``, ``shape``, ...) change only the part's own state.
     """
 
     reasons: ClassVar[type[Reason]] = Reason
@@ -156,24 +156,24 @@ class Part:
 
     # --- gates ---
 
-    def may_enter(self, ctx: Context) -> Wait | None:
+    def why_not_prepare(self, ctx: Context) -> Wait | None:
         """Why an attempt that may start prepares nothing yet."""
 
-    def may_begin(self, ctx: Context) -> Wait | None:
+    def why_not_create_configmap(self, ctx: Context) -> Wait | None:
         """Why the ConfigMap of an attempt is not created yet, though all else is prepared."""
 
-    def may_create(self, ctx: Context, task: TaskStatus) -> Wait | None:
+    def why_not_create_pod(self, ctx: Context, task: TaskStatus) -> Wait | None:
         """Why the Pod of a Task is not created yet."""
 
-    def must_end(self, ctx: Context, phase: EndPhase) -> CompletionStatus | None:
+    def why_end(self, ctx: Context, phase: EndPhase) -> CompletionStatus | None:
         """Why the attempt ends."""
 
-    def keeps_deleted(self, ctx: Context) -> bool:
-        """Whether a deleted Framework ends its attempt like a stopped one, and stays until the part has let it go."""
+    def blocks_deletion(self, ctx: Context) -> bool:
+        """Whether the part's finalizer is to block a deletion until the attempt has ended, as after a Stop."""
         return False
 
     def before_forget(self, ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None, *, due: bool) -> None:
-        """Prepare that the attempt of a Task, or of the Framework (None), leaves the status. ``due`` False: later."""
+        """Save the ended attempt of a Task or (None) the Framework before it leaves the status. ``due``: now."""
 
     def may_forget(self, ctx: Context, trigger: SnapshotTrigger, task: TaskStatus | None) -> bool:
         """Whether it may leave the status."""

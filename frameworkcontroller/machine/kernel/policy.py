@@ -225,7 +225,7 @@ def completed_tasks(tracker: Tracker, role: str, kind: str | None = None) -> lis
         task
         for task in tracker.roles[role].tasks
         if task.state is State.COMPLETED
-        and not task.deletion_pending
+        and not task.is_leaving
         and task.attempt.completion_status is not None
         and kind in (None, "Succeeded" if task.attempt.completion_status.succeeded else "Failed")
     ]

@@ -32,6 +32,9 @@ LIVE = frozenset({State.CREATION_PENDING, State.CREATION_REQUESTED, State.PREPAR
 WITH_POD = frozenset(EDGES) - ENDED - {State.CREATION_PENDING}
 """States of a Task with a recorded Pod that is not known to be gone."""
 
+WITH_UNENDED_POD = frozenset({State.CREATION_REQUESTED, State.PREPARING, State.RUNNING})
+"""States of a Task with a recorded Pod that has not ended, as far as is known."""
+
 
 class TaskStates(dict[State, int]):
     """Numbers of Tasks by state, with those that are deletionPending."""
@@ -51,9 +54,9 @@ class TaskStates(dict[State, int]):
         return self[State.RUNNING] + self[State.COMPLETED] == self.total
 
     @property
-    def may_end(self) -> bool:
+    def have_unended_pods(self) -> bool:
         """Whether a Pod has not ended, as far as is known."""
-        return bool(self[State.CREATION_REQUESTED] or self[State.PREPARING] or self[State.RUNNING])
+        return any(self[state] for state in WITH_UNENDED_POD)
 
 
 TASK_URGENCY: Mapping[State, Urgency] = {

@@ -8,7 +8,7 @@ from typing import Any, Final
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import FrameworkRecord, PodRecord
 from frameworkcontroller.machine.kernel.absence import is_of_framework
-from frameworkcontroller.machine.kernel.actions import Confirm, Delete, LookUp, carry_out
+from frameworkcontroller.machine.kernel.actions import ConfirmGone, Delete, LookUp, carry_out
 from frameworkcontroller.machine.kernel.exchanges import Exists, Gone
 from frameworkcontroller.machine.kernel.requests import Answer, Kind, Request, Target
 
@@ -28,7 +28,7 @@ def delete_all(live: FrameworkRecord, list_pods: Callable[[], Iterable[PodRecord
         return False
     # A deletion that orphans has taken its owner away. The recorded one is of the Framework in any case.
     if (recorded := _recorded_configmap(live.status)) and not isinstance(
-        (yield from carry_out(Confirm(configmap, recorded))), Gone
+        (yield from carry_out(ConfirmGone(configmap, recorded))), Gone
     ):
         yield from carry_out(Delete(configmap, recorded))
         return False

@@ -137,7 +137,7 @@ class Tracker:
     @property
     def ended_by_rule(self) -> TaskStatus | None:
         """The Task whose failure ends the Framework's attempt, by podFailurePolicy; None if there is none."""
-        return next((task for task in self.life.failing if not task.deletion_pending), None)
+        return next((task for task in self.life.failing if not task.is_leaving), None)
 
     @property
     def changed_count(self) -> int:
@@ -180,20 +180,20 @@ class Tracker:
             state.on_tasks_over()
 
     def look_at_all(self) -> None:
-        """Have the next plan look at the Framework, all Tasks and all objects, also for orphaned Pods."""
+        """Have the next plan look at the Framework, all Tasks and all objects, also for Pods without a Task."""
         self.agenda.look()
-        self.agenda.look(Scope.ORPHANS)
+        self.agenda.look(Scope.TASKLESS)
         self.agenda.wake(task.key for task in self.tasks())
         for state in self._parts.values():
             state.on_look_at_all()
 
-    def persisted(self) -> None:
+    def on_persisted(self) -> None:
         """The tracked status is stored."""
         self._dirty.clear()
         self._head_dirty = False
         self.absence.end_is_stored = self.status is not None and self.status.state in ENDED
         self.urgency = Urgency.NONE
-        self.agenda.persisted()
+        self.agenda.on_persisted()
         for state in self._parts.values():
             state.on_persisted(self)
 
@@ -225,7 +225,7 @@ class Tracker:
         else:
             self.change(None, urgency, of_attempt=False)
 
-    def configmap_created(self, uid: str, now: int) -> None:
+    def record_configmap(self, uid: str, now: int) -> None:
         require(self.status, "status").attempt.configmap_uid = uid
         self.move_framework(State.CREATION_REQUESTED, now)
 
@@ -290,7 +290,7 @@ class Tracker:
             self._head_dirty = True
         self.urgency = max(self.urgency, urgency)
 
-    def pod_created(self, task: TaskStatus, uid: str, now: int) -> None:
+    def record_pod(self, task: TaskStatus, uid: str, now: int) -> None:
         task.attempt.pod_uid = uid
         self.move(task, State.CREATION_REQUESTED, now)
 
@@ -353,7 +353,7 @@ class Tracker:
             self._completions.setdefault(_completion_key(task), place)
             task.retry.retry_delay_sec = None
             task.retry.recent_retried_count = 0
-            if task.deletion_pending:
+            if task.is_leaving:
                 self.agenda.look(Scope.ROLES)
         self._count(task, 1)
 
@@ -371,10 +371,10 @@ class Tracker:
                 self._parts[kind] = kept
         self._listen()
 
-    def mark_deletion_pending(self, task: TaskStatus, completion: CompletionStatus) -> None:
+    def mark_leaving(self, task: TaskStatus, completion: CompletionStatus) -> None:
         """Mark a Task deletionPending: it no longer counts (Rescale)."""
         self._count(task, -1)
-        task.deletion_pending = True
+        task.is_leaving = True
         for state in self._listeners:
             state.on_move(self, task)
         self.decide_completion(task, completion)
@@ -392,7 +392,7 @@ class Tracker:
         else:
             self.life.dropped.pop(key, None)
         if removed:
-            self.expectations.see(last.uid)
+            self.expectations.trust_absence(last.uid)
         else:
             self.expectations.lose(last.uid)
 
@@ -477,7 +477,7 @@ class Tracker:
         return self.process.counters
 
     def _count(self, task: TaskStatus, step: int) -> None:
-        if task.deletion_pending:
+        if task.is_leaving:
             return
         for state in self._listeners:
             state.on_count(task, step)

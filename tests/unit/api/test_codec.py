@@ -189,7 +189,7 @@ def test_conditions() -> None:
 def test_the_json_of_a_task_is_cached() -> None:
     task = task_of()
     first = encode_task("f", "a", task)
-    task.deletion_pending = True
+    task.is_leaving = True
     assert encode_task("f", "a", task) is first
     task.encoded = None
     assert orjson.loads(encode_task("f", "a", task))["deletionPending"] is True
@@ -361,7 +361,7 @@ def test_a_status_of_the_original_is_read() -> None:
     assert decoded is not None
     assert decoded.observed_generation is None
     assert decoded.conditions == []
-    assert decoded.attempt.roles[0].tasks[0].deletion_pending is False
+    assert decoded.attempt.roles[0].tasks[0].is_leaving is False
 
 
 def test_times_with_fractions_and_zones_are_read() -> None:

@@ -44,8 +44,8 @@ class Known:
         attempt.roles.append(TaskRoleStatus("a", "role-1", tasks=[task]))
         self.reconciler.tracker.begin(FrameworkStatus(0, 0, attempt=attempt))
         self.reconciler.tracker.agenda.clear()
-        self.reconciler.tracker.expectations.see(POD.uid)
-        self.reconciler.tracker.expectations.see(CONFIGMAP.uid)
+        self.reconciler.tracker.expectations.trust_absence(POD.uid)
+        self.reconciler.tracker.expectations.trust_absence(CONFIGMAP.uid)
         self.handlers = EventHandlers(self.queue, self.reconcilers, SnapshotLogger())
 
 
@@ -94,7 +94,7 @@ async def test_a_pod_that_the_cache_drops_is_gone_only_in_a_state_that_no_api_se
     known: Known, final: PodRecord | None, removed: bool
 ) -> None:
     known.handlers.pod_deleted(POD, final)
-    assert known.reconciler.tracker.expectations.has_seen(POD.uid) is removed
+    assert known.reconciler.tracker.expectations.trusts_absence(POD.uid) is removed
     assert known.reconciler.tracker.expectations.has_lost(POD.uid) is not removed
     assert list(known.reconciler.tracker.agenda) == [("a", 0)]
     assert await known.queue.get() == "ns/f"
@@ -136,7 +136,7 @@ async def test_whether_a_configmap_that_the_cache_drops_is_gone_is_not_known(
     known: Known, final: ConfigMapRecord | None
 ) -> None:
     known.handlers.configmap_deleted(CONFIGMAP, final)
-    assert not known.reconciler.tracker.expectations.has_seen(CONFIGMAP.uid)
+    assert not known.reconciler.tracker.expectations.trusts_absence(CONFIGMAP.uid)
     assert known.reconciler.tracker.expectations.has_lost(CONFIGMAP.uid)
     assert await known.queue.get() == "ns/f"
 

@@ -666,18 +666,7 @@ async def test_the_history_of_one_task(archive: HistoryArchive) -> None:
 async def test_a_place_in_a_list_that_is_none(archive: HistoryArchive, after: str) -> None:
     await archive.store([task_record("u", 0)])
     for call in (archive.read(ListFrameworks(after=after)), archive.read(ListTasks("u", 0, after=after))):
-        with pytest.raises(QueryError, match="after: must be the next of a page"):
-            await call
-
-
-@pytest.mark.parametrize("limit", [0, -1, 1001])
-async def test_a_limit_out_of_bounds(archive: HistoryArchive, limit: int) -> None:
-    for call in (
-        archive.read(ListFrameworks(limit=limit)),
-        archive.read(ListTasks("u", 0, limit=limit)),
-        archive.read(CountFailures(limit=limit)),
-    ):
-        with pytest.raises(QueryError, match=f"limit: must be from 1 to 1000, not {limit}"):
+        with pytest.raises(QueryError, match="after: must be `next` of a page of the same list"):
             await call
 
 
@@ -740,8 +729,6 @@ async def test_failures_by_code_node_role_and_day(archive: HistoryArchive) -> No
     only_framework = (await archive.read(CountFailures(namespace="other")))["items"][0]
     assert only_framework["example"]["role"] is None
     assert only_framework["example"]["uid"] == "v"
-    with pytest.raises(QueryError, match="by: must be one of code, node, role, day"):
-        await archive.read(CountFailures(by="zone"))
 
 
 async def test_a_closed_archive_says_so(database_url: str) -> None:

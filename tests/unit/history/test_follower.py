@@ -10,7 +10,7 @@ import pytest
 from frameworkcontroller.api.historyrecords import HistoryRecordError, decode_record
 from frameworkcontroller.history.archiveerrors import ArchiveError, RecordError
 from frameworkcontroller.history.archivemetrics import ArchiveMetrics
-from frameworkcontroller.history.folderfollower import BATCH_BYTES, FilePlace, FolderError, FolderFollower
+from frameworkcontroller.history.folderfollower import BATCH_BYTES, FolderError, FolderFollower
 
 
 def record(number: int, *, padding: int = 0) -> bytes:
@@ -33,18 +33,14 @@ def record(number: int, *, padding: int = 0) -> bytes:
 
 
 class World:
-    """A folder, a storage that may be away, and the follower, which may be restarted."""
+    """A folder, a storage that may be away, and the follower."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.taken: list[str] = []
         self.away = False
-        self.places: dict[str, FilePlace] = {}
-        self.restart()
-
-    def restart(self) -> None:
         self.metrics = ArchiveMetrics()
-        self.follower = FolderFollower(self.folder, self.store, self.metrics, self.places)
+        self.follower = FolderFollower(self.folder, self.store, self.metrics)
 
     async def store(self, lines: list[bytes]) -> None:
         if self.away:
@@ -126,7 +122,6 @@ async def test_a_renamed_and_compressed_file_is_continued(world: World) -> None:
     (world.folder / "a.ndjson.1").unlink()
     (world.folder / "a.ndjson.1.gz").write_bytes(gzip.compress(content))
     assert await world.new() == ["f5"]
-    world.restart()
     assert await world.new() == []
 
 
@@ -147,14 +142,6 @@ async def test_a_file_with_another_content_after_the_same_first_line_is_read(wor
     assert await world.new() == ["f1", "f2"]
     world.write("b.ndjson", b"\n", record(3), record(4))
     assert await world.new() == ["f3", "f4"]
-
-
-async def test_a_restart_continues_at_its_place(world: World) -> None:
-    world.write("a.ndjson", record(1), record(2))
-    await world.new()
-    world.write("a.ndjson", record(3))
-    world.restart()
-    assert await world.new() == ["f3"]
 
 
 async def test_a_bad_line_is_logged_and_skipped(world: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -202,7 +189,6 @@ async def test_large_files_come_in_batches(world: World) -> None:
     lines = [record(number, padding=50_000) for number in range(3 * BATCH_BYTES // 50_000)]
     world.write("a.ndjson", *lines)
     assert await world.new() == [f"f{number}" for number in range(len(lines))]
-    world.restart()
     assert await world.new() == []
 
 
@@ -214,7 +200,6 @@ async def test_a_line_that_is_too_long_takes_no_memory_and_is_skipped(
     assert await world.new() == ["f1", "f2", "f3"]
     assert world.refused() == 2
     world.write("a.ndjson", record(4))
-    world.restart()
     assert await world.new() == ["f4"]
 
 
@@ -244,4 +229,4 @@ def test_a_folder_must_be_one(tmp_path: Path) -> None:
         if path.name == "file":
             path.touch()
         with pytest.raises(FolderError, match=reason):
-            FolderFollower(path, world.store, world.metrics, world.places)
+            FolderFollower(path, world.store, world.metrics)

@@ -214,7 +214,7 @@ def test_a_task_whose_end_is_seen_before_it_is_scaled_down_has_the_code_of_its_p
     bench.edit(role("a", 1))
     bench.plan(write=False)
     completion = bench.task("a", 1).attempt.completion_status
-    assert bench.task("a", 1).deletion_pending
+    assert bench.task("a", 1).is_leaving
     assert completion is not None
     assert completion.code == 7
 

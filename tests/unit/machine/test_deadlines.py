@@ -8,7 +8,7 @@ import pytest
 from frameworkcontroller.api.codec import decode_status, encode_status
 from frameworkcontroller.api.status import State
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.machine.kernel.actions import Cleanup, Create, Delete
+from frameworkcontroller.machine.kernel.actions import ConfirmNone, Create, Delete
 from frameworkcontroller.machine.kernel.exchanges import Accepted, Exists, Gone
 from frameworkcontroller.machine.kernel.requests import Kind
 from frameworkcontroller.machine.lifereasons import LifeReason
@@ -149,7 +149,7 @@ def test_an_attempt_without_time_left_ends_without_a_configmap() -> None:
     assert (bench.status.attempt.id, bench.code()) == (1, -250)
     assert made.actions == [], "persisted before anything is asked for"
     bench.write()
-    action = bench.expect(Cleanup)
+    action = bench.expect(ConfirmNone)
     bench.fold(action, Gone())
     bench.settle()
     assert (bench.status.state, bench.code(), bench.status.attempt.id) == (State.COMPLETED, -250, 1)
@@ -172,10 +172,10 @@ def test_a_configmap_of_an_attempt_without_time_left_is_deleted_and_not_adopted(
     bench = exhausted()
     bench.plan()
     bench.plan()
-    action = bench.expect(Cleanup)
+    action = bench.expect(ConfirmNone)
     bench.fold(action, Exists(foreign(CONFIGMAP, "late", controller="framework-uid")))
     deletion = next(action for action in bench.wait(5).actions if isinstance(action, Delete))
-    assert (deletion.target.kind, deletion.uid, deletion.orphan) == (Kind.CONFIGMAP, "late", True)
+    assert (deletion.target.kind, deletion.uid, deletion.unrecorded) == (Kind.CONFIGMAP, "late", True)
     assert bench.status.state is State.CREATION_PENDING
 
 
@@ -279,7 +279,7 @@ def completed(**spec: Any) -> Bench:
     for _ in range(20):
         for action in bench.plan().actions:
             assert action.target.kind is not Kind.FRAMEWORK
-            bench.fold(action, Gone() if isinstance(action, Cleanup) else Accepted())
+            bench.fold(action, Gone() if isinstance(action, ConfirmNone) else Accepted())
             bench.hide(action.target.name)
         if bench.status.state is State.COMPLETED:
             return bench

@@ -303,7 +303,7 @@ def test_a_valid_field_counts_as_in_a_valid_spec(given: dict[str, Any]) -> None:
 def test_roles_and_tasks_come_from_the_status() -> None:
     bench = Bench(role("a", 3), role("b", 1))
     bench.plan()
-    bench.tracker.mark_deletion_pending(bench.task("a", 2), SCALED_DOWN)
+    bench.tracker.mark_leaving(bench.task("a", 2), SCALED_DOWN)
     spec = spec_to_end(LAST, bench.status)
     assert [(one.name, one.task_number) for one in spec.task_roles] == [("a", 2), ("b", 1)]
     assert ends_of(spec) == LAST

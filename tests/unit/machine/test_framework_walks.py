@@ -10,7 +10,7 @@ import pytest
 from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import State
 from frameworkcontroller.api.timestamps import parse_time
-from frameworkcontroller.machine.kernel.actions import Action, Cleanup, Confirm, Create, Delete, Refresh
+from frameworkcontroller.machine.kernel.actions import Action, ConfirmGone, ConfirmNone, Create, Delete, LeaveNewer
 from frameworkcontroller.machine.kernel.exchanges import Accepted, Exists, Gone, NotAttempted, Remains
 from frameworkcontroller.machine.kernel.model import Plan, Snapshot, SnapshotTrigger, Urgency
 from frameworkcontroller.machine.kernel.reasons import Reason
@@ -139,13 +139,13 @@ def test_a_framework_that_is_being_deleted_creates_nothing() -> None:
 def test_stop_before_a_creation_confirms_the_absence_of_the_configmap(before: str) -> None:
     bench = accepted(role(number=2), executionType=before)
     stop(bench)
-    cleanup = bench.expect(Cleanup, 0)
-    assert (cleanup.target.name, cleanup.controller_uid) == ("f-attempt", UID)
-    bench.fold(cleanup, Remains("one is being deleted"))
+    confirmation = bench.expect(ConfirmNone, 0)
+    assert (confirmation.target.name, confirmation.controller_uid) == ("f-attempt", UID)
+    bench.fold(confirmation, Remains("one is being deleted"))
     assert state(bench) is State.CREATION_PENDING
     bench.idle()
-    assert bench.expect(Cleanup, 60) == cleanup
-    bench.fold(cleanup, Gone(), write=False)
+    assert bench.expect(ConfirmNone, 60) == confirmation
+    bench.fold(confirmation, Gone(), write=False)
     assert state(bench) is State.ATTEMPT_COMPLETED
     assert (bench.code(), diagnostics(bench), bench.task_codes()) == (-210, STOPPED, [-220, -220])
     bench.plan()
@@ -158,14 +158,14 @@ def dying(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-def test_an_orphaned_configmap_that_terminates_and_stays_stalls_after_two_minutes(stopped: bool) -> None:
+def test_an_unrecorded_configmap_that_terminates_and_stays_stalls_after_two_minutes(stopped: bool) -> None:
     bench = begun()
     bench.forget()
     dying(bench)
     if stopped:
         stop(bench)
         assert bench.configmap is not None
-        bench.refuse(bench.expect(Cleanup, 0), Exists(bench.configmap.identity), times=8)
+        bench.refuse(bench.expect(ConfirmNone, 0), Exists(bench.configmap.identity), times=8)
     else:
         assert bench.plan().requeue_after == 120
         bench.idle(after=119)
@@ -174,7 +174,7 @@ def test_an_orphaned_configmap_that_terminates_and_stays_stalls_after_two_minute
     assert bench.stalls() == [("True", "ConfigMapNotGone")]
     bench.configmap = None
     if stopped:
-        bench.fold(bench.expect(Cleanup, 60), Gone())
+        bench.fold(bench.expect(ConfirmNone, 60), Gone())
     else:
         bench.created(bench.expect(Create))
     bench.plan()
@@ -198,7 +198,7 @@ def test_a_configmap_that_appears_after_the_completion_is_deleted_once_that_is_p
 
 
 @pytest.mark.parametrize("execution", ["Start", "Stop"])
-def test_a_pod_that_holds_an_orphaned_configmap_stalls_and_is_deleted_by_force(execution: str) -> None:
+def test_a_pod_that_holds_an_unrecorded_configmap_stalls_and_is_deleted_by_force(execution: str) -> None:
     bench = prepared(role(podGracefulDeletionTimeoutSec=600))
     uid = bench.pods["f-a-0"].uid
     # The process dies before it has persisted any of them, and another client deletes the ConfigMap.
@@ -211,7 +211,7 @@ def test_a_pod_that_holds_an_orphaned_configmap_stalls_and_is_deleted_by_force(e
     bench.plan()
     bench.now += 150
     for action in bench.plan().actions:
-        assert isinstance(action, Cleanup)
+        assert isinstance(action, ConfirmNone)
         assert bench.configmap is not None
         bench.fold(action, Exists(bench.configmap.identity))
     assert bench.stalls() == [("True", "PodNotGone")]
@@ -220,7 +220,7 @@ def test_a_pod_that_holds_an_orphaned_configmap_stalls_and_is_deleted_by_force(e
     bench.now += 1
     force = next(action for action in bench.plan().actions if isinstance(action, Delete))
     assert force == Delete(force.target, uid, force=True, confirm=True)
-    assert force.orphan
+    assert force.unrecorded
     bench.fold(force, Gone())
     bench.hide_then_plan("f-a-0")
     assert bench.stalls() == [("False", "Progressing")]
@@ -271,21 +271,21 @@ def test_a_configmap_that_stop_finds_is_deleted_only_once_the_status_is_confirme
 ) -> None:
     bench = accepted()
     stop(bench)
-    cleanup = bench.expect(Cleanup, 0)
-    bench.fold(cleanup, Exists(Identity("other", UID, marks, False)))
+    confirmation = bench.expect(ConfirmNone, 0)
+    bench.fold(confirmation, Exists(Identity("other", UID, marks, False)))
     assert state(bench) is State.CREATION_PENDING
     if marks is None:
         deletion = bench.expect(Delete)
-        assert (deletion, deletion.orphan) == (Delete(cleanup.target, "other"), True)
+        assert (deletion, deletion.unrecorded) == (Delete(confirmation.target, "other"), True)
         bench.fold(deletion, Accepted())
     else:
-        refresh = bench.expect(Refresh)
-        assert refresh == Refresh(cleanup.target)
-        bench.fold(refresh, Remains("as old"))
+        leave = bench.expect(LeaveNewer)
+        assert leave == LeaveNewer(confirmation.target)
+        bench.fold(leave, Remains("as old"))
     for result in (Exists(Identity("other", UID, marks, True)), Gone()):
         bench.idle()
-        assert bench.expect(Cleanup, 60) == cleanup
-        bench.fold(cleanup, result)
+        assert bench.expect(ConfirmNone, 60) == confirmation
+        bench.fold(confirmation, result)
     assert bench.code() == -210
 
 
@@ -316,7 +316,7 @@ def test_a_configmap_that_only_a_stale_cache_shows_is_deleted_with_back_off() ->
     bench.restart()
     bench.configmap = shown
     action = bench.expect(Delete)
-    assert action.orphan
+    assert action.unrecorded
     bench.fold(action, Gone())
     assert (bench.idle().requeue_after or 0) > 0.3
     assert not bench.tracker.is_busy
@@ -367,9 +367,10 @@ def test_the_attempt_waits_for_pods_that_terminate_already() -> None:
 
 def test_the_attempt_waits_for_a_pod_that_no_task_has() -> None:
     bench = running()
-    orphan = replace(bench.pods["f-a-0"], name="f-a-7", identity=replace(bench.pods["f-a-0"].identity, uid="orphan"))
+    identity = replace(bench.pods["f-a-0"].identity, uid="taskless")
+    taskless = replace(bench.pods["f-a-0"], name="f-a-7", identity=identity)
     bench.vanish()
-    bench.pods["f-a-7"] = orphan
+    bench.pods["f-a-7"] = taskless
     bench.plan()
     assert state(bench) is State.DELETING
     assert actions(bench.plan()) == ["Delete f-a-7"]
@@ -600,7 +601,7 @@ def test_only_the_retention_is_due_for_a_completed_framework() -> None:
     bench.show_then_plan("f-a-0", deleting=bench.now + 30)
     bench.vanish()
     # The Pod that the cache never showed is read live.
-    (action,) = [action for action in bench.wait(60).actions if isinstance(action, Confirm)]
+    (action,) = [action for action in bench.wait(60).actions if isinstance(action, ConfirmGone)]
     bench.fold(action, Gone())
     bench.plan()
     bench.plan()

@@ -24,7 +24,7 @@ from frameworkcontroller.machine.kernel.requests import (
 )
 from frameworkcontroller.machine.parts.history.archiving import RECORDS_PER_ARCHIVE, HistoryReason
 from frameworkcontroller.machine.parts.history.finalization import Finalization, is_due
-from frameworkcontroller.machine.plan import archived
+from frameworkcontroller.machine.plan import fold_archived
 from tests.support.archive import ARCHIVED, ArchivedHistory
 from tests.support.bench import Bench, role
 from tests.support.history import LIMITS, NAME
@@ -88,7 +88,7 @@ def test_many_tasks_that_retry_at_once_are_few_requests() -> None:
     assert {task.state for task in bench.tracker.tasks()} == {State.ATTEMPT_COMPLETED}
     # The cost of an acknowledgment follows its records, and no record is sent twice.
     first = Archive([one for one, _ in archives[0]], "1", [task for _, task in archives[0]])
-    archived(bench.framework, bench.tracker, [(first, Answered(b""))], bench.env)
+    fold_archived(bench.framework, bench.tracker, [(first, Answered(b""))], bench.env)
     assert sum(1 for _ in bench.tracker.agenda) == RECORDS_PER_ARCHIVE
     assert bench.plan().archives == []
     retried = [task for task in bench.tracker.tasks() if task.attempt.id == 1]

@@ -102,7 +102,7 @@ def test_a_status_that_is_in_order_passes() -> None:
         (set_task(0, state=State.CREATION_PENDING), "with a recorded UID"),
         (set_task(0, state=State.COMPLETED, attempt_completion_status=DONE, completion_time=NOW), "completionTime"),
         (set_task(0, attempt_run_time=None), "Running without runTime"),
-        (set_task(0, deletion_pending=True), "deletionPending without completionStatus"),
+        (set_task(0, is_leaving=True), "deletionPending without completionStatus"),
     ],
 )
 def test_a_status_that_must_never_be(change: Change, story: str) -> None:
@@ -137,10 +137,10 @@ def test_a_step_that_goes_back(change: Change, story: str) -> None:
 
 def test_a_decision_about_a_task_is_never_undone() -> None:
     before = running()
-    set_task(0, deletion_pending=True, attempt_completion_status=DONE)(before)
+    set_task(0, is_leaving=True, attempt_completion_status=DONE)(before)
     check_step(running(), before)
     for change, story in (
-        (set_task(0, deletion_pending=False), "deletionPending went back"),
+        (set_task(0, is_leaving=False), "deletionPending went back"),
         (set_task(0, attempt_completion_status=None), "completionStatus changed"),
         (set_task(0, attempt_completion_status=OTHER), "completionStatus changed"),
     ):

@@ -8,7 +8,7 @@ import pytest
 
 from frameworkcontroller.api.objects import ConfigMapRecord, Identity, PodRecord
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.kernel.actions import Confirm, Create, Delete, Refresh, Relabel
+from frameworkcontroller.machine.kernel.actions import ConfirmGone, Create, Delete, LeaveNewer, Relabel
 from frameworkcontroller.machine.kernel.exchanges import Accepted, Exists, Gone, Remains, Result
 from frameworkcontroller.machine.kernel.requests import Kind, Unanswered
 from frameworkcontroller.machine.lifereasons import LifeReason
@@ -205,7 +205,7 @@ def test_a_controlled_object_of_another_attempt_is_deleted_and_its_end_awaited(
     deletion = bench.expect(Delete)
     assert deletion == Delete(action.target, "lost")
     # A live read of the Framework comes first.
-    assert deletion.orphan
+    assert deletion.unrecorded
     bench.fold(deletion, Accepted())
     for deleting in (True, True):
         bench.idle()
@@ -244,10 +244,10 @@ def test_an_object_of_a_later_attempt_proves_the_status_old_and_is_never_deleted
     action = subject.begin(bench)
     for _ in range(3):
         bench.fold(action, Exists(subject.later(bench)))
-        refresh = bench.expect(Refresh)
-        assert refresh == Refresh(action.target)
+        leave = bench.expect(LeaveNewer)
+        assert leave == LeaveNewer(action.target)
         # If the live read had shown a newer status, it would be tracked now.
-        bench.fold(refresh, Remains("as old"))
+        bench.fold(leave, Remains("as old"))
         bench.idle()
         assert bench.expect(Create, 60) == action
     reason, message = bench.stall()
@@ -273,7 +273,7 @@ def test_an_object_of_a_later_attempt_in_the_cache_is_never_deleted(subject: Sub
     later = subject.later(bench)
     subject.cache(bench, later)
     for _ in range(3):
-        bench.fold(bench.expect(Refresh, 60), Remains("as old"))
+        bench.fold(bench.expect(LeaveNewer, 60), Remains("as old"))
     assert bench.stall()[0] == "StatusOutdated"
     if ended:
         bench.hide(subject.name)
@@ -293,12 +293,12 @@ def test_another_clients_pod_in_the_cache_does_not_count_as_the_tasks_pod() -> N
 # --- recorded and absent ----------------------------------------------------------------------------------------------
 
 
-def unseen(bench: Bench, subject: Subject) -> Confirm:
+def unseen(bench: Bench, subject: Subject) -> ConfirmGone:
     """The cache has not shown the created object in time; the live read of it."""
     uid = bench.created(subject.begin(bench), show=False)
     assert bench.idle().requeue_after == 300
     bench.idle(after=299)
-    action = bench.expect(Confirm, after=1)
+    action = bench.expect(ConfirmGone, after=1)
     assert (action.target.name, action.uid) == (subject.name, uid)
     return action
 
@@ -319,7 +319,7 @@ def test_a_created_object_that_exists_is_brought_into_the_cache_by_one_list(subj
     action = unseen(bench, subject)
     assert bench.fold(action, Remains("it is there")).relist == {subject.kind}
     # It is confirmed again until the list was made.
-    assert bench.expect(Confirm, 60) == action
+    assert bench.expect(ConfirmGone, 60) == action
     assert not bench.fold(action, Remains("it is there")).relist
     bench.listed = bench.now
     bench.show_then_plan(subject.name)
@@ -371,7 +371,7 @@ def test_a_created_object_without_the_label_gets_it(subject: Subject) -> None:
 def test_an_object_that_loses_its_label_gets_it_back_with_a_warning(subject: Subject) -> None:
     bench = running()
     bench.drop(subject.name)
-    action = bench.expect(Confirm)
+    action = bench.expect(ConfirmGone)
     assert (action.uid, subject.code(bench)) == (subject.uid(bench), None)
     assert not bench.fold(action, Remains("it is there", unlabelled=True)).records
     restore = bench.expect(Relabel)
@@ -389,13 +389,13 @@ def test_a_refused_label_stalls_until_the_object_has_it_or_is_gone(subject: Subj
     bench = running()
     bench.drop(subject.name)
     for _ in range(4):
-        bench.fold(bench.expect(Confirm, 30), Remains("it is there", unlabelled=True))
+        bench.fold(bench.expect(ConfirmGone, 30), Remains("it is there", unlabelled=True))
         bench.fold(bench.expect(Relabel, 30), refused(403, "it is forbidden"))
     bench.plan()
     text = f"Cannot label {subject.kind} {subject.name}: 403: it is forbidden"
     assert bench.stall() == (f"{subject.kind}NotAnswered", text)
     if then == "gone":
-        bench.fold(bench.expect(Confirm, 30), Gone())
+        bench.fold(bench.expect(ConfirmGone, 30), Gone())
     else:
         bench.show(subject.name)
     bench.plan()
@@ -413,12 +413,12 @@ def test_after_a_restart_an_absent_object_is_confirmed_by_live_reads(subject: Su
         bench.pods.clear()
     else:
         bench.configmap = None
-    action = bench.expect(Confirm)
+    action = bench.expect(ConfirmGone)
     assert (action.target.name, action.uid) == (subject.name, uid)
     bench.fold(action, Remains("it is there"))
     assert subject.state(bench) is State.RUNNING
     bench.idle()
-    assert bench.expect(Confirm, 60) == action
+    assert bench.expect(ConfirmGone, 60) == action
     # The cache shows it, and another process finds it gone.
     bench.configmap, bench.pods = shown, pods
     bench.touch("f-a-0")
@@ -427,7 +427,7 @@ def test_after_a_restart_an_absent_object_is_confirmed_by_live_reads(subject: Su
     bench.vanish()
     bench.restart()
     while subject.code(bench) is None:
-        bench.fold(bench.expect(Confirm, 0), Gone())
+        bench.fold(bench.expect(ConfirmGone, 0), Gone())
         bench.plan(write=False)
     assert bench.task_codes() == [-220] or subject.code(bench) == -101
     assert bench.code() in (None, -100)

@@ -1170,14 +1170,14 @@ def test_a_namesake_in_a_live_read_is_no_status() -> None:
 
 def test_the_status_is_read_live_before_an_unrecorded_object_is_deleted() -> None:
     world, driver = running()
-    orphan = copy(world.objects["f-a-0"])
-    orphan["metadata"] |= {"name": "f-a-5", "uid": "orphan"}
-    world.objects["f-a-5"] = orphan
+    taskless = copy(world.objects["f-a-0"])
+    taskless["metadata"] |= {"name": "f-a-5", "uid": "taskless"}
+    world.objects["f-a-5"] = taskless
     runs(world, driver, "f-a-5")
     driver.do(driver.expect(ReadLive))
     request = driver.do(driver.call())
     assert isinstance(request, Remove)
-    assert (request.name, request.uid) == ("f-a-5", "orphan")
+    assert (request.name, request.uid) == ("f-a-5", "taskless")
 
 
 def test_a_cache_that_lacks_an_object_is_compared_with_a_list_once() -> None:
@@ -1304,12 +1304,12 @@ def test_a_large_status_waits_while_tasks_change() -> None:
     # No other can.
     assert end(5, 101.9) == pytest.approx(100.2)
     pacing.unwritten_since = None
-    tracker.persisted()
+    tracker.on_persisted()
     assert end(1, 103.0) == 103.0
     # Nor does a small one wait.
     pacing.unwritten_since = None
     pacing.wrote(102.9, 103.1, LARGE_STATUS_BYTES - 1)
-    tracker.persisted()
+    tracker.on_persisted()
     assert end(1, 103.2) == pytest.approx(103.4)
     assert end(3, 103.3) == pytest.approx(103.4)
 

@@ -22,7 +22,7 @@ def actions(made: Plan) -> list[str]:
 def marks(bench: Bench, name: str = "a") -> list[str]:
     """The Tasks of a role: their state, with a ! if they leave."""
     tasks = next(item.tasks for item in bench.status.attempt.roles if item.name == name)
-    return [f"{task.state.value.removeprefix('Attempt')}{'!' * task.deletion_pending}" for task in tasks]
+    return [f"{task.state.value.removeprefix('Attempt')}{'!' * task.is_leaving}" for task in tasks]
 
 
 def instances(bench: Bench, name: str = "a") -> list[str]:
@@ -76,7 +76,7 @@ def is_new(task: TaskStatus) -> bool:
     return (
         task.state is State.CREATION_PENDING
         and task.attempt.id == task.retry.total_retried_count == 0
-        and not task.deletion_pending
+        and not task.is_leaving
         and task.attempt.completion_status is None
         and task.attempt.pod_uid is None
     )

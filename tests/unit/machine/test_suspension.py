@@ -9,7 +9,7 @@ import pytest
 from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import Condition, State
-from frameworkcontroller.machine.kernel.actions import Action, Cleanup, Confirm, Create, Delete, LookUp
+from frameworkcontroller.machine.kernel.actions import Action, ConfirmGone, ConfirmNone, Create, Delete, LookUp
 from frameworkcontroller.machine.kernel.exchanges import Accepted, Created, Exists, Gone, Remains, Result
 from frameworkcontroller.machine.kernel.model import Plan, SnapshotTrigger, Urgency
 from frameworkcontroller.machine.kernel.requests import Unanswered
@@ -365,7 +365,7 @@ def test_a_configmap_that_lands_after_the_look_is_deleted_and_never_adopted() ->
     bench.fold(look(bench), Gone())
     uid = unrecorded(bench)
     deletion = bench.expect(Delete)
-    assert (deletion.uid, deletion.orphan, suspended(bench)) == (uid, True, GOING)
+    assert (deletion.uid, deletion.unrecorded, suspended(bench)) == (uid, True, GOING)
     bench.edit(suspend=False)
     for _ in range(3):
         made = bench.plan()
@@ -569,7 +569,7 @@ def test_a_framework_that_is_never_suspended_has_no_such_condition_and_no_look(s
                 case Delete():
                     bench.fold(action, Accepted())
                     bench.hide(action.target.name)
-                case Cleanup() | Confirm():
+                case ConfirmNone() | ConfirmGone():
                     bench.fold(action, Gone())
     assert bench.status.attempt.id == 1
     assert not [action for action in seen if isinstance(action, LookUp)]

@@ -43,7 +43,7 @@ def test_another_attempt_starts_its_counts_at_zero() -> None:
 def test_a_task_that_leaves_counts_no_more_from_the_mark_on() -> None:
     bench = running(role("a", 3))
     bench.edit_then_plan(role("a", 1))
-    assert bench.task("a", 2).deletion_pending
+    assert bench.task("a", 2).is_leaving
     assert counts(bench) == (1, 1, 0, 0)
     bench.edit_then_settle(role("a", 1), role("b", 1))
     assert counts(bench) == (2, 1, 0, 0)

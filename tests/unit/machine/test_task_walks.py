@@ -10,7 +10,7 @@ from frameworkcontroller.api.codec import encode_status, encode_task
 from frameworkcontroller.api.completion import Code
 from frameworkcontroller.api.objects import Disruption
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.kernel.actions import Action, Cleanup, Confirm, Create, Delete, Relabel
+from frameworkcontroller.machine.kernel.actions import Action, ConfirmGone, ConfirmNone, Create, Delete, Relabel
 from frameworkcontroller.machine.kernel.exchanges import (
     Accepted,
     Created,
@@ -256,7 +256,7 @@ def test_a_pod_that_is_not_adopted_because_of_a_decision_is_deleted_once_that_is
 
     def deletions(*, write: bool) -> list[str]:
         found = bench.plan(write=write).actions
-        return [action.target.name for action in found if isinstance(action, Delete) and action.orphan]
+        return [action.target.name for action in found if isinstance(action, Delete) and action.unrecorded]
 
     for _ in range(3):
         assert deletions(write=False) == []
@@ -272,7 +272,7 @@ def test_a_pod_of_the_pending_attempt_that_terminates_is_not_adopted() -> None:
     assert bench.task().attempt.pod_uid is None
 
 
-def orphan(*, timeout: int | None) -> Bench:
+def unrecorded(*, timeout: int | None) -> Bench:
     """A Pod that no status records is being deleted, and its node is lost."""
     bench = prepared(role(podGracefulDeletionTimeoutSec=timeout), role("b"))
     bench.forget(pod=True)
@@ -282,15 +282,15 @@ def orphan(*, timeout: int | None) -> Bench:
     return bench
 
 
-def test_an_orphaned_pod_that_does_not_go_stalls_and_is_deleted_by_force_after_the_timeout() -> None:
-    bench = orphan(timeout=600)
+def test_an_unrecorded_pod_that_does_not_go_stalls_and_is_deleted_by_force_after_the_timeout() -> None:
+    bench = unrecorded(timeout=600)
     bench.plan()
     for seconds, told in ((30 + 119, []), (1, [("True", "PodNotGone")]), (449, [("True", "PodNotGone")])):
         bench.idle(after=seconds)
         assert bench.stalls() == told
     bench.now += 1
     force = forced(bench, bench.pods["f-a-0"].uid)
-    assert force.orphan
+    assert force.unrecorded
     bench.fold(force, Remains("still there"))
     bench.idle()
     assert bench.expect(Delete, 60) == force
@@ -301,8 +301,8 @@ def test_an_orphaned_pod_that_does_not_go_stalls_and_is_deleted_by_force_after_t
     assert bench.stalls() == [("False", "Progressing")]
 
 
-def test_an_orphaned_pod_without_a_timeout_stalls_and_is_never_deleted_by_force() -> None:
-    bench = orphan(timeout=None)
+def test_an_unrecorded_pod_without_a_timeout_stalls_and_is_never_deleted_by_force() -> None:
+    bench = unrecorded(timeout=None)
     assert not bench.wait(100_000).actions
     assert bench.stalls() == [("True", "PodNotGone")]
     bench.hide("f-a-0")
@@ -312,8 +312,8 @@ def test_an_orphaned_pod_without_a_timeout_stalls_and_is_never_deleted_by_force(
 
 
 @pytest.mark.parametrize("how", ["Stop", "ScaleDown"])
-def test_an_orphaned_pod_that_does_not_go_is_deleted_by_force_while_its_task_leaves(how: str) -> None:
-    bench = orphan(timeout=600)
+def test_an_unrecorded_pod_that_does_not_go_is_deleted_by_force_while_its_task_leaves(how: str) -> None:
+    bench = unrecorded(timeout=600)
     bench.plan()
     left = [role(number=0, podGracefulDeletionTimeoutSec=600), role("b")]
     bench.edit_then_plan(**{"executionType": "Stop"} if how == "Stop" else {"taskRoles": left})
@@ -343,7 +343,7 @@ def test_a_late_pod_that_does_not_go_stalls_and_is_deleted_by_force(index: int) 
     bench.idle()
     bench.now += 60
     force = forced(bench, "late", name=name)
-    assert force.orphan
+    assert force.unrecorded
     bench.fold(force, Remains("still there"))
     bench.pass_time(90)
     assert bench.stalls() == [("True", "PodNotGone")]
@@ -352,14 +352,14 @@ def test_a_late_pod_that_does_not_go_stalls_and_is_deleted_by_force(index: int) 
 
 
 @pytest.mark.parametrize("verb", ["create", "clean up"])
-def test_an_orphaned_pod_that_only_an_answer_shows_stalls_and_is_deleted_by_force(verb: str) -> None:
+def test_an_unrecorded_pod_that_only_an_answer_shows_stalls_and_is_deleted_by_force(verb: str) -> None:
     bench = begun(role(podGracefulDeletionTimeoutSec=600), role("b"))
     action, other = bench.plan().actions
     bench.created(other)
     if verb == "clean up":
         bench.fold(action, Unanswered("reset"))
         bench.edit_then_plan(role(number=0, podGracefulDeletionTimeoutSec=600), role("b"))
-        action = bench.expect(Cleanup, 60)
+        action = bench.expect(ConfirmNone, 60)
     gone_by = int(bench.now) + 30
     found = replace(POD.ours(bench), annotations=None, deleting=True, deletion_time=gone_by, deletion_grace_sec=30)
     bench.refuse(action, Exists(found), times=8)
@@ -368,7 +368,7 @@ def test_an_orphaned_pod_that_only_an_answer_shows_stalls_and_is_deleted_by_forc
     assert bench.only(bench.plan()) == action
     bench.fold(action, Exists(found))
     force = forced(bench, "lost")
-    assert force.orphan
+    assert force.unrecorded
     bench.fold(force, Gone())
     assert bench.only(bench.wait(60)) == action
 
@@ -400,8 +400,8 @@ def test_a_terminating_pod_that_the_cache_drops_is_gone_only_after_a_live_read()
     bench.show_then_plan("f-a-0", deleting=bench.now + 30)
     uid = bench.pods["f-a-0"].uid
     bench.drop("f-a-0")
-    action = bench.expect(Confirm)
-    assert (action, bench.state()) == (Confirm(action.target, uid), State.DELETING)
+    action = bench.expect(ConfirmGone)
+    assert (action, bench.state()) == (ConfirmGone(action.target, uid), State.DELETING)
     bench.fold(action, Gone())
     bench.plan()
     assert bench.state() is State.ATTEMPT_COMPLETED
@@ -580,15 +580,15 @@ def test_the_pod_of_a_scaled_down_task_has_its_grace_period() -> None:
     bench.expect(Delete)
 
 
-def test_an_orphaned_pod_has_its_grace_period() -> None:
+def test_an_unrecorded_pod_has_its_grace_period() -> None:
     bench = left_running()
-    POD.cache(bench, replace(bench.pods["f-a-0"].identity, uid="orphan", annotations=None))
+    POD.cache(bench, replace(bench.pods["f-a-0"].identity, uid="unrecorded", annotations=None))
     bench.plan()
     bench.plan()
     assert bench.state() is State.CREATION_PENDING
     bench.idle()
     action = bench.expect(Delete, 50)
-    assert (action.uid, bench.now) == ("orphan", NOW + 50)
+    assert (action.uid, bench.now) == ("unrecorded", NOW + 50)
     bench.hide_then_plan("f-a-0")
     assert bench.stall() == ("", "")
 
@@ -903,19 +903,19 @@ def leaving() -> tuple[Bench, Action]:
     bench.fold(of_task(bench.plan()), Unanswered("reset"))
     bench.edit_then_plan(role(number=0), role("b"))
     bench.now += 60
-    cleanup = of_task(bench.plan())
-    assert isinstance(cleanup, Cleanup)
-    assert cleanup.controller_uid == bench.status.attempt.configmap_uid
-    return bench, cleanup
+    confirmation = of_task(bench.plan())
+    assert isinstance(confirmation, ConfirmNone)
+    assert confirmation.controller_uid == bench.status.attempt.configmap_uid
+    return bench, confirmation
 
 
 def test_the_absence_of_a_leaving_task_without_a_pod_is_confirmed_by_a_live_read() -> None:
-    bench, cleanup = leaving()
-    bench.fold(cleanup, Remains("it is there"))
+    bench, confirmation = leaving()
+    bench.fold(confirmation, Remains("it is there"))
     assert bench.state() is State.CREATION_PENDING
     bench.now += 60
-    assert cleanup in bench.plan().actions
-    bench.fold(cleanup, Gone())
+    assert confirmation in bench.plan().actions
+    bench.fold(confirmation, Gone())
     assert (bench.state(), bench.task_code()) == (State.ATTEMPT_COMPLETED, -230)
 
 
@@ -923,25 +923,25 @@ def test_a_live_read_of_another_configmaps_pods_does_not_confirm_the_absence() -
     """The status of another controller, without the ConfigMap, is taken over."""
     bench = accepted(role(), role("b"))
     bench.edit_then_plan(role(number=0), role("b"))
-    assert bench.task().deletion_pending
-    bench.fold(Cleanup(Target(Kind.POD, "f-a-0", role="a", index=0), "configmap-uid"), Gone())
+    assert bench.task().is_leaving
+    bench.fold(ConfirmNone(Target(Kind.POD, "f-a-0", role="a", index=0), "configmap-uid"), Gone())
     assert bench.state() is State.CREATION_PENDING
 
 
 def test_a_pod_under_the_name_of_a_leaving_task_is_deleted_once_the_status_is_confirmed() -> None:
-    bench, cleanup = leaving()
+    bench, confirmation = leaving()
     found = replace(POD.ours(bench), annotations=None)
-    bench.fold(cleanup, Exists(found))
+    bench.fold(confirmation, Exists(found))
     deletion = of_task(bench.plan())
-    assert deletion == Delete(cleanup.target, "lost")
+    assert deletion == Delete(confirmation.target, "lost")
     assert isinstance(deletion, Delete)
-    assert deletion.orphan
+    assert deletion.unrecorded
     bench.fold(deletion, Accepted())
     for result in (Exists(replace(found, deleting=True)), Gone()):
         assert bench.state() is State.CREATION_PENDING
         bench.now += 60
-        assert cleanup in bench.plan().actions
-        bench.fold(cleanup, result)
+        assert confirmation in bench.plan().actions
+        bench.fold(confirmation, result)
     assert bench.task_code() == -230
 
 
@@ -950,7 +950,7 @@ def test_a_leaving_task_that_runs_is_stopped_gracefully_once_that_is_persisted()
     bench.edit(role(number=0), role("b"))
     for _ in range(2):
         assert not bench.plan(write=False).actions
-        assert bench.task().deletion_pending
+        assert bench.task().is_leaving
         text = "User has requested to delete the Task by Framework ScaleDown"
         assert (bench.task_code(), diagnostics(bench)) == (-230, text)
     bench.write()
@@ -966,7 +966,7 @@ def test_a_leaving_task_that_another_controller_marked_without_a_completion_is_s
         bench.run_all()
     task = bench.task()
     assert task.state is state
-    task.deletion_pending = True
+    task.is_leaving = True
     task.encoded = None
     bench.restart()
     bench.edit(role(number=0), role("b"))
@@ -981,7 +981,7 @@ def test_a_leaving_task_that_has_ended_keeps_its_completion_and_is_not_retried()
     bench.show_then_plan("f-a-0", phase="Failed")
     before = bench.task().attempt.completion_status
     bench.edit_then_plan(role(number=0, **AT_ONCE), role("b"))
-    assert bench.task().deletion_pending
+    assert bench.task().is_leaving
     assert bench.task().attempt.completion_status == before
     bench.settle()
     assert all(item.name != "a" or not item.tasks for item in bench.status.attempt.roles)

@@ -9,7 +9,7 @@ import pytest
 from frameworkcontroller.api.objects import Identity, pod_record
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.absence import is_of_framework
-from frameworkcontroller.machine.kernel.actions import Confirm, Create, Delete
+from frameworkcontroller.machine.kernel.actions import ConfirmGone, Create, Delete
 from frameworkcontroller.machine.kernel.exchanges import Accepted, Exists, Gone
 from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.lifereasons import LifeReason
@@ -42,7 +42,7 @@ def deleted(bench: Bench) -> list[str]:
     actions = bench.plan().actions
     assert not any(isinstance(action, Create) for action in actions)
     for action in actions:
-        bench.fold(action, Gone() if isinstance(action, Confirm) else Accepted())
+        bench.fold(action, Gone() if isinstance(action, ConfirmGone) else Accepted())
     return [action.uid for action in actions if isinstance(action, Delete) and action.target.name.startswith("f-a")]
 
 
@@ -131,7 +131,7 @@ def test_one_that_the_cache_does_not_show_is_found_when_its_name_is_taken() -> N
     creation = bench.only(bench.plan())
     lost = Identity("lost", None, bench_identity(bench), deleting=False)
     bench.fold(creation, Exists(lost))
-    assert bench.wait(60).actions == [Delete(creation.target, "lost", orphan=True)]
+    assert bench.wait(60).actions == [Delete(creation.target, "lost", unrecorded=True)]
     assert bench.task().attempt.pod_uid is None
 
 

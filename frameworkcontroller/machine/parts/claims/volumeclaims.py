@@ -43,12 +43,12 @@ from frameworkcontroller.machine.kernel.model import NotListed
 from frameworkcontroller.machine.kernel.outcomes import (
     FAILURES_TO_STALL,
     Presence,
-    answered,
+    back_off_quietly,
     describe_failure,
     hold,
-    is_dying,
-    look_later,
+    is_terminating,
     presence_of,
+    record_answer,
     retry_after,
     take_object,
     task_of,
@@ -323,7 +323,7 @@ def _change_taskless(
         pod = names.pod_name(ctx.framework.name, target.role, target.index)
         if ctx.tracker.is_head_settled and ctx.observed.find_pod(pod) is None:
             # The cache may be older than the spec: by now the claim may be another Framework's, or one to retain.
-            return Delete(target, found.uid, orphan=True, resource_version=found.resource_version)
+            return Delete(target, found.uid, unrecorded=True, resource_version=found.resource_version)
         # Its Task has left once that is persisted.
         ctx.tracker.part(ClaimAgenda).add(target.name)
         return None
@@ -418,8 +418,8 @@ def _take_creation(ctx: Context, action: Create, result: Result) -> None:
             else:
                 # It is retained and has lost its label, or the answer to its creation was lost.
                 tracker.follow_ups.append(mark(ctx, target, role))
-                look_later(ctx, target, f"{target.kind} {target.name} exists")
-            answered(tracker, target, None)
+                back_off_quietly(ctx, target, f"{target.kind} {target.name} exists")
+            record_answer(tracker, target, None)
             return
         case Refused() | Unanswered() | Exists(found=None):
             why = f"Cannot create {target.kind} {target.name}: {describe_failure(result)}"
@@ -439,8 +439,8 @@ def _take_change(ctx: Context, action: Action, result: Result) -> None:
             tracker.agenda.look()
             return
         case Created(uid=uid):
-            answered(tracker, target, uid)
-            tracker.holds.made(target.object_key, ctx.env)
+            record_answer(tracker, target, uid)
+            tracker.holds.hold_repetition(target.object_key, ctx.env)
             ctx.record(ClaimReason.KEPT, f"{name} ({uid}) is kept as the spec says", task_of(ctx, target))
         case Accepted():
             ctx.record(ClaimReason.DELETED, f"{name} was deleted, as its Task has left")
@@ -448,7 +448,7 @@ def _take_change(ctx: Context, action: Action, result: Result) -> None:
             pass
         case _:
             agenda.retry(target.name)
-            foreign = isinstance(result, Exists) and not is_dying(result)
+            foreign = isinstance(result, Exists) and not is_terminating(result)
             why = "it is not this Framework's" if foreign else describe_failure(result)
             text = f"Cannot {'delete' if isinstance(action, Delete) else 'change'} {name}: {why}"
             if (failures := tracker.holds.hold(CLAIMS, ctx.env, text, retry_after(result))) == 1:

@@ -56,7 +56,7 @@ class RoleOrder(PartState):
         """Note whether the Pod of a Task is ready, if a role waits for that."""
         if (indexes := self.ready.get(task.role)) is None:
             return
-        if ready and task.state is State.RUNNING and not task.deletion_pending:
+        if ready and task.state is State.RUNNING and not task.is_leaving:
             indexes.add(task.index)
         else:
             indexes.discard(task.index)
@@ -74,7 +74,7 @@ class RoleOrder(PartState):
         return tracker.roles[role].started and role not in self._starting
 
     def on_move(self, tracker: Tracker, task: TaskStatus) -> None:
-        if task.state is not State.RUNNING or task.deletion_pending:
+        if task.state is not State.RUNNING or task.is_leaving:
             self.observe(task, ready=False)
 
     def on_index(self, tracker: Tracker) -> None:
@@ -123,7 +123,7 @@ class DependencyPart(Part):
                 ctx.record(DependencyReason.STARTED, f"TaskRole {role.name} starts, as {held}")
             tracker.part(RoleOrder).start(tracker, tracker.roles[role.name])
 
-    def may_create(self, ctx: Context, task: TaskStatus) -> Wait | None:
+    def why_not_create_pod(self, ctx: Context, task: TaskStatus) -> Wait | None:
         """Why the Pods of the Task's role are not created yet; None once its start is persisted."""
         role = ctx.framework.spec.role(task.role)
         if role is None or not role.depends_on or self.has_started(ctx, role.name):
@@ -137,7 +137,7 @@ class DependencyPart(Part):
             return True
         return role in ctx.tracker.roles and ctx.tracker.part(RoleOrder).has_started(ctx.tracker, role)
 
-    def must_end(self, ctx: Context, phase: EndPhase) -> CompletionStatus | None:
+    def why_end(self, ctx: Context, phase: EndPhase) -> CompletionStatus | None:
         """The completion of an attempt in which a role waits for a dependency that can no longer hold."""
         if phase is EndPhase.BY_TASKS and ctx.framework.spec.dependents:
             return _unmet(ctx)

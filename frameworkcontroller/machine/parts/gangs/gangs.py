@@ -28,10 +28,10 @@ from frameworkcontroller.machine.kernel.model import NotListed
 from frameworkcontroller.machine.kernel.outcomes import (
     FAILURES_TO_STALL_WHILE_DELETED,
     Presence,
-    answered,
     back_off,
     controls,
     presence_of,
+    record_answer,
     report_listing,
     take_object,
     watch_end,
@@ -77,7 +77,7 @@ class GangPart(Part):
             ctx.tracker.holds.set_stall(GANGS, _unsupported(ctx))
         return True
 
-    def may_begin(self, ctx: Context) -> Wait | None:
+    def why_not_create_configmap(self, ctx: Context) -> Wait | None:
         """Why the attempt does not begin: its gangs are refused, or PodGroups cannot be listed."""
         if ctx.framework.spec.scheduling is None:
             return None
@@ -104,7 +104,7 @@ class GangPart(Part):
         _leave_out(ctx, state)
         _show(ctx, state, "; ".join(messages))
 
-    def may_create(self, ctx: Context, task: TaskStatus) -> Wait | None:
+    def why_not_create_pod(self, ctx: Context, task: TaskStatus) -> Wait | None:
         """Why the Pod of a Task waits for its PodGroup."""
         if (group := group_of(ctx, task.role)) is None or group.left_out:
             return None
@@ -149,7 +149,7 @@ class GangPart(Part):
 
     def observe_pod(self, ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
         """Record that the group of a Task was placed, as its Pod is on a node."""
-        if pod.node_name and not task.deletion_pending and (group := group_of(ctx, task.role)) is not None:
+        if pod.node_name and not task.is_leaving and (group := group_of(ctx, task.role)) is not None:
             gang_state(ctx).record_placed(ctx.tracker, group.name)
 
     def keeps_hold(self, ctx: Context, key: ObjectKey) -> bool:
@@ -179,7 +179,7 @@ class GangPart(Part):
                 text = f"{target.kind} {target.name} ({found.uid}) of an earlier attempt still exists"
                 back_off(ctx, target, text, GangReason.NOT_GONE, patience=FAILURES_TO_STALL_WHILE_DELETED)
                 tracker.agenda.look()
-                answered(tracker, target, None)
+                record_answer(tracker, target, None)
                 return
             case Create(), Exists(found=Identity() as found) if controls(action, found) and not found.deleting:
                 # It may have lost the label by which it is watched: then its minimum would never be lowered.

@@ -103,7 +103,7 @@ class GangState(PartState):
         if self._live is None:
             self._live = dict.fromkeys(tracker.roles, 0)
             for task in tracker.tasks():
-                if not task.deletion_pending:
+                if not task.is_leaving:
                     self.on_count(task, 1)
             if tracker.is_clean:
                 self._stored_live = dict(self._live)

@@ -199,7 +199,7 @@ class HistoryPart(Part):
         framework = ctx.framework
         if not (ctx.env.limits.history_blocks or framework.held):
             return
-        wanted = self.keeps_deleted(ctx)
+        wanted = self.blocks_deletion(ctx)
         if framework.held and not wanted:
             _change(ctx, add=False)
         elif wanted and not framework.held and not framework.deleting and _has_begun(ctx):
@@ -207,12 +207,12 @@ class HistoryPart(Part):
 
     def ensure(self, ctx: Context) -> bool:
         """Add the finalizer before the ConfigMap of an attempt is created. Return whether it is there."""
-        if not self.keeps_deleted(ctx) or ctx.framework.held:
+        if not self.blocks_deletion(ctx) or ctx.framework.held:
             return True
         _change(ctx, add=True)
         return False
 
-    def keeps_deleted(self, ctx: Context) -> bool:
+    def blocks_deletion(self, ctx: Context) -> bool:
         """Whether a deletion waits for the history."""
         return gates(ctx, SnapshotTrigger.FRAMEWORK_DELETION)
 
@@ -257,7 +257,7 @@ class HistoryPart(Part):
     def at_end(self, ctx: Context) -> None:
         """Remove the finalizer of a deleted Framework once nothing of it runs and the history has it."""
         framework = ctx.framework
-        if not (framework.deleting and framework.held and self.keeps_deleted(ctx)) or ctx.status.state not in ENDED:
+        if not (framework.deleting and framework.held and self.blocks_deletion(ctx)) or ctx.status.state not in ENDED:
             return
         look_for_pods(ctx)
         if not ctx.tracker.is_clean:
@@ -295,7 +295,7 @@ class HistoryPart(Part):
                 memory.finalizer_outdated = False
                 ctx.tracker.holds.release(FINALIZER)
                 if not action.add:
-                    ctx.plan.records.append(finalizer_removed(complete=self.keeps_deleted(ctx)))
+                    ctx.plan.records.append(finalizer_removed(complete=self.blocks_deletion(ctx)))
             case _, Outdated() if not memory.finalizer_outdated:
                 # Mostly another client has changed the Framework: a live read precedes the next attempt. A failed
                 # precondition looks like a refusal of the change, which the next attempt shows.

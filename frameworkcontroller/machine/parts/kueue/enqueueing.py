@@ -235,7 +235,7 @@ def _leave(queued: QueuedFramework, workload: WorkloadRecord) -> None:
         queued.act_once(RemoveFinalizer(queued.target, workload.uid))
     else:
         version = workload.resource_version
-        queued.act_once(Delete(queued.target, workload.uid, orphan=True, resource_version=version))
+        queued.act_once(Delete(queued.target, workload.uid, unrecorded=True, resource_version=version))
 
 
 def _watch_end(queued: QueuedFramework) -> None:

@@ -65,11 +65,11 @@ class KueuePart(Part):
         if ctx.env.limits.kueue or ctx.status.admission is not None:
             _step(ctx)
 
-    def may_enter(self, ctx: Context) -> Wait | None:
+    def why_not_prepare(self, ctx: Context) -> Wait | None:
         queueing = ctx.tracker.find_part(Queueing)
         return None if queueing is None else queueing.wait
 
-    def may_create(self, ctx: Context, task: TaskStatus) -> Wait | None:
+    def why_not_create_pod(self, ctx: Context, task: TaskStatus) -> Wait | None:
         """Why a Task that was added after the admission has no Pod yet: as many as were admitted may have one."""
         admission = ctx.status.admission
         if admission is None or needed_pods(ctx, task.role) <= (count := admission.available(task.role)):
@@ -91,7 +91,7 @@ class KueuePart(Part):
         return True
 
     def may_have_pods(self, ctx: Context, role: str, count: int) -> int:
-        """How many of the ``count`` Tasks of a role may have a Pod now: others wait for ``may_create``.
+        """How many of the ``count`` Tasks of a role may have a Pod now: others wait for ``why_not_create_pod``.
 
         A role with more Tasks than were admitted costs the number that was.
         """
@@ -100,10 +100,10 @@ class KueuePart(Part):
             return count
         # Ending Tasks still have a Pod, for hours on a lost node.
         tasks = (ctx.tracker.task((role, index)) for index in granted_tasks(ctx, role))
-        ending = sum(task is not None and (task.deletion_pending or task.state not in LIVE) for task in tasks)
+        ending = sum(task is not None and (task.is_leaving or task.state not in LIVE) for task in tasks)
         return max(0, min(count, available - ending))
 
-    def must_end(self, ctx: Context, phase: EndPhase) -> CompletionStatus | None:
+    def why_end(self, ctx: Context, phase: EndPhase) -> CompletionStatus | None:
         return admittedattempt.only_unadmitted(ctx) if phase is EndPhase.BY_TASKS else admittedattempt.must_evict(ctx)
 
     def observe_pod(self, ctx: Context, task: TaskStatus, pod: PodRecord) -> None:

@@ -23,7 +23,7 @@ from frameworkcontroller.machine.kernel.exchanges import (
 )
 from frameworkcontroller.machine.kernel.holds import Stall
 from frameworkcontroller.machine.kernel.manifests import framework_reference
-from frameworkcontroller.machine.kernel.outcomes import answered, drop, hold, look_later, take_object
+from frameworkcontroller.machine.kernel.outcomes import back_off_quietly, drop, hold, record_answer, take_object
 from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.requests import Refused
 from frameworkcontroller.machine.parts.kueue.enqueueing import refuse
@@ -59,7 +59,7 @@ def take(ctx: Context, outcome: Outcome) -> None:
     queued, target, holds = QueuedFramework(ctx), outcome.action.target, ctx.tracker.holds
     tracker.agenda.look()
     if isinstance(action, CreateWorkload) and not isinstance(result, Created | Exists):
-        answered(tracker, target, None)
+        record_answer(tracker, target, None)
     if isinstance(action, Patch) and not isinstance(result, Patched):
         # The label is not restored: the cache will not show the Workload, so look for it again.
         drop(ctx.parts, tracker, target, action.uid)
@@ -95,9 +95,9 @@ def _take_failure(ctx: Context, action: Action, result: Result) -> None:
             pass
         case Outdated(message=message):
             # The other change may be in the cache already, or cause no event.
-            look_later(ctx, target, message)
+            back_off_quietly(ctx, target, message)
         case Unmet(message=message):
-            look_later(ctx, target, message)
+            back_off_quietly(ctx, target, message)
             stalls[target.key] = Stall(QueueReason.INVALID, message)
         case _:
             hold(ctx, target, result, "create" if isinstance(action, CreateWorkload) else "change")
@@ -125,7 +125,7 @@ def _restore_label(queued: QueuedFramework, action: Action, uid: str, *, with_ow
     if with_owner:
         metadata["ownerReferences"] = [framework_reference(framework)]
     queued.ctx.tracker.follow_ups.append(Patch(action.target, uid, orjson.dumps({"metadata": metadata})))
-    queued.holds.made(action.target.key, queued.ctx.env)
+    queued.holds.hold_repetition(action.target.key, queued.ctx.env)
 
 
 def _take_admission(queued: QueuedFramework, action: Action, result: WasAdmitted) -> None:

@@ -69,7 +69,7 @@ def lost_pod(history: History) -> Any:
     return body
 
 
-def test_an_orphaned_pod_on_a_lost_node_is_reported_and_replaced_after_its_timeout() -> None:
+def test_an_unrecorded_pod_on_a_lost_node_is_reported_and_replaced_after_its_timeout() -> None:
     history = begin()
     body = lost_pod(history)
     began = history.world.now
@@ -80,7 +80,7 @@ def test_an_orphaned_pod_on_a_lost_node_is_reported_and_replaced_after_its_timeo
     history.finish()
 
 
-def test_an_orphaned_pod_without_a_timeout_is_reported_and_left() -> None:
+def test_an_unrecorded_pod_without_a_timeout_is_reported_and_left() -> None:
     history = begin(timeout=None)
     body = lost_pod(history)
     come_about(history, lambda: is_stalled(history, "PodNotGone"))
@@ -91,7 +91,7 @@ def test_an_orphaned_pod_without_a_timeout_is_reported_and_left() -> None:
 
 
 @pytest.mark.parametrize("persisted", [False, True])
-def test_stop_gets_through_past_an_orphaned_pod_on_a_lost_node(persisted: bool) -> None:
+def test_stop_gets_through_past_an_unrecorded_pod_on_a_lost_node(persisted: bool) -> None:
     """``persisted``: the ConfigMap is recorded, too."""
     history = begin()
     if persisted:
@@ -103,7 +103,7 @@ def test_stop_gets_through_past_an_orphaned_pod_on_a_lost_node(persisted: bool) 
     history.finish()
 
 
-def test_an_orphaned_configmap_that_a_user_deletes_goes_with_its_pod_on_a_lost_node() -> None:
+def test_an_unrecorded_configmap_that_a_user_deletes_goes_with_its_pod_on_a_lost_node() -> None:
     history = begin()
     lost_pod(history)
     history.delete_configmap()
@@ -112,7 +112,7 @@ def test_an_orphaned_configmap_that_a_user_deletes_goes_with_its_pod_on_a_lost_n
     history.finish()
 
 
-def test_an_orphaned_configmap_that_a_finalizer_holds_is_reported_and_stop_waits_for_it() -> None:
+def test_an_unrecorded_configmap_that_a_finalizer_holds_is_reported_and_stop_waits_for_it() -> None:
     history = begin()
     body = create(history, Kind.CONFIGMAP)
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "uid": body["metadata"]["uid"], "controller": True}
