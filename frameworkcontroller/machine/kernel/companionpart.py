@@ -13,10 +13,12 @@ from frameworkcontroller.machine.kernel.actions import Create, Outcome
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import ObjectKey, Wait
 from frameworkcontroller.machine.kernel.manifests import framework_reference
+from frameworkcontroller.machine.kernel.model import Limits
 from frameworkcontroller.machine.kernel.outcomes import Presence, presence_of, report_listing, take_object, watch_end
 from frameworkcontroller.machine.kernel.part import Part
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Kind, Target
+from frameworkcontroller.machine.kernel.tracker import Tracker
 
 
 class CompanionPart(Part):
@@ -41,6 +43,9 @@ class CompanionPart(Part):
     def spec(self, framework: Framework) -> Mapping[str, Any]:
         """The spec of the object."""
         raise NotImplementedError
+
+    def is_off(self, framework: Framework, tracker: Tracker, limits: Limits) -> bool:
+        return not self.name(framework)
 
     def body(self, framework: Framework) -> bytes:
         """The object as JSON."""

@@ -23,7 +23,7 @@ from frameworkcontroller.api.spec import RetryBackoff, RetryPolicy
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.model import Limits
-from frameworkcontroller.machine.kernel.part import Part
+from frameworkcontroller.machine.kernel.part import Part, Parts
 from frameworkcontroller.machine.kernel.policy import NO_BACK_OFF, RetryBackOff, framework_back_off, task_back_off
 from frameworkcontroller.machine.lifereasons import LifeReason
 from frameworkcontroller.machine.parts import PARTS
@@ -414,7 +414,8 @@ class _FirstRetryDelay(Part):
 @pytest.mark.parametrize(("base", "first", "second"), [(0, 90, 0), (100, 100, 200)])
 def test_a_part_may_delay_a_retry(monkeypatch: pytest.MonkeyPatch, base: int, first: int, second: int) -> None:
     """The longer delay counts: the part's or the back-off's."""
-    monkeypatch.setattr(PARTS, "retry_delay_sec", (_FirstRetryDelay(),))
+    parts = Parts(*PARTS, _FirstRetryDelay())
+    monkeypatch.setattr(Parts, "active", lambda *_: parts)
     bench = started({"maxRetryCount": -2, "backoff": {"baseSeconds": base}})
     assert fail(bench) == first
     assert fail(bench) == second

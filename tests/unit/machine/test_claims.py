@@ -10,7 +10,16 @@ from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, Outcome, carry_out, needs_live_status
 from frameworkcontroller.machine.kernel.batch import Batch
-from frameworkcontroller.machine.kernel.exchanges import Accepted, Created, Exists, Gone, NotAttempted, Remains, Result
+from frameworkcontroller.machine.kernel.exchanges import (
+    Accepted,
+    Created,
+    Exists,
+    Gone,
+    NotAttempted,
+    Outdated,
+    Remains,
+    Result,
+)
 from frameworkcontroller.machine.kernel.holds import Spared, Stall
 from frameworkcontroller.machine.kernel.model import NotListed, Plan
 from frameworkcontroller.machine.kernel.reasons import RequestReason
@@ -287,7 +296,9 @@ def exchanged(
             found = Answered(orjson.dumps({"metadata": {"uid": framework}}))
             request = exchange.send(found if framework else Refused(404, "", b"{}", kind=Refusal.OBJECT_NOT_FOUND))
         patch = request
-        exchange.send(answer or Answered(b'{"metadata": {"uid": "old"}}'))
+        request = exchange.send(answer or Answered(b'{"metadata": {"uid": "old", "resourceVersion": "8"}}'))
+        assert request == Get(Kind.VOLUME_CLAIM, CLAIM)
+        exchange.send(Answered(orjson.dumps({"metadata": metadata})))
     except StopIteration as end:
         assert patch is None or isinstance(patch, MergePatch)
         return patch, end.value
@@ -359,7 +370,7 @@ def test_a_claim_that_changed_meanwhile_is_looked_at_again() -> None:
     change, metadata = mark_of_retained(bench)
     conflict = Refused(409, "changed", b"{}", reason="Conflict", kind=Refusal.CONFLICT)
     _, result = exchanged(change, metadata, conflict)
-    assert result == Remains("changed")
+    assert isinstance(result, Outdated)
     bench.fold(change, result)
     assert bench.wait(5).actions == [change]
 

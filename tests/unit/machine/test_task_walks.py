@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from frameworkcontroller.api.codec import encode_status, encode_task
-from frameworkcontroller.api.completion import Code
+from frameworkcontroller.api.failurespec import FailureClass, FailureType, PodPattern
 from frameworkcontroller.api.objects import Disruption
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.actions import Action, ConfirmGone, ConfirmNone, Create, Delete, Relabel
@@ -21,7 +21,6 @@ from frameworkcontroller.machine.kernel.exchanges import (
     Remains,
     Result,
 )
-from frameworkcontroller.machine.kernel.failure import FailureClass, PodPattern
 from frameworkcontroller.machine.kernel.model import Plan, Urgency
 from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.requests import Kind, Target, Unanswered
@@ -657,7 +656,8 @@ def test_a_pod_that_is_deleted_for_no_disruption_that_has_a_code(conditions: lis
 
 
 def test_configured_failure_classes_do_not_apply_to_a_pod_that_is_being_deleted() -> None:
-    anything = FailureClass(Code(300, "Mine", attributes=("Permanent",)), (PodPattern(),))
+    kind = FailureType(attributes=["Permanent"])
+    anything = FailureClass(code=300, phrase="Mine", type=kind, pod_patterns=[PodPattern()])
     bench = Bench(role(), limit=limits(anything))
     bench.pod()
     bench.show_then_plan(
