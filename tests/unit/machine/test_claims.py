@@ -21,7 +21,7 @@ from frameworkcontroller.machine.kernel.exchanges import (
     Result,
 )
 from frameworkcontroller.machine.kernel.holds import Spared, Stall
-from frameworkcontroller.machine.kernel.model import NotListed, Plan
+from frameworkcontroller.machine.kernel.model import Plan
 from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
@@ -148,28 +148,6 @@ def test_a_claim_names_its_task(policy: Body | None) -> None:
 def test_no_claim_is_created_before_its_role_may_start() -> None:
     bench = started(role("b"), {**with_claims(), "dependsOn": [{"name": "b", "status": "Complete"}]})
     assert created_by(bench.plan()) == ["f-b-0"]
-
-
-def test_without_templates_nothing_is_looked_for() -> None:
-    bench = running(role())
-    bench.not_listed = NotListed("must not be asked for")
-    bench.edit(role(number=3))
-    bench.all_pods()
-    assert bench.looks == 0
-    assert "f-a-2" in bench.pods
-
-
-def test_a_claim_stays_over_retries_of_task_and_framework() -> None:
-    bench = running(with_claims(failed=1, retryPolicy={"maxRetryCount": 1}), retryPolicy={"maxRetryCount": 1})
-    uid = bench.claims[CLAIM].uid
-    for _ in range(3):
-        bench.run()
-        bench.end(code=1)
-        while "f-a-0" not in bench.pods:
-            for action in bench.wait(600).actions:
-                bench.created(action)
-    assert (bench.status.retry.total_retried_count, bench.task().retry.total_retried_count) == (1, 1)
-    assert [one.uid for one in bench.claims.values()] == [uid]
 
 
 def test_a_claim_that_is_gone_while_its_pod_is_pending_is_created_again() -> None:
@@ -501,16 +479,6 @@ def test_a_claim_is_deleted_only_when_the_end_of_its_task_is_persisted() -> None
     assert [action.target.name for action in changes(bench.plan())] == ["data-f-a-1"]
 
 
-def test_a_new_process_finds_a_claim_that_is_to_go() -> None:
-    bench = scaled_down({"whenScaled": "Delete"})
-    bench.plan()
-    bench.hide("f-a-1")
-    while bench.tracker.task(("a", 1)) is not None:
-        bench.plan()
-    bench.restart()
-    assert settle(bench) == ["data-f-a-1"]
-
-
 @pytest.mark.parametrize(("number", "policy"), [(2, {"whenScaled": "Delete"}), (1, {})])
 def test_a_claim_whose_task_comes_back_or_whose_policy_retains_it_is_not_deleted(number: int, policy: Body) -> None:
     bench = scaled_down({"whenScaled": "Delete"})
@@ -557,19 +525,6 @@ def test_claims_of_an_earlier_framework_are_not_deleted() -> None:
     bench = scaled_down({"whenScaled": "Delete"})
     exist(bench, "data-f-a-5", FC_VOLUME_CLAIM_WHEN_SCALED="Delete")
     assert settle(bench) == ["data-f-a-1"]
-
-
-def test_a_claim_whose_pod_is_in_the_cache_is_not_deleted() -> None:
-    bench = scaled_down({"whenScaled": "Delete"})
-    bench.plan()
-    pod = bench.pods["f-a-1"]
-    bench.hide("f-a-1")
-    while bench.tracker.task(("a", 1)) is not None:
-        bench.plan()
-    bench.pods["f-a-1"] = pod
-    assert not any(action.target.kind is Kind.VOLUME_CLAIM for action in changes(bench.plan()))
-    bench.hide("f-a-1")
-    assert [action.target.name for action in changes(bench.plan())] == ["data-f-a-1"]
 
 
 @pytest.mark.parametrize("result", [NotAttempted(), Unanswered("reset"), refused(500)])
