@@ -61,13 +61,10 @@ from tests.support.virtual_clock import VirtualClockLoop
 MANIFESTS: Final = ROOT / "manifests"
 CLUSTER_WIDE: Final = MANIFESTS / "base" / "rbac.yaml"
 ONE_NAMESPACE: Final = MANIFESTS / "overlays" / "single-namespace" / "role.yaml"
-KUEUE: Final = MANIFESTS / "components" / "kueue" / "rbac.yaml"
-KUEUE_OF_ONE: Final = MANIFESTS / "components" / "kueue-single-namespace" / "rbac.yaml"
-KUEUE_BESIDE: Final = MANIFESTS / "components" / "kueue-single-namespace" / "cluster.yaml"
-GANGS: Final = MANIFESTS / "components" / "gang" / "rbac.yaml"
-GANGS_OF_ONE: Final = MANIFESTS / "components" / "gang-single-namespace" / "rbac.yaml"
-HISTORY: Final = MANIFESTS / "components" / "history" / "rbac.yaml"
-HISTORY_OF_ONE: Final = MANIFESTS / "components" / "history-single-namespace" / "rbac.yaml"
+KUEUE: Final = MANIFESTS / "components" / "kueue" / "kustomization.yaml"
+KUEUE_BESIDE: Final = MANIFESTS / "overlays" / "single-namespace" / "kueue.yaml"
+GANGS: Final = MANIFESTS / "components" / "gang" / "kustomization.yaml"
+HISTORY: Final = MANIFESTS / "components" / "history" / "kustomization.yaml"
 NODES_BESIDE: Final = MANIFESTS / "overlays" / "single-namespace" / "nodes.yaml"
 ARCHIVE: Final = MANIFESTS / "components" / "archive" / "rbac.yaml"
 ARCHIVE_OF_ONE: Final = MANIFESTS / "components" / "archive-single-namespace" / "cluster.yaml"
@@ -103,7 +100,15 @@ def documents(file: Path, kind: str) -> list[Json]:
 
 
 def rules(file: Path, kind: str) -> list[Json]:
-    return [rule for document in documents(file, kind) for rule in document["rules"]]
+    """The rules in roles of that kind, or those that a component adds to one."""
+    if file.name != "kustomization.yaml":
+        return [rule for document in documents(file, kind) for rule in document["rules"]]
+    return [
+        operation["value"]
+        for patch in yaml.safe_load(file.read_text())["patches"]
+        if patch["target"].get("kind", kind) == kind
+        for operation in yaml.safe_load(patch["patch"])
+    ]
 
 
 def permissions(given: Iterable[Json]) -> set[Permission]:
@@ -365,7 +370,7 @@ async def test_for_queues_in_one_namespace_a_role_and_cluster_scoped_rules_are_e
         await all_requests_for_queues(frameworks)
     inside = used(one for one in door.requests if one.namespace and one.resource != "leases")
     outside = used(one for one in door.requests if not one.namespace)
-    assert inside - permissions(rules(ONE_NAMESPACE, "Role")) == permissions(rules(KUEUE_OF_ONE, "Role"))
+    assert inside - permissions(rules(ONE_NAMESPACE, "Role")) == permissions(rules(KUEUE, "Role"))
     base = permissions(rules(CLUSTER_WIDE, "ClusterRole"))
     assert outside - base == permissions(rules(KUEUE_BESIDE, "ClusterRole"))
 
@@ -432,14 +437,14 @@ class Component:
     group: str | None = None
     """The group of its rules that count; None: all of them."""
 
-    def split(self) -> tuple[Json, list[Json]]:
-        """The base's ClusterRole without the rules of the feature, and the ClusterRoles with them."""
+    def split(self) -> tuple[Json, Json]:
+        """The base's ClusterRole without the rules of the feature, and a ClusterRole with them."""
         (base,) = documents(CLUSTER_WIDE, "ClusterRole")
         if self.file != CLUSTER_WIDE:
-            return base, documents(self.file, "ClusterRole")
+            return base, {**base, "metadata": {"name": "feature"}, "rules": rules(self.file, "ClusterRole")}
         own = [rule for rule in base["rules"] if rule["resources"] == self.denied.split()[1:]]
         others = [rule for rule in base["rules"] if rule not in own]
-        return {**base, "rules": others}, [{**base, "metadata": {"name": "feature"}, "rules": own}]
+        return {**base, "rules": others}, {**base, "metadata": {"name": "feature"}, "rules": own}
 
 
 COMPONENTS: Final[dict[str, Component]] = {
@@ -498,7 +503,7 @@ async def test_the_rules_of_a_component_match_its_requests(embedded: Cluster, na
         await component.use(frameworks)
     found = used(request for request in door.requests if request.resource != "leases")
     base, own = component.split()
-    granted_to = permissions(rule for one in own for rule in one["rules"])
+    granted_to = permissions(own["rules"])
     groups = {component.group} if component.group else {one[1] for one in granted_to}
     assert found - permissions(base["rules"]) == {one for one in granted_to if one[1] in groups}
     if component.file == GANGS:
@@ -519,12 +524,11 @@ async def test_the_rules_of_the_history_in_one_namespace(embedded: Cluster) -> N
     ):
         await component.use(frameworks)
     inside = used(one for one in door.requests if one.namespace and one.resource != "leases")
-    assert inside - permissions(rules(ONE_NAMESPACE, "Role")) == permissions(rules(HISTORY_OF_ONE, "Role"))
+    assert inside - permissions(rules(ONE_NAMESPACE, "Role")) == permissions(rules(HISTORY, "Role"))
 
 
 def test_both_sets_of_rules_say_the_same() -> None:
-    assert permissions(rules(GANGS, "ClusterRole")) == permissions(rules(GANGS_OF_ONE, "Role"))
-    of_kueue = permissions([*rules(KUEUE_OF_ONE, "Role"), *rules(KUEUE_BESIDE, "ClusterRole")])
+    of_kueue = permissions([*rules(KUEUE, "Role"), *rules(KUEUE_BESIDE, "ClusterRole")])
     assert permissions(rules(KUEUE, "ClusterRole")) == of_kueue
     everywhere = permissions(rules(CLUSTER_WIDE, "ClusterRole"))
     definitions = {item for item in everywhere if item[1] == CRDS.group}
@@ -637,7 +641,7 @@ async def test_a_component_runs_under_its_rules(cluster: Cluster, frameworks: Fr
         await frameworks.create("x", fields.pop("role"), **fields)
         await frameworks.until("x", lambda status: text in condition(status, "Stalled").get("message", ""))
         assert await frameworks.pods() == {}
-        async with granted(cluster, *own):
+        async with granted(cluster, own):
             await frameworks.until("x", lambda status: condition(status, "Stalled")["status"] == "False")
             await read_until(frameworks.pods, lambda found: {*found} == {"x-a-0"})
             await component.use(frameworks)
