@@ -63,7 +63,7 @@ def container_end(container: ContainerCompletion) -> str:
 
 
 def cause_in(diagnostics: str) -> str:
-    """Return the cause in the diagnostics of an attempt, of which nothing else is known."""
+    """Return the cause in the diagnostics of an attempt: an entry of an archive has nothing else."""
     if failed := _FAILED.match(diagnostics):
         with suppress(orjson.JSONDecodeError, AttributeError, KeyError, TypeError, ValueError):
             return _of_json(orjson.loads(diagnostics[failed.end() :])) or one_line(diagnostics)
@@ -94,7 +94,7 @@ def last_line(text: str) -> str:
 
 def one_line(text: str) -> str:
     """The text on one line of at most ``MOST`` printable characters."""
-    # Words of others may have megabytes.
+    # Foreign words may have megabytes.
     line = " ".join(text[: 4 * MOST].split())
     if not line.isprintable():
         line = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line)

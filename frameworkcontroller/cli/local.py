@@ -31,6 +31,7 @@ from frameworkcontroller.local.apiserver.object_records import Change, ObjectRec
 from frameworkcontroller.local.cluster import ClusterError, LocalCluster
 from frameworkcontroller.local.kubelet.pod import NodePod
 from frameworkcontroller.local.kubelet.process import Printed
+from frameworkcontroller.local.kubelet.volumes import parse_map
 from frameworkcontroller.local.manifest_files import (
     DEFAULT_NAMESPACE,
     Manifest,
@@ -401,6 +402,7 @@ async def _cluster(
             printed=printed,
             quota=_resources("--queue", options.queue),
             capacity=_resources("--capacity", options.capacity),
+            volumes=_volumes(options.map_volume),
         )
         hint = f"waiting to start: does another cluster use {directory}?"
         waiting = asyncio.get_running_loop().call_later(_HINT_AFTER_SEC, program.fail, hint)
@@ -423,6 +425,13 @@ def _resources(option: str, text: str | None) -> Mapping[str, str] | None:
         return None if text is None else parse_option(text)
     except ValueError as error:
         raise UsageError(f"{option}: {error}") from None
+
+
+def _volumes(texts: Sequence[str]) -> dict[str, Path]:
+    try:
+        return dict(map(parse_map, texts))
+    except ValueError as error:
+        raise UsageError(f"--map-volume: {error}") from None
 
 
 @contextmanager

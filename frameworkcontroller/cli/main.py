@@ -159,6 +159,14 @@ def _add_local(commands: Any) -> None:
             metavar="RESOURCES",
             help="resources of the node, such as cpu=4,nvidia.com/gpu=2; Pods then wait until their requests fit",
         )
+    for parser in (up, run):
+        parser.add_argument(
+            "--map-volume",
+            metavar="KIND:ID=DIRECTORY",
+            action="append",
+            default=[],
+            help="use a directory in place of a network volume, such as nfs:SERVER:/PATH=DIRECTORY; may be repeated",
+        )
     up.add_argument("--port", type=_port, default=0, help="port of the API server on 127.0.0.1 (default: a free one)")
     up.add_argument(
         "--kubeconfig",

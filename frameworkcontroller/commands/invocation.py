@@ -163,11 +163,16 @@ def run(work: Callable[[Invocation, argparse.Namespace], Awaitable[int]], option
     """Run the function of a command on the cluster that the options name. Return the exit code."""
 
     async def work_on_cluster() -> int:
-        async with open_invocation(options) as invocation:
-            code = await work(invocation, options)
-            # A broken pipe must raise here, where it is handled.
-            sys.stdout.flush()
-            return code
+        try:
+            async with open_invocation(options) as invocation:
+                code = await work(invocation, options)
+                # A broken pipe must raise here, where it is handled.
+                sys.stdout.flush()
+                return code
+        except NoClusterError:
+            raise program.UsageError(
+                "no cluster: set $KUBECONFIG or --kubeconfig, or start one by 'frameworkcontroller local up'"
+            ) from None
 
     return program.run_command(work_on_cluster(), interrupted=lambda number: 128 + number)
 

@@ -79,7 +79,7 @@ def phase_text(one: Summary) -> Text:
 
 
 def retries_text(one: Summary) -> str:
-    """Return the retries of the Framework, and those of its Tasks."""
+    """Return the retries of the Framework and of its Tasks."""
     return f"{one.retries} + {one.task_retries} of Tasks" if one.task_retries else str(one.retries)
 
 

@@ -15,8 +15,9 @@ from typing import Any, Final, NoReturn
 
 from frameworkcontroller import __version__
 from frameworkcontroller.api import names
+from frameworkcontroller.api.problems import suggestion
 from frameworkcontroller.api.status import Phase
-from frameworkcontroller.commands.program import EXIT_USAGE
+from frameworkcontroller.commands.program import EXIT_OK, EXIT_USAGE
 from frameworkcontroller.commands.shellcompletion import complete_names, complete_roles, complete_roles_to_scale
 
 PLUGIN: Final = "kubectl framework"
@@ -34,6 +35,9 @@ current context and namespace as defaults.
 _PACKAGE: Final = __name__.partition(".")[0]
 _KINDS: Final = frozenset({names.KIND.lower(), names.PLURAL, "fw"})
 _NUMBER: Final = r"\d{1,9}(?:\.\d+)?"
+_UNKNOWN_COMMAND: Final = re.compile(
+    r"argument COMMAND: invalid choice: '(?P<word>[^']*)' \(choose from (?P<known>.*)\)"
+)
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -44,6 +48,11 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exit with the code for wrong usage."""
+        unknown = _UNKNOWN_COMMAND.match(message)
+        if unknown is not None:
+            known = re.findall(r"[a-z-]+", unknown["known"])
+            hint = suggestion(unknown["word"], known) or f"; the commands are {', '.join(known)}"
+            message = f"unknown command {unknown['word']!r}{hint}"
         self.exit(EXIT_USAGE, self.error_format.format(prog=self.prog, message=message))
 
 
@@ -64,10 +73,16 @@ def build_plugin_parser() -> Parser:
     parser.set_defaults(log_level=None, log_format="klog")
     add_connection(parser)
     parser.set_defaults(kubeconfig=None, context=None, namespace=None)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    parser.set_defaults(command=lambda _options: _print_help(parser), usual_log_level="warning")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     add_commands(commands)
     _add_history(commands, "history")
     return parser
+
+
+def _print_help(parser: Parser) -> int:
+    parser.print_help()
+    return EXIT_OK
 
 
 def add_commands(commands: Any) -> None:
@@ -409,8 +424,8 @@ def _add_history(commands: Any, name: str) -> None:
         "show past Frameworks, and the past attempts of one",
         "Show past attempts, from the archive of the history or from a folder of records: without NAME, the past "
         "Frameworks; with it, the attempts of that Framework; with --attempt, the Tasks of one of them; with --task, "
-        "the attempts of one Task. The current attempt in the cluster is shown, too. With --failures, count the failures of "
-        "Task attempts, with a rate for each node.",
+        "the attempts of one Task. The current attempt in the cluster is shown, too. With --failures, count the "
+        "failed attempts of Tasks, with a rate for each node.",
         module="history.show",
     )
     _add_name(parser, nargs="?")

@@ -156,7 +156,7 @@ def _on_closed_pipe(call: Callable[[], None]) -> Iterator[None]:
         output = sys.stdout.fileno()
         mode = os.fstat(output).st_mode
     except (AttributeError, OSError, ValueError):
-        mode = 0
+        output = mode = 0
     if not stat.S_ISFIFO(mode) and not stat.S_ISSOCK(mode):
         yield
         return

@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.quantities import Amounts
 from frameworkcontroller.api.phases import BEFORE_RUNNING
+from frameworkcontroller.api.quantities import Amounts
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import Phase
 from frameworkcontroller.api.timestamps import parse_time

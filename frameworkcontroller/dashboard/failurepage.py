@@ -62,7 +62,7 @@ class FailedAttempt:
 
 
 class FailurePage:
-    """Failed attempts by cause, code, node, role or day, with a small chart of the days; or those of one group.
+    """Failed attempts by cause, code, node, role or day, with a small chart of the days; or the attempts of one group.
 
     ``rates``: groups have ``ofAttempts``. ``attempts``: of the group ``key``, None without one.
     """
@@ -111,7 +111,15 @@ def _groups(items: Sequence[Item], query: FailureQuery) -> list[Item]:
         rate = f"{100 * item['taskAttempts'] / total:.1f}%" if total else ""
         attempts = query.href(item["key"]) if item["taskAttempts"] else ""
         made.append(
-            {**item, "label": label, "percent": percent, "rate": rate, "attempts": attempts, "example": name, "href": href}
+            {
+                **item,
+                "label": label,
+                "percent": percent,
+                "rate": rate,
+                "attempts": attempts,
+                "example": name,
+                "href": href,
+            }
         )
     return made
 

@@ -38,7 +38,6 @@ from frameworkcontroller.dashboard.views import Command, Link, Shell
 from frameworkcontroller.depths import TooDeepError
 from frameworkcontroller.history.reads import TASK_FIELDS
 from frameworkcontroller.views.attempts import AttemptHistory, Row
-from frameworkcontroller.views.diagnosis import FrameworkView as View
 from frameworkcontroller.views.diagnosis import (
     NOT_SEEN,
     diagnose_framework,
@@ -48,6 +47,7 @@ from frameworkcontroller.views.diagnosis import (
     read_view,
     result,
 )
+from frameworkcontroller.views.diagnosis import FrameworkView as View
 from frameworkcontroller.views.texts import clean_line, counted, encode
 from frameworkcontroller.views.timelinesvg import draw_inline
 from frameworkcontroller.views.tree import group, ranges

@@ -103,9 +103,8 @@ class ListQuery:
             return False
         if not self.text:
             return True
-        found = (
-            f"{one.namespace}/{one.name} {one.phase} {one.word} {one.message} {one.state} {one.result} {one.queue} {one.uid}".lower()
-        )
+        texts = (one.phase, one.word, one.message, one.state, one.result, one.queue, one.uid)
+        found = " ".join((f"{one.namespace}/{one.name}", *texts)).lower()
         return all(word in found for word in self.text.lower().split())
 
     def ordered(self, found: Iterable[FrameworkRow]) -> list[FrameworkRow]:

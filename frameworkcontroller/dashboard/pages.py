@@ -39,8 +39,8 @@ from frameworkcontroller.history.reads import (
     ArchiveSource,
     CountFailures,
     FailureKey,
-    ListFrameworks,
     ListFailures,
+    ListFrameworks,
     ListNamespaces,
 )
 from frameworkcontroller.kube.parsing import gc_paused

@@ -52,7 +52,9 @@ def bar_of(counts: Mapping[Phase, int]) -> Bar:
         return Bar(0)
     wide = {phase: max(_LEAST_PERCENT, 100 * counts[phase] / total) for phase in BAR_ORDER if counts.get(phase)}
     scale = 100 / sum(wide.values())
-    shares = tuple(PhaseShare(phase.lower(), counts[phase], round(percent * scale, 2)) for phase, percent in wide.items())
+    shares = tuple(
+        PhaseShare(phase.lower(), counts[phase], round(percent * scale, 2)) for phase, percent in wide.items()
+    )
     text = ", ".join(f"{counts[phase]:,} {phase.lower()}" for phase in OF_TASKS if counts.get(phase))
     return Bar(total, shares, text)
 

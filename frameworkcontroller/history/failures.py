@@ -113,7 +113,9 @@ async def count_failures(
     )
     groups = (await connection.execute(grouped)).all()
     examples = await _examples(connection, groups)
-    ended = await _ended_on(connection, query, readable, [group.key for group in groups]) if by is FailureKey.NODE else {}
+    ended = (
+        await _ended_on(connection, query, readable, [group.key for group in groups]) if by is FailureKey.NODE else {}
+    )
     items = []
     for group in groups:
         example = dict(examples["tid", group.tid] if group.tid is not None else examples["aid", group.aid])
@@ -178,7 +180,7 @@ async def _ended_on(
         .where(*conditions)
         .group_by(tasks.c.node)
     )
-    return {node: number for node, number in await connection.execute(found)}
+    return {row[0]: row[1] for row in await connection.execute(found)}
 
 
 def _within(query: CountFailures | ListFailures, table: Table, readable: Readable) -> list[ColumnElement[bool]]:

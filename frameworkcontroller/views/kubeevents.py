@@ -10,7 +10,6 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.views.texts import clean_line
 
-
 _MOST: Final = 4096
 """Longer than the messages that the API server admits."""
 

@@ -97,7 +97,9 @@ def diagnose_pod(pod: Mapping[str, Any], now: float) -> tuple[str, bool]:
 
 def _running_init_container(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
     sidecars = {one["name"] for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"}
-    running = (one["name"] for one in status.get("initContainerStatuses") or () if "running" in (one.get("state") or {}))
+    running = (
+        one["name"] for one in status.get("initContainerStatuses") or () if "running" in (one.get("state") or {})
+    )
     return next((name for name in running if name not in sidecars), "")
 
 

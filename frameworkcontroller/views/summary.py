@@ -22,7 +22,7 @@ from frameworkcontroller.views.diagnosis import NOT_SEEN, code_and_phrase
 from frameworkcontroller.views.texts import clean_line
 
 WORDS: Final = ("stalled", "being deleted")
-"""What a Framework is beside its phase, the more important one first."""
+"""Words about a Framework that no phase has, the more important one first."""
 
 UNREADABLE: Final = "its status cannot be read"
 
@@ -145,9 +145,7 @@ def _add_status(summary: Summary, status: Mapping[str, Any]) -> None:
         summary.message = _older_message(summary, completion, conditions)
 
 
-def _older_phase(
-    summary: Summary, status: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]]
-) -> Phase:
+def _older_phase(summary: Summary, status: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]]) -> Phase:
     """Return the phase of a status without one."""
     return framework_phase(
         State(summary.state),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from zoneinfo import ZoneInfo
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from playwright.async_api import Locator, Page, expect
@@ -237,7 +237,7 @@ async def test_a_framework_that_is_created_again_is_shown(pages: PageServer, tab
     tabs.forgive("404")
 
 
-async def test_the_viewers_time_is_beside_utc(samples: PageServer, tabs: Tabs) -> None:
+async def test_the_viewers_time_follows_utc(samples: PageServer, tabs: Tabs) -> None:
     moment = "#attempts tbody time"
     page = await tabs.open(f"{samples.url}frameworks/default/mnist", timezone_id="Asia/Shanghai")
     utc = await page.locator(moment).first.get_attribute("datetime")

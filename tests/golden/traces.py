@@ -67,9 +67,9 @@ def _without_words(line: str) -> str:
 def diff(before: list[str], after: list[str]) -> str:
     """The first difference of two traces in words; empty if there is none.
 
-    Without the reason to wait in the message of the condition Running, which is given for all waits since, and without
-    phase, reason and message of the status, which change no request. Stopped Tasks counted as failed before, a stopped Framework as well, and
-    the records of ends had diagnostics in place of the cause.
+    Left out: the reason to wait in the message of the condition Running, which is given for all waits since; phase,
+    reason and message of the status; the causes in records of ends. Stopped Tasks counted as failed before, and so did
+    a stopped Framework.
     """
     before, after = ([_without_words(line) for line in trace] for trace in (before, after))
     for number, (one, other) in enumerate(zip(before, after, strict=False)):

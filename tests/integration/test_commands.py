@@ -29,7 +29,7 @@ from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.cli import Cli
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, read_until
 from tests.support.frameworks import Frameworks, Json, condition, policy, role, states
 from tests.support.pods import pod_manifest
 
@@ -350,11 +350,7 @@ async def test_suspend_and_resume(frameworks: Frameworks, cli: Cli, capsys: pyte
 
 async def test_resuming_an_invalid_framework_says_that_it_counts_later(frameworks: Frameworks, cli: Cli) -> None:
     await frameworks.create("f", {**role(), "dependsOn": [{"name": "none", "status": "Ready"}]})
-
-    async def is_invalid() -> None:
-        assert any("InvalidSpec" in line for line in await cli.ok("status", "f"))
-
-    await eventually(is_invalid)
+    await read_until(lambda: cli.ok("status", "f"), lambda found: any("InvalidSpec" in line for line in found))
     assert await cli.ok("suspend", "f") == ["f: suspended"]
     await frameworks.until("f", lambda status: condition(status, "Suspended").get("status") == "True")
     later = "f: resumed; this counts once its spec is valid: see 'kubectl framework status'"
@@ -384,6 +380,8 @@ async def test_scale(frameworks: Frameworks, cli: Cli) -> None:
     scaled = await cli("scale", "f", "a=4", "b=2")
     assert (scaled.code, scaled.lines) == (0, ["f: a: 2 -> 4 Tasks", "f: b: 4 -> 2 Tasks"])
     assert scaled.err == (
+        "warning: f: a: minSucceededTaskCount 2 was all Tasks: the attempt now ends when 2 of 4 have succeeded; use "
+        "--adjust-policy to adjust it\n"
         "warning: f: b: minFailedTaskCount 3 can never be reached by 2 Tasks; use --adjust-policy to adjust it\n"
     )
 

@@ -21,6 +21,7 @@ import yaml
 
 from frameworkcontroller.cli import local
 from tests.support.cli import run_program
+from tests.support.frameworks import manifest
 
 COMMAND = [sys.executable, "-m", "frameworkcontroller", "local"]
 MARK = f"87654.{os.getpid()}"
@@ -36,12 +37,7 @@ def framework(name: str, script: str, *, tasks: int = 1, policy: dict[str, int] 
         "frameworkAttemptCompletionPolicy": policy or {"minFailedTaskCount": 1},
         "task": {"pod": pod},
     }
-    return {
-        "apiVersion": "frameworkcontroller.microsoft.com/v1",
-        "kind": "Framework",
-        "metadata": {"name": name},
-        "spec": {"taskRoles": [role]},
-    }
+    return manifest(name, role)
 
 
 @pytest.fixture
@@ -245,13 +241,21 @@ def test_logs(folder: Path) -> None:
     }
 
 
-def test_timeout(folder: Path) -> None:
-    (folder / "f.yaml").write_text(yaml.safe_dump(framework("f", f"exec sleep {MARK}", tasks=3)))
-    ended = run(folder, "run", "f.yaml", "--timeout", "2")
-    assert (ended.returncode, ended.stderr) == (1, "frameworkcontroller: not all Frameworks completed within 2s\n")
-    # In which state, depends on the machine.
-    state = r"not completed, Attempt\w+ \(attempt 0\)|not seen by a controller yet"
-    assert re.search(rf"^f: ({state})$", ended.stdout, re.MULTILINE), ended.stdout
+def test_a_directory_in_place_of_a_network_volume(folder: Path) -> None:
+    body = framework("f", 'cat "$FC_LOCAL_VOLUME_N/in" && echo done >"$FC_LOCAL_VOLUME_N/out"')
+    pod = body["spec"]["taskRoles"][0]["task"]["pod"]["spec"]
+    pod["volumes"] = [{"name": "n", "nfs": {"server": "s", "path": "/x"}}]
+    pod["containers"][0]["volumeMounts"] = [{"name": "n", "mountPath": "/n"}]
+    (folder / "f.yaml").write_text(yaml.safe_dump(body))
+    (folder / "nfs").mkdir()
+    (folder / "nfs" / "in").write_text("given\n")
+    refused = run(folder, "run", "f.yaml", "--timeout", "500")
+    assert refused.returncode == 1
+    assert "--map-volume nfs:s:/x=DIRECTORY" in refused.stdout
+    ended = run(folder, "run", "f.yaml", "--logs", "--timeout", "500", "--map-volume", "nfs:s:/x=nfs")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "f-w-0 | given" in ended.stdout
+    assert (folder / "nfs" / "out").read_text() == "done\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -403,6 +407,9 @@ BAD_SPEC = framework("f", "true") | {"spec": {"taskRoles": [{"name": "r-r", "tas
             json.dumps(BAD_SPEC),
             1,
             [
+                "standard input: document 1 (Framework f): error: spec.taskRoles[0].name: 'r-r': must be lower case",
+                "standard input: document 1 (Framework f): error: spec.taskRoles[0].taskNumber: -1: must be at least 0",
+                "standard input: document 1 (Framework f): error: spec.taskRoles[0].task.pod: is required",
                 'standard input: document 1 (Framework f): spec.taskRoles[0].name: Invalid value: "r-r"',
                 "standard input: document 1 (Framework f): spec.taskRoles[0].taskNumber: Invalid value: -1",
             ],

@@ -63,7 +63,7 @@ class Document(Mapping[str, str]):
 
 
 def decision(document: Json) -> str:
-    """What Argo's executor decides: failure requirements are ORed, and precede those of the success, which are ANDed."""
+    """The decision of Argo's executor: failed if any failure requirement holds, succeeded if all others do."""
     (template,) = workflow()["spec"]["templates"]
     labels, resource = Document(document), template["resource"]
     if any(one.matches(labels) for one in parse_labels(resource["failureCondition"])):
@@ -90,7 +90,7 @@ def test_the_manifest_is_a_framework() -> None:
 
 
 def health(document: Json) -> tuple[str, str]:
-    """What Argo CD shows: status and message."""
+    """Status and message in Argo CD."""
     settings = yaml.safe_load((OF_ARGO / "argocd-cm.yaml").read_text())["data"]
     (script,) = settings.values()
     lua = LuaRuntime(unpack_returned_tuples=True, register_eval=False)

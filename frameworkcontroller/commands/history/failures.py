@@ -50,7 +50,7 @@ def _groups(by: str) -> dict[str, Any]:
 
 
 def _label(one: Item) -> str:
-    """Return what ``--key`` takes, after which the words of a code or a cause follow."""
+    """Return the value for ``--key``, and the words of a code or a cause."""
     label = clean_line(one["label"] or "")
     return one["key"] if one["key"] == label else f"{one['key']} ({label})"
 

@@ -20,6 +20,7 @@ from frameworkcontroller.api.causes import cause_in
 from frameworkcontroller.api.codec import StatusError
 from frameworkcontroller.api.completion import SUCCEEDED, Outcome, outcome_of
 from frameworkcontroller.api.resources import FRAMEWORKS
+from frameworkcontroller.api.status import Phase
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.decompress import decompressed
@@ -44,7 +45,6 @@ from frameworkcontroller.history.reads import (
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection, connect
 from frameworkcontroller.kube.errors import ConnectionConfigError, KubeError, NotFound
-from frameworkcontroller.api.status import Phase
 from frameworkcontroller.views.apiobjects import Json
 from frameworkcontroller.views.looks import LOOKS
 from frameworkcontroller.views.texts import clean_line, counted, duration

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.codec import encode_status, encode_task
 from frameworkcontroller.api.causes import cause
+from frameworkcontroller.api.codec import encode_status, encode_task
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import Framework, Identity, PodRecord
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, TaskStatus

@@ -23,9 +23,7 @@ def test_why_a_pod_failed_is_said_in_its_own_words() -> None:
         ),
     )
     completion = CompletionStatus.of(CONTAINER_PERMANENT_FAILED, "Pod failed: PodPattern unmatched: {}", pod=pod)
-    assert cause(completion) == (
-        "Evicted: low on memory; b was ended by signal 9 (OOMKilled): killed; c exited with 7"
-    )
+    assert cause(completion) == ("Evicted: low on memory; b was ended by signal 9 (OOMKilled): killed; c exited with 7")
     assert cause(CompletionStatus.of(CONTAINER_PERMANENT_FAILED, "said\nso")) == "said so"
     bare = CompletionStatus.of(CONTAINER_PERMANENT_FAILED, "Pod failed: x", pod=PodCompletion())
     assert cause(bare) == "Pod failed: x"

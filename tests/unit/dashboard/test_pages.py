@@ -163,9 +163,7 @@ def test_a_past_framework_has_the_bar_that_it_had() -> None:
         ({"phase": "succeeded"}, "succeeded", "", "3 failed, 5 stopped"),
     ],
 )  # fmt: skip
-def test_a_past_framework_has_its_phase_and_reason(
-    item: dict[str, Any], phase: str, message: str, bar: str
-) -> None:
+def test_a_past_framework_has_its_phase_and_reason(item: dict[str, Any], phase: str, message: str, bar: str) -> None:
     counts = {"tasks": 8, "failedTasks": 3, "succeededTasks": None, "stoppedTasks": None}
     if item.get("tasks", 8) is None:
         counts = dict.fromkeys(counts)

@@ -114,7 +114,7 @@ def test_tasks_and_why_they_wait_and_failed() -> None:
         "    │   main exited with 7: no such file (7 ContainerUnrecognizedFailed); "
         "not retried: all of its 2 retries were used",
         "    ├── [2]  Pending    attempt 0  30s  10.0.0.1 on n1",
-        "    │   main: ImagePullBackOff: cannot pull for \"f-worker-2\"",
+        '    │   main: ImagePullBackOff: cannot pull for "f-worker-2"',
         "    └── [3]  Ending     attempt 0  30s  10.0.0.1 on n1",
         "        as it was decided (-230 DeleteTaskRequested); its Pod hangs",
     ]
@@ -359,9 +359,7 @@ def beside(policy: str, code: int, *, default: str = "a", **end: str) -> dict[st
         (
             pod(
                 spec={"nodeName": ""},
-                conditions=[
-                    {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3"}
-                ],
+                conditions=[{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3"}],
             ),
             "Unschedulable: 0/3",
         ),
