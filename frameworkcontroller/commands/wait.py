@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from frameworkcontroller.api.status import Phase, State
@@ -15,13 +16,18 @@ from frameworkcontroller.commands.progress import ending
 from frameworkcontroller.views.apiobjects import condition_of, is_suspended, state_of
 from frameworkcontroller.views.summary import described, summarize
 
+
+def _is_in(phase: Phase, body: Mapping[str, Any]) -> bool:
+    return summarize(body).phase is phase
+
+
 _CONDITIONS: Final[dict[str, Callable[[Mapping[str, Any]], bool]]] = {
     "admitted": lambda body: condition_of(body, "Admitted").get("status") == "True",
     "running": lambda body: state_of(body) == State.RUNNING,
     "suspended": lambda body: is_suspended(body) and condition_of(body, "Suspended").get("status") == "True",
     "completed": lambda body: state_of(body) == State.COMPLETED,
     "succeeded": lambda body: ending("", body).succeeded,
-    **{f"phase={phase}": lambda body, phase=phase: summarize(body).phase is phase for phase in Phase},
+    **{f"phase={phase}": partial(_is_in, phase) for phase in Phase},
 }
 
 _PASSING: Final = ("admitted", "running", "suspended", *(f"phase={phase}" for phase in Phase if not phase.is_final))

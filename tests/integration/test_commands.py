@@ -71,8 +71,8 @@ async def test_list(cluster: Cluster, frameworks: Frameworks, cli: Cli) -> None:
     assert [row[:4] for row in rows] == [["f", "Running", "3/3", "0"], ["g", "Failed", "0/1", "0"]]
     assert max(map(len, await cli.ok("list"))) <= 80
     assert [line.split()[0] for line in await cli.ok("list", "-l", "team=x")] == ["NAME", "f"]
-    header, wide, failed = await cli.ok("list", "-o", "wide")
-    assert header.split()[4:] == ["AGE", "WHY", "QUEUE", "STATE", "RESULT", "RAN", "ROLES", "EXECUTION"]
+    titles, wide, failed = await cli.ok("list", "-o", "wide")
+    assert titles.split()[4:] == ["AGE", "WHY", "QUEUE", "STATE", "RESULT", "RAN", "ROLES", "EXECUTION"]
     assert wide.split()[5:9] + wide.split()[-2:] == ["-", "-", "AttemptRunning", "-", "a=2,b=1", "Start"]
     assert re.search(r" a\[0\] on \S+: main exited with 3: disk is full +- +Completed +3 Container", failed)
     everywhere = await cli.ok("list", "-A")

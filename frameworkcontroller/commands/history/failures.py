@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 from frameworkcontroller.api.causes import cause_in
@@ -22,13 +23,13 @@ async def show_failures(invocation: Invocation, options: argparse.Namespace, sou
     most = options.most
     if options.key is None:
         counted = await source.read(CountFailures(options.failures, namespace, since, limit=most))
-        _print(invocation, options, list(counted["items"]), _groups(options.failures))
+        _print(invocation, options, counted["items"], _groups(options.failures))
         return
     listed = await source.read(ListFailures(options.failures, options.key, namespace, since, limit=most))
-    _print(invocation, options, list(listed["items"]), _ATTEMPTS)
+    _print(invocation, options, listed["items"], _ATTEMPTS)
 
 
-def _print(invocation: Invocation, options: argparse.Namespace, items: list[Item], columns: dict[str, Any]) -> None:
+def _print(invocation: Invocation, options: argparse.Namespace, items: Sequence[Any], columns: dict[str, Any]) -> None:
     if options.output is not None:
         invocation.print_object({"items": items}, options.output)
     elif items:
