@@ -181,12 +181,7 @@ def run(work: Callable[[Invocation, argparse.Namespace], Awaitable[int]], option
 async def open_invocation(options: argparse.Namespace) -> AsyncIterator[Invocation]:
     """Connect to the cluster that kubectl would use with these options."""
     kubeconfig = options.kubeconfig
-    try:
-        connection = await connect(kubeconfig=None if kubeconfig is None else str(kubeconfig), context=options.context)
-    except NoClusterError:
-        raise program.UsageError(
-            "no cluster: set $KUBECONFIG or --kubeconfig, or start one by 'frameworkcontroller local up'"
-        ) from None
+    connection = await connect(kubeconfig=None if kubeconfig is None else str(kubeconfig), context=options.context)
     namespace = options.namespace or connection.access.namespace or "default"
     async with KubeClient(connection, user_agent=f"{_FIELD_MANAGER}/{__version__}") as client:
         try:

@@ -263,7 +263,9 @@ ROWS = (
         LifeReason.FRAMEWORK_RETRY_SCHEDULED, framework_retried,
         FRAMEWORK, "starts in 70s, at {at}", "is retried in 1m10s", f"retry 1 of 9 in 70 s after {EXITED}",
     ),
-    Row(LifeReason.TASK_RETRY_SCHEDULED, task_retried, TASK, "TaskAttempt 1 follows 40s later", *[f"retry 1 in 40 s after {EXITED}"] * 2),
+    Row(LifeReason.TASK_RETRY_SCHEDULED, task_retried, TASK, "TaskAttempt 1 follows 40s later",
+        *[f"retry 1 in 40 s after {EXITED}"] * 2,
+    ),
 )  # fmt: skip
 
 
