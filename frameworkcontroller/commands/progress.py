@@ -29,6 +29,7 @@ from frameworkcontroller.views.diagnosis import (
     message_of,
     read_view,
     result,
+    trigger,
 )
 from frameworkcontroller.views.texts import counted, duration
 from frameworkcontroller.views.tree import DEFAULT_NAMESPACE, framework_tree
@@ -99,7 +100,10 @@ class LineProgress:
         self._console.print(line, soft_wrap=True)
 
     def _line(self, place: str, status: FrameworkStatus | TaskStatus) -> None:
-        text = _framework_text(status) if isinstance(status, FrameworkStatus) else _task_text(status)
+        if isinstance(status, FrameworkStatus):
+            text = _framework_text(status)
+        else:
+            text = _failed_text(status) if self._brief else _task_text(status)
         if self._seen.get(place) != text:
             self._seen[place] = text
             self._say(place, text)
@@ -182,7 +186,7 @@ def ending(key: str, framework: Mapping[str, Any] | None) -> Ending:
     retries = f", {counted(retried, 'retry', 'retries')}" if retried else ""
     message = message_of(status)
     lines = [f"{name}: {phase}{took}{retries}{f': {message}' if message else ''}"]
-    if completion is not None and completion.failed:
+    if completion is not None and (completion.failed or trigger(completion)):
         lines.append(f"    {end_sentence(completion, told=message)}")
     lines += map(_role_line, status.attempt.roles)
     return Ending(phase is Phase.SUCCEEDED, "\n".join(lines))
@@ -212,6 +216,11 @@ def _status(framework: Mapping[str, Any]) -> FrameworkStatus | None:
 def _framework_text(status: FrameworkStatus) -> str:
     message = message_of(status)
     return f"{phase_of_framework(status)} (attempt {status.attempt.id}){f': {message}' if message else ''}"
+
+
+def _failed_text(task: TaskStatus) -> str:
+    completion = task.attempt.completion_status
+    return f"attempt {task.attempt.id}: {'' if completion is None else cause(completion)}"
 
 
 def _task_text(task: TaskStatus) -> str:
