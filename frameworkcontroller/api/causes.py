@@ -1,4 +1,4 @@
-"""Why a Task failed or does not run, in one line: who, where, and the words of the program or the cluster.
+"""Why a Task failed or does not run, in one line: the Task, its node, and the words of the program or the cluster.
 
 Every surface shows these sentences: ``status.message``, the commands and the pages.
 """

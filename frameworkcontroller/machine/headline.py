@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from frameworkcontroller.api.causes import one_line, task_sentence
 from frameworkcontroller.api.completion import CompletionStatus
-from frameworkcontroller.api.objects import Framework, PodRecord, Trouble
+from frameworkcontroller.api.objects import Framework, PodRecord, PodTrouble
 from frameworkcontroller.api.phases import QUEUE_CONDITIONS, framework_phase
 from frameworkcontroller.api.status import Condition, FrameworkStatus, Phase, State, TaskStatus
 from frameworkcontroller.machine.kernel.context import Context
@@ -69,7 +69,7 @@ class _Subject:
 def set_headline(tracker: Tracker, status: FrameworkStatus, framework: Framework | None) -> None:
     """Set phase, reason and message of the tracked status."""
     subject = _Subject(tracker, status, framework)
-    status.phase, (status.reason, status.message) = subject.phase, _explain(subject)
+    tracker.set_headline(status, subject.phase, *_explain(subject))
 
 
 def _explain(subject: _Subject) -> Explanation:
@@ -258,13 +258,13 @@ def _has_failed(task: TaskStatus) -> bool:
     return task.state in ENDED and not task.is_leaving and completion is not None and completion.unexpected
 
 
-def _troubled(tracker: Tracker) -> Iterator[tuple[TaskStatus, Trouble]]:
+def _troubled(tracker: Tracker) -> Iterator[tuple[TaskStatus, PodTrouble]]:
     for key, trouble in tracker.life.troubled.items():
         if (task := tracker.task(key)) is not None and task.state in _WITH_TROUBLE:
             yield task, trouble
 
 
-def _by_key(found: tuple[TaskStatus, Trouble]) -> tuple[str, int]:
+def _by_key(found: tuple[TaskStatus, PodTrouble]) -> tuple[str, int]:
     return found[0].key
 
 

@@ -24,7 +24,7 @@ from frameworkcontroller.api.status import Phase
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.decompress import decompressed
-from frameworkcontroller.commands.history.failures import show_failures
+from frameworkcontroller.commands.history.failurecounts import show_failures
 from frameworkcontroller.commands.invocation import Invocation, checked_name, open_invocation
 from frameworkcontroller.commands.output import table_of
 from frameworkcontroller.history.archive import HistoryArchive

@@ -323,6 +323,10 @@ class Tracker:
         for task in self.tasks():
             task.encoded = None
 
+    def set_headline(self, status: FrameworkStatus, phase: str, reason: str, message: str) -> None:
+        """Set fields for readers. No reason to write the status: they follow from the others."""
+        status.phase, status.reason, status.message = phase, reason, message
+
     def show_soon(self) -> None:
         """Write the status for its readers, though only its message changes."""
         self.urgency = max(self.urgency, Urgency.SHOWN)
