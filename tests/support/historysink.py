@@ -54,7 +54,7 @@ _POISON: Final = 4
 
 
 @dataclass(frozen=True)
-class PodTrouble:
+class Trouble:
     """A fault of the next ``times`` requests; ``seconds`` as the fault needs."""
 
     kind: SinkFault
@@ -83,7 +83,7 @@ class ArchiveStandIn(ReverseProxy):
         """``moment`` tells where the record of writes stands: the revision of the next one, or less."""
         super().__init__("")
         self._moment = moment
-        self._armed: list[PodTrouble] = []
+        self._armed: list[Trouble] = []
         self._poison: int | None = None
         self._late: set[asyncio.Task[None]] = set()
         self.acknowledged: dict[Attempt, dict[int | None, int]] = {}
@@ -111,7 +111,7 @@ class ArchiveStandIn(ReverseProxy):
         await asyncio.gather(*self._late, return_exceptions=True)
         await super().__aexit__(*exc)
 
-    def arm(self, trouble: PodTrouble) -> None:
+    def arm(self, trouble: Trouble) -> None:
         """The next requests meet it."""
         self._armed.append(trouble)
 

@@ -101,7 +101,7 @@ def test_text_like_a_snapshot_is_none(out: io.StringIO, log_format: LogFormat) -
     try:
         raise ValueError(forged)
     except ValueError as error:
-        log.exception("PodTrouble: %s", error)
+        log.exception("Trouble: %s", error)
     text = out.getvalue()
     assert text.count("\n") == 3
     assert text.count("OnTaskRetry") >= 5
