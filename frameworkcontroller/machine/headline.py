@@ -212,6 +212,11 @@ def _task_retry(subject: _Subject) -> Explanation | None:
     )
 
 
+def _mistake(subject: _Subject) -> Explanation | None:
+    mistake = subject.tracker.process.mistake
+    return Explanation(LifeReason.LIKELY_MISTAKE, mistake) if mistake else None
+
+
 _RULES: Final[tuple[Callable[[_Subject], Explanation | None], ...]] = (
     _stalled,
     _suspended,
@@ -224,6 +229,7 @@ _RULES: Final[tuple[Callable[[_Subject], Explanation | None], ...]] = (
     _restarted,
     _role_waits,
     _task_retry,
+    _mistake,
 )
 
 

@@ -58,9 +58,10 @@ def trace(seed: int) -> list[str]:
 def diff(before: list[str], after: list[str]) -> str:
     """The first difference of two traces in words; empty if there is none.
 
-    Without the reason to wait in the message of the condition Running, which is given for all waits since, and without
-    phase, reason and message of the status, which change no request.
+    Without what was added since and changes no request: the reason to wait in the message of the condition Running,
+    phase, reason and message of the status, and records of likely mistakes.
     """
+    after = [line for line in after if not line.startswith("LikelyMistake")]
     before, after = ([_HEADLINE.sub("", _WAITS.sub(r"\1", line)) for line in trace] for trace in (before, after))
     for number, (one, other) in enumerate(zip(before, after, strict=False)):
         if one != other:

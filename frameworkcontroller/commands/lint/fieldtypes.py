@@ -15,12 +15,6 @@ from frameworkcontroller.api.inputmodel import whole
 from frameworkcontroller.api.problems import KeyPath, suggestion
 from frameworkcontroller.commands.lint.findings import Finding, error, warning
 
-PLACEHOLDERS: Final = (
-    names.FRAMEWORK_NAMESPACE, names.FRAMEWORK_NAME, names.TASKROLE_NAME, names.TASK_INDEX, names.CONFIGMAP_NAME,
-    names.POD_NAME,
-)  # fmt: skip
-"""Words that are replaced in the strings of a template, in double braces."""
-
 VARIABLES: Final = [
     value
     for value in vars(names).values()
