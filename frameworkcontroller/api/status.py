@@ -48,7 +48,7 @@ class Phase(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether the Framework is over for good."""
+        """Whether the Framework is over permanently."""
         return self in (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED)
 
 

@@ -38,7 +38,7 @@ class Explanation(NamedTuple):
 
 
 class _Subject:
-    """What the rules read: a tracked Framework. ``framework`` is None before its spec is read."""
+    """A tracked Framework, as the rules read it. ``framework`` is None before its spec is read."""
 
     def __init__(self, tracker: Tracker, status: FrameworkStatus, framework: Framework | None) -> None:
         self.tracker, self.status, self.framework = tracker, status, framework
@@ -169,7 +169,7 @@ def _not_begun(subject: _Subject) -> Explanation | None:
 
 
 def _some_failed(subject: _Subject) -> Explanation | None:
-    """Tasks have failed for good while others go on."""
+    """Tasks have failed without a retry while others continue."""
     message = _failed_tasks(subject)
     return None if message is None else Explanation("TasksFailed", message)
 
@@ -249,7 +249,7 @@ def _cause(subject: _Subject, completion: CompletionStatus) -> str:
 
 
 def _failed_tasks(subject: _Subject) -> str | None:
-    """How many Tasks failed for good, and the first of them; None if there is none.
+    """How many Tasks failed without a retry, and the first of them; None if there is none.
 
     Costs the number of Tasks at the end of an attempt, and when its first Task fails.
     """
@@ -289,7 +289,7 @@ def _by_key(found: tuple[TaskStatus, Trouble]) -> tuple[str, int]:
 
 
 def _waits(tracker: Tracker, *policies: EventPolicy) -> Explanation | None:
-    """The wait by a rule with one of these policies, the first policy first."""
+    """The wait by one of these policies, the first policy first."""
     waits = tracker.holds.waits().values()
     found = next((one for policy in policies for one in waits if one.reason.event is policy), None)
     return None if found is None else Explanation(found.reason, found.message)

@@ -1,4 +1,4 @@
-"""Likely mistakes in a valid spec that would go on in silence. ``lint`` finds these and many more before.
+"""Likely mistakes in a valid spec that have no other symptom. ``lint`` finds these and many more before.
 
 Costs the size of the Pod templates, once a generation.
 """

@@ -58,7 +58,7 @@ def trace(seed: int) -> list[str]:
 def diff(before: list[str], after: list[str]) -> str:
     """The first difference of two traces in words; empty if there is none.
 
-    Without what was added since and changes no request: the reason to wait in the message of the condition Running,
+    Without later additions that change no request: the reason to wait in the message of the condition Running,
     phase, reason and message of the status, and records of likely mistakes.
     """
     after = [line for line in after if not line.startswith("LikelyMistake")]

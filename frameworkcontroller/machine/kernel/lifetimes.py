@@ -37,7 +37,7 @@ class AttemptLife:
     troubled: dict[TaskKey, Trouble] = field(default_factory=dict)
     """Pods that cannot start, or restart their containers."""
     first_failed: TaskStatus | None = None
-    """The first Task that failed for good, once it was looked for."""
+    """The first Task that failed without a retry, once it was looked for."""
 
     def forget_tasks(self) -> None:
         """Forget all Tasks, as the attempt is over."""

@@ -503,7 +503,7 @@ def test_restarts_are_written_at_powers_of_two_and_recorded_once() -> None:
     assert (bench.writes - before, records) == (4, 1)
 
 
-def test_a_new_controller_does_not_write_what_the_status_says() -> None:
+def test_a_new_controller_does_not_write_an_unchanged_message() -> None:
     bench = waits(prepared(), reason="ErrImagePull", message="not found")
     headline(bench)
     bench.write()
