@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from frameworkcontroller.api.completion import CompletionStatus
-from frameworkcontroller.api.objects import CompanionRecord, PodRecord
+from frameworkcontroller.api.objects import CompanionRecord, Framework, PodRecord
 from frameworkcontroller.api.spec import TaskRoleSpec
 from frameworkcontroller.api.status import Condition, FrameworkStatus, TaskStatus
 from frameworkcontroller.machine.kernel.actions import Outcome
@@ -118,6 +118,13 @@ class Part:
     """The part's finalizer of Frameworks, "" without one."""
 
     # --- the Framework ---
+
+    def is_off(self, framework: Framework, tracker: Tracker, limits: Limits) -> bool:
+        """Whether neither spec nor configuration uses the part, and nothing of it is left: then plans skip its hooks.
+
+        Only hooks that take a context.
+        """
+        return False
 
     def reads_labels(self, limits: Limits) -> bool:
         """Whether the part reads labels of the Framework: a change of them is confirmed by a live read."""
@@ -283,6 +290,7 @@ class Parts:
 
     def __init__(self, *parts: Part) -> None:
         self._parts = parts
+        self._without: dict[tuple[Part, ...], Parts] = {}
         for name, hook in vars(Part).items():
             if callable(hook) and not name.startswith("_"):
                 # Plain attributes: plans read several of them for each Task.
@@ -292,6 +300,15 @@ class Parts:
 
     def __iter__(self) -> Iterator[Part]:
         return iter(self._parts)
+
+    def active(self, framework: Framework, tracker: Tracker, limits: Limits) -> Parts:
+        """The parts that are not off."""
+        off = tuple([part for part in self.is_off if part.is_off(framework, tracker, limits)])
+        if not off:
+            return self
+        if off not in self._without:
+            self._without[off] = Parts(*(part for part in self._parts if part not in off))
+        return self._without[off]
 
     if TYPE_CHECKING:
 

@@ -18,10 +18,12 @@ from frameworkcontroller.machine.kernel.actions import Create, Outcome
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import ObjectKey, Wait
 from frameworkcontroller.machine.kernel.manifests import framework_reference
+from frameworkcontroller.machine.kernel.model import Limits
 from frameworkcontroller.machine.kernel.outcomes import Presence, presence_of, report_listing, take_object, watch_end
 from frameworkcontroller.machine.kernel.part import Part
 from frameworkcontroller.machine.kernel.reasons import Reason, stall, wait
 from frameworkcontroller.machine.kernel.requests import Kind, Target
+from frameworkcontroller.machine.kernel.tracker import Tracker
 
 
 class ServiceReason(Reason):
@@ -61,6 +63,9 @@ class ServicePart(Part):
     reasons: ClassVar[type[Reason]] = ServiceReason
     kinds: ClassVar[frozenset[Kind]] = frozenset({Kind.SERVICE})
     not_answered: ClassVar[Reason] = ServiceReason.NOT_ANSWERED
+
+    def is_off(self, framework: Framework, tracker: Tracker, limits: Limits) -> bool:
+        return not framework.spec.has_hostnames
 
     def ensure(self, ctx: Context) -> bool:
         """Create the Service if it is absent. Return whether it is there."""
