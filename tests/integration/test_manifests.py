@@ -23,9 +23,10 @@ from frameworkcontroller.config.config import load_config
 from frameworkcontroller.kube.resources import CONFIGMAPS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, read_until
 from tests.support.frameworks import Frameworks, role
 from tests.support.kubectl import Answer, Kubectl
+from tests.support.objects import items
 
 ROOT = Path(__file__).resolve().parents[2]
 MANIFESTS = ROOT / "manifests"
@@ -391,12 +392,10 @@ async def test_the_controller_works_with_the_permissions_of_the_manifests(
 
             await eventually(completed, within=60)
             client = await real.client()
-
-            async def collected() -> None:
-                found = orjson.loads(await client.list(CONFIGMAPS, frameworks.namespace))["items"]
-                assert [one for one in found if one["metadata"]["name"] == "b-attempt"] == []
-
-            await eventually(collected)
+            await read_until(
+                lambda: items(client, CONFIGMAPS, frameworks.namespace),
+                lambda found: [one for one in found if one["metadata"]["name"] == "b-attempt"] == [],
+            )
             await frameworks.delete("b", "Foreground")
     finally:
         await kubectl("delete", "--wait=false", f"--namespace={namespace}", "-f", "-", stdin=yaml.safe_dump_all(
