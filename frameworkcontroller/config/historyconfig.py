@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, ValidationInfo, field_validator
 
 from frameworkcontroller.api.historyrecords import Trigger
-from frameworkcontroller.api.inputmodel import INT64_MAX
-from frameworkcontroller.config.configfile import Section
+from frameworkcontroller.api.inputmodel import INT64_MAX, Section
 
 
 class HistorySinkKind(StrEnum):

@@ -300,7 +300,7 @@ class _Run:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            if isinstance(self._machine, Quarantine | Aside):
+            if isinstance(self._machine, Aside):
                 # It outlives an error of its own.
                 self._machine.give_up()
 

@@ -149,7 +149,6 @@ NAMED_IN_LIFE = {
     "kernel/protocol.py": {"archiv", "histor"},
     "passes.py": {"archiv"},
     "plan.py": {"archiv"},
-    "quarantine.py": {"archiv"},
     "reconciler.py": {"archiv", "histor"},
 }
 """The exceptions: the configuration and the caches that a plan gets (`Limits`,

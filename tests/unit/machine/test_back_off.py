@@ -3,10 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-import orjson
 import pytest
 
-from frameworkcontroller.api.codec import decode_status, encode_status
+from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.completion import (
     CONTAINER_TRANSIENT_CONFLICT_FAILED,
     CONTAINER_TRANSIENT_FAILED,
@@ -24,7 +23,7 @@ from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.model import Limits
 from frameworkcontroller.machine.kernel.policy import NO_BACK_OFF, RetryBackOff, framework_back_off, task_back_off
 from frameworkcontroller.machine.lifereasons import LifeReason
-from tests.support.bench import Bench, limits, prepared, role, running
+from tests.support.bench import Bench, limits, prepared, role
 
 FANCY: dict[str, Any] = {"fancyRetryPolicy": True, "maxRetryCount": -2}
 GIVEN: dict[str, Any] = {"maxRetryCount": -2, "backoff": {"baseSeconds": 5, "maxSeconds": 30}}
@@ -215,15 +214,6 @@ def fail_framework(bench: Bench, *, ran: float = 0, code: int = 1) -> float:
     return bench.now - ended
 
 
-def test_a_framework_that_waits_can_be_stopped() -> None:
-    bench = running(role(failed=1), retryPolicy=GIVEN)
-    bench.end(code=1)
-    assert (bench.status.state, bench.status.retry.retry_delay_sec) == (State.ATTEMPT_COMPLETED, 5)
-    bench.edit_then_settle(executionType="Stop")
-    assert bench.states() == ["Completed"]
-    assert bench.status.attempt.id == 1
-
-
 @pytest.mark.parametrize("restart", [False, True])
 def test_the_back_off_of_a_framework(restart: bool) -> None:
     bench = Bench(role(failed=1), retryPolicy=GIVEN)
@@ -364,22 +354,6 @@ def test_a_completed_task_has_no_row() -> None:
     bench.end(code=210)
     assert bench.state() is State.COMPLETED
     assert bench.task().retry.recent_retried_count == 0
-
-
-def test_a_status_without_the_count() -> None:
-    """As the original writes it, and as a CRD without the field leaves it."""
-    bench = waiting()
-    body = orjson.loads(encode_status("f", bench.status))
-    retry = body["attemptStatus"]["taskRoleStatuses"][0]["taskStatuses"][0]["retryPolicyStatus"]
-    assert retry.pop("recentRetriedCount") == 3
-    status = decode_status(body)
-    assert status is not None
-    assert status.attempt.roles[0].tasks[0].retry.recent_retried_count == 0
-
-
-def test_a_status_without_retries_in_a_row_has_no_such_field() -> None:
-    bench = started()
-    assert b"recentRetriedCount" not in encode_status("f", bench.status)
 
 
 def test_other_tasks_do_not_wait() -> None:

@@ -5,7 +5,6 @@ It precedes the first attempt, and goes with the Framework.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -44,17 +43,9 @@ class HostNames:
 
     subdomain: str
 
-    @property
-    def texts(self) -> str:
-        """The subdomain."""
-        return self.subdomain
-
-    def apply(self, template: Mapping[str, Any], pod_name: str) -> dict[str, Any]:
-        """Return the template with both."""
-        spec = template.get("spec")
-        if not isinstance(spec, dict) or spec.get("hostname") or spec.get("subdomain"):
-            return dict(template)
-        return {**template, "spec": {**spec, "hostname": pod_name, "subdomain": self.subdomain}}
+    def apply(self, metadata: dict[str, Any], spec: dict[str, Any], pod_name: str) -> None:
+        if not spec.get("hostname") and not spec.get("subdomain"):
+            spec |= {"hostname": pod_name, "subdomain": self.subdomain}
 
 
 class ServicePart(Part):
