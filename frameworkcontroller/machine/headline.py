@@ -83,7 +83,7 @@ def final_phase(completion: CompletionStatus | None) -> Phase:
 def set_headline(tracker: Tracker, status: FrameworkStatus, framework: Framework | None) -> None:
     """Set phase, reason and message of the tracked status."""
     subject = _Subject(tracker, status, framework)
-    status.phase, (status.reason, status.message) = subject.phase, _explain(subject)
+    tracker.set_headline(subject.phase, *_explain(subject))
 
 
 def _explain(subject: _Subject) -> Explanation:

@@ -61,17 +61,12 @@ from tests.support.virtual_clock import VirtualClockLoop
 MANIFESTS: Final = ROOT / "manifests"
 CLUSTER_WIDE: Final = MANIFESTS / "base" / "rbac.yaml"
 ONE_NAMESPACE: Final = MANIFESTS / "overlays" / "single-namespace" / "role.yaml"
-NETWORK: Final = MANIFESTS / "components" / "network" / "rbac.yaml"
-NETWORK_OF_ONE: Final = MANIFESTS / "components" / "network-single-namespace" / "rbac.yaml"
-CLAIMS: Final = MANIFESTS / "components" / "volumeclaims" / "rbac.yaml"
-CLAIMS_OF_ONE: Final = MANIFESTS / "components" / "volumeclaims-single-namespace" / "rbac.yaml"
-KUEUE: Final = MANIFESTS / "components" / "kueue" / "rbac.yaml"
-KUEUE_OF_ONE: Final = MANIFESTS / "components" / "kueue-single-namespace" / "rbac.yaml"
-KUEUE_BESIDE: Final = MANIFESTS / "components" / "kueue-single-namespace" / "cluster.yaml"
-GANGS: Final = MANIFESTS / "components" / "gang" / "rbac.yaml"
-GANGS_OF_ONE: Final = MANIFESTS / "components" / "gang-single-namespace" / "rbac.yaml"
-HISTORY: Final = MANIFESTS / "components" / "history" / "rbac.yaml"
-HISTORY_OF_ONE: Final = MANIFESTS / "components" / "history-single-namespace" / "rbac.yaml"
+NETWORK: Final = MANIFESTS / "components" / "network" / "kustomization.yaml"
+CLAIMS: Final = MANIFESTS / "components" / "volumeclaims" / "kustomization.yaml"
+KUEUE: Final = MANIFESTS / "components" / "kueue" / "kustomization.yaml"
+KUEUE_BESIDE: Final = MANIFESTS / "overlays" / "single-namespace" / "kueue.yaml"
+GANGS: Final = MANIFESTS / "components" / "gang" / "kustomization.yaml"
+HISTORY: Final = MANIFESTS / "components" / "history" / "kustomization.yaml"
 NODES_BESIDE: Final = MANIFESTS / "overlays" / "single-namespace" / "nodes.yaml"
 ARCHIVE: Final = MANIFESTS / "components" / "archive" / "rbac.yaml"
 ARCHIVE_OF_ONE: Final = MANIFESTS / "components" / "archive-single-namespace" / "cluster.yaml"
@@ -107,7 +102,15 @@ def documents(file: Path, kind: str) -> list[Json]:
 
 
 def rules(file: Path, kind: str) -> list[Json]:
-    return [rule for document in documents(file, kind) for rule in document["rules"]]
+    """The rules in roles of that kind, or those that a component adds to one."""
+    if file.name != "kustomization.yaml":
+        return [rule for document in documents(file, kind) for rule in document["rules"]]
+    return [
+        operation["value"]
+        for patch in yaml.safe_load(file.read_text())["patches"]
+        if patch["target"].get("kind", kind) == kind
+        for operation in yaml.safe_load(patch["patch"])
+    ]
 
 
 def permissions(given: Iterable[Json]) -> set[Permission]:
@@ -364,7 +367,7 @@ async def test_for_queues_in_one_namespace_a_role_and_cluster_scoped_rules_are_e
         await all_requests_for_queues(frameworks)
     inside = used(one for one in door.requests if one.namespace and one.resource != "leases")
     outside = used(one for one in door.requests if not one.namespace)
-    assert inside - permissions(rules(ONE_NAMESPACE, "Role")) == permissions(rules(KUEUE_OF_ONE, "Role"))
+    assert inside - permissions(rules(ONE_NAMESPACE, "Role")) == permissions(rules(KUEUE, "Role"))
     base = permissions(rules(CLUSTER_WIDE, "ClusterRole"))
     assert outside - base == permissions(rules(KUEUE_BESIDE, "ClusterRole"))
 
@@ -509,14 +512,11 @@ async def test_the_rules_of_the_history_in_one_namespace(embedded: Cluster) -> N
     ):
         await component.use(frameworks)
     inside = used(one for one in door.requests if one.namespace and one.resource != "leases")
-    assert inside - permissions(rules(ONE_NAMESPACE, "Role")) == permissions(rules(HISTORY_OF_ONE, "Role"))
+    assert inside - permissions(rules(ONE_NAMESPACE, "Role")) == permissions(rules(HISTORY, "Role"))
 
 
 def test_both_sets_of_rules_say_the_same() -> None:
-    assert permissions(rules(NETWORK, "ClusterRole")) == permissions(rules(NETWORK_OF_ONE, "Role"))
-    assert permissions(rules(CLAIMS, "ClusterRole")) == permissions(rules(CLAIMS_OF_ONE, "Role"))
-    assert permissions(rules(GANGS, "ClusterRole")) == permissions(rules(GANGS_OF_ONE, "Role"))
-    of_kueue = permissions([*rules(KUEUE_OF_ONE, "Role"), *rules(KUEUE_BESIDE, "ClusterRole")])
+    of_kueue = permissions([*rules(KUEUE, "Role"), *rules(KUEUE_BESIDE, "ClusterRole")])
     assert permissions(rules(KUEUE, "ClusterRole")) == of_kueue
     everywhere = permissions(rules(CLUSTER_WIDE, "ClusterRole"))
     definitions = {item for item in everywhere if item[1] == CRDS.group}
@@ -629,7 +629,8 @@ async def test_a_component_runs_under_its_rules(cluster: Cluster, frameworks: Fr
         await frameworks.create("x", fields.pop("role"), **fields)
         await frameworks.until("x", lambda status: text in condition(status, "Stalled").get("message", ""))
         assert await frameworks.pods() == {}
-        async with granted(cluster, *documents(component.file, "ClusterRole")):
+        added = rules(component.file, "ClusterRole")
+        async with granted(cluster, {**base[0], "metadata": {"name": "component"}, "rules": added}):
             await frameworks.until("x", lambda status: condition(status, "Stalled")["status"] == "False")
             await read_until(frameworks.pods, lambda found: {*found} == {"x-a-0"})
             await component.use(frameworks)

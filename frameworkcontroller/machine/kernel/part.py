@@ -1,8 +1,8 @@
 """The protocol between the life of a Framework and its features, the parts.
 
-A part keeps its state, rules, actions and outcomes in one folder. The life (machine/) and the kernel name no part: they
-call the hooks of all parts in one order (parts/__init__.py, docs/lifecycle.md). A part overrides the hooks that it
-needs. A part imports the kernel, and neither the life nor another part.
+A part keeps its state, rules, actions and outcomes in one module or folder. The life (machine/) and the kernel name no
+part: they call the hooks of all parts in one order (parts/__init__.py). A part overrides the hooks that it needs. A
+part imports the kernel, and neither the life nor another part.
 """
 
 from __future__ import annotations
@@ -227,6 +227,13 @@ class Part:
     def task_removed(self, ctx: Context, task: TaskStatus, role: TaskRoleSpec | None) -> bool:
         """Note that a Task leaves the status by ScaleDown. Return whether that is to be persisted first."""
         return False
+
+    def retry_delay_sec(self, ctx: Context, task: TaskStatus) -> int:
+        """The shortest delay of a Task's next attempt, asked once the end of its attempt is persisted. 0: none.
+
+        The longest of all parts and the retry policy counts, and is stored as retryDelaySec. No part has it yet.
+        """
+        return 0
 
     def ended(self, ctx: Context, completion: CompletionStatus) -> None:
         """Note the end of an attempt, or that the Framework is completed, together with which changes are persisted."""

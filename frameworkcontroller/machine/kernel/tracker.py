@@ -323,6 +323,11 @@ class Tracker:
         for task in self.tasks():
             task.encoded = None
 
+    def set_headline(self, phase: str, reason: str, message: str) -> None:
+        """Set phase, reason and message, which follow from the rest of the status, for the write that is about to be."""
+        status = require(self.status, "status")
+        status.phase, status.reason, status.message = phase, reason, message
+
     def show_soon(self) -> None:
         """Write the status for its readers, though only its message changes."""
         self.urgency = max(self.urgency, Urgency.SHOWN)

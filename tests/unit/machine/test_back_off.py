@@ -19,10 +19,13 @@ from frameworkcontroller.api.completion import (
     FailureAction,
 )
 from frameworkcontroller.api.spec import RetryBackoff, RetryPolicy
-from frameworkcontroller.api.status import State
+from frameworkcontroller.api.status import State, TaskStatus
+from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.model import Limits
+from frameworkcontroller.machine.kernel.part import Part, Parts
 from frameworkcontroller.machine.kernel.policy import NO_BACK_OFF, RetryBackOff, framework_back_off, task_back_off
 from frameworkcontroller.machine.lifereasons import LifeReason
+from frameworkcontroller.machine.parts import PARTS
 from tests.support.bench import Bench, limits, prepared, role
 
 FANCY: dict[str, Any] = {"fancyRetryPolicy": True, "maxRetryCount": -2}
@@ -370,3 +373,23 @@ def test_other_tasks_do_not_wait() -> None:
     assert bench.task(index=1).attempt.id == 1
     assert bench.task(index=1).state is State.PREPARING
     assert bench.state() is State.ATTEMPT_COMPLETED
+
+
+# --- delays by parts --------------------------------------------------------------------------------------------------
+
+
+class _FirstRetryDelay(Part):
+    """A part that delays the first retry of each Task."""
+
+    def retry_delay_sec(self, ctx: Context, task: TaskStatus) -> int:
+        return 0 if task.attempt.id else 90
+
+
+@pytest.mark.parametrize(("base", "first", "second"), [(0, 90, 0), (100, 100, 200)])
+def test_a_part_may_delay_a_retry(monkeypatch: pytest.MonkeyPatch, base: int, first: int, second: int) -> None:
+    """The longer delay counts: the part's or the back-off's."""
+    parts = Parts(*PARTS, _FirstRetryDelay())
+    monkeypatch.setattr(Parts, "active", lambda *_: parts)
+    bench = started({"maxRetryCount": -2, "backoff": {"baseSeconds": base}})
+    assert fail(bench) == first
+    assert fail(bench) == second
