@@ -324,7 +324,7 @@ class Tracker:
             task.encoded = None
 
     def set_headline(self, phase: str, reason: str, message: str) -> None:
-        """Set phase, reason and message, which follow from the rest of the status, for the write that is about to be."""
+        """Set phase, reason and message before a write. They follow from the rest of the status."""
         status = require(self.status, "status")
         status.phase, status.reason, status.message = phase, reason, message
 
