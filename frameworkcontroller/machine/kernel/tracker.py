@@ -323,6 +323,15 @@ class Tracker:
         for task in self.tasks():
             task.encoded = None
 
+    def set_headline(self, phase: str, reason: str, message: str) -> None:
+        """Set phase, reason and message before a write. They follow from the rest of the status."""
+        status = require(self.status, "status")
+        status.phase, status.reason, status.message = phase, reason, message
+
+    def show_soon(self) -> None:
+        """Write the status for its readers, though only its message changes."""
+        self.urgency = max(self.urgency, Urgency.SHOWN)
+
     def hasten(self) -> None:
         """Persist the changes soon, as an action waits for that."""
         if self.urgency is not Urgency.NONE:
