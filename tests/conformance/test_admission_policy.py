@@ -1,4 +1,4 @@
-"""The ValidatingAdmissionPolicy of the component admission: mistakes in Pod templates are refused with the Framework."""
+"""The ValidatingAdmissionPolicy of the component admission refuses mistakes in Pod templates."""
 
 from __future__ import annotations
 
