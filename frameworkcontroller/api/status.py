@@ -110,6 +110,11 @@ class TaskStatus:
         """Role and index."""
         return self.role, self.index
 
+    @property
+    def attempt_key(self) -> tuple[str, int]:
+        """Instance and attempt."""
+        return self.instance_uid, self.attempt.id
+
 
 @dataclass(slots=True, eq=False)
 class TaskRoleStatus:

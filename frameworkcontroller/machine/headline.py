@@ -16,6 +16,7 @@ from frameworkcontroller.api.completion import STOP_FRAMEWORK_REQUESTED, Complet
 from frameworkcontroller.api.objects import Framework, PodRecord, Trouble
 from frameworkcontroller.api.status import Condition, FrameworkStatus, Phase, State, TaskStatus
 from frameworkcontroller.machine.kernel.context import Context
+from frameworkcontroller.machine.kernel.model import Urgency
 from frameworkcontroller.machine.kernel.reasons import EventPolicy
 from frameworkcontroller.machine.kernel.states import ENDED
 from frameworkcontroller.machine.kernel.tracker import Tracker
@@ -114,7 +115,8 @@ def observe(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
 
 def _show(ctx: Context, *, is_due: bool) -> None:
     if is_due and _explain(_Subject(ctx.tracker, ctx.status, ctx.framework)).message != ctx.status.message:
-        ctx.tracker.show_soon()
+        # For its readers: nothing else of the status changes.
+        ctx.tracker.urgency = max(ctx.tracker.urgency, Urgency.SHOWN)
 
 
 # --- rules: the first one with an answer counts -------------------------------------------------------------------
