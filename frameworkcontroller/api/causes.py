@@ -1,4 +1,4 @@
-"""Why a Task failed or does not run, in one line: the Task, its node, and the words of the program or the cluster.
+"""Why a Task failed or does not run, in one line: Task, node, and the words of the program or the cluster.
 
 Every surface shows these sentences: ``status.message``, the commands and the pages.
 """
@@ -94,7 +94,7 @@ def last_line(text: str) -> str:
 
 def one_line(text: str) -> str:
     """The text on one line of at most ``MOST`` printable characters."""
-    # Foreign words may have megabytes.
+    # A container's message may have megabytes.
     line = " ".join(text[: 4 * MOST].split())
     if not line.isprintable():
         line = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line)

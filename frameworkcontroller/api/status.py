@@ -48,7 +48,7 @@ class Phase(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether the Framework has ended, and no retry follows."""
+        """Whether the Framework is over permanently."""
         return self in (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED)
 
 
@@ -109,6 +109,11 @@ class TaskStatus:
     def key(self) -> tuple[str, int]:
         """Role and index."""
         return self.role, self.index
+
+    @property
+    def attempt_key(self) -> tuple[str, int]:
+        """Instance and attempt."""
+        return self.instance_uid, self.attempt.id
 
 
 @dataclass(slots=True, eq=False)

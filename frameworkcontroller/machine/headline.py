@@ -17,6 +17,7 @@ from frameworkcontroller.api.objects import Framework, PodRecord, PodTrouble
 from frameworkcontroller.api.phases import QUEUE_CONDITIONS, framework_phase
 from frameworkcontroller.api.status import Condition, FrameworkStatus, Phase, State, TaskStatus
 from frameworkcontroller.machine.kernel.context import Context
+from frameworkcontroller.machine.kernel.model import Urgency
 from frameworkcontroller.machine.kernel.reasons import EventPolicy
 from frameworkcontroller.machine.kernel.states import ENDED
 from frameworkcontroller.machine.kernel.tracker import Tracker
@@ -36,7 +37,7 @@ class Explanation(NamedTuple):
 
 
 class _Subject:
-    """The input of the rules: a tracked Framework. ``framework`` is None before its spec is read."""
+    """A tracked Framework, as the rules read it. ``framework`` is None before its spec is read."""
 
     def __init__(self, tracker: Tracker, status: FrameworkStatus, framework: Framework | None) -> None:
         self.tracker, self.status, self.framework = tracker, status, framework
@@ -69,7 +70,7 @@ class _Subject:
 def set_headline(tracker: Tracker, status: FrameworkStatus, framework: Framework | None) -> None:
     """Set phase, reason and message of the tracked status."""
     subject = _Subject(tracker, status, framework)
-    tracker.set_headline(status, subject.phase, *_explain(subject))
+    tracker.set_headline(subject.phase, *_explain(subject))
 
 
 def _explain(subject: _Subject) -> Explanation:
@@ -100,7 +101,8 @@ def observe(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
 
 def _show(ctx: Context, *, is_due: bool) -> None:
     if is_due and _explain(_Subject(ctx.tracker, ctx.status, ctx.framework)).message != ctx.status.message:
-        ctx.tracker.show_soon()
+        # For its readers: nothing else of the status changes.
+        ctx.tracker.urgency = max(ctx.tracker.urgency, Urgency.SHOWN)
 
 
 # --- rules: the first one with an answer counts -------------------------------------------------------------------
@@ -155,7 +157,7 @@ def _not_begun(subject: _Subject) -> Explanation | None:
 
 
 def _some_failed(subject: _Subject) -> Explanation | None:
-    """Tasks have failed, without a retry, while others continue."""
+    """Tasks have failed without a retry while others continue."""
     message = _failed_tasks(subject)
     return None if message is None else Explanation("TasksFailed", message)
 
@@ -198,6 +200,11 @@ def _task_retry(subject: _Subject) -> Explanation | None:
     )
 
 
+def _mistake(subject: _Subject) -> Explanation | None:
+    mistake = subject.tracker.process.mistake
+    return Explanation(LifeReason.LIKELY_MISTAKE, mistake) if mistake else None
+
+
 _RULES: Final[tuple[Callable[[_Subject], Explanation | None], ...]] = (
     _stalled,
     _suspended,
@@ -210,6 +217,7 @@ _RULES: Final[tuple[Callable[[_Subject], Explanation | None], ...]] = (
     _restarted,
     _role_waits,
     _task_retry,
+    _mistake,
 )
 
 
@@ -229,7 +237,7 @@ def _cause(subject: _Subject, completion: CompletionStatus) -> str:
 
 
 def _failed_tasks(subject: _Subject) -> str | None:
-    """The number of Tasks that failed without a retry, and the first one; None if there is none.
+    """How many Tasks failed without a retry, and the first of them; None if there is none.
 
     Costs the number of Tasks at the end of an attempt, and when its first Task fails.
     """
@@ -269,7 +277,7 @@ def _by_key(found: tuple[TaskStatus, PodTrouble]) -> tuple[str, int]:
 
 
 def _waits(tracker: Tracker, *policies: EventPolicy) -> Explanation | None:
-    """The wait whose reason has one of these policies, the first policy first."""
+    """The wait by one of these policies, the first policy first."""
     waits = tracker.holds.waits().values()
     found = next((one for policy in policies for one in waits if one.reason.event is policy), None)
     return None if found is None else Explanation(found.reason, found.message)

@@ -9,6 +9,7 @@ class LifeReason(Reason):
     """The reasons of the Framework, its roles and its Tasks."""
 
     FRAMEWORK_ACCEPTED = "FrameworkAccepted", "the controller starts to handle the Framework"
+    LIKELY_MISTAKE = event("LikelyMistake", "the spec is valid, and something in it probably has no effect")
     FRAMEWORK_ATTEMPT_STARTED = event("FrameworkAttemptStarted", "a FrameworkAttempt starts: its ConfigMap was created")
     FRAMEWORK_ATTEMPT_RUNNING = event("FrameworkAttemptRunning", "the first Task of the attempt runs")
     FRAMEWORK_ATTEMPT_COMPLETING = event(

@@ -67,10 +67,11 @@ def _without_words(line: str) -> str:
 def diff(before: list[str], after: list[str]) -> str:
     """The first difference of two traces in words; empty if there is none.
 
-    Left out: the reason to wait in the message of the condition Running, which is given for all waits since; phase,
-    reason and message of the status; the causes in records of ends. Stopped Tasks counted as failed before, and so did
-    a stopped Framework.
+    Left out are later additions that change no request: the reason to wait in the message of the condition Running,
+    phase, reason and message of the status, the causes in records of ends, and records of likely mistakes. Stopped
+    Tasks counted as failed before, and so did a stopped Framework.
     """
+    after = [line for line in after if not line.startswith("LikelyMistake")]
     before, after = ([_without_words(line) for line in trace] for trace in (before, after))
     for number, (one, other) in enumerate(zip(before, after, strict=False)):
         if one != other:

@@ -37,7 +37,7 @@ MARKS: Final = {"change", "move", "move_framework"}
 """Methods of the owner that mark what changed."""
 
 UNMARKED: Final = {"encoded", "task_counts", "phase", "reason", "message"}
-"""A cache, and fields that follow from marked ones: no status is written for them alone."""
+"""A cache, counts, and the headline, which follow from marked changes: no status is written for them alone."""
 
 MUTATORS: Final = {"append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"}
 

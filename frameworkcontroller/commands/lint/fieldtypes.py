@@ -16,12 +16,6 @@ from frameworkcontroller.api.problems import KeyPath, suggestion
 from frameworkcontroller.api.quantities import parse_quantity
 from frameworkcontroller.commands.lint.findings import Finding, error, warning
 
-PLACEHOLDERS: Final = (
-    names.FRAMEWORK_NAMESPACE, names.FRAMEWORK_NAME, names.TASKROLE_NAME, names.TASK_INDEX, names.CONFIGMAP_NAME,
-    names.POD_NAME,
-)  # fmt: skip
-"""Words that are replaced in the strings of a template, in double braces."""
-
 VARIABLES: Final = [
     value
     for value in vars(names).values()

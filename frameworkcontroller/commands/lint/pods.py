@@ -11,7 +11,6 @@ from frameworkcontroller.api.problems import KeyPath, suggestion
 from frameworkcontroller.api.quantities import parse_quantity
 from frameworkcontroller.commands.lint.fieldtypes import (
     BRACES,
-    PLACEHOLDERS,
     VARIABLES,
     check_fields,
     check_placeholders,
@@ -33,7 +32,7 @@ def check_pod(role: Role, *, networked: bool) -> Iterator[Finding]:
     if not isinstance(pod, dict):
         return
     yield from check_fields(pod, path, "V1PodTemplateSpec")
-    known = (*PLACEHOLDERS, *names.NETWORK_PLACEHOLDERS, *hostlists.NAMES) if networked else PLACEHOLDERS
+    known = (*names.PLACEHOLDERS, *names.NETWORK_PLACEHOLDERS, *hostlists.NAMES) if networked else names.PLACEHOLDERS
     yield from check_placeholders(pod, path, known, _OF_NETWORK)
     for field in ("name", "namespace", "generateName"):
         if value := mapping(pod, "metadata").get(field):
@@ -116,7 +115,7 @@ def check_claims(role: Role) -> Iterator[Finding]:
         place = (*role.path, "volumeClaimTemplates", position)
         name = mapping(template, "metadata").get("name")
         yield from _claim_spec(template.get("spec"), (*place, "spec"))
-        yield from check_placeholders(template, place, PLACEHOLDERS, _OF_CLAIM)
+        yield from check_placeholders(template, place, names.PLACEHOLDERS, _OF_CLAIM)
         if not isinstance(name, str):
             continue
         if name not in mounted:

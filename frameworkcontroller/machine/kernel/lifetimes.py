@@ -52,6 +52,8 @@ class ProcessLife:
 
     generation: int | None = None
     """Generation of the spec in the last plan."""
+    mistake: str = ""
+    """A likely mistake in that spec."""
     last_stall: Reason | None = None
     """The stall that was recorded last."""
     last_wait: Reason | None = None

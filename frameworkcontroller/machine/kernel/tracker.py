@@ -323,13 +323,10 @@ class Tracker:
         for task in self.tasks():
             task.encoded = None
 
-    def set_headline(self, status: FrameworkStatus, phase: str, reason: str, message: str) -> None:
-        """Set fields for readers. No reason to write the status: they follow from the others."""
+    def set_headline(self, phase: str, reason: str, message: str) -> None:
+        """Set phase, reason and message before a write. They follow from the rest of the status."""
+        status = require(self.status, "status")
         status.phase, status.reason, status.message = phase, reason, message
-
-    def show_soon(self) -> None:
-        """Write the status for its readers, though only its message changes."""
-        self.urgency = max(self.urgency, Urgency.SHOWN)
 
     def hasten(self) -> None:
         """Persist the changes soon, as an action waits for that."""
@@ -359,7 +356,7 @@ class Tracker:
             listener.on_move(self, task)
         if state is State.COMPLETED:
             place = 1 + next(reversed(self._completions.values()), 0)
-            self._completions.setdefault(_completion_key(task), place)
+            self._completions.setdefault(task.attempt_key, place)
             task.retry.retry_delay_sec = None
             task.retry.recent_retried_count = 0
             if task.is_leaving:
@@ -368,7 +365,7 @@ class Tracker:
 
     def completed_at(self, task: TaskStatus) -> tuple[int, int]:
         """Time of completion in seconds since the epoch, and place in the order that this process has seen, else 0."""
-        return task.completion_time or 0, self._completions.get(_completion_key(task), 0)
+        return task.completion_time or 0, self._completions.get(task.attempt_key, 0)
 
     def inherit(self, before: Tracker) -> None:
         """Take the in-memory state of the previous tracker of the Framework."""
@@ -497,13 +494,6 @@ class Tracker:
             elif task.state is State.COMPLETED:
                 completion = task.attempt.completion_status
                 outcome = Outcome.FAILED if completion is None else completion.outcome
-                if outcome is Outcome.SUCCEEDED:
-                    counts.succeeded += step
-                elif outcome is Outcome.STOPPED:
-                    counts.stopped += step
-                else:
-                    counts.failed += step
-
-
-def _completion_key(task: TaskStatus) -> tuple[str, int]:
-    return task.instance_uid, task.attempt.id
+                counts.succeeded += step * (outcome is Outcome.SUCCEEDED)
+                counts.stopped += step * (outcome is Outcome.STOPPED)
+                counts.failed += step * (outcome is Outcome.FAILED)

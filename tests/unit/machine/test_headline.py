@@ -12,7 +12,7 @@ from frameworkcontroller.machine.headline import STUCK_SEC, set_headline
 from frameworkcontroller.machine.kernel.actions import Delete
 from frameworkcontroller.machine.kernel.exchanges import Accepted, Exists
 from frameworkcontroller.machine.kernel.model import Urgency
-from tests.support.bench import Bench, accepted, begun, foreign, prepared, refused, role, running
+from tests.support.bench import Bench, Body, accepted, begun, foreign, prepared, refused, role, running
 from tests.support.queuedbench import QueuedBench
 
 Headline = tuple[str, str, str]
@@ -35,6 +35,10 @@ def ends(bench: Bench, name: str = "f-a-0", *, settled: bool = True, **end: Any)
     else:
         bench.plan()
     return bench
+
+
+def template(argument: str) -> Body:
+    return {"spec": {"containers": [{"name": "main", "image": "none", "args": [argument]}]}}
 
 
 def waits(bench: Bench, name: str = "f-a-0", *, after: float = STUCK_SEC, **waiting: str) -> Bench:
@@ -407,6 +411,24 @@ TABLE: Final[dict[str, tuple[Callable[[], Bench], Headline]]] = {
         lambda: restarts(running(), 4, policy="OnFailure"),
         ("Running", "ContainersRestarted", "a[0] restarted 4 times inside its Pod: restartPolicy is OnFailure"),
     ),
+    # --- likely mistakes ---
+    "a minimum that is too high": (
+        lambda: running(role(number=2, succeeded=3)),
+        ("Running", "LikelyMistake", "minSucceededTaskCount 3 of TaskRole a can never be reached: it has 2 Tasks"),
+    ),
+    "an unknown placeholder": (
+        lambda: running(role(pod=template("{{FC_TASK_INDX}}"))),
+        ("Running", "LikelyMistake", "the Pod template of TaskRole a has {{FC_TASK_INDX}}, which is not a placeholder"),
+    ),
+    "a placeholder of a network": (
+        lambda: running(role(pod=template("{{FC_HOSTS:a}}"))),
+        (
+            "Running",
+            "LikelyMistake",
+            "the Pod template of TaskRole a has {{FC_HOSTS}}: it needs network or coordinator",
+        ),
+    ),
+    "a placeholder": (lambda: running(role(pod=template("{{FC_TASK_INDEX}}"))), ("Running", "", "")),
     # --- stopped ---
     "stopped": (
         lambda: stopped(running()),
@@ -481,7 +503,7 @@ def test_restarts_are_written_at_powers_of_two_and_recorded_once() -> None:
     assert (bench.writes - before, records) == (4, 1)
 
 
-def test_a_new_controller_writes_no_status_again() -> None:
+def test_a_new_controller_does_not_write_an_unchanged_message() -> None:
     bench = waits(prepared(), reason="ErrImagePull", message="not found")
     headline(bench)
     bench.write()
@@ -491,3 +513,12 @@ def test_a_new_controller_writes_no_status_again() -> None:
     bench.pass_time(STUCK_SEC)
     assert bench.writes == before
     assert headline(bench)[1] == "PodsNotStarted"
+
+
+def test_a_likely_mistake_is_recorded_once_a_generation() -> None:
+    bench = Bench(role(number=2, succeeded=3))
+    assert [one.reason for one in bench.plan().records if one.warning] == ["LikelyMistake"]
+    bench.restart()
+    assert not [one for one in bench.plan().records if one.warning]
+    made = bench.edit_then_plan(role(number=2, succeeded=4))
+    assert [one.reason for one in made.records if one.warning] == ["LikelyMistake"]
