@@ -60,6 +60,9 @@ class Named(Viewer):
         if self.name in REVOKED:
             raise AuthenticationRequired("the token is revoked")
 
+    async def may_read_logs(self, namespace: str) -> bool:
+        return "nologs" not in self._readable
+
     async def may_write_history(self, namespaces: Iterable[str]) -> bool:
         return False
 
