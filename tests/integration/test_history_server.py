@@ -458,6 +458,8 @@ async def test_the_token_next_to_the_database_and_the_printed_address_admit(tmp_
         (["--follow", "/none"], "--follow /none: cannot be read: No such file or directory"),
         (["--retention-bytes", "3"], '--retention-bytes "3": must be at least 1Mi'),
         (["--retention-bytes", "much"], '--retention-bytes "much": must be a number of bytes, such as 50Gi'),
+        (["--retention-logs-bytes", "3"], '--retention-logs-bytes "3": must be at least 1Mi'),
+        (["--retention-logs-age", "x"], "argument --retention-logs-age: not a duration such as 90s, 5m or 1h30m: 'x'"),
         (["--retention-days", "0"], "--retention-days 0: must be at least 1"),
         (["--retention-days", "x"], "argument --retention-days: not a number: 'x'"),
         (["--tls-cert", "x"], "--tls-cert and --tls-key belong together"),
