@@ -271,7 +271,7 @@ class LogRecord:
         Raises:
             HistoryRecordError: a field is missing or invalid, or ``data`` is too large or not gzip.
         """
-        numbers = {field: body.get(field) for field in ("index", "run", "size")}
+        numbers: dict[str, Any] = {field: body.get(field) for field in ("index", "run", "size")}
         for field, value in numbers.items():
             if type(value) is not int or not 0 <= value <= _MAX_INT32:
                 raise HistoryRecordError(f"object.{field}: must be a number from 0, not {_quoted(value)}")

@@ -292,17 +292,17 @@ class _Logs:
         tail = options.tail
         if tail is None and len(logs) > 1:
             tail = _DEFAULT_TAIL
-        sources = {log.place: _source_of(log, self.invocation.namespace) for log in logs}
-        for source in sources.values():
-            self.printer.prefix(source)
+        for log in logs:
+            self.printer.prefix(_source_of(log, self.invocation.namespace))
         problems: list[str] = []
         empty = 0
         async for log, lines in archive.lines(uid, logs, tail):
             if log.missing and (options.tail is None or not lines):
                 problems.append(f"{log.label} {log.item['container']}: {log.missing}")
             empty += not lines and bool(log.missing)
+            source = _source_of(log, self.invocation.namespace)
             for text in lines:
-                self.printer.print(Line(sources[log.place], "", text))
+                self.printer.print(Line(source, "", text))
         for problem in problems[:_MAX_PROBLEMS]:
             self.invocation.note(problem)
         if len(problems) > _MAX_PROBLEMS:

@@ -422,7 +422,7 @@ async def get_log(connection: AsyncConnection, query: GetLog, readable: Readable
     framework = await _find(connection, query.uid, readable)
     if framework is None:
         return None
-    found = select(*_LOG, logs.c.packed).where(logs.c.lid == query.id, logs.c.fid == framework.fid)
+    found = select(*[*_LOG, logs.c.packed]).where(logs.c.lid == query.id, logs.c.fid == framework.fid)
     row = (await connection.execute(found)).one_or_none()
     if row is None:
         return None

@@ -209,7 +209,7 @@ class _Show:
             return
         columns: Columns = {"ATTEMPT": lambda one: f"{one['id']}{_CURRENT if one['current'] else ''}", **_END}
         tasks: Columns = {"TASKS": _field("tasks"), "FAILED": _field("failedTasks"), "WHY": _why}
-        self._print({**columns, **self._times, **tasks}, rows)
+        self._print({**columns, **self._times, **_logs(rows), **tasks}, rows)
         if current is not None:
             self.invocation.note(f"{_CURRENT} the current attempt, from the cluster")
 
@@ -229,7 +229,7 @@ class _Show:
             self.invocation.note(f"attempt {attempt} has no such Tasks")
             return
         columns: Columns = {"TASK": lambda one: f"{one['role']}[{one['index']}]", "ATTEMPT": _number}
-        self._print({**columns, **_END, "NODE": _field("node"), **self._times, "WHY": _why}, rows)
+        self._print({**columns, **_END, "NODE": _field("node"), **self._times, **_logs(rows), "WHY": _why}, rows)
 
     async def _task(self, uid: str, live: Json | None) -> None:
         role, index = self.options.task
@@ -244,7 +244,9 @@ class _Show:
         if self._printed({"items": rows}):
             return
         columns: Columns = {"FRAMEWORK ATTEMPT": _field("frameworkAttempt"), "ATTEMPT": _number}
-        self._print({**columns, **_END, "NODE": _field("node"), "POD": _field("pod"), **self._times}, rows)
+        self._print(
+            {**columns, **_END, "NODE": _field("node"), "POD": _field("pod"), **self._times, **_logs(rows)}, rows
+        )
         for one in rows:
             if one["diagnostics"]:
                 self.invocation.print()
@@ -276,6 +278,11 @@ class _Show:
 
 def _field(name: str) -> Callable[[Item], str]:
     return lambda one: _NONE if one[name] is None or one[name] == "" else str(one[name])
+
+
+def _logs(items: Sequence[Item]) -> Columns:
+    """Return the column with the numbers of archived logs, if there are any."""
+    return {"LOGS": lambda one: str(one.get("logs") or _NONE)} if any(one.get("logs") for one in items) else {}
 
 
 def _number(one: Item) -> str:
