@@ -23,7 +23,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import archivesource, program
-from frameworkcontroller.commands.archivedlogs import ArchivedLog, ArchivedLogs, newest, of_default_containers, opened
+from frameworkcontroller.commands.archivedlogs import ArchivedLogs, opened
 from frameworkcontroller.commands.frameworkfollower import FrameworkFollower
 from frameworkcontroller.commands.invocation import Invocation, checked_name
 from frameworkcontroller.commands.output import LinePrefixes
@@ -32,6 +32,7 @@ from frameworkcontroller.kube.errors import ApiError, KubeError, NotFound, Trans
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import PODS
 from frameworkcontroller.views.apiobjects import CachedObject, Json, default_container, pod_selector, roles_of, state_of
+from frameworkcontroller.views.containerlogs import ArchivedLog, newest, of_default_containers
 from frameworkcontroller.views.texts import clean_line, counted, printable
 
 _DEFAULT_TAIL: Final = 100

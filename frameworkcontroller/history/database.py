@@ -160,7 +160,7 @@ logs: Final = Table(
     metadata,
     *_of_record("lid"),
     *_numbers("idx", "task_attempt", "run", "size", "stored"),  # stored: bytes of packed
-    *_texts("role", "task_uid", "pod_uid", "container", "pod", "node", "why"),
+    *_texts("role", "task_uid", "pod_uid", "container", "pod", "node", "why", "last_line"),
     Column("cut_start", SmallInteger, nullable=False),
     Column("cut_end", SmallInteger, nullable=False),
     Column("packed", LargeBinary, nullable=False),

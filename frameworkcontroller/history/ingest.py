@@ -67,6 +67,11 @@ are too large, and with them the transaction."""
 _MAX_REASON: Final = 512
 """Characters of the reason for the end of a Framework, which lists show and searches read."""
 
+_MAX_LAST: Final = 256
+"""Characters of the last line of a log, in lists."""
+_MAX_LINE_BYTES: Final = 16384
+"""Of a longer last line, its end is taken for the whole."""
+
 _MAX_ID_BYTES: Final = 1024
 
 MAX_AHEAD_SEC: Final = 86400
@@ -286,11 +291,18 @@ def _add_log(batch: RowBatch, record: HistoryRecord, time: int) -> None:
         "pod": clean(log.pod_name),
         "node": clean(log.node),
         "why": clean(log.why),
+        "last_line": clean(_last_line(log.data())),
         "cut_start": int(log.cut_start),
         "cut_end": int(log.cut_end),
         "packed": log.packed,
     }
     _put(batch.logs, key, row)
+
+
+def _last_line(data: bytes) -> str:
+    """Return the last line that is not blank, cut at its end."""
+    end = data.rstrip()[-_MAX_LINE_BYTES:]
+    return end[end.rfind(b"\n") + 1 :].decode(errors="replace").strip()[:_MAX_LAST]
 
 
 def _add_framework(batch: RowBatch, record: HistoryRecord, time: int, line: bytes) -> None:

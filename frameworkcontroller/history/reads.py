@@ -219,6 +219,7 @@ class LogAnswer(TypedDict):
     cutStart: Annotated[bool, _about("Whether its beginning is missing.")]
     cutEnd: Annotated[bool, _about("Whether its end is missing.")]
     why: Annotated[str, _about("Reason for which a part, or all, is missing.")]
+    lastLine: Annotated[str, _about("Its last line that is not blank, shortened.")]
 
 
 class LogWithText(LogAnswer):

@@ -60,6 +60,7 @@ async def test_a_log_is_listed_and_read(archive: HistoryArchive) -> None:
         "cutStart": True,
         "cutEnd": False,
         "why": "only its end",
+        "lastLine": "two",
     }
     assert await text(archive, item) == "one\ntwo\n"
     assert await text(archive, item, tail=1) == "two\n"
@@ -196,6 +197,24 @@ async def test_a_gzip_bomb_is_refused(archive: HistoryArchive, size: int) -> Non
     assert (await archive.read(ListFrameworks()))["items"] == []
 
 
+@pytest.mark.parametrize(
+    ("data", "last"),
+    [
+        (b"", ""),
+        (b" \n\n", ""),
+        (b"a\nb\n \n", "b"),
+        (b"a\r\nb\r\n", "b"),
+        (b"x" * 300, "x" * 256),
+        (b"a\n\xff\x00\n", "\ufffd\ufffd"),
+        (b"y" * MAX_LOG_BYTES, "y" * 256),
+    ],
+)
+async def test_lists_have_the_last_line(archive: HistoryArchive, data: bytes, last: str) -> None:
+    await archive.store([log_record("u", data=data)])
+    (item,) = await logs(archive)
+    assert item["lastLine"] == last
+
+
 async def test_texts_with_nul_are_stored(archive: HistoryArchive) -> None:
     record = orjson.loads(log_record("u", why="x"))
     record["object"]["why"] = "a\x00b"
@@ -243,12 +262,14 @@ async def test_frameworks_alone_do_not_permit_logs(archive: HistoryArchive) -> N
     (item,) = await logs(archive)
     reader = await archive.for_viewer(NoLogs("n", reads=True))
     assert await reader.read(GetFramework("u")) is not None
-    for query in (ListLogs("u"), GetLog("u", item["id"])):
-        with pytest.raises(LogAccessError, match="the permission to get pods/log in namespace default"):
-            await reader.read(query)
+    match = "the permission to get pods/log in namespace default"
+    with pytest.raises(LogAccessError, match=match):
+        await reader.read(ListLogs("u"))
+    with pytest.raises(LogAccessError, match=match):
+        await reader.read(GetLog("u", item["id"]))
     # Others do not exist.
-    for query in (ListLogs("v"), GetLog("v", item["id"])):
-        assert await reader.read(query) is None
+    assert await reader.read(ListLogs("v")) is None
+    assert await reader.read(GetLog("v", item["id"])) is None
     allowed = await archive.for_viewer(SimpleViewer("y", reads=True))
     assert await allowed.read(ListLogs("u")) is not None
     stranger = await archive.for_viewer(SimpleViewer("s", reads=False))

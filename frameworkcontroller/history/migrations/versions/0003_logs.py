@@ -28,13 +28,8 @@ def upgrade() -> None:
     op.create_table(
         "logs",
         Column("lid", KEY, primary_key=True, autoincrement=True),
-        *(
-            Column(name, BigInteger, nullable=False)
-            for name in ("fid", "attempt", "time", "idx", "task_attempt", "run")
-        ),
-        *(Column(name, BigInteger, nullable=False) for name in ("size", "stored")),
-        *(Column(name, TEXT, nullable=False) for name in ("role", "task_uid", "pod_uid", "container")),
-        *(Column(name, TEXT, nullable=False) for name in ("pod", "node", "why")),
+        *numbers("fid", "attempt", "time", "idx", "task_attempt", "run", "size", "stored"),
+        *texts("role", "task_uid", "pod_uid", "container", "pod", "node", "why", "last_line"),
         Column("cut_start", SmallInteger, nullable=False),
         Column("cut_end", SmallInteger, nullable=False),
         Column("packed", LargeBinary, nullable=False),
