@@ -73,9 +73,9 @@ class FrameworkSource:
     attempt to show, which the archive has of an earlier one; ``number``: of this attempt, if an archive is read.
     ``item``: its entry in the archive's list; ``attempts``: the entries of its attempts there. ``earlier``: other
     archived objects of it, and ``task_attempts``, archived attempts of Tasks, both for the picture. ``retried``:
-    failed Task attempts of the shown attempt. ``last_words``: the end of the log of the failing Task. ``last_lines``: of
-    Task attempts, by role, UID of the Task and attempt. ``summary``, ``decoded``: made of ``body`` before, as large ones take
-    long.
+    failed Task attempts of the shown attempt. ``last_words``: the end of the log of the failing Task. ``last_lines``:
+    of Task attempts, by role, UID of the Task and attempt. ``summary``, ``decoded``: made of ``body`` before, as large
+    ones take long.
     """
 
     body: Json

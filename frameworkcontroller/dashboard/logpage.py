@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
@@ -12,6 +14,8 @@ from frameworkcontroller.views.containerlogs import ArchivedLog
 from frameworkcontroller.views.texts import printable
 
 Json = Mapping[str, Any]
+
+_COLOR: Final = re.compile(r"\x1b\[[0-9;]{0,32}m")
 
 LAST_LINES: Final = 20
 """Lines of a log on the page of its Framework."""
@@ -73,11 +77,12 @@ class LogPage:
         self.framework_href = framework_href(namespace, name, uid)
         self.attempt_href = framework_href(namespace, name, uid, log["frameworkAttempt"])
         self.task_href = f"{tasks_href(namespace, name, uid, log['role'])}{log['index']}"
-        self.text = printable_lines(log["text"] or "")
-        self.is_cut = lines is not None and len((log["text"] or "").encode(errors="replace")) < log["size"]
+        data = b64decode(log["data"] or "")
+        self.text = printable_lines(data.decode(errors="replace"))
+        self.is_cut = len(data) < log["size"]
         self.lines = lines
 
 
 def printable_lines(text: str) -> str:
-    """Return a log for a page: tabs and ends of lines stay, other characters that do not print become blanks."""
-    return "\t".join(map(printable, text.replace("\r\n", "\n").split("\t")))
+    """Return a log for a page: without colors, and with blanks for characters that do not print, except tabs."""
+    return "\t".join(map(printable, _COLOR.sub("", text.replace("\r\n", "\n")).split("\t")))

@@ -253,7 +253,7 @@ class Pages:
     async def _log_text(self, request: web.Request) -> web.StreamResponse:
         """Send the bytes of a log as a file."""
         framework, past = await self._archived_framework(request)
-        found = await self._read_log(request, past, framework["uid"], None, raw=True)
+        found = await self._read_log(request, past, framework["uid"], None)
         name = f"{found['pod']}-{found['container']}-{found['run']}.log"
         plain = "".join(one if one.isascii() and (one.isalnum() or one in "-.") else "_" for one in name)
         headers = {"Content-Disposition": f'attachment; filename="{plain}"'}
@@ -273,10 +273,10 @@ class Pages:
         return found, archived.past
 
     async def _read_log(
-        self, request: web.Request, past: ArchiveReader, uid: str, lines: int | None, *, raw: bool | None = None
+        self, request: web.Request, past: ArchiveReader, uid: str, lines: int | None
     ) -> Mapping[str, Any]:
         number = _number(request.match_info["id"])
-        found = None if number is None else await past.read(GetLog(uid, number, lines, raw))
+        found = None if number is None else await past.read(GetLog(uid, number, lines, raw=True))
         if found is None:
             raise web.HTTPNotFound(text="There is no such log. Logs are removed earlier than their Frameworks.")
         return found

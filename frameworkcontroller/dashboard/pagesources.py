@@ -166,7 +166,7 @@ class PageSources:
                 body = await _task_object(past, uid, role, index, item) if left <= _DRAWN_ATTEMPTS else None
                 archived.append((item["frameworkAttempt"], item, body))
         logs, problem = await _logs(past, ListLogs(uid, role=role, index=index, limit=MAX_PAGE))
-        source = TaskSource(role, index, archived, logs, problem)
+        source = TaskSource(role, index, archived, logs=logs, logs_problem=problem)
         if not framework.live or self._live is None:
             return source
         view = framework.view()
@@ -239,9 +239,6 @@ async def _with_logs(source: FrameworkSource, past: ArchiveReader | None, uid: s
     place = _failing_task(source)
     if past is None or place is None:
         return source
-    counts = {item["id"]: item.get("logs") for item in source.attempts}
-    if not counts.get(source.number):
-        return source
     role, index = place
     every, problem = await _logs(past, ListLogs(uid, source.number, limit=MAX_PAGE))
     its = [one for one in every if (one["role"], one["index"]) == place]
@@ -251,21 +248,15 @@ async def _with_logs(source: FrameworkSource, past: ArchiveReader | None, uid: s
     for item in of_default_containers(map(ArchivedLog, every), source.shown):
         one = item.item
         last_lines[one["role"], one["taskUid"], one["attempt"]] = one["lastLine"]
-    said = await _last_words(past, source, uid, place, [*map(ArchivedLog, its)], problem)
+    if problem:
+        return replace(source, last_words=LastWords(role, index, problem=problem))
+    said = await _last_words(past, source, uid, [*map(ArchivedLog, its)])
     return replace(source, last_words=said, last_lines=last_lines)
 
 
 async def _last_words(
-    past: ArchiveReader,
-    source: FrameworkSource,
-    uid: str,
-    place: tuple[str, int],
-    logs: list[ArchivedLog],
-    problem: str,
+    past: ArchiveReader, source: FrameworkSource, uid: str, logs: Sequence[ArchivedLog]
 ) -> LastWords | None:
-    role, index = place
-    if problem:
-        return LastWords(role, index, problem=problem)
     pod = newest(logs)
     chosen = of_default_containers(pod, source.shown) or pod
     if not chosen:
@@ -282,7 +273,7 @@ async def _last_words(
     }
     own = links.pop(log.item["id"])
     text = printable_lines(found["text"] or "")
-    return LastWords(role, index, text, own, tuple(links.values()), own.note if own.is_empty else "")
+    return LastWords(*log.task, text, own, tuple(links.values()), own.note if own.is_empty else "")
 
 
 def _failing_task(source: FrameworkSource) -> tuple[str, int] | None:

@@ -38,9 +38,9 @@ class TaskSource:
     role: str
     index: int
     archived: Sequence[tuple[int, Json, Json | None]] = ()
+    more: PodsAndEvents = field(default_factory=PodsAndEvents)
     logs: Sequence[Json] = ()
     logs_problem: str = ""
-    more: PodsAndEvents = field(default_factory=PodsAndEvents)
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,8 +83,8 @@ def draw_inline(
 
     It is an ``svg`` of the class ``timeline``, without styles; bars have their kind as class: waiting, running,
     succeeded, failed or stopped. ``data-begin`` and ``data-end``: the times at its ends, in seconds since the epoch.
-    ``link``: the URL behind the label of a row, "" for none. ``words``: takes a row, a UID of a Task and an attempt, and
-    gives the last line of the log, which the texts of failed attempts have; "" for none.
+    ``link``: the URL behind the label of a row, "" for none. ``words``: takes a row, a UID of a Task and an attempt,
+    and returns the last line of the log for the text of a failed attempt, "" for none.
     """
     return _draw(title, rows, now, inline=True, link=link, words=words)
 
