@@ -257,7 +257,7 @@ class _Logs:
                 if live:
                     return program.EXIT_OK
                 raise program.CommandError(await self._no_log(archive, uid, attempt))
-            some = "these logs" if not live else counted(len(wanted), "log")
+            some = "logs" if not live else counted(len(wanted), "log")
             of_attempt = "" if attempt is None else f" of attempt {attempt}"
             self.invocation.note(f"{some}{of_attempt} from the archive: the Pods are gone")
             return await self._print_logs(archive, uid, wanted)
@@ -374,7 +374,7 @@ class _Logs:
     async def _print_missed(
         self, framework: Json, first: int, seen: set[tuple[str, str, int]], printed: set[tuple[str, str, int]]
     ) -> None:
-        """Print what the Pods wrote before they could be read. ``seen``: started containers."""
+        """Print archived logs of Pods that were gone before they could be read. ``seen``: started containers."""
         uid: str = framework["metadata"]["uid"]
         deadline = time.monotonic() + _LAST_LINES_SEC
         try:
@@ -392,9 +392,7 @@ class _Logs:
                         break
                     await asyncio.sleep(_POLL_SEC)
                 if missed:
-                    self.invocation.note(
-                        f"{counted(len(missed), 'log')} from the archive: their Pods were gone too soon"
-                    )
+                    self.invocation.note(f"{counted(len(missed), 'log')} from the archive: the Pods were gone too soon")
                     await self._print_logs(archive, uid, missed)
         except program.CommandError as error:
             self.invocation.note(str(error))

@@ -351,9 +351,7 @@ def _add_logs(commands: Any) -> None:
         "--all-attempts", action="store_true", help="of all attempts of the Framework and of its Tasks, oldest first"
     )
     parser.add_argument("--uid", metavar="UID", help="which of several Frameworks that have had this name")
-    parser.add_argument(
-        "--raw", action="store_true", help="print to terminals what the containers wrote, with all controls"
-    )
+    parser.add_argument("--raw", action="store_true", help="keep control characters on terminals")
     _add_archive(parser)
     parser.set_defaults(command=late("commands.mergedlogs", "run_anywhere"))
 

@@ -25,7 +25,7 @@ PAGE_LINES: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class LogLink:
-    """A log. ``name``: container and run. ``href``: its page. ``note``: what is missing of it."""
+    """A log. ``name``: container and run. ``href``: its page. ``note``: its missing part."""
 
     name: str
     href: str

@@ -1,4 +1,4 @@
-"""Archived logs of containers: their names, what is missing of them, and which of many are shown."""
+"""Archived logs of containers: their names, their missing parts, and the choice among many."""
 
 from __future__ import annotations
 

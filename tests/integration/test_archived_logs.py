@@ -84,7 +84,7 @@ async def test_the_logs_of_the_last_attempt_are_printed_after_the_end(past: Past
         ended = await past.cli("logs", "train", *arguments, *folder)
         assert (ended.code, ended.lines) == (0, ["a[0] | one", "a[0] | two", "a[1] | three"]), (arguments, ended)
         assert ended.err.splitlines() == [
-            "these logs of attempt 1 from the archive: the Pods are gone",
+            "logs of attempt 1 from the archive: the Pods are gone",
             "a[1] main: its beginning is not in the archive: only the last 64 KiB are kept",
         ]
     assert (await past.cli("logs", "train", "a/0", *folder)).lines == ["one", "two"]
@@ -155,7 +155,7 @@ async def test_without_an_archive_the_command_says_where_logs_may_be(
 
 
 class FrameworksOnly(Everyone):
-    """Admits everyone to Frameworks, and nobody to logs."""
+    """Admits everyone to Frameworks, and no one to logs."""
 
     async def identify(self, request: web.BaseRequest, token: str | None) -> Viewer:
         return _NoLogs("someone", reads=True)
@@ -231,6 +231,18 @@ async def test_live_pods_come_first(cluster: Cluster, past: Past) -> None:
     ended = await past.cli("logs", "live", "--archive", "http://127.0.0.1:1")
     assert (ended.code, ended.lines) == (0, [f"a[0] | {text}", f"a[1] | {text}"])
     assert "cannot connect" in ended.err
+
+
+@pytest.mark.virtual_clock
+async def test_following_ends_with_logs_of_pods_that_were_gone_too_soon(cluster: Cluster, past: Past) -> None:
+    frameworks = Frameworks(await cluster.client(), cluster.namespace)
+    created = await frameworks.create("quick", role("a", 1, simulate={"run-seconds": 5}))
+    await frameworks.until_running("quick", 1)
+    where = f"{cluster.namespace}/quick"
+    past.keep(log_record(created["metadata"]["uid"], 3, b"gone\n", role="a", where=where))
+    ended = await past.cli("logs", "quick", "-f", "--dir", str(past.folder))
+    assert ended.lines == ["a[0] | container main is simulated and prints nothing", "a[3] | gone"]
+    assert ended.err == "1 log from the archive: the Pods were gone too soon\n"
 
 
 @pytest.mark.virtual_clock

@@ -201,6 +201,8 @@ class _Show:
         current = _attempt_of(live)
         if current is not None:
             archived = [one for one in rows if one["id"] != current["id"]]
+            # The logs of a current attempt may be there already.
+            current["logs"] = sum(one.get("logs") or 0 for one in rows if one["id"] == current["id"])
             rows = sorted([*archived, current], key=lambda one: int(one["id"]))
         if self._printed({**(framework or _item_of(live or {})), "attempts": rows}):
             return
