@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from frameworkcontroller.api.historyrecords import is_log_line
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.invocation import Invocation, open_invocation
 from frameworkcontroller.history.archive import HistoryArchive
@@ -119,6 +120,8 @@ async def _folder(invocation: Invocation, options: argparse.Namespace) -> AsyncI
             bad = 0
             for path, batch in read_folder(options.dir, lambda path, why: invocation.error(f"{path}: {why}")):
                 lines = [one for one in batch.lines if all(part in one[1] for part in wanted)]
+                if options.name is None:
+                    lines = [one for one in lines if not is_log_line(one[1])]
                 stored = await store_valid(archive.store, lines, partial(_report_bad, invocation, path))
                 bad += len(batch.too_long) + len(lines) - len(stored)
             if bad:
