@@ -259,7 +259,7 @@ def test_a_directory_in_place_of_a_network_volume(folder: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_run_leaves_nothing_behind(folder: Path, number: signal.Signals) -> None:
     (folder / "f.yaml").write_text(yaml.safe_dump(framework("f", f"trap '' INT TERM; sleep {MARK}; sleep {MARK}")))
-    with running(folder, "run", "f.yaml", until="w[0]: AttemptRunning") as process:
+    with running(folder, "run", "f.yaml", until="w[0]: Running") as process:
         while not sleepers():
             time.sleep(0.05)
         process.send_signal(number)
@@ -275,7 +275,7 @@ def test_the_leftovers_of_a_killed_one_are_removed_by_the_next_one(folder: Path,
     foreign.mkdir()
     with running(folder, "up", until="Ctrl-C") as other:
         others = set(temporary.iterdir())
-        with running(folder, *arguments, until="Ctrl-C" if arguments[0] == "up" else "w[0]: AttemptRunning") as killed:
+        with running(folder, *arguments, until="Ctrl-C" if arguments[0] == "up" else "w[0]: Running") as killed:
             killed.kill()
             killed.communicate(timeout=600)
         left = set(temporary.iterdir()) - others
