@@ -122,7 +122,7 @@ class _Logs:
         self.invocation = invocation
         self.options = options
         self.role, self.index = options.target
-        self.has_archive = archivesource.is_named(options)
+        self.has_archive = archivesource.name_archive(invocation, options)
         self.printer = _Printer(
             invocation.out,
             label=self.index is None or options.all_attempts,
