@@ -2,12 +2,17 @@
 
 Source: docs/manual.md, "History". A record is identified by its attempt. It is delivered at least once, and the same
 attempt may come again in a later state: of records with the same id, the one with the trigger of the latest of
-`STAGES` counts, and of several the one with the latest ``time``.
+`STAGES` counts, and of several the one with the latest ``time``. A record of a log (`Trigger.POD_LOG`) has the id of
+its Pod, and is identified by it with the container and its run.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import gzip
 import re
+import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
@@ -31,9 +36,19 @@ class Trigger(StrEnum):
     TASK_RETRY = "OnTaskRetry"
     TASK_DELETION = "OnTaskDeletion"
     POD_DELETION = "OnPodDeletion"
+    POD_LOG = "OnPodLog"
+    """A container's log was read. No snapshot, and none of ``history.triggers``: ``history.logs`` asks for it."""
 
 
-KINDS: Final[Mapping[Trigger, str]] = {trigger: trigger.name.partition("_")[0].capitalize() for trigger in Trigger}
+SNAPSHOT_TRIGGERS: Final = frozenset(Trigger) - {Trigger.POD_LOG}
+"""The triggers of Frameworks, Tasks and Pods: of everything except logs."""
+
+LOG_KIND: Final = "Log"
+
+KINDS: Final[Mapping[Trigger, str]] = {
+    trigger: LOG_KIND if trigger is Trigger.POD_LOG else trigger.name.partition("_")[0].capitalize()
+    for trigger in Trigger
+}
 """The kind of object in the records of a trigger."""
 
 UNREADABLE_ATTEMPT: Final = 2**31 - 1
@@ -46,6 +61,7 @@ STAGES: Final[Mapping[str, int]] = {
     Trigger.TASK_RETRY: 0,
     Trigger.TASK_DELETION: 1,
     Trigger.POD_DELETION: 0,
+    Trigger.POD_LOG: 0,
 }
 """The triggers of one attempt in the order of its life: one that waits for its retry may still be completed or deleted,
 never the other way round. Clocks of controllers may differ, so their times alone do not tell."""
@@ -54,6 +70,13 @@ _PART: Final = re.compile(r"[^/\x00-\x20\x7f]{1,253}")
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
 _SHOWN: Final = 100
+
+MAX_LOG_BYTES: Final = 2**20
+"""The most bytes of a log that a record has, uncompressed."""
+_MAX_NAME: Final = 253
+_MAX_WHY: Final = 512
+_MAX_INT32: Final = 2**31 - 1
+_GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
 
 
 class HistoryRecordError(ValueError):
@@ -119,7 +142,7 @@ class HistoryRecord:
     ``time``: when the record was made, RFC 3339 in UTC with microseconds and a Z, so that times compare as texts.
     ``cluster``: a name from the configuration, or the UID of the namespace kube-system, "" if neither is known.
     ``generation``: of the Framework, 0 if not known. ``controller``: the version that made the record.
-    ``object``: the Framework, Task or Pod, a JSON object; to encode a record it may be an ``orjson.Fragment``.
+    ``object``: the Framework, Task, Pod or log, a JSON object; to encode a record it may be an ``orjson.Fragment``.
     """
 
     id: RecordId
@@ -172,7 +195,7 @@ def decode_record(line: bytes) -> HistoryRecord:
         raise HistoryRecordError(f"generation: must be a number from 0, not {_quoted(generation)}")
     body = content.get("object")
     kind = body.get("kind") if isinstance(body, dict) else None
-    if not kind == found.kind == KINDS[trigger]:
+    if kind != KINDS[trigger] or found.kind != ("Pod" if kind == LOG_KIND else kind):
         raise HistoryRecordError(
             f"object: must be a {KINDS[trigger]} for {trigger}, with the id of one; "
             f"kind is {_quoted(kind)}, id {_quoted(str(found))}"
@@ -188,6 +211,121 @@ def decode_record(line: bytes) -> HistoryRecord:
         controller=_text(content, "controller"),
         object=body,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRecord:
+    """The end of the log of one run of a container: the object of a record with `Trigger.POD_LOG`.
+
+    ``index``: of the Task. ``run``: number of restarts of the container before this run. ``packed``: the bytes,
+    compressed with gzip; b"" if there are none. ``size``: of the bytes, uncompressed. ``cut_start``, ``cut_end``:
+    whether bytes are missing at that side. ``why``: the reason for which bytes, or all, are missing; "" if none are.
+    """
+
+    index: int
+    pod_name: str
+    node: str = ""
+    container: str
+    run: int = 0
+    packed: bytes = b""
+    size: int = 0
+    cut_start: bool = False
+    cut_end: bool = False
+    why: str = ""
+
+    def with_data(self, data: bytes) -> LogRecord:
+        """Return the record with these bytes, of which it takes the last `MAX_LOG_BYTES`."""
+        cut = len(data) > MAX_LOG_BYTES
+        data = data[-MAX_LOG_BYTES:]
+        packed = gzip.compress(data, compresslevel=6, mtime=0) if data else b""
+        return replace(self, packed=packed, size=len(data), cut_start=self.cut_start or cut)
+
+    def data(self) -> bytes:
+        """Return the bytes.
+
+        Raises:
+            HistoryRecordError: they are not ``size`` bytes, or more than `MAX_LOG_BYTES`.
+        """
+        return unpack_log(self.packed, self.size)
+
+    def encode(self) -> dict[str, Any]:
+        """Return the object."""
+        return {
+            "kind": LOG_KIND,
+            "index": self.index,
+            "podName": self.pod_name,
+            "node": self.node,
+            "container": self.container,
+            "run": self.run,
+            "data": base64.b64encode(self.packed).decode(),
+            "size": self.size,
+            "cutStart": self.cut_start,
+            "cutEnd": self.cut_end,
+            "why": self.why,
+        }
+
+    @classmethod
+    def decode(cls, body: Mapping[str, Any]) -> LogRecord:
+        """Return the record that ``encode`` wrote. Unknown fields are ignored.
+
+        Raises:
+            HistoryRecordError: a field is missing or invalid, or ``data`` is too large or not gzip.
+        """
+        numbers = {field: body.get(field) for field in ("index", "run", "size")}
+        for field, value in numbers.items():
+            if type(value) is not int or not 0 <= value <= _MAX_INT32:
+                raise HistoryRecordError(f"object.{field}: must be a number from 0, not {_quoted(value)}")
+        for field in ("cutStart", "cutEnd"):
+            if type(body.get(field)) is not bool:
+                raise HistoryRecordError(f"object.{field}: must be true or false, not {_quoted(body.get(field))}")
+        try:
+            texts = {field: _text(body, field) for field in ("podName", "node", "container", "data", "why")}
+        except HistoryRecordError as error:
+            raise HistoryRecordError(f"object.{error}") from None
+        for field, least in (("podName", 1), ("node", 0), ("container", 1)):
+            if not least <= len(texts[field]) <= _MAX_NAME:
+                rule = f"must have {least} to {_MAX_NAME} characters"
+                raise HistoryRecordError(f"object.{field}: {rule}, not {_quoted(texts[field])}")
+        try:
+            packed = base64.b64decode(texts["data"], validate=True)
+        except (binascii.Error, ValueError):
+            raise HistoryRecordError("object.data: must be base64") from None
+        unpack_log(packed, numbers["size"])
+        return cls(
+            index=numbers["index"],
+            pod_name=texts["podName"],
+            node=texts["node"],
+            container=texts["container"],
+            run=numbers["run"],
+            packed=packed,
+            size=numbers["size"],
+            cut_start=body["cutStart"],
+            cut_end=body["cutEnd"],
+            why=texts["why"][:_MAX_WHY],
+        )
+
+
+def unpack_log(packed: bytes, size: int) -> bytes:
+    """Return the bytes of a log.
+
+    Raises:
+        HistoryRecordError: they are not gzip with ``size`` bytes, or more than `MAX_LOG_BYTES`.
+    """
+    if size > MAX_LOG_BYTES:
+        raise HistoryRecordError(f"object.size: must be at most {MAX_LOG_BYTES}, not {size}")
+    if not packed:
+        data, complete = b"", True
+    else:
+        # One byte more than expected: no more is decompressed, whatever the data stands for.
+        inflater = zlib.decompressobj(_GZIP_WINDOW)
+        try:
+            data = inflater.decompress(packed, size + 1)
+        except zlib.error as error:
+            raise HistoryRecordError(f"object.data: not gzip: {error}") from None
+        complete = len(data) > size or (inflater.eof and not inflater.unused_data)
+    if not complete or len(data) != size:
+        raise HistoryRecordError(f"object.data: must be gzip with {size} bytes (size)")
+    return data
 
 
 def framework_attempt_id(framework: Mapping[str, Any]) -> RecordId:

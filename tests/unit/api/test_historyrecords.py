@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 from typing import Any
 
 import orjson
@@ -12,9 +14,12 @@ from hypothesis import strategies as st
 from frameworkcontroller import __version__
 from frameworkcontroller.api.historyrecords import (
     KINDS,
+    MAX_LOG_BYTES,
+    SNAPSHOT_TRIGGERS,
     UNREADABLE_ATTEMPT,
     HistoryRecord,
     HistoryRecordError,
+    LogRecord,
     RecordId,
     Trigger,
     decode_record,
@@ -199,3 +204,85 @@ def test_a_pod_whose_annotations_were_changed_has_no_id(annotation: str, value: 
 
 def test_every_trigger_has_a_kind() -> None:
     assert set(KINDS) == set(Trigger)
+
+
+LOG = LogRecord(index=3, pod_name="f-worker-3", node="node-1", container="main")
+
+
+def gzipped(data: bytes) -> str:
+    return base64.b64encode(gzip.compress(data)).decode()
+
+
+def test_a_log_is_no_snapshot() -> None:
+    assert set(Trigger) - SNAPSHOT_TRIGGERS == {Trigger.POD_LOG}
+
+
+def test_a_record_of_a_log() -> None:
+    log = LogRecord(
+        index=3, pod_name="f-worker-3", node="node-1", container="main", run=2, cut_start=True, cut_end=True, why="slow"
+    ).with_data(b"said\n")
+    body = log.encode()
+    assert {**body, "data": ""} == {
+        "kind": "Log",
+        "index": 3,
+        "podName": "f-worker-3",
+        "node": "node-1",
+        "container": "main",
+        "run": 2,
+        "data": "",
+        "size": 5,
+        "cutStart": True,
+        "cutEnd": True,
+        "why": "slow",
+    }
+    assert gzip.decompress(base64.b64decode(body["data"])) == b"said\n"
+    line = orjson.dumps({**LINE, "id": str(POD_ID), "trigger": "OnPodLog", "object": body})
+    decoded = decode_record(line)
+    assert (decoded.id, decoded.trigger) == (POD_ID, Trigger.POD_LOG)
+    assert LogRecord.decode(decoded.object) == log
+    assert LogRecord.decode(decoded.object).data() == b"said\n"
+
+
+@pytest.mark.parametrize("change", [{"id": "f-1/2"}, {"id": str(TASK_ID)}, {"object": {"kind": "Pod"}}])
+def test_a_log_belongs_to_a_pod(change: dict[str, Any]) -> None:
+    line = {**LINE, "id": str(POD_ID), "trigger": "OnPodLog", "object": LOG.encode(), **change}
+    with pytest.raises(HistoryRecordError, match="object: must be a Log for OnPodLog"):
+        decode_record(orjson.dumps(line))
+
+
+@pytest.mark.parametrize("size", [0, MAX_LOG_BYTES, MAX_LOG_BYTES + 1])
+def test_a_log_has_a_bounded_end(size: int) -> None:
+    data = bytes(range(256)) * 4096 + b"!"
+    log = LOG.with_data(data[-size:] if size else b"")
+    assert LogRecord.decode(log.encode()).data() == (data[-min(size, MAX_LOG_BYTES) :] if size else b"")
+    assert log.cut_start == (size > MAX_LOG_BYTES)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"index": -1}, "object.index: must be a number from 0, not -1"),
+        ({"run": True}, "object.run: must be a number from 0, not true"),
+        ({"size": None}, "object.size: must be a number from 0, not null"),
+        ({"cutEnd": 1}, "object.cutEnd: must be true or false, not 1"),
+        ({"podName": ""}, 'object.podName: must have 1 to 253 characters, not ""'),
+        ({"container": "c" * 254}, "object.container: must have 1 to 253 characters"),
+        ({"node": None}, "object.node: must be a text, not null"),
+        ({"data": "?"}, "object.data: must be base64"),
+        ({"data": "AAAA", "size": 3}, "object.data: not gzip"),
+        ({"data": gzipped(b"1234"), "size": 3}, "object.data: must be gzip with 3 bytes"),
+        ({"data": gzipped(b"1234"), "size": 5}, "object.data: must be gzip with 5 bytes"),
+        ({"data": gzipped(b"1234")[:-8], "size": 4}, "object.data: must be gzip with 4 bytes"),
+        ({"data": gzipped(b"") + gzipped(b"x" * 9), "size": 0}, "object.data: must be "),
+        ({"data": gzipped(bytes(50 * 2**20)), "size": 2**20}, "object.data: must be gzip with 1048576 bytes"),
+        ({"data": gzipped(bytes(2**20 + 1)), "size": 2**20 + 1}, "object.size: must be at most 1048576, not 1048577"),
+    ],
+)  # fmt: skip
+def test_invalid_logs(change: dict[str, Any], problem: str) -> None:
+    with pytest.raises(HistoryRecordError) as caught:
+        LogRecord.decode({**LOG.encode(), **change})
+    assert str(caught.value).startswith(problem)
+
+
+def test_a_long_reason_is_cut() -> None:
+    assert len(LogRecord.decode({**LOG.encode(), "why": "w" * 10_000}).why) == 512
