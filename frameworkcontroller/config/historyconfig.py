@@ -4,14 +4,27 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic_core import PydanticKnownError
 
-from frameworkcontroller.api.historyrecords import Trigger
+from frameworkcontroller.api.historyrecords import SNAPSHOT_TRIGGERS, Trigger
 from frameworkcontroller.api.inputmodel import INT64_MAX
 from frameworkcontroller.config.configfile import Section
+
+_SNAPSHOTS: Final = tuple(trigger for trigger in Trigger if trigger in SNAPSHOT_TRIGGERS)
+
+
+def _check_snapshot(value: Any) -> Any:
+    if value not in _SNAPSHOTS:
+        *most, last = (f"'{trigger}'" for trigger in _SNAPSHOTS)
+        raise PydanticKnownError("enum", {"expected": f"{', '.join(most)} or {last}"})
+    return value
+
+
+_SnapshotTrigger = Annotated[Trigger, Field(strict=False), BeforeValidator(_check_snapshot)]
 
 
 class HistorySinkKind(StrEnum):
@@ -36,9 +49,7 @@ class History(Section):
     sink: Annotated[HistorySinkKind, Field(strict=False)] = HistorySinkKind.NONE
     url: Annotated[str, Field(validate_default=True)] = ""
     path: Annotated[str, Field(validate_default=True)] = ""
-    triggers: Annotated[list[Annotated[Trigger, Field(strict=False)]], Field(min_length=1)] = Field(
-        default_factory=lambda: list(Trigger)
-    )
+    triggers: Annotated[list[_SnapshotTrigger], Field(min_length=1)] = Field(default_factory=lambda: list(_SNAPSHOTS))
     on_unavailable: Annotated[OnUnavailable, Field(strict=False)] = OnUnavailable.BLOCK
     max_pending_bytes: Annotated[int, Field(ge=2**20, le=INT64_MAX)] = 2**28
     token_file: str = ""

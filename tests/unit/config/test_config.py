@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from frameworkcontroller.api.completion import ContainerCompletion
+from frameworkcontroller.api.historyrecords import SNAPSHOT_TRIGGERS
 from frameworkcontroller.api.objects import ContainerRecord, Identity, PodRecord
 from frameworkcontroller.api.podgroups import GangScheduler
 from frameworkcontroller.config.config import Config, ConfigurationError, LeaderElection, load_config, shipped_config
@@ -97,7 +98,7 @@ def test_every_key(tmp_path: Path) -> None:
     assert given.keys() == {field.alias for field in Config.model_fields.values()}
     assert config.model_dump(by_alias=True, mode="json") == given
     assert config.snapshot_triggers() == set()
-    assert Config().snapshot_triggers() == set(SnapshotTrigger) - {SnapshotTrigger.FRAMEWORK_COMPLETION}
+    assert Config().snapshot_triggers() == SNAPSHOT_TRIGGERS - {SnapshotTrigger.FRAMEWORK_COMPLETION}
     limits = config.plan_limits()
     assert limits.object_local_cache_creation_timeout_sec == 60
     assert limits.framework_completed_retain_sec == 2147483600
@@ -115,8 +116,8 @@ def test_every_key(tmp_path: Path) -> None:
     [
         ("", set(), False),
         ("{onUnavailable: Block, url: 'http://h/', triggers: [OnTaskRetry]}", set(), False),
-        ("{sink: file, path: /history}", set(SnapshotTrigger), True),
-        ("{sink: http, url: 'http://h', onUnavailable: Drop}", set(SnapshotTrigger), False),
+        ("{sink: file, path: /history}", set(SNAPSHOT_TRIGGERS), True),
+        ("{sink: http, url: 'http://h', onUnavailable: Drop}", set(SNAPSHOT_TRIGGERS), False),
     ],
 )
 def test_only_a_sink_makes_a_history(
@@ -246,6 +247,11 @@ BIND = 'must be host:port, :port for every address of this machine, or "" for no
         (
             "history:\n  triggers: [OnTuesday]",
             "2: history.triggers[0]: 'OnTuesday': must be OnFrameworkCompletion, "
+            "OnFrameworkRetry, OnFrameworkDeletion, OnTaskRetry, OnTaskDeletion or OnPodDeletion",
+        ),
+        (
+            "history:\n  triggers: [OnTaskRetry, OnPodLog]",
+            "2: history.triggers[1]: 'OnPodLog': must be OnFrameworkCompletion, "
             "OnFrameworkRetry, OnFrameworkDeletion, OnTaskRetry, OnTaskDeletion or OnPodDeletion",
         ),
         ("history:\n  triggers: []", "2: history.triggers: a list: must have at least 1 item"),
