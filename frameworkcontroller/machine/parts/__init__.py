@@ -10,9 +10,10 @@ from frameworkcontroller.machine.parts.dependencies.dependencies import Dependen
 from frameworkcontroller.machine.parts.gangs.gangs import GangPart
 from frameworkcontroller.machine.parts.history.archiving import HistoryPart
 from frameworkcontroller.machine.parts.kueue.kueue import KueuePart
+from frameworkcontroller.machine.parts.logs.podlogs import LogPart
 from frameworkcontroller.machine.parts.service.hostservice import ServicePart
 
-PARTS: Final = Parts(ClaimPart(), ServicePart(), DependencyPart(), GangPart(), KueuePart(), HistoryPart())
+PARTS: Final = Parts(ClaimPart(), ServicePart(), DependencyPart(), GangPart(), KueuePart(), LogPart(), HistoryPart())
 
 REASONS: Final = (*RequestReason, *LifeReason, *(reason for part in PARTS for reason in part.reasons))
 """The reasons of records. tests/unit/test_names.py checks that their names are unique."""
