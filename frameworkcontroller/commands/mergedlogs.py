@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -21,8 +20,9 @@ from frameworkcontroller.commands.frameworkfollower import FrameworkFollower
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.output import LinePrefixes
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.errors import ApiError, KubeError, TransportError
+from frameworkcontroller.kube.errors import ApiError, TransportError
 from frameworkcontroller.kube.informer import Informer
+from frameworkcontroller.kube.podlog import STAMP, NotALog
 from frameworkcontroller.kube.resources import PODS
 from frameworkcontroller.views.apiobjects import CachedObject, Json, default_container, pod_selector, roles_of, state_of
 from frameworkcontroller.views.texts import clean_line, counted
@@ -33,13 +33,8 @@ _MAX_PROBLEMS: Final = 3
 _LAST_LINES_SEC: Final = 5.0
 _RETRY_SEC: Final = 1.0
 _MAX_ANSWER_BYTES: Final = 2000
-_STAMP: Final = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 
 _Query: TypeAlias = dict[str, str | int]
-
-
-class NotALog(KubeError):
-    """A kubelet sent an error in place of the log: it answers 200 before it reads the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +243,7 @@ async def read_lines(client: KubeClient, source: Source, *, follow: bool, **opti
                 lines = _lines(chunks)
                 async for raw in lines:
                     stamp, _, text = raw.partition(b" ")
-                    if not _STAMP.fullmatch(stamp):
+                    if not STAMP.fullmatch(stamp):
                         raise NotALog(f"its node answers: {clean_line(await _whole(raw, lines))}")
                     line = Line(source, stamp.decode("ascii", "replace"), text)
                     if line.stamp < resumed:

@@ -10,11 +10,13 @@ from typing import Final
 
 import orjson
 
+from frameworkcontroller.api.historyrecords import Trigger
 from frameworkcontroller.config.historyconfig import History, HistorySinkKind
 from frameworkcontroller.controller.historysink import Destination, HistorySink
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import ApiError
 from frameworkcontroller.kube.resources import NAMESPACES
+from frameworkcontroller.machine.kernel.model import KeepLogs
 
 _log: Final = logging.getLogger(__name__)
 
@@ -39,10 +41,10 @@ def open_sink(config: History, *, namespace: str | None, wall: Callable[[], floa
         from frameworkcontroller.controller.filesink import FileDestination
 
         destination = FileDestination(Path(config.path), wall=wall)
-    _log.info("History: %s to %s", ", ".join(config.triggers), destination.name)
+    _log.info("History: %s, logs: %s, to %s", ", ".join(config.triggers), config.kept_logs, destination.name)
     return HistorySink(
         destination,
-        triggers=config.sink_triggers,
+        triggers=config.sink_triggers | ({Trigger.POD_LOG} if config.kept_logs is not KeepLogs.NONE else set()),
         blocks=config.blocks,
         max_pending_bytes=config.max_pending_bytes,
         wall=wall,
