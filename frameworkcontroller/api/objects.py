@@ -141,7 +141,7 @@ class PodRecord(_OwnedRecord):
     queued: bool = False
     """Whether Kueue queues it by itself, as its scheduling gate says."""
     runs: tuple[ContainerRun, ...] = ()
-    """The runs with a log, those of init containers last; empty unless decoded with them."""
+    """The runs with a log, init containers last; empty unless decoded with them."""
 
     @property
     def inputs(self) -> tuple[object, ...]:

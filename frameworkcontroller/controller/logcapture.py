@@ -76,7 +76,7 @@ class _Pod:
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """One log. ``follows``: to its end. ``over``: its record is made, or nobody wants it."""
+    """One log. ``follows``: to its end. ``over``: its record is made, or not wanted."""
 
     pod: _Pod
     run: ContainerRun
@@ -126,7 +126,7 @@ class LogCapture:
         self._start_next()
 
     async def stop(self) -> None:
-        """Stop: keep what was read of logs that the next process may no longer find."""
+        """Stop. Logs that the next process may not find any longer are kept as far as they are read."""
         self._stopping = True
         self._queue.clear()
         await self._cancel()
@@ -210,7 +210,7 @@ class LogCapture:
                 raise
             why = "the controller stopped before its end"
         with suppress(NotALog):
-            # What a broken stream has left of the last line.
+            # The last line of a broken stream.
             job.tail.end()
         if not job.over:
             await self._keep(job, is_cut=is_cut, why=why)

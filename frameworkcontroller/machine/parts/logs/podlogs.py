@@ -58,7 +58,7 @@ class Captures(PartState):
         self.until.clear()
 
     def successor(self, tracker: Tracker, before: Tracker) -> Captures | None:
-        """The captures of an attempt that continues, with their times: no deletion waits anew."""
+        """The captures of an attempt that continues, with their times: no deletion waits once more."""
         status, was = tracker.status, before.status
         is_same = status is not None and was is not None and status.attempt.configmap_uid == was.attempt.configmap_uid
         return Captures(self.pods, self.until, waiting=self.waiting) if is_same else None
