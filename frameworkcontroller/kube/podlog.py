@@ -86,6 +86,6 @@ class Tail:
         text = _STAMPED.sub(b"\n", begins + data)
         self._inside = not data.endswith(b"\n")
         self._kept += memoryview(text)[len(begins) :]
+        self.cut = self.cut or len(self._kept) > self._size
         if len(self._kept) > 2 * self._size:
             del self._kept[: -self._size]
-        self.cut = self.cut or len(self._kept) > self._size
