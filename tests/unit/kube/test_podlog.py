@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +28,7 @@ def test_the_last_bytes_without_times(lines: list[bytes], ends: bool, size: int,
     sent = sent if ends else sent[:-1]
     tail = Tail(size)
     places = [0, *sorted(min(cut, len(sent)) for cut in cuts), len(sent)]
-    for begin, end in zip(places, places[1:], strict=False):
+    for begin, end in pairwise(places):
         tail.feed(sent[begin:end])
     tail.end()
     assert tail.data() == text[-size:]
