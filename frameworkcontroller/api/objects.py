@@ -523,12 +523,12 @@ def _running_grace(spec: Mapping[str, Any], status: Mapping[str, Any]) -> int | 
 
 def _runs(spec: Mapping[str, Any], status: Mapping[str, Any], *, ended: bool) -> tuple[ContainerRun, ...]:
     found: list[tuple[str, int, bool]] = []
+    # Evicted, for example: the kubelet may still have the logs.
+    unknown = ended and not status.get("containerStatuses") and not status.get("initContainerStatuses")
     for kind in ("container", "initContainer"):
-        shown = {item.get("name"): item for item in status.get(f"{kind}Statuses") or ()}
-        if ended and not shown:
-            # Evicted, for example: the kubelet may still have the logs.
+        if unknown:
             found += [(fields.text(item, "name"), 0, False) for item in spec.get(f"{kind}s") or ()]
-        for item in shown.values():
+        for item in status.get(f"{kind}Statuses") or ():
             state, last = item.get("state") or {}, (item.get("lastState") or {}).get("terminated")
             name, run = fields.text(item, "name"), fields.number(item, "restartCount")
             if state.get("running") is not None or state.get("terminated") is not None:
