@@ -203,6 +203,28 @@ def test_a_pod_that_never_ran_has_no_log() -> None:
     assert (captures(driver), removed(driver)) == ([], ["f-a-0"])
 
 
+def test_a_container_that_begins_while_its_pod_is_stopped() -> None:
+    """It is asked for when it is seen, and the deletion waits no longer for it than for the others."""
+    world, driver = begun(tasks=1)
+    init, main = ContainerRun("init", 0), RUNS[0]
+    world.pods["f-a-0"] = replace(world.pods["f-a-0"], runs=(init,))
+    stop(world, driver)
+    for _ in range(3):
+        driver.finish()
+    (first,) = captures(driver)
+    assert (first.runs, removed(driver)) == ((init,), [])
+    world.clock += 4.0
+    assert driver.reconciler.on_captured(uid("f-a-0"))
+    world.pods["f-a-0"] = replace(world.pods["f-a-0"], runs=(main, init))
+    driver.reconciler.tracker.look_at_all()
+    assert driver.finish().requeue_after == SEC - 4.0
+    (second,) = captures(driver)
+    assert (second.runs, second.until) == ((main,), world.clock + SEC)
+    world.clock += SEC - 4.0
+    driver.finish()
+    assert removed(driver) == ["f-attempt"]
+
+
 def test_a_pod_that_is_gone_has_lost_its_log() -> None:
     world, driver = begun(pod={"spec": {"containers": [{"name": "x"}, {"name": "y"}]}})
     del world.objects["f-a-1"]

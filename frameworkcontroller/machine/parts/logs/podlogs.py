@@ -35,16 +35,29 @@ TRIGGER: Final = 1
 OTHER: Final = 2
 
 
+@dataclass(slots=True)
+class _Pod:
+    """A Pod that was asked for. ``until``: when (monotonic seconds) its deletion waits no longer.
+
+    ``runs``: those asked for; a container may begin later. ``pending``: number of requests without an answer.
+    """
+
+    key: TaskKey
+    until: float
+    runs: set[tuple[str, int]] = field(default_factory=set)
+    pending: int = 0
+
+
 @dataclass(slots=True, eq=False)
 class Captures(PartState):
     """The captures of one attempt of a Framework."""
 
     of_attempt: ClassVar[bool] = True
 
-    pods: dict[str, TaskKey] = field(default_factory=dict)
-    """The Pods that were asked for, by UID, with their Tasks."""
-    until: dict[str, float] = field(default_factory=dict)
-    """When (monotonic seconds) the deletion of a Pod waits no longer, by UID. The last one asked for is the last."""
+    pods: dict[str, _Pod] = field(default_factory=dict)
+    """By UID."""
+    open: dict[str, float] = field(default_factory=dict)
+    """Until when deletions wait for Pods with pending requests, by UID."""
     asked_all: bool = False
     """Whether all Pods of the attempt were asked for, which ends."""
     waiting: dict[TaskKey | None, float] = field(default_factory=dict)
@@ -55,13 +68,13 @@ class Captures(PartState):
 
     def on_tasks_over(self) -> None:
         self.pods.clear()
-        self.until.clear()
+        self.open.clear()
 
     def successor(self, tracker: Tracker, before: Tracker) -> Captures | None:
         """The captures of an attempt that continues, with their times: no deletion waits once more."""
         status, was = tracker.status, before.status
         is_same = status is not None and was is not None and status.attempt.configmap_uid == was.attempt.configmap_uid
-        return Captures(self.pods, self.until, waiting=self.waiting) if is_same else None
+        return Captures(self.pods, self.open, waiting=self.waiting) if is_same else None
 
 
 class LogPart(Part):
@@ -100,7 +113,7 @@ class LogPart(Part):
         if not (captures.pods if task is None else uid in captures.pods):
             return None
         since = captures.waiting.setdefault(key, clock)
-        until = next(reversed(captures.until.values()), 0.0) if task is None else captures.until.get(uid, 0.0)
+        until = max(captures.open.values(), default=0.0) if task is None else captures.open.get(uid, 0.0)
         if until > clock:
             return until
         if since >= 0:
@@ -116,16 +129,21 @@ class LogPart(Part):
         if captures is not None:
             captures.waiting.pop(task.key, None)
             known = captures.pods.pop(uid or "", None)
-            captures.until.pop(uid or "", None)
+            captures.open.pop(uid or "", None)
         if known is None and uid is not None and task.attempt.run_time is not None and _covers(ctx, task):
             runs = tuple(ContainerRun(name, 0) for name in _containers(ctx, task))
             ctx.plan.captures.append(_capture(ctx, task, uid, task.attempt.pod_node_name or "", runs, why=GONE))
 
     def on_captured(self, tracker: Tracker, pod_uid: str) -> bool:
         captures = tracker.find_part(Captures)
-        if captures is None or captures.until.pop(pod_uid, None) is None:
+        pod = None if captures is None else captures.pods.get(pod_uid)
+        if captures is None or pod is None or not pod.pending:
             return False
-        awaited = [captures.pods[pod_uid], *([] if captures.until else [None])]
+        pod.pending -= 1
+        if pod.pending:
+            return False
+        del captures.open[pod_uid]
+        awaited = [pod.key, *([] if captures.open else [None])]
         due = [key for key in awaited if captures.waiting.get(key, -1.0) >= 0]
         for key in due:
             tracker.agenda.look(key)
@@ -147,19 +165,24 @@ def _find_pod(ctx: Context, task: TaskStatus) -> PodRecord | None:
 
 
 def _ask(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
+    """Ask for the logs of the Pod that were not asked for yet."""
     captures, env = ctx.tracker.part(Captures), ctx.env
-    if pod.uid in captures.pods:
+    asked = captures.pods.get(pod.uid)
+    if asked is None:
+        asked = captures.pods[pod.uid] = _Pod(task.key, env.clock + env.limits.log_capture_sec)
+    runs = tuple(run for run in pod.runs if (run.container, run.run) not in asked.runs)
+    if not runs:
         return
-    captures.pods[pod.uid] = task.key
-    if not pod.runs:
-        return
-    follows = pod.phase not in ENDED_PHASES or pod.running_grace_sec is not None
+    asked.runs.update((run.container, run.run) for run in runs)
     if env.answer_sec > SLOW_SEC and _rank(ctx, task) != FAILED:
         why = f"the API server is slow: its answers take {env.answer_sec:.1f} s"
-        ctx.plan.captures.append(_capture(ctx, task, pod.uid, pod.node_name, pod.runs, why=why))
+        ctx.plan.captures.append(_capture(ctx, task, pod.uid, pod.node_name, runs, why=why))
         return
-    until = captures.until[pod.uid] = env.clock + env.limits.log_capture_sec
-    ctx.plan.captures.append(_capture(ctx, task, pod.uid, pod.node_name, pod.runs, follow=follows, until=until))
+    asked.pending += 1
+    captures.open[pod.uid] = asked.until
+    until = env.clock + env.limits.log_capture_sec
+    follow = pod.phase not in ENDED_PHASES or pod.running_grace_sec is not None
+    ctx.plan.captures.append(_capture(ctx, task, pod.uid, pod.node_name, runs, follow=follow, until=until))
 
 
 def _capture(

@@ -1,0 +1,70 @@
+"""Logs that outlive their Pods, of containers that run as processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from frameworkcontroller.api.historyrecords import LogRecord, Trigger, decode_record
+from frameworkcontroller.config.config import Config
+from frameworkcontroller.config.historyconfig import History, HistorySinkKind, Logs
+from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.local.cluster import LocalCluster
+from frameworkcontroller.machine.kernel.model import KeepLogs
+from frameworkcontroller.manager.app import Controller
+from tests.support.eventually import eventually
+from tests.support.frameworks import Frameworks, Json, policy, role
+
+SCRIPT: Final = """
+trap 'echo stopping; exit 0' TERM
+echo begins
+if [ $FC_TASK_INDEX = 0 ]; then head -c 300000 /dev/zero | tr '\\000' x; echo; echo fails; exit 3; fi
+if [ $FC_TASK_INDEX = 2 ]; then while true; do echo y; done; fi
+while true; do sleep 0.1; done
+"""
+
+
+def logs_of(lines: list[bytes]) -> list[LogRecord]:
+    records = [decode_record(line) for line in lines]
+    return [LogRecord.decode(record.object) for record in records if record.trigger is Trigger.POD_LOG]
+
+
+async def test_containers_that_write_and_stop(tmp_path: Path) -> None:
+    """Long lines, output that is faster than it is read, and the last words of containers that are stopped."""
+    folder = tmp_path / "history"
+    folder.mkdir()
+    config = Config(
+        history=History(sink=HistorySinkKind.FILE, path=str(folder), logs=Logs(keep=KeepLogs.ALL, tail_bytes=4096))
+    )
+    pod: Json = {
+        "spec": {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 5,
+            "initContainers": [{"name": "pre", "image": "none", "command": ["sh", "-c", "echo initial"]}],
+            "containers": [{"name": "main", "image": "none", "command": ["sh", "-c", SCRIPT]}],
+        }
+    }
+    async with (
+        LocalCluster(tmp_path / "cluster", runtime="process") as cluster,
+        Controller(config, cluster.connect()),
+        KubeClient(cluster.connect()) as client,
+    ):
+        frameworks = Frameworks(client, "default")
+        one = role("a", 3)
+        one["task"]["pod"], one["frameworkAttemptCompletionPolicy"] = pod, policy(1)
+        await frameworks.create("f", one)
+        await frameworks.until_state("f", "Completed", within=120)
+
+        async def probe() -> dict[tuple[str, str], LogRecord]:
+            lines = [line for file in folder.iterdir() for line in file.read_bytes().splitlines()]
+            logs = {(log.pod_name, log.container): log for log in logs_of(lines)}
+            assert len(logs) == 6, logs
+            return logs
+
+        found = await eventually(probe, within=60)
+    assert {log.data() for (_, container), log in found.items() if container == "pre"} == {b"initial\n"}
+    failed, stopped, writer = (found[f"f-a-{index}", "main"] for index in range(3))
+    assert (failed.data()[-12:], failed.size, failed.cut_start, failed.why) == (b"xxxxx\nfails\n", 4096, True, "")
+    assert (stopped.data().splitlines()[0], stopped.data().splitlines()[-1]) == (b"begins", b"stopping")
+    assert (stopped.cut_start, stopped.cut_end, stopped.why) == (False, False, "")
+    assert (writer.size, set(writer.data().replace(b"stopping", b"y").split())) == (4096, {b"y"})
