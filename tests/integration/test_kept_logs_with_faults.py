@@ -19,7 +19,7 @@ from frameworkcontroller.manager.app import Controller
 from tests.support.archiveserver import ArchiveServer, archive_server
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
-from tests.support.frameworks import Frameworks, policy, role
+from tests.support.frameworks import Frameworks, role
 from tests.support.frontdoor import Request, front_door, refusal
 
 pytestmark = pytest.mark.virtual_clock
@@ -59,31 +59,6 @@ async def until_logs(archive: ArchiveServer, count: int) -> list[LogRecord]:
 
 def is_log(request: Request) -> bool:
     return request.resource == "pods/log"
-
-
-async def test_every_attempt_leaves_its_log_or_a_reason(
-    cluster: Cluster, frameworks: Frameworks, archive: ArchiveServer
-) -> None:
-    async with controller(cluster, archive) as made:
-        worker = role("a", 2, simulate=FAILS, task={"retryPolicy": {"maxRetryCount": 1}})
-        worker["frameworkAttemptCompletionPolicy"] = policy(2)
-        await frameworks.create("f", worker, role("b", 1), retryPolicy={"maxRetryCount": 1})
-        await frameworks.until_state("f", "Completed")
-        # Two attempts, each with two Tasks that are retried once, and one that is stopped.
-        found = await until_logs(archive, 10)
-        assert made.log_capture is not None
-        assert made.log_capture.results.total() == 10
-    assert len(found) == 10
-    assert len(archive.ids(Trigger.POD_LOG)) == 10
-    assert archive.ids(Trigger.POD_LOG) <= archive.ids(Trigger.POD_DELETION)
-    for log in found:
-        assert log.container == "main"
-        if cluster.embedded:
-            assert (log.data(), log.cut_start, log.cut_end, log.why) == (SAYS, False, False, "")
-        else:
-            # Its nodes are the test's own, which no API server can ask.
-            assert (log.size, log.cut_end) == (0, True)
-            assert log.why
 
 
 @pytest.mark.parametrize("keep", [KeepLogs.FAILED, KeepLogs.NONE])
