@@ -41,7 +41,6 @@ from frameworkcontroller.local.manifest_files import (
 from frameworkcontroller.local.queues.setup import CLUSTER_QUEUE, LOCAL_QUEUE, PRIORITIES
 from frameworkcontroller.local.resource_lists import parse_option
 from frameworkcontroller.local.scratch import scratch_directory
-from frameworkcontroller.machine.kernel.model import KeepLogs
 from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.manager.web import WebError, WebServer
 
@@ -164,15 +163,6 @@ def _with_history(config: Config, history: History) -> Config:
     if config.history.sink_triggers:
         return config
     return config.model_copy(update={"history": history.model_copy(update={"logs": config.history.logs})})
-
-
-def _with_all_logs(config: Config) -> Config:
-    """Keep the logs of all attempts, unless the configuration says which."""
-    history = config.history
-    if "keep" in history.logs.model_fields_set:
-        return config
-    logs = history.logs.model_copy(update={"keep": KeepLogs.ALL})
-    return config.model_copy(update={"history": history.model_copy(update={"logs": logs})})
 
 
 @asynccontextmanager
@@ -336,7 +326,7 @@ def _config(options: argparse.Namespace) -> Config:
     else:
         # The API server has no other clients.
         config = shipped_config().model_copy(update={"kube_client_qps": 10000.0, "kube_client_burst": 10000})
-    config = _with_all_logs(config)
+    config = config.model_copy(update={"history": config.history.with_all_logs()})
     if options.queue is not None:
         config = config.model_copy(update={"kueue": Kueue(mode=KueueMode.ENABLED)})
     return config

@@ -120,6 +120,12 @@ class History(Section):
         """The attempts whose logs are sent; none without a sink."""
         return KeepLogs.NONE if self.sink is HistorySinkKind.NONE else self.logs.keep
 
+    def with_all_logs(self) -> History:
+        """This section, with the logs of all attempts unless it says which."""
+        if "keep" in self.logs.model_fields_set:
+            return self
+        return self.model_copy(update={"logs": self.logs.model_copy(update={"keep": KeepLogs.ALL})})
+
     @property
     def blocks(self) -> bool:
         """Whether nothing is forgotten before it is stored."""

@@ -41,10 +41,12 @@ def open_sink(config: History, *, namespace: str | None, wall: Callable[[], floa
         from frameworkcontroller.controller.filesink import FileDestination
 
         destination = FileDestination(Path(config.path), wall=wall)
-    _log.info("History: %s, logs: %s, to %s", ", ".join(config.triggers), config.kept_logs, destination.name)
+    logs = frozenset[Trigger]() if config.kept_logs is KeepLogs.NONE else frozenset({Trigger.POD_LOG})
+    listed = [*config.triggers, *(f"{trigger} ({config.kept_logs})" for trigger in logs)]
+    _log.info("History: %s to %s", ", ".join(listed), destination.name)
     return HistorySink(
         destination,
-        triggers=config.sink_triggers | ({Trigger.POD_LOG} if config.kept_logs is not KeepLogs.NONE else set()),
+        triggers=config.sink_triggers | logs,
         blocks=config.blocks,
         max_pending_bytes=config.max_pending_bytes,
         wall=wall,

@@ -56,7 +56,7 @@ class Captures(PartState):
 
     pods: dict[str, _Pod] = field(default_factory=dict)
     """By UID."""
-    open: dict[str, float] = field(default_factory=dict)
+    unread: dict[str, float] = field(default_factory=dict)
     """Until when deletions wait for Pods with pending requests, by UID."""
     asked_all: bool = False
     """Whether all Pods of the attempt were asked for, which ends."""
@@ -68,13 +68,13 @@ class Captures(PartState):
 
     def on_tasks_over(self) -> None:
         self.pods.clear()
-        self.open.clear()
+        self.unread.clear()
 
     def successor(self, tracker: Tracker, before: Tracker) -> Captures | None:
         """The captures of an attempt that continues, with their times: no deletion waits once more."""
         status, was = tracker.status, before.status
         is_same = status is not None and was is not None and status.attempt.configmap_uid == was.attempt.configmap_uid
-        return Captures(self.pods, self.open, waiting=self.waiting) if is_same else None
+        return Captures(self.pods, self.unread, waiting=self.waiting) if is_same else None
 
 
 class LogPart(Part):
@@ -113,7 +113,7 @@ class LogPart(Part):
         if not (captures.pods if task is None else uid in captures.pods):
             return None
         since = captures.waiting.setdefault(key, clock)
-        until = max(captures.open.values(), default=0.0) if task is None else captures.open.get(uid, 0.0)
+        until = max(captures.unread.values(), default=0.0) if task is None else captures.unread.get(uid, 0.0)
         if until > clock:
             return until
         if since >= 0:
@@ -129,7 +129,7 @@ class LogPart(Part):
         if captures is not None:
             captures.waiting.pop(task.key, None)
             known = captures.pods.pop(uid or "", None)
-            captures.open.pop(uid or "", None)
+            captures.unread.pop(uid or "", None)
         if known is None and uid is not None and task.attempt.run_time is not None and _covers(ctx, task):
             runs = tuple(ContainerRun(name, 0) for name in _containers(ctx, task))
             ctx.plan.captures.append(_capture(ctx, task, uid, task.attempt.pod_node_name or "", runs, why=GONE))
@@ -142,8 +142,8 @@ class LogPart(Part):
         pod.pending -= 1
         if pod.pending:
             return False
-        del captures.open[pod_uid]
-        awaited = [pod.key, *([] if captures.open else [None])]
+        del captures.unread[pod_uid]
+        awaited = [pod.key, *([] if captures.unread else [None])]
         due = [key for key in awaited if captures.waiting.get(key, -1.0) >= 0]
         for key in due:
             tracker.agenda.look(key)
@@ -179,7 +179,7 @@ def _ask(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
         ctx.plan.captures.append(_capture(ctx, task, pod.uid, pod.node_name, runs, why=why))
         return
     asked.pending += 1
-    captures.open[pod.uid] = asked.until
+    captures.unread[pod.uid] = asked.until
     until = env.clock + env.limits.log_capture_sec
     follow = pod.phase not in ENDED_PHASES or pod.running_grace_sec is not None
     ctx.plan.captures.append(_capture(ctx, task, pod.uid, pod.node_name, runs, follow=follow, until=until))
