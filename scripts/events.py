@@ -1,24 +1,21 @@
-"""Print docs/events.md: the Kubernetes Events about Frameworks, from the table of reasons.
+"""Print docs/events.md: the Kubernetes Events about Frameworks, with the limits of the code.
 
 `make docs` runs it; a test compares the result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from frameworkcontroller.controller.eventcorrelator import BURST, COMBINED, REFILL_SEC, RESERVE, SIMILAR, SIMILAR_SEC
 from frameworkcontroller.controller.recorder import MAX_MESSAGE_BYTES, QPS
 from frameworkcontroller.controller.taskevents import DELAY_SEC, MAX_DELAY_SEC
-from frameworkcontroller.machine.kernel.reasons import EventPolicy
-from frameworkcontroller.machine.parts import REASONS
 
 HEAD: Final = f"""\
 # Events
 
-This page is for users. It lists every reason of the controller's Events, which log lines and the condition `Stalled`
-use, too.
+This page is for users. The [reference](reference.md#reasons) lists every reason of the controller's Events, which log
+lines and the condition `Stalled` use, too.
 
 `kubectl describe framework NAME` shows a Framework's Events, and `kubectl get events
 --field-selector involvedObject.kind=Framework,involvedObject.name=NAME` lists them. An Event is sent only after the API
@@ -45,28 +42,9 @@ complete history in the [log](logs.md).
 """
 
 
-def page() -> Iterator[str]:
-    """The lines of the page."""
-    yield HEAD
-    yield "| reason | meaning | also of `Stalled` |"
-    yield "|---|---|---|"
-    for reason in sorted(REASONS):
-        if reason.event is not EventPolicy.NEVER:
-            only = " (only for failures)" if reason.event is EventPolicy.IF_WARNING else ""
-            yield f"| `{reason}` | {reason.meaning}{only} | {'yes' if reason.event is EventPolicy.STALL else ''} |"
-    yield ""
-    yield "These appear only in the log:"
-    yield ""
-    yield "| reason | meaning |"
-    yield "|---|---|"
-    for reason in sorted(REASONS):
-        if reason.event is EventPolicy.NEVER:
-            yield f"| `{reason}` | {reason.meaning} |"
-
-
 def document() -> str:
     """The whole page."""
-    return "".join(f"{line}\n" for line in page())
+    return HEAD
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from frameworkcontroller.api import completion
+from frameworkcontroller.api.failurespec import ContainerPattern, IntRange, PodPattern, Regex
 from frameworkcontroller.config.config import SHIPPED_CONFIG_FILE, shipped_config
-from frameworkcontroller.config.failurespec import ContainerPatternConfig, IntRange, PodPatternConfig
 
 CONTRACT: Final = {
     0: "All containers of the Pod exited with 0. For a Framework: its completion policy determined success.",
@@ -136,7 +136,7 @@ def remarks() -> dict[int, str]:
     return said
 
 
-def pattern_text(pattern: PodPatternConfig) -> str:
+def pattern_text(pattern: PodPattern) -> str:
     """Describe the pattern."""
     said = fields("Pod", pattern.reason_regex, pattern.message_regex)
     for container in pattern.containers:
@@ -145,20 +145,20 @@ def pattern_text(pattern: PodPatternConfig) -> str:
     return ", ".join(said)
 
 
-def fields(whose: str, reason: str, message: str) -> list[str]:
+def fields(whose: str, reason: Regex | None, message: Regex | None) -> list[str]:
     said = []
-    if reason:
-        inner = reason.removeprefix("(?i)^").removesuffix("$")
+    if reason is not None:
+        inner = reason.pattern.removeprefix("(?i)^").removesuffix("$")
         words = inner[1:-1].split("|") if re.fullmatch(r"\([\w|]+\)", inner) else [inner]
         said.append(f"{whose} reason " + " or ".join(f"`{word}`" for word in words))
-    if message not in ("", "(?s).*"):
-        verb = "has" if message.startswith("(?is)^.*") else "is"
-        inner = message.removeprefix("(?is)^.*").removesuffix(".*$").removeprefix("(?i)^").removesuffix("\\s*$")
+    if message is not None and message.pattern != "(?s).*":
+        verb = "has" if message.pattern.startswith("(?is)^.*") else "is"
+        inner = message.pattern.removeprefix("(?is)^.*").removesuffix(".*$").removeprefix("(?i)^").removesuffix("\\s*$")
         said.append(f"its message {verb} `{inner}`")
     return said
 
 
-def ranges(container: ContainerPatternConfig) -> list[str]:
+def ranges(container: ContainerPattern) -> list[str]:
     code = container.code_range
     return [f"exit code {range_text(code)}"] if code != IntRange() else []
 

@@ -12,7 +12,9 @@ from typing import Any, Final
 import yaml
 
 from frameworkcontroller.api import hostlists, names
-from frameworkcontroller.api.codec import COMPRESSION_THRESHOLD_BYTES
+from frameworkcontroller.api.codec import ADDED, COMPRESSION_THRESHOLD_BYTES
+from frameworkcontroller.api.fields import Time
+from frameworkcontroller.api.status import RetryPolicyStatus, TaskAttemptStatus, TaskStatus
 from frameworkcontroller.machine.kernel.reasons import EventPolicy
 from frameworkcontroller.machine.parts import REASONS
 
@@ -32,6 +34,7 @@ FRAMEWORK-TASKROLE-INDEX at its dashes.
 ## spec
 
 Every field except the name of a TaskRole may be omitted or null, which both mean the default.
+⁺: [Microsoft's FrameworkController](migration.md#back) ignores the field.
 """
 
 STATUS: Final = """
@@ -58,10 +61,6 @@ TASK: Final[Mapping[str, tuple[str, str]]] = {
     "retryPolicyStatus.retryDelaySec": (
         "integer, null",
         "Seconds from the end of this attempt to the next, once a retry is decided.",
-    ),
-    "retryPolicyStatus.recentRetriedCount": (
-        "integer",
-        "Number of retries in a row, which determines the next delay. Absent while 0.",
     ),
     "attemptStatus.id": ("integer", "0 for the first attempt, plus 1 for each retry."),
     "attemptStatus.startTime": ("time", "When the attempt began."),
@@ -100,7 +99,16 @@ TASK: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "attemptStatus.completionStatus.policy.rule": ("integer, or absent", "Position of that rule, from 0."),
 }
-"""The fields of a Task's status, for which the CRD has no schema."""
+"""The fields of a Task's status, for which the CRD has no schema, without those made by `fields.added`."""
+
+ADDED_TO_TASK: Final[Mapping[str, type]] = {
+    "retryPolicyStatus.": RetryPolicyStatus,
+    "attemptStatus.": TaskAttemptStatus,
+    "": TaskStatus,
+}
+"""The records whose fields made by `fields.added` follow the other fields of that prefix."""
+
+TYPES: Final = {int: "integer", str: "string", bool: "boolean", Time: "time"}
 
 TASKS: Final = f"""
 ### One of taskStatuses
@@ -137,6 +145,24 @@ CONDITION: Final[tuple[tuple[str, str], ...]] = (
         "it waits for a person or another component; the message names the cause. Absent if it never did",
     ),
 )
+
+REASONS_HEAD: Final = """\
+## Reasons
+
+[Events](events.md), log lines and the condition `Stalled` have these reasons.
+"""
+
+ORIGINAL: Final = frozenset(
+    {
+        "description", "executionType", "retryPolicy", "fancyRetryPolicy", "maxRetryCount", "taskRoles", "name",
+        "taskNumber", "frameworkAttemptCompletionPolicy", "minFailedTaskCount", "minSucceededTaskCount", "task",
+        "podGracefulDeletionTimeoutSec", "pod",
+    }
+)  # fmt: skip
+"""The names of the fields in the spec of Microsoft's FrameworkController."""
+
+NEW: Final = " ⁺"
+"""Marks a field that Microsoft's FrameworkController does not have."""
 
 OBJECTS: Final = f"""
 ## Created objects
@@ -258,6 +284,15 @@ BAD_INPUT: Final[tuple[tuple[str, str], ...]] = (
 )
 
 
+def task_fields() -> dict[str, tuple[str, str]]:
+    """Types and meanings of the fields of a Task's status, by path."""
+    rows = list(TASK.items())
+    for prefix, record in ADDED_TO_TASK.items():
+        end = 1 + max(number for number, (path, _) in enumerate(rows) if path.startswith(prefix))
+        rows[end:end] = [(prefix + one.key, (TYPES[one.hint], one.meaning)) for one in ADDED[record]]
+    return dict(rows)
+
+
 def described(text: str) -> str:
     """Format a description as a table cell."""
     return " ".join(text.split()).replace("|", "\\|")
@@ -296,7 +331,8 @@ def rows(schema: Mapping[str, Any], path: str, *, of_spec: bool) -> Iterator[str
     """A row of the table for each field within ``schema``."""
     for name, field in schema.get("properties", {}).items():
         where = f"{path}{name}"
-        columns = [f"`{where}`", kind(field)]
+        is_new = of_spec and not ORIGINAL.issuperset(where.replace("[]", "").split("."))
+        columns = [f"`{where}`{NEW if is_new else ''}", kind(field)]
         if of_spec:
             columns += [bounds(field), "required" if name in schema.get("required", ()) else default(field)]
         # The Tasks have a table of their own.
@@ -306,6 +342,25 @@ def rows(schema: Mapping[str, Any], path: str, *, of_spec: bool) -> Iterator[str
         yield f"| {' | '.join([*columns, described(meaning)])} |"
         inner = field.get("items", field)
         yield from rows(inner, where + ("[]." if "items" in field else "."), of_spec=of_spec)
+
+
+def reasons() -> Iterator[str]:
+    """The tables of reasons."""
+    yield REASONS_HEAD
+    yield "| reason | meaning | also of `Stalled` |"
+    yield "|---|---|---|"
+    for reason in sorted(REASONS):
+        if reason.event is not EventPolicy.NEVER:
+            only = " (only for failures)" if reason.event is EventPolicy.IF_WARNING else ""
+            yield f"| `{reason}` | {reason.meaning}{only} | {'yes' if reason.event is EventPolicy.STALL else ''} |"
+    yield ""
+    yield "These appear only in the log:"
+    yield ""
+    yield "| reason | meaning |"
+    yield "|---|---|"
+    for reason in sorted(REASONS):
+        if reason.event is EventPolicy.NEVER:
+            yield f"| `{reason}` | {reason.meaning} |"
 
 
 def page() -> Iterator[str]:
@@ -323,18 +378,12 @@ def page() -> Iterator[str]:
     yield TASKS
     yield "| field | type | meaning |"
     yield "|---|---|---|"
-    for name, (type_name, meaning) in TASK.items():
+    for name, (type_name, meaning) in task_fields().items():
         yield f"| `{name}` | {type_name} | {meaning} |"
     yield CONDITIONS.rstrip("\n")
     yield from (f"| {what} | {meaning} |" for what, meaning in CONDITION)
     yield ""
-    yield "Reasons of `Stalled`:"
-    yield ""
-    yield "| reason | it waits for |"
-    yield "|---|---|"
-    for reason in sorted(REASONS):
-        if reason.event is EventPolicy.STALL:
-            yield f"| `{reason}` | {reason.meaning} |"
+    yield from reasons()
     yield ""
     yield "## Columns of kubectl get"
     yield ""

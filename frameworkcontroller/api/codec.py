@@ -13,14 +13,14 @@ import io
 import json
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, Final
 
 import orjson
 
 from frameworkcontroller.api import fields, names
-from frameworkcontroller.api.completion import CompletionStatus, PodCompletion
+from frameworkcontroller.api.completion import CompletionStatus, DecidedRule, PodCompletion
 from frameworkcontroller.api.problems import Problem, ProblemError
 from frameworkcontroller.api.status import (
     AdmissionStatus,
@@ -28,6 +28,7 @@ from frameworkcontroller.api.status import (
     FrameworkAttemptStatus,
     FrameworkStatus,
     RetryPolicyStatus,
+    TaskAttemptStatus,
     TaskRoleStatus,
     TaskStatus,
 )
@@ -109,27 +110,29 @@ AddedFields = dict[tuple[str | int, ...], Any]
 
 
 def added_fields(status: FrameworkStatus | None, *, with_roles: bool = True) -> AddedFields:
-    """The fields of the status that are inputs of decisions and that an older CRD lacks: its API server drops them.
+    """The fields of the status made by `fields.added`. They are inputs of decisions, and an older CRD lacks them.
 
-    A Framework without the features that they belong to has none. ``with_roles`` False: without compressed roles.
+    A Framework without the features that they belong to has none. ``with_roles`` False: without compressed roles. The
+    CRD has no fields of Tasks, which are kept.
     """
     if status is None:
         return {}
-    attempt, completion = status.attempt, status.attempt.completion_status
-    found: AddedFields = {
-        ("accumulatedPastExecutionTimeSeconds",): status.accumulated_past_execution_time_seconds,
-        ("retryPolicyStatus", "recentRetriedCount"): status.retry.recent_retried_count,
-        ("admission",): status.admission,
-        ("attemptStatus", "executionStartTime"): attempt.execution_start_time,
-        ("attemptStatus", "scheduledPodGroups"): tuple(attempt.scheduled_pod_groups),
-        ("attemptStatus", "completionStatus", "policy"): completion and completion.policy,
-    }
-    for position, role in enumerate(attempt.roles if with_roles else ()):
-        if role.started or role.pod_force_deletion_policy:
-            path = ("attemptStatus", "taskRoleStatuses", position)
-            found[*path, "podForceDeletionPolicy"] = role.pod_force_deletion_policy
-            found[*path, "started"] = role.started
-    return {path: value for path, value in found.items() if value}
+    attempt = status.attempt
+    records: list[tuple[tuple[str | int, ...], Any]] = [
+        ((), status),
+        (("retryPolicyStatus",), status.retry),
+        (("attemptStatus",), attempt),
+    ]
+    if attempt.completion_status is not None:
+        records.append((("attemptStatus", "completionStatus"), attempt.completion_status))
+    if with_roles:
+        records += ((("attemptStatus", "taskRoleStatuses", at), role) for at, role in enumerate(attempt.roles))
+    found: AddedFields = {}
+    for path, record in records:
+        for one in ADDED[type(record)]:
+            if value := getattr(record, one.name):
+                found[*path, one.key] = tuple(value) if isinstance(value, list) else value
+    return found
 
 
 def dropped_fields(added: AddedFields, stored: Any) -> list[str]:
@@ -169,20 +172,12 @@ def _encode_head(framework: str, status: FrameworkStatus) -> bytes:
             "configMapName": names.configmap_name(framework),
             "configMapUID": uid,
             "completionStatus": _completion(attempt.completion_status),
-            **_not_empty(
-                {
-                    "executionStartTime": _time(attempt.execution_start_time),
-                    "scheduledPodGroups": attempt.scheduled_pod_groups,
-                }
-            ),
+            **_added(attempt),
             # Must be last: taskRoleStatusesCompressed follows it.
             "taskRoleStatuses": orjson.Fragment(_ROLES),
         },
+        **_added(status),
     }
-    if status.accumulated_past_execution_time_seconds:
-        body["accumulatedPastExecutionTimeSeconds"] = status.accumulated_past_execution_time_seconds
-    if status.admission is not None:
-        body["admission"] = _admission(status.admission)
     if status.observed_generation is not None:
         body["observedGeneration"] = status.observed_generation
     if status.task_counts is not None:
@@ -199,8 +194,7 @@ def _encode_roles(framework: str, roles: list[TaskRoleStatus]) -> bytes:
                 "name": role.name,
                 "instanceUID": role.instance_uid,
                 "podGracefulDeletionTimeoutSec": role.pod_graceful_deletion_timeout_sec,
-                **_not_empty({"podForceDeletionPolicy": role.pod_force_deletion_policy}),
-                **({"started": True} if role.started else {}),
+                **_added(role),
                 "taskStatuses": [orjson.Fragment(encode_task(framework, role.name, task)) for task in role.tasks],
             }
             for role in roles
@@ -236,7 +230,9 @@ def encode_task(framework: str, role: str, task: TaskStatus) -> bytes:
                     "podIP": attempt.pod_ip,
                     "podHostIP": attempt.pod_host_ip,
                     "completionStatus": _completion(attempt.completion_status),
+                    **_added(attempt),
                 },
+                **_added(task),
             }
         )
     return task.encoded
@@ -276,9 +272,11 @@ def _completion(completion: CompletionStatus | None) -> dict[str, Any] | None:
         }
     if completion.pod is not None:
         body["pod"] = pod_completion_body(completion.pod)
-    if completion.policy is not None:
-        body["policy"] = {"action": completion.policy.action, "rule": completion.policy.rule}
-    return body
+    return {**body, **_added(completion)}
+
+
+def _decided_rule(decided: DecidedRule) -> dict[str, Any]:
+    return {"action": decided.action, "rule": decided.rule}
 
 
 def _admission(admission: AdmissionStatus) -> dict[str, Any]:
@@ -321,13 +319,21 @@ def encode_condition(condition: Condition) -> dict[str, Any]:
 
 
 def _retry(retry: RetryPolicyStatus) -> dict[str, Any]:
-    body = {
+    return {
         "totalRetriedCount": retry.total_retried_count,
         "accountableRetriedCount": retry.accountable_retried_count,
         "retryDelaySec": retry.retry_delay_sec,
+        **_added(retry),
     }
-    if retry.recent_retried_count:
-        body["recentRetriedCount"] = retry.recent_retried_count
+
+
+def _added(record: Any) -> dict[str, Any]:
+    """The JSON of those fields made by `fields.added` that are not empty."""
+    body = {}
+    for one in ADDED[type(record)]:
+        if value := getattr(record, one.name):
+            encode = _ENCODERS.get(one.hint)
+            body[one.key] = value if encode is None else encode(value)
     return body
 
 
@@ -447,6 +453,27 @@ _schema: Final = fields.Schema(
     },
 )
 _decode: Final = _schema.decoder(FrameworkStatus)
+
+ADDED: Final[Mapping[type, tuple[fields.AddedField, ...]]] = {
+    record: _schema.added(record)
+    for record in (
+        FrameworkStatus,
+        FrameworkAttemptStatus,
+        TaskRoleStatus,
+        TaskStatus,
+        TaskAttemptStatus,
+        RetryPolicyStatus,
+        CompletionStatus,
+    )
+}
+"""The fields made by `fields.added`."""
+
+_ENCODERS: Final[Mapping[Any, Callable[[Any], Any]]] = {
+    AdmissionStatus: _admission,
+    DecidedRule: _decided_rule,
+    fields.Time: format_time,
+}
+"""The JSON of a value by its type. Others are JSON."""
 
 decode_task: Final = _schema.decoder(TaskStatus)
 """The status of a Task, without its role. Raises ProblemError."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from frameworkcontroller.api.fields import Interned
+from frameworkcontroller.api.fields import Interned, added
 
 SUCCEEDED: Final = "Succeeded"
 FAILED: Final = "Failed"
@@ -191,7 +191,7 @@ class CompletionStatus:
     diagnostics: str = ""
     trigger: Trigger | None = None
     pod: PodCompletion | None = None
-    policy: DecidedRule | None = None
+    policy: DecidedRule | None = added("", default=None)
 
     @classmethod
     def of(

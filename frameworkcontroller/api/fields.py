@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from enum import StrEnum
 from types import NoneType
-from typing import Annotated, Any, Final, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from frameworkcontroller.api.problems import Problem, ProblemError
 from frameworkcontroller.api.timestamps import parse_time
@@ -119,6 +119,24 @@ def _each_value(decode: Decode) -> Decode:
     return decode_all
 
 
+def added(meaning: str, **options: Any) -> Any:
+    """A field of a dataclass that the statuses of the original, and older CRDs, do not have.
+
+    It has a default, and is absent from JSON while it is empty. ``meaning``: its text in docs/reference.md, "" for a
+    field with a text elsewhere. ``options``: those of ``dataclasses.field``.
+    """
+    return field(metadata={"meaning": meaning}, **options)
+
+
+class AddedField(NamedTuple):
+    """A field made by `added`. ``hint``: its type, without None."""
+
+    name: str
+    key: str
+    hint: Any
+    meaning: str
+
+
 @dataclass(frozen=True)
 class Schema:
     """Decodes JSON objects into dataclasses, by their annotations; ``Annotated[T, decode]`` by ``decode``."""
@@ -135,11 +153,11 @@ class Schema:
         prepare: Callable[[Any], Any] = self.prepare.get(kind, _object)
         hints = get_type_hints(kind, include_extras=True)
         steps = []
-        for field in fields(kind):  # type: ignore[arg-type]
-            if field.init:
-                has_default = field.default is not MISSING or field.default_factory is not MISSING
-                needed = field.name in self.needed or not has_default
-                steps.append((field.name, self._key(field.name), self._decode(hints[field.name]), needed))
+        for one in fields(kind):  # type: ignore[arg-type]
+            if one.init:
+                has_default = one.default is not MISSING or one.default_factory is not MISSING
+                needed = one.name in self.needed or not has_default
+                steps.append((one.name, self._key(one.name), self._decode(hints[one.name]), needed))
 
         def decode(value: Any) -> T:
             body = prepare(_object(value))
@@ -158,6 +176,15 @@ class Schema:
 
         return decode
 
+    def added(self, kind: type) -> tuple[AddedField, ...]:
+        """The fields of the dataclass that `added` has made, in their order."""
+        hints = get_type_hints(kind, include_extras=True)
+        return tuple(
+            AddedField(one.name, self._key(one.name), _without_none(hints[one.name]), one.metadata["meaning"])
+            for one in fields(kind)
+            if "meaning" in one.metadata
+        )
+
     def _key(self, name: str) -> str:
         head, *rest = name.split("_")
         return self.keys.get(name) or head + "".join(map(str.capitalize, rest))
@@ -168,7 +195,7 @@ class Schema:
             decode: Decode = args[1]
             return decode
         if NoneType in args:
-            return self._decode(next(arg for arg in args if arg is not NoneType))
+            return self._decode(_without_none(hint))
         if origin in {list, tuple}:
             return _each(self._decode(args[0]), origin)
         if origin is dict:
@@ -176,3 +203,8 @@ class Schema:
         if is_dataclass(hint):
             return self.decoder(hint)  # type: ignore[arg-type]
         return _PLAIN.get(hint) or _choice(hint)
+
+
+def _without_none(hint: Any) -> Any:
+    args = get_args(hint)
+    return next(arg for arg in args if arg is not NoneType) if NoneType in args else hint

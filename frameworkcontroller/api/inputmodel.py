@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any, ClassVar, Final
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo, model_validator
 from pydantic.alias_generators import to_camel
 
 INT32_MAX: Final = 2**31 - 1
@@ -35,6 +36,35 @@ class InputModel(BaseModel):
             return value
         known = _aliases(cls)
         return {key: whole(item) for key, item in value.items() if item is not None or key not in known}
+
+
+class Section(InputModel):
+    """A mapping in the configuration. Unknown keys are errors."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+
+def not_below(minimum: str) -> AfterValidator:
+    """Validate that a field is not below the field ``minimum`` of its section, which stands before it."""
+    return _compared(minimum, lambda value, limit: value >= limit, f"must not be below {to_camel(minimum)} ({{}})")
+
+
+def below(limit: str, factor: float = 1.0) -> AfterValidator:
+    """Validate that a field times the factor is below the field ``limit`` of its section, which stands before it."""
+    divided = "" if factor == 1.0 else f" divided by {factor:g}"
+    return _compared(
+        limit, lambda value, most: value * factor < most, f"must be below {to_camel(limit)} ({{}}){divided}"
+    )
+
+
+def _compared(other: str, holds: Callable[[float, float], bool], rule: str) -> AfterValidator:
+    def validated(value: int | None, info: ValidationInfo) -> int | None:
+        limit = info.data.get(other)
+        if value is not None and limit is not None and not holds(value, limit):
+            raise ValueError(rule.format(limit))
+        return value
+
+    return AfterValidator(validated)
 
 
 @cache

@@ -339,11 +339,22 @@ def configmap_record(body: Mapping[str, Any]) -> ConfigMapRecord:
     return ConfigMapRecord(*owned_fields(metadata, names.CONFIGMAP_IDENTITY), creation_time=created)
 
 
-@decoder_of("Service")
-def service_record(body: Mapping[str, Any]) -> CompanionRecord:
-    """The record of a Service. Raises ObjectError if it is invalid."""
-    metadata = body["metadata"]
-    return CompanionRecord(*owned_fields(metadata, names.SERVICE_IDENTITY), framework=framework_in(metadata))
+def companion_decoder(kind: str, identity: tuple[str, ...]) -> Callable[[Mapping[str, Any]], CompanionRecord]:
+    """Return the decoder of objects that need only a name and an owner, a Framework.
+
+    ``identity``: names of the identity annotations.
+    """
+
+    @decoder_of(kind)
+    def decode(body: Mapping[str, Any]) -> CompanionRecord:
+        metadata = body["metadata"]
+        return CompanionRecord(*owned_fields(metadata, identity), framework=framework_in(metadata), kind=kind)
+
+    return decode
+
+
+service_record: Final = companion_decoder("Service", names.SERVICE_IDENTITY)
+"""The record of a Service. Raises ObjectError if it is invalid."""
 
 
 @decoder_of("PersistentVolumeClaim")

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from frameworkcontroller.api.completion import CompletionStatus
-from frameworkcontroller.api.fields import Interned, Time
+from frameworkcontroller.api.fields import Interned, Time, added
 
 
 class State(StrEnum):
@@ -42,7 +42,9 @@ class RetryPolicyStatus:
     total_retried_count: int = 0
     accountable_retried_count: int = 0
     retry_delay_sec: int | None = None
-    recent_retried_count: int = 0
+    recent_retried_count: int = added(
+        "Number of retries in a row, which determines the next delay. Absent while 0.", default=0
+    )
 
 
 @dataclass(slots=True)
@@ -98,8 +100,8 @@ class TaskRoleStatus:
     instance_uid: str
     pod_graceful_deletion_timeout_sec: int | None = None
     tasks: list[TaskStatus] = field(default_factory=list)
-    pod_force_deletion_policy: str | None = None
-    started: bool = False
+    pod_force_deletion_policy: str | None = added("", default=None)
+    started: bool = added("", default=False)
 
 
 @dataclass(slots=True)
@@ -117,8 +119,8 @@ class FrameworkAttemptStatus:
     configmap_uid: str | None = None
     completion_status: CompletionStatus | None = None
     roles: list[TaskRoleStatus] = field(default_factory=list)
-    execution_start_time: Time | None = None
-    scheduled_pod_groups: list[str] = field(default_factory=list)
+    execution_start_time: Time | None = added("", default=None)
+    scheduled_pod_groups: list[str] = added("", default_factory=list)
 
 
 @dataclass(slots=True)
@@ -217,5 +219,5 @@ class FrameworkStatus:
     observed_generation: int | None = None
     task_counts: TaskCounts | None = None
     conditions: list[Condition] = field(default_factory=list)
-    accumulated_past_execution_time_seconds: int = 0
-    admission: AdmissionStatus | None = None
+    accumulated_past_execution_time_seconds: int = added("", default=0)
+    admission: AdmissionStatus | None = added("", default=None)

@@ -18,19 +18,12 @@ from pydantic.alias_generators import to_camel, to_pascal
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.completion import CONFLICT, PERMANENT, TRANSIENT
-from frameworkcontroller.api.inputmodel import INT32_MAX, INT64_MAX, whole
+from frameworkcontroller.api.failurespec import FailureClass
+from frameworkcontroller.api.inputmodel import INT32_MAX, INT64_MAX, Section, below, not_below, whole
 from frameworkcontroller.api.podgroups import GangScheduler
 from frameworkcontroller.api.problems import KeyPath, Problem, problem_of, suggestion
 from frameworkcontroller.config.bindaddress import BindAddress, parse_bind_address
-from frameworkcontroller.config.configfile import (
-    ConfigFile,
-    ConfigurationError,
-    Section,
-    below,
-    not_below,
-    read_config_file,
-)
-from frameworkcontroller.config.failurespec import FailureConfig
+from frameworkcontroller.config.configfile import ConfigFile, ConfigurationError, read_config_file
 from frameworkcontroller.config.historyconfig import History
 from frameworkcontroller.kube.connection import check_address
 from frameworkcontroller.kube.elector import JITTER, Timing
@@ -166,7 +159,7 @@ class Config(Section):
     record_events: bool = True
     history: History = History()
     kueue: Kueue = Kueue()
-    pod_failure_spec: list[FailureConfig] = Field(default_factory=list)
+    pod_failure_spec: list[FailureClass] = Field(default_factory=list)
 
     @field_validator("kube_api_server_address")
     @classmethod
@@ -222,11 +215,10 @@ class Config(Section):
 
     def plan_limits(self) -> Limits:
         """The limits that the machine decides by."""
-        classifier = Classifier([failure.compiled() for failure in self.pod_failure_spec])
         configured = {field.name for field in fields(Limits)} & type(self).model_fields.keys() - {"kueue", "history"}
         has_queues = self.kueue.mode is KueueMode.ENABLED
         return Limits(
-            classifier=classifier,
+            classifier=Classifier(self.pod_failure_spec),
             kueue=has_queues,
             history=self.history.sink_triggers,
             history_blocks=self.history.blocks,

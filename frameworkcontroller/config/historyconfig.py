@@ -11,8 +11,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticKnownError
 
 from frameworkcontroller.api.historyrecords import MAX_LOG_BYTES, SNAPSHOT_TRIGGERS, Trigger
-from frameworkcontroller.api.inputmodel import INT64_MAX
-from frameworkcontroller.config.configfile import Section
+from frameworkcontroller.api.inputmodel import INT64_MAX, Section
 from frameworkcontroller.machine.kernel.model import KeepLogs
 
 _SNAPSHOTS: Final = tuple(trigger for trigger in Trigger if trigger in SNAPSHOT_TRIGGERS)

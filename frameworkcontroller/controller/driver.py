@@ -15,11 +15,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, assert_never
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.objectkinds import RESOURCES
 from frameworkcontroller.api.objects import ClaimRecord, CompanionRecord, ConfigMapRecord, FrameworkRecord, PodRecord
 from frameworkcontroller.api.workloads import WorkloadRecord
 from frameworkcontroller.controller.reconcilers import Machine, Reconcilers
 from frameworkcontroller.controller.recorder import EventRecorder
-from frameworkcontroller.controller.requestsender import RESOURCES, send
+from frameworkcontroller.controller.requestsender import send
 from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.fairness import FairSemaphore
@@ -322,7 +323,7 @@ class _Run:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            if isinstance(self._machine, Quarantine | Aside):
+            if isinstance(self._machine, Aside):
                 # It outlives an error of its own.
                 self._machine.give_up()
 

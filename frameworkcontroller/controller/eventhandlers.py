@@ -113,7 +113,7 @@ class EventHandlers:
     def configmap_deleted(self, old: ConfigMapRecord, _final: ConfigMapRecord | None) -> None:
         """``old`` was deleted, or lost the label that selects it."""
         key = framework_key(old)
-        if (machine := self._reconcilers.get(key)) is not None:
+        if (machine := self._reconcilers.reconciler(key)) is not None:
             machine.on_configmap_dropped(old.uid)
         self._queue.add(key)
 
@@ -123,7 +123,7 @@ class EventHandlers:
         """Enqueue the Framework of a companion. Other objects are found by their names."""
         if companion.framework:
             key = f"{companion.namespace}/{companion.framework}"
-            if (machine := self._reconcilers.get(key)) is not None:
+            if (machine := self._reconcilers.reconciler(key)) is not None:
                 machine.on_companion_event(companion)
             self._queue.add(key)
 
@@ -133,7 +133,7 @@ class EventHandlers:
             self.companion_changed(new)
 
     def companion_deleted(self, old: CompanionRecord, _final: CompanionRecord | None) -> None:
-        if (machine := self._reconcilers.get(f"{old.namespace}/{old.framework}")) is not None:
+        if (machine := self._reconcilers.reconciler(f"{old.namespace}/{old.framework}")) is not None:
             machine.on_companion_dropped(old)
         self.companion_changed(old)
 
@@ -143,14 +143,14 @@ class EventHandlers:
         ``listed``: the loop's time at which the list was requested. ``find``: the cached companion of a key.
         """
         for machine in self._reconcilers.values():
-            if machine.on_companions_listed(kind, listed, find):
+            if isinstance(machine, Reconciler) and machine.on_companions_listed(kind, listed, find):
                 self._queue.add(machine.key)
 
     # --- Pods ---
 
     def pod_changed(self, pod: PodRecord) -> None:
         key = framework_key(pod)
-        if (machine := self._reconcilers.get(key)) is not None:
+        if (machine := self._reconcilers.reconciler(key)) is not None:
             machine.on_pod_event(pod.name)
         self._queue.add(key)
 
@@ -160,13 +160,13 @@ class EventHandlers:
         elif new.ready != old.ready:
             # Most Frameworks have no role that waits for another one.
             key = framework_key(new)
-            if (machine := self._reconcilers.get(key)) is not None and machine.on_readiness(new.name):
+            if (machine := self._reconcilers.reconciler(key)) is not None and machine.on_readiness(new.name):
                 self._queue.add(key)
 
     def pod_deleted(self, old: PodRecord, final: PodRecord | None) -> None:
         """``old`` was deleted, or lost the label that selects it."""
         removed = final is not None and final.is_removed
-        if (machine := self._reconcilers.get(framework_key(old))) is not None:
+        if (machine := self._reconcilers.reconciler(framework_key(old))) is not None:
             machine.on_pod_dropped(final or old, removed=removed)
         is_ours = old.identity.controller_uid is not None and old.identity.annotations is not None
         if final is None and is_ours and self._wants(SnapshotTrigger.POD_DELETION):

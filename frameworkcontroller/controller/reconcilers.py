@@ -27,6 +27,11 @@ class Reconcilers(dict[str, Machine]):
         machine = self.get(record.key)
         return machine if machine is not None and machine.uid == record.uid else None
 
+    def reconciler(self, key: str) -> Reconciler | None:
+        """The machine of that key if it takes events; None for a Framework in quarantine, or without a machine."""
+        machine = self.get(key)
+        return machine if isinstance(machine, Reconciler) else None
+
     def open(self, record: FrameworkRecord) -> Reconciler:
         """Create a reconciler from the stored status.
 
@@ -50,4 +55,5 @@ class Reconcilers(dict[str, Machine]):
 
         This makes the controller level-triggered: it recovers from missed events.
         """
-        return [machine.key for machine in self.values() if machine.resync(from_cache=from_cache)]
+        machines = (machine for machine in self.values() if isinstance(machine, Reconciler))
+        return [machine.key for machine in machines if machine.resync(from_cache=from_cache)]

@@ -9,8 +9,9 @@ from typing import Final
 import orjson
 
 from frameworkcontroller.api.codec import EncodedStatus
+from frameworkcontroller.api.objectkinds import RESOURCES
 from frameworkcontroller.api.resources import FRAMEWORKS
-from frameworkcontroller.kube import errors, resources
+from frameworkcontroller.kube import errors
 from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.resources import Resource
 from frameworkcontroller.machine.kernel.requests import (
@@ -28,23 +29,6 @@ from frameworkcontroller.machine.kernel.requests import (
     Request,
     Unanswered,
 )
-
-RESOURCES: Final[Mapping[Kind, Resource]] = {
-    Kind.POD: resources.PODS,
-    Kind.CONFIGMAP: resources.CONFIGMAPS,
-    Kind.FRAMEWORK: FRAMEWORKS,
-    Kind.NODE: resources.NODES,
-    Kind.SERVICE: resources.SERVICES,
-    Kind.VOLUME_CLAIM: resources.PERSISTENTVOLUMECLAIMS,
-    Kind.WORKLOAD: resources.WORKLOADS,
-    Kind.RESOURCE_FLAVOR: resources.RESOURCEFLAVORS,
-    Kind.WORKLOAD_PRIORITY_CLASS: resources.WORKLOADPRIORITYCLASSES,
-    Kind.PRIORITY_CLASS: resources.PRIORITYCLASSES,
-    Kind.PODGROUP: resources.PODGROUPS,
-    Kind.VOLCANO_PODGROUP: resources.VOLCANO_PODGROUPS,
-    Kind.COSCHEDULING_PODGROUP: resources.COSCHEDULING_PODGROUPS,
-}
-"""The resource of a kind. An API server may serve another version of it."""
 
 _REFUSALS: Final[tuple[tuple[type[errors.ApiError], Refusal], ...]] = (
     (errors.AlreadyExists, Refusal.ALREADY_EXISTS),

@@ -49,7 +49,7 @@ def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> 
         put_off(ctx, None, why_not_start(ctx))
         return _finish(ctx)
     _observe_generation(ctx)
-    for part in PARTS.begin:
+    for part in ctx.parts.begin:
         part.begin(ctx)
     if not (is_deletion_blocked(ctx) or subject.invalid) and (scale.rescale(ctx) or scale.copy_forced_deletion(ctx)):
         # Persisted before anything else is decided.
@@ -104,7 +104,7 @@ def stall(subject: Framework, tracker: Tracker, reason: Reason, why: str, env: E
 
 def _begin(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> Context:
     tracker.agenda.forget_time()
-    return Context(subject, tracker, observed, env, PARTS)
+    return Context(subject, tracker, observed, env, PARTS.active(subject, tracker, env.limits))
 
 
 def _observe_generation(ctx: Context) -> None:
@@ -121,7 +121,7 @@ def _observe_generation(ctx: Context) -> None:
 
 
 def _finish(ctx: Context) -> Plan:
-    for part in PARTS.finish:
+    for part in ctx.parts.finish:
         part.finish(ctx)
     conditions.refresh(ctx)
     if (when := ctx.tracker.agenda.next_time()) is not None:

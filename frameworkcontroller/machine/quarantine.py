@@ -9,13 +9,13 @@ Only the condition Stalled (reason Quarantined) is written, at its own path: thi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, Final
 
 import orjson
 
 from frameworkcontroller.api.codec import EncodedStatus, StatusError
-from frameworkcontroller.api.objects import CompanionRecord, Framework, FrameworkRecord, PodRecord
+from frameworkcontroller.api.objects import Framework, FrameworkRecord
 from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.machine import conditions
@@ -23,16 +23,12 @@ from frameworkcontroller.machine.kernel.actions import Action, carry_out
 from frameworkcontroller.machine.kernel.aside import Aside
 from frameworkcontroller.machine.kernel.model import Env, Record, require
 from frameworkcontroller.machine.kernel.protocol import (
-    Archive,
     Call,
     Done,
-    Effect,
     Emit,
-    Instruction,
     ReadLive,
     RequeueError,
     View,
-    Wait,
     Warn,
     WriteStatus,
     failure,
@@ -84,15 +80,15 @@ def fields_dropped(fields: Sequence[str]) -> Record:
     return Record(LifeReason.FIELDS_DROPPED, text, warning=True)
 
 
-class Quarantine:
-    """Takes the place of a Framework's reconciler, with the same protocol."""
+class Quarantine(Aside):
+    """Takes the place of a Framework's reconciler. Events do not concern it."""
 
     quarantined: bool = True
     is_left_alone: bool = True
 
     def __init__(self, record: FrameworkRecord, error: Exception, env: Env, *, logged_cause: str | None) -> None:
         """``error``: the cause. ``logged_cause``: the last one that was logged for this Framework."""
-        self.key, self.name, self.uid = record.key, record.name, record.uid
+        super().__init__(record.key, record.uid)
         self.tracker = Tracker()
         """Empty."""
         expected = isinstance(error, StatusError)
@@ -102,61 +98,9 @@ class Quarantine:
         self._generation = record.generation
         self._until = env.clock + RETRY_SEC * env.rng.uniform(0.9, 1.1)
         self._shown = False
-        self._error: RequeueError | None = None
-        self._call: Call | None = None
-        self._exchange: Generator[Request, Answer, None] | None = None
         happened = Record(LifeReason.QUARANTINED, self._message(), warning=True)
         trace = None if expected else error
-        self._effects: list[Effect] = [Emit([happened], log=logged_cause != self.cause, trace=trace)]
-
-    # --- events: all are ignored ---
-
-    def on_pod_event(self, name: str) -> None:
-        """Do nothing."""
-
-    def on_readiness(self, name: str) -> bool:  # noqa: ARG002 - as a reconciler has
-        """Do nothing."""
-        return False
-
-    def on_pod_dropped(self, last: PodRecord, *, removed: bool) -> None:
-        """Do nothing."""
-
-    def on_configmap_dropped(self, uid: str) -> None:
-        """Do nothing."""
-
-    def on_companion_event(self, record: CompanionRecord) -> None:
-        """Do nothing."""
-
-    def on_companion_dropped(self, last: CompanionRecord) -> None:
-        """Do nothing."""
-
-    def on_companions_listed(
-        self,
-        kind: Kind,  # noqa: ARG002 - as a reconciler has
-        listed: float,  # noqa: ARG002
-        find: Callable[[str], CompanionRecord | None],  # noqa: ARG002
-    ) -> bool:
-        """Do nothing."""
-        return False
-
-    def on_archived(self, archive: Archive, answer: Answer) -> None:
-        """Do nothing."""
-
-    def resync(self, *, from_cache: bool = True) -> bool:  # noqa: ARG002 - as a reconciler has
-        """Do nothing."""
-        return False
-
-    def stop(self) -> None:
-        """Do nothing: there are no actions."""
-
-    def give_up(self) -> None:
-        """Forget the call in flight, which gets no answer."""
-        self._call = self._exchange = None
-
-    def effects(self) -> list[Effect]:
-        """Take the effects that are due before the next request."""
-        effects, self._effects = self._effects, []
-        return effects
+        self._effects.append(Emit([happened], log=logged_cause != self.cause, trace=trace))
 
     def is_large(self, call: Call, view: View) -> bool:  # noqa: ARG002 - as a reconciler has
         """Whether the call sends or receives more than ``LARGE_BYTES``."""
@@ -166,51 +110,22 @@ class Quarantine:
         """The state for debugging."""
         return {"quarantine": self.cause}
 
-    # --- the protocol ---
-
-    def next(self, view: View) -> Instruction:
+    def due(self, view: View) -> Call | Done:
         """Write the condition once, and read the Framework when it is to be retried."""
-        if self._call is not None:
-            return Wait()
         record = view.record
         if record is None or record.uid != self.uid or self.released is not None:
             return Done()
-        if self._error is not None:
-            error, self._error = self._error, None
-            return Done(error=error)
         left = self._until - view.env.clock
         if left <= 0 or record.generation > self._generation:
-            self._call = ReadLive()
-        elif not self._shown:
-            self._call = WriteStatus()
-        return self._call or Done(left)
+            return ReadLive()
+        return Done(left) if self._shown else WriteStatus()
 
-    def begin(self, call: Call, view: View) -> Request | None:
-        """The first request of ``call``."""
-        self._exchange = self._release() if isinstance(call, ReadLive) else self._show(view)
-        return self._advance(None)
-
-    def on_answer(self, call: Call, answer: Answer) -> Request | None:  # noqa: ARG002 - there is one call at a time
-        """The next request of ``call`` after ``answer``; None: the call is over."""
-        return self._advance(answer)
-
-    def _advance(self, answer: Answer | None) -> Request | None:
-        exchange, request = require(self._exchange, "exchange"), None
-        try:
-            request = next(exchange) if answer is None else exchange.send(answer)
-        except StopIteration:
-            pass
-        except RequeueError as error:
-            self._error = error.with_traceback(None)
-        finally:
-            if request is None:
-                self._call = self._exchange = None
-        return request
-
-    # --- exchanges ---
-
-    def _release(self) -> Generator[Request, Answer, None]:
-        self.released = read_live((yield Get(Kind.FRAMEWORK, self.name)), self.uid)
+    def exchange(self, view: View) -> Generator[Request, Answer, float | None]:
+        if isinstance(self._call, ReadLive):
+            self.released = read_live((yield Get(Kind.FRAMEWORK, self.name)), self.uid)
+            return None
+        yield from self._show(view)
+        return self._until - view.env.clock
 
     def _show(self, view: View) -> Generator[Request, Answer, None]:
         for _ in range(_TRIES):

@@ -403,6 +403,8 @@ def _decide_retry(ctx: Context, task: TaskStatus) -> None:
     back_off = task_back_off(policy, completion, ctx.env.limits)
     if task.retry.retry_delay_sec is None:
         delay = back_off.delay_sec(in_a_row, completion, early=early)
+        for part in ctx.parts.retry_delay_sec:
+            delay = max(delay, part.retry_delay_sec(ctx, task))
         if not delay and not save_attempt(ctx, SnapshotTrigger.TASK_RETRY, task):
             return
         ctx.tracker.schedule_retry(task, delay)

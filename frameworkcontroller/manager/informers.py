@@ -4,35 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Generic, TypeVar, TypeVarTuple, cast
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.objectkinds import RESOURCES, Companion, Kind
 from frameworkcontroller.api.objects import (
     ClaimRecord,
     CompanionRecord,
     ConfigMapRecord,
     FrameworkRecord,
     PodRecord,
-    claim_record,
     configmap_record,
     framework_record,
     pod_record,
-    service_record,
-)
-from frameworkcontroller.api.podgroups import (
-    IMMUTABLE_VERSION,
-    coscheduling_podgroup_record,
-    podgroup_record,
-    volcano_podgroup_record,
 )
 from frameworkcontroller.api.resources import FRAMEWORKS
-from frameworkcontroller.api.workloads import WorkloadRecord, workload_record
+from frameworkcontroller.api.workloads import WorkloadRecord
 from frameworkcontroller.controller.eventhandlers import EventHandlers, framework_key
-from frameworkcontroller.controller.requestsender import RESOURCES
 from frameworkcontroller.kube import resources
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.discovery import find_served
@@ -40,7 +32,6 @@ from frameworkcontroller.kube.errors import KubeError
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import Resource
 from frameworkcontroller.machine.kernel.model import NotListed
-from frameworkcontroller.machine.kernel.requests import Kind
 
 Ts = TypeVarTuple("Ts")
 C_co = TypeVar("C_co", bound=CompanionRecord, covariant=True)
@@ -209,22 +200,6 @@ def _framework_of_companion(companion: CompanionRecord) -> str:
     return f"{companion.namespace}/{companion.framework}"
 
 
-_DECODERS: Final[Mapping[Kind, Callable[[Mapping[str, Any]], CompanionRecord]]] = {
-    Kind.PODGROUP: podgroup_record,
-    Kind.VOLCANO_PODGROUP: volcano_podgroup_record,
-    Kind.COSCHEDULING_PODGROUP: coscheduling_podgroup_record,
-    Kind.SERVICE: service_record,
-    Kind.VOLUME_CLAIM: claim_record,
-    Kind.WORKLOAD: workload_record,
-}
-_OLDER_VERSIONS: Final[Mapping[Kind, Sequence[str]]] = {
-    Kind.PODGROUP: ("v1alpha3", IMMUTABLE_VERSION),
-    Kind.VOLCANO_PODGROUP: (),
-    Kind.COSCHEDULING_PODGROUP: (),
-}
-"""Of APIs that a cluster may not serve; `RESOURCES` has the newest version."""
-
-
 class Informers:
     """The informers of Frameworks, ConfigMaps, Pods and companions."""
 
@@ -291,18 +266,19 @@ class Informers:
         self.resources: dict[Kind, Resource] = dict(RESOURCES)
         """The resources of the kinds, in the versions that are served, as far as known."""
 
-        def companion(kind: Kind) -> CompanionInformer[CompanionRecord]:
-            resource = RESOURCES[kind]
-            index = _framework_of_companion if kind in (Kind.VOLUME_CLAIM, Kind.WORKLOAD) else None
-            make = partial(informer, resource, _DECODERS[kind], index=index)
+        def watched(kind: Kind, companion: Companion) -> CompanionInformer[CompanionRecord]:
+            index = _framework_of_companion if companion.is_indexed else None
+            make = partial(informer, kind.resource, companion.decode, index=index)
             versions = None
-            if (older := _OLDER_VERSIONS.get(kind)) is not None:
-                candidates = (resource, *(replace(resource, version=version) for version in older))
+            if (older := companion.older_versions) is not None:
+                candidates = (kind.resource, *(replace(kind.resource, version=version) for version in older))
                 versions = VersionFinder(client, kind, candidates, self.resources)
-            # Workloads from the start: Frameworks may be gone whose Workloads still have quota.
-            return CompanionInformer(kind, make, handlers, enqueue, versions, always=kind is Kind.WORKLOAD)
+            return CompanionInformer(kind, make, handlers, enqueue, versions, always=companion.of_queues)
 
-        self.companions = {kind: companion(kind) for kind in _DECODERS if kueue or kind is not Kind.WORKLOAD}
+        companions = {kind: kind.companion for kind in Kind if kind.companion is not None}
+        self.companions = {
+            kind: watched(kind, companion) for kind, companion in companions.items() if kueue or not companion.of_queues
+        }
 
     def compare(self, *, older_than: float) -> None:
         """Compare the caches with lists that were not listed since that time of the loop.

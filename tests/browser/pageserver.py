@@ -31,6 +31,7 @@ from tests.support import pagesamples
 from tests.support.access import Everyone
 from tests.support.eventually import eventually
 from tests.support.framework_crd import crd_json
+from tests.support.objects import items, read
 
 Json = dict[str, Any]
 
@@ -113,7 +114,7 @@ class PageServer:
 
     async def uid(self, namespace: str, name: str) -> str:
         """The UID of a live Framework."""
-        uid: str = orjson.loads(await self.client.get(FRAMEWORKS, name, namespace))["metadata"]["uid"]
+        uid: str = (await read(self.client, FRAMEWORKS, name, namespace))["metadata"]["uid"]
         return uid
 
     async def delete(self, namespace: str, name: str) -> None:
@@ -137,7 +138,7 @@ class PageServer:
         await self.archive.store([_record(body, trigger) for body in bodies])
 
     async def _shown(self) -> None:
-        listed = orjson.loads(await self.client.list(FRAMEWORKS, None))["items"]
+        listed = await items(self.client, FRAMEWORKS, None)
         assert {(one["metadata"]["uid"], one["metadata"]["resourceVersion"]) for one in listed} == {
             (one.uid, one.resource_version) for one in self._live.all()
         }

@@ -15,7 +15,7 @@ from frameworkcontroller.api.status import State
 from tests.browser.conftest import Tabs
 from tests.browser.pageserver import PageServer
 from tests.support import pagesamples
-from tests.support.eventually import eventually
+from tests.support.eventually import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -222,11 +222,7 @@ async def test_a_hidden_tab_holds_no_connection(pages: PageServer, tabs: Tabs) -
         document.dispatchEvent(new Event("visibilitychange"));
     }"""
     await page.evaluate(hide, True)
-
-    async def none_is_open() -> None:
-        assert len(pages.streams) == 0
-
-    await eventually(none_is_open)
+    await until(lambda: len(pages.streams) == 0)
     await pages.apply(*pagesamples.frameworks()[:1])
     await page.evaluate(hide, False)
     await expect(page.locator("#results tbody tr")).to_have_count(1)

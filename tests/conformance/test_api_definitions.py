@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.api import CRDS, Api, config_map, defined, definition, gone
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, read_until
 
 OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 NAMED = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"a": {"type": "string"}}}}}
@@ -119,11 +119,7 @@ async def test_a_definition_takes_its_objects_with_it(api: Api) -> None:
         await eventually(closed)
         (await api.patch(f"{things}/held", {"metadata": {"finalizers": None}})).ok()
         await gone(api, path)
-
-        async def unserved() -> None:
-            assert (await api.get(things)).code == 404
-
-        await eventually(unserved)
+        await read_until(lambda: api.get(things), lambda found: found.code == 404)
 
 
 async def test_a_custom_resource_owns_like_any_other_object(api: Api, cluster: Cluster) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.support.api import Api, bind, config_map, gone, owner, pod
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, read_until
 
 DELETED = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
@@ -193,11 +193,9 @@ async def test_foreground_deletion_waits_for_blocking_dependents(api: Api) -> No
     marked = (await api.delete(api.path("configmaps", "root"), propagationPolicy="Foreground")).ok()
     assert marked["metadata"]["finalizers"] == ["foregroundDeletion"]
     await gone(api, api.path("pods", "quick"))
-
-    async def ending() -> None:
-        assert (await api.get(api.path("pods", "slow"))).ok()["metadata"].get("deletionTimestamp")
-
-    await eventually(ending)
+    await read_until(
+        lambda: api.get(api.path("pods", "slow")), lambda found: found.ok()["metadata"].get("deletionTimestamp")
+    )
     assert (await api.get(api.path("configmaps", "root"))).code == 200
     (await api.delete(api.path("pods", "slow"), gracePeriodSeconds=0)).ok()
     await gone(api, api.path("configmaps", "root"))
@@ -209,11 +207,9 @@ async def test_the_finalizer_alone_means_foreground(api: Api) -> None:
     await bind(api, "p")
     await known_to_the_collector(api)
     (await api.delete(api.path("configmaps", "root"))).ok()
-
-    async def ending() -> None:
-        assert (await api.get(api.path("pods", "p"))).ok()["metadata"].get("deletionTimestamp")
-
-    await eventually(ending)
+    await read_until(
+        lambda: api.get(api.path("pods", "p")), lambda found: found.ok()["metadata"].get("deletionTimestamp")
+    )
     assert (await api.get(api.path("configmaps", "root"))).code == 200
     (await api.delete(api.path("pods", "p"), gracePeriodSeconds=0)).ok()
     await gone(api, api.path("configmaps", "root"))
@@ -234,11 +230,9 @@ async def test_foreground_deletion_goes_down_the_tree(api: Api) -> None:
     await bind(api, "leaf")
     await known_to_the_collector(api)
     (await api.delete(api.path("configmaps", "root"), propagationPolicy="Foreground")).ok()
-
-    async def ending() -> None:
-        assert (await api.get(api.path("pods", "leaf"))).ok()["metadata"].get("deletionTimestamp")
-
-    await eventually(ending)
+    await read_until(
+        lambda: api.get(api.path("pods", "leaf")), lambda found: found.ok()["metadata"].get("deletionTimestamp")
+    )
     for name in ("root", "middle"):
         found = (await api.get(api.path("configmaps", name))).ok()
         assert found["metadata"]["finalizers"] == ["foregroundDeletion"]
@@ -273,11 +267,7 @@ async def test_dependents_stay_while_another_finalizer_holds_their_owner(api: Ap
     again = (await api.delete(held, propagationPolicy="Foreground")).ok()
     assert again["metadata"]["finalizers"] == ["example.com/f", "foregroundDeletion"]
     await gone(api, child)
-
-    async def only_held() -> None:
-        assert (await api.get(held)).ok()["metadata"]["finalizers"] == ["example.com/f"]
-
-    await eventually(only_held)
+    await read_until(lambda: api.get(held), lambda found: found.ok()["metadata"]["finalizers"] == ["example.com/f"])
     (await api.patch(held, {"metadata": {"finalizers": None}})).ok()
     await gone(api, held)
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.support.api import PARTIAL, TABLE, Api, config_map, pod
-from tests.support.eventually import eventually
+from tests.support.eventually import until
 
 
 @pytest.fixture
@@ -187,11 +187,7 @@ async def test_an_update_without_changes_is_no_event(api: Api, maps: str) -> Non
 
 async def test_a_watch_ends_when_its_time_is_up(api: Api, maps: str) -> None:
     async with api.watch(maps, timeoutSeconds="1") as events:
-
-        async def over() -> None:
-            assert events.ended.is_set()
-
-        await eventually(over)
+        await until(events.ended.is_set)
 
 
 async def test_versions_that_cannot_be_watched(api: Api, maps: str) -> None:

@@ -19,7 +19,7 @@ import pytest
 from frameworkcontroller.local.apiserver.restserver import ApiServer
 from tests.support.api import CRDS, JSON_PATCH, MERGE_PATCH, Answer, Api, config_map, definition, open_api, pod
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, until
 
 SCHEMA = {
     "type": "object",
@@ -231,11 +231,7 @@ class History:
         found: Told = []
         last: dict[str, Any] = {}
         async with api.watch(path, resourceVersion=version) as events:
-
-            async def all_told() -> None:
-                assert events.of(LAST)
-
-            await eventually(all_told)
+            await until(lambda: events.of(LAST))
         for event in events.all:
             name, shown = event["object"]["metadata"]["name"], plain(event["object"])
             if event["type"] != "MODIFIED" or last.get(name) != shown:

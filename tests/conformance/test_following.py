@@ -19,8 +19,9 @@ from frameworkcontroller.kube.reflector import Failure
 from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, PODS
 from frameworkcontroller.kube.transport import Exchange
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, until
 from tests.support.framework_crd import crd_manifest
+from tests.support.objects import read
 from tests.support.pods import pod_manifest
 
 
@@ -108,11 +109,7 @@ async def test_the_copy_is_the_original_at_any_page_size(cluster: Cluster) -> No
         before = [informer.counters.events for informer in informers]
         for informer in informers:
             informer.relist()
-
-        async def listed_again() -> None:
-            assert [informer.counters.lists for informer in informers] == [2, 2, 2]
-
-        await eventually(listed_again)
+        await until(lambda: [informer.counters.lists for informer in informers] == [2, 2, 2])
         await until_equal(informers, expected)
         assert sorted(told) == sorted(["c1", "c2", "c3"] * 3)
         assert [informer.counters.events for informer in informers] == before
@@ -146,7 +143,7 @@ async def test_a_framework_that_is_nested_too_deeply_harms_no_other(cluster: Clu
     )
     async with running(informer):
         assert unreadable == [f"{cluster.namespace}/deep"]
-        good = orjson.loads(await client.get(FRAMEWORKS, "good", cluster.namespace))
+        good = await read(client, FRAMEWORKS, "good", cluster.namespace)
         await until_equal([informer], {"good": good["metadata"]["resourceVersion"]})
         await client.delete(FRAMEWORKS, "deep", cluster.namespace)
         await client.delete(FRAMEWORKS, "good", cluster.namespace)
@@ -190,11 +187,8 @@ async def test_the_last_state_of_a_pod_shows_its_end(cluster: Cluster) -> None:
         body = orjson.dumps({"metadata": {"labels": {"mine": value}}})
         await client.patch(PODS, name, body, namespace, content_type=MERGE_PATCH)
 
-    async def until(name: str, *expected: bool) -> None:
-        async def told() -> None:
-            assert removed.get(name) == list(expected)
-
-        await eventually(told)
+    async def until_removed(name: str, *expected: bool) -> None:
+        await until(lambda: removed.get(name) == list(expected))
 
     informer = Informer(client, PODS, pod_record, namespace=namespace, label_selector="mine=yes")
     informer.add_handler(on_delete=dropped)
@@ -203,25 +197,25 @@ async def test_the_last_state_of_a_pod_shows_its_end(cluster: Cluster) -> None:
         await informer.wait_synced()
         await pod("waiting")
         await client.delete(PODS, "waiting", namespace)
-        await until("waiting", True)
+        await until_removed("waiting", True)
         await pod("ended", "Succeeded")
         await client.delete(PODS, "ended", namespace)
-        await until("ended", True)
+        await until_removed("ended", True)
         await pod("alive", "Running")
         await label("alive", None)
-        await until("alive", False)
+        await until_removed("alive", False)
         await pod("ending", "Running")
         await client.delete(PODS, "ending", namespace)
         await label("ending", None)
-        await until("ending", False)
+        await until_removed("ending", False)
         await label("ending", "yes")
         # As kubelets do, once nothing of it runs.
         await client.delete(PODS, "ending", namespace, grace_period_seconds=0)
-        await until("ending", False, True)
+        await until_removed("ending", False, True)
         await pod("kept", "Running", "example.com/keep")
         await client.delete(PODS, "kept", namespace, grace_period_seconds=0)
         await label("kept", None)
-        await until("kept", False)
+        await until_removed("kept", False)
     finally:
         running.cancel()
         await asyncio.wait([running])

@@ -10,6 +10,7 @@ from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import Invalid
 from frameworkcontroller.kube.resources import Resource
 from tests.support.clusters import Cluster
+from tests.support.objects import read
 
 FRAMEWORKS = Resource("frameworkcontroller.microsoft.com", "v1", "frameworks", "Framework")
 
@@ -41,9 +42,9 @@ class Frameworks:
         return orjson.loads(answer)
 
     async def put_status(self, status: Any, name: str = "f") -> Any:
-        body = orjson.loads(await self.client.get(FRAMEWORKS, name, self.namespace)) | {"status": status}
+        body = await read(self.client, FRAMEWORKS, name, self.namespace) | {"status": status}
         await self.client.raw("PUT", FRAMEWORKS.path(self.namespace, name, "status"), body=orjson.dumps(body))
-        return orjson.loads(await self.client.get(FRAMEWORKS, name, self.namespace))["status"]
+        return (await read(self.client, FRAMEWORKS, name, self.namespace))["status"]
 
 
 @pytest.fixture
@@ -217,27 +218,6 @@ async def test_other_changes_of_execution_type_are_refused(
         )
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        (None, {}),
-        ({}, None),
-        ({"subdomain": "a"}, {"subdomain": "b"}),
-        ({}, {"subdomain": "b"}),
-        ({}, {"publishNotReadyAddresses": False}),
-    ],
-)
-async def test_the_network_of_a_framework_stays(
-    cluster: Cluster, frameworks: Frameworks, before: Any, after: Any
-) -> None:
-    await frameworks.create(spec={} if before is None else {"network": before})
-    if not cluster.evaluates_rules:
-        pytest.skip("this API server ignores CEL rules")
-    with pytest.raises(Invalid, match="network is immutable"):
-        await frameworks.patch({"spec": {"network": after}})
-    await frameworks.patch({"spec": {"suspend": True}})
-
-
 def _gang(**fields: Any) -> dict[str, Any]:
     return {"schedulingPolicy": {"gang": {"minCount": 4}}, **fields}
 
@@ -246,28 +226,33 @@ TOPOLOGY: dict[str, Any] = {"schedulingConstraints": {"topology": [{"key": "topo
 
 
 @pytest.mark.parametrize(
-    ("before", "after"),
+    ("field", "before", "after"),
     [
-        (None, _gang()),
-        (_gang(), None),
-        (_gang(), {"schedulingPolicy": {"basic": {}, "gang": None}}),
-        (_gang(), TOPOLOGY),
-        (_gang(disruptionMode={"all": {}}), {"disruptionMode": {"all": None, "single": {}}}),
-        (_gang(), {"disruptionMode": {"single": {}}}),
-        (_gang(queue="a"), {"queue": "b"}),
-        (_gang(queue="a"), {"queue": None}),
+        ("network", None, {}),
+        ("network", {}, None),
+        ("network", {"subdomain": "a"}, {"subdomain": "b"}),
+        ("network", {}, {"subdomain": "b"}),
+        ("network", {}, {"publishNotReadyAddresses": False}),
+        ("scheduling", None, _gang()),
+        ("scheduling", _gang(), None),
+        ("scheduling", _gang(), {"schedulingPolicy": {"basic": {}, "gang": None}}),
+        ("scheduling", _gang(), TOPOLOGY),
+        ("scheduling", _gang(disruptionMode={"all": {}}), {"disruptionMode": {"all": None, "single": {}}}),
+        ("scheduling", _gang(), {"disruptionMode": {"single": {}}}),
+        ("scheduling", _gang(queue="a"), {"queue": "b"}),
+        ("scheduling", _gang(queue="a"), {"queue": None}),
     ],
 )
-async def test_the_scheduling_of_a_framework_is_immutable_except_its_minimum(
-    cluster: Cluster, frameworks: Frameworks, before: Any, after: Any
+async def test_network_and_scheduling_are_immutable_except_the_minimum(
+    cluster: Cluster, frameworks: Frameworks, field: str, before: Any, after: Any
 ) -> None:
-    await frameworks.create(spec={} if before is None else {"scheduling": before})
+    await frameworks.create(spec={} if before is None else {field: before})
     if not cluster.evaluates_rules:
         pytest.skip("this API server ignores CEL rules")
-    with pytest.raises(Invalid, match="scheduling is immutable"):
-        await frameworks.patch({"spec": {"scheduling": after}})
+    with pytest.raises(Invalid, match=f"{field} is immutable"):
+        await frameworks.patch({"spec": {field: after}})
     await frameworks.patch({"spec": {"suspend": True}})
-    if before is not None:
+    if field == "scheduling" and before is not None:
         for policy in ({"minCount": 8}, {"minCount": None}):
             await frameworks.patch({"spec": {"scheduling": {"schedulingPolicy": {"gang": policy}}}})
 
@@ -327,48 +312,29 @@ async def test_the_claims_of_a_role_stay(cluster: Cluster, frameworks: Framework
     await frameworks.patch({"spec": {"taskRoles": [other, {**changed, "taskNumber": 7}]}})
 
 
+AT: dict[str, Any] = {"startTime": "2026-01-01T00:00:00Z", "runTime": None, "completionTime": None}
+RETRIES = {"totalRetriedCount": 0, "accountableRetriedCount": 0, "retryDelaySec": None}
+ATTEMPT: dict[str, Any] = {"id": 0, **AT, "instanceUID": None, "completionStatus": None}
 NULLS: dict[str, Any] = {
-    "runTime": None,
-    "completionTime": None,
-    "startTime": "2026-01-01T00:00:00Z",
+    **AT,
     "transitionTime": "2026-01-01T00:00:00Z",
     "state": "AttemptRunning",
     "observedGeneration": 1,
-    "retryPolicyStatus": {"totalRetriedCount": 0, "accountableRetriedCount": 0, "retryDelaySec": None},
-    "attemptStatus": {
-        "id": 0,
-        "startTime": "2026-01-01T00:00:00Z",
-        "runTime": None,
-        "completionTime": None,
-        "instanceUID": None,
-        "configMapName": "f-attempt",
-        "configMapUID": None,
-        "completionStatus": None,
-        "taskRoleStatuses": None,
-    },
+    "retryPolicyStatus": RETRIES,
+    "attemptStatus": {**ATTEMPT, "configMapName": "f-attempt", "configMapUID": None, "taskRoleStatuses": None},
 }
 TASK_STATUS: dict[str, Any] = {
     "index": 0,
     "instanceUID": "t",
-    "startTime": "2026-01-01T00:00:00Z",
-    "runTime": None,
-    "completionTime": None,
+    **AT,
     "transitionTime": "2026-01-01T00:00:00Z",
     "state": "AttemptCreationPending",
     "deletionPending": False,
-    "retryPolicyStatus": {"totalRetriedCount": 0, "accountableRetriedCount": 0, "retryDelaySec": None},
+    "retryPolicyStatus": RETRIES,
     "attemptStatus": {
-        "id": 0,
-        "startTime": "2026-01-01T00:00:00Z",
-        "runTime": None,
-        "completionTime": None,
-        "instanceUID": None,
+        **ATTEMPT,
         "podName": "f-a-0",
-        "podUID": None,
-        "podNodeName": None,
-        "podIP": None,
-        "podHostIP": None,
-        "completionStatus": None,
+        **dict.fromkeys(("podUID", "podNodeName", "podIP", "podHostIP")),
     },
 }
 

@@ -128,18 +128,6 @@ async def test_diff_shows_the_changes_of_apply(kubectl: Kubectl) -> None:
     assert await data_of(kubectl, "d") == {"a": "1"}
 
 
-async def test_patch_in_three_formats(kubectl: Kubectl) -> None:
-    await kubectl.ok("create", "configmap", "c", "--from-literal=a=1", "--from-literal=b=1")
-    await kubectl.ok("patch", "configmap", "c", "--type=strategic", "-p", '{"data":{"b":null}}')
-    await kubectl.ok("patch", "configmap", "c", "--type=merge", "-p", '{"data":{"c":"1"}}')
-    await kubectl.ok("patch", "configmap", "c", "--type=json", "-p", '[{"op":"add","path":"/data/d","value":"1"}]')
-    assert await data_of(kubectl, "c") == {"a": "1", "c": "1", "d": "1"}
-    wrong = await kubectl(
-        "patch", "configmap", "c", "--type=json", "-p", '[{"op":"test","path":"/data/a","value":"2"}]'
-    )
-    assert "the server rejected our request due to an error in our request" in wrong.err
-
-
 async def test_labels_and_annotations(kubectl: Kubectl) -> None:
     await kubectl.ok("create", "configmap", "c")
     await kubectl.ok("label", "configmap", "c", "x=1")

@@ -15,7 +15,8 @@ from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.kubelet.simulation import PREFIX
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, until
+from tests.support.objects import read
 from tests.support.pods import pod_manifest
 
 Json = dict[str, Any]
@@ -42,8 +43,7 @@ class Pods:
         return created
 
     async def get(self, name: str = "f-r-0") -> Json:
-        pod: Json = orjson.loads(await self.client.get(PODS, name, self.namespace))
-        return pod
+        return await read(self.client, PODS, name, self.namespace)
 
     async def delete(self, name: str = "f-r-0", *, grace: int | None = None) -> None:
         await self.client.delete(PODS, name, self.namespace, grace_period_seconds=grace)
@@ -110,7 +110,7 @@ async def test_a_pod_is_bound_runs_and_ends(api: Pods, pods: SimulatedRuntime) -
 
 
 async def test_the_node_is_there(api: Pods, pods: SimulatedRuntime) -> None:
-    node = orjson.loads(await api.client.get(NODES, "local"))
+    node = await read(api.client, NODES, "local")
     assert {one["type"]: one["status"] for one in node["status"]["conditions"]} == {"Ready": "True"}
     assert node["status"]["addresses"][0] == {"type": "InternalIP", "address": "127.0.0.1"}
     assert node["status"]["nodeInfo"]["containerRuntimeVersion"].startswith("simulated://")
@@ -152,11 +152,7 @@ async def test_a_pod_that_does_not_go_away_goes_by_force(api: Pods, pods: Simula
     assert (await api.get())["metadata"]["deletionTimestamp"]
     await api.delete(grace=0)
     await api.until_gone()
-
-    async def let_go() -> bool:
-        return not pods.knows(api.key())
-
-    await eventually(let_go)
+    await until(lambda: not pods.knows(api.key()))
     await api.create(pod_manifest())
     await api.until_phase("Running")
 
@@ -167,11 +163,7 @@ async def test_a_finalizer_keeps_the_pod_but_not_its_containers(api: Pods, pods:
     await api.create(manifest)
     await api.until_phase("Running")
     await api.delete()
-
-    async def stopped() -> bool:
-        return api.running(pods) == []
-
-    await eventually(stopped)
+    await until(lambda: api.running(pods) == [])
     await api.until(lambda pod: pod["metadata"]["deletionGracePeriodSeconds"] == 0)
     await api.client.patch(PODS, "f-r-0", b'{"metadata":{"finalizers":null}}', api.namespace, content_type=MERGE_PATCH)
     await api.until_gone()

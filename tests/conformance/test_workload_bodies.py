@@ -45,6 +45,7 @@ from tests.support.drawnframeworks import drawn, specs, templates
 from tests.support.dryrun import dry_run
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks
+from tests.support.objects import items, read
 from tests.support.othercontrollers import crd_of, served
 
 pytestmark = pytest.mark.newest
@@ -107,8 +108,7 @@ class Kueue:
         return CreateWorkload(target, framework, workload_spec(framework, labels))
 
     async def get(self, name: str) -> Json:
-        body: Json = orjson.loads(await self.client.get(WORKLOADS, name, self.cluster.namespace))
-        return body
+        return await read(self.client, WORKLOADS, name, self.cluster.namespace)
 
     async def write_status(self, name: str, status: Json, *conditions: tuple[str, str, str]) -> None:
         """Write the status as Kueue does: each condition replaces the one of its type."""
@@ -148,7 +148,7 @@ async def kueue(cluster: Cluster) -> AsyncIterator[Kueue]:
         await frameworks.create("f")
         kueue = Kueue(cluster, client, (await frameworks.get("f"))["metadata"]["uid"])
         yield kueue
-        for body in orjson.loads(await client.list(WORKLOADS, cluster.namespace))["items"] or ():
+        for body in await items(client, WORKLOADS, cluster.namespace) or ():
             await kueue.remove(body["metadata"]["name"])
 
 

@@ -32,6 +32,7 @@ from tests.support.frameworks import Frameworks, states
 from tests.support.images import image_store
 from tests.support.kubectl import Kubectl
 from tests.support.nodes import Nodes
+from tests.support.objects import items, read
 from tests.support.othercontrollers import crd_of
 from tests.support.realcluster import ROOT
 
@@ -229,7 +230,7 @@ class Play:
 
         async def probe() -> None:
             try:
-                body = orjson.loads(await self.client.get(SERVICEACCOUNTS, account, self.namespace))
+                body = await read(self.client, SERVICEACCOUNTS, account, self.namespace)
             except NotFound:
                 body = {}
             assert body.get("secrets"), f"service account {account} has no token"
@@ -240,7 +241,7 @@ class Play:
         """Wait until the node's condition Ready has that status."""
 
         async def probe() -> None:
-            nodes = {one["metadata"]["name"]: one for one in orjson.loads(await self.client.list(NODE))["items"]}
+            nodes = {one["metadata"]["name"]: one for one in await items(self.client, NODE)}
             assert node in nodes, f"there is no Node {node}"
             ready = {one["type"]: one["status"] for one in nodes[node]["status"]["conditions"]}
             assert ready.get("Ready") == status, f"{node} is Ready={ready.get('Ready')}, awaited is {status}"
@@ -264,7 +265,7 @@ class Play:
     async def _is_back(self, node: str, *, within: float) -> None:
         async def kept_free() -> None:
             try:
-                taints = orjson.loads(await self.client.get(NODE, node))["spec"].get("taints", ())
+                taints = (await read(self.client, NODE, node))["spec"].get("taints", ())
             except NotFound:
                 raise AssertionError(f"there is no Node {node}") from None
             if _TAINT not in taints:

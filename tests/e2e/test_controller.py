@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from frameworkcontroller.kube.client import MERGE_PATCH
-from frameworkcontroller.kube.resources import LEASES, PODS, Resource
+from frameworkcontroller.kube.resources import PODS, Resource
 from tests.e2e.recorder import uptime
 from tests.e2e.stage import CONTROLLER, ENDED_PODS_KEPT, WITHIN, Play, Track, attempts_of, play
 from tests.support.frameworks import codes, condition, tasks
@@ -16,13 +16,6 @@ Json = dict[str, Any]
 STATEFULSETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
 RETRIED = {"retryPolicy": {"fancyRetryPolicy": True, "maxRetryCount": 0}}
 UNTIL_OVER = "until [ -e /witness/.over ]; do sleep 1; done"
-
-
-async def holder(play: Play) -> str:
-    """The leader: the name of its Pod, and the UID that distinguishes it from a later one of that name."""
-    lease = orjson.loads(await play.client.get(LEASES, CONTROLLER, CONTROLLER))
-    identity: str = lease["spec"]["holderIdentity"]
-    return identity
 
 
 async def scale(play: Play, replicas: int) -> None:
@@ -69,30 +62,6 @@ async def test_a_suspension_that_no_controller_sees_at_first(play: Play) -> None
     status = await play.until_completed("blind")
     assert codes(tasks(status)) == [0] * 6
     assert status["retryPolicyStatus"]["accountableRetriedCount"] == 0
-
-
-@play(Track.CONTROLLER)
-async def test_a_standby_takes_over(play: Play) -> None:
-    """Two replicas by the shipped overlay; that which leads is killed by force, as a lost node's Pod is at last."""
-    await play.stage.install("overlays/ha")
-    try:
-        pods = await play.controllers(2)
-        assert len({pod["spec"]["nodeName"] for pod in pods.values()}) == 2
-        await play.create("before", play.role(number=4, script=UNTIL_OVER))
-        await play.until_running("before", 4)
-        leader = await holder(play)
-        name = leader.partition("_")[0]
-        await play.kill_controller(name)
-        await play.client.delete(PODS, name, CONTROLLER, grace_period_seconds=0)
-        await play.create("after", play.role(script="sleep 1"))
-        await play.until_completed("after")
-        assert await holder(play) != leader
-        play.say_over()
-        status = await play.until_completed("before")
-        assert (codes(tasks(status)), attempts_of(status)) == ([0] * 4, [0] * 4)
-    finally:
-        await play.stage.install("base")
-        await play.controllers()
 
 
 @play(Track.CONTROLLER)

@@ -15,6 +15,7 @@ from tests.e2e.stage import WITHIN, Play, play
 from tests.integration.test_examples import RUNS
 from tests.support.examples import find
 from tests.support.frameworks import codes, condition, policy, tasks
+from tests.support.objects import read
 
 Json = dict[str, Any]
 
@@ -70,28 +71,6 @@ async def test_batches_end_as_they_say(play: Play) -> None:
     await asyncio.gather(*(ends(play, name) for name in RUNS if find(name).parent.name != "kueue"))
 
 
-@play()
-async def test_a_transient_failure_is_retried_for_free(play: Play) -> None:
-    await applied(play, "batchfailedtransient")
-
-    def retried(status: Json) -> bool:
-        (task,) = tasks(status, "worker")
-        assert task["retryPolicyStatus"]["accountableRetriedCount"] == 0
-        return bool(task["retryPolicyStatus"]["totalRetriedCount"] >= 2)
-
-    await play.until("batchfailedtransient", retried)
-
-
-@play()
-async def test_a_conflict_gives_everything_back_and_waits(play: Play) -> None:
-    await applied(play, "batchfailedtransientconflict")
-    status = await play.until(
-        "batchfailedtransientconflict", lambda status: status["retryPolicyStatus"]["retryDelaySec"] is not None
-    )
-    assert status["state"] == "AttemptCompleted"
-    await play.frameworks.assert_nothing_left("batchfailedtransientconflict")
-
-
 async def gang(play: Play, name: str, *codes_of_success: int) -> None:
     """A Framework whose init containers wait at the barrier with the token of a service account, and which succeeds."""
     await applied(play, name)
@@ -135,7 +114,7 @@ async def test_services_are_served_and_replaced(play: Play) -> None:
     await applied(play, "servicestateful")
     status = await play.until_running("servicestateful", 3)
     await play.until_running("service", 3)
-    address = orjson.loads(await play.client.get(SERVICES, "service", play.namespace))["spec"]["clusterIP"]
+    address = (await read(play.client, SERVICES, "service", play.namespace))["spec"]["clusterIP"]
     members = [task["attemptStatus"]["podIP"] for task in tasks(status, "server")]
     awaited = [
         (f"$(wget -q -O - http://{member}:8080/)", f"I am servicestateful-server-{index}, attempt 0")

@@ -22,6 +22,7 @@ from frameworkcontroller.kube.resources import LEASES, PODS
 from tests.e2e.stage import CONTROLLER, WITHIN, Play, Track, play
 from tests.e2e.test_controller import STATEFULSETS
 from tests.support.eventually import eventually
+from tests.support.objects import read
 
 Json = dict[str, Any]
 
@@ -124,7 +125,7 @@ async def install(play: Play, folder: str, replicas: int) -> None:
     await play.stage.install(folder)
 
     async def updated() -> None:
-        body = orjson.loads(await play.client.get(STATEFULSETS, CONTROLLER, CONTROLLER))
+        body = await read(play.client, STATEFULSETS, CONTROLLER, CONTROLLER)
         status = body["status"]
         assert status["observedGeneration"] == body["metadata"]["generation"]
         assert status["currentRevision"] == status["updateRevision"]

@@ -1,7 +1,5 @@
-"""Order of roles, failure rules, delays, deadlines, suspension and retention, with real containers."""
+"""Order of roles, deadlines of Pods, and suspension, with real containers."""
 
-import datetime as dt
-import itertools
 from typing import Any
 
 from tests.e2e.recorder import uptime
@@ -12,11 +10,6 @@ from tests.support.frameworks import codes, condition, policy, states, tasks
 Json = dict[str, Any]
 
 SAVES_UNTIL_OVER = "trap 'checkpoint 3 0' TERM; line holds; until_there .over"
-ENDLESS: Json = {"maxRetryCount": -2}
-
-
-def on_exit(action: str, *values: int) -> Json:
-    return {"action": action, "onExitCodes": {"containerName": "main", "operator": "In", "values": list(values)}}
 
 
 @play()
@@ -59,69 +52,6 @@ async def test_an_initialiser_before_a_server_before_trainers(play: Play) -> Non
 
 
 @play()
-async def test_exit_code_42_ends_the_whole(play: Play) -> None:
-    """Exit code 41 is ignored before; the others save their state, and nothing is retried."""
-    rules = {"podFailurePolicy": {"rules": [on_exit("Ignore", 41), on_exit("FailFramework", 42)]}}
-    fails = (
-        'if [ "$FC_TASK_INDEX$FC_TASK_ATTEMPT_ID" = 00 ]; then exit 41; fi\n'
-        "until_there .over; exit $((42 * FC_TASK_INDEX))"
-    )
-    await play.create("code42", play.role(number=2, script=fails, task=rules), play.saving("b", 2), retryPolicy=ENDLESS)
-    await play.until_said("code42", "holds", 2)
-    status = await play.until_running("code42", 4, attempts=[1, 0, 0, 0])
-    (ignored, other) = tasks(status)
-    assert (ignored["attemptStatus"]["id"], ignored["retryPolicyStatus"]["accountableRetriedCount"]) == (1, 0)
-    assert other["attemptStatus"]["id"] == 0
-    play.say_over()
-    status = await play.until_completed("code42")
-    completion = status["attemptStatus"]["completionStatus"]
-    assert (completion["code"], completion["policy"]) == (42, {"action": "FailFramework", "rule": 1})
-    assert completion["trigger"]["taskIndex"] == 1
-    assert (status["attemptStatus"]["id"], status["retryPolicyStatus"]["totalRetriedCount"]) == (0, 0)
-    assert codes(tasks(status, "b")) == [-220, -220]
-    assert [bool(one.said("saved")) for one in play.instances() if role_of(one) == "b"] == [True, True]
-
-
-@play()
-async def test_retries_wait_as_backoff_says(play: Play) -> None:
-    """Of a Task and of a whole Framework: by the times at which one instance ends and the next one begins."""
-    backoff = {"maxRetryCount": 3, "backoff": {"baseSeconds": 8, "maxSeconds": 20}}
-    await play.create("task", play.role(script="sleep 1; exit 1", task={"retryPolicy": backoff}))
-    await play.create(
-        "whole",
-        play.role(script="sleep 1; exit 1", frameworkAttemptCompletionPolicy=policy(1)),
-        retryPolicy=backoff,
-    )
-    for name in ("task", "whole"):
-        await play.until_completed(name, within=2 * WITHIN)
-        runs = play.instances(name)
-        gaps = [after.first - before.last for before, after in itertools.pairwise(runs)]
-        assert len(gaps) == 3
-        assert all(gap >= delay for gap, delay in zip(gaps, (8, 16, 20), strict=True)), gaps
-
-
-@play()
-async def test_a_deadline_ends_a_hung_job(play: Play) -> None:
-    """Its containers do not heed the signal: they end with their grace period, and only then is it Completed."""
-    hung = play.role(number=2, script="trap 'line asked' TERM; hold", terminationGracePeriodSeconds=15)
-    # It runs from the creation of the ConfigMap, so it is lowered when the containers have begun.
-    await play.create("hung", hung, activeDeadlineSeconds=3600, retryPolicy=ENDLESS)
-    await play.until_said("hung", "holds", 2)
-    await play.until_running("hung", 2)
-    await play.frameworks.set("hung", activeDeadlineSeconds=30)
-    status = await play.until_completed("hung")
-    completed = uptime()
-    completion = status["attemptStatus"]["completionStatus"]
-    assert (completion["code"], completion["phrase"]) == (-250, "FrameworkActiveDeadlineExceeded")
-    assert (status["attemptStatus"]["id"], codes(tasks(status))) == (0, [-220, -220])
-    assert status["accumulatedPastExecutionTimeSeconds"] >= 30
-    instances = play.instances()
-    assert len(instances) == 2
-    for one in instances:
-        assert min(one.said("asked")) + 5 < one.last < completed
-
-
-@play()
 async def test_a_pod_that_does_not_run_in_time_is_given_up(play: Play) -> None:
     """For lack of its image, or of a node: its retry policy decides. A running one is not touched."""
     late: Json = {"preRunningDeadlineSeconds": 10, "retryPolicy": {"maxRetryCount": 1}}
@@ -147,15 +77,6 @@ async def test_a_pod_that_does_not_run_in_time_is_given_up(play: Play) -> None:
     assert [role_of(one) for one in play.instances()] == ["runs"]
     pods = [pod["metadata"]["labels"]["FC_TASKROLE_NAME"] for pod in play.recorder.pods_seen[play.namespace].values()]
     assert sorted(pods) == ["image", "image", "node", "node", "runs"]
-
-
-@play()
-async def test_a_completed_framework_goes_after_its_time(play: Play) -> None:
-    await play.create("short", play.role(script="sleep 1"), ttlSecondsAfterFinished=20)
-    status = await play.until_completed("short")
-    await play.until_gone("short")
-    # By the controller's time, in whole seconds: when a status is read here depends on how busy the machine is.
-    assert dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(status["completionTime"]) > dt.timedelta(seconds=18)
 
 
 @play()

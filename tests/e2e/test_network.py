@@ -2,9 +2,8 @@
 
 from typing import Any, Final
 
-from tests.e2e.stage import CONTROLLER, MANIFESTS, PYTHON, WITHIN, Play, Track, play
-from tests.support.eventually import eventually
-from tests.support.frameworks import codes, condition, tasks
+from tests.e2e.stage import PYTHON, WITHIN, Play, play
+from tests.support.frameworks import codes, tasks
 
 Json = dict[str, Any]
 
@@ -120,36 +119,3 @@ async def test_a_service_that_kubectl_deletes_comes_back(play: Play) -> None:
     status = await play.until_completed("back")
     assert codes(tasks(status)) == [0, 0]
     assert [one["instanceUID"] for one in tasks(status)] == [one["instanceUID"] for one in tasks(before)]
-
-
-@play(Track.CONTROLLER)
-async def test_only_frameworks_with_a_network_wait_for_its_permissions(play: Play) -> None:
-    """They continue when the component is applied; the controller is not restarted for it."""
-    await play.kubectl.ok("delete", "-f", str(MANIFESTS / "components/network/rbac.yaml"))
-    try:
-        controller = await play.restart_controller()
-        await play.create("named", pair(play, "named"), network={})
-        await play.create("other", play.role(script="sleep 1"))
-        await play.until_completed("other")
-        status = await play.until("named", lambda status: condition(status, "Stalled").get("status") == "True")
-        stalled = condition(status, "Stalled")
-        assert stalled["reason"] == "ServiceNotListed", stalled
-        assert 'cannot list resource "services"' in stalled["message"], stalled
-        assert not play.instances("named")
-
-        async def described() -> None:
-            # The Event may follow the status.
-            text = await play.kubectl.ok("describe", "framework", "named")
-            assert stalled["message"] in text.partition("Events:")[2], text
-
-        await eventually(described, within=WITHIN, every=1)
-    finally:
-        await play.stage.install("base")
-    await play.until_said("named", "found", 2)
-    play.say_over()
-    status = await play.until_completed("named")
-    assert codes(tasks(status)) == [0, 0]
-    assert condition(status, "Stalled").get("status") != "True"
-    (pod,) = play.recorder.pods(CONTROLLER).values()
-    (container,) = pod["status"]["containerStatuses"]
-    assert container["containerID"] == controller

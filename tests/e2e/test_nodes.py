@@ -8,6 +8,7 @@ from frameworkcontroller.kube.resources import PODS, Resource
 from tests.e2e.stage import GRACE, NODE, WITHIN, Play, Track, attempts_of, play
 from tests.support.eventually import eventually
 from tests.support.frameworks import tasks
+from tests.support.objects import read
 
 Json = dict[str, Any]
 
@@ -164,7 +165,7 @@ async def test_a_more_important_pod_takes_the_place(play: Play) -> None:
             "value": value,
         }
         await play.client.create(PRIORITIES, orjson.dumps(body))
-    capacity = orjson.loads(await play.client.get(NODE, node))["status"]["allocatable"]["cpu"]
+    capacity = (await read(play.client, NODE, node))["status"]["allocatable"]["cpu"]
 
     await play.takes_pods(node)
 

@@ -50,14 +50,3 @@ async def test_a_pod_that_loses_its_label_is_followed(play: Play) -> None:
     status = await play.until_completed("unlabelled")
     assert (len(tasks(status)), attempts_of(status)) == (2, [1, 0])
     assert all(one.said("saved") for one in play.instances())
-
-
-@play()
-async def test_a_framework_that_is_deleted_takes_its_pods_along(play: Play) -> None:
-    """In the foreground: when it is gone, they have ended."""
-    await play.create("gone", play.saving(number=3, seconds=5))
-    await play.until_said("gone", "holds", 3)
-    await play.until_running("gone", 3)
-    await play.frameworks.delete("gone")
-    await play.until_gone("gone")
-    assert [bool(one.said("saved")) for one in play.instances()] == [True] * 3

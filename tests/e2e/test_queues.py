@@ -22,6 +22,7 @@ from tests.e2e.stage import CONTROLLER, WITHIN, Play, play
 from tests.e2e.witness import Instance
 from tests.support.eventually import eventually
 from tests.support.frameworks import codes, condition, tasks
+from tests.support.objects import items
 
 Json = dict[str, Any]
 
@@ -57,7 +58,7 @@ def most_at_once(instances: Sequence[Instance]) -> int:
 
 async def workloads(play: Play) -> dict[str, Json]:
     """The Workloads of the play, by Framework."""
-    listed = orjson.loads(await play.client.list(WORKLOADS, play.namespace))["items"] or ()
+    listed = await items(play.client, WORKLOADS, play.namespace) or ()
     return {one["metadata"]["labels"][names.FRAMEWORK_NAME]: one for one in listed}
 
 

@@ -206,76 +206,6 @@ async def test_other_users_cannot_read_the_files(tmp_path: Path) -> None:
         os.umask(umask)
 
 
-async def test_a_full_disk(tmp_path: Path) -> None:
-    """On a file system of 8 MiB where that may be mounted, else with a limit on the size of files."""
-    script = f"""
-import asyncio, sys
-from pathlib import Path
-from frameworkcontroller.history.archive import HistoryArchive
-from frameworkcontroller.history.archiveerrors import ArchiveError
-from tests.support.archives import task_record
-from tests.integration.test_archive_faults import counts
-import os, resource, signal
-
-def noise() -> bytes:
-    return os.urandom(3000).hex().encode()
-
-async def main() -> None:
-    folder, limited = Path(sys.argv[1]), sys.argv[2] == "limit"
-    if limited:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (4 << 20, resource.RLIM_INFINITY))
-    archive = await HistoryArchive.open(f"sqlite:///{{folder}}/history.db")
-    stored = set()
-    errors = []
-    for number in range(400):
-        try:
-            # Content that compression makes hardly smaller.
-            lines = [
-                task_record(f"u-{{number}}", i).replace(b'"padding":""', b'"padding":"' + noise() + b'"')
-                for i in range({TASKS})
-            ]
-            await archive.store(lines)
-            stored.add(f"u-{{number}}")
-        except ArchiveError as error:
-            errors.append(str(error))
-            if len(errors) > 3:
-                break
-    assert len(errors) > 3, "never full"
-    assert stored, "always full"
-    print(errors[0])
-    found = await counts(archive)
-    assert set(found) == stored, (set(found) ^ stored)
-    assert set(found.values()) == {{{TASKS}}}
-    # What is removed makes room again, or the disk has more.
-    if limited:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    else:
-        (folder / "ballast").unlink()
-    await archive.store([task_record("after", 0)])
-    await archive.close()
-    archive = await HistoryArchive.open(f"sqlite:///{{folder}}/history.db")
-    assert set(await counts(archive)) == stored | {{"after"}}
-    await archive.close()
-
-asyncio.run(main())
-"""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)]
-    mounted = os.getuid() == 0 and await _run(*mount) == (0, "", "")
-    try:
-        if mounted:
-            (folder / "ballast").write_bytes(b"x" * (4 << 20))
-        kind = "disk" if mounted else "limit"
-        code, output, errors = await _run(sys.executable, "-c", script, str(folder), kind)
-    finally:
-        if mounted:
-            await _run("umount", str(folder))
-    assert code == 0, errors
-    assert "full" in output or "disk I/O error" in output
-
-
 @pytest.fixture
 async def disk(tmp_path: Path) -> AsyncIterator[Path]:
     """A file system of 96 MiB."""
@@ -304,11 +234,11 @@ async def store_until_full(archive: HistoryArchive) -> list[str]:
     stored: list[str] = []
     while True:
         uid = f"u-{len(stored):03}"
-        record = task_record(uid, 0, time=len(stored) * 1_000_000)
+        records = [task_record(uid, index, time=len(stored) * 1_000_000) for index in range(2)]
         # Content that compression makes hardly smaller.
-        noise = b'"padding":"' + os.urandom(60_000).hex().encode() + b'"'
+        noise = b'"padding":"' + os.urandom(30_000).hex().encode() + b'"'
         try:
-            await archive.store([record.replace(b'"padding":""', noise)])
+            await archive.store([record.replace(b'"padding":""', noise) for record in records])
         except ArchiveError:
             return stored
         stored.append(uid)
@@ -339,7 +269,8 @@ async def test_on_a_full_disk_reads_and_retention_continue(disk: Path, tmp_path:
         fill(disk)
         archive = await HistoryArchive.open(url, reserve=True)
     async with archive:
-        assert set(await counts(archive)) == set(stored)
+        # Of a batch, all or nothing is stored.
+        assert await counts(archive) == dict.fromkeys(stored, 2)
         with pytest.raises(ArchiveError, match="full"):
             await archive.store([task_record("refused", 0)])
         await archive.check()

@@ -20,7 +20,7 @@ from tests.support import original
 from tests.support.api import CRDS, Api, config_map, open_api, owner
 from tests.support.api import pod as pod_of
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, until
 from tests.support.frameworks import Frameworks, Json, condition, role, states, tasks
 from tests.support.requests import Requests, Send
 
@@ -383,11 +383,7 @@ async def test_an_event_has_the_error_where_the_status_is_refused(
         message = await told(frameworks, "f", "InvalidSpec")
         assert f"spec.{field}: " in message
         assert value in message
-
-        async def is_retried() -> None:
-            assert len(requests.status_writes) > 3
-
-        await eventually(is_retried)
+        await until(lambda: len(requests.status_writes) > 3)
         # Once is enough.
         assert await told(frameworks, "f", "InvalidSpec") == message
     assert await frameworks.status("f") == {}

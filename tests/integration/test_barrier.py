@@ -22,8 +22,10 @@ from frameworkcontroller.kube.client import KubeClient
 from tests.support.barrier_world import NAME, Json, compressed, framework, written
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
+from tests.support.frameworks import manifest as framework_manifest
 from tests.support.installed import PROGRAM, run_cleanly
 from tests.support.kubectl import Kubectl
+from tests.support.objects import read
 
 pytestmark = pytest.mark.newest
 
@@ -47,7 +49,7 @@ async def stored(cluster: Cluster, client: KubeClient, wanted: Json) -> Json:
 
 async def with_status(cluster: Cluster, client: KubeClient, wanted: Json) -> Json:
     """Write the status as given, with the fields that the API server requires."""
-    current: Json = orjson.loads(await client.get(FRAMEWORKS, NAME, cluster.namespace))
+    current = await read(client, FRAMEWORKS, NAME, cluster.namespace)
     body = orjson.dumps({**current, "status": wanted["status"]})
     path = FRAMEWORKS.path(cluster.namespace, NAME, "status")
     answer: Json = orjson.loads(await client.raw("PUT", path, body=body))
@@ -218,12 +220,7 @@ def test_programs_meet_by_the_names_of_placeholders(tmp_path: Path) -> None:
         }
         for name, number in (("ps", 1), ("worker", 3))
     ]
-    body = {
-        "apiVersion": "frameworkcontroller.microsoft.com/v1",
-        "kind": "Framework",
-        "metadata": {"name": "named"},
-        "spec": {"network": {}, "coordinator": {"taskRole": "ps"}, "taskRoles": roles},
-    }
+    body = framework_manifest("named", *roles, network={}, coordinator={"taskRole": "ps"})
     manifest = tmp_path / "named.json"
     manifest.write_bytes(orjson.dumps(body))
     ran = run_locally(manifest, tmp_path)

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import pytest
+import yaml
 
 from frameworkcontroller.api import names
 from frameworkcontroller.config.config import Config, shipped_config
@@ -18,7 +19,8 @@ from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.api import MERGE_PATCH, Api, gone, open_api
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, read_until, until
+from tests.support.realcluster import ROOT
 
 Json = dict[str, Any]
 
@@ -55,13 +57,7 @@ async def pods_of(api: Api, name: str) -> dict[str, Json]:
 
 async def pods_named(api: Api, framework: str, *names: str) -> dict[str, Json]:
     """The Pods of a Framework, once exactly these exist: it runs as soon as one of them does."""
-
-    async def probe() -> dict[str, Json]:
-        pods = await pods_of(api, framework)
-        assert sorted(pods) == sorted(names)
-        return pods
-
-    return await eventually(probe)
+    return await read_until(lambda: pods_of(api, framework), lambda pods: sorted(pods) == sorted(names))
 
 
 def env_of(pod: Json, container: str = "") -> dict[str, Any]:
@@ -72,70 +68,24 @@ def env_of(pod: Json, container: str = "") -> dict[str, Any]:
     return {item["name"]: item.get("value", item.get("valueFrom")) for item in found["env"]}
 
 
+def request_of(client: str, name: str, simulate: Json) -> Json:
+    """The request of a client to create the Framework; its Pods behave as `simulate` says."""
+    body: Json = yaml.safe_load((ROOT / f"tests/support/clients/{client}.yaml").read_text())
+    body["metadata"]["name"] = name
+    for role in body["spec"]["taskRoles"]:
+        annotations = role["task"]["pod"].setdefault("metadata", {}).setdefault("annotations", {})
+        annotations |= {SIM + key: value for key, value in simulate.items()}
+    return body
+
+
 # --- NNI ----------------------------------------------------------------------------------------------------------
 
 
-def nni_framework(name: str, **annotations: str) -> Json:
-    """A trial with a parameter server and a worker: only completion policies, and an unknown volume key."""
-
-    def role(kind: str) -> Json:
-        return {
-            "name": kind,
-            "taskNumber": 1,
-            "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1, "minSucceededTaskCount": 1},
-            "task": {
-                "pod": {
-                    "metadata": {"annotations": {SIM + key: value for key, value in annotations.items()}},
-                    "spec": {
-                        "containers": [
-                            {
-                                "name": "framework",
-                                "image": "msranni/nni:latest",
-                                "imagePullPolicy": "Always",
-                                "command": ["sh", f"/tmp/mount/nni/exp/run_{kind}.sh"],
-                                "volumeMounts": [
-                                    {"name": "nni-vol", "mountPath": "/tmp/mount"},
-                                    {"name": "frameworkbarrier-volume", "mountPath": "/mnt/frameworkbarrier"},
-                                ],
-                                "resources": {
-                                    "requests": {"memory": "8192Mi", "cpu": "1"},
-                                    "limits": {"memory": "8192Mi", "cpu": "1"},
-                                },
-                                "ports": [{"containerPort": 4000}],
-                            }
-                        ],
-                        "initContainers": [
-                            {
-                                "name": "frameworkbarrier",
-                                "image": "frameworkcontroller/frameworkbarrier",
-                                "volumeMounts": [
-                                    {"name": "frameworkbarrier-volume", "mountPath": "/mnt/frameworkbarrier"}
-                                ],
-                            }
-                        ],
-                        "restartPolicy": "OnFailure",
-                        "volumes": [
-                            {
-                                "name": "nni-vol",
-                                "azureFile": {"secretName": "nni-secret", "shareName": "nni", "readonly": False},
-                            },
-                            {"name": "frameworkbarrier-volume", "emptyDir": {}},
-                        ],
-                    },
-                }
-            },
-        }
-
-    return {
-        "apiVersion": "frameworkcontroller.microsoft.com/v1",
-        "kind": "Framework",
-        "metadata": {
-            "name": name,
-            "namespace": "default",
-            "labels": {"app": "nni", "expId": "exp1", "trialId": name},
-        },
-        "spec": {"executionType": "Start", "taskRoles": [role("ps"), role("worker")]},
-    }
+def nni_framework(name: str, **simulate: str) -> Json:
+    """A trial of NNI."""
+    body = request_of("nni", name, simulate)
+    body["metadata"]["labels"]["trialId"] = name
+    return body
 
 
 async def nni_creates(api: Api, name: str, **annotations: str) -> Json:
@@ -177,11 +127,7 @@ async def test_nni_reads_that_a_trial_failed(api: Api, controller: Controller, p
     # OnFailure restarts a container in place, so that a trial fails only with its Pod.
     await nni_creates(api, "trial")
     await in_state(api, "trial", "AttemptRunning")
-
-    async def running() -> None:
-        assert f"{api.namespace}/trial-worker-0" in pods.running()
-
-    await eventually(running)
+    await until(lambda: f"{api.namespace}/trial-worker-0" in pods.running())
     pods.fail_pod(f"{api.namespace}/trial-worker-0", "Evicted", "no memory is left")
     status = (await in_state(api, "trial", "Completed"))["status"]
     assert status["attemptStatus"]["completionStatus"]["type"]["name"] == "Failed"
@@ -210,51 +156,9 @@ async def test_nni_deletes_objects_with_its_labels(api: Api, controller: Control
 # --- DLWorkspace --------------------------------------------------------------------------------------------------
 
 
-def dlworkspace_framework(name: str, **annotations: str) -> Json:
-    """A distributed job: empty and partial policies, an init container that speaks by its exit code."""
-
-    def role(kind: str, number: int, completion: Json) -> Json:
-        return {
-            "name": kind,
-            "taskNumber": number,
-            "frameworkAttemptCompletionPolicy": completion,
-            "task": {
-                "retryPolicy": {"fancyRetryPolicy": False},
-                "podGracefulDeletionTimeoutSec": 600,
-                "pod": {
-                    "apiVersion": "v1",
-                    "kind": "Pod",
-                    "metadata": {
-                        "labels": {"jobId": "3f2a", "run": "3f2a", "jobRole": kind},
-                        "annotations": {SIM + key: value for key, value in annotations.items()},
-                    },
-                    "spec": {
-                        "restartPolicy": "Never",
-                        "hostNetwork": True,
-                        "initContainers": [{"name": "init", "image": "dlws/init", "command": ["sh", "/dlws/init.sh"]}],
-                        "containers": [
-                            {
-                                "name": "3f2a",
-                                "image": "dlws/job",
-                                "env": [{"name": "DLWS_ROLE_NAME", "value": kind}],
-                                "command": ["bash", "/dlws/bootstrap.sh"],
-                            }
-                        ],
-                    },
-                },
-            },
-        }
-
-    return {
-        "apiVersion": "frameworkcontroller.microsoft.com/v1",
-        "kind": "Framework",
-        "metadata": {"name": name, "labels": {"jobId": "3f2a", "userName": "somebody"}},
-        "spec": {
-            "executionType": "Start",
-            "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 1},
-            "taskRoles": [role("ps", 1, {"minFailedTaskCount": 1, "minSucceededTaskCount": 1}), role("worker", 2, {})],
-        },
-    }
+def dlworkspace_framework(name: str, **simulate: str) -> Json:
+    """A job of DLWorkspace."""
+    return request_of("dlworkspace", name, simulate)
 
 
 async def test_dlworkspace_runs_a_job_with_empty_policies(api: Api, controller: Controller) -> None:
@@ -302,11 +206,7 @@ async def test_dlworkspace_kills_a_job(api: Api, controller: Controller) -> None
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
     (await api.delete(path_of(api, "job"), options)).ok()
     await gone(api, path_of(api, "job"))
-
-    async def nothing_left() -> None:
-        assert await pods_of(api, "job") == {}
-
-    await eventually(nothing_left, within=60)
+    await read_until(lambda: pods_of(api, "job"), lambda found: found == {}, within=60)
     answer = await api.get(path_of(api, "job"))
     assert (answer.code, answer.reason) == (404, "NotFound")
 
@@ -315,79 +215,11 @@ async def test_dlworkspace_kills_a_job(api: Api, controller: Controller) -> None
 
 
 def pai_framework(name: str, number: int = 2, generation: int = 1, simulate: Json | None = None) -> Json:
-    """A job of one role, as the rest-server makes it of a job protocol."""
-    annotations = simulate or {}
-    return {
-        "apiVersion": "frameworkcontroller.microsoft.com/v1",
-        "kind": "Framework",
-        "metadata": {
-            "name": name,
-            "labels": {"userName": "somebody", "virtualCluster": "default", "jobPriority": "default"},
-            "annotations": {
-                "config": "protocolVersion: 2\nname: job\n",
-                "totalTaskNumber": str(number),
-                "requestGeneration": str(generation),
-                "logPathInfix": "somebody/job",
-            },
-        },
-        "spec": {
-            "executionType": "Start",
-            "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 1},
-            "taskRoles": [
-                {
-                    "name": "taskrole",
-                    "taskNumber": number,
-                    "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1, "minSucceededTaskCount": -1},
-                    "task": {
-                        "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 0},
-                        "podGracefulDeletionTimeoutSec": 1800,
-                        "pod": {
-                            "metadata": {
-                                "labels": {"userName": "somebody", "type": "kube-launcher-task"},
-                                "annotations": {
-                                    "container.apparmor.security.beta.kubernetes.io/app": "unconfined",
-                                    **{SIM + key: value for key, value in annotations.items()},
-                                },
-                            },
-                            "spec": {
-                                "privileged": False,
-                                "restartPolicy": "Never",
-                                "hostNetwork": True,
-                                "initContainers": [
-                                    {
-                                        "name": "init",
-                                        "image": "openpai/openpai-runtime",
-                                        "env": [
-                                            {"name": "USER_NAME", "value": "somebody"},
-                                            {"name": "PAI_JOB_NAME", "value": "somebody~job"},
-                                        ],
-                                    }
-                                ],
-                                "containers": [
-                                    {
-                                        "name": "app",
-                                        "image": "openpai/job",
-                                        "command": ["/usr/local/pai/runtime"],
-                                        "resources": {"limits": {"cpu": 1, "memory": "1024Mi"}},
-                                        "env": [
-                                            {
-                                                "name": "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX",
-                                                "valueFrom": {
-                                                    "fieldRef": {"fieldPath": "metadata.annotations['FC_TASK_INDEX']"}
-                                                },
-                                            },
-                                            {"name": "PAI_TASK_INDEX", "value": "$(FC_TASK_INDEX)"},
-                                        ],
-                                    }
-                                ],
-                                "tolerations": [{"key": "node.kubernetes.io/memory-pressure", "operator": "Exists"}],
-                            },
-                        },
-                    },
-                }
-            ],
-        },
-    }
+    """A job of OpenPAI."""
+    body = request_of("openpai", name, simulate or {})
+    body["metadata"]["annotations"] |= {"totalTaskNumber": str(number), "requestGeneration": str(generation)}
+    body["spec"]["taskRoles"][0]["taskNumber"] = number
+    return body
 
 
 @pytest.fixture
@@ -423,17 +255,9 @@ async def test_openpai_lists_and_watches(pai: Api) -> None:
     async with pai.watch(path_of(pai), resourceVersion=version, timeoutSeconds=31536000) as events:
         (await pai.post(path_of(pai), pai_framework("job", simulate={"run-seconds": "1"}))).ok()
         await in_state(pai, "job", "Completed")
-
-        async def all_told() -> None:
-            assert events.of("job")[-1]["object"]["status"]["state"] == "Completed"
-
-        await eventually(all_told)
+        await until(lambda: events.of("job")[-1]["object"]["status"]["state"] == "Completed")
         (await pai.delete(path_of(pai, "job"))).ok()
-
-        async def deleted() -> None:
-            assert events.of("job")[-1]["type"] == "DELETED"
-
-        await eventually(deleted, within=60)
+        await until(lambda: events.of("job")[-1]["type"] == "DELETED", within=60)
         seen = events.of("job")
         assert not events.ended.is_set()
     assert seen[0]["type"] == "ADDED"

@@ -29,7 +29,7 @@ from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.cli import Cli
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, read_until
 from tests.support.frameworks import Frameworks, Json, condition, policy, role, states
 from tests.support.pods import pod_manifest
 
@@ -304,11 +304,7 @@ async def test_suspend_and_resume(frameworks: Frameworks, cli: Cli, capsys: pyte
     assert await cli.ok("suspend", "f") == ["f: already suspended"]
     assert (await frameworks.get("f"))["spec"]["suspend"] is True
     assert await cli.ok("start", "f") == ["f: started; it waits to be resumed"]
-
-    async def waits_to_be_resumed() -> None:
-        assert (await cli.ok("list", "-o", "wide"))[1].endswith("spec.suspend is true")
-
-    await eventually(waits_to_be_resumed)
+    await read_until(lambda: cli.ok("list", "-o", "wide"), lambda found: found[1].endswith("spec.suspend is true"))
     assert await cli.ok("wait", "f", "--for", "suspended", "--timeout", "300s") == ["f: suspended"]
     assert (await cli.ok("list"))[1].split()[1:3] == ["AttemptCreationPending", "(suspended)"]
 
@@ -341,11 +337,7 @@ async def test_suspend_and_resume(frameworks: Frameworks, cli: Cli, capsys: pyte
 
 async def test_resuming_an_invalid_framework_says_that_it_counts_later(frameworks: Frameworks, cli: Cli) -> None:
     await frameworks.create("f", {**role(), "dependsOn": [{"name": "none", "status": "Ready"}]})
-
-    async def is_invalid() -> None:
-        assert any("InvalidSpec" in line for line in await cli.ok("status", "f"))
-
-    await eventually(is_invalid)
+    await read_until(lambda: cli.ok("status", "f"), lambda found: any("InvalidSpec" in line for line in found))
     assert await cli.ok("suspend", "f") == ["f: suspended"]
     await frameworks.until("f", lambda status: condition(status, "Suspended").get("status") == "True")
     later = "f: resumed; this counts once its spec is valid: see 'kubectl framework status'"

@@ -15,6 +15,7 @@ import yaml
 
 from frameworkcontroller.cli.main import kubectl_main, main
 from tests.support.cli import Ended, run_program
+from tests.support.frameworks import manifest
 from tests.support.kubectl import find_kubectl
 
 BIN = Path(sys.executable).parent
@@ -24,12 +25,7 @@ def framework(name: str, script: str, *, tasks: int = 1, retries: int = 0) -> di
     container = {"name": "main", "image": "none", "command": ["sh", "-c", script]}
     pod = {"spec": {"restartPolicy": "Never", "containers": [container]}}
     role = {"name": "w", "taskNumber": tasks, "task": {"retryPolicy": {"maxRetryCount": retries}, "pod": pod}}
-    return {
-        "apiVersion": "frameworkcontroller.microsoft.com/v1",
-        "kind": "Framework",
-        "metadata": {"name": name},
-        "spec": {"taskRoles": [role]},
-    }
+    return manifest(name, role)
 
 
 class Shell:

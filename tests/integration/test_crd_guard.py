@@ -30,7 +30,7 @@ from tests.integration.test_kube_crd import MANIFEST, CrdServer
 from tests.support import original
 from tests.support.api import CRDS, Api, open_api, replace_spec
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, read_until, until
 from tests.support.faulty_server import drop, faulty_server, status
 from tests.support.frameworks import Frameworks, Json, condition, role
 from tests.support.frontdoor import Request, front_door, refusal
@@ -326,11 +326,7 @@ async def put_in_force(api: Api, crd: dict[str, Any]) -> None:
 async def lose_status(api: Api) -> None:
     """Apply the original's CRD over ours; return once it is in force."""
     await put_crd(api, original.crd_spec("v1"))
-
-    async def in_force() -> None:
-        assert (await api.get(original.frameworks(api, "f") + "/status")).code == 404
-
-    await eventually(in_force)
+    await read_until(lambda: api.get(original.frameworks(api, "f") + "/status"), lambda found: found.code == 404)
 
 
 async def test_it_is_put_back_while_the_controller_runs(
@@ -356,11 +352,6 @@ async def test_a_crd_that_may_not_be_restored_is_reported(
     client = await cluster.client()
     frameworks = Frameworks(client, cluster.namespace)
 
-    def forbid(request: Request) -> web.Response | None:
-        if (request.verb, request.resource) == ("update", "customresourcedefinitions"):
-            return refusal(403, "Forbidden", "it may not")
-        return None
-
     async def told(controller: Controller) -> None:
         body = orjson.loads(
             await client.list(EVENTS, cluster.namespace, field_selector="reason=StatusNotServed,involvedObject.name=f")
@@ -378,18 +369,16 @@ async def test_a_crd_that_may_not_be_restored_is_reported(
     ):
         await frameworks.create("f", role("a", 2))
         await frameworks.until_running("f", 2)
-        with door.answering(forbid):
+        with door.answering(forbid_updates):
             await lose_status(api)
             await frameworks.set("f", executionType="Stop")
             await eventually(partial(told, controller))
             assert (await frameworks.status("f"))["state"] == "AttemptRunning"
             await put_crd(api, MANIFEST["spec"])
             await frameworks.until_state("f", "Completed")
-
-        async def gone() -> None:
-            assert registry_of(controller).get_sample_value("frameworkcontroller_status_subresource_lost") == 0
-
-        await eventually(gone)
+        await until(
+            lambda: registry_of(controller).get_sample_value("frameworkcontroller_status_subresource_lost") == 0
+        )
 
 
 def forbid_updates(request: Request) -> web.Response | None:

@@ -51,9 +51,8 @@ async def test_delete_all_spares_frameworks(kubectl: Kubectl) -> None:
 
 
 async def test_get_counts_the_tasks(
-    controller: Controller, pods: SimulatedRuntime, kubectl: Kubectl, cluster: Cluster
+    controller: Controller, pods: SimulatedRuntime, kubectl: Kubectl, cluster: Cluster, frameworks: Frameworks
 ) -> None:
-    frameworks = Frameworks(await cluster.client(), cluster.namespace)
     await frameworks.create("f", role("a", 3), role("b", 1))
     await frameworks.until_running("f", 4)
     assert (await kubectl.ok("get", "fw", "f", "--no-headers")).split()[1:-1] == ["AttemptRunning", *"40040"]

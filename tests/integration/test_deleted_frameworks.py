@@ -1,7 +1,6 @@
 """Frameworks that are deleted go once nothing of them runs and the archive has them, on each API server."""
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 import orjson
 import pytest
@@ -12,16 +11,15 @@ from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.cli.main import build_parser
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.config.historyconfig import History, HistorySinkKind
-from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
-from frameworkcontroller.kube.errors import NotFound
 from frameworkcontroller.kube.resources import CONFIGMAPS, NAMESPACES, PODS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.cli import Cli
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, read_until
 from tests.support.frameworks import Frameworks, Json, condition, role, tasks
 from tests.support.historysink import ArchiveStandIn, attempts_of
+from tests.support.objects import is_there, read, until_missing
 
 pytestmark = pytest.mark.newest
 
@@ -48,19 +46,6 @@ async def frameworks(cluster: Cluster) -> Frameworks:
     return Frameworks(await cluster.client(), cluster.namespace)
 
 
-async def is_there(client: KubeClient, resource: Any, name: str, namespace: str | None) -> bool:
-    try:
-        await client.get(resource, name, namespace)
-    except NotFound:
-        return False
-    return True
-
-
-async def hold_pod(frameworks: Frameworks, name: str, *finalizers: str) -> None:
-    body = orjson.dumps({"metadata": {"finalizers": list(finalizers)}})
-    await frameworks.client.patch(PODS, name, body, frameworks.namespace, content_type=MERGE_PATCH)
-
-
 def missing(archive: ArchiveStandIn, framework: Json) -> list[object]:
     """The attempts that a status shows, and the archive does not have with the same code."""
     status = decode_status(framework["status"])
@@ -79,13 +64,9 @@ async def test_pods_end_and_then_the_framework_goes(
     created = await frameworks.create("f", role(number=2), failing)
     await frameworks.until_running("f", 3)
     assert (await frameworks.get("f"))["metadata"]["finalizers"] == [names.HISTORY_FINALIZER]
-    await hold_pod(frameworks, "f-a-0", "example.com/hold")
+    await frameworks.set_finalizers("f-a-0", "example.com/hold", resource=PODS)
     await frameworks.delete("f", propagation)
-
-    async def one_pod() -> None:
-        assert [*await frameworks.pods()] == ["f-a-0"]
-
-    await eventually(one_pod)
+    await read_until(frameworks.pods, lambda found: [*found] == ["f-a-0"])
     found = await frameworks.get("f")
     assert names.HISTORY_FINALIZER in found["metadata"]["finalizers"]
     # The controller ends it, as the garbage collector does nothing in the background while the Framework is there.
@@ -95,7 +76,7 @@ async def test_pods_end_and_then_the_framework_goes(
     assert status["attemptStatus"]["completionStatus"]["diagnostics"]
     assert await is_there(frameworks.client, CONFIGMAPS, "f-attempt", frameworks.namespace)
     await archive.refuse()
-    await hold_pod(frameworks, "f-a-0")
+    await frameworks.set_finalizers("f-a-0", resource=PODS)
 
     async def nothing_runs() -> None:
         await frameworks.assert_nothing_left("f")
@@ -135,15 +116,9 @@ async def test_a_namespace_waits_for_the_archive(
         )
         assert archive.url in condition(status, "Stalled")["message"]
     found = [await frameworks.get(name) for name in ("f", "g")]
-    assert (
-        orjson.loads(await frameworks.client.get(NAMESPACES, frameworks.namespace))["status"]["phase"] == "Terminating"
-    )
+    assert (await read(frameworks.client, NAMESPACES, frameworks.namespace))["status"]["phase"] == "Terminating"
     await archive.accept()
-
-    async def gone() -> None:
-        assert not await is_there(frameworks.client, NAMESPACES, frameworks.namespace, None)
-
-    await eventually(gone, within=120)
+    await until_missing(frameworks.client, NAMESPACES, frameworks.namespace, within=120)
     assert [missing(archive, one) for one in found] == [[], []]
 
 
@@ -165,12 +140,10 @@ async def test_the_history_is_given_up_while_the_archive_is_away(
     await eventually(ended)
     assert (await cli("history", "release-finalizers", "-n", cluster.namespace)).code == 0
     await frameworks.until_gone("f")
-
-    async def held_again() -> None:
-        found = await frameworks.client.get(FRAMEWORKS, "stays", frameworks.namespace)
-        assert orjson.loads(found)["metadata"].get("finalizers") == [names.HISTORY_FINALIZER]
-
-    await eventually(held_again)
+    await read_until(
+        lambda: frameworks.client.get(FRAMEWORKS, "stays", frameworks.namespace),
+        lambda found: orjson.loads(found)["metadata"].get("finalizers") == [names.HISTORY_FINALIZER],
+    )
     assert len(await frameworks.pods()) == 2
     await archive.accept()
     await frameworks.delete("stays", None)
@@ -189,9 +162,5 @@ async def test_a_controller_without_history_releases_all(
     await frameworks.delete("f", "Background")
     async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
         await frameworks.until_gone("f")
-
-        async def free() -> None:
-            assert not (await frameworks.get("runs"))["metadata"].get("finalizers")
-
-        await eventually(free)
+        await read_until(lambda: frameworks.get("runs"), lambda found: not found["metadata"].get("finalizers"))
         assert len(await frameworks.pods()) == 2

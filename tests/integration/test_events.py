@@ -11,7 +11,7 @@ from frameworkcontroller.kube.resources import EVENTS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, read_until
 from tests.support.frameworks import Frameworks, Json, policy, role, states, tasks
 from tests.support.kubectl import Kubectl
 
@@ -32,13 +32,11 @@ class Story:
 
     async def exactly(self, *reasons: str, name: str = "f") -> list[Json]:
         """Wait for Events of exactly these reasons, and return them."""
-
-        async def probe() -> list[Json]:
-            events = await self.events(name)
-            assert sorted(event["reason"] for event in events) == sorted(reasons)
-            return events
-
-        return await eventually(probe, within=20)
+        return await read_until(
+            lambda: self.events(name),
+            lambda events: sorted(event["reason"] for event in events) == sorted(reasons),
+            within=20,
+        )
 
     async def until(self, holds: Callable[[Json], bool], name: str = "f") -> Json:
         """Wait for an Event for which ``holds`` is true."""
@@ -103,38 +101,6 @@ async def test_a_framework_that_fails_and_is_retried(
     (last,) = by_reason["FrameworkFailed"]
     assert last["type"] == "Warning"
     assert last["message"].startswith("Framework completed, not retried as all of its 1 retries were used, with 7 ")
-
-
-@pytest.mark.virtual_clock
-async def test_equal_changes_of_many_tasks_are_one_event(
-    cluster: Cluster, pods: SimulatedRuntime, frameworks: Frameworks, story: Story
-) -> None:
-    count = 150 if cluster.embedded else 40
-    await frameworks.create("f", role("worker", count))
-    await frameworks.until_running("f", count)
-    # All at once: had each its time, a busy machine would start, and end, them one by one.
-    for index in range(count):
-        pods.fail(f"{cluster.namespace}/f-worker-{index}", 7)
-    await frameworks.until_state("f", "Completed")
-
-    async def all_are_told() -> list[Json]:
-        found = [event for event in await story.events() if event["reason"] == "TaskFailed"]
-        assert sum(how_many(event) for event in found) == count
-        return found
-
-    found = await eventually(all_are_told, within=30)
-    # As many as there are moments in which some end: more where that is slow.
-    assert len(found) <= (10 if cluster.embedded else count // 2)
-    largest = max(found, key=how_many)
-    assert " Tasks of TaskRole worker failed with 7 ContainerUnrecognizedFailed: worker[" in largest["message"]
-    assert " more; worker[" in largest["message"]
-    assert len(await story.events()) <= 15 + len(found)
-
-
-def how_many(event: Json) -> int:
-    """The number of Tasks that an Event is about."""
-    first = event["message"].split()[0]
-    return int(first) if first.isdigit() else int(event["count"])
 
 
 @pytest.mark.virtual_clock

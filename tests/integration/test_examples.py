@@ -120,29 +120,14 @@ RUNS: Final = {
     ),
 }
 
+OTHERS: Final = (
+    "allornothing", "allreduce", "evicted", "fromjob", "fromjobset", "fromtrainjob", "fromvolcanojob",
+)  # fmt: skip
 ENDING: Final = {
-    "batchsucceeded": "Succeeded",
-    "batchretried": "Succeeded",
-    "batchfailedpermanent": "Failed",
-    "batchfailedunknown": "Failed",
-    "batchstatefulfailed": "Failed",
-    "batchwithservicesucceeded": "Succeeded",
-    "inorder": "Succeeded",
-    "deadline": "Failed",
-    "failurerules": "Failed",
-    "backoff": "Succeeded",
-    "gang": "Succeeded",
-    "lostnode": "Succeeded",
-    "serverworkers": "Succeeded",
-    "resumed": "Succeeded",
-    "allornothing": "Succeeded",
-    "evicted": "Succeeded",
-    "allreduce": "Succeeded",
-    "fromjob": "Succeeded",
-    "fromjobset": "Succeeded",
-    "fromtrainjob": "Succeeded",
-    "fromvolcanojob": "Succeeded",
+    **{name: "Succeeded" if run.phrase == "Succeeded" else "Failed" for name, run in RUNS.items()},
+    **dict.fromkeys(OTHERS, "Succeeded"),
 }
+del ENDING["queued"], ENDING["urgent"]
 """Those that run to their end by themselves on any machine with sh and python3, and how they end."""
 
 NAMED: Final = {"standalone": "Succeeded"}

@@ -26,9 +26,10 @@ from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager import informers
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, read_until
 from tests.support.frameworks import Frameworks, Json, condition, role, stalled
 from tests.support.frontdoor import FrontDoor
+from tests.support.objects import read
 from tests.support.podgroups import serve
 
 GANG: Json = {"schedulingPolicy": {"gang": {}}}
@@ -57,8 +58,7 @@ def controller(cluster: Cluster, door: FrontDoor, scheduler: GangScheduler = Gan
 
 async def group(frameworks: Frameworks, resource: Resource = PODGROUPS, name: str = "f") -> Json:
     """The PodGroup of that name."""
-    found: Json = orjson.loads(await frameworks.client.get(resource, name, frameworks.namespace))
-    return found
+    return await read(frameworks.client, resource, name, frameworks.namespace)
 
 
 async def say(frameworks: Frameworks, resource: Resource = PODGROUPS, name: str = "f", **status: Any) -> None:
@@ -77,12 +77,7 @@ def created(door: FrontDoor) -> list[str]:
 
 
 async def until_pods(frameworks: Frameworks, count: int) -> dict[str, Json]:
-    async def probe() -> dict[str, Json]:
-        found = await frameworks.pods()
-        assert len(found) == count
-        return found
-
-    return await eventually(probe)
+    return await read_until(frameworks.pods, lambda found: len(found) == count)
 
 
 async def until_minimum(frameworks: Frameworks, wanted: int, resource: Resource = PODGROUPS) -> Json:
@@ -261,12 +256,3 @@ async def test_the_version_that_is_served_is_used(
         await until_pods(frameworks, 2)
         found = await group(frameworks, old)
         assert (found["apiVersion"], found["spec"]["disruptionMode"]) == ("scheduling.k8s.io/v1alpha2", "PodGroup")
-
-
-@pytest.mark.virtual_clock
-async def test_a_cluster_without_gangs_is_asked_for_none(
-    frameworks: Frameworks, pods: SimulatedRuntime, watched: Controller, door: FrontDoor
-) -> None:
-    await frameworks.create("f", role(simulate={"run-seconds": "1"}))
-    await frameworks.until_state("f", "Completed")
-    assert not [one for one in door.requests if one.plural == "podgroups" or "scheduling" in one.resource]

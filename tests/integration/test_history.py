@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import until
 from tests.support.frameworks import Frameworks, Json, policy, role, tasks
 
 pytestmark = pytest.mark.newest
@@ -67,11 +67,7 @@ class Log:
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Wait until the condition holds for the output."""
-
-        async def probe() -> None:
-            assert holds(), self.lines[-20:]
-
-        await eventually(probe, within=60, every=0.2)
+        await until(holds, within=60, every=0.2)
 
 
 @asynccontextmanager

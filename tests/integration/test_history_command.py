@@ -30,6 +30,7 @@ from tests.support.archives import framework_record, pod_record, task_record, ta
 from tests.support.cli import Cli
 from tests.support.clusters import Cluster
 from tests.support.frameworks import Frameworks, Json, policy, role
+from tests.support.objects import read
 
 FAILS = {"run-seconds": 0.2, "exit-code": 3, "message": "disk is full"}
 
@@ -62,7 +63,7 @@ async def past(cluster: Cluster, frameworks: Frameworks, tmp_path: Path) -> tupl
     await frameworks.create("train", fails, retryPolicy={"maxRetryCount": 1})
     await frameworks.until_state("train", "Completed")
     client = await cluster.client()
-    now: Json = orjson.loads(await client.get(FRAMEWORKS, "train", cluster.namespace))
+    now = await read(client, FRAMEWORKS, "train", cluster.namespace)
     first = copy.deepcopy(now)
     first["status"]["attemptStatus"]["id"] = 0
     gone = copy.deepcopy(first)
@@ -152,7 +153,7 @@ async def test_stopped_tasks_of_the_cluster_have_not_failed(past: tuple[Cli, Pat
     """The same of the current attempt, which is read from the cluster."""
     cli, folder = past
     client = await cluster.client()
-    now: Json = orjson.loads(await client.get(FRAMEWORKS, "train", cluster.namespace))
+    now = await read(client, FRAMEWORKS, "train", cluster.namespace)
     codes = [
         task["attemptStatus"]["completionStatus"]["code"]
         for role_status in now["status"]["attemptStatus"]["taskRoleStatuses"]

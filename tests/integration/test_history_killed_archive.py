@@ -16,10 +16,9 @@ from frameworkcontroller.config.config import Config
 from frameworkcontroller.config.historyconfig import History, HistorySinkKind
 from frameworkcontroller.history.archive import HistoryArchive
 from frameworkcontroller.history.reads import GetFramework, GetTaskAttempt, ListTasks
-from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, until
 from tests.support.frameworks import Frameworks, policy, role
 from tests.support.ports import unused_port
 
@@ -61,11 +60,7 @@ class Server:
 
     async def until_stored(self, count: int) -> None:
         """Wait until its database has this number of Task attempts."""
-
-        async def stored() -> None:
-            assert self.stored() >= count, self._log.read_text()
-
-        await eventually(stored, within=120, every=0.001)
+        await until(lambda: self.stored() >= count, within=120, every=0.001)
 
     def stored(self) -> int:
         """Task attempts that are committed."""
@@ -77,10 +72,9 @@ class Server:
 
 @pytest.mark.virtual_clock
 async def test_every_attempt_is_in_an_archive_that_is_killed_again_and_again(
-    cluster: Cluster, pods: SimulatedRuntime, tmp_path: Path
+    cluster: Cluster, frameworks: Frameworks, tmp_path: Path
 ) -> None:
     rng = random.Random(16)
-    frameworks = Frameworks(await cluster.client(), cluster.namespace)
     worker = role(
         "a",
         3,

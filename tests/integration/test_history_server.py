@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import orjson
 import pytest
 
 from frameworkcontroller.history.apidocument import document
 from frameworkcontroller.history.archive import HistoryArchive
 from frameworkcontroller.history.reads import ListFrameworks
 from tests.support.answerschema import faults
+from tests.support.archives import framework_record, task_status
 from tests.support.certificates import make_certificates
 from tests.support.cli import run_program
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, read_until, until
 
 PROGRAM = [str(Path(sys.executable).parent / "frameworkcontroller"), "history", "serve"]
 HEADERS = {"Content-Type": "application/x-ndjson"}
@@ -31,69 +31,17 @@ TOKEN = "the-token-of-the-test"
 BEARING = {"Authorization": f"Bearer {TOKEN}"}
 
 
-def framework(
-    number: int, *, namespace: str = "default", padding: int = 0, time: str = "2026-01-31T12:00:00.000000Z"
-) -> bytes:
+def framework(number: int, padding: int = 0) -> bytes:
     """The record of a Framework that has failed after one attempt of one Task."""
-    failed = {"code": 1, "phrase": "ContainerTransientFailed", "type": {"name": "Failed", "attributes": ["Transient"]}}
-    times = {"startTime": "2026-01-31T10:00:00Z", "completionTime": "2026-01-31T11:00:00Z"}
-    task = {
-        "index": 0,
-        "instanceUID": f"0_t{number}",
-        "state": "Completed",
-        **times,
-        "transitionTime": "2026-01-31T11:00:00Z",
-        "retryPolicyStatus": {"totalRetriedCount": 0, "accountableRetriedCount": 0, "retryDelaySec": None},
-        "attemptStatus": {
-            "id": 0,
-            **times,
-            "podName": f"f{number}-w-0",
-            "podUID": f"p{number}",
-            "podNodeName": "node-1",
-            "completionStatus": {**failed, "diagnostics": "exit code 1: no space left on device"},
-        },
-    }
-    body = {
-        "apiVersion": "frameworkcontroller.microsoft.com/v1",
-        "kind": "Framework",
-        "metadata": {
-            "name": f"f{number}",
-            "namespace": "default",
-            "uid": f"u{number}",
-            "creationTimestamp": "2026-01-31T10:00:00Z",
-            "annotations": {"padding": "x" * padding},
-        },
-        "spec": {"executionType": "Start", "taskRoles": [{"name": "w", "taskNumber": 1, "task": {}}]},
-        "status": {
-            **times,
-            "state": "Completed",
-            "transitionTime": "2026-01-31T11:00:00Z",
-            "retryPolicyStatus": {"totalRetriedCount": 0, "accountableRetriedCount": 0, "retryDelaySec": None},
-            "attemptStatus": {
-                "id": 0,
-                **times,
-                "instanceUID": f"0_u{number}",
-                "configMapName": f"f{number}-attempt",
-                "configMapUID": f"c{number}",
-                "completionStatus": {**failed, "diagnostics": "Task w[0] failed"},
-                "taskRoleStatuses": [{"name": "w", "podGracefulDeletionTimeoutSec": None, "taskStatuses": [task]}],
-            },
-        },
-    }
-    return orjson.dumps(
-        {
-            "id": f"u{number}/0",
-            "trigger": "OnFrameworkDeletion",
-            "time": "2026-01-31T12:00:00.000000Z",
-            "cluster": "test",
-            "namespace": "default",
-            "name": f"f{number}",
-            "generation": 1,
-            "controller": "test",
-            "object": body,
-        },
-        option=orjson.OPT_APPEND_NEWLINE,
+    line = framework_record(
+        f"u{number}",
+        where=f"default/f{number}",
+        trigger="OnFrameworkDeletion",
+        code=1,
+        roles={"w": [task_status(0, uid=f"0_t{number}")]},
+        attempt_status={"padding": "x" * padding},
     )
+    return line + b"\n"
 
 
 class Process:
@@ -163,38 +111,6 @@ async def names(database: Path) -> set[str]:
             after = page["next"]
 
 
-async def test_acknowledged_records_survive_a_kill_in_the_middle(tmp_path: Path, client: aiohttp.ClientSession) -> None:
-    database = tmp_path / "h.db"
-    acknowledged: set[str] = set()
-    number = 0
-    for _ in range(2):
-        with running(f"sqlite:///{database}", tmp_path / "log") as process:
-            url = await process.url()
-            goal = len(acknowledged) + 200
-
-            async def send(url: str = url) -> None:
-                nonlocal number
-                while True:
-                    first, number = number, number + 5
-                    body = b"".join(framework(one, padding=2000) for one in range(first, first + 5))
-                    if (await post(client, url, body))[0] == 200:
-                        acknowledged.update(f"f{one}" for one in range(first, first + 5))
-
-            senders = [asyncio.create_task(send()) for _ in range(4)]
-
-            async def enough(goal: int = goal) -> bool:
-                return len(acknowledged) >= goal
-
-            await eventually(enough, every=0.01)
-            process.end(signal.SIGKILL)
-            await asyncio.gather(*senders, return_exceptions=True)
-    found = await names(database)
-    assert acknowledged <= found
-    # Of a batch all or nothing is stored.
-    batches = {int(name[1:]) // 5 for name in found}
-    assert found == {f"f{batch * 5 + one}" for batch in batches for one in range(5)}
-
-
 async def test_a_stop_answers_requests_in_progress(tmp_path: Path, client: aiohttp.ClientSession) -> None:
     with running(f"sqlite:///{tmp_path}/h.db", tmp_path / "log") as process:
         url = await process.url()
@@ -212,11 +128,7 @@ async def test_a_stop_answers_requests_in_progress(tmp_path: Path, client: aioht
                 results.append(status)
 
         senders = [asyncio.create_task(send(worker)) for worker in range(4)]
-
-        async def some() -> bool:
-            return len(results) >= 8
-
-        await eventually(some, every=0.01)
+        await until(lambda: len(results) >= 8, every=0.01)
         assert await asyncio.to_thread(process.end) == 0
         await asyncio.gather(*senders)
     assert set(results) == {200}
@@ -263,11 +175,7 @@ async def test_a_file_system_without_room_refuses_until_there_is_some(
             acknowledged.add(f"f{number}")
         assert refused == (503, "Database unavailable")
         resource.prlimit(process.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-
-        async def accepted() -> bool:
-            return (await post(client, url, framework(1000)))[0] == 200
-
-        await eventually(accepted)
+        await read_until(lambda: post(client, url, framework(1000)), lambda found: found[0] == 200)
     assert await names(tmp_path / "h.db") == {*acknowledged, "f1000"}
 
 
@@ -285,11 +193,7 @@ async def test_a_database_that_goes_away_and_comes_back(tmp_path: Path, client: 
         async with client.get(f"{url}/healthz") as answer:
             assert answer.status == 200
         (tmp_path / "elsewhere").rename(folder)
-
-        async def accepted() -> bool:
-            return (await post(client, url, framework(3)))[0] == 200
-
-        await eventually(accepted)
+        await read_until(lambda: post(client, url, framework(3)), lambda found: found[0] == 200)
     assert await names(folder / "h.db") == {"f1", "f3"}
 
 

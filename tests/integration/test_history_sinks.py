@@ -22,10 +22,11 @@ from frameworkcontroller.kube.resources import EVENTS, NAMESPACES
 from frameworkcontroller.manager.app import Controller
 from tests.support.archiveserver import UNAVAILABLE, ArchiveServer, archive_server
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, until
 from tests.support.faulty_server import Answer, answer, drop, silence
 from tests.support.frameworks import Frameworks, condition, policy, role, states, tasks
 from tests.support.frontdoor import FrontDoor, Request, front_door, refusal
+from tests.support.objects import read
 
 pytestmark = pytest.mark.virtual_clock
 
@@ -72,13 +73,6 @@ def stalled(status: Any) -> str:
     return f"{found['reason']}: {found['message']}" if found.get("status") == "True" else ""
 
 
-async def until(holds: Callable[[], object]) -> None:
-    async def probe() -> None:
-        assert holds()
-
-    await eventually(probe, within=120, every=0.5)
-
-
 # --- http -------------------------------------------------------------------------------------------------------------
 
 
@@ -91,11 +85,11 @@ async def test_every_attempt_is_in_the_sink(cluster: Cluster, frameworks: Framew
         assert (await frameworks.get("f"))["metadata"]["finalizers"] == [FINALIZER]
         await frameworks.until_state("f", "Completed")
         final = await frameworks.get("f")
-        await until(lambda: f"{uid}/1" in archive.ids(Trigger.FRAMEWORK_COMPLETION))
+        await until(lambda: f"{uid}/1" in archive.ids(Trigger.FRAMEWORK_COMPLETION), within=120, every=0.5)
         await frameworks.delete("f")
         await frameworks.until_gone("f")
-        await until(lambda: len(archive.ids(Trigger.POD_DELETION)) >= 12)
-        kube_system = orjson.loads(await frameworks.client.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
+        await until(lambda: len(archive.ids(Trigger.POD_DELETION)) >= 12, within=120, every=0.5)
+        kube_system = (await read(frameworks.client, NAMESPACES, "kube-system"))["metadata"]["uid"]
     assert archive.ids(Trigger.FRAMEWORK_RETRY) == {f"{uid}/0"}
     assert archive.ids(Trigger.FRAMEWORK_DELETION) == {f"{uid}/1"}
     # Three Tasks, each retried once in each of the two attempts.
@@ -295,7 +289,7 @@ async def test_a_controller_that_stops_stores_waiting_records(
             await frameworks.delete_pod(name, 0)
         assert made.history_sink is not None
         sink = made.history_sink
-        await until(lambda: sink.pending[Trigger.POD_DELETION] == 2)
+        await until(lambda: sink.pending[Trigger.POD_DELETION] == 2, within=120, every=0.5)
         archive.http.otherwise = archive.stores()
     assert len(archive.ids(Trigger.POD_DELETION)) >= 2
 
@@ -308,7 +302,7 @@ async def test_a_framework_deleted_while_its_finalizer_was_removed_is_offered(
         await frameworks.until_running("f", 1)
         await frameworks.delete("f", "Background")
         await frameworks.until_gone("f")
-        await until(lambda: archive.ids(Trigger.FRAMEWORK_DELETION))
+        await until(lambda: archive.ids(Trigger.FRAMEWORK_DELETION), within=120, every=0.5)
     assert archive.ids(Trigger.FRAMEWORK_DELETION) == {f"{created['metadata']['uid']}/0"}
 
 

@@ -24,8 +24,9 @@ from frameworkcontroller.local.apiserver.authentication import Authenticator
 from frameworkcontroller.local.apiserver.restserver import ApiServer
 from frameworkcontroller.local.kubelet.agent import NodeAgent
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, until
 from tests.support.images import Container, Images, image_store, why_not
+from tests.support.objects import read
 
 ROOT = Path(__file__).resolve().parents[2]
 USER = 65532
@@ -87,7 +88,7 @@ async def running(images: Images, container: Container, *command: str, **options
 
 
 async def succeeded(client: KubeClient, name: str) -> None:
-    status = orjson.loads(await client.get(FRAMEWORKS, name, "default")).get("status", {})
+    status = (await read(client, FRAMEWORKS, name, "default")).get("status", {})
     assert status.get("state") == "Completed"
     assert status["attemptStatus"]["completionStatus"]["code"] == 0
 
@@ -116,11 +117,7 @@ with own_mounts() as keeper:
     assert f" {tmp_path} proc " in (keeper / "mounts").read_text()
     assert list(tmp_path.iterdir()) == []
     build.kill()
-
-    async def ended() -> None:
-        assert not keeper.exists()
-
-    await eventually(ended)
+    await until(lambda: not keeper.exists())
     # The processes in it have ended, too: they hold the other end.
     assert await asyncio.wait_for(build.stdout.read(), 300) == b""
     await build.wait()

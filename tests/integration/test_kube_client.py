@@ -1,10 +1,8 @@
 """The client against servers that answer well, badly, partly, late or not at all."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 
-import orjson
 import pytest
 
 from frameworkcontroller import __version__
@@ -131,12 +129,6 @@ async def test_a_proxys_page_is_no_answer_of_the_api(server: FaultyServer, clien
         await client.get(PODS, "a", "ns")
 
 
-async def test_redirects_are_not_followed(server: FaultyServer, client: KubeClient) -> None:
-    server.then(answer(b"", 302, Location="http://127.0.0.1:1/elsewhere"))
-    with pytest.raises(errors.ApiError, match=r"redirect to http://127\.0\.0\.1:1/elsewhere"):
-        await client.get(PODS, "a", "ns")
-
-
 async def test_half_an_answer_is_none(server: FaultyServer, client: KubeClient, exchanges: list[Exchange]) -> None:
     server.then(cut(b'{"kind":"Po', 1000))
     with pytest.raises(errors.TransportError) as broken:
@@ -163,15 +155,6 @@ async def test_a_server_that_hangs_is_given_up(
         await client.create(PODS, b"{}", "ns")
     assert broken.value.maybe_sent
     assert 65 <= clock.time() - began <= 67
-
-
-async def test_no_server_there() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"http://127.0.0.1:{taken.getsockname()[1]}"
-    async with KubeClient(Connection.to_address(address)) as client:
-        with pytest.raises(errors.TransportError, match=f"cannot connect to {address}") as broken:
-            await client.get(PODS, "a", "ns")
-    assert not broken.value.maybe_sent
 
 
 async def test_an_unknown_host_is_named() -> None:
@@ -226,13 +209,6 @@ async def test_a_closed_client_says_so(server: FaultyServer, client: KubeClient,
         await client.get(PODS, "a", "ns")
 
 
-async def test_a_large_body_arrives_whole(server: FaultyServer, client: KubeClient) -> None:
-    server.otherwise = answer()
-    body = orjson.dumps({"data": "x" * 3_000_000})
-    await client.create(CONFIGMAPS, body, "ns")
-    assert server.seen[0].body == body
-
-
 async def test_the_limit_is_shared_fairly(server: FaultyServer) -> None:
     server.otherwise = answer()
     async with (
@@ -260,49 +236,11 @@ async def test_a_watch_brings_lines_of_any_length(server: FaultyServer, client: 
     }
 
 
-@pytest.mark.parametrize("end", ["in a line", "between lines"])
-async def test_a_watch_that_breaks_off(server: FaultyServer, client: KubeClient, end: str) -> None:
-    line = event("ADDED", {})
-    server.then(stream(line + (line[:9] if end == "in a line" else b""), end="drop"))
-    async with client.watch(PODS, resource_version="7") as lines:
-        assert await anext(lines) + b"\n" == line
-        with pytest.raises(errors.TransportError):
-            await anext(lines)
-
-
 async def test_a_watch_that_ends_within_a_line_did_not_end_well(server: FaultyServer, client: KubeClient) -> None:
     server.then(stream(b'{"type":"ADD'))
     async with client.watch(PODS, resource_version="7") as lines:
         with pytest.raises(errors.TransportError, match="last line is incomplete"):
             await anext(lines)
-
-
-async def test_a_watch_that_falls_silent_is_noticed(
-    server: FaultyServer, client: KubeClient, clock: VirtualClockLoop, exchanges: list[Exchange]
-) -> None:
-    server.then(stream(80.0, event("BOOKMARK", {}), 80.0, event("BOOKMARK", {}), end="hang"))
-    began = clock.time()
-    async with client.watch(PODS, resource_version="7", silence=90) as lines:
-        await anext(lines)
-        await anext(lines)
-        with pytest.raises(errors.SilenceError):
-            await anext(lines)
-    assert 250 <= clock.time() - began <= 252
-    assert exchanges[0][:3] == ("watch", "pods", 200)
-
-
-async def test_a_watch_that_is_refused(server: FaultyServer, client: KubeClient) -> None:
-    server.then(status(410, "Expired"), answer("no", 200), status(429, "TooManyRequests", headers={"Retry_After": "3"}))
-    with pytest.raises(errors.ResourceExpired):
-        async with client.watch(PODS, resource_version="7"):
-            pass
-    async with client.watch(PODS, resource_version="7") as lines:
-        with pytest.raises(errors.TransportError):
-            await anext(lines)
-    with pytest.raises(errors.TooManyRequests) as refused:
-        async with client.watch(PODS, resource_version="7"):
-            pass
-    assert refused.value.retry_after == 3.0
 
 
 async def test_watches_do_not_use_up_the_connections_of_requests(server: FaultyServer) -> None:

@@ -95,12 +95,6 @@ async def test_the_environments_address(server: FaultyServer, tmp_path: Path) ->
     assert server.seen[0].path == "/api/v1/namespaces/ns/pods/a"
 
 
-async def test_a_kubeconfig_with_a_token(server: FaultyServer, tmp_path: Path) -> None:
-    path = kubeconfig(tmp_path / "k", server.url, {"token": "secret"})
-    await ask(await connect(kubeconfig=path, environ={}))
-    assert server.seen[0].headers["Authorization"] == "Bearer secret"
-
-
 async def test_the_environments_kubeconfigs_are_merged(server: FaultyServer, tmp_path: Path) -> None:
     first = kubeconfig(tmp_path / "k1", server.url, {"token": "secret"})
     second = kubeconfig(tmp_path / "k2", "http://elsewhere:1", {"token": "other"})
@@ -162,13 +156,6 @@ async def test_an_address_overrides_the_kubeconfigs_server(server: FaultyServer,
     assert Path(path).read_bytes() == before
 
 
-async def test_another_context(server: FaultyServer, tmp_path: Path) -> None:
-    contexts = [{"name": "x", "context": {"cluster": "gone"}}, {"name": "y", "context": {"cluster": "c", "user": "u"}}]
-    path = kubeconfig(tmp_path / "k", server.url, {"token": "secret"}, contexts=contexts)
-    await ask(await connect(kubeconfig=path, context="y", environ={}))
-    assert server.seen[0].headers["Authorization"] == "Bearer secret"
-
-
 async def test_to_act_as_another_user(server: FaultyServer, tmp_path: Path) -> None:
     user = {"token": "t", "as": "jane", "as-groups": ["dev", "ops"], "as-user-extra": {"scopes": ["view"]}}
     await ask(await connect(kubeconfig=kubeconfig(tmp_path / "k", server.url, user), environ={}))
@@ -179,6 +166,13 @@ async def test_to_act_as_another_user(server: FaultyServer, tmp_path: Path) -> N
 
 
 # The error names its file.
+
+
+OF_CLUSTER = "current-context: x\ncontexts: [{name: x, context: {cluster: c}}]\nclusters: "
+OF_USER = (
+    "current-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n"
+    "clusters: [{name: c, cluster: {server: 'https://h:1'}}]\nusers: "
+)
 
 
 @pytest.mark.parametrize(
@@ -192,31 +186,15 @@ async def test_to_act_as_another_user(server: FaultyServer, tmp_path: Path) -> N
         ("current-context: x\ncontexts: [{name: x}]", "context 'x' names no cluster"),
         ("current-context: x\ncontexts: [{name: x, context: 5}]", "context 'x' is not a mapping"),
         ("current-context: x\ncontexts: [{name: x, context: {}}]", "context 'x' names no cluster"),
-        ("current-context: x\ncontexts: [{name: x, context: {cluster: c}}]", "there is no cluster 'c'"),
+        (OF_CLUSTER.removesuffix("clusters: "), "there is no cluster 'c'"),
+        (OF_CLUSTER + "[{name: c, cluster: {}}]", "cluster 'c' is not a mapping|names no server"),
+        (OF_USER + "[]", "there is no user 'u'"),
+        (OF_CLUSTER + "[{name: c, cluster: {server: 'ftp://h:1'}}]", "must be http"),
         (
-            "current-context: x\ncontexts: [{name: x, context: {cluster: c}}]\nclusters: [{name: c, cluster: {}}]",
-            "cluster 'c' is not a mapping|names no server",
-        ),
-        (
-            "current-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n"
-            "clusters: [{name: c, cluster: {server: 'http://h:1'}}]",
-            "there is no user 'u'",
-        ),
-        (
-            "current-context: x\ncontexts: [{name: x, context: {cluster: c}}]\n"
-            "clusters: [{name: c, cluster: {server: 'ftp://h:1'}}]",
-            "must be http",
-        ),
-        (
-            "current-context: x\ncontexts: [{name: x, context: {cluster: c}}]\n"
-            "clusters: [{name: c, cluster: {server: 'https://h:1', certificate-authority: /absent/ca.crt}}]",
+            OF_CLUSTER + "[{name: c, cluster: {server: 'https://h:1', certificate-authority: /absent/ca.crt}}]",
             "/absent/ca.crt",
         ),
-        (
-            "current-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n"
-            "clusters: [{name: c, cluster: {server: 'https://h:1'}}]\nusers: [{name: u, user: {exec: {command: x}}}]",
-            "apiVersion",
-        ),
+        (OF_USER + "[{name: u, user: {exec: {command: x}}}]", "apiVersion"),
     ],
 )
 async def test_a_bad_kubeconfig(tmp_path: Path, content: str, complaint: str) -> None:

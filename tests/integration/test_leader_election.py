@@ -4,7 +4,7 @@ A front door before the API server records the requests, so the controllers need
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,6 @@ import pytest
 
 from frameworkcontroller.config.bindaddress import BindAddress
 from frameworkcontroller.config.config import Config, LeaderElection
-from frameworkcontroller.kube.elector import ClockReading
 from frameworkcontroller.kube.leaderelection import Election
 from frameworkcontroller.kube.resources import LEASES
 from frameworkcontroller.manager import app
@@ -24,9 +23,10 @@ from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.manager.exposition import registry_of
 from frameworkcontroller.manager.web import WebServer
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, until
 from tests.support.frameworks import Frameworks, codes, condition, role, tasks
 from tests.support.frontdoor import FrontDoor, Request, Rule, front_door, refusal
+from tests.support.objects import items, read
 
 pytestmark = pytest.mark.newest
 
@@ -62,10 +62,7 @@ class Replica:
         ]
 
     async def until_leading(self, *, within: float = 30.0) -> None:
-        async def probe() -> bool:
-            return self.controller.leading
-
-        await eventually(probe, within=within, every=0.02)
+        await until(lambda: self.controller.leading, within=within, every=0.02)
 
 
 def config(cluster: Cluster, duration_sec: int = 60, **more: Any) -> Config:
@@ -91,25 +88,32 @@ async def replica(
     cluster: Cluster, duration_sec: int = 60, *, rule: Rule = lambda _: None, **election: Any
 ) -> AsyncIterator[Replica]:
     """One that runs, and is ready: it leads or stands by. ``rule``: of its front door."""
-    loop = asyncio.get_running_loop()
-
-    def virtual() -> ClockReading:
-        return ClockReading(loop.time(), loop.time(), cluster.wall())
-
     async with front_door(await cluster.connection()) as door:
         door.always(rule)
         controller = Controller(
             config(cluster, duration_sec, **election),
             door.connection,
             wall=cluster.wall,
-            instant=virtual if cluster.embedded else ClockReading.now,
+            instant=cluster.instant,
         )
         async with controller:
             yield Replica(controller, door, cluster.namespace)
 
 
+@asynccontextmanager
+async def succession(
+    cluster: Cluster, *, rule: Rule = lambda _: None
+) -> AsyncIterator[tuple[Callable[[], Awaitable[None]], Replica]]:
+    """A leader, by the coroutine function that ends it, and its standby. ``rule``: of the front door of that one."""
+    async with AsyncExitStack() as first_stack:
+        first = await first_stack.enter_async_context(replica(cluster))
+        await first.until_leading()
+        async with replica(cluster, rule=rule) as second:
+            yield first_stack.aclose, second
+
+
 async def holder(frameworks: Frameworks) -> str:
-    lease = orjson.loads(await frameworks.client.get(LEASES, LEASE, frameworks.namespace))
+    lease = await read(frameworks.client, LEASES, LEASE, frameworks.namespace)
     who: str = lease["spec"]["holderIdentity"]
     return who
 
@@ -131,15 +135,11 @@ async def test_one_acts_and_the_other_is_ready_to(cluster: Cluster, frameworks: 
 
 async def test_a_leader_that_ends_in_order_hands_over_at_once(cluster: Cluster, frameworks: Frameworks) -> None:
     loop = asyncio.get_running_loop()
-    async with AsyncExitStack() as stack:
-        first_stack = await stack.enter_async_context(AsyncExitStack())
-        first = await first_stack.enter_async_context(replica(cluster))
-        await first.until_leading()
-        second = await stack.enter_async_context(replica(cluster))
+    async with succession(cluster) as (end_first, second):
         await frameworks.create("f", role(number=2))
         before = await frameworks.until_running("f", 2)
         ended = loop.time()
-        await first_stack.aclose()
+        await end_first()
         await second.until_leading()
         election = config(cluster).leader_election
         # By a watch: not by the next of its looks, which are two seconds apart.
@@ -174,7 +174,7 @@ async def test_a_process_that_follows_another_one_does_not_wait_for_its_lease(
         await second.until_leading()
         assert loop.time() - ended < (1 if cluster.embedded else 30)
         assert second.identity.rpartition("_")[0] == first.identity.rpartition("_")[0]
-        lease = orjson.loads(await frameworks.client.get(LEASES, LEASE, cluster.namespace))
+        lease = await read(frameworks.client, LEASES, LEASE, cluster.namespace)
         assert lease["spec"]["leaseTransitions"] == 1
         await frameworks.set("f", taskRoles__0__taskNumber=3)
         assert uids(await frameworks.until_running("f", 3))[:2] == uids(before)
@@ -202,16 +202,12 @@ async def test_a_leadership_that_ends_by_an_error_releases_its_lease(cluster: Cl
 @pytest.mark.virtual_clock
 async def test_a_standby_acts_on_its_caches_and_compares_them_later(cluster: Cluster, frameworks: Frameworks) -> None:
     loop = asyncio.get_running_loop()
-    async with AsyncExitStack() as stack:
-        first_stack = await stack.enter_async_context(AsyncExitStack())
-        first = await first_stack.enter_async_context(replica(cluster))
-        await first.until_leading()
-        second = await stack.enter_async_context(replica(cluster))
+    async with succession(cluster) as (end_first, second):
         await frameworks.create("f", role(number=2))
         await frameworks.until_running("f", 2)
         await asyncio.sleep(app.STANDBY_CACHE_SEC + 1)
         over = loop.time()
-        await first_stack.aclose()
+        await end_first()
         await second.until_leading()
         await frameworks.set("f", taskRoles__0__taskNumber=3)
         await frameworks.until_running("f", 3)
@@ -219,11 +215,7 @@ async def test_a_standby_acts_on_its_caches_and_compares_them_later(cluster: Clu
         compared = over + app.COMPARISON_DELAY_SEC
         assert first_act < compared
         assert not [one for one in second.door.since(over) if one.verb == "list" and one.at < first_act]
-
-        async def listed() -> bool:
-            return lists(second, over) == {"frameworks", "configmaps", "pods"}
-
-        await eventually(listed)
+        await until(lambda: lists(second, over) == {"frameworks", "configmaps", "pods"})
 
 
 def lists(replica: Replica, since: float) -> set[str]:
@@ -262,11 +254,7 @@ async def test_a_new_leader_begins_with_frameworks_without_status(cluster: Clust
             held_back = False
             await after.until_leading(within=60)
             await frameworks.until("new", lambda status: condition(status, "Suspended").get("status") == "True")
-
-            async def all_had_their_turn() -> None:
-                assert set(order) == {"new", *at_rest}
-
-            await eventually(all_had_their_turn)
+            await until(lambda: set(order) == {"new", *at_rest})
             assert order[0] == "new"
 
 
@@ -318,11 +306,7 @@ async def test_a_deposed_leader_leads_again_only_with_filled_caches(cluster: Clu
             async with replica(cluster, 3) as second:
                 await second.until_leading(within=60)
                 cut_off = False
-
-                async def deposed() -> None:
-                    assert first.frameworks_known == 0
-
-                await eventually(deposed)
+                await until(lambda: first.frameworks_known == 0)
             async with replica(cluster, 3) as third:
                 await third.until_leading()
                 assert await holder(frameworks) == third.identity
@@ -363,14 +347,10 @@ async def test_a_standby_that_may_not_watch_the_lease_reads_it(cluster: Cluster,
             return refusal(403, "Forbidden", "cannot watch resource leases")
         return None
 
-    async with AsyncExitStack() as stack:
-        first_stack = await stack.enter_async_context(AsyncExitStack())
-        first = await first_stack.enter_async_context(replica(cluster))
-        await first.until_leading()
-        second = await stack.enter_async_context(replica(cluster, rule=deny))
+    async with succession(cluster, rule=deny) as (end_first, second):
         await asyncio.sleep(10)
         ended = loop.time()
-        await first_stack.aclose()
+        await end_first()
         await second.until_leading()
         assert loop.time() - ended < 5
         sent = [one.verb for one in second.door.since(0) if one.resource == "leases"]
@@ -431,11 +411,7 @@ async def test_a_lease_that_was_only_not_renewed_in_time_is_kept(cluster: Cluste
         with only.door.answering(
             lambda request: refusal(503, "ServiceUnavailable", "etcd is away") if request.resource == "leases" else None
         ):
-
-            async def halted() -> bool:
-                return not only.controller.leading
-
-            await eventually(halted)
+            await until(lambda: not only.controller.leading)
             since = loop.time()
             await frameworks.set("f", taskRoles__0__taskNumber=3)
             await asyncio.sleep(duration(cluster))
@@ -480,7 +456,7 @@ async def test_a_lease_that_was_removed_is_made_again(cluster: Cluster, framewor
         await frameworks.client.delete(LEASES, LEASE, cluster.namespace)
 
         async def made() -> bool:
-            found = orjson.loads(await frameworks.client.list(LEASES, cluster.namespace))["items"]
+            found = await items(frameworks.client, LEASES, cluster.namespace)
             return [item["spec"]["holderIdentity"] for item in found] == [only.identity]
 
         await eventually(made)
@@ -498,12 +474,12 @@ async def test_fields_of_the_lease_that_other_clients_set_are_kept(cluster: Clus
     await frameworks.client.create(LEASES, orjson.dumps(body), cluster.namespace)
     async with replica(cluster) as only:
         await only.until_leading()
-        lease = orjson.loads(await frameworks.client.get(LEASES, LEASE, cluster.namespace))
+        lease = await read(frameworks.client, LEASES, LEASE, cluster.namespace)
         assert lease["metadata"]["labels"] == {"team": "a"}
         assert lease["spec"]["leaseDurationSeconds"] == config(cluster).leader_election.lease_duration_sec
         assert lease["spec"]["leaseTransitions"] == 1
         assert lease["spec"]["acquireTime"].endswith("Z")
-    lease = orjson.loads(await frameworks.client.get(LEASES, LEASE, cluster.namespace))
+    lease = await read(frameworks.client, LEASES, LEASE, cluster.namespace)
     assert lease["spec"]["holderIdentity"] in ("", None)
 
 

@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 import yaml
 
 from frameworkcontroller.kube.resources import LEASES
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import until
 from tests.support.exposure import Exposure
 from tests.support.frameworks import Frameworks, Json, codes, role, tasks
 from tests.support.frontdoor import FrontDoor, front_door
+from tests.support.objects import read
 
 pytestmark = pytest.mark.newest
 
@@ -44,10 +44,7 @@ class Replica:
         return text in self.log.read_text()
 
     async def until_says(self, text: str) -> None:
-        async def probe() -> None:
-            assert self.says(text), self.log.read_text()[-3000:]
-
-        await eventually(probe)
+        await until(lambda: self.says(text))
 
     def sent(self, since: float) -> list[str]:
         """All that it sent from that moment on that only a leader may send.
@@ -120,11 +117,7 @@ async def test_it_sends_nothing_when_it_wakes_up(cluster: Cluster, pods: Simulat
             stopped = loop.time()
             await second.until_says(": leading")
             assert loop.time() - stopped >= DURATION - DEADLINE
-
-            async def takes_over() -> bool:
-                return bool(second.sent(since=stopped))
-
-            await eventually(takes_over)
+            await until(lambda: bool(second.sent(since=stopped)))
             woken = loop.time()
             first.process.send_signal(signal.SIGCONT)
             await first.until_says("now a standby")
@@ -135,18 +128,14 @@ async def test_it_sends_nothing_when_it_wakes_up(cluster: Cluster, pods: Simulat
             # It is as good a standby as any other: the second one ends in order, and it leads again.
             second.process.terminate()
             assert await second.process.wait() == 0
-            lease = orjson.loads(await client.get(LEASES, LEASE, cluster.namespace))
+            lease = await read(client, LEASES, LEASE, cluster.namespace)
             assert lease["spec"]["leaseTransitions"] >= 1
             await frameworks.create("g", role(number=2, simulate={"run-seconds": 0.1}))
             await frameworks.until_state("g", "Completed")
             assert first.sent(since=woken) != []
             first.process.terminate()
             assert await first.process.wait() == 0
-
-            async def all_seen() -> None:
-                assert len(exposure.pods) == 12 * 3 + 2
-
-            await eventually(all_seen)
+            await until(lambda: len(exposure.pods) == 12 * 3 + 2)
     exposure.check()
 
 

@@ -1,26 +1,17 @@
 """Changes by users and other clients to a running Framework, and their outcome."""
 
-from typing import Any
-
 import orjson
 import pytest
 
-from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.errors import AlreadyExists
-from frameworkcontroller.kube.resources import PODS, RESOURCEQUOTAS
-from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
-from frameworkcontroller.manager.app import Controller
+from frameworkcontroller.kube.resources import RESOURCEQUOTAS
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
-from tests.support.exposure import Exposure
-from tests.support.frameworks import Frameworks, Json, codes, condition, policy, role, states, tasks
-from tests.support.pods import pod_manifest
+from tests.support.eventually import read_until
+from tests.support.frameworks import Frameworks, Json, codes, condition, role, states, tasks
+from tests.support.objects import read
 
-
-@pytest.fixture
-async def frameworks(cluster: Cluster, pods: SimulatedRuntime, controller: Controller) -> Frameworks:
-    return Frameworks(await cluster.client(), cluster.namespace)
+pytestmark = pytest.mark.usefixtures("controller")
 
 
 def completion(status: Json) -> Json:
@@ -47,43 +38,6 @@ async def test_stop_ends_the_framework_against_all_policies(frameworks: Framewor
     await frameworks.assert_nothing_left("f")
 
 
-async def test_a_deleted_framework_leaves_nothing_behind(frameworks: Frameworks) -> None:
-    await frameworks.create("f", role("a", 2))
-    await frameworks.until_running("f", 2)
-    await frameworks.delete("f")
-    await frameworks.until_gone("f")
-
-
-# --- retries ----------------------------------------------------------------------------------------------------
-
-
-async def test_tasks_and_framework_are_retried_as_their_policies_say(frameworks: Frameworks) -> None:
-    worker = role(
-        "a",
-        1,
-        task={"retryPolicy": {"maxRetryCount": 2}},
-        simulate={"run-seconds": 0.2, "exit-code": 3},
-        frameworkAttemptCompletionPolicy=policy(1),
-    )
-    await frameworks.create("f", worker, retryPolicy={"maxRetryCount": 1})
-    status = await frameworks.until_state("f", "Completed")
-    assert status["attemptStatus"]["id"] == 1
-    assert status["retryPolicyStatus"] == {
-        "totalRetriedCount": 1,
-        "accountableRetriedCount": 1,
-        "retryDelaySec": None,
-    }
-    assert tasks(status)[0]["attemptStatus"]["id"] == 2
-    assert completion(status)["phrase"] == "ContainerUnrecognizedFailed"
-    assert completion(status)["code"] == 3
-    assert completion(status)["trigger"] == {
-        "message": "FailedTaskCount 1 has reached MinFailedTaskCount 1 in the TaskRole",
-        "taskRoleName": "a",
-        "taskIndex": 0,
-    }
-    await frameworks.assert_nothing_left("f")
-
-
 # --- other clients ------------------------------------------------------------------------------------------------
 
 
@@ -96,20 +50,6 @@ async def test_a_pod_deleted_by_others_is_a_transient_failure(frameworks: Framew
     )
     assert tasks(after)[0]["attemptStatus"]["podUID"] != tasks(before)[0]["attemptStatus"]["podUID"]
     assert tasks(after)[1]["attemptStatus"]["podUID"] == tasks(before)[1]["attemptStatus"]["podUID"]
-
-
-async def test_a_conflicting_object_of_another_owner_is_not_touched(frameworks: Frameworks) -> None:
-    other = pod_manifest(name="f-a-0", namespace=frameworks.namespace)
-    made = orjson.loads(await frameworks.client.create(PODS, orjson.dumps(other), frameworks.namespace))
-    await frameworks.create("f", role("a", 2))
-    status = await frameworks.until("f", lambda status: condition(status, "Stalled").get("status") == "True")
-    assert condition(status, "Stalled")["reason"] == "NamingConflict"
-    assert "Pod f-a-0" in condition(status, "Stalled")["message"]
-    await frameworks.until_running("f", 1)
-    assert (await frameworks.pods())["f-a-0"]["metadata"]["uid"] == made["metadata"]["uid"]
-    await frameworks.delete_pod("f-a-0", grace=0)
-    status = await frameworks.until_running("f", 2)
-    assert condition(status, "Stalled")["status"] == "False"
 
 
 async def test_quota_is_waited_for(cluster: Cluster, frameworks: Frameworks) -> None:
@@ -142,40 +82,25 @@ async def set_quota(cluster: Cluster, frameworks: Frameworks, number: int) -> No
         # The work of the quota controller, which does not run here.
         status = orjson.dumps({"status": {"hard": hard, "used": {"pods": str(len(await frameworks.pods()))}}})
         await client.patch(RESOURCEQUOTAS, "q", status, namespace, content_type=MERGE_PATCH, subresource="status")
-
-    async def in_force() -> None:
-        quota = orjson.loads(await client.get(RESOURCEQUOTAS, "q", namespace))
-        assert quota.get("status", {}).get("hard") == hard, quota
-
-    await eventually(in_force)
+    await read_until(
+        lambda: read(client, RESOURCEQUOTAS, "q", namespace), lambda quota: quota.get("status", {}).get("hard") == hard
+    )
 
 
-async def test_a_pod_that_does_not_go_is_force_deleted_when_that_is_allowed(frameworks: Frameworks) -> None:
-    stuck: dict[str, Any] = {"stop-seconds": "forever"}
+@pytest.mark.parametrize(
+    ("reason", "grace", "code"), [("PreemptionByScheduler", None, -1008), ("DeletionByPodGC", 0, -1011), ("", 1, -101)]
+)
+async def test_a_disruption_has_its_code(
+    cluster: Cluster, frameworks: Frameworks, reason: str, grace: int | None, code: int
+) -> None:
+    """Without one, the Pod does not go by itself: it is deleted by force when its timeout is over."""
+    stuck = {} if reason else {"stop-seconds": "forever"}
     await frameworks.create("f", role("a", 1, simulate=stuck, task={"podGracefulDeletionTimeoutSec": 2}))
     await frameworks.until_running("f", 1)
-    await frameworks.delete_pod("f-a-0", grace=1)
-    status = await frameworks.until_state("f", "Completed")
-    assert codes(tasks(status)) == [-101]
-
-
-async def test_a_pod_that_is_preempted(cluster: Cluster, frameworks: Frameworks) -> None:
-    await frameworks.create("f", role("a", 1))
-    await frameworks.until_running("f", 1)
-    await cluster.disrupt("f-a-0", "PreemptionByScheduler", "said why")
-    await frameworks.delete_pod("f-a-0")
-    status = await frameworks.until_state("f", "Completed")
-    assert codes(tasks(status)) == [-1008]
-    assert completion(tasks(status)[0])["phrase"] == "PodPreemptedByScheduler"
-
-
-async def test_a_pod_whose_node_is_gone(cluster: Cluster, frameworks: Frameworks) -> None:
-    await frameworks.create("f", role("a", 1))
-    await frameworks.until_running("f", 1)
-    await cluster.disrupt("f-a-0", "DeletionByPodGC", "said why", phase="Failed")
-    await frameworks.delete_pod("f-a-0", grace=0)
-    status = await frameworks.until_state("f", "Completed")
-    assert codes(tasks(status)) == [-1011]
+    if reason:
+        await cluster.disrupt("f-a-0", reason, "said why", **({"phase": "Failed"} if grace == 0 else {}))
+    await frameworks.delete_pod("f-a-0", grace=grace)
+    assert codes(tasks(await frameworks.until_state("f", "Completed"))) == [code]
 
 
 async def test_a_pod_that_is_evicted(cluster: Cluster, frameworks: Frameworks) -> None:
@@ -189,15 +114,3 @@ async def test_a_pod_that_is_evicted(cluster: Cluster, frameworks: Frameworks) -
         assert (ended["code"], ended["diagnostics"]) == (-1010, said)
     else:
         assert ended["code"] == -101
-
-
-async def test_a_completed_framework_is_deleted_when_its_retention_ends(
-    cluster: Cluster, pods: SimulatedRuntime
-) -> None:
-    frameworks = Frameworks(await cluster.client(), cluster.namespace)
-    config = Config(framework_completed_retain_sec=3)
-    exposure = Exposure(frameworks.client, cluster.namespace)
-    async with exposure.following(), Controller(config, await cluster.connection(), wall=cluster.wall):
-        await frameworks.create("f", role("a", 1, simulate={"run-seconds": 0.1}))
-        await frameworks.until_gone("f")
-        await exposure.until_last("Completed")

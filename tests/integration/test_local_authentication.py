@@ -13,6 +13,7 @@ from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
 from frameworkcontroller.local.cluster import LocalCluster
 from tests.support.api import config_map
 from tests.support.eventually import eventually
+from tests.support.objects import read
 from tests.support.pods import pod_manifest
 from tests.support.users import AS_NOBODY, NOBODY, nobodys_python, passable_directory
 
@@ -96,7 +97,7 @@ async def test_pods_have_the_token(client: KubeClient, user: int | None) -> None
     await client.create(PODS, orjson.dumps(pod), "default")
 
     async def succeeded() -> None:
-        status = orjson.loads(await client.get(PODS, "p", "default"))["status"]
+        status = (await read(client, PODS, "p", "default"))["status"]
         assert status["phase"] == "Succeeded", status.get("containerStatuses", status)
 
     await eventually(succeeded)

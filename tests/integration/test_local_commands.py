@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -20,6 +19,7 @@ import pytest
 import yaml
 
 from tests.support.cli import run_program
+from tests.support.frameworks import manifest
 
 COMMAND = [sys.executable, "-m", "frameworkcontroller", "local"]
 MARK = f"87654.{os.getpid()}"
@@ -35,12 +35,7 @@ def framework(name: str, script: str, *, tasks: int = 1, policy: dict[str, int] 
         "frameworkAttemptCompletionPolicy": policy or {"minFailedTaskCount": 1},
         "task": {"pod": pod},
     }
-    return {
-        "apiVersion": "frameworkcontroller.microsoft.com/v1",
-        "kind": "Framework",
-        "metadata": {"name": name},
-        "spec": {"taskRoles": [role]},
-    }
+    return manifest(name, role)
 
 
 @pytest.fixture
@@ -207,15 +202,6 @@ def test_logs(folder: Path) -> None:
         "g-w-0/setup": ["red"],
         "g-w-0/main": [str(number) for number in range(1, 5001)],
     }
-
-
-def test_timeout(folder: Path) -> None:
-    (folder / "f.yaml").write_text(yaml.safe_dump(framework("f", f"exec sleep {MARK}", tasks=3)))
-    ended = run(folder, "run", "f.yaml", "--timeout", "2")
-    assert (ended.returncode, ended.stderr) == (1, "frameworkcontroller: not all Frameworks completed within 2 s\n")
-    # In which state, depends on the machine.
-    state = r"not completed, Attempt\w+ \(attempt 0\)|not seen by a controller yet"
-    assert re.search(rf"^f: ({state})$", ended.stdout, re.MULTILINE), ended.stdout
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -17,7 +17,8 @@ from frameworkcontroller.local.apiserver.object_records import Change
 from frameworkcontroller.local.cluster import LocalCluster
 from frameworkcontroller.local.kubelet.simulation import PREFIX
 from frameworkcontroller.local.podgroup_crd import PODGROUPS
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, read_until, until
+from tests.support.objects import read
 from tests.support.virtual_clock import wall
 
 pytestmark = pytest.mark.virtual_clock
@@ -64,22 +65,17 @@ class World:
         await self.client.create(PODS, orjson.dumps(body), "default")
 
     async def get(self, name: str) -> Json:
-        body: Json = orjson.loads(await self.client.get(PODS, name, "default"))
-        return body
+        return await read(self.client, PODS, name, "default")
 
     async def scheduled(self, group: str) -> Json:
         """The condition of the group."""
-        body = orjson.loads(await self.client.get(PODGROUPS, group, "default"))
+        body = await read(self.client, PODGROUPS, group, "default")
         found: list[Json] = (body.get("status") or {}).get("conditions") or [{}]
         return found[0]
 
     async def until_bound(self, names: Iterable[str]) -> None:
         expected = set(names)
-
-        async def probe() -> None:
-            assert set(self.bound) == expected
-
-        await eventually(probe, within=120)
+        await until(lambda: set(self.bound) == expected, within=120)
 
     async def until_waits(self, name: str, text: str) -> None:
         async def probe() -> None:
@@ -89,11 +85,9 @@ class World:
         await eventually(probe)
 
     async def until_scheduled(self, group: str, status: str, text: str) -> None:
-        async def probe() -> None:
-            found = await self.scheduled(group)
-            assert (found.get("status"), found.get("message")) == (status, text)
-
-        await eventually(probe)
+        await read_until(
+            lambda: self.scheduled(group), lambda found: (found.get("status"), found.get("message")) == (status, text)
+        )
 
 
 @asynccontextmanager
@@ -115,7 +109,7 @@ NO_ROOM = "0/1 nodes are available: 1 Insufficient cpu."
 
 
 async def test_a_pod_waits_until_its_requests_fit(world: World) -> None:
-    assert orjson.loads(await world.client.get(NODES, "local"))["status"]["allocatable"]["cpu"] == "4"
+    assert (await read(world.client, NODES, "local"))["status"]["allocatable"]["cpu"] == "4"
     await world.pod("first", 3, seconds=60)
     await world.until_bound(["first"])
     await world.pod("second", 2)

@@ -1,10 +1,8 @@
 """Frameworks on a local cluster that loses its node, drains it, or evicts a Pod."""
 
 import asyncio
-import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +10,14 @@ import orjson
 import pytest
 
 from frameworkcontroller.api.timestamps import parse_time
-from frameworkcontroller.config.config import shipped_config
-from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
+from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.errors import NotFound
 from frameworkcontroller.kube.resources import EVENTS, NODES
-from frameworkcontroller.local.cluster import LocalCluster
 from frameworkcontroller.local.kubelet.node import DISCONNECTED
-from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
-from frameworkcontroller.manager.app import Controller
-from tests.support.eventually import eventually
-from tests.support.frameworks import Frameworks, codes, condition, role, tasks
+from tests.support.eventually import eventually, read_until
+from tests.support.frameworks import codes, condition, role, tasks
 from tests.support.kubectl import Kubectl, find_kubectl
+from tests.support.site import LocalSite, local_site
 from tests.support.virtual_clock import wall
 
 pytestmark = pytest.mark.virtual_clock
@@ -33,18 +28,8 @@ NODE = "local"
 FREE: Json = {"retryPolicy": {"fancyRetryPolicy": True, "maxRetryCount": 0}}
 
 
-@dataclass
-class World:
+class World(LocalSite):
     """A local cluster with its controller."""
-
-    cluster: LocalCluster
-    client: KubeClient
-    frameworks: Frameworks
-
-    @property
-    def runtime(self) -> SimulatedRuntime:
-        assert isinstance(self.cluster.server.logs, SimulatedRuntime)
-        return self.cluster.server.logs
 
     async def node(self) -> Json | None:
         with suppress(NotFound):
@@ -75,12 +60,7 @@ class World:
         return pods["f-a-0"]
 
     async def until_pod(self, holds: Callable[[Json], bool], *, within: float = 600) -> Json:
-        async def probe() -> Json:
-            pod = await self.pod()
-            assert holds(pod), pod
-            return pod
-
-        return await eventually(probe, within=within, every=1)
+        return await read_until(self.pod, holds, within=within, every=1)
 
     async def run(self, task: Json | None = None, **simulate: Any) -> Json:
         """Run a Framework with one Task; its Pod."""
@@ -118,12 +98,8 @@ class World:
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async with (
-        LocalCluster(tmp_path, runtime="simulated", wall=wall, rng=random.Random(1)) as cluster,
-        Controller(shipped_config(), cluster.connect(), wall=wall),
-        KubeClient(cluster.connect()) as client,
-    ):
-        yield World(cluster, client, Frameworks(client, "default"))
+    async with local_site(tmp_path, World) as world:
+        yield world
 
 
 @pytest.fixture
@@ -207,7 +183,7 @@ async def test_a_lost_node_keeps_its_task_waiting_until_it_is_back(world: World)
     assert "Pod f-a-0 was to be deleted by" in condition(status, "Stalled")["message"]
     assert f"still exists (node {NODE})" in condition(status, "Stalled")["message"]
     assert uid(await world.pod()) == uid(before)
-    assert world.runtime.running() == ["default/f-a-0"]
+    assert world.pods.running() == ["default/f-a-0"]
     await world.reconnect()
     status = await world.until_retried()
     assert uid(await world.pod()) != uid(before)
@@ -226,7 +202,7 @@ async def test_a_lost_node_that_is_removed_frees_its_task(world: World) -> None:
     await world.until_pod(lambda pod: uid(pod) != uid(before), within=60)
     # The next attempt waits for a node, and the unreachable containers continue to run.
     assert tasks(await world.frameworks.status("f"))[0]["attemptStatus"]["id"] == 1
-    assert world.runtime.running() == ["default/f-a-0"]
+    assert world.pods.running() == ["default/f-a-0"]
     assert "nodeName" not in (await world.pod())["spec"]
     await world.client.create(NODES, orjson.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}))
     await world.until_retried()
@@ -253,7 +229,7 @@ async def test_a_lost_nodes_pod_is_given_up_after_the_timeout(world: World, poli
     asked = parse_time(evicted["metadata"]["deletionTimestamp"]) - 30
     assert 20 <= created(after) - asked <= 25
     # The old instance runs until its node hears of the deletion.
-    assert world.runtime.running() == ["default/f-a-0"]
+    assert world.pods.running() == ["default/f-a-0"]
     await world.reconnect()
     await world.until_retried()
 

@@ -19,6 +19,7 @@ from tests.support.eventually import eventually
 from tests.support.frontdoor import FrontDoor, Request
 from tests.support.kubectl import Kubectl
 from tests.support.localqueue import Json, Workloads, objects_of_queue, queue_on, working_queue
+from tests.support.objects import items, read
 from tests.support.othercontrollers import crd_of
 
 pytestmark = pytest.mark.newest
@@ -83,7 +84,7 @@ async def schemas_of_kueue(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) ->
     client = await cluster.client()
 
     async def are_gone() -> None:
-        names = {item["metadata"]["name"] for item in orjson.loads(await client.list(CRDS))["items"]}
+        names = {item["metadata"]["name"] for item in await items(client, CRDS)}
         left = names & {crd["metadata"]["name"] for crd in theirs}
         for name in left:
             with suppress(NotFound):
@@ -126,7 +127,7 @@ async def test_the_status_of_queues(cluster: Cluster, workloads: Workloads) -> N
                 (LOCALQUEUES, LOCAL_QUEUE, cluster.namespace),
                 (CLUSTERQUEUES, CLUSTER_QUEUE, None),
             ):
-                status = orjson.loads(await client.get(resource, name, namespace)).get("status") or {}
+                status = (await read(client, resource, name, namespace)).get("status") or {}
                 assert (status.get("pendingWorkloads"), status.get("admittedWorkloads")) == (1, 1), status
                 assert status["flavorsUsage"] == [{"name": FLAVOR, "resources": [{"name": "cpu", "total": "3"}]}]
                 assert status["conditions"][0]["reason"] == "Ready"
@@ -257,10 +258,10 @@ async def test_unsupported_requests_are_refused(
 @pytest.mark.virtual_clock
 async def test_classes_and_flavors_can_be_read(cluster: Cluster, workloads: Workloads) -> None:
     async with queue_on(cluster, {"cpu": "4"}):
-        classes = orjson.loads(await workloads.client.list(WORKLOADPRIORITYCLASSES))["items"]
+        classes = await items(workloads.client, WORKLOADPRIORITYCLASSES)
         values = {item["metadata"]["name"]: item["value"] for item in classes}
         assert PRIORITIES.items() <= values.items()
-        assert orjson.loads(await workloads.client.get(RESOURCEFLAVORS, FLAVOR))["metadata"]["name"] == FLAVOR
+        assert (await read(workloads.client, RESOURCEFLAVORS, FLAVOR))["metadata"]["name"] == FLAVOR
 
 
 async def test_kubectl_shows_who_waits_and_who_has_quota(

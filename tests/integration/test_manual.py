@@ -4,7 +4,7 @@ import re
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pytest
 import yaml
@@ -14,14 +14,12 @@ from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.spec import parse_spec
 from frameworkcontroller.config.config import Config, load_config, shipped_config
 from frameworkcontroller.kube.resources import PODS
-from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
-from frameworkcontroller.manager.app import Controller
-from tests.support import clusters
 from tests.support.clusters import Cluster
 from tests.support.dryrun import dry_run
 from tests.support.examples import EXAMPLES, ROOT, Json, pods_of
 from tests.support.fences import Block, blocks
-from tests.support.frameworks import Frameworks, codes, condition, policy, role, tasks
+from tests.support.frameworks import codes, condition, policy, role, tasks
+from tests.support.site import Site, site
 
 MANUAL: Final = ROOT / "docs/manual.md"
 PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted(EXAMPLES.rglob("*.md"))]
@@ -37,26 +35,15 @@ def rows(name: str) -> Iterator[list[str]]:
         yield [cell.strip() for cell in line.strip("|").split("|")]
 
 
-class Here(NamedTuple):
-    """Where the rows are tried."""
-
-    frameworks: Frameworks
-    pods: SimulatedRuntime
-
-
 @pytest.fixture
-async def here(tmp_path: Path) -> AsyncIterator[Here]:
+async def here(tmp_path: Path) -> AsyncIterator[Site]:
     """The embedded cluster alone, since these are rules of the pure machine, with the default configuration."""
-    async with (
-        clusters.embedded_cluster(tmp_path) as cluster,
-        clusters.simulated_node(cluster) as pods,
-        Controller(shipped_config(), await cluster.connection(), wall=cluster.wall),
-    ):
-        yield Here(Frameworks(await cluster.client(), cluster.namespace), pods)
+    async with site(tmp_path, Site, shipped_config()) as here:
+        yield here
 
 
 @pytest.mark.virtual_clock
-async def test_retries_are_as_told(here: Here) -> None:
+async def test_retries_are_as_told(here: Site) -> None:
     frameworks = here.frameworks
     for number, (fancy, limit, exits, code, total, counted) in enumerate(rows("retry")):
         retry = {"fancyRetryPolicy": fancy == "true", "maxRetryCount": int(limit)}
@@ -71,7 +58,7 @@ async def test_retries_are_as_told(here: Here) -> None:
 
 
 @pytest.mark.virtual_clock
-async def test_delays_are_as_told(here: Here) -> None:
+async def test_delays_are_as_told(here: Site) -> None:
     """By the times at which the attempts of a Task begin; each takes a second and its own deletion."""
     frameworks = here.frameworks
     for number, (fancy, bounds, exits, delays) in enumerate(rows("delays")):
@@ -97,7 +84,7 @@ async def test_delays_are_as_told(here: Here) -> None:
 
 
 @pytest.mark.virtual_clock
-async def test_failure_rules_are_as_told(here: Here) -> None:
+async def test_failure_rules_are_as_told(here: Site) -> None:
     frameworks, retry = here.frameworks, {"maxRetryCount": 1}
     for action, exits, retries, counted, code, of_framework in rows("rules"):
         on_exit_codes = {"operator": "In", "values": [42]}
@@ -115,8 +102,8 @@ async def test_failure_rules_are_as_told(here: Here) -> None:
 
 
 @pytest.mark.virtual_clock
-async def test_completions_are_as_told(here: Here) -> None:
-    frameworks, pods = here
+async def test_completions_are_as_told(here: Site) -> None:
+    frameworks, pods = here.frameworks, here.pods
     for number, (failed, succeeded, ends, code, stopped) in enumerate(rows("completion")):
         name = f"f{number}"
         completion = policy(int(failed), int(succeeded))
@@ -138,7 +125,7 @@ async def test_completions_are_as_told(here: Here) -> None:
 
 
 @pytest.mark.virtual_clock
-async def test_suspensions_are_as_told(here: Here) -> None:
+async def test_suspensions_are_as_told(here: Site) -> None:
     frameworks = here.frameworks
     for number, (when, attempt, counted) in enumerate(rows("suspend")):
         name = f"f{number}"

@@ -10,22 +10,19 @@ from typing import NamedTuple
 import orjson
 import pytest
 
-from frameworkcontroller.api.names import PRIORITY_CLASS, QUEUE_NAME
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import State
 from frameworkcontroller.config.config import Config, Kueue, KueueMode, LeaderElection
 from frameworkcontroller.kube.connection import Connection
-from frameworkcontroller.kube.elector import ClockReading
 from frameworkcontroller.kube.resources import NAMESPACES, PODS
 from frameworkcontroller.local.apiserver.restserver import ApiServer
-from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
 from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.manager.exposition import registry_of
 from frameworkcontroller.manager.health import Health
 from tests.support.clusters import Cluster, embedded_cluster, simulated_node
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, until
 from tests.support.frameworks import Frameworks, Json, policy, role, states
-from tests.support.localqueue import queue_on
+from tests.support.localqueue import in_queue, queue_on
 from tests.support.pods import pod_manifest
 from tests.support.virtual_clock import VirtualClockLoop, wall
 
@@ -133,11 +130,7 @@ async def test_an_api_server_that_is_away_shows(clock: VirtualClockLoop) -> None
         broken = {"resource": "pods", "reason": "broken"}
         assert value("frameworkcontroller_watch_restarts_total", broken) == 0
         await server.stop()
-
-        async def noticed() -> None:
-            assert (value("frameworkcontroller_watch_restarts_total", broken) or 0) > 3
-
-        await eventually(noticed, within=120)
+        await until(lambda: (value("frameworkcontroller_watch_restarts_total", broken) or 0) > 3, within=120)
         unanswered = {"verb": "watch", "resource": "pods", "code": "none"}
         assert (value("frameworkcontroller_api_requests_total", unanswered) or 0) > 1
 
@@ -219,8 +212,7 @@ async def test_queues_are_measured(clock: VirtualClockLoop, tmp_path: Path) -> N
         world = World(cluster, controller, Frameworks(await cluster.client(), cluster.namespace))
 
         async def create(name: str, priority: str, **simulate: object) -> None:
-            labels = {"labels": {QUEUE_NAME: LOCAL_QUEUE, PRIORITY_CLASS: priority}}
-            await world.frameworks.create(name, role(number=2, simulate=simulate), metadata=labels)
+            await world.frameworks.create(name, role(number=2, simulate=simulate), metadata=in_queue(priority))
 
         await create("low", "low", **{"stop-seconds": 100})
         await world.frameworks.until_running("low", 2)
@@ -308,7 +300,7 @@ async def test_of_two_replicas_the_leader_has_the_figures(clock: VirtualClockLoo
 
         async def replica() -> World:
             connection = await cluster.connection()
-            return World(cluster, Controller(config, connection, wall=wall, instant=_instant), frameworks)
+            return World(cluster, Controller(config, connection, wall=wall, instant=cluster.instant), frameworks)
 
         async def figures(world: World, leading: int) -> None:
             assert world.value("leader_election_master_status", name="frameworkcontroller") == leading
@@ -330,8 +322,3 @@ async def test_of_two_replicas_the_leader_has_the_figures(clock: VirtualClockLoo
                 await leader.wait_stopped()
                 await eventually(lambda: figures(second, 1))
                 await figures(first, 0)
-
-
-def _instant() -> ClockReading:
-    now = asyncio.get_running_loop().time()
-    return ClockReading(now, now, wall())

@@ -1,7 +1,6 @@
 """docs/moving.md: the manifests of other controllers are valid, and the Frameworks in their place behave alike."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -12,16 +11,14 @@ import pytest
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.config.config import shipped_config
 from frameworkcontroller.kube.resources import PODS, Resource
-from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.kubelet.simulation import PREFIX
-from frameworkcontroller.manager.app import Controller
-from tests.support import clusters
 from tests.support.clusters import Cluster
 from tests.support.dryrun import dry_run
 from tests.support.eventually import eventually
 from tests.support.examples import BEFORE, EXAMPLES, Json, find, framework_of
-from tests.support.frameworks import Frameworks, codes, condition, tasks
+from tests.support.frameworks import codes, condition, tasks
 from tests.support.othercontrollers import crd_of, manifest, served
+from tests.support.site import Site, site
 
 JOBS: Final = Resource("batch", "v1", "jobs", "Job")
 NAMES: Final = sorted(path.stem for path in BEFORE.glob("*.yaml"))
@@ -62,13 +59,11 @@ async def test_the_job_is_valid(cluster: Cluster) -> None:
 # --- the Frameworks after ---
 
 
-@dataclass
-class Here:
+class Here(Site):
     """The embedded cluster on virtual time, with simulated Pods."""
 
-    frameworks: Frameworks
-    pods: SimulatedRuntime
-    wall: Any
+    def wall(self) -> float:
+        return self.cluster.wall()
 
     async def start(self, name: str, does: dict[str, dict[str, str]], **spec: Any) -> None:
         """Create the Framework of that example; its Pods behave as given by role, or run forever."""
@@ -99,12 +94,8 @@ class Here:
 
 @pytest.fixture
 async def here(tmp_path: Path) -> AsyncIterator[Here]:
-    async with (
-        clusters.embedded_cluster(tmp_path) as cluster,
-        clusters.simulated_node(cluster) as pods,
-        Controller(shipped_config(), await cluster.connection(), wall=cluster.wall),
-    ):
-        yield Here(Frameworks(await cluster.client(), cluster.namespace), pods, cluster.wall)
+    async with site(tmp_path, Here, shipped_config()) as here:
+        yield here
 
 
 def pods_named(name: str, **counts: int) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.resources import PODS, SERVICES
 from tests.integration.test_process_pods import Here, here, on_node, sh
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, read_until, until
 
 pytestmark = pytest.mark.virtual_clock
 
@@ -111,11 +111,9 @@ async def test_a_pod_is_found_before_it_is_ready_if_the_service_says_so(members:
     assert await members.look_up("a.s", "s", "ready") == {"a.s": [address], "s": [address], "ready": []}
     ready = await members.address("b", subdomain="ready")
     await members.here.until_phase("Running", "b")
-
-    async def published() -> None:
-        assert await members.look_up("b.ready", "ready") == {"b.ready": [ready], "ready": [ready]}
-
-    await eventually(published)
+    await read_until(
+        lambda: members.look_up("b.ready", "ready"), lambda found: found == {"b.ready": [ready], "ready": [ready]}
+    )
 
 
 async def test_a_running_process_follows_a_retried_pod(members: Members, tmp_path: Path) -> None:
@@ -171,11 +169,7 @@ async def test_a_pod_that_has_ended_is_not_found(members: Members) -> None:
     await members.service(publishNotReadyAddresses=True)
     await members.pod("a", "true")
     await members.here.until_phase("Succeeded", "a")
-
-    async def gone() -> None:
-        assert await members.look_up("a.s", "s") == {"a.s": [], "s": []}
-
-    await eventually(gone)
+    await read_until(lambda: members.look_up("a.s", "s"), lambda found: found == {"a.s": [], "s": []})
 
 
 async def test_an_ordinary_service_is_no_name_of_pods(members: Members) -> None:
@@ -209,11 +203,7 @@ async def test_entries_that_a_pod_adds_to_its_hosts_stay(members: Members, tmp_p
     wait = "until getent hosts a.s > /dev/null; do sleep 0.02; done"
     script = f"echo 127.0.0.77 mine >> /etc/hosts; touch {added}; {wait}; getent hosts mine"
     await members.here.create(on_node(sh(script)))
-
-    async def has_added() -> None:
-        assert added.exists()
-
-    await eventually(has_added)
+    await until(added.exists)
     await members.pod("a")
     await members.here.until_phase("Succeeded")
     assert (await members.here.output()).split() == ["127.0.0.77", "mine"]

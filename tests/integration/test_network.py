@@ -19,17 +19,17 @@ from frameworkcontroller.machine.kernel.requests import Kind
 from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.manager.informers import CompanionInformer
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, until
 from tests.support.frameworks import Frameworks, Json, condition, policy, role, stalled
 from tests.support.frontdoor import FrontDoor, Request, refusal
+from tests.support.objects import items, read
 
 pytestmark = pytest.mark.newest
 
 
 async def service(frameworks: Frameworks, name: str = "f") -> Json:
     """The Service of that name."""
-    found: Json = orjson.loads(await frameworks.client.get(SERVICES, name, frameworks.namespace))
-    return found
+    return await read(frameworks.client, SERVICES, name, frameworks.namespace)
 
 
 async def make_service(frameworks: Frameworks, name: str, **metadata: Any) -> Json:
@@ -48,7 +48,7 @@ async def until_made_again(frameworks: Frameworks, before: str) -> None:
     """Wait until the Service of "f" has another UID."""
 
     async def made_again() -> None:
-        found = orjson.loads(await frameworks.client.list(SERVICES, frameworks.namespace))["items"]
+        found = await items(frameworks.client, SERVICES, frameworks.namespace)
         uids = [one["metadata"]["uid"] for one in found if one["metadata"]["name"] == "f"]
         assert uids
         assert uids != [before]
@@ -177,17 +177,6 @@ async def test_without_permissions_only_frameworks_with_a_network_wait(
 
 
 @pytest.mark.virtual_clock
-async def test_who_has_no_network_sends_no_request_for_one(
-    frameworks: Frameworks, watched: Controller, door: FrontDoor
-) -> None:
-    await frameworks.create("f", role(number=2), network={"enableDNSHostnames": False})
-    await frameworks.create("g", role(number=2))
-    await frameworks.until_running("f", 2)
-    await frameworks.until_running("g", 2)
-    assert [request for request in door.requests if request.resource == "services"] == []
-
-
-@pytest.mark.virtual_clock
 async def test_each_term_of_a_leader_watches_from_the_first_need_on(cluster: Cluster, frameworks: Frameworks) -> None:
     keys: list[str] = []
     ignore = SimpleNamespace(
@@ -200,11 +189,7 @@ async def test_each_term_of_a_leader_watches_from_the_first_need_on(cluster: Clu
         await asyncio.sleep(0)
         assert not companions.informer.running
         assert companions.find("ns/f", "ns/f") == NotListed()
-
-        async def is_told() -> None:
-            assert keys == ["ns/f"]
-
-        await eventually(is_told)
+        await until(lambda: keys == ["ns/f"])
         assert companions.find("ns/f", "ns/f") is None
         term.cancel()
         await asyncio.wait([term])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import orjson
 import pytest
 
 from frameworkcontroller.kube.resources import EVENTS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, codes, condition, policy, role, tasks
+from tests.support.objects import items
 
 pytestmark = [pytest.mark.usefixtures("controller"), pytest.mark.newest]
 
@@ -22,8 +22,7 @@ def waiting(name: str, number: int, other: str, status: str, **more: Any) -> Jso
 
 async def recorded(frameworks: Frameworks) -> list[Json]:
     """The Events of the namespace."""
-    found: list[Json] = orjson.loads(await frameworks.client.list(EVENTS, frameworks.namespace))["items"]
-    return found
+    return await items(frameworks.client, EVENTS, frameworks.namespace)
 
 
 def started(status: Json) -> dict[str, bool]:

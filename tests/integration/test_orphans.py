@@ -6,7 +6,7 @@ import pytest
 from frameworkcontroller.kube.resources import CONFIGMAPS
 from tests.support.api import config_map
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import read_until
 from tests.support.frameworks import Frameworks, role
 
 pytestmark = [pytest.mark.usefixtures("controller"), pytest.mark.newest]
@@ -24,11 +24,7 @@ async def test_owners_in_a_template_do_not_keep_pods(
     await frameworks.create("f", role("a", 1, task={"pod": template}))
     await frameworks.until_running("f", 1)
     await frameworks.delete("f", propagation)
-
-    async def is_gone() -> None:
-        assert await frameworks.pods() == {}
-
-    await eventually(is_gone)
+    await read_until(frameworks.pods, lambda found: found == {})
 
 
 async def test_a_pod_that_loses_its_owner_ends_with_its_attempt(cluster: Cluster, frameworks: Frameworks) -> None:

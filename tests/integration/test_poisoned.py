@@ -20,7 +20,6 @@ from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import JSON_PATCH
 from frameworkcontroller.kube.errors import ApiError, Invalid
 from frameworkcontroller.kube.resources import EVENTS
-from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.cli import Cli
 from tests.support.clusters import Cluster
@@ -185,10 +184,9 @@ async def poison(frameworks: Frameworks) -> list[str]:
 
 
 async def test_healthy_frameworks_notice_nothing(
-    cluster: Cluster, pods: SimulatedRuntime, caplog: pytest.LogCaptureFixture
+    cluster: Cluster, frameworks: Frameworks, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    frameworks = Frameworks(await cluster.client(), cluster.namespace)
     poisoned = await poison(frameworks)
     assert len(poisoned) >= 14
     async with Controller(Config(), await cluster.connection(), wall=cluster.wall) as controller:

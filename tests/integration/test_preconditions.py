@@ -7,7 +7,6 @@ import pytest
 
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.config.config import Config
-from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.errors import ApiError, TransportError
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
@@ -78,8 +77,7 @@ async def test_metadata_of_other_clients_is_kept_and_does_not_matter(
     frameworks: Frameworks, requests: Requests
 ) -> None:
     async def annotate_first(send: Send) -> bytes:
-        body = orjson.dumps({"metadata": {"annotations": {"requestGeneration": "2"}}})
-        await frameworks.client.patch(FRAMEWORKS, "f", body, frameworks.namespace, content_type=MERGE_PATCH)
+        await frameworks.merge(FRAMEWORKS, "f", {"metadata": {"annotations": {"requestGeneration": "2"}}})
         return await send()
 
     requests.once(shows_running, annotate_first)

@@ -468,15 +468,6 @@ async def test_names_of_the_pod(node: Node) -> None:
     assert lines[3] == "default"
 
 
-async def test_it_names_the_missing_features_without_namespaces(node: Node) -> None:
-    assert node.runtime.limitation == (
-        ""
-        if node.runtime.mounts_work
-        else "no namespaces (not wanted): the names of Pods and Services do not resolve, and volumes are not mounted; "
-        "paths in commands are rewritten instead"
-    )
-
-
 async def test_other_users(node: Node) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can be another user")

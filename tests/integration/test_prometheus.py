@@ -8,7 +8,7 @@ import json
 import shutil
 import subprocess
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
@@ -34,6 +34,7 @@ from frameworkcontroller.manager.web import WebServer
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, policy, role
 from tests.support.ports import unused_port
+from tests.support.realcluster import ROOT
 from tests.unit.test_monitoring import MONITORING, PANELS, RULES
 
 PROMETHEUS, PROMTOOL = shutil.which("prometheus"), shutil.which("promtool")
@@ -75,265 +76,31 @@ async def test_metrics_are_as_prometheus_wants_them() -> None:
 # --- when alerts fire -----------------------------------------------------------------------------------------------
 
 TARGET = 'namespace="fc", job="fc", instance="a"'
-LEADER = f'leader_election_master_status{{name="frameworkcontroller", {TARGET}}}'
-REQUESTS = "frameworkcontroller_api_requests_total"
+CASES = yaml.safe_load((ROOT / "tests/support/alerts.yaml").read_text())
 
 
-def requests(verb: str, resource: str, code: str) -> str:
-    return f'{REQUESTS}{{verb="{verb}", resource="{resource}", code="{code}", {TARGET}}}'
-
-
-def bucket(histogram: str, le: str, more: str = "") -> str:
-    return f'{histogram}_bucket{{le="{le}", {more}{TARGET}}}'
-
-
-def slow(histogram: str, below: str, above: str, more: str = "") -> dict[str, str]:
-    """A histogram whose increase is all between two bounds."""
-    return {
-        bucket(histogram, below, more): "0x180",
-        bucket(histogram, above, more): "0+60x180",
-        bucket(histogram, "+Inf", more): "0+60x180",
-    }
-
-
-QUEUE = 'name="framework", '
-
-
-def history(result: str) -> str:
-    return f'frameworkcontroller_history_records_total{{trigger="OnTaskRetry", result="{result}", {TARGET}}}'
-
-
-CASES: list[tuple[str, str, Mapping[str, str], Mapping[str, str]]] = [
-    # alert, time, series with which it fires, series with which it does not
-    (
-        "FrameworkControllerAbsent",
-        "6m",
-        {"up": "1x180"},
-        {f'frameworkcontroller_build_info{{version="1", python="3", {TARGET}}}': "1x180"},
-    ),
-    ("FrameworkControllerNoLeader", "3m", {LEADER: "0x180"}, {LEADER: "0 1 0 1 1x180"}),
-    (
-        "FrameworkControllerCacheNotFilled",
-        "11m",
-        {LEADER: "1x180", f'frameworkcontroller_cache_synced{{resource="pods", {TARGET}}}': "0x180"},
-        # A standby does not list Frameworks.
-        {LEADER: "0x180", f'frameworkcontroller_cache_synced{{resource="frameworks", {TARGET}}}': "0x180"},
-    ),
-    (
-        "FrameworkControllerWatchFailing",
-        "30m",
-        {f'frameworkcontroller_watch_restarts_total{{resource="pods", reason="broken", {TARGET}}}': "0+12x180"},
-        {
-            f'frameworkcontroller_watch_restarts_total{{resource="pods", reason="closed", {TARGET}}}': "0+12x180",
-            f'frameworkcontroller_watch_restarts_total{{resource="pods", reason="broken", {TARGET}}}': "0 8 9x180",
-        },
-    ),
-    (
-        "FrameworkControllerSyncStuck",
-        "15m",
-        {f"workqueue_longest_running_processor_seconds{{{QUEUE}{TARGET}}}": "0+60x180"},
-        {
-            f"workqueue_longest_running_processor_seconds{{{QUEUE}{TARGET}}}": "5x180",
-            f'workqueue_longest_running_processor_seconds{{name="another", {TARGET}}}': "0+60x180",
-        },
-    ),
-    (
-        "FrameworkControllerSyncFailing",
-        "10m",
-        {f'frameworkcontroller_reconcile_duration_seconds_count{{result="failed", {TARGET}}}': "0 0 0 1x180"},
-        {
-            f'frameworkcontroller_reconcile_duration_seconds_count{{result="failed", {TARGET}}}': "0x180",
-            f'frameworkcontroller_reconcile_duration_seconds_count{{result="done", {TARGET}}}': "0+60x180",
-        },
-    ),
-    (
-        "FrameworkControllerApiErrors",
-        "30m",
-        {requests("create", "pods", "201"): "0+60x180", requests("create", "pods", "500"): "0+6x180"},
-        {
-            requests("create", "pods", "201"): "0+60x180",
-            requests("create", "pods", "409"): "0+60x180",
-            requests("create", "pods", "500"): "0+1x180",
-            requests("watch", "pods", "none"): "0+600x180",
-        },
-    ),
-    (
-        "FrameworkControllerForbidden",
-        "30m",
-        {requests("delete", "pods", "403"): "0+1x180"},
-        {requests("create", "pods", "403"): "0+60x180", requests("delete", "pods", "403"): "7x180"},
-    ),
-    (
-        "FrameworkStatusTooLarge",
-        "10m",
-        {f'frameworkcontroller_status_writes_total{{result="too_large", {TARGET}}}': "0 0 1x180"},
-        {f'frameworkcontroller_status_writes_total{{result="too_large", {TARGET}}}': "3x180"},
-    ),
-    (
-        "FrameworkStatusSubresourceLost",
-        "5m",
-        {f"frameworkcontroller_status_subresource_lost{{{TARGET}}}": "1x180"},
-        {f"frameworkcontroller_status_subresource_lost{{{TARGET}}}": "1 0x180"},
-    ),
-    (
-        "FrameworkCrdOutdated",
-        "5m",
-        {f"frameworkcontroller_crd_missing_fields{{{TARGET}}}": "3x180"},
-        {f"frameworkcontroller_crd_missing_fields{{{TARGET}}}": "3 0x180"},
-    ),
-    (
-        "FrameworkControllerRateLimited",
-        "40m",
-        slow("frameworkcontroller_api_rate_limiter_wait_seconds", "2.5", "5.0"),
-        slow("frameworkcontroller_api_rate_limiter_wait_seconds", "0.5", "1.0"),
-    ),
-    (
-        "FrameworkControllerQueueSlow",
-        "40m",
-        slow("workqueue_queue_duration_seconds", "30.0", "60.0", QUEUE),
-        slow("workqueue_queue_duration_seconds", "5.0", "10.0", QUEUE),
-    ),
-    (
-        "FrameworkControllerWorkersBusy",
-        "20m",
-        {
-            f"frameworkcontroller_workers_busy{{{TARGET}}}": "200x180",
-            f"frameworkcontroller_workers{{{TARGET}}}": "200x180",
-        },
-        {
-            f"frameworkcontroller_workers_busy{{{TARGET}}}": "100x180",
-            f"frameworkcontroller_workers{{{TARGET}}}": "200x180",
-        },
-    ),
-    (
-        "FrameworkControllerEventLoopLag",
-        "40m",
-        slow("frameworkcontroller_event_loop_lag_seconds", "1.0", "5.0"),
-        slow("frameworkcontroller_event_loop_lag_seconds", "0.1", "0.25"),
-    ),
-    (
-        "FrameworkControllerFileDescriptors",
-        "15m",
-        {
-            f"frameworkcontroller_build_info{{{TARGET}}}": "1x180",
-            f"process_open_fds{{{TARGET}}}": "900x180",
-            f"process_max_fds{{{TARGET}}}": "1000x180",
-        },
-        {f"process_open_fds{{{TARGET}}}": "900x180", f"process_max_fds{{{TARGET}}}": "1000x180"},
-    ),
-    (
-        "FrameworkQuarantined",
-        "6m",
-        {f"frameworkcontroller_frameworks_quarantined{{{TARGET}}}": "1x180"},
-        {f"frameworkcontroller_frameworks_quarantined{{{TARGET}}}": "0x180"},
-    ),
-    (
-        "FrameworksStalled",
-        "40m",
-        {f'frameworkcontroller_frameworks_stalled{{reason="NamingConflict", {TARGET}}}': "2x180"},
-        {f'frameworkcontroller_frameworks_stalled{{reason="NamingConflict", {TARGET}}}': "2x20 0x180"},
-    ),
-    (
-        "FrameworkQueueUnavailable",
-        "20m",
-        {f'frameworkcontroller_frameworks_stalled{{reason="QueueUnavailable", {TARGET}}}': "1x180"},
-        {f'frameworkcontroller_frameworks_stalled{{reason="QueueUnavailable", {TARGET}}}': "1x5 0x180"},
-    ),
-    (
-        "FrameworkQuotaKept",
-        "40m",
-        {f"frameworkcontroller_longest_eviction_seconds{{{TARGET}}}": "0+60x180"},
-        {f"frameworkcontroller_longest_eviction_seconds{{{TARGET}}}": "600x180"},
-    ),
-    (
-        "FrameworkGangUnsupported",
-        "20m",
-        {f'frameworkcontroller_frameworks_stalled{{reason="GangUnsupported", {TARGET}}}': "1x180"},
-        {f'frameworkcontroller_frameworks_stalled{{reason="GangUnsupported", {TARGET}}}': "1x5 0x180"},
-    ),
-    (
-        "FrameworkGangMinimumOutdated",
-        "20m",
-        {f'frameworkcontroller_frameworks_stalled{{reason="PodGroupNotAnswered", {TARGET}}}': "1x180"},
-        {f'frameworkcontroller_frameworks_stalled{{reason="PodGroupNotAnswered", {TARGET}}}': "1x5 0x180"},
-    ),
-    (
-        "FrameworkHistoryUnavailable",
-        "5m",
-        {f"frameworkcontroller_history_oldest_pending_seconds{{{TARGET}}}": "0 0+60x180"},
-        {f"frameworkcontroller_history_oldest_pending_seconds{{{TARGET}}}": "0 60 61 0x180"},
-    ),
-    (
-        "FrameworkHistoryDropped",
-        "10m",
-        {history("dropped"): "0 0 5x180"},
-        {history("dropped"): "5x180", history("failed"): "0+5x180"},
-    ),
-    (
-        "FrameworkArchiveDatabaseUnavailable",
-        "10m",
-        {f"frameworkcontroller_archive_database_up{{{TARGET}}}": "1 0x180"},
-        {f"frameworkcontroller_archive_database_up{{{TARGET}}}": "0x3 1x180"},
-    ),
-    (
-        "FrameworkArchiveVolumeFilling",
-        "30m",
-        {
-            f"frameworkcontroller_archive_volume_free_bytes{{{TARGET}}}": "14x180",
-            f"frameworkcontroller_archive_volume_bytes{{{TARGET}}}": "100x180",
-        },
-        # PostgreSQL has no volume of the archive's.
-        {
-            f"frameworkcontroller_archive_volume_free_bytes{{{TARGET}}}": "0x180",
-            f"frameworkcontroller_archive_volume_bytes{{{TARGET}}}": "0x180",
-        },
-    ),
-    (
-        "FrameworkArchiveRefusesRecords",
-        "10m",
-        {f'frameworkcontroller_archive_refused_total{{code="403", source="http", {TARGET}}}': "0 0 5x180"},
-        {
-            f'frameworkcontroller_archive_refused_total{{code="403", source="http", {TARGET}}}': "5x180",
-            f'frameworkcontroller_archive_refused_total{{code="503", source="http", {TARGET}}}': "0+5x180",
-        },
-    ),
-    (
-        "FrameworkTasksNotStarting",
-        "40m",
-        {
-            f'frameworkcontroller_tasks{{state="AttemptPreparing", {TARGET}}}': "5x180",
-            f'frameworkcontroller_tasks{{state="AttemptRunning", {TARGET}}}': "0x180",
-        },
-        {
-            f'frameworkcontroller_tasks{{state="AttemptPreparing", {TARGET}}}': "5x180",
-            f'frameworkcontroller_tasks{{state="AttemptRunning", {TARGET}}}': "1x180",
-        },
-    ),
-    (
-        "FrameworkPodsUnreadable",
-        "10m",
-        {f'frameworkcontroller_unreadable_objects_total{{resource="pods", {TARGET}}}': "0 0 1x180"},
-        {f'frameworkcontroller_unreadable_objects_total{{resource="pods", {TARGET}}}': "0x180"},
-    ),
-]
+def of_target(series: str) -> str:
+    """The series with the labels of the target."""
+    name, _, labels = series.rstrip("}").partition("{")
+    return f"{name}{{{labels}{', ' if labels else ''}{TARGET}}}"
 
 
 def test_every_alert_is_tried() -> None:
-    assert [alert for alert, _, _, _ in CASES] == [rule["alert"] for rule in RULES]
+    assert [case["alert"] for case in CASES] == [rule["alert"] for rule in RULES]
 
 
 def test_alerts_fire_when_they_should_and_only_then(rules: Path) -> None:
     tests = []
-    for alert, when, firing, quiet in CASES:
-        query = f'count(ALERTS{{alertname="{alert}", alertstate="firing"}}) or vector(0)'
-        for series, expected in ((firing, 1), (quiet, 0)):
+    for case in CASES:
+        query = f'count(ALERTS{{alertname="{case["alert"]}", alertstate="firing"}}) or vector(0)'
+        for series, expected in ((case["fires"], 1), (case["quiet"], 0)):
             tests.append(
                 {
-                    "name": f"{alert} {expected}",
+                    "name": f"{case['alert']} {expected}",
                     "interval": "1m",
-                    "input_series": [{"series": name, "values": values} for name, values in series.items()],
+                    "input_series": [{"series": of_target(name), "values": values} for name, values in series.items()],
                     "promql_expr_test": [
-                        {"expr": query, "eval_time": when, "exp_samples": [{"labels": "{}", "value": expected}]}
+                        {"expr": query, "eval_time": case["at"], "exp_samples": [{"labels": "{}", "value": expected}]}
                     ],
                 }
             )

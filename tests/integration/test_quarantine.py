@@ -20,7 +20,7 @@ from frameworkcontroller.manager.app import Controller
 from tests.integration.test_events import Story
 from tests.integration.test_preconditions import pod_uids
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, until
 from tests.support.frameworks import Frameworks, Json, condition, role
 
 pytestmark = pytest.mark.newest
@@ -81,11 +81,7 @@ def without_conditions(status: Json) -> Json:
 
 async def until_quarantined(controller: Controller, count: int) -> None:
     """Wait until the controller counts this number: once the API server has answered, later than others know."""
-
-    async def probe() -> None:
-        assert controller.state_counts.quarantined == count
-
-    await eventually(probe)
+    await until(lambda: controller.state_counts.quarantined == count)
 
 
 @pytest.mark.virtual_clock
@@ -152,11 +148,7 @@ async def test_a_requested_end_is_carried_out_in_quarantine(
         await frameworks.set(name, description="x")
         await frameworks.until(name, is_quarantined)
     await frameworks.set("f", **wanted)
-
-    async def is_over() -> None:
-        await frameworks.assert_nothing_left("f")
-
-    await eventually(is_over, within=60)
+    await eventually(lambda: frameworks.assert_nothing_left("f"), within=60)
     assert is_quarantined(await frameworks.status("f"))
     assert set(await frameworks.pods()) == {"g-a-0", "g-a-1"}
     trap.errors.clear()

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 import orjson
 import pytest
 
-from frameworkcontroller.api import names
 from frameworkcontroller.api.podgroups import GangScheduler
 from frameworkcontroller.config.config import Config, Kueue, KueueMode
 from frameworkcontroller.kube.client import MERGE_PATCH
@@ -16,8 +15,8 @@ from frameworkcontroller.manager.app import Controller
 from tests.support.cli import Cli
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
-from tests.support.frameworks import Frameworks, Json, role, states
-from tests.support.localqueue import queue_on
+from tests.support.frameworks import Frameworks, role, states
+from tests.support.localqueue import in_queue, needing, queue_on
 from tests.support.podgroups import serve
 
 pytestmark = pytest.mark.newest
@@ -40,21 +39,13 @@ async def cli(cluster: Cluster) -> Cli:
     return Cli(cluster, await cluster.client())
 
 
-def asking(number: int) -> Json:
-    """A role whose Tasks ask for a processor each."""
-    wanted = role("a", number)
-    wanted["task"]["pod"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
-    return wanted
-
-
 async def test_the_state_of_a_queue_is_shown(frameworks: Frameworks, cli: Cli) -> None:
-    queued = {"labels": {names.QUEUE_NAME: LOCAL_QUEUE}}
-    await frameworks.create("first", asking(2), metadata=queued)
+    await frameworks.create("first", needing(1, 2), metadata=in_queue())
     assert (await cli("wait", "first", "--for", "admitted")).out == "first: admitted\n"
     await frameworks.until_running("first", 2)
     assert (await cli.ok("status", "first"))[1].strip(" │├└─").startswith(f"queue {LOCAL_QUEUE}: Admitted by Workload ")
 
-    await frameworks.create("second", asking(1), metadata=queued)
+    await frameworks.create("second", needing(1, 1), metadata=in_queue())
 
     async def kueue_has_said_why() -> None:
         lines = [line.strip(" │├└─") for line in await cli.ok("status", "second")]

@@ -1,41 +1,35 @@
 """Frameworks on a local cluster with a queue: they compete, are preempted, and continue. No quota is used twice."""
 
-import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
 from frameworkcontroller.api.quantities import parse_quantity
 from frameworkcontroller.config.config import Kueue, KueueMode, shipped_config
-from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.resources import WORKLOADS
 from frameworkcontroller.local.apiserver.object_records import Change
-from frameworkcontroller.local.cluster import LocalCluster
-from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
-from frameworkcontroller.manager.app import Controller
-from tests.support.eventually import eventually
-from tests.support.frameworks import Frameworks, Json, condition, policy, role, states
-from tests.support.virtual_clock import wall
+from tests.support.frameworks import Json, condition, policy, states
+from tests.support.localqueue import in_queue, needing
+from tests.support.site import LocalSite, local_site
 
 pytestmark = pytest.mark.virtual_clock
 
 QUOTA = 8
 
 
-class World:
-    """A local cluster with a queue and its controller. ``most``: the most processors that Pods requested at a time."""
+@dataclass
+class World(LocalSite):
+    """A local cluster with a queue. ``most``: the most processors that Pods requested at a time."""
 
-    def __init__(self, cluster: LocalCluster, client: KubeClient) -> None:
-        self.frameworks = Frameworks(client, "default")
-        self.client = client
-        self.most = Decimal(0)
-        self._pods: dict[str, Decimal] = {}
-        cluster.server.storage.observe(self._observe)
+    most: Decimal = Decimal(0)
+    _pods: dict[str, Decimal] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.cluster.server.storage.observe(self._observe)
 
     def _observe(self, change: Change) -> None:
         if change.record.resource == "pods":
@@ -50,12 +44,9 @@ class World:
         self, name: str, tasks: int, cpu: object, *, priority: str = "", seconds: object = 60, **spec: Any
     ) -> None:
         """Create a Framework that needs ``cpu`` processors for each Task, and runs for ``seconds``."""
-        made = role("a", tasks, simulate={"run-seconds": seconds, "stop-seconds": 5}, **policy(succeeded=tasks))
-        made["task"]["pod"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
-        labels = {"kueue.x-k8s.io/queue-name": LOCAL_QUEUE}
-        if priority:
-            labels["kueue.x-k8s.io/priority-class"] = priority
-        await self.frameworks.create(name, made, metadata={"labels": labels}, **spec)
+        simulate = {"run-seconds": seconds, "stop-seconds": 5}
+        made = needing(cpu, tasks, simulate=simulate, **policy(succeeded=tasks))
+        await self.frameworks.create(name, made, metadata=in_queue(priority), **spec)
 
     async def until_condition(self, name: str, kind: str, status: str, message: str = "") -> None:
         await self.frameworks.until(
@@ -65,28 +56,13 @@ class World:
             ),
         )
 
-    async def workloads(self) -> list[Json]:
-        items: list[Json] = orjson.loads(await self.client.list(WORKLOADS, "default"))["items"]
-        return items
-
-    async def until_nothing_is_left(self) -> None:
-        async def probe() -> None:
-            assert await self.workloads() == []
-            assert await self.frameworks.pods() == {}
-
-        await eventually(probe, within=60)
-
 
 @asynccontextmanager
 async def running(path: Path, *, capacity: dict[str, str] | None = None) -> AsyncIterator[World]:
     config = shipped_config().model_copy(update={"kueue": Kueue(mode=KueueMode.ENABLED)})
-    quota, rng = {"cpu": str(QUOTA)}, random.Random(1)
-    async with (
-        LocalCluster(path, runtime="simulated", quota=quota, capacity=capacity, wall=wall, rng=rng) as cluster,
-        Controller(config, cluster.connect(), wall=wall),
-        KubeClient(cluster.connect()) as client,
-    ):
-        yield World(cluster, client)
+    quota = {"cpu": str(QUOTA)}
+    async with local_site(path, World, config, quota=quota, capacity=capacity) as world:
+        yield world
 
 
 @pytest.fixture
@@ -96,26 +72,14 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         assert world.most <= QUOTA
 
 
-async def test_they_run_one_after_the_other_if_they_do_not_fit_together(world: World) -> None:
-    names = [f"f{number}" for number in range(4)]
-    for name in names:
-        await world.create(name, 5, 1, seconds=20)
-    for name in names:
-        await world.frameworks.until_state(name, "Completed", within=600)
-        await world.frameworks.delete(name)
-    await world.until_nothing_is_left()
-
-
 async def test_quota_of_completed_tasks_goes_to_the_next_one_while_others_run(world: World) -> None:
     """Of eight processors, six would be idle until the end of the longest Task."""
     kinds = {"short": 6, "long": 2}
     roles = [
-        role(name, number, simulate={"run-seconds": 20 if name == "short" else 600}) for name, number in kinds.items()
+        {**needing(1, number, simulate={"run-seconds": 20 if name == "short" else 600}), "name": name}
+        for name, number in kinds.items()
     ]
-    for made in roles:
-        made["task"]["pod"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": 1}}
-    metadata = {"labels": {"kueue.x-k8s.io/queue-name": LOCAL_QUEUE}}
-    await world.frameworks.create("first", *roles, metadata=metadata)
+    await world.frameworks.create("first", *roles, metadata=in_queue())
     await world.frameworks.until_running("first", 8)
     await world.create("second", 3, 2)
     await world.frameworks.until("second", lambda found: states(found).count("AttemptRunning") == 3, within=120)

@@ -3,12 +3,10 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-import orjson
 import pytest
 
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.config.config import Config, Kueue, KueueMode
-from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.resources import EVENTS, WORKLOADS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
@@ -17,10 +15,11 @@ from frameworkcontroller.machine.kernel.model import InvariantError, Plan
 from frameworkcontroller.machine.plan import plan
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
-from tests.support.frameworks import Frameworks, Json, condition, role, stalled, states
+from tests.support.eventually import eventually, read_until
+from tests.support.frameworks import Frameworks, Json, condition, stalled, states
 from tests.support.frontdoor import FrontDoor, Request, refusal
-from tests.support.localqueue import holds_quota, objects_of_queue, queue_on
+from tests.support.localqueue import holds_quota, in_queue, needing, objects_of_queue, queue_on
+from tests.support.objects import items
 
 pytestmark = pytest.mark.newest
 
@@ -35,33 +34,15 @@ async def queued(cluster: Cluster) -> AsyncIterator[Controller]:
         yield controller
 
 
-def labels(priority: str = "", queue: str = LOCAL_QUEUE) -> Json:
-    """The labels of a Framework in the queue."""
-    found = {"kueue.x-k8s.io/queue-name": queue}
-    return {"labels": found | ({"kueue.x-k8s.io/priority-class": priority} if priority else {})}
-
-
-def needs(cpu: object, number: int = 1, **options: Any) -> Json:
-    """A role whose Pods request processors."""
-    made = role("a", number, **options)
-    container = made["task"]["pod"]["spec"]["containers"][0]
-    container["resources"] = {"requests": {"cpu": str(cpu)}}
-    return made
-
-
 async def workloads(frameworks: Frameworks) -> dict[str, Json]:
     """The Workloads, by name of the Framework."""
-    found = orjson.loads(await frameworks.client.list(WORKLOADS, frameworks.namespace))["items"]
+    found = await items(frameworks.client, WORKLOADS, frameworks.namespace)
     return {one["metadata"]["labels"]["FC_FRAMEWORK_NAME"]: one for one in found}
 
 
 async def until_collected(frameworks: Frameworks, name: str) -> None:
     """Wait until the Workload is gone. A garbage collector may learn its kind half a minute after its definition."""
-
-    async def is_gone() -> None:
-        assert name not in await workloads(frameworks)
-
-    await eventually(is_gone, within=120)
+    await read_until(lambda: workloads(frameworks), lambda found: name not in found, within=120)
 
 
 async def in_use(frameworks: Frameworks) -> set[str]:
@@ -88,13 +69,13 @@ async def test_frameworks_run_one_after_the_other(
     cluster: Cluster, frameworks: Frameworks, queued: Controller, pods: SimulatedRuntime
 ) -> None:
     async with queue_on(cluster, {"cpu": "4"}):
-        await frameworks.create("one", needs(2, 2), metadata=labels())
+        await frameworks.create("one", needing(2, 2), metadata=in_queue())
         status = await running(frameworks, "one", 2)
         assert condition(status, "Admitted")["status"] == "True"
         assert status["admission"]["podSets"][0]["count"] == 2
         found = await frameworks.pods()
         assert found["one-a-0"]["metadata"]["labels"]["kueue.x-k8s.io/podset"] == "a"
-        await frameworks.create("two", needs(1), metadata=labels())
+        await frameworks.create("two", needing(1), metadata=in_queue())
         status = await frameworks.until(
             "two", lambda status: "insufficient unused quota" in condition(status, "QuotaReserved").get("message", "")
         )
@@ -123,9 +104,9 @@ async def test_quota_moves_on_only_when_the_last_container_has_ended(
 ) -> None:
     """The Pods of the preempted one take their time to save."""
     async with queue_on(cluster, {"cpu": "4"}):
-        await frameworks.create("low", needs(2, 2, simulate={"stop-seconds": "forever"}), metadata=labels("low"))
+        await frameworks.create("low", needing(2, 2, simulate={"stop-seconds": "forever"}), metadata=in_queue("low"))
         await running(frameworks, "low", 2)
-        await frameworks.create("high", needs(3), metadata=labels("high"))
+        await frameworks.create("high", needing(3), metadata=in_queue("high"))
         status = await frameworks.until(
             "low", lambda status: (status["attemptStatus"]["completionStatus"] or {}).get("code") == -241
         )
@@ -152,12 +133,12 @@ async def test_a_framework_in_quarantine_is_preempted(
         return plan(subject, *args)
 
     async with queue_on(cluster, {"cpu": "4"}):
-        await frameworks.create("low", needs(2, 2), metadata=labels("low"))
+        await frameworks.create("low", needing(2, 2), metadata=in_queue("low"))
         await running(frameworks, "low", 2)
         monkeypatch.setattr(passes, "plan", fail)
         await frameworks.set("low", description="x")
         await frameworks.until("low", lambda status: stalled(status) == "Quarantined")
-        await frameworks.create("high", needs(3), metadata=labels("high"))
+        await frameworks.create("high", needing(3), metadata=in_queue("high"))
         await running(frameworks, "high", 1)
         assert set(await frameworks.pods()) == {"high-a-0"}
         assert stalled(await frameworks.status("low")) == "Quarantined"
@@ -176,8 +157,8 @@ async def test_without_workloads_nothing_starts_until_they_are_served(
 
     async with queue_on(cluster, {"cpu": "4"}), Controller(QUEUED, door.connection, wall=cluster.wall) as controller:
         with door.answering(refuse):
-            await frameworks.create("f", needs(1), metadata=labels())
-            await frameworks.create("g", needs(1))
+            await frameworks.create("f", needing(1), metadata=in_queue())
+            await frameworks.create("g", needing(1))
             await running(frameworks, "g", 1)
             status = await frameworks.until("f", lambda status: stalled(status) == "QueueUnavailable")
             assert "not for this controller" in condition(status, "Stalled")["message"]
@@ -192,7 +173,7 @@ async def test_the_workload_of_a_deleted_framework_is_released_when_its_pods_are
 ) -> None:
     """It was deleted in the background, so nothing of it waits for its Pods but its quota."""
     async with queue_on(cluster, {"cpu": "4"}):
-        await frameworks.create("f", needs(4, simulate={"stop-seconds": "forever"}), metadata=labels())
+        await frameworks.create("f", needing(4, simulate={"stop-seconds": "forever"}), metadata=in_queue())
         await running(frameworks, "f", 1)
         await frameworks.delete("f", "Background")
 
@@ -201,7 +182,7 @@ async def test_the_workload_of_a_deleted_framework_is_released_when_its_pods_are
             assert "deletionTimestamp" in (await workloads(frameworks))["f"]["metadata"]
 
         await eventually(is_deleting)
-        await frameworks.create("g", needs(1), metadata=labels())
+        await frameworks.create("g", needing(1), metadata=in_queue())
         await frameworks.until("g", waits)
         assert "f" in await in_use(frameworks)
         pods.finish(f"{cluster.namespace}/f-a-0")
@@ -214,7 +195,7 @@ async def test_an_earlier_orphan_is_found_at_the_start(
 ) -> None:
     async with queue_on(cluster, {"cpu": "4"}):
         async with Controller(QUEUED, await cluster.connection(), wall=cluster.wall):
-            await frameworks.create("f", needs(1), metadata=labels())
+            await frameworks.create("f", needing(1), metadata=in_queue())
             await running(frameworks, "f", 1)
         await frameworks.delete("f", "Background")
         await frameworks.until_gone("f")
@@ -227,14 +208,10 @@ async def test_labels_are_followed_though_they_have_no_generation(
     cluster: Cluster, frameworks: Frameworks, queued: Controller
 ) -> None:
     async with queue_on(cluster, {"cpu": "1"}):
-        await frameworks.create("f", needs(2), metadata=labels())
+        await frameworks.create("f", needing(2), metadata=in_queue())
         await frameworks.until("f", lambda status: condition(status, "QuotaReserved").get("reason") == "Pending")
         await label(frameworks, "f", queue="nowhere")
-
-        async def moved() -> None:
-            assert (await workloads(frameworks))["f"]["spec"]["queueName"] == "nowhere"
-
-        await eventually(moved)
+        await read_until(lambda: workloads(frameworks), lambda found: found["f"]["spec"]["queueName"] == "nowhere")
         await label(frameworks, "f", queue=None)
         status = await running(frameworks, "f", 1)
         assert "admission" not in status
@@ -244,13 +221,12 @@ async def test_labels_are_followed_though_they_have_no_generation(
 
 async def label(frameworks: Frameworks, name: str, *, queue: str | None) -> None:
     """Set the label of the queue."""
-    body = orjson.dumps({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": queue}}})
-    await frameworks.client.patch(FRAMEWORKS, name, body, frameworks.namespace, content_type=MERGE_PATCH)
+    await frameworks.merge(FRAMEWORKS, name, {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": queue}}})
 
 
 async def ignored(frameworks: Frameworks) -> None:
     """An Event says that the label means nothing."""
-    events = orjson.loads(await frameworks.client.list(EVENTS, frameworks.namespace))["items"]
+    events = await items(frameworks.client, EVENTS, frameworks.namespace)
     texts = [one["message"] for one in events if one["reason"] == "QueueIgnored"]
     assert len(texts) == 1
     assert f"queue-name: {LOCAL_QUEUE} means nothing, as kueue.mode is disabled" in texts[0]
@@ -260,7 +236,7 @@ async def test_with_the_mode_disabled_nothing_of_kueue_is_asked_for(
     cluster: Cluster, frameworks: Frameworks, watched: Controller, door: FrontDoor
 ) -> None:
     async with objects_of_queue(cluster, {"cpu": "1"}):
-        await frameworks.create("f", needs(2), metadata=labels())
+        await frameworks.create("f", needing(2), metadata=in_queue())
         await running(frameworks, "f", 1)
         await eventually(lambda: ignored(frameworks))
         await frameworks.delete("f")
@@ -281,17 +257,13 @@ async def test_a_quarantined_framework_can_be_deleted(
         raise InvariantError("two of the same")
 
     async with queue_on(cluster, {"cpu": "4"}):
-        await frameworks.create("f", needs(4, simulate={"stop-seconds": "forever"}), metadata=labels())
+        await frameworks.create("f", needing(4, simulate={"stop-seconds": "forever"}), metadata=in_queue())
         await running(frameworks, "f", 1)
         monkeypatch.setattr(passes, "plan", fail)
         await frameworks.set("f", taskRoles__0__taskNumber=2)
         await frameworks.until("f", lambda status: condition(status, "Stalled").get("reason") == "Quarantined")
         await frameworks.delete("f", "Foreground")
-
-        async def is_deleting() -> None:
-            assert "deletionTimestamp" in (await frameworks.pods())["f-a-0"]["metadata"]
-
-        await eventually(is_deleting)
+        await read_until(frameworks.pods, lambda found: "deletionTimestamp" in found["f-a-0"]["metadata"])
         assert "f" in await in_use(frameworks)
         pods.finish(f"{cluster.namespace}/f-a-0")
         await frameworks.until_gone("f")

@@ -4,9 +4,10 @@ On the embedded cluster, which tells no users apart, its requests are recorded a
 directions. On real ones it runs as a user who has exactly those rules.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ import pytest
 import yaml
 from aiohttp.test_utils import make_mocked_request
 
-from frameworkcontroller.api.names import HISTORY_FINALIZER, PRIORITY_CLASS, QUEUE_NAME
+from frameworkcontroller.api.names import HISTORY_FINALIZER
 from frameworkcontroller.api.podgroups import GangScheduler
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.commands import program
@@ -26,7 +27,6 @@ from frameworkcontroller.dashboard.live import LiveFrameworks
 from frameworkcontroller.dashboard.pages import Pages
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.crd import CrdError
-from frameworkcontroller.kube.elector import ClockReading
 from frameworkcontroller.kube.errors import ApiError, NotFound
 from frameworkcontroller.kube.resources import (
     CONFIGMAPS,
@@ -41,18 +41,18 @@ from frameworkcontroller.kube.resources import (
     WORKLOADS,
     Resource,
 )
-from frameworkcontroller.local.queues.setup import LOCAL_QUEUE
 from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.webaccess.boundedserver import BoundedServer
 from frameworkcontroller.webaccess.cluster_access import ClusterAccess
 from frameworkcontroller.webaccess.middleware import protect
 from tests.support.claims import claim_spec, claims_in, until_claims_are
 from tests.support.clusters import Cluster, embedded_cluster, simulated_node
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, read_until, until
 from tests.support.frameworks import Frameworks, Json, condition, policy, role, tasks
 from tests.support.frontdoor import FrontDoor, Request, front_door, refusal
 from tests.support.historysink import ArchiveStandIn
-from tests.support.localqueue import queue_on
+from tests.support.localqueue import in_queue, needing, queue_on
+from tests.support.objects import is_there, read, until_missing
 from tests.support.podgroups import serve
 from tests.support.pods import pod_manifest
 from tests.support.realcluster import ROOT
@@ -61,23 +61,20 @@ from tests.support.virtual_clock import VirtualClockLoop
 MANIFESTS: Final = ROOT / "manifests"
 CLUSTER_WIDE: Final = MANIFESTS / "base" / "rbac.yaml"
 ONE_NAMESPACE: Final = MANIFESTS / "overlays" / "single-namespace" / "role.yaml"
-NETWORK: Final = MANIFESTS / "components" / "network" / "rbac.yaml"
-NETWORK_OF_ONE: Final = MANIFESTS / "components" / "network-single-namespace" / "rbac.yaml"
-CLAIMS: Final = MANIFESTS / "components" / "volumeclaims" / "rbac.yaml"
-CLAIMS_OF_ONE: Final = MANIFESTS / "components" / "volumeclaims-single-namespace" / "rbac.yaml"
-KUEUE: Final = MANIFESTS / "components" / "kueue" / "rbac.yaml"
-KUEUE_OF_ONE: Final = MANIFESTS / "components" / "kueue-single-namespace" / "rbac.yaml"
-KUEUE_BESIDE: Final = MANIFESTS / "components" / "kueue-single-namespace" / "cluster.yaml"
-GANG: Final = MANIFESTS / "components" / "gang" / "rbac.yaml"
-GANG_OF_ONE: Final = MANIFESTS / "components" / "gang-single-namespace" / "rbac.yaml"
-HISTORY: Final = MANIFESTS / "components" / "history" / "rbac.yaml"
-HISTORY_OF_ONE: Final = MANIFESTS / "components" / "history-single-namespace" / "rbac.yaml"
+NETWORK: Final = MANIFESTS / "components" / "network" / "kustomization.yaml"
+CLAIMS: Final = MANIFESTS / "components" / "volumeclaims" / "kustomization.yaml"
+KUEUE: Final = MANIFESTS / "components" / "kueue" / "kustomization.yaml"
+KUEUE_BESIDE: Final = MANIFESTS / "overlays" / "single-namespace" / "kueue.yaml"
+GANGS: Final = MANIFESTS / "components" / "gang" / "kustomization.yaml"
+HISTORY: Final = MANIFESTS / "components" / "history" / "kustomization.yaml"
 NODES_BESIDE: Final = MANIFESTS / "overlays" / "single-namespace" / "nodes.yaml"
 ARCHIVE: Final = MANIFESTS / "components" / "archive" / "rbac.yaml"
 ARCHIVE_OF_ONE: Final = MANIFESTS / "components" / "archive-single-namespace" / "cluster.yaml"
 DASHBOARD: Final = MANIFESTS / "components" / "dashboard" / "rbac.yaml"
 DASHBOARD_OF_ONE: Final = MANIFESTS / "components" / "dashboard-single-namespace" / "rbac.yaml"
 DASHBOARD_BESIDE: Final = MANIFESTS / "components" / "dashboard-single-namespace" / "cluster.yaml"
+
+GANG: Final[Json] = {"schedulingPolicy": {"gang": {}}}
 
 Permission = tuple[str, str, str]
 """Verb, API group, resource with subresource."""
@@ -105,7 +102,15 @@ def documents(file: Path, kind: str) -> list[Json]:
 
 
 def rules(file: Path, kind: str) -> list[Json]:
-    return [rule for document in documents(file, kind) for rule in document["rules"]]
+    """The rules in roles of that kind, or those that a component adds to one."""
+    if file.name != "kustomization.yaml":
+        return [rule for document in documents(file, kind) for rule in document["rules"]]
+    return [
+        operation["value"]
+        for patch in yaml.safe_load(file.read_text())["patches"]
+        if patch["target"].get("kind", kind) == kind
+        for operation in yaml.safe_load(patch["patch"])
+    ]
 
 
 def permissions(given: Iterable[Json]) -> set[Permission]:
@@ -134,34 +139,19 @@ def config(cluster: Cluster, **more: Any) -> Config:
     return Config(framework_completed_retain_sec=1, leader_election=election, **more)
 
 
-def _clock(cluster: Cluster, loop: asyncio.AbstractEventLoop) -> Callable[[], ClockReading]:
-    return (lambda: ClockReading(loop.time(), loop.time(), cluster.wall())) if cluster.embedded else ClockReading.now
-
-
 @asynccontextmanager
 async def running(cluster: Cluster, door: FrontDoor, settings: Config) -> AsyncIterator[Controller]:
     """A controller that leads."""
-    loop = asyncio.get_running_loop()
-
-    async with Controller(settings, door.connection, wall=cluster.wall, instant=_clock(cluster, loop)) as controller:
-
-        async def leads() -> bool:
-            return controller.leading
-
-        await eventually(leads)
+    async with Controller(settings, door.connection, wall=cluster.wall, instant=cluster.instant) as controller:
+        await until(lambda: controller.leading)
         yield controller
 
 
 @asynccontextmanager
 async def standing_by(cluster: Cluster, door: FrontDoor, settings: Config) -> AsyncIterator[None]:
     """A replica that does not lead, and watches the Lease."""
-    loop = asyncio.get_running_loop()
-    async with Controller(settings, door.connection, wall=cluster.wall, instant=_clock(cluster, loop)):
-
-        async def watches() -> bool:
-            return ("watch", "leases") in door.count(0)
-
-        await eventually(watches)
+    async with Controller(settings, door.connection, wall=cluster.wall, instant=cluster.instant):
+        await until(lambda: ("watch", "leases") in door.count(0))
         yield
 
 
@@ -192,11 +182,7 @@ async def everything(frameworks: Frameworks, door: FrontDoor) -> None:
     note = orjson.dumps({"metadata": {"annotations": {"note": "x"}}})
     await client.patch(FRAMEWORKS, "e", note, namespace, content_type=MERGE_PATCH)
     await client.delete(PODS, "e-a-0", namespace)
-
-    async def looked() -> None:
-        assert {request.verb for request in door.requests if request.resource == "nodes"} == {"get"}
-
-    await eventually(looked)
+    await until(lambda: {request.verb for request in door.requests if request.resource == "nodes"} == {"get"})
     await frameworks.set("e", taskRoles__0__task__podForceDeletionPolicy="Always")
     await frameworks.until("e", lambda status: tasks(status)[0]["state"] == "Completed")
     await frameworks.until_running("a", 2)
@@ -239,11 +225,7 @@ async def test_the_rules_match_its_requests(embedded: Cluster) -> None:
     name = "frameworks.frameworkcontroller.microsoft.com"
     await client.delete(CRDS, name)
 
-    async def gone() -> None:
-        with pytest.raises(NotFound):
-            await client.get(CRDS, name)
-
-    await eventually(gone)
+    await until_missing(client, CRDS, name)
     async with front_door(await cluster.connection()) as door:
         async with running(cluster, door, config(cluster)), standing_by(cluster, door, config(cluster)):
             pass
@@ -295,29 +277,24 @@ async def test_in_one_namespace_roles_are_enough(embedded: Cluster) -> None:
         }
 
 
-async def test_the_rules_of_a_network_match_its_requests(embedded: Cluster) -> None:
-    cluster = embedded
-    client = await cluster.client()
-    frameworks = Frameworks(client, cluster.namespace)
+async def all_requests_for_a_network(frameworks: Frameworks) -> None:
+    """Everything that a controller does with Services."""
+    client, namespace = frameworks.client, frameworks.namespace
     # A conflicting object: it reads it.
     other = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "b"}, "spec": {"clusterIP": "None"}}
-    await client.create(SERVICES, orjson.dumps(other), cluster.namespace)
-    async with front_door(await cluster.connection()) as door, running(cluster, door, config(cluster)):
-        await frameworks.create("a", role(), network={})
-        await frameworks.create("b", role(), network={})
-        await frameworks.until_running("a", 1)
-        await frameworks.until("b", lambda status: condition(status, "Stalled").get("reason") == "NamingConflict")
-        await client.delete(SERVICES, "a", cluster.namespace)
+    await client.create(SERVICES, orjson.dumps(other), namespace)
+    for name in ("a", "b"):
+        await frameworks.create(name, role(), network={})
+    await frameworks.until_running("a", 1)
+    await frameworks.until("b", lambda status: condition(status, "Stalled").get("reason") == "NamingConflict")
+    before = await read(client, SERVICES, "a", namespace)
+    await client.delete(SERVICES, "a", namespace)
 
-        async def made_again() -> None:
-            created = [one for one in door.requests if one.resource == "services" and one.verb == "create"]
-            assert len([one for one in created if one.namespace == cluster.namespace]) > 2
+    async def made_again() -> None:
+        assert await is_there(client, SERVICES, "a", namespace)
+        assert (await read(client, SERVICES, "a", namespace))["metadata"]["uid"] != before["metadata"]["uid"]
 
-        await eventually(made_again)
-    requests = [request for request in door.requests if request.resource == "services"]
-    assert permissions(rules(NETWORK, "ClusterRole")) == used(requests)
-    base = permissions(rules(CLUSTER_WIDE, "ClusterRole"))
-    assert used(request for request in door.requests if request.resource not in ("services", "leases")) <= base
+    await eventually(made_again)
 
 
 def claiming(number: int, retained: str) -> Json:
@@ -348,29 +325,15 @@ async def all_requests_for_claims(frameworks: Frameworks) -> None:
     await until_claims_are(frameworks, {"data-a-a-0", "data-b-a-0"} | others)
 
 
-async def test_the_rules_of_volume_claims_match_its_requests(embedded: Cluster) -> None:
-    cluster = embedded
-    frameworks = Frameworks(await cluster.client(), cluster.namespace)
-    async with front_door(await cluster.connection()) as door, running(cluster, door, config(cluster)):
-        await all_requests_for_claims(frameworks)
-    requests = [request for request in door.requests if request.resource == "persistentvolumeclaims"]
-    assert permissions(rules(CLAIMS, "ClusterRole")) == used(requests)
-    base = permissions(rules(CLUSTER_WIDE, "ClusterRole"))
-    assert used(one for one in door.requests if one.resource not in ("persistentvolumeclaims", "leases")) <= base
-
-
 async def create_queued(frameworks: Frameworks, name: str, number: int, priority: str = "", **pod: Any) -> None:
-    """Create a Framework in the local queue. Each of its Tasks needs a CPU."""
-    one = role(number=number)
-    (container,) = one["task"]["pod"]["spec"]["containers"]
-    container["resources"] = {"requests": {"cpu": "1"}}
-    one["task"]["pod"]["spec"] |= pod
-    labels = {QUEUE_NAME: LOCAL_QUEUE, **({PRIORITY_CLASS: priority} if priority else {})}
-    await frameworks.create(name, one, metadata={"labels": labels})
+    """Create a Framework in the local queue."""
+    await frameworks.create(name, needing(1, number, pod=pod), metadata=in_queue(priority))
 
 
 async def all_requests_for_queues(frameworks: Frameworks) -> None:
     """All requests of a controller for Workloads and the objects that they refer to."""
+    for name in await frameworks.pods():
+        await frameworks.set(name.partition("-")[0], executionType="Stop")
     await create_queued(frameworks, "low", 2, "low")
     await frameworks.until_running("low", 2)
     await create_queued(frameworks, "high", 2, "high")
@@ -392,21 +355,6 @@ async def all_requests_for_queues(frameworks: Frameworks) -> None:
     await eventually(left)
 
 
-async def test_the_rules_of_queues_match_its_requests(embedded: Cluster) -> None:
-    cluster = embedded
-    frameworks = Frameworks(await cluster.client(), cluster.namespace)
-    settings = config(cluster, kueue=Kueue(mode=KueueMode.ENABLED))
-    async with (
-        queue_on(cluster, {"cpu": "2"}),
-        front_door(await cluster.connection()) as door,
-        running(cluster, door, settings),
-    ):
-        await all_requests_for_queues(frameworks)
-    base = permissions(rules(CLUSTER_WIDE, "ClusterRole"))
-    found = used(request for request in door.requests if request.resource != "leases")
-    assert found - base == permissions(rules(KUEUE, "ClusterRole"))
-
-
 async def test_for_queues_in_one_namespace_a_role_and_cluster_scoped_rules_are_enough(embedded: Cluster) -> None:
     cluster = embedded
     frameworks = Frameworks(await cluster.client(), cluster.namespace)
@@ -419,25 +367,20 @@ async def test_for_queues_in_one_namespace_a_role_and_cluster_scoped_rules_are_e
         await all_requests_for_queues(frameworks)
     inside = used(one for one in door.requests if one.namespace and one.resource != "leases")
     outside = used(one for one in door.requests if not one.namespace)
-    assert inside - permissions(rules(ONE_NAMESPACE, "Role")) == permissions(rules(KUEUE_OF_ONE, "Role"))
+    assert inside - permissions(rules(ONE_NAMESPACE, "Role")) == permissions(rules(KUEUE, "Role"))
     base = permissions(rules(CLUSTER_WIDE, "ClusterRole"))
     assert outside - base == permissions(rules(KUEUE_BESIDE, "ClusterRole"))
 
 
 async def all_requests_for_gangs(frameworks: Frameworks, resource: Resource) -> None:
     """Everything that a controller does with PodGroups."""
-    gang: Json = {"schedulingPolicy": {"gang": {}}}
     # It reads its owner.
     body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": "h"}}
     await frameworks.client.create(resource, orjson.dumps(body), frameworks.namespace)
-    await frameworks.create("g", role(number=2), scheduling=gang)
-    await frameworks.create("h", role(), scheduling=gang)
+    await frameworks.create("g", role(number=2), scheduling=GANG)
+    await frameworks.create("h", role(), scheduling=GANG)
     await frameworks.until("h", lambda status: condition(status, "Stalled").get("reason") == "NamingConflict")
-
-    async def pods() -> None:
-        assert {"g-a-0", "g-a-1"} <= set(await frameworks.pods())
-
-    await eventually(pods)
+    await read_until(frameworks.pods, lambda found: {"g-a-0", "g-a-1"} <= set(found))
     await frameworks.set("g", taskRoles__0__taskNumber=1)
 
     async def lowered() -> None:
@@ -455,23 +398,6 @@ GANG_SCHEDULERS: Final = {
     GangScheduler.VOLCANO: VOLCANO_PODGROUPS,
     GangScheduler.COSCHEDULING: COSCHEDULING_PODGROUPS,
 }
-
-
-@pytest.mark.parametrize("scheduler", GANG_SCHEDULERS)
-async def test_the_rules_of_gangs_match_its_requests(embedded: Cluster, scheduler: GangScheduler) -> None:
-    cluster, resource = embedded, GANG_SCHEDULERS[scheduler]
-    frameworks = Frameworks(await cluster.client(), cluster.namespace)
-    await serve(cluster, resource)
-    settings = config(cluster, gang_scheduler=scheduler)
-    async with front_door(await cluster.connection()) as door, running(cluster, door, settings):
-        await all_requests_for_gangs(frameworks, resource)
-    base = permissions(rules(CLUSTER_WIDE, "ClusterRole"))
-    found = used(request for request in door.requests if request.resource != "leases")
-    granted_to = {one for one in permissions(rules(GANG, "ClusterRole")) if one[1] == resource.group}
-    assert found - base == granted_to
-    assert {one[1] for one in permissions(rules(GANG, "ClusterRole"))} == {
-        one.group for one in GANG_SCHEDULERS.values()
-    }
 
 
 async def all_requests_for_the_history(frameworks: Frameworks) -> None:
@@ -494,41 +420,103 @@ async def archive() -> AsyncIterator[History]:
         yield History(sink=HistorySinkKind.HTTP, url=stand_in.records_url).with_all_logs()
 
 
-@pytest.mark.parametrize("one_namespace", [False, True], ids=["all namespaces", "one namespace"])
-async def test_the_rules_of_the_history_match_its_requests(embedded: Cluster, one_namespace: bool) -> None:
-    cluster = embedded
+@dataclass(frozen=True)
+class Component:
+    """A component of the manifests, and the work that needs it."""
+
+    file: Path
+    denied: str
+    """Verb and resource of its first request."""
+    first: dict[str, Any]
+    """Fields of the first Framework, and of its role."""
+    use: Callable[[Frameworks], Awaitable[None]]
+    settings: dict[str, Any] = field(default_factory=dict)
+    group: str | None = None
+    """The group of its rules that count; None: all of them."""
+
+
+COMPONENTS: Final[dict[str, Component]] = {
+    "network": Component(NETWORK, "list services", {"network": {}}, all_requests_for_a_network),
+    "claims": Component(
+        CLAIMS, "list persistentvolumeclaims", {"role": claiming(1, "Delete")}, all_requests_for_claims
+    ),
+    "queues": Component(
+        KUEUE,
+        "list workloads",
+        {"role": needing(1), "metadata": in_queue()},
+        all_requests_for_queues,
+        {"kueue": Kueue(mode=KueueMode.ENABLED)},
+    ),
+    "history": Component(HISTORY, "patch frameworks", {}, all_requests_for_the_history),
+    **{
+        scheduler: Component(
+            GANGS,
+            "list podgroups",
+            {"scheduling": GANG},
+            partial(all_requests_for_gangs, resource=resource),
+            {"gang_scheduler": scheduler},
+            resource.group,
+        )
+        for scheduler, resource in GANG_SCHEDULERS.items()
+    },
+}
+
+
+@asynccontextmanager
+async def prepared(cluster: Cluster, component: Component, **more: Any) -> AsyncIterator[Config]:
+    """The objects that the component needs; the configuration of the controller."""
+    async with AsyncExitStack() as stack:
+        settings = {**component.settings, **more}
+        if component.file == HISTORY:
+            history = await stack.enter_async_context(archive())
+            settings["history"] = history.model_copy(update={"cluster": "one" if "namespace" in more else ""})
+        elif component.file == KUEUE:
+            await stack.enter_async_context(queue_on(cluster, {"cpu": "2"}))
+        elif component.file == GANGS:
+            resource = GANG_SCHEDULERS[component.settings["gang_scheduler"]]
+            await serve(cluster, resource)
+            stack.push_async_callback((await cluster.client()).delete, CRDS, resource.qualified)
+        yield config(cluster, **settings)
+
+
+@pytest.mark.parametrize("name", COMPONENTS)
+async def test_the_rules_of_a_component_match_its_requests(embedded: Cluster, name: str) -> None:
+    cluster, component = embedded, COMPONENTS[name]
     frameworks = Frameworks(await cluster.client(), cluster.namespace)
     async with (
-        archive() as history,
+        prepared(cluster, component) as settings,
         front_door(await cluster.connection()) as door,
-        running(
-            cluster,
-            door,
-            config(
-                cluster,
-                history=history.model_copy(update={"cluster": "one" if one_namespace else ""}),
-                **({"namespace": cluster.namespace} if one_namespace else {}),
-            ),
-        ),
+        running(cluster, door, settings),
     ):
-        await all_requests_for_the_history(frameworks)
-    if one_namespace:
-        inside = used(one for one in door.requests if one.namespace and one.resource != "leases")
-        assert inside - permissions(rules(ONE_NAMESPACE, "Role")) == permissions(rules(HISTORY_OF_ONE, "Role"))
-    else:
-        found = used(request for request in door.requests if request.resource != "leases")
-        assert found - permissions(rules(CLUSTER_WIDE, "ClusterRole")) == permissions(rules(HISTORY, "ClusterRole"))
+        await component.use(frameworks)
+    found = used(request for request in door.requests if request.resource != "leases")
+    granted_to = permissions(rules(component.file, "ClusterRole"))
+    groups = {component.group} if component.group else {one[1] for one in granted_to}
+    base = permissions(rules(CLUSTER_WIDE, "ClusterRole"))
+    assert found - base == {one for one in granted_to if one[1] in groups}
+    if component.file == GANGS:
+        assert {one[1] for one in granted_to} == {one.group for one in GANG_SCHEDULERS.values()}
+    if component.file == HISTORY:
         (namespace,) = {request.name for request in door.requests if request.resource == "namespaces"}
-        assert [rule["resourceNames"] for rule in rules(HISTORY, "ClusterRole") if "resourceNames" in rule] == [
-            [namespace]
-        ]
+        named = [rule["resourceNames"] for rule in rules(HISTORY, "ClusterRole") if "resourceNames" in rule]
+        assert named == [[namespace]]
+
+
+async def test_the_rules_of_the_history_in_one_namespace(embedded: Cluster) -> None:
+    cluster, component = embedded, COMPONENTS["history"]
+    frameworks = Frameworks(await cluster.client(), cluster.namespace)
+    async with (
+        prepared(cluster, component, namespace=cluster.namespace) as settings,
+        front_door(await cluster.connection()) as door,
+        running(cluster, door, settings),
+    ):
+        await component.use(frameworks)
+    inside = used(one for one in door.requests if one.namespace and one.resource != "leases")
+    assert inside - permissions(rules(ONE_NAMESPACE, "Role")) == permissions(rules(HISTORY, "Role"))
 
 
 def test_both_sets_of_rules_say_the_same() -> None:
-    assert permissions(rules(NETWORK, "ClusterRole")) == permissions(rules(NETWORK_OF_ONE, "Role"))
-    assert permissions(rules(CLAIMS, "ClusterRole")) == permissions(rules(CLAIMS_OF_ONE, "Role"))
-    assert permissions(rules(GANG, "ClusterRole")) == permissions(rules(GANG_OF_ONE, "Role"))
-    of_kueue = permissions([*rules(KUEUE_OF_ONE, "Role"), *rules(KUEUE_BESIDE, "ClusterRole")])
+    of_kueue = permissions([*rules(KUEUE, "Role"), *rules(KUEUE_BESIDE, "ClusterRole")])
     assert permissions(rules(KUEUE, "ClusterRole")) == of_kueue
     everywhere = permissions(rules(CLUSTER_WIDE, "ClusterRole"))
     definitions = {item for item in everywhere if item[1] == CRDS.group}
@@ -616,124 +604,39 @@ async def test_it_runs_under_exactly_these_rules(cluster: Cluster, frameworks: F
     assert forbidden == (beyond if one_namespace else set())
 
 
-async def check_component(
-    cluster: Cluster,
-    frameworks: Frameworks,
-    settings: Config,
-    file: Path,
-    denied: str,
-    begin: Callable[[], Awaitable[object]],
-    use: Callable[[], Awaitable[object]],
-) -> None:
-    """Without the component's rules Framework x is stalled by the denial; with them it continues by itself.
-
-    ``denied``: verb and resource. ``begin``: creates x. ``use``: sends all other requests of the component.
-    """
+# The history is last: its finalizer may outlive the test, and other controllers would ask to remove it.
+@pytest.mark.parametrize(
+    "name",
+    [
+        "network",
+        "claims",
+        *(pytest.param(name, marks=pytest.mark.newest) for name in ("queues", GangScheduler.VOLCANO, "history")),
+    ],
+)
+async def test_a_component_runs_under_its_rules(cluster: Cluster, frameworks: Frameworks, name: str) -> None:
+    """Without them Framework x is stalled by the denial; with them it continues by itself."""
+    component = COMPONENTS[name]
     base = [*documents(CLUSTER_WIDE, "ClusterRole"), *documents(CLUSTER_WIDE, "Role")]
+    verb, resource = component.denied.split()
     async with (
         granted(cluster, *base),
+        prepared(cluster, component) as settings,
         front_door(await cluster.connection("controller")) as door,
         running(cluster, door, settings),
     ):
-        verb, resource = denied.split()
         text = f'cannot {verb} resource "{resource}"'
-        await begin()
+        fields = {"role": role(), **component.first}
+        await frameworks.create("x", fields.pop("role"), **fields)
         await frameworks.until("x", lambda status: text in condition(status, "Stalled").get("message", ""))
         assert await frameworks.pods() == {}
-        async with granted(cluster, *documents(file, "ClusterRole")):
+        added = rules(component.file, "ClusterRole")
+        async with granted(cluster, {**base[0], "metadata": {"name": "component"}, "rules": added}):
             await frameworks.until("x", lambda status: condition(status, "Stalled")["status"] == "False")
-
-            async def is_created() -> None:
-                assert {*await frameworks.pods()} == {"x-a-0"}
-
-            await eventually(is_created)
-            await use()
+            await read_until(frameworks.pods, lambda found: {*found} == {"x-a-0"})
+            await component.use(frameworks)
             forbidden = {(request.verb, request.resource) for request, code in door.refused if code == 403}
             # A single request for the namespace of the archive's identity may be among them.
             assert forbidden - {("get", "namespaces")} == {(verb, resource)}
-
-
-async def test_a_network_runs_under_the_rules_of_its_component(cluster: Cluster, frameworks: Frameworks) -> None:
-    async def use() -> None:
-        await frameworks.create("y", role(), network={})
-        await frameworks.until_running("y", 1)
-
-    await check_component(
-        cluster,
-        frameworks,
-        config(cluster),
-        NETWORK,
-        "list services",
-        lambda: frameworks.create("x", role(), network={}),
-        use,
-    )
-
-
-async def test_volume_claims_are_kept_under_the_rules_of_their_component(
-    cluster: Cluster, frameworks: Frameworks
-) -> None:
-    await check_component(
-        cluster,
-        frameworks,
-        config(cluster),
-        CLAIMS,
-        "list persistentvolumeclaims",
-        lambda: frameworks.create("x", claiming(1, "Delete")),
-        lambda: all_requests_for_claims(frameworks),
-    )
-
-
-@pytest.mark.newest
-async def test_frameworks_are_queued_under_the_rules_of_their_component(
-    cluster: Cluster, frameworks: Frameworks
-) -> None:
-    async def use() -> None:
-        await frameworks.set("x", executionType="Stop")
-        await all_requests_for_queues(frameworks)
-
-    async with queue_on(cluster, {"cpu": "2"}):
-        await check_component(
-            cluster,
-            frameworks,
-            config(cluster, kueue=Kueue(mode=KueueMode.ENABLED)),
-            KUEUE,
-            "list workloads",
-            lambda: create_queued(frameworks, "x", 1),
-            use,
-        )
-
-
-@pytest.mark.newest
-async def test_gangs_are_made_under_the_rules_of_their_component(cluster: Cluster, frameworks: Frameworks) -> None:
-    await serve(cluster, VOLCANO_PODGROUPS)
-    try:
-        await check_component(
-            cluster,
-            frameworks,
-            config(cluster, gang_scheduler=GangScheduler.VOLCANO),
-            GANG,
-            "list podgroups",
-            lambda: frameworks.create("x", role(), scheduling={"schedulingPolicy": {"gang": {}}}),
-            lambda: all_requests_for_gangs(frameworks, VOLCANO_PODGROUPS),
-        )
-    finally:
-        await frameworks.client.delete(CRDS, VOLCANO_PODGROUPS.qualified)
-
-
-@pytest.mark.newest
-async def test_the_history_holds_frameworks_under_the_rules_of_its_component(
-    cluster: Cluster, frameworks: Frameworks
-) -> None:
-    async with archive() as history:
-        await check_component(
-            cluster,
-            frameworks,
-            config(cluster, history=history),
-            HISTORY,
-            "patch frameworks",
-            lambda: frameworks.create("x", role()),
-            lambda: all_requests_for_the_history(frameworks),
-        )
 
 
 async def ask_for_access(door: FrontDoor, cluster: Cluster) -> None:

@@ -8,14 +8,14 @@ from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.cli.main import build_parser
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH
-from frameworkcontroller.kube.errors import NotFound
 from frameworkcontroller.kube.resources import PODS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.cli import Cli
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import read_until
 from tests.support.frameworks import Frameworks, Json, role
+from tests.support.objects import until_missing
 
 pytestmark = pytest.mark.newest
 
@@ -32,29 +32,6 @@ async def frameworks(cluster: Cluster) -> Frameworks:
     return Frameworks(await cluster.client(), cluster.namespace)
 
 
-async def set_finalizers(frameworks: Frameworks, name: str, *finalizers: str) -> None:
-    body = orjson.dumps({"metadata": {"finalizers": list(finalizers)}})
-    await frameworks.client.patch(FRAMEWORKS, name, body, frameworks.namespace, content_type=MERGE_PATCH)
-
-
-async def hold_pod(frameworks: Frameworks, name: str, *finalizers: str) -> None:
-    body = orjson.dumps({"metadata": {"finalizers": list(finalizers)}})
-    await frameworks.client.patch(PODS, name, body, frameworks.namespace, content_type=MERGE_PATCH)
-
-
-async def finalizers(frameworks: Frameworks, name: str) -> list[str]:
-    found: list[str] = (await frameworks.get(name))["metadata"].get("finalizers") or []
-    return found
-
-
-async def is_there(frameworks: Frameworks, name: str) -> bool:
-    try:
-        await frameworks.get(name)
-    except NotFound:
-        return False
-    return True
-
-
 async def test_without_a_controller_pods_end_before_their_framework_goes(
     cluster: Cluster, frameworks: Frameworks, cli: Cli, pods: SimulatedRuntime
 ) -> None:
@@ -65,10 +42,10 @@ async def test_without_a_controller_pods_end_before_their_framework_goes(
         await frameworks.create("other", role())
         await frameworks.until_running("f", 2)
         await frameworks.until_running("stays", 3)
-    await set_finalizers(frameworks, "f", "example.com/first", names.HISTORY_FINALIZER)
-    await set_finalizers(frameworks, "stays", names.HISTORY_FINALIZER)
+    await frameworks.set_finalizers("f", "example.com/first", names.HISTORY_FINALIZER)
+    await frameworks.set_finalizers("stays", names.HISTORY_FINALIZER)
     await frameworks.delete("f", "Background")
-    await hold_pod(frameworks, "f-a-0", "example.com/hold")
+    await frameworks.set_finalizers("f-a-0", "example.com/hold", resource=PODS)
 
     before = [await frameworks.get(name) for name in ("f", "stays")]
     shown = await cli.ok(*RELEASE, "--dry-run")
@@ -90,20 +67,16 @@ async def test_without_a_controller_pods_end_before_their_framework_goes(
     assert done.code == 0
     assert done.lines[-1] == "released 2 Frameworks with 5 Tasks, whose last attempts may not be in the archive"
     assert done.err.startswith("1 Framework will get the finalizer again from a running controller, unless ")
-    assert await finalizers(frameworks, "stays") == []
+    assert await frameworks.finalizers("stays") == []
     assert "deletionTimestamp" not in (await frameworks.get("stays"))["metadata"]
     # Other clients remove their own finalizers.
-    assert sorted(await finalizers(frameworks, "f")) == ["example.com/first", "foregroundDeletion"]
+    assert sorted(await frameworks.finalizers("f")) == ["example.com/first", "foregroundDeletion"]
     patch: list[Json] = [{"op": "test", "path": "/metadata/finalizers/0", "value": "example.com/first"}]
     patch.append({"op": "remove", "path": "/metadata/finalizers/0"})
     await frameworks.client.patch(FRAMEWORKS, "f", orjson.dumps(patch), frameworks.namespace, content_type=JSON_PATCH)
-
-    async def one_pod() -> None:
-        assert [name for name in await frameworks.pods() if name.startswith("f-")] == ["f-a-0"]
-
-    await eventually(one_pod)
-    assert await finalizers(frameworks, "f") == ["foregroundDeletion"]
-    await hold_pod(frameworks, "f-a-0")
+    await read_until(frameworks.pods, lambda found: [name for name in found if name.startswith("f-")] == ["f-a-0"])
+    assert await frameworks.finalizers("f") == ["foregroundDeletion"]
+    await frameworks.set_finalizers("f-a-0", resource=PODS)
     await frameworks.until_gone("f")
     assert len(await frameworks.pods()) == 4
     assert await cli.ok(*RELEASE, "-n", cluster.namespace) == [
@@ -113,14 +86,14 @@ async def test_without_a_controller_pods_end_before_their_framework_goes(
 
 async def test_pods_that_a_user_orphaned_are_ignored(cluster: Cluster, frameworks: Frameworks, cli: Cli) -> None:
     await frameworks.create("f", role())
-    await set_finalizers(frameworks, "f", names.HISTORY_FINALIZER, "orphan", "example.com/hold")
+    await frameworks.set_finalizers("f", names.HISTORY_FINALIZER, "orphan", "example.com/hold")
     await frameworks.delete("f", None)
     assert (await cli.ok(*RELEASE, "-n", cluster.namespace))[-1].startswith("released 1 Framework ")
     if cluster.embedded:
         # A real garbage collector may have orphaned them and removed its finalizer before: then nothing is left to end.
-        assert "foregroundDeletion" not in await finalizers(frameworks, "f")
-    assert names.HISTORY_FINALIZER not in await finalizers(frameworks, "f")
-    await set_finalizers(frameworks, "f")
+        assert "foregroundDeletion" not in await frameworks.finalizers("f")
+    assert names.HISTORY_FINALIZER not in await frameworks.finalizers("f")
+    await frameworks.set_finalizers("f")
 
 
 async def test_only_the_named_ones_are_released(cluster: Cluster, frameworks: Frameworks, cli: Cli) -> None:
@@ -128,12 +101,8 @@ async def test_only_the_named_ones_are_released(cluster: Cluster, frameworks: Fr
         await frameworks.create(name, role(), metadata={"finalizers": [names.HISTORY_FINALIZER]})
         await frameworks.delete(name, "Background")
     assert (await cli.ok(*RELEASE, "g"))[-1].startswith("released 1 Framework with 0 Tasks")
-
-    async def gone() -> None:
-        assert not await is_there(frameworks, "g")
-
-    await eventually(gone)
-    assert await finalizers(frameworks, "f") == [names.HISTORY_FINALIZER]
+    await until_missing(frameworks.client, FRAMEWORKS, "g", cluster.namespace)
+    assert await frameworks.finalizers("f") == [names.HISTORY_FINALIZER]
     missing = await cli(*RELEASE, "g")
     assert (missing.code, missing.out) == (1, "")
     assert f'there is no Framework "g" in namespace "{cluster.namespace}"' in missing.err
@@ -147,7 +116,7 @@ async def test_a_concurrent_change_does_not_remove_the_finalizers_of_other_clien
 ) -> None:
     """Other clients change the list between its read and the patch."""
     await frameworks.create("f", role())
-    await set_finalizers(frameworks, "f", "example.com/a", names.HISTORY_FINALIZER)
+    await frameworks.set_finalizers("f", "example.com/a", names.HISTORY_FINALIZER)
     patch = frameworks.client.__class__.patch
     overtaken = 0
 
@@ -156,13 +125,13 @@ async def test_a_concurrent_change_does_not_remove_the_finalizers_of_other_clien
         if b"resourceVersion" in args[3] and overtaken < 2:  # type: ignore[operator]
             overtaken += 1
             lists = [["example.com/a", "example.com/b", names.HISTORY_FINALIZER], [names.HISTORY_FINALIZER]]
-            await set_finalizers(frameworks, "f", *lists[overtaken - 1])
+            await frameworks.set_finalizers("f", *lists[overtaken - 1])
         return await patch(*args, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(frameworks.client.__class__, "patch", late)
     assert (await cli(*RELEASE, "-n", cluster.namespace)).code == 0
     assert overtaken == 2
-    assert await finalizers(frameworks, "f") == []
+    assert await frameworks.finalizers("f") == []
 
 
 async def test_a_refusal_is_reported_and_the_others_are_released(
@@ -170,7 +139,7 @@ async def test_a_refusal_is_reported_and_the_others_are_released(
 ) -> None:
     for name in ("f", "g"):
         await frameworks.create(name, role())
-        await set_finalizers(frameworks, name, names.HISTORY_FINALIZER)
+        await frameworks.set_finalizers(name, names.HISTORY_FINALIZER)
     patch = frameworks.client.__class__.patch
 
     async def refusing(*args: object, **more: object) -> bytes:
@@ -186,6 +155,6 @@ async def test_a_refusal_is_reported_and_the_others_are_released(
     assert f"{cluster.namespace}/f: " in ended.err
     assert "taskRoles" in ended.err
     assert ended.lines[-1].startswith("released 1 Framework ")
-    assert await finalizers(frameworks, "f") == [names.HISTORY_FINALIZER]
-    assert await finalizers(frameworks, "g") == []
-    await set_finalizers(frameworks, "f")
+    assert await frameworks.finalizers("f") == [names.HISTORY_FINALIZER]
+    assert await frameworks.finalizers("g") == []
+    await frameworks.set_finalizers("f")

@@ -1,7 +1,6 @@
 """A namespace in which every creation of a Pod takes ten seconds (a webhook does not answer): others notice nothing."""
 
 import asyncio
-import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,14 +8,11 @@ import orjson
 import pytest
 from aiohttp import web
 
-from frameworkcontroller.config.config import Config
-from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.resources import NAMESPACES
 from frameworkcontroller.machine.passes import BATCH_SEC
-from frameworkcontroller.manager.app import Controller
-from tests.support.clusters import embedded_cluster, simulated_node
 from tests.support.frameworks import Frameworks, role, states
-from tests.support.frontdoor import FrontDoor, Request, Rule, front_door, refusal
+from tests.support.frontdoor import Request, Rule, refusal
+from tests.support.site import Site, site
 from tests.support.virtual_clock import VirtualClockLoop
 
 SLOW = "slow"
@@ -37,36 +33,28 @@ def timed_out(request: Request) -> web.Response | None:
     return refusal(500, "InternalError", text) if is_slow(request) else None
 
 
-class World:
-    """A controller before a door, and Frameworks in a namespace that is slow, and in one that is not."""
+class World(Site):
+    """Frameworks in a namespace that is slow, and in one that is not."""
 
-    def __init__(self, controller: Controller, door: FrontDoor, client: KubeClient, namespace: str) -> None:
-        self.controller = controller
-        self.door = door
-        self.slow = Frameworks(client, SLOW)
-        self.quick = Frameworks(client, namespace)
+    @property
+    def slow(self) -> Frameworks:
+        return Frameworks(self.client, SLOW)
 
     async def runs(self, name: str) -> float:
         """After how many seconds a new Framework runs where nothing is slow."""
         clock = asyncio.get_running_loop().time
         began = clock()
-        await self.quick.create(name, role(number=3))
-        await self.quick.until(name, lambda status: states(status) == ["AttemptRunning"] * 3, within=600)
+        await self.frameworks.create(name, role(number=3))
+        await self.frameworks.until(name, lambda status: states(status) == ["AttemptRunning"] * 3, within=600)
         return clock() - began
 
 
 @pytest.fixture
 async def world(clock: VirtualClockLoop, tmp_path: Path) -> AsyncIterator[World]:
-    async with (
-        embedded_cluster(tmp_path) as cluster,
-        simulated_node(cluster),
-        front_door(await cluster.connection()) as door,
-        Controller(Config(), door.connection, wall=cluster.wall, rng=random.Random(3)) as controller,
-    ):
-        client = await cluster.client()
+    async with site(tmp_path, World) as world:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SLOW}}
-        await client.create(NAMESPACES, orjson.dumps(body))
-        yield World(controller, door, client, cluster.namespace)
+        await world.client.create(NAMESPACES, orjson.dumps(body))
+        yield world
 
 
 @pytest.mark.parametrize(("count", "number"), [(1, 200), (250, 1)])

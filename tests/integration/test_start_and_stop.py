@@ -16,7 +16,9 @@ from frameworkcontroller.kube.resources import CONFIGMAPS
 from frameworkcontroller.local.apiserver.authentication import Authenticator
 from frameworkcontroller.local.apiserver.restserver import ApiServer
 from frameworkcontroller.manager.app import Controller
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, until
+from tests.support.frameworks import manifest, role
+from tests.support.objects import items, read
 from tests.support.requests import Requests
 from tests.support.virtual_clock import VirtualClockLoop, wall
 
@@ -30,39 +32,12 @@ def controller_of(server: ApiServer, config: Config | None = None) -> Controller
 
 
 def framework(name: str) -> bytes:
-    pod = {"spec": {"containers": [{"name": "main", "image": "none"}]}}
-    body = {
-        "apiVersion": "frameworkcontroller.microsoft.com/v1",
-        "kind": "Framework",
-        "metadata": {"name": name},
-        "spec": {"taskRoles": [{"name": "r", "taskNumber": 1, "task": {"pod": pod}}]},
-    }
-    return orjson.dumps(body)
+    return orjson.dumps(manifest(name, role()))
 
 
 async def state_is(client: KubeClient, name: str, wanted: str) -> None:
-    body = orjson.loads(await client.get(FRAMEWORKS, name, "default"))
+    body = await read(client, FRAMEWORKS, name, "default")
     assert (body.get("status") or {}).get("state") == wanted
-
-
-async def test_it_installs_the_crd_and_syncs(clock: VirtualClockLoop) -> None:
-    async with ApiServer(wall=wall) as server, KubeClient(Connection.to_address(server.url)) as client:
-        async with controller_of(server) as controller:
-            assert controller.ready
-            await client.create(FRAMEWORKS, framework("f"), "default")
-            await eventually(partial(state_is, client, "f", "AttemptPreparing"))
-        assert not controller.ready
-
-
-async def test_existing_frameworks_are_synced(clock: VirtualClockLoop) -> None:
-    async with ApiServer(wall=wall) as server, KubeClient(Connection.to_address(server.url)) as client:
-        async with controller_of(server):
-            for name in "abc":
-                await client.create(FRAMEWORKS, framework(name), "default")
-        async with controller_of(server) as controller:
-            assert len(controller.informers.frameworks.lister) == 3
-            for name in "abc":
-                await eventually(partial(state_is, client, name, "AttemptPreparing"))
 
 
 async def test_several_in_one_process_do_not_disturb_each_other(clock: VirtualClockLoop) -> None:
@@ -78,7 +53,7 @@ async def test_several_in_one_process_do_not_disturb_each_other(clock: VirtualCl
             for name in "abcdef":
                 await eventually(partial(state_is, client, name, "AttemptPreparing"))
             assert len(elsewhere.informers.frameworks.lister) == 0
-        found = orjson.loads(await client.list(CONFIGMAPS, "default"))["items"]
+        found = await items(client, CONFIGMAPS, "default")
         assert sorted(one["metadata"]["name"] for one in found if "attempt" in one["metadata"]["name"]) == [
             f"{name}-attempt" for name in "abcdef"
         ]
@@ -129,15 +104,11 @@ async def test_stop_lets_a_running_sync_finish(clock: VirtualClockLoop, monkeypa
         async with controller_of(server, slow) as controller:
             await client.create(FRAMEWORKS, framework("f"), "default")
             await eventually(partial(state_is, client, "f", "AttemptCreationPending"))
-
-            async def busy() -> bool:
-                return controller.workers.busy > 0
-
-            await eventually(busy)
+            await until(lambda: controller.workers.busy > 0)
         assert controller.workers.busy == 0
         assert len(requests.all) > 2
         assert all(request.accepted for request in requests.all)
-        stored = orjson.loads(await client.get(FRAMEWORKS, "f", "default"))
+        stored = await read(client, FRAMEWORKS, "f", "default")
         assert stored["status"] == requests.status_writes[-1].status
 
 

@@ -1,7 +1,6 @@
 """Many Frameworks at once before an API server with a limited rate of requests: they end one after the other."""
 
 import asyncio
-import random
 import statistics
 from pathlib import Path
 
@@ -9,15 +8,13 @@ import orjson
 import pytest
 
 from frameworkcontroller.api.status import State
-from frameworkcontroller.config.config import Config
 from frameworkcontroller.controller.driver import Driver
 from frameworkcontroller.kube.concurrency import ConcurrencyLimit
 from frameworkcontroller.kube.resources import NAMESPACES
 from frameworkcontroller.machine.reconciler import Reconciler
-from frameworkcontroller.manager.app import Controller
-from tests.support.clusters import embedded_cluster, simulated_node
 from tests.support.frameworks import Frameworks, role
-from tests.support.frontdoor import Request, front_door
+from tests.support.frontdoor import Request
+from tests.support.site import Site, site
 from tests.support.virtual_clock import run
 
 RATE = 300.0
@@ -47,19 +44,14 @@ def far(request: Request) -> float:
 
 async def storm(folder: Path, number: int, *, is_far: bool = False, namespaces: int = 1) -> list[float]:
     """The seconds until each of the Frameworks of 2 Tasks, spread over the namespaces, is completed."""
-    async with (
-        embedded_cluster(folder) as cluster,
-        simulated_node(cluster),
-        front_door(await cluster.connection()) as door,
-        Controller(Config(), door.connection, wall=cluster.wall, rng=random.Random(3)) as controller,
-    ):
-        client = await cluster.client()
-        names = [f"{cluster.namespace}-{index}" for index in range(namespaces)]
+    async with site(folder, Site) as here:
+        client, controller = here.client, here.controller
+        names = [f"{here.cluster.namespace}-{index}" for index in range(namespaces)]
         for name in names:
             await client.create(NAMESPACES, orjson.dumps({"metadata": {"name": name}}))
         clock = asyncio.get_running_loop().time
         completed: dict[str, float] = {}
-        with door.delaying(far if is_far else Busy()):
+        with here.door.delaying(far if is_far else Busy()):
             for index in range(number):
                 frameworks = Frameworks(client, names[index % namespaces])
                 await frameworks.create(f"f{index}", role(number=2, simulate={"run-seconds": 0.1}))

@@ -5,9 +5,9 @@ and in the sixth; the bounds come from docs/high-availability.md. Virtual time, 
 """
 
 import asyncio
-import random
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,18 +17,15 @@ from aiohttp import web
 
 from frameworkcontroller.api.names import FRAMEWORK_NAME
 from frameworkcontroller.api.resources import FRAMEWORKS
-from frameworkcontroller.config.config import Config
-from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
-from frameworkcontroller.kube.errors import NotFound
+from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.resources import CONFIGMAPS, CRDS, NAMESPACES, PODS, RESOURCEQUOTAS, Resource
-from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
-from frameworkcontroller.manager.app import Controller
-from tests.support.clusters import Cluster, embedded_cluster, simulated_node
 from tests.support.eventually import eventually
 from tests.support.framework_crd import crd_manifest
-from tests.support.frameworks import Frameworks, Json, condition, policy, role, states, tasks
-from tests.support.frontdoor import FrontDoor, Request, front_door, refusal
+from tests.support.frameworks import Json, condition, policy, role, states, tasks
+from tests.support.frontdoor import Request, refusal
+from tests.support.objects import until_missing
 from tests.support.pods import pod_manifest
+from tests.support.site import Site, site
 from tests.support.virtual_clock import VirtualClockLoop
 
 NUMBER: Final = 5
@@ -36,23 +33,21 @@ TASKS: Final = 3
 ALWAYS: Final = {"maxRetryCount": -2}
 
 
-class World:
-    """A controller at work, before a door, and the users of its cluster."""
+class World(Site):
+    """Several Frameworks at once."""
 
-    def __init__(
-        self, cluster: Cluster, client: KubeClient, door: FrontDoor, pods: SimulatedRuntime, controller: Controller
-    ) -> None:
-        self.controller = controller
-        self.cluster = cluster
-        self.client = client
-        self.door = door
-        self.pods = pods
-        self.frameworks = Frameworks(client, cluster.namespace)
-        self.names = [f"f{number}" for number in range(NUMBER)]
+    @property
+    def names(self) -> list[str]:
+        return [f"f{number}" for number in range(NUMBER)]
 
     async def create(self, *, retry: Json | None = None, **more: Any) -> None:
         for name in self.names:
             await self.frameworks.create(name, role(number=TASKS, **more), retryPolicy=retry or {})
+
+    async def create_retried(self) -> None:
+        """Create Frameworks whose Tasks end after 20 s, and are retried. Wait until they run."""
+        await self.create(task={"retryPolicy": ALWAYS}, simulate={"run-seconds": "20, 100000"})
+        await self.until_running()
 
     async def until_running(self, *, within: float = 60.0) -> None:
         async def probe() -> None:
@@ -94,12 +89,14 @@ def _words(sent: Counter[tuple[str, str]]) -> str:
     return ", ".join(f"{number} {verb} {resource}" for (verb, resource), number in sorted(sent.items()))
 
 
-def refusing(verb: str, resource: str, code: int, reason: str, message: str, **headers: str) -> Any:
+def refusing(
+    verb: str, resource: str, code: int, reason: str, message: str, headers: Mapping[str, str] | None = None
+) -> Any:
     """A rule: requests of that verb (or any, `*`) for that resource are refused."""
 
     def rule(request: Request) -> web.Response | None:
         if verb in ("*", request.verb) and resource in ("*", request.resource):
-            return refusal(code, reason, message, **headers)
+            return refusal(code, reason, message, **(headers or {}))
         return None
 
     return rule
@@ -107,13 +104,8 @@ def refusing(verb: str, resource: str, code: int, reason: str, message: str, **h
 
 @pytest.fixture
 async def world(clock: VirtualClockLoop, tmp_path: Path) -> AsyncIterator[World]:
-    async with (
-        embedded_cluster(tmp_path) as cluster,
-        simulated_node(cluster) as pods,
-        front_door(await cluster.connection()) as door,
-        Controller(Config(), door.connection, wall=cluster.wall, rng=random.Random(3)) as controller,
-    ):
-        yield World(cluster, await cluster.client(), door, pods, controller)
+    async with site(tmp_path, World) as world:
+        yield world
 
 
 async def test_nothing_to_do(world: World) -> None:
@@ -171,27 +163,27 @@ async def test_quota(world: World) -> None:
     await world.recovers(world.until_running, within=16)
 
 
-async def test_a_webhook_that_does_not_answer(world: World) -> None:
-    text = 'Internal error occurred: failed calling webhook "x.example": context deadline exceeded'
-    with world.door.answering(refusing("create", "pods", 500, "InternalError", text)):
-        await world.create()
-        await world.count(120, 40)
-    await world.recovers(world.until_running, within=16)
+DENIED: Final = (403, "Forbidden", 'admission webhook "x.example" denied the request: no')
+SILENT: Final = (
+    500,
+    "InternalError",
+    'Internal error occurred: failed calling webhook "x.example": context deadline exceeded',
+)
 
 
-async def test_a_webhook_that_refuses_requests_that_are_always_tried_again(world: World) -> None:
-    text = 'admission webhook "x.example" denied the request: no'
-    with world.door.answering(refusing("create", "pods", 403, "Forbidden", text)):
-        await world.create(task={"retryPolicy": ALWAYS})
-        await world.count(700, 320)
-    await world.recovers(world.until_running, within=16)
-
-
-async def test_a_webhook_that_refuses_a_framework_that_is_always_tried_again(world: World) -> None:
-    text = 'admission webhook "x.example" denied the request: no'
-    with world.door.answering(refusing("create", "pods", 403, "Forbidden", text)):
-        await world.create(retry=ALWAYS, frameworkAttemptCompletionPolicy=policy(1))
-        await world.count(800, 400)
+@pytest.mark.parametrize(
+    ("answer", "wanted", "first", "later"),
+    [
+        (SILENT, {}, 120, 40),
+        (DENIED, {"task": {"retryPolicy": ALWAYS}}, 700, 320),
+        (DENIED, {"retry": ALWAYS, "frameworkAttemptCompletionPolicy": policy(1)}, 800, 400),
+    ],
+    ids=["no answer", "Tasks always retried", "Framework always retried"],
+)
+async def test_a_webhook(world: World, answer: tuple[int, str, str], wanted: Json, first: int, later: int) -> None:
+    with world.door.answering(refusing("create", "pods", *answer)):
+        await world.create(**wanted)
+        await world.count(first, later)
     await world.recovers(world.until_running, within=16)
 
 
@@ -199,11 +191,11 @@ async def test_a_finalizer_that_never_leaves(world: World) -> None:
     await world.create()
     await world.until_running()
     for name in world.names:
-        await hold(world, f"{name}-a-1")
+        await set_finalizers(world, f"{name}-a-1", "example.com/stay")
         await world.frameworks.set(name, executionType="Stop")
     await world.count(60, 3)
     for name in world.names:
-        await let_go(world, f"{name}-a-1")
+        await set_finalizers(world, f"{name}-a-1")
     await world.recovers(lambda: all_completed(world), within=10)
 
 
@@ -224,16 +216,12 @@ async def test_a_namespace_that_is_terminating(world: World) -> None:
     await world.create(task={"retryPolicy": ALWAYS}, retry=ALWAYS)
     await world.until_running()
     for name in world.names:
-        await hold(world, name, FRAMEWORKS)
+        await set_finalizers(world, name, "example.com/stay", resource=FRAMEWORKS)
     await world.client.delete(NAMESPACES, world.cluster.namespace)
     await world.count(80, 3)
     for name in world.names:
-        await let_go(world, name, FRAMEWORKS)
-
-    async def gone() -> None:
-        with pytest.raises(NotFound):
-            await world.client.get(NAMESPACES, world.cluster.namespace)
-
+        await set_finalizers(world, name, resource=FRAMEWORKS)
+    gone = partial(until_missing, world.client, NAMESPACES, world.cluster.namespace, within=20)
     await world.recovers(gone, within=20)
 
 
@@ -252,20 +240,33 @@ async def test_a_definition_that_was_deleted(world: World) -> None:
     assert asyncio.get_running_loop().time() - began < 10
 
 
+FORBIDDEN: Final = (403, "Forbidden", 'pods is forbidden: User "controller" cannot do that')
+
+
 @pytest.mark.parametrize(
-    ("verb", "resource", "first", "later"),
+    ("verb", "resource", "answer", "headers", "first", "later"),
     [
-        ("*", "*", 120, 100),
-        ("create", "pods", 600, 320),
-        ("patch", "frameworks/status", 80, 40),
-        ("delete", "pods", 200, 90),
+        ("*", "*", FORBIDDEN, {}, 120, 100),
+        ("create", "pods", FORBIDDEN, {}, 600, 320),
+        ("patch", "frameworks/status", FORBIDDEN, {}, 80, 40),
+        ("delete", "pods", FORBIDDEN, {}, 200, 90),
+        ("*", "*", (500, "InternalError", "no"), {}, 120, 100),
+        ("*", "*", (503, "ServiceUnavailable", "no"), {}, 120, 100),
+        ("*", "*", (429, "TooManyRequests", "no"), {}, 120, 100),
+        ("*", "*", (429, "TooManyRequests", "no"), {"Retry_After": "10"}, 60, 50),
     ],
 )
-async def test_leave_that_was_withdrawn(world: World, verb: str, resource: str, first: int, later: int) -> None:
-    await world.create(task={"retryPolicy": ALWAYS}, simulate={"run-seconds": "20, 100000"})
-    await world.until_running()
-    text = 'pods is forbidden: User "controller" cannot do that'
-    with world.door.answering(refusing(verb, resource, 403, "Forbidden", text)):
+async def test_requests_that_are_refused(
+    world: World,
+    verb: str,
+    resource: str,
+    answer: tuple[int, str, str],
+    headers: dict[str, str],
+    first: int,
+    later: int,
+) -> None:
+    await world.create_retried()
+    with world.door.answering(refusing(verb, resource, *answer, headers)):
         # Each of them, at some time in the first minute, has something to do.
         await world.count(first, later)
     # Where attempts continue to fail, a later one runs.
@@ -273,51 +274,26 @@ async def test_leave_that_was_withdrawn(world: World, verb: str, resource: str, 
 
 
 @pytest.mark.parametrize(
-    ("code", "reason", "headers", "first", "later"),
-    [
-        (500, "InternalError", {}, 120, 100),
-        (503, "ServiceUnavailable", {}, 120, 100),
-        (429, "TooManyRequests", {}, 120, 100),
-        (429, "TooManyRequests", {"Retry_After": "10"}, 60, 50),
-    ],
+    ("code", "only_creations"),
+    [*((code, False) for code in (200, 403, 404)), *((code, True) for code in (400, 403, 413, 422))],
 )
-async def test_an_api_server_that_answers_nothing_else(
-    world: World, code: int, reason: str, headers: dict[str, str], first: int, later: int
+async def test_a_gateway_that_answers_in_the_api_servers_place(
+    world: World, code: int, *, only_creations: bool
 ) -> None:
-    await world.create(task={"retryPolicy": ALWAYS}, simulate={"run-seconds": "20, 100000"})
-    await world.until_running()
-    with world.door.answering(refusing("*", "*", code, reason, "no", **headers)):
-        await world.count(first, later)
-    await world.recovers(world.on_second_attempt, within=17)
-
-
-async def behind_a_gateway(world: World, code: int, first: int, is_met: Callable[[Request], bool]) -> None:
-    """It answers some requests in the API server's place, while Tasks end. ``first``: requests in the first minute."""
+    """Such as a load balancer without a server: it answers requests for Pods."""
 
     def page(request: Request) -> web.Response | None:
-        return web.Response(status=code, text="<html>not here</html>") if is_met(request) else None
+        met = request.verb == "create" if only_creations else request.verb != "watch"
+        return web.Response(status=code, text="<html>not here</html>") if met and request.resource == "pods" else None
 
-    await world.create(task={"retryPolicy": ALWAYS}, simulate={"run-seconds": "20, 100000"})
-    await world.until_running()
+    await world.create_retried()
     with world.door.answering(page):
-        await world.count(first, 100)
+        await world.count(250 if only_creations else 200, 100)
     await world.recovers(world.on_second_attempt, within=17)
-
-
-@pytest.mark.parametrize("code", [200, 403, 404])
-async def test_a_gateway_that_answers_in_the_api_servers_place(world: World, code: int) -> None:
-    # A load balancer with no server behind it, say; of the requests for Pods, so that there is something to be done.
-    await behind_a_gateway(world, code, 200, lambda request: request.resource == "pods" and request.verb != "watch")
-
-
-@pytest.mark.parametrize("code", [400, 403, 413, 422])
-async def test_a_gateway_that_lets_no_creation_through(world: World, code: int) -> None:
-    await behind_a_gateway(world, code, 250, lambda request: (request.verb, request.resource) == ("create", "pods"))
 
 
 async def test_connections_that_are_refused(world: World) -> None:
-    await world.create(task={"retryPolicy": ALWAYS}, simulate={"run-seconds": "20, 100000"})
-    await world.until_running()
+    await world.create_retried()
     await world.door.refuse()
     await asyncio.sleep(60)
     await world.door.accept()
@@ -338,19 +314,7 @@ async def test_a_status_that_is_too_large(world: World) -> None:
     await world.recovers(world.until_running, within=10)
 
 
-# --- conflicting objects ----------------------------------------------------------------------------------------
-
-
-async def hold(world: World, name: str, resource: Resource = PODS) -> None:
-    """Put a finalizer on it."""
-    await finalize(world, name, resource, ["example.com/stay"])
-
-
-async def let_go(world: World, name: str, resource: Resource = PODS) -> None:
-    await finalize(world, name, resource, [])
-
-
-async def finalize(world: World, name: str, resource: Resource, finalizers: list[str]) -> None:
+async def set_finalizers(world: World, name: str, *finalizers: str, resource: Resource = PODS) -> None:
     body = orjson.dumps({"metadata": {"finalizers": finalizers}})
     await world.client.patch(resource, name, body, world.cluster.namespace, content_type=MERGE_PATCH)
 

@@ -22,33 +22,6 @@ async def running(frameworks: Frameworks, count: int, *, attempt: int) -> Json:
     )
 
 
-async def test_a_framework_is_suspended_and_resumed_while_it_runs(
-    frameworks: Frameworks, controller: Controller
-) -> None:
-    """No retry is used up, though the policy has none."""
-    await frameworks.create("f", role("a", 2), role("done", 1, simulate={"run-seconds": 0.1}))
-    await frameworks.until(
-        "f", lambda status: sorted(states(status)) == ["AttemptRunning", "AttemptRunning", "Completed"]
-    )
-    for number in (1, 2):
-        await frameworks.set("f", suspend=True)
-        status = await frameworks.until("f", suspended)
-        await frameworks.assert_nothing_left("f")
-        assert (status["state"], status["attemptStatus"]["id"]) == ("AttemptCreationPending", number)
-        await frameworks.set("f", taskRoles__0__taskNumber=2 + number)
-        await frameworks.set("f", suspend=False)
-        status = await running(frameworks, 2 + number, attempt=number)
-        assert not suspended(status)
-        retries = status["retryPolicyStatus"]
-        assert (retries["totalRetriedCount"], retries["accountableRetriedCount"]) == (number, 0)
-    await frameworks.set("f", suspend=True)
-    await frameworks.until("f", suspended)
-    await frameworks.set("f", executionType="Stop")
-    status = await frameworks.until_state("f", "Completed")
-    assert status["attemptStatus"]["completionStatus"]["code"] == -210
-    assert not suspended(status)
-
-
 @pytest.mark.virtual_clock
 async def test_a_suspension_outlives_controllers(
     cluster: Cluster, pods: SimulatedRuntime, frameworks: Frameworks

@@ -8,19 +8,18 @@ import orjson
 import pytest
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.workloads import IN_USE_FINALIZER, workload_name
 from frameworkcontroller.cli.main import build_parser
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
-from frameworkcontroller.kube.errors import NotFound
-from frameworkcontroller.kube.resources import CRDS, PODS, WORKLOADS, Resource
+from frameworkcontroller.kube.resources import CRDS, PODS, WORKLOADS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.queues.setup import install
 from frameworkcontroller.manager.app import Controller
 from tests.support.cli import Cli
 from tests.support.clusters import Cluster
 from tests.support.frameworks import Frameworks, Json, role
+from tests.support.objects import is_there, items
 
 pytestmark = pytest.mark.newest
 
@@ -43,19 +42,6 @@ def only_embedded(cluster: Cluster) -> None:
         pytest.skip("the CRD of a cluster that others use stays")
 
 
-async def set_finalizers(frameworks: Frameworks, resource: Resource, name: str, *finalizers: str) -> None:
-    body = orjson.dumps({"metadata": {"finalizers": finalizers}})
-    await frameworks.client.patch(resource, name, body, frameworks.namespace, content_type=MERGE_PATCH)
-
-
-async def crd_is_there(frameworks: Frameworks) -> bool:
-    try:
-        await frameworks.client.get(CRDS, names.CRD_NAME)
-    except NotFound:
-        return False
-    return True
-
-
 async def test_uninstall(
     cluster: Cluster, frameworks: Frameworks, cli: Cli, pods: SimulatedRuntime, controller: Controller
 ) -> None:
@@ -71,19 +57,19 @@ async def test_uninstall(
         f"and the CRD {names.CRD_NAME}; nothing is deleted without --yes",
     ]
     assert (await frameworks.get("f"))["metadata"].get("deletionTimestamp") is None
-    await set_finalizers(frameworks, PODS, "f-a-0", "example.com/hold")
+    await frameworks.set_finalizers("f-a-0", "example.com/hold", resource=PODS)
     late = await cli("uninstall", "--yes", "--timeout", "3s")
     assert late.code == 1
     assert late.err.startswith(f"not over within 3 s: Pod {cluster.namespace}/f-a-0, ")
-    assert await crd_is_there(frameworks)
+    assert await is_there(frameworks.client, CRDS, names.CRD_NAME)
 
     waiting = asyncio.create_task(cli("uninstall", "--yes"))
-    await set_finalizers(frameworks, PODS, "f-a-0")
+    await frameworks.set_finalizers("f-a-0", resource=PODS)
     ended = await asyncio.wait_for(waiting, 300)
     assert ended.code == 0, ended
     assert ended.lines[1] == f"deleted the CRD {names.CRD_NAME}"
-    assert not await crd_is_there(frameworks)
-    assert orjson.loads(await frameworks.client.list(PODS, frameworks.namespace))["items"] == []
+    assert not await is_there(frameworks.client, CRDS, names.CRD_NAME)
+    assert await items(frameworks.client, PODS, frameworks.namespace) == []
     assert await cli.ok("uninstall", "--yes") == [f"there is no CRD {names.CRD_NAME}"]
 
 
@@ -114,7 +100,7 @@ class Workloads:
 
     async def found(self) -> dict[str, list[str]]:
         """The finalizers of each."""
-        listed = orjson.loads(await self.client.list(WORKLOADS, self.namespace))["items"] or ()
+        listed = await items(self.client, WORKLOADS, self.namespace) or ()
         return {one["metadata"]["name"]: one["metadata"].get("finalizers") or [] for one in listed}
 
     async def set(self, name: str, body: Json) -> None:
@@ -145,13 +131,13 @@ async def test_uninstall_releases_workloads(
     await frameworks.create("f", role())
     await frameworks.until_running("f", 1)
     held = await workloads.create(await frameworks.get("f"), "example.com/other")
-    await set_finalizers(frameworks, PODS, "f-a-0", "example.com/hold")
+    await frameworks.set_finalizers("f-a-0", "example.com/hold", resource=PODS)
     # Its Pod still uses the quota.
     late = await cli("uninstall", "--yes", "--timeout", "3s")
     assert late.code == 1
     assert late.err.startswith(f"not over within 3 s: Pod {cluster.namespace}/f-a-0")
     assert IN_USE_FINALIZER in (await workloads.found())[held]
-    await set_finalizers(frameworks, PODS, "f-a-0")
+    await frameworks.set_finalizers("f-a-0", resource=PODS)
     late = await cli("uninstall", "--yes", "--timeout", "3s")
     assert late.code == 1
     assert late.err.startswith(f"not over within 3 s: Framework {cluster.namespace}/f")
@@ -163,11 +149,7 @@ async def test_uninstall_releases_workloads(
     ended = await cli("uninstall", "--yes")
     assert ended.code == 0, ended
     assert await workloads.found() == {}
-    assert not await crd_is_there(frameworks)
-
-
-async def finalizers(frameworks: Frameworks, name: str) -> list[str]:
-    return (await frameworks.get(name))["metadata"].get("finalizers") or []
+    assert not await is_there(frameworks.client, CRDS, names.CRD_NAME)
 
 
 async def test_uninstall_without_a_controller_leaves_nothing_that_the_history_holds(
@@ -179,7 +161,7 @@ async def test_uninstall_without_a_controller_leaves_nothing_that_the_history_ho
         await frameworks.until_running("f", 2)
         await frameworks.until_running("g", 1)
     for name in ("f", "g"):
-        await set_finalizers(frameworks, FRAMEWORKS, name, names.HISTORY_FINALIZER)
+        await frameworks.set_finalizers(name, names.HISTORY_FINALIZER)
     await frameworks.delete("f", "Background")
     began = asyncio.get_running_loop().time()
     late = await cli("uninstall", "--yes", "--timeout", "50s")
@@ -187,7 +169,7 @@ async def test_uninstall_without_a_controller_leaves_nothing_that_the_history_ho
     assert re.match(r"not over within 50 s: Framework \S+/f, Framework \S+/g$", late.err.strip()), late.err
     # Its Pods are gone, and a controller could still archive it.
     assert await frameworks.pods() == {}
-    assert await finalizers(frameworks, "f") == [names.HISTORY_FINALIZER]
+    assert await frameworks.finalizers("f") == [names.HISTORY_FINALIZER]
     ended = await cli("uninstall", "--yes", "--archive-within", "5s")
     assert ended.code == 0, ended
     assert ended.lines[:2] == [
@@ -195,7 +177,7 @@ async def test_uninstall_without_a_controller_leaves_nothing_that_the_history_ho
         "the last attempts of 2 Frameworks may not be in the archive",
     ]
     assert asyncio.get_running_loop().time() - began < 60
-    assert not await crd_is_there(frameworks)
+    assert not await is_there(frameworks.client, CRDS, names.CRD_NAME)
 
 
 async def test_uninstall_waits_for_a_controller_that_archives(
@@ -209,8 +191,8 @@ async def test_uninstall_waits_for_a_controller_that_archives(
     async def archive() -> None:
         for number in range(last):
             await asyncio.sleep(7)
-            assert await finalizers(frameworks, f"f{number}") == [names.HISTORY_FINALIZER]
-            await set_finalizers(frameworks, FRAMEWORKS, f"f{number}")
+            assert await frameworks.finalizers(f"f{number}") == [names.HISTORY_FINALIZER]
+            await frameworks.set_finalizers(f"f{number}")
 
     archiving = asyncio.create_task(archive())
     ended = await cli("uninstall", "--yes", "--archive-within", "10s")

@@ -161,9 +161,8 @@ async def test_running_frameworks_change_hands(
 
 
 async def test_a_framework_that_is_held_back_does_not_start_under_the_original(
-    cluster: Cluster, pods: SimulatedRuntime, api: Api
+    cluster: Cluster, frameworks: Frameworks, api: Api
 ) -> None:
-    frameworks = Frameworks(await cluster.client(), cluster.namespace)
     async with takeover(cluster):
         await frameworks.create("f", role())
         await frameworks.until_running("f", 1)

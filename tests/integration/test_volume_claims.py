@@ -6,7 +6,6 @@ import orjson
 import pytest
 
 from frameworkcontroller.config.config import Config
-from frameworkcontroller.kube.client import MERGE_PATCH
 from frameworkcontroller.kube.resources import PERSISTENTVOLUMECLAIMS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
@@ -140,29 +139,12 @@ async def test_a_claim_of_another_owner_is_ignored(
         "FC_TASKROLE_NAME": "a",
         "FC_TASK_INDEX": "0",
     }
-    change = orjson.dumps({"metadata": {"annotations": marks}})
-    await frameworks.client.patch(CLAIMS, "data-f-a-0", change, frameworks.namespace, content_type=MERGE_PATCH)
+    await frameworks.merge(CLAIMS, "data-f-a-0", {"metadata": {"annotations": marks}})
     status = await frameworks.until_running("f", 2)
     assert stalled(status) == ""
     found = (await claims_in(frameworks))["data-f-a-0"]
     assert found["metadata"]["uid"] == other["metadata"]["uid"]
     assert found["metadata"]["annotations"]["FC_FRAMEWORK_UID"] == made["metadata"]["uid"]
-
-
-@pytest.mark.virtual_clock
-async def test_two_controllers_keep_one_claim_for_each_task(cluster: Cluster, frameworks: Frameworks) -> None:
-    async with (
-        Controller(Config(), await cluster.connection(), wall=cluster.wall),
-        Controller(Config(), await cluster.connection(), wall=cluster.wall),
-    ):
-        await frameworks.create("f", claiming(3, scaled="Delete"))
-        await frameworks.until_running("f", 3)
-        before = await claims_in(frameworks)
-        await frameworks.set("f", taskRoles__0__taskNumber=1)
-        await until_claims_are(frameworks, {"data-f-a-0"})
-        after = await claims_in(frameworks)
-        assert after["data-f-a-0"]["metadata"]["uid"] == before["data-f-a-0"]["metadata"]["uid"]
-        await frameworks.until_running("f", 1)
 
 
 @pytest.mark.virtual_clock
@@ -186,14 +168,3 @@ async def test_without_permissions_only_frameworks_with_claims_wait(
             assert controller.ready
         status = await frameworks.until_running("f", 1)
         assert stalled(status) == ""
-
-
-@pytest.mark.virtual_clock
-async def test_who_has_no_claims_sends_no_request_for_one(
-    frameworks: Frameworks, watched: Controller, door: FrontDoor
-) -> None:
-    await frameworks.create("f", role(number=2))
-    await frameworks.until_running("f", 2)
-    await frameworks.set("f", taskRoles__0__taskNumber=1)
-    await frameworks.until_running("f", 1)
-    assert [one for one in door.requests if one.resource == "persistentvolumeclaims"] == []

@@ -15,7 +15,8 @@ from frameworkcontroller.kube.resources import EVENTS, PERSISTENTVOLUMECLAIMS, P
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from tests.integration.test_process_pods import Here, here, on_node, sh
 from tests.support.clusters import Cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, read_until, until
+from tests.support.objects import items, read
 from tests.support.pods import pod_manifest
 
 pytestmark = pytest.mark.virtual_clock
@@ -42,18 +43,11 @@ class Claims:
 
     async def get(self, name: str = "c") -> Json:
         client = await self.cluster.client()
-        found: Json = orjson.loads(await client.get(PERSISTENTVOLUMECLAIMS, name, self.cluster.namespace))
-        return found
+        return await read(client, PERSISTENTVOLUMECLAIMS, name, self.cluster.namespace)
 
     async def bound(self, size: str = "1Gi") -> Json:
         """The claim, once it is bound in that size."""
-
-        async def probe() -> Json:
-            claim = await self.get()
-            assert claim["status"].get("capacity") == {"storage": size}
-            return claim
-
-        return await eventually(probe)
+        return await read_until(self.get, lambda claim: claim["status"].get("capacity") == {"storage": size})
 
     async def delete(self, name: str = "c") -> None:
         client = await self.cluster.client()
@@ -62,7 +56,7 @@ class Claims:
     async def warnings(self, name: str) -> dict[str, str]:
         """Messages of Events about the object, by reason."""
         client = await self.cluster.client()
-        events = orjson.loads(await client.list(EVENTS, self.cluster.namespace))["items"]
+        events = await items(client, EVENTS, self.cluster.namespace)
         about = [event for event in events if event["involvedObject"]["name"] == name and event["type"] == "Warning"]
         return {event["reason"]: event["message"] for event in about}
 
@@ -147,11 +141,7 @@ async def test_files_go_with_the_claim_and_the_claim_after_its_pods(
     await remove(here)
 
     await eventually(lambda: is_gone(here, PERSISTENTVOLUMECLAIMS, "c"))
-
-    async def nothing_is_kept() -> None:
-        assert list(kept.iterdir()) == []
-
-    await eventually(nothing_is_kept)
+    await until(lambda: list(kept.iterdir()) == [])
     await claims.create()
     await claims.bound()
     await run(here, "test ! -e file")
@@ -164,7 +154,7 @@ async def until_scheduled(claims: Claims, why_not: str | None = None) -> None:
     client = await claims.cluster.client()
 
     async def probe() -> None:
-        pod = orjson.loads(await client.get(PODS, "f-r-0", claims.cluster.namespace))
+        pod = await read(client, PODS, "f-r-0", claims.cluster.namespace)
         conditions = {one["type"]: one for one in pod["status"].get("conditions") or ()}
         scheduled = conditions.get("PodScheduled") or {}
         assert (scheduled.get("status"), scheduled.get("message")) == ("False" if why_not else "True", why_not)

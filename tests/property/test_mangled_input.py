@@ -26,6 +26,7 @@ from frameworkcontroller.api.codec import (
     decompress_roles,
     encode_status,
 )
+from frameworkcontroller.api.failurespec import compile_regex
 from frameworkcontroller.api.objects import (
     Framework,
     ObjectError,
@@ -38,7 +39,6 @@ from frameworkcontroller.barrier.exits import CheckFailed
 from frameworkcontroller.barrier.files import injector
 from frameworkcontroller.barrier.frameworkreader import _decoded, _unpack, addresses
 from frameworkcontroller.config.config import SHIPPED_CONFIG_FILE, ConfigurationError, load_config
-from frameworkcontroller.config.failurespec import compile_regex
 from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.kube.errors import ApiError, error_from_answer
 from frameworkcontroller.machine.kernel.failure import Classifier

@@ -16,10 +16,8 @@ from tests.support.kueue import (
     FINALIZER,
     FLAVOR_LABEL,
     PODSET,
-    TOPOLOGY_GATE,
     WORKLOAD,
     Kueue,
-    admission_of,
     condition,
     has_quota,
     is_active,
@@ -104,34 +102,6 @@ def evicted() -> Owner:
     owner.kueue.settle()
     assert not has_quota(owner.world.objects[Kind.WORKLOAD]["rival-1"])
     return owner
-
-
-def test_a_workload_is_admitted_with_its_flavors() -> None:
-    owner = Owner()
-    owner.kueue.settle()
-    assert is_true(owner.workload, "QuotaReserved")
-    assert is_true(owner.workload, "Admitted")
-    admission = admission_of(owner.workload)
-    assert admission is not None
-    (assigned,) = admission["podSetAssignments"]
-    assert (assigned["name"], assigned["count"], assigned["flavors"]) == ("worker", 2, {"pods": "a100"})
-
-
-def test_with_a_check_admission_follows_reservation() -> None:
-    owner = Owner(checks=True)
-    assert owner.kueue.step()
-    assert has_quota(owner.workload)
-    assert not is_true(owner.workload, "Admitted")
-    owner.kueue.settle()
-    assert is_true(owner.workload, "Admitted")
-
-
-def test_a_workload_without_a_queue_has_a_condition() -> None:
-    owner = Owner(queue="nobody")
-    owner.kueue.settle()
-    found = condition(owner.workload, "QuotaReserved")
-    assert found is not None
-    assert (found["status"], found["reason"]) == ("False", "Inadmissible")
 
 
 def test_an_evicted_workload_waits_for_its_owner_and_only_then_another_is_admitted() -> None:
@@ -335,14 +305,6 @@ def test_the_time_of_pods_that_were_ready_counts_from_their_loss(reason: str, se
     assert owner.kueue.evictions == {"PodsReadyTimeout": 1}
 
 
-def test_pods_with_a_topology_lose_their_gate() -> None:
-    owner = admitted(topology=True)
-    gates = [{"name": TOPOLOGY_GATE}, {"name": "other"}]
-    owner.world.edit(Kind.POD, "p-0", lambda body: body["spec"].update(schedulingGates=gates))
-    owner.kueue.settle()
-    assert owner.world.get(Kind.POD, "p-0")["spec"]["schedulingGates"] == [{"name": "other"}]
-
-
 REFUSED: Final[list[tuple[str, Body]]] = [
     ("", {"spec": {"podSets": [{"name": "worker", "count": 3, "template": {"spec": {}}}]}}),
     ("", {"spec": {"podSets": [{"name": "worker", "count": 2, "template": {"spec": {"x": 1}}}]}}),
@@ -408,15 +370,6 @@ def test_a_patch_has_preconditions_and_keeps_to_its_subresource() -> None:
     owner.world.merge(Kind.WORKLOAD, NAME, {"spec": {"active": False}, "metadata": {"labels": {"x": "y"}}}, "status")
     assert owner.workload["metadata"]["resourceVersion"] == version
     assert has_quota(owner.workload)
-
-
-def test_a_workload_without_finalizers_goes_when_it_is_deleted() -> None:
-    owner = Owner()
-    uid = uid_of(owner.workload)
-    owner.world.delete(Kind.WORKLOAD, NAME)
-    assert owner.workload["metadata"]["deletionTimestamp"]
-    owner.let_go()
-    assert owner.world.find(Kind.WORKLOAD, uid) is None
 
 
 # --- gangs ---------------------------------------------------------------------------------------------------------

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import random
 from collections import OrderedDict
-from collections.abc import Callable
 from typing import Final
-from unittest.mock import patch
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frameworkcontroller.kube import turns
 from frameworkcontroller.kube.turns import AGED_TURN, NamespaceTurns
 
 Step = tuple[str, int, int] | None
@@ -137,75 +132,3 @@ def test_a_key_that_waits_keeps_its_age_but_not_its_work() -> None:
     found.add("x", "a", 3)
     assert (list(found), len(found)) == (["a", "b"], 2)
     assert [found.pop(), found.pop(), found.pop()] == [("x", "a"), ("x", "b"), None]
-
-
-# --- mutants ---------------------------------------------------------------------------------------------------------
-
-
-def _by_work(line: turns._Line[str]) -> str:
-    key = line.by_work.pop_due(float("inf"))
-    assert key is not None
-    del line.by_age[key]
-    return key
-
-
-def _by_age(line: turns._Line[str], *, last: bool = False) -> str:
-    key, _ = line.by_age.popitem(last=last)
-    line.by_work.discard(key)
-    return key
-
-
-def _youngest(line: turns._Line[str]) -> str:
-    line.turns += 1
-    return _by_work(line) if line.turns % AGED_TURN else _by_age(line, last=True)
-
-
-def _renew(found: NamespaceTurns[str], namespace: str, key: str, work: int) -> None:
-    line = found._lines.get(namespace)
-    if line is not None and key in line.by_age:
-        line.by_age.move_to_end(key)
-    _ADD(found, namespace, key, work)
-
-
-def _stay(found: NamespaceTurns[str], may: Callable[[str], bool] | None = None) -> tuple[str, str] | None:
-    turn = _POP(found, may)
-    if turn is not None and turn[0] in found._lines:
-        found._lines.move_to_end(turn[0], last=False)
-    return turn
-
-
-_ADD: Final = NamespaceTurns.add
-_POP: Final = NamespaceTurns.pop
-
-MUTANTS: Final[dict[str, tuple[object, str, object]]] = {
-    "all are served by work": (turns._Line, "pop", _by_work),
-    "all are served by age": (turns._Line, "pop", _by_age),
-    "the youngest is served by age": (turns._Line, "pop", _youngest),
-    "age counts too seldom": (turns, "AGED_TURN", AGED_TURN + 1),
-    "age counts too often": (turns, "AGED_TURN", AGED_TURN - 1),
-    "a namespace has one turn after the other": (NamespaceTurns, "pop", _stay),
-    "age is lost with each estimate": (NamespaceTurns, "add", _renew),
-}
-
-
-def play_all() -> None:
-    """Play the stream, and random histories in which more come than are served, or as many."""
-    History().play(STREAM)
-    for seed in range(20):
-        rng = random.Random(seed)
-        History().play([_draw(rng, turns=seed % 2) for _ in range(300)])
-
-
-def _draw(rng: random.Random, *, turns: int) -> Step:
-    return None if rng.randrange(2 + turns) == 0 else (rng.choice("xyz"), rng.randrange(40), rng.randrange(10))
-
-
-def test_no_fault_is_found_in_the_product() -> None:
-    play_all()
-
-
-@pytest.mark.parametrize("mutant", MUTANTS)
-def test_mutants_are_found(mutant: str) -> None:
-    where, name, broken = MUTANTS[mutant]
-    with patch.object(where, name, broken), pytest.raises(AssertionError):
-        play_all()

@@ -11,6 +11,7 @@ import orjson
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_status, encode_status
 from frameworkcontroller.api.completion import CompletionStatus
+from frameworkcontroller.api.failurespec import FailureClass
 from frameworkcontroller.api.objectkinds import PODGROUPS
 from frameworkcontroller.api.objects import (
     ClaimRecord,
@@ -44,7 +45,7 @@ from frameworkcontroller.machine.kernel.actions import (
     Patch,
 )
 from frameworkcontroller.machine.kernel.exchanges import Accepted, Created, Gone, Patched, Result
-from frameworkcontroller.machine.kernel.failure import Classifier, FailureClass
+from frameworkcontroller.machine.kernel.failure import Classifier
 from frameworkcontroller.machine.kernel.model import Env, Limits, NotListed, Observed, Plan, Urgency
 from frameworkcontroller.machine.kernel.outcomes import drop
 from frameworkcontroller.machine.kernel.requests import Kind, Refused, Target

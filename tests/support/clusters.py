@@ -20,6 +20,7 @@ import orjson
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.kube.client import STRATEGIC_PATCH, KubeClient
 from frameworkcontroller.kube.connection import Connection, connect
+from frameworkcontroller.kube.elector import ClockReading
 from frameworkcontroller.kube.errors import NotFound, TooManyRequests
 from frameworkcontroller.kube.resources import CRDS, NAMESPACES, PODS, WORKLOADS
 from frameworkcontroller.local.apiserver.restserver import ApiServer
@@ -68,6 +69,13 @@ class Cluster:
     def tells_disruptions(self) -> bool:
         """Whether Pods that are evicted have the condition DisruptionTarget, as since Kubernetes 1.26."""
         return self.name != "1.20"
+
+    def instant(self) -> ClockReading:
+        """The clocks of leader elections."""
+        if not self.embedded:
+            return ClockReading.now()
+        now = asyncio.get_running_loop().time()
+        return ClockReading(now, now, self.wall())
 
     async def evict(self, pod: str) -> None:
         """Evict a Pod by the eviction API."""

@@ -25,18 +25,11 @@ from frameworkcontroller.api.objects import (
     ConfigMapRecord,
     FrameworkRecord,
     PodRecord,
-    claim_record,
     configmap_record,
     framework_record,
     pod_record,
-    service_record,
 )
-from frameworkcontroller.api.podgroups import (
-    coscheduling_podgroup_record,
-    podgroup_record,
-    volcano_podgroup_record,
-)
-from frameworkcontroller.api.workloads import WorkloadRecord, workload_record
+from frameworkcontroller.api.workloads import WorkloadRecord
 from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.machine.kernel.actions import Action, Create, Delete
 from frameworkcontroller.machine.kernel.aside import Aside
@@ -82,12 +75,7 @@ _VERBS: Final[dict[type[Request], str]] = {
 }
 _RETRY: Final = Backoff(0.5, 30.0, 0.0)
 _COMPANION_RECORDS: Final[dict[Kind, Callable[[Body], CompanionRecord]]] = {
-    Kind.SERVICE: service_record,
-    Kind.VOLUME_CLAIM: claim_record,
-    Kind.WORKLOAD: workload_record,
-    Kind.PODGROUP: podgroup_record,
-    Kind.VOLCANO_PODGROUP: volcano_podgroup_record,
-    Kind.COSCHEDULING_PODGROUP: coscheduling_podgroup_record,
+    kind: kind.companion.decode for kind in Kind if kind.companion is not None
 }
 _CACHED: Final = (Kind.FRAMEWORK, Kind.CONFIGMAP, Kind.POD, *_COMPANION_RECORDS)
 _LAZY_SEC: Final = 2.0

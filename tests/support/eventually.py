@@ -35,3 +35,26 @@ async def eventually(probe: Callable[[], Awaitable[T]], *, within: float = 30.0,
             await loop.pause(every, began + within)
         else:
             await asyncio.sleep(every)
+
+
+async def until(holds: Callable[[], object], *, within: float = 30.0, every: float = 0.05) -> None:
+    """Wait until ``holds`` returns something true, and raises no AssertionError."""
+
+    async def probe() -> bool:
+        return bool(holds())
+
+    await eventually(probe, within=within, every=every)
+
+
+async def read_until(
+    read: Callable[[], Awaitable[T]], holds: Callable[[T], object], *, within: float = 30.0, every: float = 0.05
+) -> T:
+    """Read again until ``holds`` is true for the result. Return the result."""
+
+    async def probe() -> tuple[T]:
+        found = await read()
+        assert holds(found), found
+        return (found,)
+
+    (found,) = await eventually(probe, within=within, every=every)
+    return found

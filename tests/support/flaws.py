@@ -58,20 +58,12 @@ class Flaw:
         """A request on its way out."""
         return request
 
-    def hear(self, request: Request, answer: Answer) -> Answer:
-        """An answer on its way in."""
-        return answer
-
     def read(self, request: Get, body: Json) -> Json:
         """A live object on its way in."""
         return body
 
     def learn(self, request: Request, answer: Answer) -> None:
         """Take the answer to a request of the machine."""
-
-    def reaches(self, request: Request, answer: Answer) -> bool:
-        """Whether the machine ever learns the answer."""
-        return True
 
     def record(self, record: FrameworkRecord) -> FrameworkRecord:
         """The Framework in the cache."""
@@ -92,10 +84,6 @@ class Flaw:
     def archived(self, archive: Archive, answer: Answer) -> Answer:
         """An answer of the history on its way in."""
         return answer
-
-    def removed(self, pod: PodRecord, removed: bool) -> bool:
-        """Whether the last state of a Pod that the cache dropped shows that it is gone."""
-        return removed
 
     def extra(self, view: View) -> Request | None:
         """A request that the machine has not asked for."""
@@ -128,7 +116,7 @@ def flawed(make: Callable[[], Flaw]) -> Broken:
 @contextmanager
 def _flawed(flaw: Flaw) -> Iterator[None]:
     init, begin, ask, answered = Reconciler.__init__, Reconciler.begin, Reconciler.next, Reconciler.on_answer
-    effects, archived, dropped = Reconciler.effects, Reconciler.on_archived, Reconciler.on_pod_dropped
+    effects, archived = Reconciler.effects, Reconciler.on_archived
     transmit, send = driver.Controller.transmit, vars(product)["send"]
     reads = type(flaw).read is not Flaw.read
     extra: dict[Call, Request] = {}
@@ -163,8 +151,6 @@ def _flawed(flaw: Flaw) -> Iterator[None]:
         if extra.pop(call, None) is not None:
             return None
         flaw.learn(requests[call], answer)
-        if not flaw.reaches(requests[call], answer):
-            return None
         return pass_on(machine, call, answered(machine, call, answer))
 
     def effects_(machine: Reconciler) -> list[Effect]:
@@ -174,13 +160,10 @@ def _flawed(flaw: Flaw) -> Iterator[None]:
     def on_archived(machine: Reconciler, archive: Archive, answer: Answer) -> None:
         archived(machine, archive, flaw.archived(archive, answer))
 
-    def on_pod_dropped(machine: Reconciler, last: PodRecord, *, removed: bool) -> None:
-        dropped(machine, last, removed=flaw.removed(last, removed))
-
     def hear(request: Request, answer: Answer) -> Answer:
         if reads and isinstance(request, Get) and isinstance(answer, Answered):
             answer = Answered(orjson.dumps(flaw.read(request, orjson.loads(answer.body))))
-        return flaw.hear(request, answer)
+        return answer
 
     def transmit_(controller: driver.Controller, call: Call | None, request: Request, uid: str) -> Answer:
         flaw.machine = None
@@ -205,7 +188,6 @@ def _flawed(flaw: Flaw) -> Iterator[None]:
             on_answer=on_answer,
             effects=effects_,
             on_archived=on_archived,
-            on_pod_dropped=on_pod_dropped,
         ),
         patch.object(driver.Controller, "transmit", transmit_),
         patch.object(product, "send", send_),
@@ -260,19 +242,6 @@ class Sends(Flaw):
 
     def send(self, request: Request) -> Request:
         return self.change(request)
-
-
-@dataclass
-class Hears(Flaw):
-    """Answers to a request (``of``) for an object of a kind are changed on their way in."""
-
-    kind: Kind
-    change: Callable[[Answer], Answer]
-    of: type[Request] = Get
-
-    def hear(self, request: Request, answer: Answer) -> Answer:
-        fits = isinstance(request, self.of) and getattr(request, "kind", None) is self.kind
-        return self.change(answer) if fits else answer
 
 
 @dataclass

@@ -12,9 +12,9 @@ import pytest
 from frameworkcontroller import depths
 from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
-from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
+from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import ApiError, NotFound, TooManyRequests, TransportError
-from frameworkcontroller.kube.resources import CONFIGMAPS, PODS
+from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, Resource
 from frameworkcontroller.local.kubelet.simulation import PREFIX
 from tests.support.eventually import eventually
 from tests.support.virtual_clock import VirtualClockLoop
@@ -39,6 +39,16 @@ def policy(failed: int = -1, succeeded: int = -1) -> Json:
     return {"minFailedTaskCount": failed, "minSucceededTaskCount": succeeded}
 
 
+def manifest(name: str, *roles: Json, metadata: Json | None = None, **spec: Any) -> Json:
+    """A Framework as a user writes it."""
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": {"name": name, **(metadata or {})},
+        "spec": {"taskRoles": list(roles), **spec},
+    }
+
+
 class Frameworks:
     """The Frameworks of one namespace."""
 
@@ -48,12 +58,7 @@ class Frameworks:
 
     async def create(self, name: str, *roles: Json, metadata: Json | None = None, **spec: Any) -> Json:
         """Create one."""
-        body = {
-            "apiVersion": names.API_VERSION,
-            "kind": names.KIND,
-            "metadata": {"name": name, **(metadata or {})},
-            "spec": {"taskRoles": list(roles), **spec},
-        }
+        body = manifest(name, *roles, metadata=metadata, **spec)
         return await _served(lambda: self.client.create(FRAMEWORKS, orjson.dumps(body), self.namespace))
 
     async def get(self, name: str) -> Json:
@@ -72,6 +77,19 @@ class Frameworks:
         return await _served(
             lambda: self.client.patch(FRAMEWORKS, name, orjson.dumps(ops), self.namespace, content_type=JSON_PATCH)
         )
+
+    async def merge(self, resource: Resource, name: str, change: Json, *, subresource: str | None = None) -> None:
+        """Change an object of the namespace by a merge patch, as another client does."""
+        body = orjson.dumps(change)
+        await self.client.patch(resource, name, body, self.namespace, content_type=MERGE_PATCH, subresource=subresource)
+
+    async def set_finalizers(self, name: str, *finalizers: str, resource: Resource = FRAMEWORKS) -> None:
+        """Replace the finalizers of a Framework, or of an object of another kind."""
+        await self.merge(resource, name, {"metadata": {"finalizers": finalizers}})
+
+    async def finalizers(self, name: str) -> list[str]:
+        """The finalizers of a Framework."""
+        return (await self.get(name))["metadata"].get("finalizers") or []
 
     async def nest(self, name: str, levels: int) -> None:
         """Nest the Pod of its first role this number of levels; skip the test where the API server refuses that."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from frameworkcontroller.api.names import PRIORITY_CLASS, QUEUE_NAME
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import NotFound
 from frameworkcontroller.kube.resources import WORKLOADS
@@ -14,8 +15,24 @@ from frameworkcontroller.local.queues.queue_controller import QueueController
 from frameworkcontroller.local.queues.setup import LOCAL_QUEUE, install, provide_queue
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
+from tests.support.frameworks import role
 
 Json = dict[str, Any]
+
+
+def needing(cpu: object, number: int = 1, *, pod: Json | None = None, **options: Any) -> Json:
+    """A role whose Pods request processors; ``pod``: further fields of their spec."""
+    made = role("a", number, **options)
+    spec = made["task"]["pod"]["spec"]
+    spec["containers"][0]["resources"] = {"requests": {"cpu": str(cpu)}}
+    spec |= pod or {}
+    return made
+
+
+def in_queue(priority: str = "") -> Json:
+    """The metadata of a Framework in the queue."""
+    labels = {QUEUE_NAME: LOCAL_QUEUE, **({PRIORITY_CLASS: priority} if priority else {})}
+    return {"labels": labels}
 
 
 @asynccontextmanager

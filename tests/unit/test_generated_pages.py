@@ -59,7 +59,7 @@ def test_every_field_of_a_task_is_explained() -> None:
     task = orjson.loads(encode_task("f", "a", filled(TaskStatus)))
     # Only Frameworks have a trigger.
     del task["attemptStatus"]["completionStatus"]["trigger"]
-    assert list(generator("reference").TASK) == list(paths(task, ""))
+    assert list(generator("reference").task_fields()) == list(paths(task, ""))
 
 
 def test_every_name_that_pods_get_is_explained() -> None:

@@ -4,16 +4,12 @@ import asyncio
 import math
 import os
 import random
-import signal
 import socket
 import sys
 import threading
 import time
 
-import aiohttp
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from tests.support import virtual_clock
 from tests.support.eventually import eventually
@@ -100,32 +96,6 @@ async def test_eventually_calls_its_probe_when_something_has_happened_and_at_the
     assert calls == [0.0, 5.0, 8.0]
 
 
-async def test_cancelled_timers_do_not_fire_and_do_not_stop_the_clock(clock: VirtualClockLoop) -> None:
-    fired: list[int] = []
-    handles = [clock.call_later(n, fired.append, n) for n in range(1, 400)]
-    for handle in handles[:-1]:
-        handle.cancel()
-    await asyncio.sleep(500)
-    assert fired == [399]
-    assert clock.time() == START + 500
-
-
-async def test_a_timeout_fires_at_its_deadline(clock: VirtualClockLoop) -> None:
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(30):
-            await asyncio.Event().wait()
-    assert clock.time() == START + 30
-
-
-async def test_cancelling_a_sleeper_passes_no_time(clock: VirtualClockLoop) -> None:
-    sleeper = asyncio.create_task(asyncio.sleep(1000))
-    await asyncio.sleep(10)
-    sleeper.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await sleeper
-    assert clock.time() == START + 10
-
-
 async def test_settled_waits_for_what_happens_now_and_not_for_what_happens_later(clock: VirtualClockLoop) -> None:
     seen: list[str] = []
 
@@ -165,33 +135,6 @@ async def test_sockets_of_one_process_talk_while_time_stands_still(clock: Virtua
     assert clock.time() == START
     assert not pending.done()
     pending.cancel()
-
-
-async def test_many_connections_talk_while_time_stands_still(clock: VirtualClockLoop) -> None:
-    async def round_trips(address: tuple[str, int]) -> None:
-        reader, writer = await asyncio.open_connection(*address)
-        for n in range(20):
-            async with asyncio.timeout(0.001):
-                writer.write(b"%06d" % n)
-                assert await reader.readexactly(6) == b"%06d" % n
-        writer.close()
-        await writer.wait_closed()
-
-    async with await asyncio.start_server(echo, "127.0.0.1", 0) as server:
-        address = server.sockets[0].getsockname()
-        await asyncio.gather(*(round_trips(address) for _ in range(40)))
-    assert clock.time() == START
-
-
-async def test_a_closed_connection_is_noticed_before_time_passes(clock: VirtualClockLoop) -> None:
-    async def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.close()
-
-    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
-        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-        async with asyncio.timeout(0.001):
-            assert await reader.read() == b""
-        writer.close()
 
 
 async def test_time_stands_still_until_the_last_of_several_jobs(clock: VirtualClockLoop) -> None:
@@ -239,23 +182,6 @@ async def test_time_flows_as_it_does_while_a_subprocess_lives(clock: VirtualCloc
     flowed = clock.time()
     await asyncio.sleep(3600)
     assert clock.time() == flowed + 3600
-
-
-async def test_a_timer_can_end_a_subprocess(clock: VirtualClockLoop) -> None:
-    process = await asyncio.create_subprocess_exec("sleep", "60")
-    await asyncio.sleep(0.1)
-    await clock.settled()
-    process.terminate()
-    assert await process.wait() == -signal.SIGTERM
-
-
-async def test_signals_are_handled(clock: VirtualClockLoop) -> None:
-    got = asyncio.Event()
-    clock.add_signal_handler(signal.SIGUSR1, got.set)
-    clock.call_later(5, os.kill, os.getpid(), signal.SIGUSR1)
-    await got.wait()
-    clock.remove_signal_handler(signal.SIGUSR1)
-    assert clock.time() == START + 5
 
 
 @pytest.fixture
@@ -324,19 +250,3 @@ def test_two_runs_are_the_same() -> None:
         return seen
 
     assert run(story()) == run(story())
-
-
-async def test_an_http_client_and_its_server_keep_time_together(clock: VirtualClockLoop) -> None:
-    async def answer(request: web.Request) -> web.Response:
-        await asyncio.sleep(float(request.query["after"]))
-        return web.json_response({"at": clock.time()})
-
-    app = web.Application()
-    app.router.add_get("/", answer)
-    async with TestServer(app) as server, aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as session:
-        for n in range(50):
-            async with session.get(server.make_url("/"), params={"after": "20"}) as response:
-                assert await response.json() == {"at": START + 20 * (n + 1)}
-        with pytest.raises(TimeoutError):
-            await session.get(server.make_url("/"), params={"after": "40"})
-        assert clock.time() == pytest.approx(START + 20 * 50 + 30)

@@ -23,6 +23,7 @@ from frameworkcontroller.machine.kernel.exchanges import (
     NotDoneError,
     NotForced,
     Outdated,
+    Patched,
     Remains,
     Result,
     confirm_gone,
@@ -34,6 +35,7 @@ from frameworkcontroller.machine.kernel.exchanges import (
     metadata_of,
     namesake,
     patched,
+    read,
     spec_in,
     too_large,
 )
@@ -44,7 +46,6 @@ from frameworkcontroller.machine.kernel.requests import (
     BodyTooLargeError,
     Get,
     Kind,
-    MergePatch,
     PatchFinalizers,
     Post,
     Refusal,
@@ -161,14 +162,10 @@ class Delete:
         """Look at the Node of the Pod. Return None if it is lost, or the Pod was never bound to one."""
         node = self.node
         if node is None:
-            answer = yield Get(self.target.kind, self.target.name, whole=True)
-            match answer:
-                case Answered(body=body) if metadata_of(body, "uid")["uid"] == self.uid:
-                    node = spec_in(body).get("nodeName") or ""
-                case Answered() | Refused(kind=Refusal.OBJECT_NOT_FOUND):
-                    return Gone()
-                case _:
-                    raise NotDoneError(answer)
+            found = yield from read(self.target.kind, self.target.name, whole=True)
+            if found is None or metadata_of(found, "uid")["uid"] != self.uid:
+                return Gone()
+            node = spec_in(found).get("nodeName") or ""
             if not node:
                 return None
         text = f"Pod {self.target.name} is not force-deleted (podForceDeletionPolicy NodeUnreachable)"
@@ -230,19 +227,9 @@ class Relabel:
     framework_name: str
 
     def exchange(self) -> Exchange:
-        target = self.target
         metadata = {"uid": self.uid, "labels": {names.FRAMEWORK_NAME: self.framework_name}}
-        answer = yield MergePatch(target.kind, target.name, orjson.dumps({"metadata": metadata}))
-        match answer:
-            case Answered():
-                return Accepted()
-            case Refused(kind=Refusal.OBJECT_NOT_FOUND):
-                return Gone()
-            case Refused(kind=Refusal.CONFLICT | Refusal.ALREADY_EXISTS | Refusal.INVALID):
-                # UIDs are immutable: the name belongs to another object now.
-                if not (yield from is_there(target, self.uid)):
-                    return Gone()
-        raise NotDoneError(answer)
+        result = yield from patched(self.target, self.uid, {"metadata": metadata})
+        return Accepted() if isinstance(result, Patched) else result
 
 
 @dataclass(frozen=True, slots=True)

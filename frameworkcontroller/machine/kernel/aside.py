@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from frameworkcontroller.machine.kernel.model import require
-from frameworkcontroller.machine.kernel.protocol import Archive, Call, Done, Effect, Instruction, ReadLive, View, Wait
+from frameworkcontroller.machine.kernel.protocol import (
+    Archive,
+    Call,
+    Done,
+    Effect,
+    Instruction,
+    ReadLive,
+    RequeueError,
+    View,
+    Wait,
+)
 from frameworkcontroller.machine.kernel.requests import Answer, Request
 
 
@@ -17,21 +27,31 @@ class Aside:
         self.key, self.uid = key, uid
         self.name = key.partition("/")[2]
         self._effects: list[Effect] = []
-        self._in_flight = False
+        self._call: Call | None = None
+        """The call in flight."""
         self._exchange: Generator[Request, Answer, float | None] | None = None
         self._done: Done | None = None
 
     def exchange(self, view: View) -> Generator[Request, Answer, float | None]:
-        """The requests of a pass. Return the seconds until the next one, None for never."""
+        """The requests of a pass. Return the seconds until the next one, None for never.
+
+        Raises:
+            RequeueError: a transient failure.
+        """
         raise NotImplementedError
 
-    def next(self, view: View) -> Instruction:  # noqa: ARG002 - for subclasses
-        """Read, act, and be done."""
-        if self._in_flight:
+    def due(self, view: View) -> Call | Done:  # noqa: ARG002 - for subclasses
+        """The call of the pass, or the time of the next one."""
+        return ReadLive()
+
+    def next(self, view: View) -> Instruction:
+        """One call, and the end of the pass."""
+        if self._call is not None:
             return Wait()
         done, self._done = self._done, None
-        self._in_flight = done is None
-        return done or ReadLive()
+        instruction = done or self.due(view)
+        self._call = None if isinstance(instruction, Done) else instruction
+        return instruction
 
     def begin(self, call: Call, view: View) -> Request | None:  # noqa: ARG002 - there is one call
         """The first request."""
@@ -59,7 +79,7 @@ class Aside:
 
     def give_up(self) -> None:
         """Forget the requests in flight, which get no answer."""
-        self._in_flight, self._exchange = False, None
+        self._call = self._exchange = None
 
     def _advance(self, answer: Answer | None) -> Request | None:
         exchange = require(self._exchange, "exchange")
@@ -67,5 +87,7 @@ class Aside:
             return next(exchange) if answer is None else exchange.send(answer)
         except StopIteration as end:
             self._done = Done(end.value)
-            self.give_up()
-            return None
+        except RequeueError as error:
+            self._done = Done(error=error.with_traceback(None))
+        self.give_up()
+        return None

@@ -15,6 +15,7 @@ from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
     Get,
+    Kind,
     MergePatch,
     Refusal,
     Refused,
@@ -25,8 +26,14 @@ from frameworkcontroller.machine.kernel.requests import (
 )
 
 
+class ActionResult:
+    """The result of an action, other than a failed answer. Parts have their own."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
-class Created:
+class Created(ActionResult):
     """The object was created. ``kept``: whether the API server stored the field that it was asked for (``Create``)."""
 
     uid: str
@@ -34,7 +41,7 @@ class Created:
 
 
 @dataclass(frozen=True, slots=True)
-class Exists:
+class Exists(ActionResult):
     """The name is taken by ``found``, None if a live read does not find it. ``message``: of the API server."""
 
     found: Identity | None
@@ -42,17 +49,17 @@ class Exists:
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(ActionResult):
     """The deletion was accepted; the object may still exist."""
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class Gone(ActionResult):
     """No object of that UID exists (of a ConfirmNone or LookUp: none that is ours)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Remains:
+class Remains(ActionResult):
     """The object exists. ``unlabelled``: without the label by which it is watched."""
 
     message: str
@@ -60,7 +67,7 @@ class Remains:
 
 
 @dataclass(frozen=True, slots=True)
-class NotForced:
+class NotForced(ActionResult):
     """The Pod exists, and was not force-deleted: its Node is not known to be lost.
 
     ``unreadable``: Nodes may not be read, or are not served.
@@ -71,26 +78,26 @@ class NotForced:
 
 
 @dataclass(frozen=True, slots=True)
-class Patched:
+class Patched(ActionResult):
     """The object was changed. ``resource_version``: the new one."""
 
     resource_version: str
 
 
 @dataclass(frozen=True, slots=True)
-class Outdated:
+class Outdated(ActionResult):
     """The object of that UID exists, and another client has changed it: nothing was done."""
 
     message: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class NotAttempted:
+class NotAttempted(ActionResult):
     """Nothing was sent; the next plan decides again."""
 
 
 @dataclass(frozen=True, slots=True)
-class FinalizersAre:
+class FinalizersAre(ActionResult):
     """The finalizers are as wanted. ``resource_version``: of the Framework now, ``before``: right before."""
 
     finalizers: tuple[str, ...]
@@ -98,28 +105,7 @@ class FinalizersAre:
     resource_version: str
 
 
-class PartResult:
-    """A result that only the part of its action knows."""
-
-    __slots__ = ()
-
-
-Result = (
-    Created
-    | Exists
-    | Refused
-    | Unanswered
-    | Accepted
-    | Gone
-    | Remains
-    | NotForced
-    | Patched
-    | FinalizersAre
-    | Outdated
-    | NotAttempted
-    | PartResult
-)
-
+Result = ActionResult | Refused | Unanswered
 
 Exchange = Generator[Request, Answer, Result]
 
@@ -208,10 +194,16 @@ def identity_in(target: Target, metadata: Mapping[str, Any]) -> Identity:
 
 def find_metadata(target: Target) -> Generator[Request, Answer, dict[str, Any] | None]:
     """Read the metadata of the object of the target's name, None if there is none."""
-    answer = yield Get(target.kind, target.name)
+    body = yield from read(target.kind, target.name)
+    return None if body is None else metadata_of(body, "uid")
+
+
+def read(kind: Kind, name: str, *, whole: bool = False) -> Generator[Request, Answer, bytes | None]:
+    """Read an object, None if there is none."""
+    answer = yield Get(kind, name, whole)
     match answer:
         case Answered(body=body):
-            return metadata_of(body, "uid")
+            return body
         case Refused(kind=Refusal.OBJECT_NOT_FOUND):
             return None
     raise NotDoneError(answer)

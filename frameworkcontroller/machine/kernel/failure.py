@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
@@ -29,65 +28,22 @@ from frameworkcontroller.api.completion import (
     CompletionStatus,
     PodCompletion,
 )
+from frameworkcontroller.api.failurespec import ContainerPattern, FailureClass, FailureType, IntRange, PodPattern, Regex
 from frameworkcontroller.api.objects import ContainerRecord, Disruption, PodRecord
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.machine.kernel.requests import Refused
-
-
-class Regex(Protocol):
-    """A compiled pattern. The product uses RE2: linear time for every pattern."""
-
-    def search(self, text: str, /) -> Any:
-        """The first match anywhere in ``text``, or None."""
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """The integers from ``low`` to ``high``, inclusive; None is unbounded."""
-
-    low: int | None = None
-    high: int | None = None
-
-    def __contains__(self, value: int) -> bool:
-        return (self.low is None or self.low <= value) and (self.high is None or value <= self.high)
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerPattern:
-    """Matches a container if all given fields match. Fields other than ``name`` match only terminated containers."""
-
-    name: Regex | None = None
-    reason: Regex | None = None
-    message: Regex | None = None
-    signal: Range | None = None
-    code: Range | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PodPattern:
-    """Matches a Pod if all given fields match, and each container pattern matches *some* container."""
-
-    name: Regex | None = None
-    reason: Regex | None = None
-    message: Regex | None = None
-    containers: tuple[ContainerPattern, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class FailureClass:
-    """A completion code and its patterns. One must match."""
-
-    code: Code
-    patterns: tuple[PodPattern, ...]
-
 
 _WHOLE = re.compile(".*", re.DOTALL)
 """Quotes the field in the diagnostics."""
 
 
 def _exit_code(code: Code) -> FailureClass:
-    container = ContainerPattern(name=_WHOLE, message=_WHOLE, code=Range(code.code, code.code))
-    return FailureClass(code, (PodPattern(containers=(container,)),))
+    # Not validated: these codes are reserved.
+    exact = IntRange(min=code.code, max=code.code)
+    container = ContainerPattern.model_construct(name_regex=_WHOLE, message_regex=_WHOLE, code_range=exact)
+    kind = FailureType(attributes=list(code.attributes or ()))
+    patterns = [PodPattern.model_construct(containers=(container,))]
+    return FailureClass.model_construct(code=code.code, phrase=code.phrase, type=kind, pod_patterns=patterns)
 
 
 BUILT_IN: tuple[FailureClass, ...] = (
@@ -109,11 +65,11 @@ class Classifier:
         # Sidecars end with their Pod: their exit codes and messages are not the cause.
         containers = [container for container in pod.containers if not container.sidecar]
         for failure in self._classes:
-            for pattern in failure.patterns:
+            for pattern in failure.pod_patterns:
                 matched = _match_pod(pattern, pod, containers)
                 if matched is not None:
                     text = f"Pod failed: PodPattern matched: {_go_json(matched)}"
-                    return CompletionStatus.of(failure.code, text, pod=pod.completion)
+                    return CompletionStatus.of(failure.completion_code, text, pod=pod.completion)
         text = f"Pod failed: PodPattern unmatched: {_go_json(pod_completion_body(pod.completion))}"
         last = _last_to_fail(containers)
         if last is None and pod.disruption is not None:
@@ -168,9 +124,9 @@ def disrupted(what: str, disruption: Disruption, *, pod: PodCompletion | None = 
 
 def _match_pod(pattern: PodPattern, pod: PodRecord, containers: Sequence[ContainerRecord]) -> dict[str, Any] | None:
     matched = _match(
-        ("name", pattern.name, pod.name),
-        ("reason", pattern.reason, pod.reason),
-        ("message", pattern.message, pod.message),
+        ("name", pattern.name_regex, pod.name),
+        ("reason", pattern.reason_regex, pod.reason),
+        ("message", pattern.message_regex, pod.message),
     )
     if matched is None:
         return None
@@ -189,25 +145,25 @@ def _match_pod(pattern: PodPattern, pod: PodRecord, containers: Sequence[Contain
 
 def _match_container(pattern: ContainerPattern, container: ContainerRecord) -> dict[str, Any] | None:
     completion = container.completion
-    of_the_end = (pattern.reason, pattern.message, pattern.signal, pattern.code)
-    if not container.terminated and any(field is not None for field in of_the_end):
+    of_the_end = (pattern.reason_regex, pattern.message_regex, pattern.signal_range, pattern.code_range)
+    if not container.terminated and any(of_the_end):
         return None
     return _match(
-        ("name", pattern.name, completion.name),
-        ("reason", pattern.reason, completion.reason),
-        ("message", pattern.message, completion.message),
-        ("signal", pattern.signal, completion.signal),
-        ("code", pattern.code, completion.code),
+        ("name", pattern.name_regex, completion.name),
+        ("reason", pattern.reason_regex, completion.reason),
+        ("message", pattern.message_regex, completion.message),
+        ("signal", pattern.signal_range, completion.signal),
+        ("code", pattern.code_range, completion.code),
     )
 
 
-def _match(*fields: tuple[str, Regex | Range | None, Any]) -> dict[str, Any] | None:
+def _match(*fields: tuple[str, Regex | IntRange | None, Any]) -> dict[str, Any] | None:
     """The matched parts of the fields; None if a field does not match its pattern."""
     matched = {}
     for key, pattern, value in fields:
-        if pattern is None:
+        if not pattern:
             continue
-        if isinstance(pattern, Range):
+        if isinstance(pattern, IntRange):
             part = value if value in pattern else None
         else:
             found = pattern.search(value)

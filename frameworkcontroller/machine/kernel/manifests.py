@@ -128,14 +128,10 @@ _LONGEST_VALUE = 253
 
 
 class PodShape(Protocol):
-    """The fields that a part adds to the Pods of a role."""
+    """The fields that a part adds to the Pods of a role: a dataclass of the added values."""
 
-    @property
-    def texts(self) -> Any:
-        """All added values, as JSON: the markers of a template differ from each."""
-
-    def apply(self, template: Mapping[str, Any], pod_name: str) -> dict[str, Any]:
-        """Return the template with the fields. ``pod_name``: the marker that becomes the name of the Pod.
+    def apply(self, metadata: dict[str, Any], spec: dict[str, Any], pod_name: str) -> None:
+        """Add the fields to a Pod's metadata and spec. ``pod_name``: the marker that becomes the name of the Pod.
 
         A field of a wrong type in the template stays as it is: the API server refuses it, which completes the Task.
         """
@@ -171,7 +167,7 @@ class PodTemplate:
     ) -> None:
         """``shapes``: the fields that parts add to the Pods of the role."""
         template = role.task.pod.text
-        marker = self._marker = _unused_marker(template + orjson.dumps([shape.texts for shape in shapes]))
+        marker = self._marker = _unused_marker(template + orjson.dumps([*shapes]))
         per_task = {field: marker.decode() + field for field in ("index", "pod_name", "task_uid", "task_attempt_id")}
         annotations = pod_annotations(framework, attempt, role.name, role_uid, **per_task)
         values = {name: annotations[name] for name in _PLACEHOLDERS}
@@ -196,8 +192,11 @@ class PodTemplate:
         if self._least > _MAX_RAW_BYTES:
             return
         decoded = orjson.loads(filled(template, words))
-        for shape in shapes:
-            decoded = shape.apply(decoded, annotations[names.POD_NAME])
+        if decoded.get("metadata") is None:
+            decoded["metadata"] = {}
+        metadata, spec = decoded["metadata"], decoded.get("spec")
+        for shape in shapes if isinstance(metadata, dict) and isinstance(spec, dict) else ():
+            shape.apply(metadata, spec, annotations[names.POD_NAME])
         env = _env(annotations)
         self._least += _containers(decoded) * len(orjson.dumps(env))
         if self._least > _MAX_RAW_BYTES:

@@ -1,8 +1,8 @@
 """The protocol between the life of a Framework and its features, the parts.
 
-A part keeps its state, rules, actions and outcomes in one folder. The life (machine/) and the kernel name no part: they
-call the hooks of all parts in one order (parts/__init__.py, docs/lifecycle.md). A part overrides the hooks that it
-needs. A part imports the kernel, and neither the life nor another part.
+A part keeps its state, rules, actions and outcomes in one module or folder. The life (machine/) and the kernel name no
+part: they call the hooks of all parts in one order (parts/__init__.py). A part overrides the hooks that it needs. A
+part imports the kernel, and neither the life nor another part.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from frameworkcontroller.api.completion import CompletionStatus
-from frameworkcontroller.api.objects import CompanionRecord, PodRecord
+from frameworkcontroller.api.objects import CompanionRecord, Framework, PodRecord
 from frameworkcontroller.api.spec import TaskRoleSpec
 from frameworkcontroller.api.status import Condition, FrameworkStatus, TaskStatus
 from frameworkcontroller.machine.kernel.actions import Outcome
@@ -119,6 +119,13 @@ class Part:
 
     # --- the Framework ---
 
+    def is_off(self, framework: Framework, tracker: Tracker, limits: Limits) -> bool:
+        """Whether neither spec nor configuration uses the part, and nothing of it is left: then plans skip its hooks.
+
+        Only hooks that take a context.
+        """
+        return False
+
     def reads_labels(self, limits: Limits) -> bool:
         """Whether the part reads labels of the Framework: a change of them is confirmed by a live read."""
         return False
@@ -221,6 +228,13 @@ class Part:
         """Note that a Task leaves the status by ScaleDown. Return whether that is to be persisted first."""
         return False
 
+    def retry_delay_sec(self, ctx: Context, task: TaskStatus) -> int:
+        """The shortest delay of a Task's next attempt, asked once the end of its attempt is persisted. 0: none.
+
+        The longest of all parts and the retry policy counts, and is stored as retryDelaySec. No part has it yet.
+        """
+        return 0
+
     def ended(self, ctx: Context, completion: CompletionStatus) -> None:
         """Note the end of an attempt, or that the Framework is completed, together with which changes are persisted."""
 
@@ -297,6 +311,7 @@ class Parts:
 
     def __init__(self, *parts: Part) -> None:
         self._parts = parts
+        self._without: dict[tuple[Part, ...], Parts] = {}
         for name, hook in vars(Part).items():
             if callable(hook) and not name.startswith("_"):
                 # Plain attributes: plans read several of them for each Task.
@@ -306,6 +321,15 @@ class Parts:
 
     def __iter__(self) -> Iterator[Part]:
         return iter(self._parts)
+
+    def active(self, framework: Framework, tracker: Tracker, limits: Limits) -> Parts:
+        """The parts that are not off."""
+        off = tuple([part for part in self.is_off if part.is_off(framework, tracker, limits)])
+        if not off:
+            return self
+        if off not in self._without:
+            self._without[off] = Parts(*(part for part in self._parts if part not in off))
+        return self._without[off]
 
     if TYPE_CHECKING:
 

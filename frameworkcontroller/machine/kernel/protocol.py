@@ -1,6 +1,6 @@
 """The protocol between a machine of one Framework and its driver: instructions, effects, and the view of the world.
 
-`Reconciler`, `Quarantine` and `Aside` speak it; `controller/driver.py` and the tests' drivers answer.
+`Reconciler` and `Aside` speak it; `controller/driver.py` and the tests' drivers answer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The reasons of records, and which records become Events.
 
 Reasons are an interface: log lines, Events and the condition Stalled have them. The life and each part define theirs;
-``parts.REASONS`` has all of them, and docs/events.md is generated from it.
+``parts.REASONS`` has all of them, for docs/reference.md.
 """
 
 from __future__ import annotations

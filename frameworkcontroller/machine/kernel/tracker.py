@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TypeVar, cast
+from typing import Any, TypeVar
 
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import PodRecord
@@ -59,7 +59,7 @@ class Tracker:
     follow_ups: list[Action] = field(default_factory=list)
     """Actions for the next plan, as a consequence of outcomes."""
     urgency: Urgency = Urgency.NONE
-    _parts: dict[type[PartState], PartState] = field(default_factory=dict)
+    _parts: dict[type[PartState], Any] = field(default_factory=dict)
     _listeners: list[PartState] = field(default_factory=list)
     _dirty: set[TaskStatus] = field(default_factory=set)
     _head_dirty: bool = False
@@ -80,15 +80,16 @@ class Tracker:
 
     def part(self, kind: type[_S]) -> _S:
         """The state of a part, which is made if there is none."""
-        state = self._parts.get(kind)
+        state: _S | None = self._parts.get(kind)
         if state is None:
             state = self._parts[kind] = kind()
             self._listen()
-        return cast("_S", state)
+        return state
 
     def find_part(self, kind: type[_S]) -> _S | None:
         """The state of a part, None if there is none."""
-        return cast("_S | None", self._parts.get(kind))
+        found: _S | None = self._parts.get(kind)
+        return found
 
     def _listen(self) -> None:
         self._listeners = [state for state in self._parts.values() if state.listens]

@@ -1,4 +1,4 @@
-"""The parts in their order, which is a rule: docs/lifecycle.md, "The parts"."""
+"""The parts in their order, which is a rule: each step of a plan asks them in it."""
 
 from typing import Final
 
@@ -13,7 +13,23 @@ from frameworkcontroller.machine.parts.kueue.kueue import KueuePart
 from frameworkcontroller.machine.parts.logs.podlogs import LogPart
 from frameworkcontroller.machine.parts.service.hostservice import ServicePart
 
-PARTS: Final = Parts(ClaimPart(), ServicePart(), DependencyPart(), GangPart(), KueuePart(), LogPart(), HistoryPart())
+PARTS: Final = Parts(
+    # Adopts, marks and deletes volume claims before the Tasks are looked at. May delay a Pod.
+    ClaimPart(),
+    # Creates the Service before. May delay the ConfigMap.
+    ServicePart(),
+    # Counts ready Pods before. May delay a Pod and end the attempt.
+    DependencyPart(),
+    # Creates PodGroups and lowers their minimums before. May delay the ConfigMap and a Pod.
+    GangPart(),
+    # Enters the queue, takes and releases quota before. May delay the whole attempt and a Pod, and end the attempt.
+    KueuePart(),
+    # Has the logs of Pods read. May delay the deletion of a Pod and of the ConfigMap.
+    LogPart(),
+    # Adds and removes the finalizer before. May delay the ConfigMap, each retry and each deletion, and end the attempt
+    # of a deleted Framework.
+    HistoryPart(),
+)
 
 REASONS: Final = (*RequestReason, *LifeReason, *(reason for part in PARTS for reason in part.reasons))
 """The reasons of records. tests/unit/test_names.py checks that their names are unique."""

@@ -1,7 +1,5 @@
 """The garbage collector's less likely situations; the rest is in tests/conformance and tests/property."""
 
-from typing import Any
-
 import pytest
 
 from frameworkcontroller.local.apiserver.deletion import Propagation
@@ -19,31 +17,6 @@ def child(
 ) -> ObjectRecord:
     references = [owner_reference(one, "ConfigMap", block=block) for one in owners]
     return inside.create(kind, name, metadata={"ownerReferences": references})
-
-
-def test_a_dependent_that_is_released_no_longer_holds_its_owner(inside: Inside) -> None:
-    root = inside.create("ConfigMap", "root")
-    child(inside, "child", root)
-    inside.settle()
-    inside.delete("ConfigMap", "root", "Foreground")
-    inside.server.gc.drain(1)
-    assert inside.find("ConfigMap", "root") is not None
-    inside.change("ConfigMap", "child", {"metadata": {"ownerReferences": []}})
-    inside.settle()
-    assert inside.find("ConfigMap", "root") is None
-    assert inside.find("ConfigMap", "child") is not None
-
-
-def test_a_dependent_that_stops_to_block_no_longer_holds_its_owner(inside: Inside) -> None:
-    root = inside.create("ConfigMap", "root")
-    child(inside, "pod", root, kind="Pod")
-    inside.bind("pod")
-    inside.delete("ConfigMap", "root", "Foreground")
-    inside.settle()
-    assert inside.find("ConfigMap", "root") is not None
-    inside.change("Pod", "pod", {"metadata": {"ownerReferences": [owner_reference(root, "ConfigMap", block=False)]}})
-    inside.settle()
-    assert inside.find("ConfigMap", "root") is None
 
 
 def test_owners_in_a_circle_do_not_wait_for_each_other(inside: Inside) -> None:
@@ -76,16 +49,6 @@ def test_a_non_blocking_dependent_is_deleted_after_its_owner(inside: Inside) -> 
     assert [change.record.name for change in changes if change.new is None] == ["root", "loose"]
 
 
-def test_an_owner_of_the_same_name_is_another_one(inside: Inside) -> None:
-    root = inside.create("ConfigMap", "root")
-    inside.delete("ConfigMap", "root")
-    inside.create("ConfigMap", "root")
-    child(inside, "child", root)
-    inside.settle()
-    assert inside.find("ConfigMap", "child") is None
-    assert inside.find("ConfigMap", "root") is not None
-
-
 def test_an_owner_in_another_namespace_is_none(inside: Inside) -> None:
     inside.create("Namespace", "other", "")
     root = inside.create("ConfigMap", "root", "other")
@@ -103,19 +66,6 @@ def test_a_cluster_scoped_owner(inside: Inside) -> None:
     inside.delete("Node", "node", namespace="")
     inside.settle()
     assert inside.find("ConfigMap", "child") is None
-
-
-@pytest.mark.parametrize(
-    "reference",
-    [
-        {"apiVersion": "example.com/v1", "kind": "Unknown", "name": "x", "uid": "x"},
-        {"apiVersion": "v2", "kind": "ConfigMap", "name": "x", "uid": "x"},
-    ],
-)
-def test_nothing_is_collected_for_an_owner_of_an_unknown_kind(inside: Inside, reference: dict[str, Any]) -> None:
-    inside.create("ConfigMap", "child", metadata={"ownerReferences": [reference]})
-    inside.settle()
-    assert inside.find("ConfigMap", "child") is not None
 
 
 def test_a_late_collector_sees_existing_objects(inside: Inside) -> None:

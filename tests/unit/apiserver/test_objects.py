@@ -39,17 +39,6 @@ def test_quality_of_service(spec: dict[str, Any], expected: str) -> None:
     assert qos_class(spec) == expected
 
 
-def test_a_pod_is_waited_for_as_long_as_it_says(inside: Inside) -> None:
-    spec = {**containers({}), "terminationGracePeriodSeconds": 7}
-    inside.create("Pod", "p", spec=spec)
-    inside.bind("p")
-    assert not inside.delete("Pod", "p")
-    assert inside.get("Pod", "p")["metadata"]["deletionGracePeriodSeconds"] == 7
-    inside.change("Pod", "p", {"status": {"phase": "Succeeded"}}, subresource="status")
-    assert not inside.delete("Pod", "p"), "whoever began the deletion also ends it, as on a real server"
-    assert inside.delete("Pod", "p", grace=0)
-
-
 def test_a_write_of_a_pods_status_does_not_change_its_owners(inside: Inside) -> None:
     reference = {"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "x"}
     inside.create("Pod", "p", metadata={"ownerReferences": [reference]})

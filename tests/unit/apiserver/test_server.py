@@ -241,15 +241,6 @@ async def test_requests_are_observed(tmp_path: Path) -> None:
     assert ("get", "", "", "/version", 200) in {said(one) for one in seen}
 
 
-async def test_warnings(tmp_path: Path) -> None:
-    async with served(tmp_path) as (_, api):
-        odd = {**config_map("c"), "odd": 1}
-        assert "odd" in (await api.post(api.path("configmaps"), odd)).headers["Warning"]
-        assert "Warning" not in (await api.put(api.path("configmaps", "c"), odd, fieldValidation="Ignore")).headers
-        strict = await api.put(api.path("configmaps", "c"), odd, fieldValidation="Strict")
-        assert (strict.code, "strict decoding error" in strict.message) == (400, True)
-
-
 async def test_yaml_bodies_and_answers(tmp_path: Path) -> None:
     async with served(tmp_path) as (_, api):
         body = yaml.safe_dump(config_map("c")).encode()
@@ -274,17 +265,6 @@ async def test_the_body_of_a_delete_may_be_yaml(tmp_path: Path) -> None:
         body = b"preconditions: {uid: other}"
         refused = await api.call("DELETE", api.path("configmaps", "c"), body, content_type="application/yaml")
         assert refused.code == 409
-
-
-async def test_reviews_say_yes(tmp_path: Path) -> None:
-    async with served(tmp_path) as (_, api):
-        review = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": {"verb": "create", "resource": "pods"}},
-        }
-        answer = await api.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
-        assert (answer.code, answer.body["status"]["allowed"]) == (201, True)
 
 
 # --- watches over time ------------------------------------------------------------------------------------------------

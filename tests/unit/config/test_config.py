@@ -7,11 +7,11 @@ import pytest
 import yaml
 
 from frameworkcontroller.api.completion import ContainerCompletion
+from frameworkcontroller.api.failurespec import IntRange, PodPattern
 from frameworkcontroller.api.historyrecords import SNAPSHOT_TRIGGERS
 from frameworkcontroller.api.objects import ContainerRecord, Identity, PodRecord
 from frameworkcontroller.api.podgroups import GangScheduler
 from frameworkcontroller.config.config import Config, ConfigurationError, LeaderElection, load_config, shipped_config
-from frameworkcontroller.machine.kernel.failure import Range
 from frameworkcontroller.machine.kernel.model import SnapshotTrigger
 
 
@@ -458,23 +458,24 @@ def test_compiled_failure_entries(tmp_path: Path) -> None:
           podPatterns: [{}]
         """,
     )
-    evicted, interrupted, bare = (failure.compiled() for failure in config.pod_failure_spec)
-    assert (evicted.code.code, evicted.code.phrase, evicted.code.type_name) == (-1000, "PodEvicted", "Failed")
-    assert evicted.code.attributes == ("Transient",)
-    pattern, anything = evicted.patterns
-    assert pattern.reason is not None
-    assert pattern.reason.search("EVICTED").group() == "EVICTED"
-    assert pattern.reason.search("it was evicted") is None
-    assert (pattern.name, pattern.message) == (None, None)
+    evicted, interrupted, bare = config.pod_failure_spec
+    assert (evicted.code, evicted.phrase, evicted.type.name) == (-1000, "PodEvicted", "Failed")
+    assert evicted.completion_code.attributes == ("Transient",)
+    pattern, anything = evicted.pod_patterns
+    assert pattern.reason_regex is not None
+    assert pattern.reason_regex.search("EVICTED").group() == "EVICTED"
+    assert pattern.reason_regex.search("it was evicted") is None
+    assert (pattern.name_regex, pattern.message_regex) == (None, None)
     first, second = pattern.containers
-    assert first.name is not None
-    assert first.name.search("a\nb").group() == "a\nb"
-    assert (first.reason, first.message, first.signal, first.code) == (None, None, None, Range(1, None))
-    assert (second.signal, second.code) == (Range(9, 9), None)
-    assert (anything.name, anything.reason, anything.message, anything.containers) == (None, None, None, ())
-    assert interrupted.code.attributes == ()
-    assert interrupted.patterns[0].containers[0].code == Range(None, 130)
-    assert (bare.code.type_name, bare.code.attributes, bare.code.phrase) == ("Failed", None, "")
+    assert first.name_regex is not None
+    assert first.name_regex.search("a\nb").group() == "a\nb"
+    assert (first.reason_regex, first.message_regex) == (None, None)
+    assert (first.signal_range, first.code_range) == (IntRange(), IntRange(min=1))
+    assert (second.signal_range, second.code_range) == (IntRange(min=9, max=9), IntRange())
+    assert anything == PodPattern()
+    assert interrupted.completion_code.attributes == ()
+    assert interrupted.pod_patterns[0].containers[0].code_range == IntRange(max=130)
+    assert (bare.completion_code.type_name, bare.completion_code.attributes, bare.phrase) == ("Failed", None, "")
 
 
 def test_configured_classes_classify(tmp_path: Path) -> None:

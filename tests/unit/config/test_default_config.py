@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from frameworkcontroller.api.completion import DISRUPTIONS, RESERVED, Code, CompletionStatus
+from frameworkcontroller.api.failurespec import compile_regex
 from frameworkcontroller.api.objects import pod_record
 from frameworkcontroller.config.config import SHIPPED_CONFIG_FILE, Config, shipped_config
 from frameworkcontroller.machine.kernel.failure import Classifier
@@ -499,12 +500,14 @@ class TestFile:
     def test_every_pattern_shows_the_whole_message_and_its_container(self) -> None:
         for entry in shipped_config().pod_failure_spec:
             for pattern in entry.pod_patterns:
-                messages = [named.message_regex for named in pattern.containers] or [pattern.message_regex]
+                regexes = [named.message_regex for named in pattern.containers] or [pattern.message_regex]
+                messages = [regex.pattern for regex in regexes if regex is not None]
+                assert len(messages) == len(regexes)
                 assert all(
                     message == "(?s).*" or re.fullmatch(r"\(\?is\)\^\.\*.*\.\*\$|\(\?i\)\^.*\\s\*\$", message)
                     for message in messages
                 )
-                assert all(named.name_regex == "(?s).*" for named in pattern.containers)
+                assert all(named.name_regex == compile_regex("(?s).*") for named in pattern.containers)
 
     def test_it_is_as_wide_as_everything_else(self) -> None:
         assert max(map(len, SHIPPED_CONFIG_FILE.read_text().splitlines())) <= 128

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import logging
+import random
 from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 
-from frameworkcontroller.api.objects import ConfigMapRecord, Disruption, FrameworkRecord, Identity, PodRecord
+from frameworkcontroller.api.objects import (
+    CompanionRecord,
+    ConfigMapRecord,
+    Disruption,
+    FrameworkRecord,
+    Identity,
+    PodRecord,
+)
 from frameworkcontroller.api.status import (
     FrameworkAttemptStatus,
     FrameworkStatus,
@@ -22,9 +30,12 @@ from frameworkcontroller.controller.eventhandlers import EventHandlers
 from frameworkcontroller.controller.reconcilers import Reconcilers
 from frameworkcontroller.controller.snapshots import SnapshotLogger
 from frameworkcontroller.kube.workqueue import WorkQueue
-from frameworkcontroller.machine.kernel.model import Snapshot, SnapshotTrigger
+from frameworkcontroller.machine.kernel.model import Env, Snapshot, SnapshotTrigger
+from frameworkcontroller.machine.kernel.requests import Kind
 from frameworkcontroller.machine.parts.dependencies.dependencies import RoleOrder
+from frameworkcontroller.machine.quarantine import Quarantine
 from frameworkcontroller.machine.reconciler import Reconciler
+from tests.support.bench import limits
 
 POD = PodRecord("ns/f-a-0", "ns", "f-a-0", "5", Identity("pod-1", "cm-1", None, False), "Running")
 CONFIGMAP = ConfigMapRecord("ns/f-attempt", "ns", "f-attempt", "5", Identity("cm-1", "f-1", None, False))
@@ -103,6 +114,22 @@ async def test_a_pod_that_the_cache_drops_is_gone_only_in_a_state_that_no_api_se
 async def test_nothing_is_kept_of_a_pod_that_no_task_records(known: Known) -> None:
     known.handlers.pod_deleted(replace(POD, identity=replace(POD.identity, uid="other")), None)
     assert not known.reconciler.tracker.expectations.has_lost("other")
+
+
+async def test_events_of_a_framework_in_quarantine_change_nothing(known: Known) -> None:
+    record = FrameworkRecord("ns/f", "ns", "f", "f-1", "1", 1, None, b"{}", b"{}", None)
+    env = Env(0.0, 0.0, random.Random(1), limits())
+    known.reconcilers.put(record, Quarantine(record, ValueError("unforeseen"), env, logged_cause=None))
+    known.handlers.pod_changed(POD)
+    known.handlers.pod_updated(POD, replace(POD, ready=True))
+    known.handlers.pod_deleted(POD, None)
+    known.handlers.configmap_deleted(CONFIGMAP, None)
+    companion = CompanionRecord("ns/f", "ns", "f", "5", Identity("service-1", "f-1", None, False), "f")
+    known.handlers.companion_changed(companion)
+    known.handlers.companion_deleted(companion, None)
+    known.handlers.companions_listed(Kind.SERVICE, 1.0, lambda _: None)
+    assert known.reconcilers.resync() == []
+    assert list(known.reconciler.tracker.agenda) == []
 
 
 DISRUPTED = replace(POD, disruption=Disruption("DeletionByPodGC", "PodGC: node no longer exists"))

@@ -107,55 +107,6 @@ async def test_a_framework_is_listed_as_its_newest_record_says(archive: HistoryA
     ]
 
 
-@pytest.mark.parametrize(
-    ("code", "state", "trigger", "phase"),
-    [
-        (0, "Completed", "OnFrameworkCompletion", "succeeded"),
-        (1, "Completed", "OnFrameworkCompletion", "failed"),
-        (-250, "Completed", "OnFrameworkCompletion", "failed"),
-        (-210, "Completed", "OnFrameworkCompletion", "stopped"),
-        (None, "Completed", "OnFrameworkCompletion", "failed"),
-        # The next attempt runs.
-        (1, "AttemptCompleted", "OnFrameworkRetry", "running"),
-        (-240, "AttemptCompleted", "OnFrameworkRetry", "running"),
-        # Deleted before it completed.
-        (None, "AttemptRunning", "OnFrameworkDeletion", "stopped"),
-        (1, "AttemptCompleted", "OnFrameworkDeletion", "failed"),
-        (0, "Completed", "OnFrameworkDeletion", "succeeded"),
-    ],
-)
-async def test_the_phase_of_a_framework(
-    archive: HistoryArchive, code: int | None, state: str, trigger: str, phase: str
-) -> None:
-    record = framework_record("u", code=code, state=state, trigger=trigger, completed=None if code is None else 20)
-    await archive.store([record])
-    for asked in ("succeeded", "failed", "stopped", "running"):
-        page = await archive.read(ListFrameworks(phase=asked))
-        assert [item["phase"] for item in page["items"]] == [asked] * (asked == phase)
-
-
-async def test_a_framework_with_only_tasks_in_the_archive_runs(archive: HistoryArchive) -> None:
-    await archive.store([task_record("u", 0, code=1)])
-    (item,) = (await archive.read(ListFrameworks(phase="running")))["items"]
-    assert (item["phase"], item["state"], item["code"], item["tasks"]) == ("running", None, None, None)
-    await archive.store([framework_record("u", code=1)])
-    assert (await archive.read(ListFrameworks(phase="running")))["items"] == []
-
-
-async def test_stopped_tasks_have_not_failed(archive: HistoryArchive) -> None:
-    """One fails, and the end of the attempt stops the others."""
-    statuses = [task_status(0, code=7), *(task_status(index, code=-220) for index in range(1, 10))]
-    await archive.store([framework_record("u", code=7, roles={"worker": statuses}), task_record("u", 10, code=-230)])
-    (item,) = (await archive.read(ListFrameworks()))["items"]
-    assert (item["failedTasks"], item["succeededTasks"], item["stoppedTasks"]) == (1, 0, 9)
-    framework, attempt = await read(archive, GetFramework("u")), await read(archive, GetAttempt("u", 0))
-    assert framework["attempts"][0]["failedTasks"] == 1
-    assert attempt["tasks"] == {"total": 10, "running": 0, "succeeded": 0, "stopped": 9, "failed": 1}
-    for failed, indexes in ((True, [0]), (False, list(range(1, 11)))):
-        page = await read(archive, ListTasks("u", 0, failed=failed))
-        assert [one["index"] for one in page["items"]] == indexes
-
-
 async def test_a_framework_shows_its_attempts_and_their_objects(archive: HistoryArchive) -> None:
     await archive.store([framework_record("u", time=1, trigger="OnFrameworkRetry", code=1, state="AttemptCompleted")])
     await archive.store([framework_record("u", attempt=2, time=2, roles={"worker": [task_status(0, code=None)]})])
@@ -177,19 +128,6 @@ async def test_a_framework_shows_its_attempts_and_their_objects(archive: History
     assert await archive.read(GetAttempt("u", 3)) is None
     assert await archive.read(GetFramework("other")) is None
     assert await archive.read(GetAttempt("other", 0)) is None
-
-
-async def test_a_record_of_its_own_wins_over_that_in_the_framework(archive: HistoryArchive) -> None:
-    await archive.store([task_record("u", 0, code=3, time=1)])
-    await archive.store([framework_record("u", time=9, roles={"worker": [task_status(0, code=4)]})])
-    found = await read(archive, GetTaskAttempt("u", 0, "worker", 0, "task-0", 0))
-    assert found["code"] == 3
-    assert found["object"]["status"]["attemptStatus"]["completionStatus"]["code"] == 3
-    # Likewise in the other order.
-    await archive.store([framework_record("v", time=9, roles={"worker": [task_status(0, code=4)]})])
-    await archive.store([task_record("v", 0, code=3, time=1)])
-    found = await read(archive, GetTaskAttempt("v", 0, "worker", 0, "task-0", 0))
-    assert found["code"] == 3
 
 
 async def test_a_task_attempt_without_a_record_is_shown_from_the_framework(archive: HistoryArchive) -> None:
@@ -251,15 +189,6 @@ def _with_status(uid: str, status: dict[str, Any]) -> bytes:
     line = json.loads(framework_record(uid))
     line["object"]["status"]["attemptStatus"] = status
     return json.dumps(line).encode()
-
-
-async def test_pods_are_shown_with_their_task(archive: HistoryArchive) -> None:
-    await archive.store([pod_record("u", 0, pod="b", time=2), pod_record("u", 0, pod="a", time=1)])
-    (item,) = (await archive.read(ListFrameworks()))["items"]
-    assert item["state"] is None
-    await archive.store([task_record("u", 0)])
-    found = await read(archive, GetTaskAttempt("u", 0, "worker", 0, "task-0", 0))
-    assert [pod["metadata"]["uid"] for pod in found["pods"]] == ["a", "b"]
 
 
 async def test_a_large_record_comes_back_as_it_was(archive: HistoryArchive) -> None:
@@ -346,33 +275,6 @@ async def test_a_record_that_the_database_refuses_does_not_fail_other_callers(
     )
     assert [type(result) for result in results] == [type(None), type(None), ArchiveError, type(None)]
     assert {item["uid"] for item in (await archive.read(ListFrameworks()))["items"]} == {"u", "v", "w"}
-
-
-@pytest.mark.parametrize("together", [True, False])
-@pytest.mark.parametrize("backwards", [True, False])
-async def test_clocks_of_controllers_may_differ(archive: HistoryArchive, *, together: bool, backwards: bool) -> None:
-    """A later state survives, though its controller's clock is behind."""
-    tasks = {"worker": [task_status(0, code=7)]}
-    lines = [
-        framework_record("u", time=90 * SECOND, trigger="OnFrameworkRetry", code=1, state="AttemptCompleted"),
-        framework_record(
-            "u", attempt=1, time=80 * SECOND, trigger="OnFrameworkRetry", code=2, state="AttemptCompleted"
-        ),
-        framework_record("u", attempt=1, time=70 * SECOND, code=2),
-        framework_record("u", attempt=1, time=60 * SECOND, code=2, trigger="OnFrameworkDeletion", roles=tasks),
-        task_record("u", 1, code=None, time=90 * SECOND),
-        task_record("u", 1, code=5, time=80 * SECOND, trigger="OnTaskDeletion"),
-    ]
-    calls = [lines] if together else [[line] for line in lines]
-    for call in reversed(calls) if backwards else calls:
-        await archive.store(call[::-1] if backwards else call)
-    (item,) = (await archive.read(ListFrameworks()))["items"]
-    assert (item["state"], item["code"], item["attempts"], item["tasks"]) == ("Completed", 2, 2, 1)
-    assert (item["deleted"], item["archived"]) == (at(60), at(90))
-    found = await read(archive, GetFramework("u"))
-    assert [attempt["trigger"] for attempt in found["attempts"]] == ["OnFrameworkRetry", "OnFrameworkDeletion"]
-    history = await read(archive, GetTaskHistory("u", "worker", 1))
-    assert [(task["code"], task["trigger"]) for task in history["items"]] == [(5, "OnTaskDeletion")]
 
 
 async def test_a_record_from_the_future_is_refused(archive: HistoryArchive) -> None:
@@ -487,53 +389,6 @@ async def test_namespaces_are_listed_without_reading_all_frameworks(archive: His
 async def test_no_lines_are_nothing(archive: HistoryArchive) -> None:
     await archive.store([])
     assert (await archive.read(ListFrameworks()))["items"] == []
-
-
-async def test_filters_and_pages_of_frameworks(archive: HistoryArchive) -> None:
-    """Every filter, page by page."""
-    await archive.store(
-        [
-            framework_record(
-                f"uid-{number}",
-                where=f"ns-{number % 3}/{'Train' if number % 2 else 'serve'}-{number:02}",
-                created=number * 10,
-                completed=number * 10 + 5,
-                code=number % 4,
-                state="Completed" if number % 5 else "AttemptRunning",
-                time=number,
-            )
-            for number in range(30)
-        ]
-    )
-    everything = [f"{'Train' if number % 2 else 'serve'}-{number:02}" for number in reversed(range(30))]
-    for limit in (1, 7, 30, 100):
-        assert await names(archive, limit=limit) == everything
-    assert await names(archive, namespace="ns-1", limit=4) == [name for name in everything if int(name[-2:]) % 3 == 1]
-    assert await names(archive, name="Train-07") == ["Train-07"]
-    assert await names(archive, state="AttemptRunning", limit=2) == [
-        name for name in everything if int(name[-2:]) % 5 == 0
-    ]
-    assert await names(archive, code=3, limit=3) == [name for name in everything if int(name[-2:]) % 4 == 3]
-    assert await names(archive, code=1 << 80) == []
-    assert await names(archive, q="erve-1", limit=2) == [f"serve-{number}" for number in (18, 16, 14, 12, 10)]
-    # Words are found in namespace, name, UID, state, code, phrase and reason: all of them, in any order and case.
-    assert await names(archive, q="NS-1 train-07") == ["Train-07"]
-    assert await names(archive, q="uid-2", namespace="ns-2") == [
-        "Train-29", "serve-26", "Train-23", "serve-20", "serve-02",
-    ]  # fmt: skip
-    assert await names(archive, q="WITH phrase3") == await names(archive, code=3) != []
-    assert await names(archive, q="attemptrunning") == await names(archive, state="AttemptRunning")
-    # The sign of LIKE for any text is no such sign here.
-    assert await names(archive, q="%") == []
-    assert await names(archive, q="\x00") == []
-    # Frameworks that existed in the time: those that run still, too.
-    running = {0, 5, 10, 15, 20, 25}
-    assert await names(archive, since=EPOCH + 255, until=EPOCH + 280) == [
-        name for name in everything if int(name[-2:]) in {25, 26, 27} or int(name[-2:]) in running
-    ]
-    assert await names(archive, namespace="ns-0", code=0, limit=1) == [
-        name for name in everything if int(name[-2:]) % 12 == 0
-    ]
 
 
 @pytest.mark.parametrize("seen", [None, frozenset({"ns-0", "ns-1"}), frozenset({"ns-1"})])
@@ -668,67 +523,6 @@ async def test_a_place_in_a_list_that_is_none(archive: HistoryArchive, after: st
     for call in (archive.read(ListFrameworks(after=after)), archive.read(ListTasks("u", 0, after=after))):
         with pytest.raises(QueryError, match="after: must be `next` of a page of the same list"):
             await call
-
-
-async def test_failures_by_code_node_role_and_day(archive: HistoryArchive) -> None:
-    day = 86_400
-    await archive.store(
-        [
-            # Two failures of the same Task on one node, two days after each other; one of its own on another node.
-            task_record("u", 0, 0, code=7, node="bad", completed=100),
-            task_record("u", 0, 1, code=7, node="bad", completed=100 + 2 * day),
-            task_record("u", 1, 0, role="ps", code=8, node="good", completed=50),
-            # The end of the Framework: Task 0 of worker, on the bad node. Other Tasks were stopped for it.
-            framework_record(
-                "u",
-                time=9,
-                code=7,
-                completed=100 + 2 * day,
-                cause=("worker", 0),
-                roles={
-                    "worker": [
-                        task_status(0, 2, code=7, node="bad", completed=99 + 2 * day),
-                        task_status(2, code=-220, node="good"),
-                        task_status(3, code=0, node="good"),
-                        task_status(4, code=None, node="good"),
-                        task_status(5, code=-120, node=None, completed=40),
-                    ]
-                },
-            ),
-            framework_record("v", where="other/job", code=7, completed=10),
-            framework_record("w", where="other/stopped", code=-210),
-            framework_record("x", where="other/fine", code=0),
-        ]
-    )
-
-    async def count(by: str, **query: Any) -> dict[str, tuple[int, int, int]]:
-        items = (await archive.read(CountFailures(by=FailureKey(by), **query)))["items"]
-        return {item["key"]: (item["taskAttempts"], item["frameworkAttempts"], item["frameworks"]) for item in items}
-
-    assert await count("code") == {"7": (3, 2, 2), "8": (1, 0, 1), "-120": (1, 0, 1)}
-    assert await count("node") == {"bad": (3, 1, 1), "good": (1, 0, 1)}
-    assert await count("role") == {"worker": (4, 1, 1), "ps": (1, 0, 1)}
-    assert await count("day") == {"2026-01-03": (2, 1, 1), "2026-01-01": (3, 1, 2)}
-    assert await count("code", namespace="other") == {"7": (0, 1, 1)}
-    assert await count("code", since=EPOCH + 50, until=EPOCH + 100) == {"8": (1, 0, 1)}
-    assert await count("code", limit=1) == {"7": (3, 2, 2)}
-    items = (await archive.read(CountFailures(by=FailureKey.DAY)))["items"]
-    assert [item["key"] for item in items] == ["2026-01-03", "2026-01-01"]
-    assert items[1]["first"] == at(10)
-    assert items[1]["last"] == at(100)
-    seven = (await archive.read(CountFailures()))["items"][0]
-    assert (seven["key"], seven["label"]) == ("7", "Phrase7")
-    assert seven["example"] == {
-        "uid": "u",
-        "namespace": "default",
-        "name": "train",
-        "attempt": 0,
-        "role": "worker",
-        "index": 0,
-    }
-    only_framework = (await archive.read(CountFailures(namespace="other")))["items"][0]
-    assert only_framework["example"]["role"] is None
-    assert only_framework["example"]["uid"] == "v"
 
 
 async def test_a_closed_archive_says_so(database_url: str) -> None:

@@ -111,43 +111,11 @@ def test_a_held_lease_is_respected_for_its_duration_since_it_was_first_seen(dura
     assert update.lease["metadata"] == {"resourceVersion": "1"}
 
 
-def test_a_lease_that_is_found_expired_is_acquired() -> None:
-    one = elector()
-    one.on_get(lease("other"), at(100))
-    one.on_get(lease("other"), at(115))
-    assert updated(one).spec["leaseTransitions"] == 1
-
-
-def test_every_renewal_restarts_the_duration() -> None:
-    one = elector()
-    for version, now in enumerate((100, 110, 120, 130)):
-        one.on_get(lease("other", version), at(now))
-        assert one.instruction(0.0) == WatchLease(str(version), 15)
-
-
-def test_no_clock_that_is_set_makes_a_follower_claim() -> None:
-    one = elector()
-    one.on_get(lease("other"), at(100))
-    one.on_get(lease("other"), at(101, wall=10_000, boottime=10_000))
-    assert watches(one) == 14
-
-
 def test_a_release_that_a_watch_shows_is_acquired_at_once() -> None:
     one = elector()
     one.on_get(lease("other"), at(100))
     one.on_get(lease("", 2), at(101))
     assert updated(one).spec["leaseTransitions"] == 1
-
-
-def test_a_write_that_a_silent_watch_has_led_to_is_refused_and_the_lease_is_watched_again() -> None:
-    one = elector()
-    one.on_get(lease("other"), at(100))
-    one.on_watch_over(at(115), lived=15)
-    updated(one)
-    one.on_conflict()
-    assert one.instruction(0.0) == ReadLease()
-    one.on_get(lease("other", 7), at(115))
-    assert one.instruction(0.0) == WatchLease("7", 15)
 
 
 def test_a_watch_that_the_server_ends_is_opened_again_at_once() -> None:
@@ -230,25 +198,6 @@ def test_any_clock_that_has_moved_on_halts_a_leader(clock: str) -> None:
     assert not leader(sent=100).is_leader(at(101, **{clock: 110}))
 
 
-def test_a_wall_clock_that_is_put_back_gains_it_nothing() -> None:
-    one = leader(sent=100)
-    assert one.is_leader(at(109, wall=0))
-    assert not one.is_leader(at(110, wall=0))
-
-
-def test_a_lost_answer_to_a_renewal_costs_a_look() -> None:
-    one = leader(sent=100)
-    one.on_failure()
-    assert waits(one) == 2
-    one.on_wait_over()
-    assert updated(one).lease == lease("me", 5).lease
-    one.on_conflict()
-    assert one.instruction(0.0) == ReadLease()
-    one.on_get(lease("me", 6), at(105))
-    assert one.term == 0
-    assert updated(one).lease == lease("me", 6).lease
-
-
 @pytest.mark.parametrize("found", [lease("other", 9, 1), lease("", 9), None, lease("me", 9, transitions=1)])
 def test_a_leader_that_finds_anything_else_is_deposed(found: LeaderElectionRecord | None) -> None:
     one = leader(sent=100)
@@ -256,18 +205,6 @@ def test_a_leader_that_finds_anything_else_is_deposed(found: LeaderElectionRecor
     one.on_get(found, at(101))
     assert one.term is None
     assert not one.is_leader(at(101))
-
-
-def test_a_lost_answer_to_the_first_claim_is_found_out() -> None:
-    one = elector()
-    one.on_get(None, at(100))
-    one.on_failure()
-    one.on_wait_over()
-    assert one.instruction(0.0) == ReadLease()
-    one.on_get(lease("me", 5), at(103))
-    assert one.term is None, "when it was accepted is not known"
-    one.on_written(lease("me", 6), at(103))
-    assert one.term == 0
 
 
 def test_conflicts_in_a_row_are_not_hot() -> None:

@@ -26,15 +26,6 @@ def state(reflector: Reflector) -> State:
     return reflector.state
 
 
-def test_from_nothing_to_a_watch_by_pages() -> None:
-    reflector = Reflector(random.Random(1))
-    assert reflector.state == Listing(paged=True)
-    assert reflector.on_page(["a", "b"], "7", "t1") == (True, None)
-    assert reflector.state == Listing("t1", "7", paged=True)
-    assert reflector.on_page(["c"], "7", "") == (True, {"a", "b", "c"})
-    assert state(reflector) == Watching("7")
-
-
 @pytest.mark.parametrize(
     ("failure", "at_once", "then"),
     [

@@ -68,16 +68,6 @@ def test_done_without_get_is_an_error(core: WorkQueue[str]) -> None:
         core.done("a")
 
 
-def test_back_off_doubles_up_to_its_cap_and_restarts_when_forgotten(core: WorkQueue[str], hand: Clock) -> None:
-    for whole in (1, 2, 4, 8, 8, 8):
-        assert whole / 2 <= backed_off(core, hand, "a") <= whole
-    assert core.snapshot(9)["failures"] == {"a": 6}
-    core.forget("a")
-    assert core.snapshot(9)["failures"] == {}
-    assert backed_off(core, hand, "a") <= 1
-    assert core.retries == 7
-
-
 def test_jitter_tells_keys_apart(core: WorkQueue[str], hand: Clock) -> None:
     assert len({backed_off(core, hand, key) for key in "abcdefgh"}) == 8
 
@@ -108,26 +98,6 @@ def test_figures(core: WorkQueue[str], hand: Clock) -> None:
 # --- on a loop ---
 
 
-async def test_get_waits_for_a_key(clock: VirtualClockLoop) -> None:
-    queue: WorkQueue[str] = WorkQueue()
-    getter = asyncio.create_task(queue.get())
-    await clock.settled()
-    assert not getter.done()
-    queue.add("a")
-    assert await getter == "a"
-
-
-async def test_delayed_key_comes_at_its_time(clock: VirtualClockLoop) -> None:
-    queue: WorkQueue[str] = WorkQueue()
-    start = clock.time()
-    queue.add_after("b", 3600.1)
-    queue.add_after("a", 0.1)
-    queue.add_after("now", 0)
-    came = [(await queue.get(), clock.time() - start) for _ in range(3)]
-    assert [key for key, _ in came] == ["now", "a", "b"]
-    assert [at for _, at in came] == pytest.approx([0, 0.1, 3600.1])
-
-
 async def test_shorter_delay_brings_the_timer_forward(clock: VirtualClockLoop) -> None:
     queue: WorkQueue[str] = WorkQueue()
     start = clock.time()
@@ -144,31 +114,6 @@ async def test_each_delayed_key_wakes_a_getter_of_its_own(clock: VirtualClockLoo
     for key in "abc":
         queue.add_after(key, 5)
     assert sorted(await asyncio.gather(*getters)) == ["a", "b", "c"]
-
-
-async def test_rate_limited_key_waits_for_at_least_the_given_time(clock: VirtualClockLoop) -> None:
-    queue: WorkQueue[str] = WorkQueue(retry=Backoff(1.0, 8.0))
-    start = clock.time()
-    assert queue.add_rate_limited("a", at_least=30) == 1
-    assert await queue.get() == "a"
-    assert clock.time() - start == pytest.approx(30)
-    queue.done("a")
-    assert queue.add_rate_limited("a") == 2
-    before = clock.time()
-    assert await queue.get() == "a"
-    assert 1 <= clock.time() - before <= 2
-
-
-async def test_done_wakes_a_getter_for_a_key_that_was_added_meanwhile(clock: VirtualClockLoop) -> None:
-    queue: WorkQueue[str] = WorkQueue()
-    queue.add("a")
-    await queue.get()
-    getter = asyncio.create_task(queue.get())
-    queue.add("a")
-    await clock.settled()
-    assert not getter.done()
-    queue.done("a")
-    assert await getter == "a"
 
 
 async def test_cancelled_getter_loses_no_key(clock: VirtualClockLoop) -> None:

@@ -3,10 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-import orjson
 import pytest
 
-from frameworkcontroller.api.codec import decode_status, encode_status
+from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.completion import (
     CONTAINER_TRANSIENT_CONFLICT_FAILED,
     CONTAINER_TRANSIENT_FAILED,
@@ -20,11 +19,14 @@ from frameworkcontroller.api.completion import (
     FailureAction,
 )
 from frameworkcontroller.api.spec import RetryBackoff, RetryPolicy
-from frameworkcontroller.api.status import State
+from frameworkcontroller.api.status import State, TaskStatus
+from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.model import Limits
+from frameworkcontroller.machine.kernel.part import Part, Parts
 from frameworkcontroller.machine.kernel.policy import NO_BACK_OFF, RetryBackOff, framework_back_off, task_back_off
 from frameworkcontroller.machine.lifereasons import LifeReason
-from tests.support.bench import Bench, limits, prepared, role, running
+from frameworkcontroller.machine.parts import PARTS
+from tests.support.bench import Bench, limits, prepared, role
 
 FANCY: dict[str, Any] = {"fancyRetryPolicy": True, "maxRetryCount": -2}
 GIVEN: dict[str, Any] = {"maxRetryCount": -2, "backoff": {"baseSeconds": 5, "maxSeconds": 30}}
@@ -215,15 +217,6 @@ def fail_framework(bench: Bench, *, ran: float = 0, code: int = 1) -> float:
     return bench.now - ended
 
 
-def test_a_framework_that_waits_can_be_stopped() -> None:
-    bench = running(role(failed=1), retryPolicy=GIVEN)
-    bench.end(code=1)
-    assert (bench.status.state, bench.status.retry.retry_delay_sec) == (State.ATTEMPT_COMPLETED, 5)
-    bench.edit_then_settle(executionType="Stop")
-    assert bench.states() == ["Completed"]
-    assert bench.status.attempt.id == 1
-
-
 @pytest.mark.parametrize("restart", [False, True])
 def test_the_back_off_of_a_framework(restart: bool) -> None:
     bench = Bench(role(failed=1), retryPolicy=GIVEN)
@@ -366,22 +359,6 @@ def test_a_completed_task_has_no_row() -> None:
     assert bench.task().retry.recent_retried_count == 0
 
 
-def test_a_status_without_the_count() -> None:
-    """As the original writes it, and as a CRD without the field leaves it."""
-    bench = waiting()
-    body = orjson.loads(encode_status("f", bench.status))
-    retry = body["attemptStatus"]["taskRoleStatuses"][0]["taskStatuses"][0]["retryPolicyStatus"]
-    assert retry.pop("recentRetriedCount") == 3
-    status = decode_status(body)
-    assert status is not None
-    assert status.attempt.roles[0].tasks[0].retry.recent_retried_count == 0
-
-
-def test_a_status_without_retries_in_a_row_has_no_such_field() -> None:
-    bench = started()
-    assert b"recentRetriedCount" not in encode_status("f", bench.status)
-
-
 def test_other_tasks_do_not_wait() -> None:
     bench = prepared(role(number=2, retryPolicy=FANCY))
     bench.plan()
@@ -396,3 +373,23 @@ def test_other_tasks_do_not_wait() -> None:
     assert bench.task(index=1).attempt.id == 1
     assert bench.task(index=1).state is State.PREPARING
     assert bench.state() is State.ATTEMPT_COMPLETED
+
+
+# --- delays by parts --------------------------------------------------------------------------------------------------
+
+
+class _FirstRetryDelay(Part):
+    """A part that delays the first retry of each Task."""
+
+    def retry_delay_sec(self, ctx: Context, task: TaskStatus) -> int:
+        return 0 if task.attempt.id else 90
+
+
+@pytest.mark.parametrize(("base", "first", "second"), [(0, 90, 0), (100, 100, 200)])
+def test_a_part_may_delay_a_retry(monkeypatch: pytest.MonkeyPatch, base: int, first: int, second: int) -> None:
+    """The longer delay counts: the part's or the back-off's."""
+    parts = Parts(*PARTS, _FirstRetryDelay())
+    monkeypatch.setattr(Parts, "active", lambda *_: parts)
+    bench = started({"maxRetryCount": -2, "backoff": {"baseSeconds": base}})
+    assert fail(bench) == first
+    assert fail(bench) == second

@@ -10,9 +10,18 @@ from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, Outcome, carry_out, needs_live_status
 from frameworkcontroller.machine.kernel.batch import Batch
-from frameworkcontroller.machine.kernel.exchanges import Accepted, Created, Exists, Gone, NotAttempted, Remains, Result
+from frameworkcontroller.machine.kernel.exchanges import (
+    Accepted,
+    Created,
+    Exists,
+    Gone,
+    NotAttempted,
+    Outdated,
+    Remains,
+    Result,
+)
 from frameworkcontroller.machine.kernel.holds import Spared, Stall
-from frameworkcontroller.machine.kernel.model import NotListed, Plan
+from frameworkcontroller.machine.kernel.model import Plan
 from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
@@ -141,28 +150,6 @@ def test_no_claim_is_created_before_its_role_may_start() -> None:
     assert created_by(bench.plan()) == ["f-b-0"]
 
 
-def test_without_templates_nothing_is_looked_for() -> None:
-    bench = running(role())
-    bench.not_listed = NotListed("must not be asked for")
-    bench.edit(role(number=3))
-    bench.all_pods()
-    assert bench.looks == 0
-    assert "f-a-2" in bench.pods
-
-
-def test_a_claim_stays_over_retries_of_task_and_framework() -> None:
-    bench = running(with_claims(failed=1, retryPolicy={"maxRetryCount": 1}), retryPolicy={"maxRetryCount": 1})
-    uid = bench.claims[CLAIM].uid
-    for _ in range(3):
-        bench.run()
-        bench.end(code=1)
-        while "f-a-0" not in bench.pods:
-            for action in bench.wait(600).actions:
-                bench.created(action)
-    assert (bench.status.retry.total_retried_count, bench.task().retry.total_retried_count) == (1, 1)
-    assert [one.uid for one in bench.claims.values()] == [uid]
-
-
 def test_a_claim_that_is_gone_while_its_pod_is_pending_is_created_again() -> None:
     bench = running()
     bench.drop(CLAIM)
@@ -287,7 +274,9 @@ def exchanged(
             found = Answered(orjson.dumps({"metadata": {"uid": framework}}))
             request = exchange.send(found if framework else Refused(404, "", b"{}", kind=Refusal.OBJECT_NOT_FOUND))
         patch = request
-        exchange.send(answer or Answered(b'{"metadata": {"uid": "old"}}'))
+        request = exchange.send(answer or Answered(b'{"metadata": {"uid": "old", "resourceVersion": "8"}}'))
+        assert request == Get(Kind.VOLUME_CLAIM, CLAIM)
+        exchange.send(Answered(orjson.dumps({"metadata": metadata})))
     except StopIteration as end:
         assert patch is None or isinstance(patch, MergePatch)
         return patch, end.value
@@ -359,7 +348,7 @@ def test_a_claim_that_changed_meanwhile_is_looked_at_again() -> None:
     change, metadata = mark_of_retained(bench)
     conflict = Refused(409, "changed", b"{}", reason="Conflict", kind=Refusal.CONFLICT)
     _, result = exchanged(change, metadata, conflict)
-    assert result == Remains("changed")
+    assert isinstance(result, Outdated)
     bench.fold(change, result)
     assert bench.wait(5).actions == [change]
 
@@ -490,16 +479,6 @@ def test_a_claim_is_deleted_only_when_the_end_of_its_task_is_persisted() -> None
     assert [action.target.name for action in changes(bench.plan())] == ["data-f-a-1"]
 
 
-def test_a_new_process_finds_a_claim_that_is_to_go() -> None:
-    bench = scaled_down({"whenScaled": "Delete"})
-    bench.plan()
-    bench.hide("f-a-1")
-    while bench.tracker.task(("a", 1)) is not None:
-        bench.plan()
-    bench.restart()
-    assert settle(bench) == ["data-f-a-1"]
-
-
 @pytest.mark.parametrize(("number", "policy"), [(2, {"whenScaled": "Delete"}), (1, {})])
 def test_a_claim_whose_task_comes_back_or_whose_policy_retains_it_is_not_deleted(number: int, policy: Body) -> None:
     bench = scaled_down({"whenScaled": "Delete"})
@@ -546,19 +525,6 @@ def test_claims_of_an_earlier_framework_are_not_deleted() -> None:
     bench = scaled_down({"whenScaled": "Delete"})
     exist(bench, "data-f-a-5", FC_VOLUME_CLAIM_WHEN_SCALED="Delete")
     assert settle(bench) == ["data-f-a-1"]
-
-
-def test_a_claim_whose_pod_is_in_the_cache_is_not_deleted() -> None:
-    bench = scaled_down({"whenScaled": "Delete"})
-    bench.plan()
-    pod = bench.pods["f-a-1"]
-    bench.hide("f-a-1")
-    while bench.tracker.task(("a", 1)) is not None:
-        bench.plan()
-    bench.pods["f-a-1"] = pod
-    assert not any(action.target.kind is Kind.VOLUME_CLAIM for action in changes(bench.plan()))
-    bench.hide("f-a-1")
-    assert [action.target.name for action in changes(bench.plan())] == ["data-f-a-1"]
 
 
 @pytest.mark.parametrize("result", [NotAttempted(), Unanswered("reset"), refused(500)])

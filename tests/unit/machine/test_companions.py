@@ -68,15 +68,6 @@ def test_it_costs_no_status_write_of_its_own() -> None:
     assert with_service.writes == without.writes
 
 
-@pytest.mark.parametrize("network", [None, {"enableDNSHostnames": False}])
-def test_without_host_names_no_service_is_looked_for(network: Any) -> None:
-    bench = Bench(role(), network=network)
-    bench.not_listed = NotListed("must not be asked for")
-    bench.all_pods()
-    assert "f-a-0" in bench.pods
-    assert bench.status.conditions[-1].type != "Stalled"
-
-
 def test_a_creation_whose_answer_was_lost_is_found() -> None:
     bench = accepted()
     bench.fold(service_of(bench), Unanswered("reset"))
@@ -319,17 +310,6 @@ def test_a_pod_is_created_while_its_service_is_refused() -> None:
     ]
 
 
-def test_a_retry_finds_the_same_service() -> None:
-    bench = accepted(retryPolicy={"maxRetryCount": -2})
-    bench.all_pods()
-    uid = bench.services["f"].uid
-    bench.run()
-    bench.end(code=1)
-    assert bench.status.attempt.id > 0
-    assert bench.services["f"].uid == uid
-    assert all(action.target.kind is not Kind.SERVICE for action in bench.plan().actions)
-
-
 def test_the_creation_is_recorded() -> None:
     bench = accepted()
     made = bench.fold(service_of(bench), Created("s"))
@@ -496,26 +476,3 @@ def test_an_invalid_spec_is_all_that_is_reported() -> None:
     bench.edit(coordinator=None)
     bench.all_pods()
     assert bench.stall() == ("", "")
-
-
-# --- a Framework of the same name ---------------------------------------------------------------------------------
-
-
-def test_the_service_of_a_predecessor_is_waited_for() -> None:
-    bench = accepted()
-    references = [{"kind": "Framework", "name": "f", "uid": "predecessor", "controller": True}]
-    metadata = {"name": "f", "namespace": "ns", "uid": "old", "resourceVersion": "1", "ownerReferences": references}
-    bench.services["f"] = service_record({"metadata": metadata})
-    action = service_of(bench, within=60)
-    for _ in range(3):
-        bench.fold(action, Exists(foreign("f", "old", controller="predecessor")))
-        assert service_of(bench, within=60) == action
-    (reason, text) = bench.stall()
-    assert reason == "NamingConflict"
-    assert "controlled by predecessor" in text
-    assert "f-attempt" not in bench.bodies
-    bench.drop("f")
-    bench.created(service_of(bench, within=60))
-    bench.all_pods()
-    assert bench.stall() == ("", "")
-    assert "f-a-0" in bench.pods

@@ -2,10 +2,9 @@
 
 from dataclasses import replace
 
-from frameworkcontroller.api.completion import Code
+from frameworkcontroller.api.failurespec import FailureClass, PodPattern
 from frameworkcontroller.api.status import Condition
 from frameworkcontroller.machine.kernel.exchanges import Accepted, Created, Exists
-from frameworkcontroller.machine.kernel.failure import FailureClass, PodPattern
 from frameworkcontroller.machine.kernel.model import Urgency
 from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.requests import Unanswered
@@ -67,7 +66,7 @@ def test_a_message_is_cut_to_the_limit_of_the_api() -> None:
 
 def test_a_phrase_that_is_no_reason_for_the_api_is_replaced() -> None:
     for phrase in ("", "two words", "x" * 2000, "1st", "ends_with:"):
-        odd = FailureClass(Code(300, phrase), (PodPattern(),))
+        odd = FailureClass(code=300, phrase=phrase, pod_patterns=[PodPattern()])
         bench = prepared(role(failed=1), limit=limits(odd))
         bench.end(code=1)
         assert bench.code() == 300

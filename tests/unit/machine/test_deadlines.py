@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
-from frameworkcontroller.api.codec import decode_status, encode_status
+from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.status import State
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.kernel.actions import ConfirmNone, Create, Delete
@@ -199,15 +199,6 @@ def test_a_framework_without_a_deadline_stores_nothing_of_one() -> None:
     text = encode_status("f", bench.status)
     assert b"xecutionTime" not in text
     assert b"executionStartTime" not in text
-
-
-def test_a_stored_status_is_read_again() -> None:
-    bench = exhausted()
-    bench.plan()
-    read = decode_status(stored(bench))
-    assert read is not None
-    assert read.accumulated_past_execution_time_seconds == 60
-    assert encode_status("f", read) == encode_status("f", bench.status)
 
 
 def test_the_clock_set_back_does_not_prolong_the_time() -> None:

@@ -185,37 +185,6 @@ def test_a_started_role_stays_started() -> None:
     assert bench.states("w") == ["Preparing"] * 3
 
 
-def test_another_process_continues_from_the_stored_status() -> None:
-    bench = two("Ready", number=2)
-    ready_then_plan(bench, "f-a-0")
-    bench.restart()
-    bench.plan()
-    assert not is_started(bench)
-    ready_then_plan(bench, "f-a-1")
-    assert is_started(bench)
-    bench.restart()
-    assert is_started(bench)
-    ready(bench, "f-a-0", UNREADY)
-    bench.all_pods()
-    assert bench.states("w") == ["Preparing", "Preparing"]
-
-
-def test_the_next_attempt_waits_again() -> None:
-    worker = with_dependencies(role("w", failed=1), *after("Complete", "a"))
-    bench = prepared(role("a"), worker, retryPolicy={"maxRetryCount": 1})
-    bench.end("f-a-0")
-    assert is_started(bench)
-    bench.stop("f-w-0", 1)
-    for _ in range(3):
-        bench.plan()
-    bench.vanish()
-    bench.settle()
-    assert bench.status.attempt.id == 1
-    assert not is_started(bench)
-    assert bench.states("a") == ["Preparing"]
-    assert bench.states("w") == ["CreationPending"]
-
-
 def test_the_status_has_no_key_for_it_before() -> None:
     def encoded() -> list[Body]:
         status = orjson.loads(encode_status("f", bench.status))
@@ -256,24 +225,6 @@ def test_a_role_that_loses_its_dependency_starts() -> None:
     bench.all_pods()
     assert bench.states("w") == ["Preparing", "Preparing"]
     assert not is_started(bench)
-
-
-def test_a_task_of_a_waiting_role_can_be_removed() -> None:
-    bench = two("Complete", workers=2)
-    bench.edit_then_settle(role("a"), with_dependencies(role("w", 1), *after("Complete", "a")))
-    assert bench.states("w") == ["CreationPending"]
-    bench.end("f-a-0")
-    assert bench.states("w") == ["Preparing"]
-
-
-def test_a_dependency_that_grows_is_awaited() -> None:
-    bench = two("Ready")
-    bench.edit(role("a", 2), with_dependencies(role("w", 2), *after("Ready", "a")))
-    ready(bench, "f-a-0")
-    bench.all_pods()
-    assert not is_started(bench)
-    ready_then_plan(bench, "f-a-1")
-    assert is_started(bench)
 
 
 def test_a_dependency_that_shrinks_holds_by_the_tasks_that_are_left() -> None:

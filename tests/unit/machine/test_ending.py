@@ -106,17 +106,6 @@ def ask(bench: Bench, order: str, **wanted: Any) -> None:
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("reach", STATES)
-def test_stop_completes_it(reach: Callable[[Bench], None], order: str) -> None:
-    bench = begin(reach)
-    ask(bench, order, executionType="Stop")
-    assert bench.status.state is State.COMPLETED
-    assert bench.code() == -210
-    assert (bench.configmap, bench.pods) == (None, {})
-    assert said(bench, "Stalled") == ("True", "InvalidSpec")
-
-
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("reach", STATES)
 def test_a_suspension_ends_the_attempt_and_sets_its_condition(reach: Callable[[Bench], None], order: str) -> None:
     bench = begin(reach)
     ask(bench, order, suspend=True)
@@ -132,22 +121,6 @@ def test_a_suspension_ends_the_attempt_and_sets_its_condition(reach: Callable[[B
     assert bench.status.attempt.id >= before
     assert bench.status.retry.accountable_retried_count == (reach is retried)
     assert said(bench, "Stalled") == ("False", "Progressing")
-
-
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("reach", STATES[3:])
-def test_its_deadline_counts(reach: Callable[[Bench], None], order: str) -> None:
-    bench = begin(reach)
-    bench.now += 50
-    ask(bench, order, activeDeadlineSeconds=100)
-    bench.now += 100
-    bench.settle()
-    if reach is retried:
-        # Attempts were active for no time.
-        assert bench.status.state is State.ATTEMPT_COMPLETED
-        return
-    assert (bench.status.state, bench.code()) == (State.COMPLETED, -250)
-    assert (bench.configmap, bench.pods) == (None, {})
 
 
 def test_the_time_of_earlier_attempts_ends_one_that_has_not_begun() -> None:

@@ -4,28 +4,17 @@ from typing import Any
 
 import orjson
 import pytest
-import re2
 
-from frameworkcontroller.api.completion import Code, CompletionStatus, ContainerCompletion, PodCompletion
+from frameworkcontroller.api.completion import CompletionStatus, ContainerCompletion, PodCompletion
+from frameworkcontroller.api.failurespec import ContainerPattern, FailureClass, FailureType, IntRange, PodPattern
 from frameworkcontroller.api.objects import pod_record
 from frameworkcontroller.machine.kernel.failure import (
     Classifier,
-    ContainerPattern,
-    FailureClass,
-    PodPattern,
-    Range,
-    Regex,
     classify_creation_refusal,
     is_quota_refusal,
 )
 from frameworkcontroller.machine.kernel.requests import Refused
 from tests.support.bench import Body
-
-
-def regex(pattern: str) -> Regex:
-    """A pattern as the product compiles it."""
-    compiled: Regex = re2.compile(pattern)
-    return compiled
 
 
 def container(name: str = "main", code: int | None = 1, second: int = 0, **ended: object) -> Body:
@@ -58,14 +47,24 @@ def classify(
     return Classifier(classes).classify(pod_record(body))
 
 
+def pod_pattern(**fields: Any) -> PodPattern:
+    """A pattern with the regular expressions as text."""
+    return PodPattern(**fields)
+
+
+def container_pattern(**fields: Any) -> ContainerPattern:
+    """A pattern with the regular expressions as text."""
+    return ContainerPattern(**fields)
+
+
 def configured(*patterns: PodPattern, code: int = 300, phrase: str = "Mine") -> FailureClass:
     """A podFailureSpec entry."""
-    return FailureClass(Code(code, phrase, attributes=("Transient",)), patterns)
+    return FailureClass(code=code, phrase=phrase, type=FailureType(attributes=["Transient"]), pod_patterns=[*patterns])
 
 
 def matches(pattern: ContainerPattern, *containers: Body, init: tuple[Body, ...] = ()) -> bool:
     """Whether a Pod of such containers matches that container pattern."""
-    return classify(*containers, init=init, classes=(configured(PodPattern(containers=(pattern,))),)).code == 300
+    return classify(*containers, init=init, classes=(configured(pod_pattern(containers=(pattern,))),)).code == 300
 
 
 # --- built-in classes -------------------------------------------------------------------------------------------
@@ -99,7 +98,7 @@ def test_any_other_code_is_unrecognized(code: int) -> None:
 
 
 def test_built_in_comes_before_configured() -> None:
-    anything = configured(PodPattern(containers=(ContainerPattern(name=regex(".*")),)))
+    anything = configured(pod_pattern(containers=(container_pattern(name_regex=".*"),)))
     assert classify(container(code=200), classes=(anything,)).code == 200
     assert classify(container(code=1), classes=(anything,)).code == 300
 
@@ -109,21 +108,21 @@ def test_the_first_built_in_that_matches_any_container_wins() -> None:
 
 
 def test_the_first_configured_that_matches_wins() -> None:
-    first = configured(PodPattern(reason=regex("Evicted")), code=-1000)
-    second = configured(PodPattern(reason=regex(".*")), code=-1001)
+    first = configured(pod_pattern(reason_regex="Evicted"), code=-1000)
+    second = configured(pod_pattern(reason_regex=".*"), code=-1001)
     assert classify(classes=(first, second), reason="Evicted").code == -1000
     assert classify(classes=(first, second), reason="Other").code == -1001
     assert classify(classes=(second, first), reason="Evicted").code == -1001
 
 
 def test_any_pattern_of_a_code_will_do() -> None:
-    both = configured(PodPattern(reason=regex("^A$")), PodPattern(reason=regex("^B$")))
+    both = configured(pod_pattern(reason_regex="^A$"), pod_pattern(reason_regex="^B$"))
     assert classify(classes=(both,), reason="B").code == 300
     assert classify(classes=(both,), reason="C").code == -300
 
 
 def test_a_configured_type_is_kept() -> None:
-    untyped = FailureClass(Code(301, "", attributes=None), (PodPattern(reason=regex("x")),))
+    untyped = FailureClass(code=301, pod_patterns=[pod_pattern(reason_regex="x")])
     found = classify(classes=(untyped,), reason="x")
     assert (found.code, found.phrase, found.type_name, found.attributes) == (301, "", "Failed", None)
 
@@ -132,7 +131,7 @@ def test_a_configured_type_is_kept() -> None:
 
 
 def test_all_given_fields_of_a_pod_pattern_must_match() -> None:
-    pattern = PodPattern(name=regex("a-0$"), reason=regex("Evi"), message=regex("node"))
+    pattern = pod_pattern(name_regex="a-0$", reason_regex="Evi", message_regex="node")
     classes = (configured(pattern),)
     found = classify(classes=classes, reason="Evicted", message="The node was low")
     assert found.diagnostics == 'Pod failed: PodPattern matched: {"name":"a-0","reason":"Evi","message":"node"}'
@@ -142,14 +141,14 @@ def test_all_given_fields_of_a_pod_pattern_must_match() -> None:
 
 
 def test_regexes_are_searched_and_not_anchored_and_know_flags() -> None:
-    classes = (configured(PodPattern(reason=regex("(?i)evic"), message=regex("(?ms)^b.*d$"))),)
+    classes = (configured(pod_pattern(reason_regex="(?i)evic", message_regex="(?ms)^b.*d$")),)
     found = classify(classes=classes, reason="PodEvicted", message="a\nb\nc\nd")
     assert found.diagnostics == 'Pod failed: PodPattern matched: {"reason":"Evic","message":"b\\nc\\nd"}'
 
 
 def test_each_container_pattern_needs_some_container() -> None:
-    two = PodPattern(
-        containers=(ContainerPattern(name=regex("^one$")), ContainerPattern(code=Range(7, 7))),
+    two = pod_pattern(
+        containers=(container_pattern(name_regex="^one$"), container_pattern(code_range=IntRange(min=7, max=7))),
     )
     classes = (configured(two),)
     found = classify(container("one", 0), container("two", 7), classes=classes)
@@ -160,17 +159,21 @@ def test_each_container_pattern_needs_some_container() -> None:
 
 
 def test_init_containers_come_first() -> None:
-    pattern = ContainerPattern(name=regex(".*"), code=Range(1, None))
-    classes = (configured(PodPattern(containers=(pattern,))),)
+    pattern = container_pattern(name_regex=".*", code_range=IntRange(min=1))
+    classes = (configured(pod_pattern(containers=(pattern,))),)
     found = classify(container("main", 5), init=(container("setup", 6),), classes=classes)
     assert found.diagnostics == 'Pod failed: PodPattern matched: {"containers":[{"name":"setup","code":6}]}'
 
 
 def test_the_order_of_a_containers_fields() -> None:
-    pattern = ContainerPattern(
-        name=regex("main"), reason=regex("OOM"), message=regex("mem"), signal=Range(9, 9), code=Range(1, None)
+    pattern = container_pattern(
+        name_regex="main",
+        reason_regex="OOM",
+        message_regex="mem",
+        signal_range=IntRange(min=9, max=9),
+        code_range=IntRange(min=1),
     )
-    classes = (configured(PodPattern(containers=(pattern,))),)
+    classes = (configured(pod_pattern(containers=(pattern,))),)
     found = classify(container(code=137, reason="OOMKilled", message="out of memory", signal=9), classes=classes)
     assert found.diagnostics == (
         'Pod failed: PodPattern matched: {"containers":[{"name":"main","reason":"OOM","message":"mem",'
@@ -191,21 +194,21 @@ def test_ranges_hold_both_ends(
     low: int | None, high: int | None, inside: tuple[int, ...], outside: tuple[int, ...]
 ) -> None:
     for code in inside:
-        assert matches(ContainerPattern(code=Range(low, high)), container(code=code))
-        assert matches(ContainerPattern(signal=Range(low, high)), container(code=1, signal=code))
+        assert matches(container_pattern(code_range=IntRange(min=low, max=high)), container(code=code))
+        assert matches(container_pattern(signal_range=IntRange(min=low, max=high)), container(code=1, signal=code))
     for code in outside:
-        assert not matches(ContainerPattern(code=Range(low, high)), container(code=code))
-        assert not matches(ContainerPattern(signal=Range(low, high)), container(code=1, signal=code))
+        assert not matches(container_pattern(code_range=IntRange(min=low, max=high)), container(code=code))
+        assert not matches(container_pattern(signal_range=IntRange(min=low, max=high)), container(code=1, signal=code))
 
 
 def test_all_fields_except_the_name_are_of_the_terminated_state() -> None:
     running = container("main", None)
-    assert matches(ContainerPattern(name=regex("main")), running)
-    assert not matches(ContainerPattern(code=Range(None, 0)), running)
-    assert not matches(ContainerPattern(reason=regex(".*")), running)
-    assert not matches(ContainerPattern(message=regex(".*")), running)
-    assert not matches(ContainerPattern(signal=Range(0, 0)), running)
-    assert matches(ContainerPattern(code=Range(0, 0)), running, container("other", 0))
+    assert matches(container_pattern(name_regex="main"), running)
+    assert not matches(container_pattern(code_range=IntRange(max=0)), running)
+    assert not matches(container_pattern(reason_regex=".*"), running)
+    assert not matches(container_pattern(message_regex=".*"), running)
+    assert not matches(container_pattern(signal_range=IntRange(min=0, max=0)), running)
+    assert matches(container_pattern(code_range=IntRange(min=0, max=0)), running, container("other", 0))
 
 
 # --- unmatched --------------------------------------------------------------------------------------------------
@@ -290,7 +293,7 @@ def test_a_pod_that_its_garbage_collector_marks_as_failed() -> None:
 def test_the_containers_of_a_disrupted_pod_come_first() -> None:
     assert classify(container(code=210), conditions=GONE_NODE).code == 210
     assert classify(container(code=7), conditions=GONE_NODE).code == 7
-    evicted = configured(PodPattern(reason=regex("Evicted")), code=-1000)
+    evicted = configured(pod_pattern(reason_regex="Evicted"), code=-1000)
     assert classify(conditions=GONE_NODE, reason="Evicted", classes=(evicted,)).code == -1000
 
 
@@ -300,14 +303,14 @@ def test_the_containers_of_a_disrupted_pod_come_first() -> None:
 @pytest.mark.parametrize("code", [143, 137, 2, 200, 210])
 def test_a_sidecar_does_not_decide(code: int) -> None:
     """It is ended after the containers, by a signal as a rule."""
-    signal = configured(PodPattern(containers=(ContainerPattern(code=Range(code, code)),)))
+    signal = configured(pod_pattern(containers=(container_pattern(code_range=IntRange(min=code, max=code)),)))
     proxy = container("proxy", code, second=9)
     found = classify(container(code=1, second=5), init=(proxy,), sidecars=("proxy",), classes=(signal,))
     assert (found.code, found.phrase) == (1, "ContainerUnrecognizedFailed")
 
 
 def test_no_pattern_matches_a_sidecar() -> None:
-    named = configured(PodPattern(containers=(ContainerPattern(name=regex("proxy")),)))
+    named = configured(pod_pattern(containers=(container_pattern(name_regex="proxy"),)))
     assert classify(container(code=1), init=(container("proxy", 1),), sidecars=("proxy",), classes=(named,)).code == 1
     assert classify(container("proxy", 1), sidecars=("proxy",), classes=(named,)).code == 300
 

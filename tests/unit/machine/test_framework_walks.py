@@ -157,31 +157,6 @@ def dying(bench: Bench) -> None:
     bench.show("f-attempt", deleting=bench.now, grace=0)
 
 
-@pytest.mark.parametrize("stopped", [False, True])
-def test_an_unrecorded_configmap_that_terminates_and_stays_stalls_after_two_minutes(stopped: bool) -> None:
-    bench = begun()
-    bench.forget()
-    dying(bench)
-    if stopped:
-        stop(bench)
-        assert bench.configmap is not None
-        bench.refuse(bench.expect(ConfirmNone, 0), Exists(bench.configmap.identity), times=8)
-    else:
-        assert bench.plan().requeue_after == 120
-        bench.idle(after=119)
-        assert not bench.stalls()
-        bench.idle(after=1)
-    assert bench.stalls() == [("True", "ConfigMapNotGone")]
-    bench.configmap = None
-    if stopped:
-        bench.fold(bench.expect(ConfirmNone, 60), Gone())
-    else:
-        bench.created(bench.expect(Create))
-    bench.plan()
-    assert (bench.code(), state(bench)) == ((-210, State.COMPLETED) if stopped else (None, State.PREPARING))
-    assert bench.stalls() == [("False", "Progressing")]
-
-
 def test_a_configmap_that_appears_after_the_completion_is_deleted_once_that_is_persisted() -> None:
     bench = begun()
     configmap, bench.configmap = bench.configmap, None
@@ -195,35 +170,6 @@ def test_a_configmap_that_appears_after_the_completion_is_deleted_once_that_is_p
     assert state(bench) is State.COMPLETED
     bench.write()
     bench.expect(Delete)
-
-
-@pytest.mark.parametrize("execution", ["Start", "Stop"])
-def test_a_pod_that_holds_an_unrecorded_configmap_stalls_and_is_deleted_by_force(execution: str) -> None:
-    bench = prepared(role(podGracefulDeletionTimeoutSec=600))
-    uid = bench.pods["f-a-0"].uid
-    # The process dies before it has persisted any of them, and another client deletes the ConfigMap.
-    bench.forget()
-    bench.task().attempt.pod_uid, bench.task().state = None, State.CREATION_PENDING
-    dying(bench)
-    bench.show("f-a-0", deleting=bench.now + 30, grace=30, nodeName="lost")
-    if execution == "Stop":
-        bench.edit(executionType="Stop")
-    bench.plan()
-    bench.now += 150
-    for action in bench.plan().actions:
-        assert isinstance(action, ConfirmNone)
-        assert bench.configmap is not None
-        bench.fold(action, Exists(bench.configmap.identity))
-    assert bench.stalls() == [("True", "PodNotGone")]
-    bench.now += 449
-    assert not any(isinstance(action, Delete) for action in bench.plan().actions)
-    bench.now += 1
-    force = next(action for action in bench.plan().actions if isinstance(action, Delete))
-    assert force == Delete(force.target, uid, force=True, confirm=True)
-    assert force.unrecorded
-    bench.fold(force, Gone())
-    bench.hide_then_plan("f-a-0")
-    assert bench.stalls() == [("False", "Progressing")]
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -328,40 +274,6 @@ def test_a_decided_completion_stays_when_the_configmap_goes() -> None:
     stop(bench)
     bench.vanish()
     assert configmap_deletions(bench.plan(write=False)) == []
-    assert (state(bench), bench.code()) == (State.ATTEMPT_COMPLETED, -210)
-
-
-def test_the_attempt_ends_with_the_last_pod_of_a_configmap_that_has_gone_before() -> None:
-    bench = running()
-    bench.hide("f-attempt")
-    made = bench.plan(write=False)
-    # The end of the attempt is persisted first.
-    assert (made.actions, len(configmap_deletions(made))) == ([], 1)
-    assert (state(bench), bench.code(), bench.task_codes()) == (State.DELETING, -100, [-220])
-    assert bench.states() == ["DeletionPending"]
-    bench.write()
-    deletion = bench.expect(Delete)
-    assert deletion == Delete(deletion.target, bench.pods["f-a-0"].uid)
-    bench.fold(deletion, Accepted())
-    bench.show("f-a-0", deleting=bench.now + 30)
-    bench.idle()
-    assert (state(bench), bench.states()) == (State.DELETING, ["Deleting"])
-    bench.hide("f-a-0")
-    assert configmap_deletions(bench.plan(write=False)) == []
-    assert (state(bench), bench.code(), bench.states()) == (State.ATTEMPT_COMPLETED, -100, ["Completed"])
-
-
-def test_the_attempt_waits_for_pods_that_terminate_already() -> None:
-    bench = running()
-    stop(bench)
-    bench.show("f-a-0", deleting=bench.now + 30)
-    # By a client that does not wait for Pods.
-    bench.hide("f-attempt")
-    for _ in range(3):
-        bench.idle()
-    assert (state(bench), bench.code()) == (State.DELETING, -210)
-    bench.hide("f-a-0")
-    bench.plan(write=False)
     assert (state(bench), bench.code()) == (State.ATTEMPT_COMPLETED, -210)
 
 
@@ -613,13 +525,6 @@ def test_only_the_retention_is_due_for_a_completed_framework() -> None:
         plans += 1
     assert plans <= 3
     assert bench.now == due
-
-
-def test_a_framework_without_retention_is_deleted_at_once() -> None:
-    bench = prepared(role(), limit=replace(limits(), framework_completed_retain_sec=0))
-    bench.end()
-    assert state(bench) is State.COMPLETED
-    assert bench.deleting
 
 
 # --- snapshots ------------------------------------------------------------------------------------------------------

@@ -27,12 +27,11 @@ from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason
 from frameworkcontroller.machine.kernel.requests import Answered, Kind, Post, Refusal, Refused, Target
 from frameworkcontroller.machine.parts.gangs.gangs import TELL_SEC
 from frameworkcontroller.machine.parts.gangs.gangstate import GangReason, GangState
-from tests.support.bench import UID, Bench, Body, limits, prepared, refused, role
+from tests.support.bench import UID, Bench, Body, limits, refused, role
 from tests.support.queuedbench import QueuedBench
 
 RETRIED: Body = {"retryPolicy": {"maxRetryCount": 5, "backoff": {"baseSeconds": 0}}}
 GANG: Body = {"schedulingPolicy": {"gang": {}}}
-NATIVE = (Kind.PODGROUP, "f")
 INVALID = replace(refused(422), kind=Refusal.INVALID)
 
 
@@ -140,17 +139,6 @@ def test_the_group_comes_after_the_configmap_and_before_the_pods() -> None:
     )
 
 
-def test_nothing_is_created_before_the_attempt_is_persisted() -> None:
-    bench = gang()
-    bench.plan()
-    creation = bench.only(bench.plan())
-    bench.created(creation, show=False)
-    bench.show("f-attempt")
-    assert bench.plan(write=False).actions == []
-    bench.write()
-    assert creations(bench.plan().actions) == ["PodGroup f"]
-
-
 def test_pods_wait_for_their_group() -> None:
     bench = gang(role(number=2))
     creates = creation(bench)
@@ -161,12 +149,6 @@ def test_pods_wait_for_their_group() -> None:
     assert sorted(bench.pods) == ["f-a-0", "f-a-1"]
     assert stall(bench) is None
     assert waits(bench) == ""
-
-
-def test_without_scheduling_nothing_is_looked_for() -> None:
-    bench = prepared(role(number=4))
-    assert (bench.looks, bench.tracker.find_part(GangState)) == (0, None)
-    assert "schedulingGroup" not in pod(bench, "f-a-0")["spec"]
 
 
 def test_a_role_that_waits_has_a_group_of_its_own_once_it_starts() -> None:
@@ -267,16 +249,6 @@ def test_once_a_pod_has_a_node_the_minimum_is_1_after_that_is_persisted() -> Non
 def test_once_the_scheduler_says_that_the_group_is_placed_the_minimum_is_1(kind: str) -> None:
     bench = prepared_gang()
     bench.show("f", conditions=[{"type": kind, "status": "True"}])
-    go(bench)
-    assert minimum(bench) == 1
-
-
-def test_another_process_knows_that_the_group_was_placed() -> None:
-    bench = prepared_gang(role(number=4, retryPolicy={"maxRetryCount": 5}))
-    bench.run("f-a-0")
-    bench.settle()
-    bench.hide("f")
-    bench.restart()
     go(bench)
     assert minimum(bench) == 1
 

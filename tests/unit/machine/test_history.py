@@ -129,16 +129,6 @@ def test_a_completed_framework_is_offered_once() -> None:
     assert story.sink.requests == []
 
 
-def test_after_a_restart_it_is_sent_again() -> None:
-    story = begun()
-    story.set_sink("hangs")
-    story.kubelet(0, "end", 1)
-    story.settle()
-    story.crash(0)
-    story.settle()
-    assert story.sink.requests == [1, 1]
-
-
 def stalls(story: ArchivedHistory) -> list[str]:
     """The stored reasons of the condition Stalled, in order."""
     found = []

@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -11,8 +10,8 @@ import pytest
 from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.objects import Identity, QueueLabels
 from frameworkcontroller.api.status import State
-from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, LookUp, Patch, needs_live_status
-from frameworkcontroller.machine.kernel.exchanges import Accepted, Exists, Gone, Outdated
+from frameworkcontroller.machine.kernel.actions import Create, Delete, Patch
+from frameworkcontroller.machine.kernel.exchanges import Accepted, Exists, Gone
 from frameworkcontroller.machine.kernel.model import NotListed
 from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason
 from frameworkcontroller.machine.kernel.requests import Kind, MergePatch, Unanswered
@@ -22,8 +21,6 @@ from frameworkcontroller.machine.parts.kueue.workloadactions import (
     Finish,
     ReadAdmission,
     ReadWorkload,
-    Reclaim,
-    UpdateWorkload,
 )
 from frameworkcontroller.machine.parts.kueue.workloadbodies import ConditionChange
 from tests.support.bench import UID, Body, foreign, refused, role
@@ -116,23 +113,6 @@ def test_a_change_of_the_request_is_patched_while_there_is_no_quota() -> None:
     bench.act()
     assert "maximumExecutionTimeSeconds" not in live(bench)["spec"]
     bench.idle()
-
-
-@pytest.mark.parametrize("shown", [True, False])
-def test_an_admission_of_an_old_request_is_never_taken(shown: bool) -> None:
-    """Kueue may admit it between the edit and its patch, which the cache has not shown."""
-    bench = entered(role("a", 2))
-    bench.admit(see=shown)
-    bench.edit(role("a", 3))
-    if not shown:
-        bench.plan()
-        assert isinstance(bench.perform(bench.expect(UpdateWorkload)), Outdated)
-        assert live(bench)["spec"]["podSets"][0]["count"] == 2
-        bench.see()
-    bench.settle()
-    assert (bench.status.admission, bench.status.state) == (None, State.CREATION_PENDING)
-    assert (live(bench)["metadata"]["uid"] != "workload-1") == shown
-    assert not shown or live(bench)["spec"]["podSets"][0]["count"] == 3
 
 
 @pytest.mark.parametrize(
@@ -255,27 +235,6 @@ def test_an_admission_is_persisted_before_the_attempt_begins() -> None:
     create = bench.expect(Create)
     assert orjson.loads(create.body)["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team-a"
     assert told(bench, "Admitted") == ("True", "Admitted", f"Admitted by Workload {NAME}")
-
-
-def test_a_cache_that_is_behind_admits_no_framework() -> None:
-    bench = admitted()
-    bench.evict(see=False)
-    (read,) = bench.plan().actions
-    bench.perform(read)
-    for _ in range(3):
-        bench.idle()
-    assert bench.status.admission is None
-    bench.see()
-    bench.settle()
-    assert not has_quota(live(bench))
-
-
-def test_an_edit_while_the_admission_is_read_is_not_overlooked() -> None:
-    bench = admitted(role("a", 2))
-    (read,) = bench.plan().actions
-    bench.edit_then_plan(role("a", 3))
-    bench.perform(read)
-    assert bench.status.admission is None
 
 
 def pod_of(bench: QueuedBench, of_role: str = "a") -> Body:
@@ -530,50 +489,6 @@ def test_an_eviction_ends_the_attempt_and_gives_the_quota_back_when_nothing_runs
     assert bench.states() == ["Preparing", "Preparing"]
 
 
-@pytest.mark.parametrize("by_label", [True, False])
-def test_the_way_out_after_the_longest_execution_time(by_label: bool) -> None:
-    """As in docs/manual.md: a longer time and ``active: true``, or a suspension, which makes a new Workload."""
-    bench = QueuedBench()
-    bench.queue = QueueLabels("team-a", "", "60")
-    bench.begin()
-    bench.all_pods_run()
-    bench.now += 60
-    live(bench)["spec"]["active"] = False
-    bench.evict("DeactivatedDueToMaximumExecutionTimeExceeded")
-    # Kueue sets it again while the Workload is admitted, and would deactivate it permanently.
-    bench.say(("DeactivationTarget", True, "MaximumExecutionTimeExceeded", "exceeding the maximum execution time"))
-    bench.settle()
-    assert bench.found("DeactivationTarget") is None
-    used = live(bench)["status"]["accumulatedPastExecutionTimeSeconds"]
-    assert used >= 60
-    assert not has_quota(live(bench))
-    if by_label:
-        bench.queue = QueueLabels("team-a", "", "600")
-        bench.settle()
-        assert (live(bench)["spec"]["maximumExecutionTimeSeconds"], live(bench)["spec"]["active"]) == (600, False)
-        live(bench)["spec"]["active"] = True
-    else:
-        bench.edit_then_settle(suspend=True)
-        bench.edit_then_settle(suspend=False)
-        assert "active" not in live(bench)["spec"]
-        assert "status" not in live(bench)
-    bench.changed_and_seen()
-    bench.admit_then_settle()
-    assert bench.states() == ["Preparing"]
-
-
-@pytest.mark.parametrize(
-    "cause", ["", "RequeuingLimitExceeded", "MaximumExecutionTimeExceeded", "AdmissionCheck", "New"]
-)
-def test_a_deactivated_workload_can_be_reactivated(cause: str) -> None:
-    """Kueue 0.19 queues a reactivated Workload again only after the reason Deactivated."""
-    bench = running()
-    live(bench)["spec"]["active"] = False
-    bench.evict_then_settle(f"DeactivatedDueTo{cause}" if cause else "Deactivated")
-    assert bench.found("Requeued") == ("False", "Deactivated")
-    assert (bench.found("Evicted") or ("", ""))[1].endswith(cause)
-
-
 def assert_texts(bench: QueuedBench, *kinds: str) -> None:
     """Check that these conditions of the Workload have a reason and a message, as an API server of 1.20 demands."""
     found = {one["type"]: one for one in live(bench)["status"]["conditions"]}
@@ -595,57 +510,6 @@ def test_a_completion_without_diagnostics_finishes_the_workload() -> None:
     bench.perform(Finish(TARGET, live(bench)["metadata"]["uid"], change, int(bench.now)))
     assert_texts(bench, "Finished")
     assert live(bench)["metadata"]["finalizers"] == []
-
-
-def test_quota_is_released_only_after_a_live_read_of_the_status() -> None:
-    bench = running()
-    bench.evict()
-    releases: list[Action] = []
-    for _ in range(30):
-        for action in bench.plan().actions:
-            if needs_live_status(action):
-                releases.append(action)
-                assert bench.code() in (None, -241)
-                assert bench.configmap is None
-                assert bench.status.admission is None
-            if not bench.do(action):
-                bench.fold(action, Gone() if getattr(action, "confirm", True) else Accepted())
-                bench.vanish()
-    assert [type(one).__name__ for one in releases] == ["ReleaseQuota"]
-
-
-def test_a_pod_that_the_cache_shows_holds_the_quota() -> None:
-    bench = running()
-    pods = dict(bench.pods)
-    bench.evict()
-    for _ in range(20):
-        for action in bench.plan().actions:
-            if not bench.do(action):
-                bench.fold(action, Gone() if getattr(action, "confirm", True) else Accepted())
-                bench.configmap = None
-                bench.pods.clear()
-        bench.pods.update(pods)
-    assert has_quota(live(bench))
-
-
-def test_after_a_crash_a_pending_attempt_does_not_mean_that_nothing_runs() -> None:
-    """The ConfigMap was created, and its creator ended before it recorded that."""
-    bench = begun()
-    (create,) = bench.plan().actions
-    assert create.target.kind is Kind.CONFIGMAP
-    bench.restart()
-    bench.evict()
-    bench.act()
-    made = bench.plan()
-    (look,) = made.actions
-    assert isinstance(look, LookUp)
-    assert has_quota(live(bench))
-    identity = Identity("configmap-9", UID, (UID, "0"), deleting=False)
-    bench.fold(look, Exists(identity))
-    assert bench.status.attempt.configmap_uid == "configmap-9"
-    bench.plan()
-    assert bench.code() == -241
-    assert has_quota(live(bench))
 
 
 @pytest.mark.parametrize("what", ["delete", "finish", "gone", "another", "unadmitted"])
@@ -791,26 +655,6 @@ def reclaimed(bench: QueuedBench) -> list[tuple[int, int]]:
     """By role, the admitted Pods and the Pods with released quota, in the status."""
     assert bench.status.admission is not None
     return [(one.count, one.reclaimed) for one in bench.status.admission.pod_sets]
-
-
-def test_tasks_that_leave_give_their_quota_back_once_that_is_persisted() -> None:
-    bench = running(role("a", 3))
-    bench.edit(role("a", 1))
-    asked = 0
-    for _ in range(30):
-        made = bench.plan()
-        for action in made.actions:
-            if isinstance(action, Reclaim):
-                asked += 1
-                assert len(bench.pods) == 1
-                assert reclaimed(bench) == [(3, 2)]
-            if not bench.do(action) and isinstance(action, Delete):
-                bench.fold(action, Gone() if action.confirm else Accepted())
-                bench.hide(action.target.name)
-    assert asked == 1
-    assert reclaimable(bench) == {"a": 2}
-    assert live(bench)["spec"]["podSets"][0]["count"] == 3
-    assert bench.code() is None
 
 
 def test_a_refused_release_of_quota_does_no_harm() -> None:
@@ -1220,31 +1064,6 @@ def test_stop_finishes_a_framework_that_waits() -> None:
     assert (bench.status.state, bench.code()) == (State.COMPLETED, -210)
     assert bench.found("Finished") is not None
     assert live(bench)["metadata"]["finalizers"] == []
-
-
-@pytest.mark.parametrize("waits", [False, True])
-def test_a_framework_that_is_deleted_lets_its_workload_go(waits: bool) -> None:
-    bench = entered()
-    if not waits:
-        bench.begin()
-        bench.all_pods_run()
-    bench.deleting = True
-    if not waits:
-        bench.show("f-attempt", deleting=bench.now)
-        bench.settle()
-        assert bench.live is not None
-        bench.vanish()
-    bench.settle()
-    assert bench.live is None
-
-
-def test_with_the_mode_disabled_labels_mean_nothing() -> None:
-    bench = QueuedBench()
-    bench.limits = replace(bench.limits, kueue=False)
-    bench.all_pods_run()
-    assert bench.states() == ["Running"]
-    assert bench.looks == 0
-    assert told(bench, "QuotaReserved") is None
 
 
 def test_a_framework_without_a_queue_looks_for_its_workload_once() -> None:

@@ -21,7 +21,7 @@ from frameworkcontroller.api.status import (
 )
 from frameworkcontroller.machine.kernel.manifests import configmap_body
 from frameworkcontroller.machine.parts.claims.claimbodies import claim_body
-from frameworkcontroller.machine.parts.service.hostservice import service_body
+from frameworkcontroller.machine.parts.service.hostservice import ServicePart
 from tests.support.bench import Body
 from tests.support.podtemplates import pod_template
 
@@ -498,7 +498,7 @@ def test_without_host_names_a_pod_is_as_before(network: Body | None) -> None:
 def test_service(published: bool) -> None:
     spec = parse_spec({"network": {"subdomain": "train", "publishNotReadyAddresses": published}})
     subject = Framework("ns", "f", "framework-uid", 1, deleting=False, spec=spec)
-    assert orjson.loads(service_body(subject)) == {
+    assert orjson.loads(ServicePart().body(subject)) == {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {

@@ -257,14 +257,11 @@ def test_a_framework_that_is_gone_is_ignored() -> None:
     assert driver.next() == Done()
 
 
-def test_events_change_nothing() -> None:
+def test_a_stop_changes_nothing() -> None:
     _, driver = shown()
     machine = driver.machine
     assert isinstance(machine, Quarantine)
-    machine.on_pod_event("f-a-0")
-    machine.on_configmap_dropped("uid")
     machine.stop()
-    assert not machine.resync()
     assert machine.describe(0.0) == {"quarantine": "ValueError: nobody foresaw it"}
     driver.expect(Done)
 

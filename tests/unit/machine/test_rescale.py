@@ -1,7 +1,5 @@
 """docs/lifecycle.md, "Rescale", and the whole walk-through of its example."""
 
-from dataclasses import replace
-
 import pytest
 
 from frameworkcontroller.api.status import State, TaskStatus
@@ -100,24 +98,6 @@ def test_up_is_added_persisted_and_only_then_started() -> None:
     assert actions(bench.plan()) == ["Create f-a-1", "Create f-a-2"]
 
 
-def test_a_new_role_is_added_persisted_and_started() -> None:
-    bench = started(role("a"))
-    bench.edit(role("b", 2, podGracefulDeletionTimeoutSec=9), role("a"))
-    assert not bench.plan(write=False).actions
-    assert sorted(roles(bench)) == ["a", "b"]
-    assert bench.tracker.roles["b"].pod_graceful_deletion_timeout_sec == 9
-    assert not bench.plan(write=False).actions
-    bench.write()
-    assert actions(bench.plan()) == ["Create f-b-0", "Create f-b-1"]
-
-
-def test_a_framework_that_has_not_begun_is_rescaled_too() -> None:
-    bench = accepted(role(number=3), executionType="Create")
-    bench.edit_then_settle(role(number=1), role("b", 1), executionType="Start")
-    assert sorted(bench.pods) == ["f-a-0", "f-b-0"]
-    assert marks(bench) == ["Preparing"]
-
-
 # --- down -------------------------------------------------------------------------------------------------------
 
 
@@ -199,33 +179,6 @@ def test_a_removal_holds_up_no_other_task() -> None:
     assert actions(bench.plan(write=False)) == ["Delete f-a-1"]
 
 
-def test_a_completed_task_that_leaves_keeps_its_completion_until_the_mark_is_persisted() -> None:
-    bench = started(role(number=2))
-    bench.end("f-a-1", 42)
-    bench.edit(role(number=1))
-    for _ in range(2):
-        bench.plan(write=False)
-        assert (marks(bench), bench.task_code("a", 1)) == (["Running", "Completed!"], 42)
-    bench.write()
-    bench.plan()
-    assert marks(bench) == ["Running"]
-
-
-def test_a_task_is_replaced_only_after_its_end_was_persisted() -> None:
-    bench = started(role(number=2))
-    rescale(bench, role(number=1))
-    before = instances(bench)
-    bench.edit_then_plan(role(number=2))
-    bench.hide("f-a-1")
-    for _ in range(4):
-        bench.plan(write=False)
-        assert instances(bench) == before
-    assert marks(bench) == ["Running", "Completed!"]
-    bench.write()
-    bench.plan()
-    assert instances(bench) != before
-
-
 # --- down and up again --------------------------------------------------------------------------------------------
 
 
@@ -274,20 +227,6 @@ def test_nothing_is_rescaled_once_the_attempt_is_completing() -> None:
     assert len(marks(bench)) == 2
 
 
-def test_the_next_attempt_is_of_the_newest_spec() -> None:
-    bench = started(role(number=2, failed=1))
-    bench.spec["retryPolicy"] = {"maxRetryCount": 1}
-    bench.edit_then_plan()
-    bench.stop("f-a-1", 1)
-    advance(bench)
-    gone(bench, "f-a-1")
-    bench.edit(role(number=3), role("b", 1))
-    bench.vanish()
-    advance(bench)
-    assert bench.status.attempt.id == 1
-    assert (len(marks(bench)), len(marks(bench, "b"))) == (3, 1)
-
-
 # --- Pods that no Task has ------------------------------------------------------------------------------------------
 
 
@@ -332,17 +271,6 @@ def test_a_pod_that_no_task_has_is_deleted_once_that_is_persisted_and_without_an
         assert not bench.plan(write=False).actions
         bench.write()
     assert actions(bench.plan()) == ["Delete f-a-1"]
-
-
-def test_a_pod_that_no_task_has_and_that_the_attempt_does_not_control_is_ignored() -> None:
-    bench = late()
-    bench.show("f-a-1")
-    record = bench.pods["f-a-1"]
-    bench.pods["f-a-1"] = replace(record, identity=replace(record.identity, controller_uid="somebody"))
-    bench.touch("f-a-1")
-    bench.idle()
-    bench.restart()
-    bench.idle()
 
 
 # --- the walk-through ------------------------------------------------------------------------------------------------

@@ -117,13 +117,6 @@ def test_which_failures_match(failed: PodRecord, pattern: Json, expected: bool) 
     assert replace(decided, policy=None) == completion
 
 
-def test_the_first_rule_that_matches_counts() -> None:
-    given = rules(("Ignore", exits(41)), ("FailTask", exits(42)), ("FailFramework", codes(42)))
-    task = parse_spec({"taskRoles": [role(**given)]}).task_roles[0].task
-    decided = with_rule(task.pod_failure_policy, Classifier().classify(ONE), ONE)
-    assert decided.policy == DecidedRule(FailureAction.FAIL_TASK, 1)
-
-
 # --- actions ------------------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.objects import Identity
 from frameworkcontroller.api.status import Condition, State
 from frameworkcontroller.machine.kernel.actions import Action, ConfirmGone, ConfirmNone, Create, Delete, LookUp
-from frameworkcontroller.machine.kernel.exchanges import Accepted, Created, Exists, Gone, Remains, Result
+from frameworkcontroller.machine.kernel.exchanges import Accepted, Exists, Gone, Remains, Result
 from frameworkcontroller.machine.kernel.model import Plan, SnapshotTrigger, Urgency
 from frameworkcontroller.machine.kernel.requests import Unanswered
 from frameworkcontroller.machine.lifereasons import LifeReason
@@ -18,7 +18,6 @@ from tests.support.bench import UID, Bench, accepted, role, running
 
 CONFIGMAP = "f-attempt"
 POD = "f-a-0"
-MESSAGE = "spec.suspend is true; nothing of the Framework runs"
 
 
 def suspended(bench: Bench) -> tuple[str, str] | None:
@@ -74,29 +73,6 @@ def test_an_attempt_ends_and_the_next_one_waits_with_any_retry_policy(policy: An
     assert (bench.status.state, suspended(bench)) == (State.PREPARING, RESUMED)
 
 
-def test_suspension_is_true_only_once_the_last_pod_is_gone() -> None:
-    bench = running(role(number=2))
-    bench.edit_then_plan(suspend=True)
-    deletion = bench.only(bench.plan())
-    bench.fold(deletion, Accepted())
-    bench.show(CONFIGMAP, deleting=bench.now + 30)
-    for name in (POD, "f-a-1"):
-        bench.show_then_plan(name, deleting=bench.now + 30)
-        assert suspended(bench) == GOING
-    for name in (POD, "f-a-1"):
-        bench.hide_then_plan(name)
-        assert suspended(bench) == GOING
-    bench.hide(CONFIGMAP)
-    bench.plan(write=False)
-    assert (bench.status.state, suspended(bench)) == (State.ATTEMPT_COMPLETED, GOING)
-    bench.write()
-    bench.settle()
-    assert suspended(bench) == TRUE
-    messages = {item.type: item.message for item in bench.status.conditions}
-    assert messages["Suspended"] == MESSAGE
-    assert messages["Running"] == "FrameworkAttempt 1 waits: spec.suspend is true"
-
-
 def test_the_history_has_the_suspended_attempt() -> None:
     bench = running()
     bench.edit(suspend=True)
@@ -125,20 +101,6 @@ def test_completed_tasks_that_run_again_because_of_a_suspension_are_counted(susp
     assert len(bench.pods) == 4
 
 
-def test_resuming_starts_nothing_before_the_configmap_is_gone() -> None:
-    bench = running()
-    bench.edit_then_plan(suspend=True)
-    bench.fold(bench.only(bench.plan()), Accepted())
-    bench.show(CONFIGMAP, deleting=bench.now + 30)
-    bench.edit(suspend=False)
-    for _ in range(5):
-        assert not [action for action in bench.plan().actions if isinstance(action, Create)]
-    assert (bench.status.attempt.id, suspended(bench)) == (0, RESUMED)
-    bench.vanish()
-    bench.all_pods()
-    assert (bench.status.attempt.id, retries(bench)) == (1, (1, 0))
-
-
 # --- precedence ----------------------------------------------------------------------------------------------
 
 
@@ -154,17 +116,6 @@ def test_a_completion_that_is_due_in_the_same_step_comes_first(code: int) -> Non
     bench.edit_then_settle(suspend=True)
     assert (bench.status.state, bench.code()) == (State.COMPLETED, code)
     assert suspended(bench) in (None, ("False", "Completed"))
-
-
-@pytest.mark.parametrize("first", [{"suspend": True}, {}])
-def test_stop_completes_a_suspended_framework(first: Any) -> None:
-    bench = running()
-    if first:
-        bench.edit_then_settle(**first)
-        assert suspended(bench) == TRUE
-    bench.edit_then_settle(suspend=True, executionType="Stop")
-    assert (bench.status.state, bench.code()) == (State.COMPLETED, -210)
-    assert suspended(bench) == (("False", "Completed") if first else None)
 
 
 def test_another_completion_stays_and_its_retry_waits() -> None:
@@ -269,19 +220,6 @@ def test_a_persisted_end_of_an_unseen_configmap_is_final(then: str) -> None:
     assert then != "shown" or suspended(bench) == TRUE
 
 
-@pytest.mark.parametrize("how", ["terminating", "gone"])
-def test_a_configmap_that_another_controller_deletes_uses_up_no_retry(how: str) -> None:
-    """It may have looked before this one created the ConfigMap."""
-    bench = running()
-    bench.edit(suspend=True)
-    if how == "terminating":
-        bench.show_then_plan(CONFIGMAP, deleting=bench.now + 30)
-        assert (bench.status.state, bench.code()) == (State.DELETING, -240)
-    bench.vanish()
-    bench.settle()
-    assert (bench.status.attempt.id, retries(bench), suspended(bench)) == (1, (1, 0), TRUE)
-
-
 # --- a stored AttemptCreationPending --------------------------------------------------------------------------------
 
 
@@ -334,18 +272,6 @@ def test_suspension_is_promised_once_a_look_finds_nothing(first: list[Result]) -
     bench.idle()
 
 
-def test_a_configmap_that_the_look_finds_is_adopted_and_ended() -> None:
-    bench = pending()
-    uid = unrecorded(bench, show=False)
-    bench.fold(look(bench), Exists(ours(uid)))
-    assert (bench.status.state, bench.status.attempt.configmap_uid) == (State.CREATION_REQUESTED, uid)
-    assert not bench.plan().actions, "persisted first"
-    assert bench.code() == -240
-    bench.expect(Delete)
-    bench.settle()
-    assert (bench.status.attempt.id, retries(bench), suspended(bench)) == (1, (1, 0), TRUE)
-
-
 def test_a_configmap_in_the_cache_is_adopted_without_a_look_and_has_no_pods() -> None:
     bench = pending()
     bench.plan()
@@ -358,23 +284,6 @@ def test_a_configmap_in_the_cache_is_adopted_without_a_look_and_has_no_pods() ->
     assert (bench.code(), bench.status.state) == (-240, State.DELETION_PENDING)
     bench.settle()
     assert (bench.status.attempt.id, suspended(bench)) == (1, TRUE)
-
-
-def test_a_configmap_that_lands_after_the_look_is_deleted_and_never_adopted() -> None:
-    bench = pending()
-    bench.fold(look(bench), Gone())
-    uid = unrecorded(bench)
-    deletion = bench.expect(Delete)
-    assert (deletion.uid, deletion.unrecorded, suspended(bench)) == (uid, True, GOING)
-    bench.edit(suspend=False)
-    for _ in range(3):
-        made = bench.plan()
-        assert not [action for action in made.actions if isinstance(action, Create)]
-    assert bench.status.state is State.CREATION_PENDING, "its deletion is on the way"
-    bench.fold(deletion, Accepted())
-    bench.hide(CONFIGMAP)
-    bench.wait(20)
-    assert bench.status.attempt.id == 0
 
 
 def test_a_late_configmap_that_a_creation_finds_is_replaced() -> None:
@@ -438,47 +347,6 @@ def test_false_is_persisted_before_a_resumed_attempt_starts() -> None:
     bench.expect(Create)
 
 
-def test_suspended_again_it_looks_again_once_a_creation_was_ordered() -> None:
-    bench = pending()
-    bench.fold(look(bench), Gone())
-    bench.edit_then_plan(suspend=False)
-    creation = bench.only(bench.plan())
-    bench.edit(suspend=True)
-    bench.fold(creation, Unanswered("no"))
-    bench.plan()
-    action = bench.expect(LookUp, 5)
-    assert suspended(bench) == GOING
-    bench.fold(action, Exists(ours()))
-    assert bench.status.state is State.CREATION_REQUESTED
-
-
-def test_a_creation_in_flight_that_succeeds_is_ended() -> None:
-    bench = accepted()
-    creation = bench.only(bench.plan())
-    bench.edit(suspend=True)
-    bench.creating = True
-    assert not bench.plan().actions, "no look while the creation may still land"
-    bench.idle()
-    bench.creating = False
-    bench.fold(creation, Created("uid"))
-    bench.plan()
-    assert (bench.code(), suspended(bench)) == (-240, GOING)
-
-
-def test_suspended_again_it_looks_again_once_it_was_stored_as_resumed() -> None:
-    """Another controller may have created objects for the status that it read meanwhile."""
-    bench = pending()
-    bench.fold(look(bench), Gone())
-    bench.edit_then_plan(suspend=False)
-    assert suspended(bench) == RESUMED
-    bench.edit(suspend=True)
-    action = look(bench)
-    assert suspended(bench) == GOING
-    bench.fold(action, Exists(ours()))
-    bench.settle()
-    assert (bench.status.attempt.id, retries(bench), suspended(bench)) == (1, (1, 0), TRUE)
-
-
 def test_a_stored_promise_stays_over_a_restart_and_is_checked() -> None:
     bench = pending()
     bench.fold(look(bench), Gone())
@@ -509,24 +377,6 @@ def test_pods_in_the_cache_refute_the_promise() -> None:
     bench.settle()
     assert suspended(bench) == TRUE
     assert bench.pods == {}
-
-
-def test_a_late_pod_refutes_the_promise_while_the_delay_of_a_retry_passes() -> None:
-    bench = running(role(failed=1), retryPolicy={"maxRetryCount": 1, "backoff": {"baseSeconds": 100}})
-    body = bench.bodies[POD]
-    bench.stop(code=1)
-    for _ in range(9):
-        made = bench.plan()
-        for action in made.actions:
-            bench.fold(action, Accepted())
-            bench.hide(action.target.name)
-    bench.edit_then_plan(suspend=True)
-    assert (bench.status.state, suspended(bench)) == (State.ATTEMPT_COMPLETED, TRUE)
-    bench.bodies[POD] = {**body, "metadata": {**body["metadata"], "uid": "late"}}
-    bench.show_then_plan(POD)
-    assert suspended(bench) == GOING
-    bench.hide_then_plan(POD)
-    assert (bench.status.state, suspended(bench)) == (State.ATTEMPT_COMPLETED, TRUE)
 
 
 def test_a_promise_is_not_repeated_while_the_cache_shows_a_pod() -> None:

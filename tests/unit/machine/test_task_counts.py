@@ -2,7 +2,7 @@
 
 from frameworkcontroller.api.status import TaskCounts
 from frameworkcontroller.machine.kernel.model import Urgency
-from tests.support.bench import Bench, accepted, prepared, role, running
+from tests.support.bench import Bench, prepared, role, running
 
 
 def counts(bench: Bench) -> tuple[int, int, int, int]:
@@ -10,34 +10,6 @@ def counts(bench: Bench) -> tuple[int, int, int, int]:
     found = bench.status.task_counts
     assert found is not None
     return found.total, found.running, found.succeeded, found.failed
-
-
-def test_they_follow_the_tasks() -> None:
-    bench = accepted(role("a", 3), role("b", 2, failed=2))
-    assert counts(bench) == (5, 0, 0, 0)
-    bench.all_pods()
-    for name in ("f-a-0", "f-a-1", "f-b-0"):
-        bench.run(name)
-    assert counts(bench) == (5, 3, 0, 0)
-    bench.end("f-a-0")
-    bench.end("f-b-0", code=1)
-    assert counts(bench) == (5, 1, 1, 1)
-
-
-def test_tasks_that_the_end_of_the_attempt_stops_count_as_failed() -> None:
-    bench = prepared(role("a", 3, succeeded=1))
-    bench.run("f-a-1")
-    bench.end("f-a-0")
-    assert bench.status.state.value == "Completed"
-    assert counts(bench) == (3, 0, 1, 2)
-
-
-def test_another_attempt_starts_its_counts_at_zero() -> None:
-    bench = prepared(role("a", 2, failed=1), retryPolicy={"maxRetryCount": 1})
-    bench.run("f-a-1")
-    bench.end("f-a-0", code=1)
-    assert bench.status.attempt.id == 1
-    assert counts(bench) == (2, 0, 0, 0)
 
 
 def test_a_task_that_leaves_counts_no_more_from_the_mark_on() -> None:

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from frameworkcontroller.api.codec import encode_status, encode_task
-from frameworkcontroller.api.completion import Code
+from frameworkcontroller.api.failurespec import FailureClass, FailureType, PodPattern
 from frameworkcontroller.api.objects import Disruption
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.actions import Action, ConfirmGone, ConfirmNone, Create, Delete, Relabel
@@ -21,7 +21,6 @@ from frameworkcontroller.machine.kernel.exchanges import (
     Remains,
     Result,
 )
-from frameworkcontroller.machine.kernel.failure import FailureClass, PodPattern
 from frameworkcontroller.machine.kernel.model import Plan, Urgency
 from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.requests import Kind, Target, Unanswered
@@ -280,50 +279,6 @@ def unrecorded(*, timeout: int | None) -> Bench:
     task.attempt.id = task.retry.total_retried_count = 1
     bench.show("f-a-0", deleting=bench.now + 30, grace=30, nodeName="lost")
     return bench
-
-
-def test_an_unrecorded_pod_that_does_not_go_stalls_and_is_deleted_by_force_after_the_timeout() -> None:
-    bench = unrecorded(timeout=600)
-    bench.plan()
-    for seconds, told in ((30 + 119, []), (1, [("True", "PodNotGone")]), (449, [("True", "PodNotGone")])):
-        bench.idle(after=seconds)
-        assert bench.stalls() == told
-    bench.now += 1
-    force = forced(bench, bench.pods["f-a-0"].uid)
-    assert force.unrecorded
-    bench.fold(force, Remains("still there"))
-    bench.idle()
-    assert bench.expect(Delete, 60) == force
-    bench.fold(force, Gone())
-    bench.hide("f-a-0")
-    bench.created(bench.expect(Create, 60))
-    bench.plan()
-    assert bench.stalls() == [("False", "Progressing")]
-
-
-def test_an_unrecorded_pod_without_a_timeout_stalls_and_is_never_deleted_by_force() -> None:
-    bench = unrecorded(timeout=None)
-    assert not bench.wait(100_000).actions
-    assert bench.stalls() == [("True", "PodNotGone")]
-    bench.hide("f-a-0")
-    # A failure for another reason replaces the stall that has ended.
-    bench.refuse(bench.expect(Create), refused(429, "too many"))
-    assert bench.stalls() == [("True", "PodNotAnswered")]
-
-
-@pytest.mark.parametrize("how", ["Stop", "ScaleDown"])
-def test_an_unrecorded_pod_that_does_not_go_is_deleted_by_force_while_its_task_leaves(how: str) -> None:
-    bench = unrecorded(timeout=600)
-    bench.plan()
-    left = [role(number=0, podGracefulDeletionTimeoutSec=600), role("b")]
-    bench.edit_then_plan(**{"executionType": "Stop"} if how == "Stop" else {"taskRoles": left})
-    for action in bench.wait(0).actions:
-        assert isinstance(action, Delete)
-        assert not action.force
-        bench.fold(action, Accepted())
-    bench.now += 600
-    force = of_task(bench.wait(0))
-    assert force == Delete(force.target, bench.pods["f-a-0"].uid, force=True, confirm=True)
 
 
 @pytest.mark.parametrize("index", [0, 1], ids=["of a completed Task", "of no Task"])
@@ -593,21 +548,6 @@ def test_an_unrecorded_pod_has_its_grace_period() -> None:
     assert bench.stall() == ("", "")
 
 
-@pytest.mark.parametrize("known_before", [True, False])
-def test_the_completion_of_the_framework_waits_for_the_grace_period(known_before: bool) -> None:
-    """The garbage collector deletes the Pods of a ConfigMap that goes."""
-    bench = left_running()
-    if known_before:
-        bench.plan()
-        bench.plan()
-    bench.edit_then_plan(executionType="Stop")
-    assert bench.status.state is State.DELETION_PENDING
-    bench.idle()
-    bench.idle(after=49)
-    bench.now += 1
-    assert {action.target.name for action in bench.plan().actions} == {"f-attempt", "f-a-0"}
-
-
 def test_the_completion_of_the_framework_does_not_wait_for_a_running_pod() -> None:
     bench = running()
     bench.edit_then_plan(executionType="Stop")
@@ -657,7 +597,8 @@ def test_a_pod_that_is_deleted_for_no_disruption_that_has_a_code(conditions: lis
 
 
 def test_configured_failure_classes_do_not_apply_to_a_pod_that_is_being_deleted() -> None:
-    anything = FailureClass(Code(300, "Mine", attributes=("Permanent",)), (PodPattern(),))
+    kind = FailureType(attributes=["Permanent"])
+    anything = FailureClass(code=300, phrase="Mine", type=kind, pod_patterns=[PodPattern()])
     bench = Bench(role(), limit=limits(anything))
     bench.pod()
     bench.show_then_plan(
@@ -731,16 +672,6 @@ def test_a_changed_timeout_is_copied_and_persisted_before_it_counts() -> None:
     assert bench.expect(Delete).force
 
 
-def test_the_timeout_of_a_role_that_left_the_spec_is_kept() -> None:
-    bench = prepared(role(podGracefulDeletionTimeoutSec=50), role("b"))
-    bench.edit_then_plan(role("b"))
-    assert bench.status.attempt.roles[0].pod_graceful_deletion_timeout_sec == 50
-    bench.plan()
-    bench.fold(bench.expect(Delete), Accepted())
-    bench.show_then_plan("f-a-0", deleting=bench.now + 30)
-    assert bench.expect(Delete, after=50).force
-
-
 def test_a_changed_policy_is_copied_and_persisted_before_it_counts() -> None:
     fields: dict[str, Any] = {"podGracefulDeletionTimeoutSec": 50}
     bench = being_deleted(node="n", after=0, **fields)
@@ -785,13 +716,6 @@ def test_the_node_of_a_pod_that_is_not_forced_is_read_every_half_minute() -> Non
     assert (reason, message.endswith("still exists (node n): why")) == ("PodNotGone", True)
     bench.fold(action, Gone())
     assert (bench.state(), bench.stall()) == (State.ATTEMPT_COMPLETED, ("", ""))
-
-
-def test_nodes_that_cannot_be_read_stall_at_once() -> None:
-    bench = being_deleted(node="n", **UNREACHABLE)
-    bench.fold(bench.expect(Delete), NotForced("403", unreadable=True))
-    bench.plan()
-    assert bench.stall() == ("PodNotGone", "403")
 
 
 def test_a_timeout_that_is_removed_forces_nothing() -> None:

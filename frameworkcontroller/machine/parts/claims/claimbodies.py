@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,20 +20,13 @@ class ClaimVolumes:
 
     claims: tuple[str, ...]
 
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The names."""
-        return self.claims
-
-    def apply(self, template: Mapping[str, Any], pod_name: str) -> dict[str, Any]:
-        """Return the template with these volumes in place of its own ones with the same names."""
-        spec = template.get("spec")
-        others = spec.get("volumes") if isinstance(spec, dict) else None
-        if not isinstance(spec, dict) or not (others is None or isinstance(others, list)):
-            return dict(template)
-        ours = [{"name": one, "persistentVolumeClaim": {"claimName": f"{one}-{pod_name}"}} for one in self.claims]
-        kept = [one for one in others or () if not (isinstance(one, dict) and one.get("name") in self.claims)]
-        return {**template, "spec": {**spec, "volumes": [*ours, *kept]}}
+    def apply(self, metadata: dict[str, Any], spec: dict[str, Any], pod_name: str) -> None:
+        """Put these volumes in place of the template's own ones with the same names."""
+        others = spec.get("volumes")
+        if others is None or isinstance(others, list):
+            ours = [{"name": one, "persistentVolumeClaim": {"claimName": f"{one}-{pod_name}"}} for one in self.claims]
+            kept = [one for one in others or () if not (isinstance(one, dict) and one.get("name") in self.claims)]
+            spec["volumes"] = [*ours, *kept]
 
 
 def is_large(template: ClaimTemplate) -> bool:

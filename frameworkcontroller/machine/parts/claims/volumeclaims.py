@@ -30,12 +30,12 @@ from frameworkcontroller.machine.kernel.exchanges import (
     Exists,
     Gone,
     NotAttempted,
-    NotDoneError,
+    Patched,
     Remains,
     Result,
     find_metadata,
     identity_in,
-    metadata_of,
+    patched,
 )
 from frameworkcontroller.machine.kernel.holds import CREATIONS, ObjectKey, Stall, Wait
 from frameworkcontroller.machine.kernel.manifests import POD_LABELS, framework_reference
@@ -56,18 +56,7 @@ from frameworkcontroller.machine.kernel.outcomes import (
 )
 from frameworkcontroller.machine.kernel.part import Part
 from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason
-from frameworkcontroller.machine.kernel.requests import (
-    Answer,
-    Answered,
-    Get,
-    Kind,
-    MergePatch,
-    Refusal,
-    Refused,
-    Request,
-    Target,
-    Unanswered,
-)
+from frameworkcontroller.machine.kernel.requests import Answer, Kind, Refused, Request, Target, Unanswered
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.parts.claims.claimagenda import CLAIMS, ClaimAgenda, ClaimReason
 from frameworkcontroller.machine.parts.claims.claimbodies import (
@@ -363,30 +352,18 @@ class MarkClaim(PartAction):
             return Created(found.uid)
         if names.FRAMEWORK_UID in change.get("annotations", ()) and not (yield from self._framework_exists()):
             return Remains("its Framework is gone")
-        # Both are preconditions: nothing that another client has changed since is undone.
-        change |= {"uid": found.uid, "resourceVersion": metadata.get("resourceVersion")}
-        answer = yield MergePatch(target.kind, target.name, orjson.dumps({"metadata": change}))
-        match answer:
-            case Answered():
-                return Created(found.uid)
-            case Refused(kind=Refusal.OBJECT_NOT_FOUND):
-                return Gone()
-            case Refused(kind=Refusal.CONFLICT, message=message):
-                return Remains(message)
-        raise NotDoneError(answer)
+        # The version is a precondition: nothing that another client has changed since is undone.
+        version = metadata.get("resourceVersion") or ""
+        result = yield from patched(target, found.uid, {"metadata": change}, version)
+        return Created(found.uid) if isinstance(result, Patched) else result
 
     def _framework_exists(self) -> Generator[Request, Answer, bool]:
         """Whether the Framework still exists, now that the claim was read.
 
         If so, no later Framework of its name had adopted the claim, which would be lost with an owner that is gone.
         """
-        answer = yield Get(Kind.FRAMEWORK, self.identity[1])
-        match answer:
-            case Answered(body=body):
-                return bool(metadata_of(body, "uid")["uid"] == self.framework_uid)
-            case Refused(kind=Refusal.OBJECT_NOT_FOUND):
-                return False
-        raise NotDoneError(answer)
+        metadata = yield from find_metadata(Target(Kind.FRAMEWORK, self.identity[1]))
+        return metadata is not None and metadata["uid"] == self.framework_uid
 
     def _change(self, metadata: Mapping[str, Any], *, owned: bool) -> dict[str, Any]:
         """The changes of the metadata, empty if they are as wanted."""

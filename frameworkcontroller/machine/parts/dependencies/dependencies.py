@@ -12,13 +12,13 @@ from functools import lru_cache
 from typing import ClassVar
 
 from frameworkcontroller.api.completion import CompletionStatus, Trigger
-from frameworkcontroller.api.objects import PodRecord
+from frameworkcontroller.api.objects import Framework, PodRecord
 from frameworkcontroller.api.spec import Dependency, DependencyStatus, TaskRoleSpec
 from frameworkcontroller.api.status import State, TaskRoleStatus, TaskStatus
 from frameworkcontroller.machine.kernel.agenda import PERSISTED
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import Wait
-from frameworkcontroller.machine.kernel.model import Urgency
+from frameworkcontroller.machine.kernel.model import Limits, Urgency
 from frameworkcontroller.machine.kernel.part import EndPhase, Part, PartState, RoleWait
 from frameworkcontroller.machine.kernel.policy import completed_tasks
 from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason, event
@@ -93,6 +93,9 @@ class DependencyPart(Part):
     """The order of roles by dependsOn."""
 
     reasons: ClassVar[type[Reason]] = DependencyReason
+
+    def is_off(self, framework: Framework, tracker: Tracker, limits: Limits) -> bool:
+        return not framework.spec.dependents and tracker.find_part(RoleOrder) is None
 
     def before_tasks(self, ctx: Context) -> None:
         """Count the ready Pods of the roles that others wait for, and only of those."""

@@ -15,7 +15,7 @@ import orjson
 
 from frameworkcontroller.api.names import FRAMEWORK_NAME
 from frameworkcontroller.api.objectkinds import PODGROUPS
-from frameworkcontroller.api.objects import CompanionRecord, Identity, PodRecord
+from frameworkcontroller.api.objects import CompanionRecord, Framework, Identity, PodRecord
 from frameworkcontroller.api.podgroups import DROPPABLE, IMMUTABLE_VERSION, GangScheduler, PodGroupRecord
 from frameworkcontroller.api.spec import TaskRoleSpec
 from frameworkcontroller.api.status import TaskStatus
@@ -24,7 +24,7 @@ from frameworkcontroller.machine.kernel.agenda import PERSISTED
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.exchanges import Exists, Patched
 from frameworkcontroller.machine.kernel.holds import ObjectKey, Stall, Wait
-from frameworkcontroller.machine.kernel.model import NotListed
+from frameworkcontroller.machine.kernel.model import Limits, NotListed
 from frameworkcontroller.machine.kernel.outcomes import (
     FAILURES_TO_STALL_WHILE_DELETED,
     Presence,
@@ -76,6 +76,9 @@ class GangPart(Part):
         if ctx.framework.spec.scheduling is not None:
             ctx.tracker.holds.set_stall(GANGS, _unsupported(ctx))
         return True
+
+    def is_off(self, framework: Framework, tracker: Tracker, limits: Limits) -> bool:
+        return framework.spec.scheduling is None
 
     def why_not_create_configmap(self, ctx: Context) -> Wait | None:
         """Why the attempt does not begin: its gangs are refused, or PodGroups cannot be listed."""

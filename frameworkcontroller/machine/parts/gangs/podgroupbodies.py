@@ -17,6 +17,7 @@ from frameworkcontroller.api.podgroups import DROPPABLE, IMMUTABLE_VERSION, Gang
 from frameworkcontroller.api.problems import Problem, shown
 from frameworkcontroller.api.quantities import Amounts, pod_requests
 from frameworkcontroller.api.spec import FrameworkSpec, Scheduling, TaskRoleSpec
+from frameworkcontroller.machine.kernel.manifests import with_entries
 from frameworkcontroller.machine.kernel.requests import Kind
 
 VERSION: Final = "v1beta1"
@@ -266,30 +267,14 @@ class Member:
         native = self.group and self.scheduler is GangScheduler.KUBERNETES
         return ("spec", "schedulingGroup", "podGroupName") if native else ()
 
-    @property
-    def texts(self) -> tuple[str, str]:
-        """The names of the group and of the scheduler."""
-        return self.group, self.filled_in
-
-    def apply(self, template: Mapping[str, Any], pod_name: str) -> dict[str, Any]:
-        """Return the template with these fields."""
-        metadata, spec = template.get("metadata"), template.get("spec")
-        if not isinstance(spec, dict) or not (metadata is None or isinstance(metadata, dict)):
-            return dict(template)
-        metadata, spec = dict(metadata or {}), dict(spec)
+    def apply(self, metadata: dict[str, Any], spec: dict[str, Any], pod_name: str) -> None:
         if self.filled_in and not spec.get("schedulerName"):
             spec["schedulerName"] = self.filled_in
         if self.group and self.scheduler is GangScheduler.KUBERNETES:
             spec["schedulingGroup"] = {"podGroupName": self.group}
         elif self.group and self.scheduler is GangScheduler.VOLCANO:
             keys = (names.KUBE_GROUP_ANNOTATION, names.VOLCANO_GROUP_ANNOTATION)
-            _add(metadata, "annotations", dict.fromkeys(keys, self.group))
+            metadata["annotations"] = with_entries(metadata.get("annotations"), dict.fromkeys(keys, self.group))
         elif self.group:
-            _add(metadata, "labels", {names.COSCHEDULING_GROUP_LABEL: self.group})
-        return {**template, "metadata": metadata, "spec": spec}
-
-
-def _add(metadata: dict[str, Any], field: str, ours: dict[str, str]) -> None:
-    # The API server refuses a field of another type.
-    if isinstance(present := metadata.get(field) or {}, dict):
-        metadata[field] = present | ours
+            ours = {names.COSCHEDULING_GROUP_LABEL: self.group}
+            metadata["labels"] = with_entries(metadata.get("labels"), ours)

@@ -16,6 +16,7 @@ from typing import ClassVar, Final
 from frameworkcontroller.api.codec import encode_status, encode_task
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.names import HISTORY_FINALIZER
+from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
 from frameworkcontroller.machine.kernel.absence import look_for_pods, nothing_runs
 from frameworkcontroller.machine.kernel.actions import ChangeFinalizer, Outcome
@@ -169,6 +170,9 @@ class HistoryPart(Part):
     reasons: ClassVar[type[Reason]] = HistoryReason
     target_part: ClassVar[str] = FINALIZER
     finalizer: ClassVar[str] = HISTORY_FINALIZER
+
+    def is_off(self, framework: Framework, tracker: Tracker, limits: Limits) -> bool:
+        return not (limits.history or limits.history_blocks or framework.held)
 
     def must_confirm(self, status: FrameworkStatus | None, limits: Limits) -> bool:
         """Whether a plan may give a snapshot to the history, where it counts at once."""

@@ -20,15 +20,7 @@ from frameworkcontroller.machine.kernel.actions import ChangeFinalizer, carry_ou
 from frameworkcontroller.machine.kernel.aside import Aside
 from frameworkcontroller.machine.kernel.exchanges import FinalizersAre, Gone
 from frameworkcontroller.machine.kernel.model import Env, Record, Snapshot, SnapshotTrigger
-from frameworkcontroller.machine.kernel.protocol import (
-    Archive,
-    Done,
-    Emit,
-    Instruction,
-    RequeueError,
-    View,
-    read_live,
-)
+from frameworkcontroller.machine.kernel.protocol import Archive, Call, Done, Emit, RequeueError, View, read_live
 from frameworkcontroller.machine.kernel.reasons import Reason, RequestReason
 from frameworkcontroller.machine.kernel.requests import Answer, Answered, Get, Kind, Request, Target
 from frameworkcontroller.machine.kernel.teardown import LOOK_SEC, delete_all
@@ -64,10 +56,8 @@ class Finalization(Aside):
         """Take the answer in the next pass."""
         self._storing, self._answered = False, (archive, answer)
 
-    def next(self, view: View) -> Instruction:
+    def due(self, view: View) -> Call | Done:
         """Wait for the history and for the back-off."""
-        if self._in_flight or self._done is not None:
-            return super().next(view)
         if self._storing:
             # The answer starts another pass.
             return Done()
@@ -81,7 +71,7 @@ class Finalization(Aside):
                 text = f"The deleted Framework goes once the history has stored its last status: {answer.message}"
                 self._failed(HistoryReason.UNAVAILABLE, text, view.env)
         left = self._not_before - view.env.clock
-        return Done(left) if left > 0 else super().next(view)
+        return Done(left) if left > 0 else super().due(view)
 
     def exchange(self, view: View) -> Generator[Request, Answer, float | None]:
         """Return None once it is finalized, or while the history stores its last status."""

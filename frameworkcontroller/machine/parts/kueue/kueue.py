@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.completion import ALWAYS_RETRIED, CompletionStatus
-from frameworkcontroller.api.objects import CompanionRecord, PodRecord
+from frameworkcontroller.api.objects import CompanionRecord, Framework, PodRecord
 from frameworkcontroller.api.spec import TaskRoleSpec
 from frameworkcontroller.api.status import Condition, State, TaskStatus
 from frameworkcontroller.machine.kernel.actions import Outcome
@@ -44,6 +44,9 @@ class KueuePart(Part):
     reasons: ClassVar[type[Reason]] = QueueReason
     kinds: ClassVar[frozenset[Kind]] = frozenset({Kind.WORKLOAD})
     not_answered: ClassVar[Reason] = QueueReason.NOT_ANSWERED
+
+    def is_off(self, framework: Framework, tracker: Tracker, limits: Limits) -> bool:
+        return not limits.kueue and (tracker.status is None or tracker.status.admission is None)
 
     def reads_labels(self, limits: Limits) -> bool:
         """Whether queue labels count."""

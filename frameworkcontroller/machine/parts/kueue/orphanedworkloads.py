@@ -14,19 +14,9 @@ from frameworkcontroller.api.workloads import WorkloadRecord
 from frameworkcontroller.machine.kernel.absence import is_of_framework
 from frameworkcontroller.machine.kernel.actions import LookUp, carry_out
 from frameworkcontroller.machine.kernel.aside import Aside
-from frameworkcontroller.machine.kernel.exchanges import Gone, Patched
+from frameworkcontroller.machine.kernel.exchanges import Gone, NotDoneError, Patched, find_metadata
 from frameworkcontroller.machine.kernel.protocol import OrphanReleased, View
-from frameworkcontroller.machine.kernel.requests import (
-    Answer,
-    Answered,
-    Get,
-    Kind,
-    Refusal,
-    Refused,
-    Request,
-    Target,
-    metadata_in,
-)
+from frameworkcontroller.machine.kernel.requests import Answer, Kind, Request, Target
 from frameworkcontroller.machine.parts.kueue.workloadactions import ReleaseQuota, RemoveFinalizer, Seen
 
 LOOK_SEC: Final = 15.0
@@ -78,13 +68,10 @@ class OrphanRelease(Aside):
 
 
 def _is_gone(framework: str, uid: str, *, or_deleting: bool) -> Generator[Request, Answer, bool]:
-    answer = yield Get(Kind.FRAMEWORK, framework)
-    match answer:
-        case Answered(body=body):
-            metadata = metadata_in(body, "uid")
-            if not isinstance(metadata, dict):
-                return False
-            return metadata["uid"] != uid or (or_deleting and metadata.get("deletionTimestamp") is not None)
-        case Refused(kind=Refusal.OBJECT_NOT_FOUND):
-            return True
-    return False
+    try:
+        metadata = yield from find_metadata(Target(Kind.FRAMEWORK, framework))
+    except NotDoneError:
+        return False
+    if metadata is None or metadata["uid"] != uid:
+        return True
+    return or_deleting and metadata.get("deletionTimestamp") is not None

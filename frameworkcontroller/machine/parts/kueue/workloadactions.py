@@ -30,7 +30,15 @@ from frameworkcontroller.api.workloads import (
     workload_record,
 )
 from frameworkcontroller.machine.kernel.actions import Create, PartAction
-from frameworkcontroller.machine.kernel.exchanges import Exchange, Gone, NotDoneError, Outdated, PartResult, patched
+from frameworkcontroller.machine.kernel.exchanges import (
+    ActionResult,
+    Exchange,
+    Gone,
+    NotDoneError,
+    Outdated,
+    patched,
+    read,
+)
 from frameworkcontroller.machine.kernel.manifests import framework_reference
 from frameworkcontroller.machine.kernel.requests import (
     LARGE_BYTES,
@@ -79,21 +87,21 @@ _LABEL_PATTERN: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen(PartResult):
+class Seen(ActionResult):
     """The Workload is as ``record`` says, and nothing was done."""
 
     record: WorkloadRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Unmet(PartResult):
+class Unmet(ActionResult):
     """Nothing was done: something that the action needs is missing, or contradicts the spec."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
-class WasAdmitted(PartResult):
+class WasAdmitted(ActionResult):
     """Kueue has admitted the Framework. ``waited_sec``: its time in the queue, None if Kueue does not say."""
 
     admission: AdmissionStatus
@@ -406,17 +414,13 @@ def is_admitted(record: WorkloadRecord) -> bool:
 
 def _read_workload(target: Target) -> Generator[Request, Answer, tuple[WorkloadRecord, Body] | None]:
     """Read the Workload, None if there is none."""
-    answer = yield Get(Kind.WORKLOAD, target.name, whole=True)
-    match answer:
-        case Answered(body=raw):
-            try:
-                body = orjson.loads(raw)
-                return workload_record(body), body
-            except (orjson.JSONDecodeError, ObjectError, TypeError) as error:
-                raise NotDoneError(Unanswered(f"the API server's answer is not a valid Workload: {error}")) from error
-        case Refused(kind=Refusal.OBJECT_NOT_FOUND):
-            return None
-    raise NotDoneError(answer)
+    if (raw := (yield from read(Kind.WORKLOAD, target.name, whole=True))) is None:
+        return None
+    try:
+        body = orjson.loads(raw)
+        return workload_record(body), body
+    except (orjson.JSONDecodeError, ObjectError, TypeError) as error:
+        raise NotDoneError(Unanswered(f"the API server's answer is not a valid Workload: {error}")) from error
 
 
 def _read_spec_of(kind: Kind, name: str) -> Generator[Request, Answer, Body | Unmet]:

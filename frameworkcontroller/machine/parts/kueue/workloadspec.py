@@ -291,27 +291,23 @@ def _topology_request(annotations: Mapping[str, Any]) -> dict[str, Any]:
 class AdmittedPods:
     """The fields for the Pods of a role. Nothing contradicts its template: ``ReadAdmission`` has compared them."""
 
-    texts: AdmittedPodSet
+    pod_set: AdmittedPodSet
 
-    def apply(self, template: Mapping[str, Any], pod_name: str) -> dict[str, Any]:
-        """Return the template with the fields."""
-        metadata, spec = template.get("metadata"), template.get("spec")
-        if metadata is None or isinstance(metadata, dict):
-            metadata = dict(metadata or {})
-            for name, ours in (("labels", self.texts.labels), ("annotations", self.texts.annotations)):
-                if ours:
-                    metadata[name] = with_entries(metadata.get(name), ours)
-        if isinstance(spec, dict):
-            spec = dict(spec)
-            if self.texts.node_selector:
-                spec["nodeSelector"] = with_entries(spec.get("nodeSelector"), self.texts.node_selector)
-            gates = [{"name": name} for name in self.texts.scheduling_gates]
-            for name, added in (("tolerations", self.texts.tolerations), ("schedulingGates", gates)):
-                own = spec.get(name)
-                if added and (own is None or isinstance(own, list)):
-                    known = set(map(_sorted_json, own or ()))
-                    spec[name] = [*(own or []), *(one for one in added if _sorted_json(one) not in known)]
-        return {**template, "metadata": metadata, "spec": spec}
+    def apply(self, metadata: dict[str, Any], spec: dict[str, Any], pod_name: str) -> None:
+        admitted = self.pod_set
+        for owner, name, ours in (
+            (metadata, "labels", admitted.labels),
+            (metadata, "annotations", admitted.annotations),
+            (spec, "nodeSelector", admitted.node_selector),
+        ):
+            if ours:
+                owner[name] = with_entries(owner.get(name), ours)
+        gates = [{"name": name} for name in admitted.scheduling_gates]
+        for name, added in (("tolerations", admitted.tolerations), ("schedulingGates", gates)):
+            own = spec.get(name)
+            if added and (own is None or isinstance(own, list)):
+                known = set(map(_sorted_json, own or ()))
+                spec[name] = [*(own or []), *(one for one in added if _sorted_json(one) not in known)]
 
 
 def _sorted_json(value: Any) -> bytes:

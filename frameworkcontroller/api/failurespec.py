@@ -6,19 +6,30 @@ is linear for all patterns. As in the original, empty text and a range without b
 
 from __future__ import annotations
 
-from typing import Annotated
+from functools import cached_property, lru_cache
+from typing import Annotated, Any, Protocol
 
-import re2
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import Field, GetPydanticSchema, field_validator
+from pydantic_core import core_schema
 
 from frameworkcontroller.api.completion import FAILED, RESERVED, Code
-from frameworkcontroller.api.inputmodel import INT32_MAX
-from frameworkcontroller.config.configfile import Section, not_below
-from frameworkcontroller.machine.kernel.failure import ContainerPattern, FailureClass, PodPattern, Range, Regex
+from frameworkcontroller.api.inputmodel import INT32_MAX, Section, not_below
 
 Int32 = Annotated[int, Field(ge=-INT32_MAX - 1, le=INT32_MAX)]
 
 
+class Regex(Protocol):
+    """A compiled pattern."""
+
+    @property
+    def pattern(self) -> Any:
+        """Its text."""
+
+    def search(self, text: str, /) -> Any:
+        """The first match anywhere in ``text``, or None."""
+
+
+@lru_cache(maxsize=1024)
 def compile_regex(pattern: str) -> Regex | None:
     """Compile a pattern of RE2; None for the empty one.
 
@@ -27,6 +38,9 @@ def compile_regex(pattern: str) -> Regex | None:
     """
     if not pattern:
         return None
+    # Commands that classify nothing start without it.
+    import re2
+
     options = re2.Options()
     # Otherwise the library writes to stderr, past the log format.
     options.log_errors = False
@@ -39,12 +53,12 @@ def compile_regex(pattern: str) -> Regex | None:
     return compiled
 
 
-def _compilable(pattern: str) -> str:
-    compile_regex(pattern)
-    return pattern
+def _regex_schema(*_: Any) -> core_schema.CoreSchema:
+    return core_schema.no_info_after_validator_function(compile_regex, core_schema.str_schema(strict=True))
 
 
-RegexText = Annotated[str, AfterValidator(_compilable)]
+OptionalRegex = Annotated[Regex | None, GetPydanticSchema(_regex_schema)]
+"""Written as text; None for the empty one."""
 
 
 class IntRange(Section):
@@ -53,42 +67,34 @@ class IntRange(Section):
     min: Int32 | None = None
     max: Annotated[Int32 | None, not_below("min")] = None
 
-    def compiled(self) -> Range | None:
-        """The range; None if it has no bound."""
-        return None if self.min is None and self.max is None else Range(self.min, self.max)
+    def __bool__(self) -> bool:
+        """Whether it has a bound."""
+        return self.min is not None or self.max is not None
+
+    def __contains__(self, value: int) -> bool:
+        return (self.min is None or self.min <= value) and (self.max is None or value <= self.max)
 
 
 class _TextPatterns(Section):
-    name_regex: RegexText = ""
-    reason_regex: RegexText = ""
-    message_regex: RegexText = ""
-
-    def _texts(self) -> tuple[Regex | None, Regex | None, Regex | None]:
-        return compile_regex(self.name_regex), compile_regex(self.reason_regex), compile_regex(self.message_regex)
+    name_regex: OptionalRegex = None
+    reason_regex: OptionalRegex = None
+    message_regex: OptionalRegex = None
 
 
-class ContainerPatternConfig(_TextPatterns):
-    """Pattern of one of the Pod's containers."""
+class ContainerPattern(_TextPatterns):
+    """Matches a container if all given fields match. Fields other than the name match only terminated containers."""
 
     signal_range: IntRange = IntRange()
     code_range: IntRange = IntRange()
 
-    def compiled(self) -> ContainerPattern:
-        """The pattern for the machine."""
-        return ContainerPattern(*self._texts(), signal=self.signal_range.compiled(), code=self.code_range.compiled())
+
+class PodPattern(_TextPatterns):
+    """Matches a Pod if all given fields match, and each container pattern matches *some* container."""
+
+    containers: tuple[ContainerPattern, ...] = Field(default=(), strict=False)
 
 
-class PodPatternConfig(_TextPatterns):
-    """Pattern of a failed Pod."""
-
-    containers: list[ContainerPatternConfig] = Field(default_factory=list)
-
-    def compiled(self) -> PodPattern:
-        """The pattern for the machine."""
-        return PodPattern(*self._texts(), containers=tuple(container.compiled() for container in self.containers))
-
-
-class FailureTypeConfig(Section):
+class FailureType(Section):
     """The type of a completion code, for retry policies. ``attributes`` None is exposed as null."""
 
     name: str = FAILED
@@ -103,13 +109,13 @@ class FailureTypeConfig(Section):
         return FAILED
 
 
-class FailureConfig(Section):
-    """One entry of podFailureSpec: a completion code, and the patterns of the Pods that get it."""
+class FailureClass(Section):
+    """An entry of podFailureSpec: a completion code, and the patterns of the Pods that get it. One must match."""
 
     code: Int32
     phrase: str = ""
-    type: FailureTypeConfig = FailureTypeConfig()
-    pod_patterns: Annotated[list[PodPatternConfig], Field(min_length=1)]
+    type: FailureType = FailureType()
+    pod_patterns: Annotated[list[PodPattern], Field(min_length=1)]
 
     @field_validator("code")
     @classmethod
@@ -119,8 +125,8 @@ class FailureConfig(Section):
                 raise ValueError(f"is within the reserved codes {reserved.start} to {reserved.stop - 1}")
         return value
 
-    def compiled(self) -> FailureClass:
-        """The entry for the machine."""
+    @cached_property
+    def completion_code(self) -> Code:
+        """The code with its phrase and type."""
         attributes = self.type.attributes
-        code = Code(self.code, self.phrase, self.type.name, None if attributes is None else tuple(attributes))
-        return FailureClass(code, tuple(pattern.compiled() for pattern in self.pod_patterns))
+        return Code(self.code, self.phrase, self.type.name, None if attributes is None else tuple(attributes))
