@@ -234,7 +234,7 @@ class LogRecord:
     why: str = ""
 
     def with_data(self, data: bytes) -> LogRecord:
-        """Return the record with these bytes, of which it takes the last `MAX_LOG_BYTES`."""
+        """Return the record with these bytes, or with the last `MAX_LOG_BYTES` of them."""
         cut = len(data) > MAX_LOG_BYTES
         data = data[-MAX_LOG_BYTES:]
         packed = gzip.compress(data, compresslevel=6, mtime=0) if data else b""
@@ -271,7 +271,7 @@ class LogRecord:
         Raises:
             HistoryRecordError: a field is missing or invalid, or ``data`` is too large or not gzip.
         """
-        numbers = {field: body.get(field) for field in ("index", "run", "size")}
+        numbers: dict[str, Any] = {field: body.get(field) for field in ("index", "run", "size")}
         for field, value in numbers.items():
             if type(value) is not int or not 0 <= value <= _MAX_INT32:
                 raise HistoryRecordError(f"object.{field}: must be a number from 0, not {_quoted(value)}")
@@ -316,7 +316,7 @@ def unpack_log(packed: bytes, size: int) -> bytes:
     if not packed:
         data, complete = b"", True
     else:
-        # One byte more than expected: no more is decompressed, whatever the data stands for.
+        # One byte more than expected: no more is decompressed of any data.
         inflater = zlib.decompressobj(_GZIP_WINDOW)
         try:
             data = inflater.decompress(packed, size + 1)

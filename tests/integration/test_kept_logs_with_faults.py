@@ -62,7 +62,7 @@ def is_log(request: Request) -> bool:
 
 
 @pytest.mark.parametrize("keep", [KeepLogs.FAILED, KeepLogs.NONE])
-async def test_only_what_is_wanted_is_read(
+async def test_only_wanted_logs_are_read(
     cluster: Cluster, frameworks: Frameworks, archive: ArchiveServer, keep: KeepLogs
 ) -> None:
     async with (

@@ -582,7 +582,7 @@ async def test_logs_have_a_part_of_the_room_and_then_only_their_reasons() -> Non
         found = RecordId.parse(POD_RECORD_ID)
         log = LOG.with_data(random.Random(1).randbytes(2**18))
         kept = [sink.offer_log(PLACE, found, log) for _ in range(100)]
-        # A quarter of the whole: half of that of records that nothing waits for.
+        # A quarter of the whole: half of the room for records that nothing waits for.
         assert MAX_PENDING // 4 - 2**19 < sink.pending_bytes < MAX_PENDING // 4 + 2**17
         assert kept == sorted(kept, reverse=True)
         last = LogRecord.decode(decode_record(sink._queue[-1].line).object)

@@ -105,7 +105,7 @@ class World:
         return round(asyncio.get_running_loop().time() - self.began, 1)
 
     async def until(self, records: int) -> list[LogRecord]:
-        """Wait for so many records."""
+        """Wait for that number of records."""
         while len(self.sink.logs) < records:
             self.sink.came.clear()
             await self.sink.came.wait()
@@ -301,7 +301,7 @@ async def test_a_full_sink_counts_as_missed() -> None:
     assert world.released == {"p": 0.0}
 
 
-async def test_a_stop_keeps_what_was_followed() -> None:
+async def test_a_stop_keeps_the_followed_part() -> None:
     world = World(concurrency=1)
     world.node.logs = {"main": b"said\n"}
     world.ask(follow=True)

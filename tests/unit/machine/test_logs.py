@@ -1,4 +1,4 @@
-"""The logs of Pods: which are asked for, when, how long a deletion waits, and what that costs."""
+"""The logs of Pods: which are asked for and when, how long a deletion waits, and its cost."""
 
 from __future__ import annotations
 
