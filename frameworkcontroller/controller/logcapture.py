@@ -223,7 +223,7 @@ class LogCapture:
 
     async def _read(self, job: _Job) -> tuple[bool, str]:
         """Read the end of a log as it stands. Return whether its end is missing, and why something is."""
-        lines, why = max(_FEWEST_LINES, self._tail_bytes // _LINE_BYTES), ""
+        lines, why, too_long = max(_FEWEST_LINES, self._tail_bytes // _LINE_BYTES), "", False
         async with asyncio.timeout_at(job.pod.capture.until):
             for reads_left in reversed(range(_READS)):
                 limit = 4 * self._tail_bytes + lines * _STAMP_BYTES

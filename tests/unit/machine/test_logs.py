@@ -289,7 +289,7 @@ def pod(phase: str, *, main: Body | None = None, init: Body | None = None, node:
     return {"metadata": metadata, "spec": spec, "status": status}
 
 
-RUNNING: Final = {"state": {"running": {}}}
+RUNNING: Final[Body] = {"state": {"running": {}}}
 ENDED: Final = {"state": {"terminated": {"exitCode": 1}}}
 WAITING: Final = {"state": {"waiting": {"reason": "PodInitializing"}}}
 LAST: Final = {"lastState": {"terminated": {"exitCode": 1}}}
