@@ -42,11 +42,12 @@ MAX_READ_BYTES: Final = 16 * 2**20
 """The most bytes that are read of one log: a container may write a hundred megabytes a second."""
 
 _LINE_BYTES: Final = 64
-"""Length of lines that is expected at first."""
+"""Length of lines that is expected at first, and then the last log's: Tasks of a role write the same."""
 
 _SHORT_LINE_BYTES: Final = 16
 """The same of a log that is followed, which is asked for once."""
 
+_LONG_LINE_BYTES: Final = 1024
 _STAMP_BYTES: Final = 40
 _FEWEST_LINES: Final = 16
 _READS: Final = 3
@@ -102,6 +103,7 @@ class LogCapture:
         self._order = itertools.count()
         self._reading: dict[asyncio.Task[None], _Job] = {}
         self._following: dict[asyncio.Task[None], _Job] = {}
+        self._line_bytes = _LINE_BYTES
         self._stopping = False
 
     def capture(self, key: str, generation: int, capture: Capture, done: Callable[[], None]) -> None:
@@ -223,7 +225,7 @@ class LogCapture:
 
     async def _read(self, job: _Job) -> tuple[bool, str]:
         """Read the end of a log as it stands. Return whether its end is missing, and why something is."""
-        lines, why, too_long = max(_FEWEST_LINES, self._tail_bytes // _LINE_BYTES), "", False
+        lines, why, too_long = max(_FEWEST_LINES, self._tail_bytes * 9 // 8 // self._line_bytes), "", False
         async with asyncio.timeout_at(job.pod.capture.until):
             for reads_left in reversed(range(_READS)):
                 limit = 4 * self._tail_bytes + lines * _STAMP_BYTES
@@ -238,6 +240,8 @@ class LogCapture:
                 else:
                     size = max(1, len(tail.data()))
                     lines = min(self._tail_bytes, lines * (1 + self._tail_bytes // size) * 5 // 4)
+        if tail.lines >= lines > _FEWEST_LINES:
+            self._line_bytes = max(_SHORT_LINE_BYTES, min(_LONG_LINE_BYTES, tail.text_bytes // tail.lines))
         job.tail.cut = job.tail.cut or job.tail.lines >= lines
         if too_long:
             return True, f"its lines are longer than {MAX_READ_BYTES} bytes"

@@ -32,6 +32,8 @@ class Tail:
         self._problem: bytes | None = None
         self.received = 0
         """Bytes with times."""
+        self.text_bytes = 0
+        """The same without times."""
         self.lines = 0
         """Lines that have begun."""
         self.cut = False
@@ -86,6 +88,7 @@ class Tail:
         text = _STAMPED.sub(b"\n", begins + data)
         self._inside = not data.endswith(b"\n")
         self._kept += memoryview(text)[len(begins) :]
+        self.text_bytes += len(text) - len(begins)
         self.cut = self.cut or len(self._kept) > self._size
         if len(self._kept) > 2 * self._size:
             del self._kept[: -self._size]

@@ -153,6 +153,22 @@ async def test_the_last_bytes_of_a_long_log(length: int) -> None:
     assert world.node.sent <= 200 * TAIL
 
 
+async def test_equal_logs_are_read_with_few_bytes() -> None:
+    """The first one shows how long the lines are."""
+    world = World(concurrency=1)
+    world.node.logs = {"main": (b"x" * 127 + b"\n") * 1000}
+    for number in range(5):
+        world.ask(uid=str(number))
+    await world.until(2)
+    before = world.node.sent
+    for log in await world.until(5):
+        assert log.data() == world.node.logs["main"][-TAIL:]
+    assert world.node.sent - before <= 3 * 1.5 * TAIL
+    world.node.logs = {"main": b"y\n" * 10_000}
+    world.ask(uid="short")
+    assert (await world.until(6))[5].data() == b"y\n" * (TAIL // 2)
+
+
 async def test_a_line_without_end() -> None:
     world = World()
     world.node.logs = {"main": b"x" * (2 * MAX_READ_BYTES)}
