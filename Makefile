@@ -18,19 +18,29 @@ help: ## Show this list
 
 venv: $(VENV)/.project ## Create .venv with the locked dependencies and .venv/bin/frameworkcontroller
 
+INSTALL = $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable .
+
 # Two stamps: a change of pyproject.toml must not fetch every dependency again.
 $(VENV)/.locked: requirements-dev.lock
 	scripts/make-venv $(PYTHON) $(VENV) requirements-dev.lock
 	@touch $@
 
 $(VENV)/.project: $(VENV)/.locked pyproject.toml
-	$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable .
+	$(INSTALL)
 	@touch $@
 
-demo: venv ## Run the example Frameworks on a cluster in one process
+# The product alone, unless the developers' packages are there.
+$(VENV)/.product: requirements.lock requirements-build.lock pyproject.toml
+	scripts/make-venv $(PYTHON) $(VENV) requirements.lock requirements-build.lock
+	$(INSTALL)
+	@touch $@
+
+PRODUCT := $(if $(wildcard $(VENV)/.project),venv,$(VENV)/.product)
+
+demo: $(PRODUCT) ## Run the example Frameworks on a cluster in one process
 	$(BIN)/frameworkcontroller local run examples/batch/batchsucceeded.yaml examples/batch/batchretried.yaml examples/batch/serverworkers.yaml
 
-demo-queue: venv ## Let two Frameworks compete for quota on such a cluster; needs kubectl
+demo-queue: $(PRODUCT) ## Let two Frameworks compete for quota on such a cluster; needs kubectl
 	$(BIN)/python scripts/demo_queue.py
 
 # Examples with libraries, for the list; the rest is in scripts/run_example.py. They must not be .PHONY.

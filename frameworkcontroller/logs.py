@@ -17,8 +17,10 @@ import os
 import re
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final, Literal, TextIO
 
 import orjson
@@ -63,6 +65,24 @@ def configure_logging(level: str = "info", log_format: LogFormat = "klog", strea
     logging.logProcesses = False
     logging.logMultiprocessing = False
     logging.logAsyncioTasks = False  # type: ignore[attr-defined,unused-ignore]  # since Python 3.12
+
+
+@contextmanager
+def logging_to_file(path: Path, log_format: LogFormat = "klog") -> Iterator[None]:
+    """Log to a new file while inside; the configured stream gets errors only. Raises OSError."""
+    root = logging.getLogger()
+    streams = [handler for handler in root.handlers if isinstance(handler, LineHandler)]
+    with path.open("w", encoding="utf-8") as file:
+        handler = LineHandler(file, JsonFormatter() if log_format == "json" else KlogFormatter())
+        for stream in streams:
+            stream.setLevel(logging.ERROR)
+        root.addHandler(handler)
+        try:
+            yield
+        finally:
+            root.removeHandler(handler)
+            for stream in streams:
+                stream.setLevel(logging.NOTSET)
 
 
 class LineHandler(logging.Handler):

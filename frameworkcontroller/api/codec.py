@@ -178,6 +178,7 @@ def _encode_head(framework: str, status: FrameworkStatus) -> bytes:
         },
         **_added(status),
     }
+    body |= _not_empty({"phase": status.phase, "reason": status.reason, "message": status.message})
     if status.observed_generation is not None:
         body["observedGeneration"] = status.observed_generation
     if status.task_counts is not None:

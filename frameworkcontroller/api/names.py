@@ -113,6 +113,9 @@ COORDINATOR_HOST = "FC_COORDINATOR_HOST"
 ONLY_PLACEHOLDERS = (FRAMEWORK_TASK_NUMBER, TASKROLE_TASK_NUMBER, TASK_RANK, COORDINATOR_HOST)
 """Words that are placeholders of Pod templates, and nothing else."""
 
+PLACEHOLDERS = (FRAMEWORK_NAMESPACE, FRAMEWORK_NAME, TASKROLE_NAME, TASK_INDEX, CONFIGMAP_NAME, POD_NAME)
+"""Words that are replaced in the strings of a Pod template, in double braces."""
+
 NETWORK_PLACEHOLDERS = (FRAMEWORK_ATTEMPT_ID, *ONLY_PLACEHOLDERS)
 """Placeholders of Pod templates that count only if the spec has network or coordinator."""
 

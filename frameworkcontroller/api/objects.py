@@ -24,6 +24,10 @@ ENDED_PHASES: Final = frozenset({"Succeeded", "Failed"})
 """Phases of Pods that have ended. Since kubelet 1.22.9 their containers have ended too."""
 
 _DEFAULT_GRACE_SEC: Final = 30
+_STARTING: Final = frozenset({"ContainerCreating", "PodInitializing"})
+"""Reasons of every container before its start: no sign of trouble."""
+
+_MAX_TROUBLE: Final = 512
 _TOO_DEEP: Final = "spec: must not be nested more than 254 levels deep"
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 
@@ -85,6 +89,24 @@ class Disruption:
 
 
 @dataclass(slots=True, frozen=True)
+class Trouble:
+    """Why a Pod that has not ended does not run as it should.
+
+    ``waiting``: why it cannot start, or a container cannot start again. ``restarts``: of all its containers.
+    """
+
+    waiting: str
+    restarts: int
+    restart_policy: str
+
+    @property
+    def restarted(self) -> str:
+        """Return ``restarted 4 times inside its Pod: restartPolicy is Always``."""
+        times = "once" if self.restarts == 1 else f"{self.restarts:,} times"
+        return f"restarted {times} inside its Pod: restartPolicy is {self.restart_policy}"
+
+
+@dataclass(slots=True, frozen=True)
 class PodCondition:
     """A condition of a Pod, without its message."""
 
@@ -140,6 +162,7 @@ class PodRecord(_OwnedRecord):
     """By the clock of the API server."""
     queued: bool = False
     """Whether Kueue queues it by itself, as its scheduling gate says."""
+    trouble: Trouble | None = None
     runs: tuple[ContainerRun, ...] = ()
     """The runs with a log, init containers last; empty unless decoded with them."""
 
@@ -149,7 +172,8 @@ class PodRecord(_OwnedRecord):
 
         The machine reads the others only after a change of these.
         """
-        return self.identity, self.phase, self.node_name, self.pod_ip, self.host_ip, self.running_grace_sec, self.queued
+        placement = self.node_name, self.pod_ip, self.host_ip
+        return self.identity, self.phase, placement, self.running_grace_sec, self.queued, self.trouble
 
     @property
     def is_removed(self) -> bool:
@@ -327,6 +351,7 @@ def pod_record(body: Mapping[str, Any], *, runs: bool = False) -> PodRecord:
         ready=ready,
         creation_time=fields.maybe_time(metadata, "creationTimestamp"),
         queued=any(gate.get("name") == names.KUEUE_POD_GATE for gate in spec.get("schedulingGates") or ()),
+        trouble=None if phase in ENDED_PHASES else _trouble(spec, status),
         runs=_runs(spec, status, ended=phase in ENDED_PHASES) if runs and spec.get("nodeName") else (),
     )
 
@@ -511,6 +536,29 @@ def _conditions(status: Mapping[str, Any], *, whole: bool) -> tuple[tuple[PodCon
         None if disrupted is None else _disruption(disrupted),
         ready,
     )
+
+
+def _trouble(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Trouble | None:
+    """Why the Pod cannot start, or how often its containers have restarted; None for most Pods."""
+    waiting, restarts = "", 0
+    for listed in ("initContainerStatuses", "containerStatuses"):
+        for item in status.get(listed) or ():
+            restarts += item.get("restartCount") or 0
+            found = (item.get("state") or {}).get("waiting")
+            if found and not waiting and found.get("reason") not in _STARTING:
+                waiting = f"{item.get('name')}: {_reason_and_message(found)}"
+    if not spec.get("nodeName"):
+        for item in status.get("conditions") or ():
+            if item.get("type") == "PodScheduled" and item.get("status") == "False":
+                waiting = _reason_and_message(item)
+    if not waiting and not restarts:
+        return None
+    return Trouble(waiting, restarts, sys.intern(spec.get("restartPolicy") or "Always"))
+
+
+def _reason_and_message(item: Mapping[str, Any]) -> str:
+    text = ": ".join(filter(None, (fields.text(item, "reason"), fields.text(item, "message"))))
+    return text[:_MAX_TROUBLE]
 
 
 @lru_cache(maxsize=1024)

@@ -28,6 +28,30 @@ class State(StrEnum):
     COMPLETED = "Completed"
 
 
+class Phase(StrEnum):
+    """How a Framework is, in one word. The last three are final: no other follows."""
+
+    PENDING = "Pending"
+    """Nothing of the attempt has run yet, or the next attempt waits."""
+    QUEUED = "Queued"
+    """Its queue has not admitted it."""
+    RUNNING = "Running"
+    """Something of the attempt has run, and its end is not decided."""
+    ENDING = "Ending"
+    """The end of the attempt is decided, and something of it still exists."""
+    SUSPENDED = "Suspended"
+    """It is suspended, and nothing of it runs."""
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    STOPPED = "Stopped"
+    """It ended by executionType Stop, or by its deletion."""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the Framework is over permanently."""
+        return self in (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED)
+
+
 WAITS: Final = " waits: "
 """Precedes the reason to wait in the message of the condition Running."""
 
@@ -85,6 +109,11 @@ class TaskStatus:
     def key(self) -> tuple[str, int]:
         """Role and index."""
         return self.role, self.index
+
+    @property
+    def attempt_key(self) -> tuple[str, int]:
+        """Instance and attempt."""
+        return self.instance_uid, self.attempt.id
 
 
 @dataclass(slots=True, eq=False)
@@ -204,8 +233,9 @@ class Condition:
 
 @dataclass(slots=True)
 class FrameworkStatus:
-    """The whole status. ``task_counts`` is None if another controller wrote it.
+    """The whole status. ``task_counts`` is None and ``phase`` "" if another controller wrote it.
 
+    ``reason`` and ``message``: why the Framework has its phase, "" if there is nothing to explain.
     ``accumulated_past_execution_time_seconds``: of the attempts that are over and have an ``execution_start_time``.
     """
 
@@ -221,3 +251,6 @@ class FrameworkStatus:
     conditions: list[Condition] = field(default_factory=list)
     accumulated_past_execution_time_seconds: int = added("", default=0)
     admission: AdmissionStatus | None = added("", default=None)
+    phase: str = ""
+    reason: str = ""
+    message: str = ""

@@ -101,6 +101,11 @@ class WorkloadRecord(CompanionRecord):
         """The fields whose change is an event."""
         return (replace(self, resource_version=""),)
 
+    @property
+    def owner_uid(self) -> str:
+        """The UID of its Framework. One that was orphaned on purpose has none until it is deleted."""
+        return self.identity.controller_uid or (self.job_uid if self.identity.deleting else "")
+
 
 @decoder_of("Workload")
 def workload_record(body: Mapping[str, Any]) -> WorkloadRecord:

@@ -20,17 +20,18 @@ from rich.text import Text
 from frameworkcontroller.api import names
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.frameworkfollower import FrameworkFollower
-from frameworkcontroller.commands.output import LinePrefixes
+from frameworkcontroller.commands.output import LinePrefixes, console
 from frameworkcontroller.commands.program import CommandError, UsageError
-from frameworkcontroller.commands.progress import Progress, ending, progress_on
+from frameworkcontroller.commands.progress import LineProgress, Progress, cannot_start, ending, progress_on
 from frameworkcontroller.config.bindaddress import BindAddress
 from frameworkcontroller.config.config import Config, ConfigurationError, Kueue, KueueMode, load_config, shipped_config
 from frameworkcontroller.config.historyconfig import History, HistorySinkKind
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.local.apiserver.object_records import Change
+from frameworkcontroller.local.apiserver.object_records import Change, ObjectRecord
 from frameworkcontroller.local.cluster import ClusterError, LocalCluster
 from frameworkcontroller.local.kubelet.pod import NodePod
 from frameworkcontroller.local.kubelet.process import Printed
+from frameworkcontroller.local.kubelet.volumes import parse_map
 from frameworkcontroller.local.manifest_files import (
     DEFAULT_NAMESPACE,
     Manifest,
@@ -41,6 +42,7 @@ from frameworkcontroller.local.manifest_files import (
 from frameworkcontroller.local.queues.setup import CLUSTER_QUEUE, LOCAL_QUEUE, PRIORITIES
 from frameworkcontroller.local.resource_lists import parse_option
 from frameworkcontroller.local.scratch import scratch_directory
+from frameworkcontroller.logs import logging_to_file
 from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.manager.web import WebError, WebServer
 
@@ -50,6 +52,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _HINT_AFTER_SEC: Final = 3.0
+_SHOW_CHANGES_SEC: Final = 0.5
+_LARGE_BYTES: Final = 65536
+"""A large Framework takes long to read: only its last change of this time is shown."""
+
+_UNWATCHED_SEC: Final = 3600.0
+"""The default of ``local run --timeout`` without a terminal."""
 
 _PORT_ERRORS: Final = frozenset({errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL})
 
@@ -66,6 +74,7 @@ A cluster runs at {url}: an API server, one node, and the controller.
     export FRAMEWORK_HISTORY_URL={history} FRAMEWORK_HISTORY_TOKEN_FILE={token_file}
     kubectl framework history
 
+The controller's log: {log}
 The controller's metrics: {web}/metrics
 
 Ctrl-C stops the cluster and its containers."""
@@ -99,7 +108,10 @@ async def _up(options: argparse.Namespace) -> int:
     config = _config(options)
     async with _cluster(options, options.data, options.port) as (cluster, directory):
         cluster.server.storage.observe(_lint_created)
-        with _kubeconfig(cluster, options.kubeconfig or directory / "kubeconfig") as kubeconfig:
+        with (
+            _quiet_log(options, directory / "controller.log") as log,
+            _kubeconfig(cluster, options.kubeconfig or directory / "kubeconfig") as kubeconfig,
+        ):
             # The controller stops before the archive, which takes its records, and that before the cluster.
             async with (
                 _archive(cluster, directory) as (pages, history, live),
@@ -120,10 +132,54 @@ async def _up(options: argparse.Namespace) -> int:
                         runtime=runtime,
                         kubeconfig=kubeconfig,
                         web=web.url,
+                        log=log,
                     )
                 )
+                if options.log_level is None:
+                    _print_changes(cluster)
                 await _unless_one_fails(asyncio.Event().wait(), controller, cluster)
     return program.EXIT_OK
+
+
+@contextmanager
+def _quiet_log(options: argparse.Namespace, path: Path) -> Iterator[str]:
+    """Log to a file, unless --log-level asks for a log on stderr. Yield the place of the log.
+
+    The log has a snapshot of each object that is replaced or deleted, which no terminal can show.
+    """
+    if options.log_level is not None:
+        yield "on stderr"
+        return
+    try:
+        with logging_to_file(path, options.log_format):
+            yield str(path)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _print_changes(cluster: LocalCluster) -> None:
+    """Print a line on stderr for each change of a Framework's state, and for each failed attempt of a Task."""
+    progress = LineProgress(console(sys.stderr), time.time, brief=True)
+    changed: dict[str, ObjectRecord] = {}
+    loop = asyncio.get_running_loop()
+
+    def show() -> None:
+        for key, record in changed.items():
+            progress.show(key, record.document())
+        changed.clear()
+
+    def on_change(change: Change) -> None:
+        record = change.record
+        if record.resource != names.CRD_NAME:
+            return
+        if change.type == "DELETED":
+            show()
+            progress.forget(record.key)
+            return
+        changed[record.key] = record
+        loop.call_later(_SHOW_CHANGES_SEC if len(record.body) > _LARGE_BYTES else 0, show)
+
+    cluster.server.storage.observe(on_change)
 
 
 @asynccontextmanager
@@ -226,7 +282,7 @@ async def _run(options: argparse.Namespace) -> int:
     if options.logs and options.runtime != "process":
         raise UsageError(f"--logs: containers of --runtime {options.runtime} write nothing")
     for manifest in frameworks:
-        _lint(str(manifest), manifest.body)
+        _lint(str(manifest), manifest.body, errors=True)
     output = _Output()
     async with (
         _cluster(options, printed=output if options.logs else None) as (cluster, _),
@@ -267,13 +323,15 @@ async def _follow(
     except ManifestError as error:
         raise CommandError(str(error)) from None
     frameworks = [body for manifest, body in created if _is_framework(manifest)]
-    console = Console(highlight=False)
+    screen = Console(highlight=False)
     late = False
-    async with progress_on(console, time.time) as progress:
-        follower = FrameworkFollower(client, frameworks, progress.show)
+    # A pipe may have no user to interrupt it.
+    limit = _UNWATCHED_SEC if timeout is None and not screen.is_terminal else timeout
+    async with progress_on(screen, time.time) as progress:
+        follower = FrameworkFollower(client, frameworks, progress.show, until=cannot_start)
         output.progress = progress
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(limit):
                 await follower.run()
             await cluster.all_printed()
         except TimeoutError:
@@ -284,8 +342,9 @@ async def _follow(
     _say()
     for end in endings:
         _say(end.text)
-    if late:
-        raise CommandError(f"not all Frameworks completed within {timeout:g} s")
+    if late and limit is not None:
+        default = " (--timeout extends this default)" if timeout is None else ""
+        raise program.too_late("not all Frameworks completed", limit, default)
     return program.EXIT_OK if all(end.succeeded for end in endings) else program.EXIT_FAILED
 
 
@@ -305,13 +364,13 @@ def _lint_created(change: Change) -> None:
         asyncio.get_running_loop().call_soon(_lint, place, body)
 
 
-def _lint(place: str, framework: Mapping[str, Any]) -> None:
-    """Print lint's warnings, such as a Framework that never ends. The API server reports errors itself."""
+def _lint(place: str, framework: Mapping[str, Any], *, errors: bool = False) -> None:
+    """Print lint's warnings, such as a Framework that never ends. ``errors``: also errors, before warnings."""
     # A late import: it imports hundreds of modules, which `local up` may never need.
     from frameworkcontroller.commands.lint.frameworks import check_framework
 
-    for finding in check_framework(framework):
-        if finding.severity == "warning":
+    for finding in sorted(check_framework(framework), key=lambda finding: finding.severity):
+        if errors or finding.severity == "warning":
             text = program.line("note", f"{place}: {finding}")
             print(text, file=sys.stderr, flush=True)  # noqa: T201 - a command line speaks to its user
 
@@ -346,6 +405,7 @@ async def _cluster(
             printed=printed,
             quota=_resources("--queue", options.queue),
             capacity=_resources("--capacity", options.capacity),
+            volumes=_volumes(options.map_volume),
         )
         hint = f"waiting to start: does another cluster use {directory}?"
         waiting = asyncio.get_running_loop().call_later(_HINT_AFTER_SEC, program.fail, hint)
@@ -368,6 +428,13 @@ def _resources(option: str, text: str | None) -> Mapping[str, str] | None:
         return None if text is None else parse_option(text)
     except ValueError as error:
         raise UsageError(f"{option}: {error}") from None
+
+
+def _volumes(texts: Sequence[str]) -> dict[str, Path]:
+    try:
+        return dict(map(parse_map, texts))
+    except ValueError as error:
+        raise UsageError(f"--map-volume: {error}") from None
 
 
 @contextmanager

@@ -73,6 +73,8 @@ def _run(parser: Parser, arguments: Sequence[str] | None) -> int:
     configure_logging(options.log_level or options.usual_log_level, options.log_format)
     try:
         code: int = options.command(options)
+        # A closed pipe is reported here, not by the interpreter at exit.
+        sys.stdout.flush()
         return code
     except KeyboardInterrupt:
         # The command has no handler of signals, or not yet, or no longer.
@@ -157,6 +159,14 @@ def _add_local(commands: Any) -> None:
             metavar="RESOURCES",
             help="resources of the node, such as cpu=4,nvidia.com/gpu=2; Pods then wait until their requests fit",
         )
+    for parser in (up, run):
+        parser.add_argument(
+            "--map-volume",
+            metavar="KIND:ID=DIRECTORY",
+            action="append",
+            default=[],
+            help="use a directory in place of a network volume, such as nfs:SERVER:/PATH=DIRECTORY; may be repeated",
+        )
     up.add_argument("--port", type=_port, default=0, help="port of the API server on 127.0.0.1 (default: a free one)")
     up.add_argument(
         "--kubeconfig",
@@ -172,7 +182,7 @@ def _add_local(commands: Any) -> None:
     )
     up.set_defaults(command=_run_local, usual_log_level="info")
     run.add_argument("files", metavar="FILE", type=Path, nargs="+", help="manifests, YAML or JSON; - is standard input")
-    add_timeout(run)
+    add_timeout(run, default="1h without a terminal, else none")
     run.add_argument(
         "--logs", action="store_true", help="print the output of containers, each line with its Pod (and #attempt)"
     )

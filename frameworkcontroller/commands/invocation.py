@@ -21,7 +21,7 @@ from frameworkcontroller.commands import program
 from frameworkcontroller.commands.output import console, print_table
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
 from frameworkcontroller.kube.connection import connect
-from frameworkcontroller.kube.errors import Conflict, Invalid, NotFound
+from frameworkcontroller.kube.errors import ApiError, Conflict, Invalid, NoClusterError, NotFound, ObjectNotFound
 from frameworkcontroller.kube.resources import Resource
 from frameworkcontroller.views.apiobjects import Json
 from frameworkcontroller.views.paging import Selection, each_object
@@ -31,6 +31,7 @@ T = TypeVar("T")
 
 _FIELD_MANAGER: Final = "kubectl-framework"
 _TRIES: Final = 10
+_UNAUTHORIZED: Final = 401
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +64,8 @@ class Invocation:
         """Print on stderr an error that does not end the command."""
         self.err.print(program.line("error", text), soft_wrap=True)
 
-    async def framework(self, name: str) -> Json:
-        """Return the Framework of that name.
+    async def framework(self, name: str, *, hint_at_history: bool = False) -> Json:
+        """Return the Framework of that name. ``hint_at_history``: the error names the command for deleted ones.
 
         Raises:
             CommandError: there is none.
@@ -72,7 +73,10 @@ class Invocation:
         try:
             found: Json = orjson.loads(await self.client.get(FRAMEWORKS, checked_name(name), self.namespace))
         except NotFound as error:
-            raise program.CommandError(self._missing(name, error)) from None
+            hint = ""
+            if hint_at_history and isinstance(error, ObjectNotFound):
+                hint = f"; if it was deleted: kubectl framework history {name} -n {self.namespace}"
+            raise program.CommandError(self._missing(name, error) + hint) from None
         return found
 
     async def each(
@@ -159,11 +163,16 @@ def run(work: Callable[[Invocation, argparse.Namespace], Awaitable[int]], option
     """Run the function of a command on the cluster that the options name. Return the exit code."""
 
     async def work_on_cluster() -> int:
-        async with open_invocation(options) as invocation:
-            code = await work(invocation, options)
-            # A broken pipe must raise here, where it is handled.
-            sys.stdout.flush()
-            return code
+        try:
+            async with open_invocation(options) as invocation:
+                code = await work(invocation, options)
+                # A broken pipe must raise here, where it is handled.
+                sys.stdout.flush()
+                return code
+        except NoClusterError:
+            raise program.UsageError(
+                "no cluster: set $KUBECONFIG or --kubeconfig, or start one by 'frameworkcontroller local up'"
+            ) from None
 
     return program.run_command(work_on_cluster(), interrupted=lambda number: 128 + number)
 
@@ -175,7 +184,16 @@ async def open_invocation(options: argparse.Namespace) -> AsyncIterator[Invocati
     connection = await connect(kubeconfig=None if kubeconfig is None else str(kubeconfig), context=options.context)
     namespace = options.namespace or connection.access.namespace or "default"
     async with KubeClient(connection, user_agent=f"{_FIELD_MANAGER}/{__version__}") as client:
-        yield Invocation(client, namespace)
+        try:
+            yield Invocation(client, namespace)
+        except ApiError as error:
+            if error.code != _UNAUTHORIZED:
+                raise
+            context = f", context {connection.access.context}" if connection.access.context else ""
+            raise program.CommandError(
+                f"{connection.server} ({connection.origin}{context}) does not accept the credentials: {error}. Log in "
+                "again, or choose another context: kubectl config get-contexts"
+            ) from None
 
 
 def checked_name(name: str) -> str:

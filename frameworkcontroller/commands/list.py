@@ -42,7 +42,7 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
 def _print_objects(invocation: Invocation, objects: list[Json], output: str) -> None:
     if output == "name":
         for body in objects:
-            invocation.print(f"{names.CRD_NAME}/{body['metadata']['name']}")
+            invocation.print(f"{names.KIND.lower()}.{names.GROUP}/{body['metadata']['name']}")
         return
     for body in objects:
         try:

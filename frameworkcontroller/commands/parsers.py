@@ -15,7 +15,8 @@ from typing import Any, Final, NoReturn
 
 from frameworkcontroller import __version__
 from frameworkcontroller.api import names
-from frameworkcontroller.commands.program import EXIT_USAGE
+from frameworkcontroller.api.problems import suggestion
+from frameworkcontroller.commands.program import EXIT_OK, EXIT_USAGE
 from frameworkcontroller.commands.shellcompletion import complete_names, complete_roles, complete_roles_to_scale
 
 PLUGIN: Final = "kubectl framework"
@@ -33,6 +34,9 @@ current context and namespace as defaults.
 _PACKAGE: Final = __name__.partition(".")[0]
 _KINDS: Final = frozenset({names.KIND.lower(), names.PLURAL, "fw"})
 _NUMBER: Final = r"\d{1,9}(?:\.\d+)?"
+_UNKNOWN_COMMAND: Final = re.compile(
+    r"argument COMMAND: invalid choice: '(?P<word>[^']*)' \(choose from (?P<known>.*)\)"
+)
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -43,6 +47,11 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exit with the code for wrong usage."""
+        unknown = _UNKNOWN_COMMAND.match(message)
+        if unknown is not None:
+            known = re.findall(r"[a-z-]+", unknown["known"])
+            hint = suggestion(unknown["word"], known) or f"; the commands are {', '.join(known)}"
+            message = f"unknown command {unknown['word']!r}{hint}"
         self.exit(EXIT_USAGE, self.error_format.format(prog=self.prog, message=message))
 
 
@@ -63,10 +72,16 @@ def build_plugin_parser() -> Parser:
     parser.set_defaults(log_level=None, log_format="klog")
     add_connection(parser)
     parser.set_defaults(kubeconfig=None, context=None, namespace=None)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    parser.set_defaults(command=lambda _options: _print_help(parser), usual_log_level="warning")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     add_commands(commands)
     _add_history(commands, "history")
     return parser
+
+
+def _print_help(parser: Parser) -> int:
+    parser.print_help()
+    return EXIT_OK
 
 
 def add_commands(commands: Any) -> None:
@@ -191,9 +206,10 @@ def add_all_namespaces(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="include all namespaces")
 
 
-def add_timeout(parser: argparse.ArgumentParser) -> None:
+def add_timeout(parser: argparse.ArgumentParser, default: str = "none") -> None:
     """Add ``--timeout``."""
-    parser.add_argument("--timeout", metavar="SPAN", type=span, help="give up after this time, such as 90s or 2h")
+    about = f"give up after this time, such as 90s or 2h (default: {default})"
+    parser.add_argument("--timeout", metavar="SPAN", type=span, help=about)
 
 
 # --- the commands ---

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
+import select
 import signal
+import stat
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, Literal, TypeVar
@@ -17,6 +20,7 @@ from typing import Any, Final, Literal, TypeVar
 from frameworkcontroller.depths import TooDeepError
 from frameworkcontroller.kube.errors import ConnectionConfigError, KubeError
 from frameworkcontroller.logs import one_line
+from frameworkcontroller.views.texts import duration
 
 T = TypeVar("T")
 
@@ -55,6 +59,11 @@ class UsageError(CommandError):
 
     def __init__(self, text: str) -> None:
         super().__init__(text, EXIT_USAGE)
+
+
+def too_late(what: str, seconds: float, left: str = "") -> CommandError:
+    """Return the error of a command whose ``--timeout`` has expired."""
+    return CommandError(f"{what} within {duration(math.ceil(seconds))}{left}")
 
 
 def set_prefixes(*, as_plugin: bool) -> None:
@@ -112,9 +121,9 @@ async def background(*coroutines: Coroutine[Any, Any, Any]) -> AsyncIterator[lis
 
 
 def run_command(command: Coroutine[Any, Any, int], *, interrupted: Callable[[signal.Signals], int]) -> int:
-    """Run a command until it ends or a signal cancels it. Return the exit code.
+    """Run a command until it ends, a signal cancels it, or the reader of its output has gone. Return the exit code.
 
-    ``interrupted`` is called after the cancellation and returns the exit code of that.
+    ``interrupted`` is called after the cancellation by a signal and returns the exit code.
     """
 
     async def cancelled_by_signal() -> int:
@@ -127,13 +136,43 @@ def run_command(command: Coroutine[Any, Any, int], *, interrupted: Callable[[sig
 
         stop_on_signals(stop)
         try:
-            return await task
+            with _on_closed_pipe(lambda: stop(signal.SIGPIPE)):
+                return await task
         except asyncio.CancelledError:
             if not received:
                 raise
+            if received[0] == signal.SIGPIPE:
+                raise BrokenPipeError from None
             return interrupted(received[0])
 
     return run(cancelled_by_signal())
+
+
+@contextmanager
+def _on_closed_pipe(call: Callable[[], None]) -> Iterator[None]:
+    """Call ``call`` once stdout, a pipe or a socket, has no reader. A write would show it late."""
+    loop = asyncio.get_running_loop()
+    try:
+        output = sys.stdout.fileno()
+        mode = os.fstat(output).st_mode
+    except (AttributeError, OSError, ValueError):
+        output = mode = 0
+    if not stat.S_ISFIFO(mode) and not stat.S_ISSOCK(mode):
+        yield
+        return
+    # An event loop would watch for reading, too. Errors and hang-ups are reported in any case.
+    with select.epoll() as watch:
+        watch.register(output, 0)
+
+        def closed() -> None:
+            loop.remove_reader(watch.fileno())
+            call()
+
+        loop.add_reader(watch.fileno(), closed)
+        try:
+            yield
+        finally:
+            loop.remove_reader(watch.fileno())
 
 
 def exit_code_of(error: Exception) -> int:

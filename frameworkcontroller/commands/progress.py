@@ -16,13 +16,26 @@ from rich.text import Text
 from rich.tree import Tree
 
 from frameworkcontroller.api.codec import StatusError, decode_status
+from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
 from frameworkcontroller.commands import program
-from frameworkcontroller.views.diagnosis import NOT_SEEN, FrameworkView, cause, read_view, result, stalled, trigger
-from frameworkcontroller.views.texts import clean_line, counted
+from frameworkcontroller.views.apiobjects import condition_of, is_suspended
+from frameworkcontroller.views.diagnosis import (
+    NOT_SEEN,
+    FrameworkView,
+    cause,
+    read_view,
+    result,
+    stalled,
+    trigger,
+    wait_of,
+)
+from frameworkcontroller.views.texts import clean_line, counted, duration
 from frameworkcontroller.views.tree import DEFAULT_NAMESPACE, framework_tree
 
 _DRAW_EVERY_SEC: Final = 0.125
+_FINAL_STALLS: Final = frozenset({"InvalidSpec", "NamingConflict", "GangUnsupported", "QueueInvalid"})
+"""Reasons of the condition Stalled that only a change of an object ends."""
 _PAUSE_FACTOR: Final = 9
 """Pauses are longer than drawing by this factor, to leave time for everything else."""
 
@@ -51,11 +64,15 @@ async def progress_on(console: Console, wall: Callable[[], float]) -> AsyncItera
 
 
 class LineProgress:
-    """Prints a line at each change of the state or attempt of a Framework or Task. ``clock``: seconds."""
+    """Prints a line at each change of the state or attempt of a Framework or Task. ``clock``: seconds.
 
-    def __init__(self, console: Console, clock: Callable[[], float]) -> None:
+    ``brief``: of Tasks, only failed attempts.
+    """
+
+    def __init__(self, console: Console, clock: Callable[[], float], *, brief: bool = False) -> None:
         self._console = console
         self._clock = clock
+        self._brief = brief
         self._began = clock()
         self._seen: dict[str, str] = {}
 
@@ -67,18 +84,34 @@ class LineProgress:
         self._line(_name(key), status)
         for role in status.attempt.roles:
             for task in role.tasks:
-                self._line(f"{_name(key)} {role.name}[{task.index}]", task)
+                end = task.attempt.completion_status
+                if not self._brief or (end is not None and end.unexpected):
+                    self._line(f"{_name(key)} {role.name}[{task.index}]", task)
+
+    def forget(self, key: str) -> None:
+        """Print that the Framework was deleted."""
+        place = _name(key)
+        self._seen = {one: text for one, text in self._seen.items() if one.partition(" ")[0] != place}
+        self._say(place, "deleted")
 
     def print(self, line: Text) -> None:
         """Print the line."""
         self._console.print(line, soft_wrap=True)
 
     def _line(self, place: str, status: FrameworkStatus | TaskStatus) -> None:
-        text = _text(status)
+        completion = status.attempt.completion_status
+        failed = self._brief and isinstance(status, TaskStatus) and completion is not None
+        text = f"attempt {status.attempt.id}: {cause(completion)}" if failed and completion else _text(status)
+        stall = stalled(status) if self._brief and isinstance(status, FrameworkStatus) else None
+        if stall is not None:
+            text += f"; stalled: {stall.reason}: {clean_line(stall.message)}"
         if self._seen.get(place) != text:
             self._seen[place] = text
-            line = f"{self._clock() - self._began:7.1f}s {place}: {text}"
-            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+            self._say(place, text)
+
+    def _say(self, place: str, text: str) -> None:
+        line = f"{self._clock() - self._began:7.1f}s {place}: {text}"
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 class LiveProgress:
@@ -131,6 +164,14 @@ Progress: TypeAlias = LiveProgress | LineProgress
 """A display of Frameworks."""
 
 
+def cannot_start(framework: Mapping[str, Any]) -> bool:
+    """Return whether the Framework does not start until another client changes an object."""
+    stall = condition_of(framework, "Stalled")
+    stalled = stall.get("status") == "True" and stall.get("reason") in _FINAL_STALLS
+    not_started = framework["spec"].get("executionType") == ExecutionType.CREATE or is_suspended(framework)
+    return stalled or (not_started and condition_of(framework, "Running").get("status") == "False")
+
+
 def ending(key: str, framework: Mapping[str, Any] | None) -> Ending:
     """Return the result of the Framework; of None: it was deleted."""
     name = _name(key)
@@ -141,7 +182,8 @@ def ending(key: str, framework: Mapping[str, Any] | None) -> Ending:
         return Ending(False, f"{name}: {NOT_SEEN}")
     completion = status.attempt.completion_status if status.state is State.COMPLETED else None
     if completion is not None:
-        took = "" if status.completion_time is None else f" after {status.completion_time - status.start_time} s"
+        end_time = status.completion_time
+        took = "" if end_time is None else f" after {duration(end_time - status.start_time)}"
         retried = status.retry.total_retried_count
         retries = f", {counted(retried, 'retry', 'retries')}" if retried else ""
         end = f"{result(completion)}{clean_line(trigger(completion))}"
@@ -151,6 +193,8 @@ def ending(key: str, framework: Mapping[str, Any] | None) -> Ending:
         stall = stalled(status)
         if stall is not None:
             lines.append(f"    {stall.reason}: {clean_line(stall.message)}")
+        elif wait := wait_of(status):
+            lines.append(f"    waits: {clean_line(wait)}")
     for role in status.attempt.roles:
         lines += _role_lines(role)
     return Ending(completion is not None and completion.succeeded, "\n".join(lines))

@@ -73,6 +73,9 @@ def _change(
             if new > number > 0:
                 hint = "" if adjust else "; use --adjust-policy to adjust it"
                 warnings.append(f"{name}: {field} {new} can never be reached by {counted(number, 'Task')}{hint}")
+            elif field == "minSucceededTaskCount" and 1 < minimum == old < number and new == minimum:
+                text = f"was all Tasks: the attempt now ends when {new} of {number} have succeeded"
+                warnings.append(f"{name}: {field} {new} {text}; use --adjust-policy to adjust it")
         if changed:
             operations.append({"op": "add", "path": f"{path}/{_POLICY}", "value": {**policy, **changed}})
     return operations, (results, warnings)

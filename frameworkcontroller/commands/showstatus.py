@@ -23,7 +23,7 @@ _POD_INTERVAL_SEC: Final = 3.0
 
 async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     """Show it. Return the exit code."""
-    framework = await invocation.framework(options.name)
+    framework = await invocation.framework(options.name, hint_at_history=True)
     if options.output:
         invocation.print_object(decompressed(framework), options.output)
         return program.EXIT_OK

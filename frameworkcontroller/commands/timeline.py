@@ -20,7 +20,7 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     output: Path = options.output
     if output != _STDOUT and output.suffix not in (".svg", ".html"):
         raise program.UsageError(f"-o {output}: must end in .svg or .html, or be - for stdout")
-    framework = await invocation.framework(options.name)
+    framework = await invocation.framework(options.name, hint_at_history=True)
     history = AttemptHistory(framework["metadata"]["uid"])
     try:
         # First: its roles are in the order of the spec.

@@ -17,17 +17,21 @@ from rich.text import Text
 from frameworkcontroller.api import names
 from frameworkcontroller.api.quantities import Amounts
 from frameworkcontroller.api.resources import FRAMEWORKS
+from frameworkcontroller.api.status import State
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.output import table
 from frameworkcontroller.kube.errors import ApiError, ApiServerError, Forbidden, NotFound
 from frameworkcontroller.kube.resources import Resource
-from frameworkcontroller.views.diagnosis import BEFORE_RUNNING
+from frameworkcontroller.views.diagnosis import BEFORE_RUNNING, NOT_SEEN
 from frameworkcontroller.views.summary import Summary, summarize, tasks_of
 from frameworkcontroller.views.texts import counted, duration
 
 _POD_METRICS: Final = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics")
+
+
+_BUSY: Final = (State.RUNNING, State.DELETION_PENDING, State.DELETION_REQUESTED, State.DELETING)
 
 
 class _Start(NamedTuple):
@@ -85,7 +89,7 @@ def _print_totals(invocation: Invocation, found: Sequence[Summary]) -> None:
     states = Counter(one.state or "not seen by a controller" for one in found)
     results = Counter(one.result for one in found if one.completed)
     stalled = sum(bool(one.stalled) for one in found)
-    waiting = sum(bool(one.why) for one in found) - stalled
+    waiting = sum(_waits(one) for one in found) - stalled
     suspended = sum(one.suspended == "True" for one in found)
     tasks = sum((one.tasks for one in found), Counter[str]())
     retries = sum(one.retries for one in found)
@@ -113,12 +117,26 @@ def _print_rows(invocation: Invocation, rows: Table) -> None:
         invocation.print_table(rows)
 
 
+def _waits(one: Summary) -> bool:
+    """Return whether the Framework has not ended and nothing of it runs or ends, or it is stalled."""
+    idle = not any(one.tasks[state] for state in _BUSY)
+    return bool(one.why) or (idle and not one.completed and not one.unreadable and not one.deleting)
+
+
+def _waits_since(one: Summary) -> float:
+    if not one.state:
+        return one.created
+    return math.inf if one.idle_since is None else one.idle_since
+
+
 def _print_longest_waiting(invocation: Invocation, found: Sequence[Summary], now: float, most: int) -> None:
     rows = table("WAITING LONGEST", "FOR", "WHY")
-    waiting = (one for one in found if one.why)
-    for one in nsmallest(most, waiting, key=lambda one: math.inf if one.idle_since is None else one.idle_since):
-        waited = "-" if one.idle_since is None else duration(now - one.idle_since)
-        rows.add_row(f"{one.namespace}/{one.name}", waited, one.why)
+    for one in nsmallest(most, filter(_waits, found), key=_waits_since):
+        since = _waits_since(one)
+        waited = "-" if math.isinf(since) else duration(now - since)
+        left = Counter({state: number for state, number in one.tasks.items() if state != State.COMPLETED})
+        why = one.why or (f"Tasks: {_counts(left)}" if left else one.state) or NOT_SEEN
+        rows.add_row(f"{one.namespace}/{one.name}", waited, why)
     _print_rows(invocation, rows)
 
 

@@ -63,7 +63,7 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
                 )
             await _delete_crd(invocation)
     except TimeoutError:
-        raise program.CommandError(f"not over within {options.timeout:g} s: {await _left(invocation)}") from None
+        raise program.too_late("not over", options.timeout, f": {await _left(invocation)}") from None
     invocation.print(f"deleted the CRD {names.CRD_NAME}")
     invocation.print(_REST)
     return program.EXIT_OK

@@ -39,7 +39,7 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
             await follower.run()
     except TimeoutError:
         late = [_late(key, body) for key, body in follower.last.items() if not body or not is_met(body)]
-        raise program.CommandError(f"not {wanted} within {options.timeout:g} s: {', '.join(late)}") from None
+        raise program.too_late(f"not {wanted}", options.timeout, f": {', '.join(late)}") from None
     for key, body in follower.last.items():
         passing = (wanted, *_PASSING) if wanted in _PASSING else _PASSING
         state = next((name for name in passing if body and _CONDITIONS[name](body)), None)

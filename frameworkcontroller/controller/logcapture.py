@@ -240,6 +240,7 @@ class LogCapture:
                 else:
                     size = max(1, len(tail.data()))
                     lines = min(self._tail_bytes, lines * (1 + self._tail_bytes // size) * 5 // 4)
+        tail = job.tail
         if tail.lines >= lines > _FEWEST_LINES:
             self._line_bytes = max(_SHORT_LINE_BYTES, min(_LONG_LINE_BYTES, tail.text_bytes // tail.lines))
         job.tail.cut = job.tail.cut or job.tail.lines >= lines

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
-from frameworkcontroller.kube.errors import ConnectionConfigError
+from frameworkcontroller.kube.errors import ConnectionConfigError, NoClusterError
 from frameworkcontroller.kube.kubeconfig import ServerAccess, read_kubeconfig, read_service_account
 from frameworkcontroller.kube.proxy import proxy_from_environment
 from frameworkcontroller.kubeconfig.reader import KubeconfigError, existing, split_address
@@ -31,6 +31,8 @@ _log: Final = logging.getLogger(__name__)
 
 ADDRESS_VARIABLE: Final = "KUBE_APISERVER_ADDRESS"
 KUBECONFIG_VARIABLE: Final = "KUBECONFIG"
+SERVICE_VARIABLE: Final = "KUBERNETES_SERVICE_HOST"
+"""Set in Pods."""
 
 _FORCED_RENEWAL_EVERY_SECONDS: Final = 5.0
 _FAILED_RENEWAL_AGAIN_SECONDS: Final = 30.0
@@ -193,7 +195,7 @@ async def connect(
         try:
             access = await renew()
         except ConnectionConfigError as error:
-            raise ConnectionConfigError(
+            raise (ConnectionConfigError if environ.get(SERVICE_VARIABLE) else NoClusterError)(
                 f"no API server is configured: no kubeApiServerAddress, no kubeConfigFilePath, "
                 f"no ${ADDRESS_VARIABLE}, no ${KUBECONFIG_VARIABLE}, no ~/.kube/config, and not in a Pod: {error}"
             ) from error

@@ -24,6 +24,10 @@ class ConnectionConfigError(KubeError):
     """The connection settings are unusable. The message names the file, variable or value at fault."""
 
 
+class NoClusterError(ConnectionConfigError):
+    """No setting names an API server."""
+
+
 class TransportError(KubeError):
     """The answer is missing, incomplete or invalid: connection refused or reset, timeout, bad HTTP or JSON.
 

@@ -41,6 +41,8 @@ class ServerAccess:
     proxy: str | None = None
     namespace: str | None = field(default=None, compare=False)
     """The default namespace: of the kubeconfig's context, or of the Pod."""
+    context: str = field(default="", compare=False)
+    """The name of the kubeconfig's context."""
     renew_after: float | None = field(default=None, compare=False)
     """Seconds after which to read again, or None if only a refusal is a reason to."""
 
@@ -73,6 +75,7 @@ def _access(config: Kubeconfig, address: str | None = None) -> ServerAccess:
         tls=config.tls() if server.startswith("https") else Tls(),
         proxy=config.proxy(),
         namespace=config.namespace,
+        context=config.context,
         renew_after=_TOKEN_FILE_SECONDS if config.user.get("tokenFile") else None,
     )
 

@@ -45,6 +45,7 @@ class Plugin:
         if not program:
             raise KubeconfigError("exec: it names no command")
         self.name = f"credential plugin {program}"
+        self._hint = " ".join(text(section, "installHint").split())
         self._command = [program, *texts(section, "args")]
         self._environ = {
             text(entry, "name"): text(entry, "value") for entry in mappings(section, "env") if entry.get("name")
@@ -70,6 +71,8 @@ class Plugin:
             )
         except subprocess.TimeoutExpired:
             raise KubeconfigError(f"{self.name}: it took too long") from None
+        except FileNotFoundError:
+            raise KubeconfigError(f"{self.name}: command not found. {self._hint}".rstrip(". ")) from None
         except (OSError, ValueError) as error:
             raise KubeconfigError(f"{self.name}: {getattr(error, 'strerror', None) or error}") from None
         if done.returncode:

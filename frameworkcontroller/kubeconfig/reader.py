@@ -45,6 +45,7 @@ class Kubeconfig:
         """``cluster`` and ``user``: as in a kubeconfig, with absolute file names. ``user_file``: where the user is."""
         self.cluster, self.user, self.namespace = cluster, user, namespace or None
         self.user_name, self.user_file = user_name, user_file
+        self.context = ""
         self._token, self._token_file = text(user, "token").strip(), text(user, "tokenFile")
         self._user_and_password = (text(user, "username"), text(user, "password"))
         if not re.fullmatch(r"[ -~]*", self._token):
@@ -83,7 +84,9 @@ class Kubeconfig:
             raise KubeconfigError(f"context {chosen!r} names no cluster")
         cluster, _ = find("cluster", cluster_name)
         user, user_file = find("user", user_name) if user_name else ({}, "")
-        return cls(cluster, user, text(section, "namespace"), user_name, user_file)
+        found = cls(cluster, user, text(section, "namespace"), user_name, user_file)
+        found.context = chosen
+        return found
 
     @classmethod
     def of_service_account(cls, environ: Mapping[str, str], directory: Path) -> Kubeconfig:

@@ -66,6 +66,7 @@ class LocalCluster:
         printed: Printed | None = None,
         quota: Mapping[str, str] | None = None,
         capacity: Mapping[str, str] | None = None,
+        volumes: Mapping[str, Path] | None = None,
         wall: Callable[[], float] = time.time,
         rng: random.Random | None = None,
     ) -> None:
@@ -73,13 +74,14 @@ class LocalCluster:
 
         ``printed`` gets each line that a container prints; the runtime "simulated" prints nothing. ``quota``: of a
         queue, by resource; None for a cluster without queues. ``capacity``: resources of the node, by which Pods are
-        then bound; None to ignore their requests.
+        then bound; None to ignore their requests. ``volumes``: directories in place of network volumes.
         """
         self._directory = directory
         self._runtime_name = runtime
         self._printed = printed
         self._quota = quota
         self._capacity = capacity
+        self._volumes = volumes
         self._wall = wall
         self._rng = rng
         self.server = ApiServer(wall=wall, port=port, rng=rng, node_lifecycle=True)
@@ -155,6 +157,7 @@ class LocalCluster:
                 self._directory,
                 images=IMAGES,
                 printed=self._printed,
+                volumes=self._volumes,
                 wall=self._wall,
                 rng=self._rng,
             )

@@ -9,6 +9,7 @@ class LifeReason(Reason):
     """The reasons of the Framework, its roles and its Tasks."""
 
     FRAMEWORK_ACCEPTED = "FrameworkAccepted", "the controller starts to handle the Framework"
+    LIKELY_MISTAKE = event("LikelyMistake", "the spec is valid, and something in it probably has no effect")
     FRAMEWORK_ATTEMPT_STARTED = event("FrameworkAttemptStarted", "a FrameworkAttempt starts: its ConfigMap was created")
     FRAMEWORK_ATTEMPT_RUNNING = event("FrameworkAttemptRunning", "the first Task of the attempt runs")
     FRAMEWORK_ATTEMPT_COMPLETING = event(
@@ -33,6 +34,9 @@ class LifeReason(Reason):
     TASK_ROLE_DELETED = "TaskRoleDeleted", "the last Task of a removed TaskRole is gone"
     POD_CREATED = "PodCreated", "a Task's Pod was created"
     TASK_RUNNING = "TaskRunning", "a Task's Pod runs"
+    CONTAINERS_RESTARTED = event(
+        "ContainersRestarted", "containers of a Task restart inside of its Pod, by its restartPolicy", "have restarted:"
+    )
     TASK_FAILED = event("TaskFailed", "a TaskAttempt failed, with the code and the cause", "failed with")
     TASK_SUCCEEDED = "TaskSucceeded", "a TaskAttempt succeeded"
     TASK_STOPPED = "TaskStopped", "a Task is stopped, on request or because its FrameworkAttempt is over"

@@ -20,6 +20,7 @@ from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Answer
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.lifereasons import LifeReason
+from frameworkcontroller.machine.mistakes import mistake_in
 from frameworkcontroller.machine.nextattempt import new_status
 from frameworkcontroller.machine.owned import take
 from frameworkcontroller.machine.parts import PARTS
@@ -116,6 +117,9 @@ def _observe_generation(ctx: Context) -> None:
         tracker.life.templates.clear()
         for part in PARTS.observe_generation:
             part.observe_generation(ctx)
+        tracker.process.mistake = "" if ctx.framework.invalid else mistake_in(ctx.framework.spec)
+        if tracker.process.mistake and ctx.status.observed_generation != generation:
+            ctx.record(LifeReason.LIKELY_MISTAKE, tracker.process.mistake, warning=True)
         tracker.look_at_all()
     tracker.observe_generation(generation)
 

@@ -14,6 +14,7 @@ from frameworkcontroller.api.codec import AddedFields, EncodedStatus, added_fiel
 from frameworkcontroller.api.objects import FrameworkRecord
 from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.api.status import FrameworkStatus
+from frameworkcontroller.machine.headline import set_headline
 from frameworkcontroller.machine.kernel.actions import Outcome
 from frameworkcontroller.machine.kernel.model import Env, SnapshotTrigger, Urgency, require
 from frameworkcontroller.machine.kernel.pacing import Pacing
@@ -157,7 +158,9 @@ class StatusWriter:
                 raise failure(f"cannot write the status: {failed.message}", failed)
 
     def _encode(self, tracker: Tracker) -> EncodedStatus:
-        return EncodedStatus(self._known.stored.name, require(tracker.status, "status"), compress=self._compress)
+        status = require(tracker.status, "status")
+        set_headline(tracker, status, self._known.framework)
+        return EncodedStatus(self._known.stored.name, status, compress=self._compress)
 
     def _patch(self, generation: int, encoded: EncodedStatus, *, whole: bool = False) -> PatchStatus:
         stored = self._known.stored

@@ -20,6 +20,7 @@ from frameworkcontroller.api.completion import (
 from frameworkcontroller.api.names import pod_name, split_pod_name
 from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.status import State, TaskStatus
+from frameworkcontroller.machine import headline
 from frameworkcontroller.machine.gates import (
     deletable_at,
     put_off,
@@ -349,6 +350,7 @@ def _with_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
         ctx.record(LifeReason.TASK_RUNNING, text, task)
     elif task.state is State.PREPARING and (overdue := _why_end_by_deadline(ctx, task, pod)) is not None:
         _start_completing(ctx, task, overdue)
+    headline.observe(ctx, task, pod)
     for part in ctx.parts.observe_pod:
         part.observe_pod(ctx, task, pod)
     waits = task.state is State.PREPARING and not ctx.tracker.is_completing

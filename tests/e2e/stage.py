@@ -76,7 +76,7 @@ kueue:
   mode: enabled
 """
 
-COMPONENTS: Final = ("components/network", "components/volumeclaims", "components/kueue", "components/gang")
+COMPONENTS: Final = ("components/kueue", "components/gang")
 
 _AT_ONCE: Final = 12
 

@@ -44,6 +44,7 @@ _REFUSALS: Final = (
     (500, "InternalError", "it fails"),
 )
 _WAITS: Final = re.compile(r'("message":"FrameworkAttempt \d+) waits: [^"]*')
+_HEADLINE: Final = re.compile(r',"phase":"\w+"(?:,"reason":"\w+")?(?:,"message":"(?:[^"\\]|\\.)*")?')
 _CODES: Final = (0, 0, 0, 1, 137, 139, 200, 201, 210)
 
 Json = dict[str, Any]
@@ -57,9 +58,11 @@ def trace(seed: int) -> list[str]:
 def diff(before: list[str], after: list[str]) -> str:
     """The first difference of two traces in words; empty if there is none.
 
-    Without the reason to wait in the message of the condition Running, which is given for all waits since.
+    Without later additions that change no request: the reason to wait in the message of the condition Running,
+    phase, reason and message of the status, and records of likely mistakes.
     """
-    before, after = ([_WAITS.sub(r"\1", line) for line in trace] for trace in (before, after))
+    after = [line for line in after if not line.startswith("LikelyMistake")]
+    before, after = ([_HEADLINE.sub("", _WAITS.sub(r"\1", line)) for line in trace] for trace in (before, after))
     for number, (one, other) in enumerate(zip(before, after, strict=False)):
         if one != other:
             return f"line {number}:\nbefore: {one}\nnow:    {other}"

@@ -79,8 +79,8 @@ async def test_list(cluster: Cluster, frameworks: Frameworks, cli: Cli) -> None:
     everywhere = await cli.ok("list", "-A")
     assert [cluster.namespace, "f"] in [line.split()[:2] for line in everywhere]
     named = await cli.ok("list", "-o", "name")
-    assert named == [f"frameworks.frameworkcontroller.microsoft.com/{n}" for n in "fg"]
-    for name in (named[0], "framework/f", "fw/f", "framework.frameworkcontroller.microsoft.com/f"):
+    assert named == [f"framework.frameworkcontroller.microsoft.com/{n}" for n in "fg"]
+    for name in (named[0], "framework/f", "fw/f", "frameworks.frameworkcontroller.microsoft.com/f"):
         assert (await cli.ok("status", name))[0].startswith(f"{cluster.namespace}/f  AttemptRunning")
     assert (await cli("status", "pod/f")).code == 2
     assert await cli.ok("stop", *named[:1]) == ["f: stopped"]
@@ -226,7 +226,7 @@ async def test_status_watch_ends_with_the_framework(frameworks: Frameworks, pods
     pods.finish(f"{frameworks.namespace}/f-a-0")
     ended = await watching
     assert ended.code == 0
-    assert re.search(rf"^{frameworks.namespace}/f: Succeeded after \d+ s: 0 Succeeded$", ended.out, re.MULTILINE)
+    assert re.search(rf"^{frameworks.namespace}/f: Succeeded after \d+s: 0 Succeeded$", ended.out, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
@@ -239,6 +239,8 @@ async def test_a_framework_that_is_not_there(cluster: Cluster, cli: Cli, command
         assert ended.code == 1  # said on the way, since others may be named, too
     else:
         said = f'there is no Framework "nobody" in namespace "{cluster.namespace}"'
+        if command in ("status", "timeline"):
+            said += f"; if it was deleted: kubectl framework history nobody -n {cluster.namespace}"
         assert (ended.code, ended.out, ended.err) == (1, "", said)
     odd = await cli("status", "no/body")
     assert (odd.code, odd.err.split(" (")[0]) == (2, '"no/body" is not the name of a Framework')
@@ -252,7 +254,7 @@ async def test_wait(frameworks: Frameworks, pods: SimulatedRuntime, cli: Cli) ->
     await frameworks.create("g", role("a", 1, frameworkAttemptCompletionPolicy=policy(1)))
     assert await cli.ok("wait", "f", "g", "--for", "running") == ["f: running", "g: running"]
     late = await cli("wait", "f", "g", "--timeout", "1s")
-    assert (late.code, late.err) == (1, "not completed within 1 s: f, g")
+    assert (late.code, late.err) == (1, "not completed within 1s: f, g")
     waiting = asyncio.create_task(cli("wait", "f", "g"))
     pods.finish(f"{frameworks.namespace}/f-a-0")
     pods.fail(f"{frameworks.namespace}/g-a-0", 3)
@@ -367,6 +369,8 @@ async def test_scale(frameworks: Frameworks, cli: Cli) -> None:
     scaled = await cli("scale", "f", "a=4", "b=2")
     assert (scaled.code, scaled.lines) == (0, ["f: a: 2 -> 4 Tasks", "f: b: 4 -> 2 Tasks"])
     assert scaled.err == (
+        "warning: f: a: minSucceededTaskCount 2 was all Tasks: the attempt now ends when 2 of 4 have succeeded; use "
+        "--adjust-policy to adjust it\n"
         "warning: f: b: minFailedTaskCount 3 can never be reached by 2 Tasks; use --adjust-policy to adjust it\n"
     )
 
@@ -493,7 +497,8 @@ async def test_top(cluster: Cluster, frameworks: Frameworks, cli: Cli) -> None:
     )
     lines = await cli.ok("top")
     assert lines[0] == "1 Framework: 1 AttemptRunning"
-    assert "1 Completed" in lines[1]
+    assert lines[1] == "  waiting: 1"
+    assert "1 Completed" in lines[2]
     assert "0 retries of Frameworks, 2 of Tasks in their last attempts" in lines
     assert next(line for line in lines if line.startswith("RETRIED MOST")).split()[2:] == [
         "RETRIES",
@@ -503,6 +508,8 @@ async def test_top(cluster: Cluster, frameworks: Frameworks, cli: Cli) -> None:
         "HOUR",
         "STATE",
     ]
+    waits = lines[lines.index(next(line for line in lines if line.startswith("WAITING"))) + 1]
+    assert (waits.split()[0], waits.endswith("Tasks: 2 AttemptPreparing")) == (f"{cluster.namespace}/f", True)
     slow = lines[lines.index(next(line for line in lines if line.startswith("SLOWEST"))) + 1]
     assert slow.split()[0] == f"{cluster.namespace}/f"
     assert slow.endswith(", and still waits")

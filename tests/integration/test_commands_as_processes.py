@@ -1,12 +1,15 @@
 """The commands as a person runs them: processes of their own, on a cluster that runs real processes, in real time."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import islice
 from pathlib import Path
 
@@ -177,7 +180,10 @@ def is_connected(pid: int) -> bool:
     return any(row[3] == "01" and f"socket:[{row[9]}]" in sockets for row in rows)
 
 
-@pytest.mark.parametrize("arguments", [("decompress", "long"), ("events", "long", "--watch")])
+@pytest.mark.parametrize(
+    "arguments",
+    [("decompress", "long"), ("events", "long", "--watch"), ("logs", "long", "-f"), ("wait", "long"), ("local", "up")],
+)
 def test_a_pipe_without_reader_is_no_trouble(shell: Shell, arguments: tuple[str, ...]) -> None:
     with shell.start("frameworkcontroller", *arguments) as process:
         assert process.stdout is not None
@@ -228,7 +234,7 @@ def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logging_as_before: 
     ("environment", "code", "said"),
     [
         ({"KUBECONFIG": "/nowhere"}, 2, "kubeconfig /nowhere: no such file"),
-        ({"KUBECONFIG": ""}, 2, "no API server is configured"),
+        ({"KUBECONFIG": ""}, 2, "no cluster: set $KUBECONFIG or --kubeconfig"),
         ({"KUBECONFIG": "", "KUBE_APISERVER_ADDRESS": "http://127.0.0.1:1"}, 1, "GET /apis/frameworkcontroller"),
     ],
 )
@@ -248,6 +254,42 @@ def test_a_missing_cluster_is_reported_in_a_line(
     assert (ended.code, ended.out) == (code, "")
     assert ended.err.startswith(f"{name}: {said}")
     assert ended.err.count("\n") == 1
+
+
+class Unauthorized(BaseHTTPRequestHandler):
+    """An API server that accepts no credentials."""
+
+    def do_GET(self) -> None:
+        body = json.dumps({"kind": "Status", "code": 401, "reason": "Unauthorized", "message": "Unauthorized"}).encode()
+        self.send_response(401)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_request(self, code: object = "-", size: object = "-") -> None:
+        """Print nothing."""
+
+
+def test_refused_credentials_are_reported_with_server_and_context(
+    offline: Callable[..., Ended], tmp_path: Path
+) -> None:
+    with HTTPServer(("127.0.0.1", 0), Unauthorized) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        config = {
+            "current-context": "prod",
+            "contexts": [{"name": "prod", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": url}}],
+            "users": [{"name": "u", "user": {"token": "old"}}],
+        }
+        (tmp_path / "k").write_text(yaml.safe_dump(config))
+        ended = offline("list", "--kubeconfig", str(tmp_path / "k"), program=kubectl_main)
+        server.shutdown()
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err == (
+        f"error: {url} (kubeconfig {tmp_path}/k, context prod) does not accept the credentials: Unauthorized. Log in "
+        "again, or choose another context: kubectl config get-contexts\n"
+    )
 
 
 def test_kubectl_finds_it_and_completes_it(shell: Shell) -> None:

@@ -551,3 +551,14 @@ async def test_an_exec_plugin_that_fails_is_named(tmp_path: Path, capfd: pytest.
     with pytest.raises(ConnectionConfigError, match=r"kubeconfig .*/k: credential plugin .* failed with 1"):
         await connect(kubeconfig=path, environ={})
     assert "ZeroDivisionError" in capfd.readouterr().err
+
+
+async def test_a_missing_exec_plugin_is_named_with_its_hint(tmp_path: Path) -> None:
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "absent-plugin"}}
+    path = kubeconfig(tmp_path / "k", "https://h:1", user)
+    with pytest.raises(ConnectionConfigError, match=r"/k: credential plugin absent-plugin: command not found$"):
+        await connect(kubeconfig=path, environ={})
+    user["exec"]["installHint"] = "Install it by\n  apt install absent-plugin\n"
+    path = kubeconfig(tmp_path / "k", "https://h:1", user)
+    with pytest.raises(ConnectionConfigError, match=r"not found\. Install it by apt install absent-plugin$"):
+        await connect(kubeconfig=path, environ={})

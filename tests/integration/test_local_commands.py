@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from urllib.request import HTTPCookieProcessor, OpenerDirector, Request, build_o
 import pytest
 import yaml
 
+from frameworkcontroller.cli import local
 from tests.support.cli import run_program
 from tests.support.frameworks import manifest
 
@@ -150,7 +152,42 @@ def test_run_prints_the_findings_of_lint_before_anything_runs(folder: Path) -> N
     ended = run(folder, "run", "f.yaml", "--timeout", "2", "--runtime", "simulated")
     found, late = ended.stderr.splitlines()
     assert found.startswith(f"frameworkcontroller: f.yaml: document 2 (Framework f): {ENDLESS}")
-    assert (ended.returncode, late) == (1, "frameworkcontroller: not all Frameworks completed within 2 s")
+    assert (ended.returncode, late) == (1, "frameworkcontroller: not all Frameworks completed within 2s")
+
+
+def test_run_ends_at_a_framework_that_cannot_start(folder: Path) -> None:
+    invalid, paused = framework("f", "true"), framework("g", "true")
+    size = {"requests": {"storage": "1Gi"}}
+    claim = {"metadata": {"name": "a"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": size}}
+    invalid["spec"]["taskRoles"][0]["volumeClaimTemplates"] = [claim, claim]
+    paused["spec"]["suspend"] = True
+    (folder / "f.yaml").write_text(yaml.safe_dump_all([invalid, paused]))
+    ended = run(folder, "run", "f.yaml")
+    taken = (
+        "spec.taskRoles[0].volumeClaimTemplates[1].metadata.name: 'a': is already the name of volumeClaimTemplates[0]"
+    )
+    first, *others = ended.stderr.splitlines()
+    assert first == f"frameworkcontroller: f.yaml: document 1 (Framework f): error: {taken}"
+    assert [line for line in others if ": error: " in line] == []
+    assert ended.returncode == 1
+    lines = ended.stdout.splitlines()
+    assert f"    InvalidSpec: {taken}" in lines
+    assert lines[lines.index("g: not completed, AttemptCreationPending (attempt 0)") + 1] == (
+        "    waits: spec.suspend is true"
+    )
+
+
+@pytest.mark.usefixtures("logging_as_before")
+def test_without_a_terminal_run_has_a_timeout(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "_UNWATCHED_SEC", 2.0)
+    monkeypatch.setenv("TMPDIR", str(folder))
+    body = framework("f", "true")
+    (folder / "f.yaml").write_text(yaml.safe_dump(body))
+    ended = run_program("local", "run", str(folder / "f.yaml"), "--runtime", "simulated")
+    assert ended.code == 1
+    assert ended.err.splitlines()[-1] == (
+        "frameworkcontroller: not all Frameworks completed within 2s (--timeout extends this default)"
+    )
 
 
 def test_up_prints_the_findings_of_lint_on_created_objects(folder: Path) -> None:
@@ -202,6 +239,23 @@ def test_logs(folder: Path) -> None:
         "g-w-0/setup": ["red"],
         "g-w-0/main": [str(number) for number in range(1, 5001)],
     }
+
+
+def test_a_directory_in_place_of_a_network_volume(folder: Path) -> None:
+    body = framework("f", 'cat "$FC_LOCAL_VOLUME_N/in" && echo done >"$FC_LOCAL_VOLUME_N/out"')
+    pod = body["spec"]["taskRoles"][0]["task"]["pod"]["spec"]
+    pod["volumes"] = [{"name": "n", "nfs": {"server": "s", "path": "/x"}}]
+    pod["containers"][0]["volumeMounts"] = [{"name": "n", "mountPath": "/n"}]
+    (folder / "f.yaml").write_text(yaml.safe_dump(body))
+    (folder / "nfs").mkdir()
+    (folder / "nfs" / "in").write_text("given\n")
+    refused = run(folder, "run", "f.yaml", "--timeout", "500")
+    assert refused.returncode == 1
+    assert "--map-volume nfs:s:/x=DIRECTORY" in refused.stdout
+    ended = run(folder, "run", "f.yaml", "--logs", "--timeout", "500", "--map-volume", "nfs:s:/x=nfs")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "f-w-0 | given" in ended.stdout
+    assert (folder / "nfs" / "out").read_text() == "done\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -278,6 +332,32 @@ def test_up_replaces_the_kubeconfig_of_a_local_cluster(folder: Path) -> None:
     assert not (folder / "ours").exists()
 
 
+def create(folder: Path, body: dict[str, Any]) -> None:
+    """Create a Framework on the cluster of the kubeconfig c."""
+    server = yaml.safe_load((folder / "c").read_text())["clusters"][0]["cluster"]["server"]
+    path = f"{server}/apis/frameworkcontroller.microsoft.com/v1/namespaces/default/frameworks"
+    with urlopen(Request(path, json.dumps(body).encode(), {"Content-Type": "application/json"})) as answer:
+        assert answer.status == 201
+
+
+def test_up_prints_a_line_per_change_and_logs_to_a_file(folder: Path) -> None:
+    told = folder / "told"
+    with (
+        told.open("w") as stderr,
+        running(folder, "up", "--kubeconfig", "c", "--data", "d", until="Ctrl-C", stderr=stderr) as process,
+    ):
+        create(folder, framework("f", "exit 7"))
+        while ": Completed" not in told.read_text():
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=600)
+    lines = [re.sub(r"^ *[0-9.]+s ", "", line) for line in told.read_text().splitlines()]
+    assert "f w[0]: attempt 0: container main: exit code 7: Error" in lines
+    assert lines[-1] == "f: Completed (attempt 0): 7 ContainerUnrecognizedFailed"
+    assert "ObjectSnapshot" not in told.read_text()
+    assert "OnPodDeletion: ObjectSnapshot: {" in (folder / "d" / "controller.log").read_text()
+
+
 def test_data_directory_is_kept_and_used_again(folder: Path) -> None:
     for _ in range(2):
         with running(folder, "up", "--data", "data", until="Ctrl-C") as process:
@@ -327,6 +407,9 @@ BAD_SPEC = framework("f", "true") | {"spec": {"taskRoles": [{"name": "r-r", "tas
             json.dumps(BAD_SPEC),
             1,
             [
+                "standard input: document 1 (Framework f): error: spec.taskRoles[0].name: 'r-r': must be lower case",
+                "standard input: document 1 (Framework f): error: spec.taskRoles[0].taskNumber: -1: must be at least 0",
+                "standard input: document 1 (Framework f): error: spec.taskRoles[0].task.pod: is required",
                 'standard input: document 1 (Framework f): spec.taskRoles[0].name: Invalid value: "r-r"',
                 "standard input: document 1 (Framework f): spec.taskRoles[0].taskNumber: Invalid value: -1",
             ],

@@ -22,6 +22,7 @@ from frameworkcontroller.cli.main import build_parser
 from frameworkcontroller.config.config import load_config
 from frameworkcontroller.kube.resources import CONFIGMAPS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from tests.support.claims import claim_spec
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually, read_until
 from tests.support.frameworks import Frameworks, role
@@ -70,9 +71,13 @@ def only(found: list[dict[str, Any]], kind: str) -> dict[str, Any]:
     return one
 
 
+def namespaces(made: list[dict[str, Any]]) -> set[str]:
+    return {one["metadata"]["namespace"] for one in made if "namespace" in one["metadata"]}
+
+
 async def apply(cluster: Cluster, kubectl: Kubectl, made: list[dict[str, Any]], *options: str) -> Answer:
     """Apply them all; those without a namespace have no use for one."""
-    (namespace,) = {one["metadata"]["namespace"] for one in made if "namespace" in one["metadata"]}
+    (namespace,) = namespaces(made) or {"default"}
     # As docs/operations.md says: an API server that does not know the definition's rule drops it, but only from a
     # request that is neither validated nor a server-side apply.
     how = ["--validate=false"] if cluster.name == "1.20" else ["--server-side", "--force-conflicts"]
@@ -84,8 +89,8 @@ async def test_every_kustomization_is_accepted(real: Cluster, kubectl: Kubectl, 
     made = await documents(kubectl, folder)
     foreign = [one for one in made if one["apiVersion"].startswith("monitoring.coreos.com/")]
     accepted = [one for one in made if one not in foreign]
-    (namespace,) = {one["metadata"]["namespace"] for one in accepted if "namespace" in one["metadata"]}
-    await kubectl("create", "namespace", namespace)
+    for namespace in namespaces(accepted):
+        await kubectl("create", "namespace", namespace)
     answer = await apply(real, kubectl, accepted, "--dry-run=server")
     expected = (OLD_SERVER, "ensure CRDs", "kubectl.kubernetes.io/last-applied-configuration")
     assert [line for line in answer.err.splitlines() if not any(text in line for text in expected)] == []
@@ -130,7 +135,7 @@ def check_names(made: list[dict[str, Any]]) -> None:
         }
 
 
-@pytest.mark.parametrize("component", ["network", "volumeclaims", "kueue", "gang", "history"])
+@pytest.mark.parametrize("component", ["kueue", "gang", "history"])
 @pytest.mark.parametrize("folder", ["base", "overlays/ha", "overlays/single-namespace"])
 @pytest.mark.virtual_clock
 async def test_a_component_grants_to_the_controller(
@@ -214,8 +219,7 @@ async def test_archive_and_pages_have_the_permissions_that_they_need(
     names = ["history", *(f"{name}{scope}" for name in ("archive", "dashboard")), *more]
     made = await overlaid(kubectl, tmp_path, folder, *names)
     check_names(made)
-    namespaces = {one["metadata"]["namespace"] for one in made if "namespace" in one["metadata"]}
-    assert len(namespaces) == 1
+    assert len(namespaces(made)) == 1
     granted = list(made)
     if scope:
         # A cluster administrator's additional grants.
@@ -266,6 +270,24 @@ async def test_the_overlay_joins_controller_archive_and_pages(kubectl: Kubectl) 
         f"--history=https://{services['archive']['metadata']['name']}"
         in (pods["frameworkcontroller-dashboard"]["containers"][0]["args"])
     )
+
+
+@pytest.mark.virtual_clock
+async def test_the_full_overlay_has_every_permission_and_setting(kubectl: Kubectl, tmp_path: Path) -> None:
+    made = await documents(kubectl, Path("overlays/full"))
+    check_names(made)
+    granted = {one["metadata"]["name"]: one["rules"] for one in made if one["kind"] == "ClusterRole"}
+    for feature in ("kueue", "gang", "history"):
+        added = await overlaid(kubectl, tmp_path, "base", feature)
+        (role,) = (
+            one for one in added if one["metadata"]["name"] == "frameworkcontroller" and one["kind"] == "ClusterRole"
+        )
+        assert [rule for rule in role["rules"] if rule not in granted["frameworkcontroller"]] == []
+    assert {"frameworkcontroller-archive", "frameworkcontroller-dashboard"} <= granted.keys()
+    (config,) = (one for one in made if one["kind"] == "ConfigMap")
+    (with_history,) = (one for one in await documents(kubectl, Path("overlays/history")) if one["kind"] == "ConfigMap")
+    text, other = (yaml.safe_load(one["data"]["frameworkcontroller.yaml"]) for one in (config, with_history))
+    assert text == {**other, "kueue": {"mode": "enabled"}}
 
 
 @pytest.mark.virtual_clock
@@ -377,6 +399,14 @@ async def deployed(
     assert process.returncode == 0
 
 
+def torchrun_of_the_readme() -> dict[str, Any]:
+    """The fields of the README's spec for torchrun."""
+    blocks: list[str] = (ROOT / "README.md").read_text().split("```")
+    (text,) = (block for block in blocks if block.startswith("yaml\nnetwork:"))
+    spec: dict[str, Any] = yaml.safe_load(text.removeprefix("yaml\n"))
+    return spec
+
+
 @pytest.mark.parametrize("folder", ["base", "overlays/single-namespace"])
 async def test_the_controller_works_with_the_permissions_of_the_manifests(
     real: Cluster, kubectl: Kubectl, pods: SimulatedRuntime, tmp_path: Path, folder: str
@@ -392,6 +422,11 @@ async def test_the_controller_works_with_the_permissions_of_the_manifests(
         print(answer.out, answer.err)
         async with deployed(real, kubectl, made, tmp_path):
             await frameworks.create("b", role("a", 2, simulate={"run-seconds": 1}))
+            await frameworks.create("torchrun", **torchrun_of_the_readme())
+            claims = [{"metadata": {"name": "data"}, "spec": claim_spec()}]
+            await frameworks.create("claims", {**role(), "volumeClaimTemplates": claims})
+            await frameworks.until_running("torchrun", 4)
+            await frameworks.until_running("claims", 1)
 
             async def completed() -> None:
                 status = (await frameworks.get("b")).get("status", {})
@@ -403,7 +438,8 @@ async def test_the_controller_works_with_the_permissions_of_the_manifests(
                 lambda: items(client, CONFIGMAPS, frameworks.namespace),
                 lambda found: [one for one in found if one["metadata"]["name"] == "b-attempt"] == [],
             )
-            await frameworks.delete("b", "Foreground")
+            for name in ("b", "torchrun", "claims"):
+                await frameworks.delete(name, "Foreground")
     finally:
         await kubectl("delete", "--wait=false", f"--namespace={namespace}", "-f", "-", stdin=yaml.safe_dump_all(
             [one for one in made if one["kind"] != "CustomResourceDefinition"]

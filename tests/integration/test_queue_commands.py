@@ -63,7 +63,7 @@ async def test_the_state_of_a_queue_is_shown(frameworks: Frameworks, cli: Cli) -
 
     late = await cli("wait", "second", "--for", "running", "--timeout", "1s")
     assert late.code == 1
-    assert late.err.startswith("not running within 1 s: second (waits: the Framework waits in Kueue's LocalQueue ")
+    assert late.err.startswith("not running within 1s: second (waits: the Framework waits in Kueue's LocalQueue ")
     assert "cpu" in late.err
 
 

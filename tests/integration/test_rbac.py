@@ -61,8 +61,6 @@ from tests.support.virtual_clock import VirtualClockLoop
 MANIFESTS: Final = ROOT / "manifests"
 CLUSTER_WIDE: Final = MANIFESTS / "base" / "rbac.yaml"
 ONE_NAMESPACE: Final = MANIFESTS / "overlays" / "single-namespace" / "role.yaml"
-NETWORK: Final = MANIFESTS / "components" / "network" / "kustomization.yaml"
-CLAIMS: Final = MANIFESTS / "components" / "volumeclaims" / "kustomization.yaml"
 KUEUE: Final = MANIFESTS / "components" / "kueue" / "kustomization.yaml"
 KUEUE_BESIDE: Final = MANIFESTS / "overlays" / "single-namespace" / "kueue.yaml"
 GANGS: Final = MANIFESTS / "components" / "gang" / "kustomization.yaml"
@@ -121,6 +119,11 @@ def permissions(given: Iterable[Json]) -> set[Permission]:
         for group in rule["apiGroups"]
         for resource in rule["resources"]
     }
+
+
+def without_features(given: Iterable[Json]) -> set[Permission]:
+    """The permissions that all Frameworks need."""
+    return {one for one in permissions(given) if one[2] not in ("services", "persistentvolumeclaims")}
 
 
 def used(requests: Iterable[Request]) -> set[Permission]:
@@ -238,7 +241,7 @@ async def test_the_rules_match_its_requests(embedded: Cluster) -> None:
             await everything(frameworks, door)
         everywhere = [request for request in door.requests if request.resource != "leases"]
         leases = [request for request in door.requests if request.resource == "leases"]
-        assert permissions(rules(CLUSTER_WIDE, "ClusterRole")) - NOT_REQUESTS == used(everywhere)
+        assert without_features(rules(CLUSTER_WIDE, "ClusterRole")) - NOT_REQUESTS == used(everywhere)
         assert permissions(rules(CLUSTER_WIDE, "Role")) == used(leases)
         assert {request.namespace for request in leases} == {cluster.namespace}
         # It watches everything everywhere, hence the ClusterRole.
@@ -267,7 +270,7 @@ async def test_in_one_namespace_roles_are_enough(embedded: Cluster) -> None:
             async with running(cluster, door, config(cluster, namespace=cluster.namespace)):
                 await everything(frameworks, door)
         inside = [request for request in door.requests if request.namespace and request.resource != "leases"]
-        assert permissions(rules(ONE_NAMESPACE, "Role")) - NOT_REQUESTS == used(inside)
+        assert without_features(rules(ONE_NAMESPACE, "Role")) - NOT_REQUESTS == used(inside)
         # Its attempts beyond, once at the start: whether the definition is as it should be.
         # And, for the Pod that is to be force-deleted, its Node.
         assert {request.resource for request in door.requests if not request.namespace} == {
@@ -422,7 +425,7 @@ async def archive() -> AsyncIterator[History]:
 
 @dataclass(frozen=True)
 class Component:
-    """A component of the manifests, and the work that needs it."""
+    """A component of the manifests, or a feature of the base, and the work that needs it."""
 
     file: Path
     denied: str
@@ -434,11 +437,20 @@ class Component:
     group: str | None = None
     """The group of its rules that count; None: all of them."""
 
+    def split(self) -> tuple[Json, Json]:
+        """The base's ClusterRole without the rules of the feature, and a ClusterRole with them."""
+        (base,) = documents(CLUSTER_WIDE, "ClusterRole")
+        if self.file != CLUSTER_WIDE:
+            return base, {**base, "metadata": {"name": "feature"}, "rules": rules(self.file, "ClusterRole")}
+        own = [rule for rule in base["rules"] if rule["resources"] == self.denied.split()[1:]]
+        others = [rule for rule in base["rules"] if rule not in own]
+        return {**base, "rules": others}, {**base, "metadata": {"name": "feature"}, "rules": own}
+
 
 COMPONENTS: Final[dict[str, Component]] = {
-    "network": Component(NETWORK, "list services", {"network": {}}, all_requests_for_a_network),
+    "network": Component(CLUSTER_WIDE, "list services", {"network": {}}, all_requests_for_a_network),
     "claims": Component(
-        CLAIMS, "list persistentvolumeclaims", {"role": claiming(1, "Delete")}, all_requests_for_claims
+        CLUSTER_WIDE, "list persistentvolumeclaims", {"role": claiming(1, "Delete")}, all_requests_for_claims
     ),
     "queues": Component(
         KUEUE,
@@ -490,10 +502,10 @@ async def test_the_rules_of_a_component_match_its_requests(embedded: Cluster, na
     ):
         await component.use(frameworks)
     found = used(request for request in door.requests if request.resource != "leases")
-    granted_to = permissions(rules(component.file, "ClusterRole"))
+    base, own = component.split()
+    granted_to = permissions(own["rules"])
     groups = {component.group} if component.group else {one[1] for one in granted_to}
-    base = permissions(rules(CLUSTER_WIDE, "ClusterRole"))
-    assert found - base == {one for one in granted_to if one[1] in groups}
+    assert found - permissions(base["rules"]) == {one for one in granted_to if one[1] in groups}
     if component.file == GANGS:
         assert {one[1] for one in granted_to} == {one.group for one in GANG_SCHEDULERS.values()}
     if component.file == HISTORY:
@@ -616,10 +628,10 @@ async def test_it_runs_under_exactly_these_rules(cluster: Cluster, frameworks: F
 async def test_a_component_runs_under_its_rules(cluster: Cluster, frameworks: Frameworks, name: str) -> None:
     """Without them Framework x is stalled by the denial; with them it continues by itself."""
     component = COMPONENTS[name]
-    base = [*documents(CLUSTER_WIDE, "ClusterRole"), *documents(CLUSTER_WIDE, "Role")]
+    base, own = component.split()
     verb, resource = component.denied.split()
     async with (
-        granted(cluster, *base),
+        granted(cluster, base, *documents(CLUSTER_WIDE, "Role")),
         prepared(cluster, component) as settings,
         front_door(await cluster.connection("controller")) as door,
         running(cluster, door, settings),
@@ -629,8 +641,7 @@ async def test_a_component_runs_under_its_rules(cluster: Cluster, frameworks: Fr
         await frameworks.create("x", fields.pop("role"), **fields)
         await frameworks.until("x", lambda status: text in condition(status, "Stalled").get("message", ""))
         assert await frameworks.pods() == {}
-        added = rules(component.file, "ClusterRole")
-        async with granted(cluster, {**base[0], "metadata": {"name": "component"}, "rules": added}):
+        async with granted(cluster, own):
             await frameworks.until("x", lambda status: condition(status, "Stalled")["status"] == "False")
             await read_until(frameworks.pods, lambda found: {*found} == {"x-a-0"})
             await component.use(frameworks)

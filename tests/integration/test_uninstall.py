@@ -60,7 +60,7 @@ async def test_uninstall(
     await frameworks.set_finalizers("f-a-0", "example.com/hold", resource=PODS)
     late = await cli("uninstall", "--yes", "--timeout", "3s")
     assert late.code == 1
-    assert late.err.startswith(f"not over within 3 s: Pod {cluster.namespace}/f-a-0, ")
+    assert late.err.startswith(f"not over within 3s: Pod {cluster.namespace}/f-a-0, ")
     assert await is_there(frameworks.client, CRDS, names.CRD_NAME)
 
     waiting = asyncio.create_task(cli("uninstall", "--yes"))
@@ -135,12 +135,12 @@ async def test_uninstall_releases_workloads(
     # Its Pod still uses the quota.
     late = await cli("uninstall", "--yes", "--timeout", "3s")
     assert late.code == 1
-    assert late.err.startswith(f"not over within 3 s: Pod {cluster.namespace}/f-a-0")
+    assert late.err.startswith(f"not over within 3s: Pod {cluster.namespace}/f-a-0")
     assert IN_USE_FINALIZER in (await workloads.found())[held]
     await frameworks.set_finalizers("f-a-0", resource=PODS)
     late = await cli("uninstall", "--yes", "--timeout", "3s")
     assert late.code == 1
-    assert late.err.startswith(f"not over within 3 s: Framework {cluster.namespace}/f")
+    assert late.err.startswith(f"not over within 3s: Framework {cluster.namespace}/f")
     # Other clients remove their own finalizers.
     assert await workloads.found() == {
         held: ["example.com/other", "foregroundDeletion"]
@@ -166,7 +166,7 @@ async def test_uninstall_without_a_controller_leaves_nothing_that_the_history_ho
     began = asyncio.get_running_loop().time()
     late = await cli("uninstall", "--yes", "--timeout", "50s")
     assert late.code == 1
-    assert re.match(r"not over within 50 s: Framework \S+/f, Framework \S+/g$", late.err.strip()), late.err
+    assert re.match(r"not over within 50s: Framework \S+/f, Framework \S+/g$", late.err.strip()), late.err
     # Its Pods are gone, and a controller could still archive it.
     assert await frameworks.pods() == {}
     assert await frameworks.finalizers("f") == [names.HISTORY_FINALIZER]

@@ -611,7 +611,19 @@ _EVICTION: Final = Disruption("EvictionByEvictionAPI", "evicted")
 _NEVER: Final = {"minFailedTaskCount": -1, "minSucceededTaskCount": -1}
 _NODE_IS_WELL: Final[Json] = {"task": {"podGracefulDeletionTimeoutSec": 5, "podForceDeletionPolicy": "NodeUnreachable"}}
 
+
+def _fails_for_now(status: Json) -> None:
+    if status["phase"] in ("Pending", "Ending") and status["attemptStatus"]["completionStatus"]:
+        status["phase"] = "Failed"
+
+
 MUTANTS: Final = {
+    # --- P: phases
+    "P: shows the end of each attempt as the end of the Framework": Mutant(
+        writes(_fails_for_now),
+        _chaos(_create(_role(run_seconds="3", exit_code="1") | _ONE_FAILS, retryPolicy={"maxRetryCount": 1})),
+        "P: ",
+    ),
     # --- C1 to C4: instances
     "C1: creates Pods for unpersisted attempts": Mutant(
         believes(_is_retried), _chaos(_create(_role(**_FAILS_ONCE))), "creation of f0-a-0"

@@ -13,6 +13,7 @@ from typing import Any, Final
 import orjson
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.causes import MOST
 from frameworkcontroller.api.codec import decode_status, encode_status
 from frameworkcontroller.api.spec import (
     ExecutionType,
@@ -472,6 +473,9 @@ class Guarantees:
         self._note_causes(uid)
         generation = body["metadata"]["generation"]
         observed = after.observed_generation or 0
+        is_final = after.phase in ("Succeeded", "Failed", "Stopped")
+        self._require(is_final == (after.state is State.COMPLETED), f"P: {after.phase} is stored with {after.state}")
+        self._require(len(after.message) <= MOST and after.message.isprintable(), f"message: {after.message!r}")
         self._require(observed <= generation, f"observedGeneration {observed} is ahead of {generation}")
         self._check_wire(name_of(body), body["status"])
         if _is_suspended(after):

@@ -334,3 +334,8 @@ def test_every_part_is_in_the_table() -> None:
     rooms = {file.stem for file in (PACKAGE / "machine/parts").iterdir() if file.stem.isidentifier()} - {"__init__"}
     inside = f"{NAME}.machine.parts."
     assert rooms - {"__pycache__"} == {type(part).__module__.removeprefix(inside).partition(".")[0] for part in PARTS}
+
+
+def test_a_module_of_the_machine_fits_one_head() -> None:
+    lengths = {file.name: len(file.read_text().splitlines()) for file in (PACKAGE / "machine").rglob("*.py")}
+    assert {name: length for name, length in lengths.items() if length > 500} == {}

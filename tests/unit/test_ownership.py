@@ -36,8 +36,8 @@ HOLDERS: Final = {"machine", "controller", "manager"}
 MARKS: Final = {"change", "move", "move_framework"}
 """Methods of the owner that mark what changed."""
 
-UNMARKED: Final = {"encoded", "task_counts"}
-"""A cache, and counts of what is marked itself: no status is written for them alone."""
+UNMARKED: Final = {"encoded", "task_counts", "phase", "reason", "message"}
+"""A cache, counts, and the headline, which follow from marked changes: no status is written for them alone."""
 
 MUTATORS: Final = {"append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"}
 

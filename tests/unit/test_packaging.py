@@ -2,6 +2,7 @@
 
 import importlib.resources
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -39,6 +40,20 @@ def test_every_dependency_is_locked() -> None:
     wanted = [*project["project"]["dependencies"], *groups["build"], *dev]
     names = {re.split(r"[<>=;\[ ]", requirement, maxsplit=1)[0].lower().replace("_", "-") for requirement in wanted}
     assert names <= locked("requirements-dev.lock").keys()
+
+
+def test_the_demo_installs_the_product_alone(tmp_path: Path) -> None:
+    def plan(venv: Path) -> str:
+        command = ["make", "--dry-run", "--directory", str(ROOT), "demo", f"VENV={venv}"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    fresh = plan(tmp_path / "absent")
+    assert "requirements.lock requirements-build.lock" in fresh
+    assert "requirements-dev.lock" not in fresh
+    # Where the developers' packages are, they stay.
+    for stamp in (".locked", ".project"):
+        (tmp_path / stamp).touch()
+    assert "make-venv" not in plan(tmp_path)
 
 
 def test_the_package_carries_the_crd_that_people_apply() -> None:

@@ -13,13 +13,8 @@ from typing import Any, Final
 from frameworkcontroller.api import hostlists, names
 from frameworkcontroller.api.inputmodel import whole
 from frameworkcontroller.api.problems import KeyPath, suggestion
+from frameworkcontroller.api.quantities import parse_quantity
 from frameworkcontroller.commands.lint.findings import Finding, error, warning
-
-PLACEHOLDERS: Final = (
-    names.FRAMEWORK_NAMESPACE, names.FRAMEWORK_NAME, names.TASKROLE_NAME, names.TASK_INDEX, names.CONFIGMAP_NAME,
-    names.POD_NAME,
-)  # fmt: skip
-"""Words that are replaced in the strings of a template, in double braces."""
 
 VARIABLES: Final = [
     value
@@ -59,6 +54,9 @@ def check_fields(value: Any, path: KeyPath, kind: str, last: str = "", *, closed
         wrong = not isinstance(value, types) or (isinstance(value, bool) and kind != "bool")
         if wrong and not (last in _QUANTITIES and isinstance(value, int | float)):
             yield error(path, text, value=value)
+        # Claims have a check of their own.
+        elif last in _QUANTITIES and isinstance(value, str) and "volumeClaimTemplates" not in path:
+            yield from _check_quantity(value, path)
     elif collection is not None:
         form, inner_kind = collection.groups()
         if not isinstance(value, list if form == "list" else dict):
@@ -78,6 +76,15 @@ def check_fields(value: Any, path: KeyPath, kind: str, last: str = "", *, closed
             else:
                 hint = suggestion(str(key), fields)
                 yield warning((*path, key), f"is not a known field of a {kind.removeprefix('V1')}{hint}")
+
+
+def _check_quantity(text: str, path: KeyPath) -> Iterator[Finding]:
+    if "{{" in text:
+        return
+    try:
+        parse_quantity(text)
+    except ValueError:
+        yield error(path, "must be a quantity, such as 500m, 2 or 4Gi", value=text)
 
 
 def unknown_field(path: KeyPath, known: Collection[str]) -> Finding:

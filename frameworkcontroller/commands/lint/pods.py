@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
 from frameworkcontroller.api import hostlists, names
-from frameworkcontroller.api.problems import KeyPath
+from frameworkcontroller.api.problems import KeyPath, suggestion
 from frameworkcontroller.api.quantities import parse_quantity
 from frameworkcontroller.commands.lint.fieldtypes import (
     BRACES,
-    PLACEHOLDERS,
     VARIABLES,
     check_fields,
     check_placeholders,
@@ -18,6 +18,7 @@ from frameworkcontroller.commands.lint.fieldtypes import (
 from frameworkcontroller.commands.lint.findings import Finding, Role, error, mapping, mappings, warning
 
 _ACCESS_MODES: Final = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
+_MAX_PORT: Final = 65535
 _OF_NETWORK: Final = "it is one only if the spec has network or coordinator"
 _OF_CLAIM: Final = "a claim outlives attempts, and has none of them"
 
@@ -31,7 +32,7 @@ def check_pod(role: Role, *, networked: bool) -> Iterator[Finding]:
     if not isinstance(pod, dict):
         return
     yield from check_fields(pod, path, "V1PodTemplateSpec")
-    known = (*PLACEHOLDERS, *names.NETWORK_PLACEHOLDERS, *hostlists.NAMES) if networked else PLACEHOLDERS
+    known = (*names.PLACEHOLDERS, *names.NETWORK_PLACEHOLDERS, *hostlists.NAMES) if networked else names.PLACEHOLDERS
     yield from check_placeholders(pod, path, known, _OF_NETWORK)
     for field in ("name", "namespace", "generateName"):
         if value := mapping(pod, "metadata").get(field):
@@ -50,8 +51,12 @@ def check_pod(role: Role, *, networked: bool) -> Iterator[Finding]:
             "runs on, a Task never ends; make helpers initContainers with restartPolicy Always (Kubernetes 1.29)",
         )
     seen: set[str] = set()
+    claims = (mapping(claim, "metadata") for _, claim in mappings(role.body.get("volumeClaimTemplates")))
+    named = chain((volume for _, volume in mappings(spec.get("volumes"))), claims)
+    volumes = {name for one in named if isinstance(name := one.get("name"), str)}
     for place, container in role.containers():
         yield from _container(container, place, seen)
+        yield from _mounts(container, place, volumes)
 
 
 def _container(container: Mapping[Any, Any], path: KeyPath, seen: set[str]) -> Iterator[Finding]:
@@ -69,10 +74,25 @@ def _container(container: Mapping[Any, Any], path: KeyPath, seen: set[str]) -> I
         yield error((*path, "image"), "is required")
     if "initContainers" not in path and not container.get("command") and not container.get("args"):
         yield warning((*path, "command"), "is missing, and so is args: the image decides the command")
+    for position, port in mappings(container.get("ports")):
+        for field, least in (("containerPort", 1), ("hostPort", 0)):
+            number = port.get(field)
+            if isinstance(number, int) and not least <= number <= _MAX_PORT:
+                place = (*path, "ports", position, field)
+                yield error(place, f"must be a port, {least} to {_MAX_PORT}", value=number)
     for position, variable in mappings(container.get("env")):
         if variable.get("name") in VARIABLES:
             place = (*path, "env", position, "name")
             yield warning(place, "replaces the controller's variable of this name", value=variable["name"])
+
+
+def _mounts(container: Mapping[Any, Any], path: KeyPath, volumes: Collection[str]) -> Iterator[Finding]:
+    for field in ("volumeMounts", "volumeDevices"):
+        for position, mount in mappings(container.get(field)):
+            name = mount.get("name")
+            if isinstance(name, str) and "{{" not in name and name not in volumes:
+                text = f"is no volume of the Pod{suggestion(name, volumes)}"
+                yield error((*path, field, position, "name"), text, value=name)
 
 
 def check_claims(role: Role) -> Iterator[Finding]:
@@ -95,7 +115,7 @@ def check_claims(role: Role) -> Iterator[Finding]:
         place = (*role.path, "volumeClaimTemplates", position)
         name = mapping(template, "metadata").get("name")
         yield from _claim_spec(template.get("spec"), (*place, "spec"))
-        yield from check_placeholders(template, place, PLACEHOLDERS, _OF_CLAIM)
+        yield from check_placeholders(template, place, names.PLACEHOLDERS, _OF_CLAIM)
         if not isinstance(name, str):
             continue
         if name not in mounted:

@@ -74,8 +74,9 @@ class Authenticator:
 
     def check(self, http: web.BaseRequest, *, public: bool = False) -> None:
         """Raise StatusError if the request is refused. ``public``: open to all clients except web pages."""
-        _refuse_web_pages(http)
-        if not (public or self._users.include_sender(http) or self._bears_token(http)):
+        has_token = self._bears_token(http)
+        _refuse_web_pages(http, has_token=has_token)
+        if not (public or has_token or self._users.include_sender(http)):
             raise api_errors.unauthorized(
                 "this local cluster serves only the user who runs it, root, and clients with its token"
             )
@@ -87,7 +88,7 @@ class Authenticator:
         return scheme.lower() == "bearer" and hmac.compare_digest(given_bytes, self.token.encode())
 
 
-def _refuse_web_pages(http: web.BaseRequest) -> None:
+def _refuse_web_pages(http: web.BaseRequest, *, has_token: bool) -> None:
     """Raise StatusError for requests that a web page can make a browser send, with its user's connections."""
     headers = http.headers
     for name in _BROWSERS_HEADERS:
@@ -99,8 +100,10 @@ def _refuse_web_pages(http: web.BaseRequest) -> None:
         raise api_errors.forbidden_request(f"its host is {host!r}, but this server is on loopback only")
     if http.method not in _READS:
         media_type = headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        # Pages may send a missing or simple Content-Type without preflight; for the API's own, browsers ask first.
-        if media_type not in _MEDIA_TYPES and (media_type or http.body_exists):
+        # Pages may send a missing or simple Content-Type without preflight; for the API's own, browsers ask first. No
+        # page has the token: with it, a body without Content-Type is JSON, as on a real server.
+        missing = not media_type and http.body_exists and not has_token
+        if missing or (media_type and media_type not in _MEDIA_TYPES):
             raise (
                 api_errors.unsupported_patch_type()
                 if http.method == "PATCH"

@@ -116,11 +116,13 @@ class ProcessRuntime:
         close_grace: float = 2.0,
         log_limit: int = LOG_LIMIT_BYTES,
         printed: Printed | None = None,
+        volumes: Mapping[str, Path] | None = None,
         wall: Callable[[], float] = time.time,
         rng: random.Random | None = None,
     ) -> None:
         self._client = client
-        self._machine = Machine(access, images or {}, path or os.environ.get("PATH") or os.defpath, log_limit)
+        search = path or os.environ.get("PATH") or os.defpath
+        self._machine = Machine(access, images or {}, search, log_limit, volumes or {})
         self._directory = directory
         self._close_grace = close_grace
         self._printed = printed
@@ -348,6 +350,7 @@ class ProcessRuntime:
                 inside.sources,
                 access.service_account(namespace),
                 user_of_all(inside.manifest),
+                self._machine.volumes,
             )
         except (ContainerConfigError, KubeError) as error:
             self._kubelet.unprepared(uid, "FailedMount", str(error))

@@ -101,6 +101,8 @@ class Machine:
     images: Mapping[str, LocalImage]
     path: str
     log_limit: int
+    volumes: Mapping[str, Path] = field(default_factory=dict)
+    """Directories in place of network volumes, by the identity of these."""
 
 
 class ProcessRefusal(NamedTuple):
@@ -121,7 +123,7 @@ def refusal(machine: Machine, pod: Json) -> ProcessRefusal | None:
         except (NoCommand, RootRefused) as error:
             return ProcessRefusal(type(error).__name__, container["name"], str(error))
     try:
-        check_volumes(pod)
+        check_volumes(pod, machine.volumes)
     except UnsupportedVolume as error:
         return ProcessRefusal(type(error).__name__, containers[0]["name"], str(error))
     return None

@@ -1,8 +1,8 @@
 """Creates a Pod's volumes as directories, and lists the mounts of its containers.
 
 Supported: emptyDir, hostPath, persistentVolumeClaim, configMap, secret, downwardAPI, and projected of the last three.
-Data from the API server is not updated after the Pod's start. Other kinds need a network, a driver or privileges; they
-fail the Pod.
+Data from the API server is not updated after the Pod's start. Other kinds need a network, a driver or privileges: those
+that are mapped to a directory of this machine use that, others fail the Pod.
 """
 
 from __future__ import annotations
@@ -21,6 +21,21 @@ from frameworkcontroller.local.kubelet.podsources import ContainerConfigError, P
 Json = Mapping[str, Any]
 
 SUPPORTED: Final = ("emptyDir", "hostPath", "persistentVolumeClaim", "configMap", "secret", "downwardAPI", "projected")
+
+_IDENTITY: Final[Mapping[str, tuple[str, ...]]] = {
+    "nfs": ("server", "path"),
+    "glusterfs": ("endpoints", "path"),
+    "cephfs": ("path",),
+    "azureFile": ("shareName",),
+    "azureDisk": ("diskName",),
+    "csi": ("driver",),
+    "flexVolume": ("driver",),
+    "iscsi": ("targetPortal", "iqn"),
+    "rbd": ("pool", "image"),
+    "awsElasticBlockStore": ("volumeID",),
+    "gcePersistentDisk": ("pdName",),
+}
+"""The fields that identify a volume of each kind that can be mapped to a directory."""
 
 _DEFAULT_MODE: Final = 0o644
 _HOST_PATH_TYPES: Final = {
@@ -44,14 +59,37 @@ class UnsupportedVolume(Exception):
     """A volume that is not supported here; the text says what to do."""
 
 
-def check_volumes(pod: Json) -> None:
-    """Raise UnsupportedVolume if the Pod has an unsupported volume."""
+def parse_map(text: str) -> tuple[str, Path]:
+    """Parse ``KIND:IDENTITY=DIRECTORY``, such as ``nfs:SERVER:/PATH=DIRECTORY``. Raise ValueError."""
+    identity, _, directory = text.rpartition("=")
+    kind, _, rest = identity.partition(":")
+    if not directory or not rest:
+        raise ValueError(f"{text!r} is not of the form nfs:SERVER:/PATH=DIRECTORY")
+    if kind not in _IDENTITY:
+        raise ValueError(f"{kind!r} is none of {', '.join(_IDENTITY)}")
+    if not Path(directory).is_dir():
+        raise ValueError(f"{directory}: is not a directory")
+    return identity, Path(directory).resolve()
+
+
+def _identity(volume: Json) -> str:
+    """Return ``KIND:IDENTITY`` of a volume of another kind; "" if it cannot be mapped."""
+    for kind, fields in _IDENTITY.items():
+        if source := volume.get(kind):
+            return ":".join((kind, *(str(source.get(field) or "") for field in fields)))
+    return ""
+
+
+def check_volumes(pod: Json, mapped: Mapping[str, Path]) -> None:
+    """Raise UnsupportedVolume if the Pod has a volume that is neither supported nor mapped to a directory."""
     for volume in pod["spec"].get("volumes") or ():
         kinds = [key for key in volume if key != "name"]
-        if kinds and kinds[0] not in SUPPORTED:
+        identity = _identity(volume)
+        if kinds and kinds[0] not in SUPPORTED and identity not in mapped:
+            hint = f"; `local up --map-volume {identity}=DIRECTORY` uses a directory in its place" if identity else ""
             raise UnsupportedVolume(
                 f'volume "{volume["name"]}" is a {kinds[0]}, which the local cluster does not support: '
-                "use emptyDir, hostPath or persistentVolumeClaim, or a real cluster"
+                f"use emptyDir, hostPath or persistentVolumeClaim, or a real cluster{hint}"
             )
 
 
@@ -63,10 +101,12 @@ async def make_volumes(
     sources: PodSources,
     service_account: Mapping[str, bytes],
     user: tuple[int, int] | None = None,
+    mapped: Mapping[str, Path] | None = None,
 ) -> dict[str, Path]:
     """Create the Pod's volumes below ``directory``; return their paths by name.
 
-    ``claims`` has a directory for each claim, by uid. ``user``: user and group of token files; None: this process's.
+    ``claims`` has a directory for each claim, by uid. ``mapped``: directories of other volumes, by identity. ``user``:
+    user and group of token files; None: this process's.
 
     Raises ConfigError if a reference is missing, KubeError if that cannot be determined, OSError.
     """
@@ -76,6 +116,9 @@ async def make_volumes(
         claim = volume.get("persistentVolumeClaim")
         if claim:
             path = claims / await sources.claim(claim.get("claimName") or "")
+        if found := (mapped or {}).get(_identity(volume)):
+            made[volume["name"]] = found
+            continue
         if volume.get("hostPath"):
             made[volume["name"]] = _host_path(volume["hostPath"])
             continue
@@ -170,7 +213,7 @@ def container_mounts(
     read_only = {
         volume["name"]
         for volume in pod["spec"].get("volumes") or ()
-        if (volume.get("persistentVolumeClaim") or {}).get("readOnly")
+        if any(isinstance(source, dict) and source.get("readOnly") for source in volume.values())
     }
     mounts = []
     for mount in container.get("volumeMounts") or ():

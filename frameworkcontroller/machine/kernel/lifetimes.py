@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from frameworkcontroller.api.completion import CompletionStatus
-from frameworkcontroller.api.objects import PodRecord
+from frameworkcontroller.api.objects import PodRecord, Trouble
 from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.manifests import PodTemplate
@@ -34,10 +34,15 @@ class AttemptLife:
     failing: list[TaskStatus] = field(default_factory=list)
     """Tasks with a failure that ends the attempt, by podFailurePolicy."""
 
+    troubled: dict[TaskKey, Trouble] = field(default_factory=dict)
+    """Pods that cannot start, or restart their containers."""
+    first_failed: TaskStatus | None = None
+    """The first Task that failed without a retry, once it was looked for."""
+
     def forget_tasks(self) -> None:
         """Forget all Tasks, as the attempt is over."""
         self.alone_since = None
-        for known in (self.templates, self.dropped, self.left_running):
+        for known in (self.templates, self.dropped, self.left_running, self.troubled):
             known.clear()
 
 
@@ -47,6 +52,8 @@ class ProcessLife:
 
     generation: int | None = None
     """Generation of the spec in the last plan."""
+    mistake: str = ""
+    """A likely mistake in that spec."""
     last_stall: Reason | None = None
     """The stall that was recorded last."""
     last_wait: Reason | None = None

@@ -14,6 +14,7 @@ from frameworkcontroller.api.completion import (
     DISRUPTIONS,
     NEVER_RETRIED,
     PERMANENT,
+    POD_CREATION_UNKNOWN_ERROR,
     POD_SUCCEEDED,
     REQUESTED,
     TASK_PRE_RUNNING_DEADLINE_EXCEEDED,
@@ -132,18 +133,19 @@ NO_BACK_OFF: Final = RetryBackOff(0, 0)
 def framework_back_off(policy: RetryPolicy, completion: CompletionStatus, limits: Limits) -> RetryBackOff:
     """The back-off of a Framework: by ``policy``, by the configuration, or none.
 
-    The configured one applies after the action RestartFramework, and after -260 unless that is a transient
-    conflict, which has a delay of its own.
+    The configured one applies after the action RestartFramework, and if a Pod never ran. Exception: under
+    fancyRetryPolicy, a transient conflict has a delay of its own.
     """
     restarted = _action(completion) is FailureAction.RESTART_FRAMEWORK
-    return _back_off(policy, limits, default=restarted or (_never_ran(completion) and not policy.fancy_retry_policy))
+    has_own_delay = policy.fancy_retry_policy and completion.has(CONFLICT)
+    return _back_off(policy, limits, default=restarted or (_never_ran(completion) and not has_own_delay))
 
 
 def task_back_off(policy: RetryPolicy, completion: CompletionStatus, limits: Limits) -> RetryBackOff:
     """The back-off of a Task: by ``policy``, by the configuration, or none.
 
-    The configured one applies under fancyRetryPolicy and after the action Ignore, as these retries have no end,
-    and after -260.
+    The configured one applies under fancyRetryPolicy and after the action Ignore, as these retries have no end, and if
+    the Pod never ran.
     """
     ignored = _action(completion) is FailureAction.IGNORE
     return _back_off(policy, limits, default=policy.fancy_retry_policy or ignored or _never_ran(completion))
@@ -162,7 +164,8 @@ def _action(completion: CompletionStatus) -> FailureAction | None:
 
 
 def _never_ran(completion: CompletionStatus) -> bool:
-    return completion.is_one_of({TASK_PRE_RUNNING_DEADLINE_EXCEEDED.code})
+    """Whether the Pod did not start in time, or could not be decoded by the API server."""
+    return completion.is_one_of({TASK_PRE_RUNNING_DEADLINE_EXCEEDED.code, POD_CREATION_UNKNOWN_ERROR.code})
 
 
 def ended_early(subject: FrameworkStatus | TaskStatus) -> bool:

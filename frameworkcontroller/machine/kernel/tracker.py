@@ -323,6 +323,11 @@ class Tracker:
         for task in self.tasks():
             task.encoded = None
 
+    def set_headline(self, phase: str, reason: str, message: str) -> None:
+        """Set phase, reason and message before a write. They follow from the rest of the status."""
+        status = require(self.status, "status")
+        status.phase, status.reason, status.message = phase, reason, message
+
     def hasten(self) -> None:
         """Persist the changes soon, as an action waits for that."""
         if self.urgency is not Urgency.NONE:
@@ -351,7 +356,7 @@ class Tracker:
             listener.on_move(self, task)
         if state is State.COMPLETED:
             place = 1 + next(reversed(self._completions.values()), 0)
-            self._completions.setdefault(_completion_key(task), place)
+            self._completions.setdefault(task.attempt_key, place)
             task.retry.retry_delay_sec = None
             task.retry.recent_retried_count = 0
             if task.is_leaving:
@@ -360,7 +365,7 @@ class Tracker:
 
     def completed_at(self, task: TaskStatus) -> tuple[int, int]:
         """Time of completion in seconds since the epoch, and place in the order that this process has seen, else 0."""
-        return task.completion_time or 0, self._completions.get(_completion_key(task), 0)
+        return task.completion_time or 0, self._completions.get(task.attempt_key, 0)
 
     def inherit(self, before: Tracker) -> None:
         """Take the in-memory state of the previous tracker of the Framework."""
@@ -492,7 +497,3 @@ class Tracker:
                     counts.succeeded += step
                 else:
                     counts.failed += step
-
-
-def _completion_key(task: TaskStatus) -> tuple[str, int]:
-    return task.instance_uid, task.attempt.id

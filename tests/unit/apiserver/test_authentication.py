@@ -169,6 +169,23 @@ async def test_bodies_that_any_page_can_send_are_refused(
         assert got == code
 
 
+@pytest.mark.parametrize(("method", "code"), [("POST", 201), ("PUT", 200), ("PATCH", 415), ("DELETE", 200)])
+async def test_with_the_token_a_body_without_media_type_is_json(
+    session: aiohttp.ClientSession, method: str, code: int
+) -> None:
+    async with ApiServer(wall=wall) as server:
+        path = CONFIG_MAPS
+        body = b"{}" if method in ("DELETE", "PATCH") else orjson.dumps(config_map("c"))
+        if method != "POST":
+            assert await ask(session, server, "POST", path, json=config_map("c")) == (201, "")
+            path += "/c"
+        more: dict[str, Any] = {"data": body, "skip_auto_headers": ["Content-Type"]}
+        got, _ = await ask(session, server, method, path, headers=bearing(server.authenticator.token), **more)
+        assert got == code
+        got, _ = await ask(session, server, method, path, headers=bearing("another"), **more)
+        assert got == 415
+
+
 async def test_a_deletion_needs_no_body_and_no_media_type(session: aiohttp.ClientSession) -> None:
     async with ApiServer(wall=wall) as server:
         assert await ask(session, server, "POST", CONFIG_MAPS, json=config_map("c")) == (201, "")

@@ -513,5 +513,5 @@ class TestPlugins:
         server = connect(
             stored(tmp_path, kubeconfig({"server": plain.address}, plugin.user(command="no-such-program")))
         )
-        with pytest.raises(CheckFailed, match="credential plugin no-such-program: No such file"):
+        with pytest.raises(CheckFailed, match="credential plugin no-such-program: command not found"):
             ask(server)

@@ -43,9 +43,10 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["--log-level", "loud"], "frameworkcontroller: argument --log-level: invalid choice: 'loud'"),
         (["--log-format", "xml"], "frameworkcontroller: argument --log-format: invalid choice: 'xml'"),
         (["--config"], "frameworkcontroller: argument --config: expected one argument"),
-        (["run"], "frameworkcontroller: argument COMMAND: invalid choice: 'run'"),
+        (["stauts"], "frameworkcontroller: unknown command 'stauts'; did you mean status?"),
+        (["xyzzy"], "frameworkcontroller: unknown command 'xyzzy'; the commands are local, "),
         (["local"], "frameworkcontroller local: the following arguments are required: COMMAND"),
-        (["local", "down"], "frameworkcontroller local: argument COMMAND: invalid choice: 'down'"),
+        (["local", "down"], "frameworkcontroller local: unknown command 'down'; the commands are up, run"),
         (["local", "run"], "frameworkcontroller local run: the following arguments are required: FILE"),
         (["local", "run", "f", "--timeout", "0"], "frameworkcontroller local run: argument --timeout: must be above 0"),
         (
@@ -71,10 +72,17 @@ def test_bad_arguments(capsys: pytest.CaptureFixture[str], arguments: list[str],
 
 
 @pytest.mark.usefixtures("logging_as_before")
+def test_the_plugin_alone_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert kubectl_main([]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("usage: kubectl framework ")
+    assert said.err == ""
+
+
+@pytest.mark.usefixtures("logging_as_before")
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], ["error: the following arguments are required: COMMAND", "See 'kubectl framework --help' for usage."]),
         (
             ["status"],
             ["error: the following arguments are required: NAME", "See 'kubectl framework status --help' for usage."],

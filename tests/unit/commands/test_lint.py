@@ -373,6 +373,21 @@ def test_pods(task: str, expected: list[str]) -> None:
             "{name: a, image: i, args: [x], ports: [{containerPort: '80'}]}",
             ["error: .ports[0].containerPort: '80': must be a whole number"],
         ),
+        (
+            "{name: a, image: i, args: [x], ports: [{containerPort: 99999}, {containerPort: 80, hostPort: -1}]}",
+            [
+                "error: .ports[0].containerPort: 99999: must be a port, 1 to 65535",
+                "error: .ports[1].hostPort: -1: must be a port, 0 to 65535",
+            ],
+        ),
+        (
+            "{name: a, image: i, args: [x], resources: {limits: {cpu: two, memory: '{{FC_TASK_INDEX}}Gi'}}}",
+            ["error: .resources.limits.cpu: 'two': must be a quantity, such as 500m, 2 or 4Gi"],
+        ),
+        (
+            "{name: a, image: i, args: [x], volumeMounts: [{name: data, mountPath: /d}]}",
+            ["error: .volumeMounts[0].name: 'data': is no volume of the Pod"],
+        ),
         ("{name: a, image: i, args: [x], livenessProbe: {httpGet: {port: http}}}", []),
         (
             "{name: a, image: i, args: [x], env: [{name: FC_TASK_INDEX, value: x}]}",

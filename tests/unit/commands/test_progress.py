@@ -179,7 +179,7 @@ def test_ending_of_a_success() -> None:
     )
     found = ending("default/f", done)
     assert found.succeeded
-    assert found.text == ("f: Succeeded after 7 s: 0 Succeeded\n    worker: 2 Tasks, 1 retry: 2 x 0 Succeeded")
+    assert found.text == ("f: Succeeded after 7s: 0 Succeeded\n    worker: 2 Tasks, 1 retry: 2 x 0 Succeeded")
 
 
 def test_ending_of_a_failure_says_why() -> None:
@@ -198,7 +198,7 @@ def test_ending_of_a_failure_says_why() -> None:
     found = ending("other/f", failed)
     assert not found.succeeded
     assert found.text.split("\n") == [
-        "other/f: Failed after 1 s: 210 ContainerPermanentFailed, "
+        "other/f: Failed after 1s: 210 ContainerPermanentFailed, "
         "by worker[0]: FailedTaskCount 1 has reached MinFailedTaskCount 1 in the TaskRole",
         "    worker: 2 Tasks, 0 retries: 1 x 210 ContainerPermanentFailed, 1 x not completed (AttemptCreationPending)",
         "    worker[0]: said the Pod",

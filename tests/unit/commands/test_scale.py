@@ -2,7 +2,7 @@
 
 import pytest
 
-from frameworkcontroller.commands.rescale import adjusted
+from frameworkcontroller.commands.rescale import _change, adjusted
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,21 @@ from frameworkcontroller.commands.rescale import adjusted
 )
 def test_minima(minimum: int, old: int, new: int, expected: int) -> None:
     assert adjusted(minimum, old, new) == expected
+
+
+@pytest.mark.parametrize(
+    ("minimum", "number", "adjust", "warned"),
+    [
+        (2, 5, False, ["minSucceededTaskCount 2 was all Tasks: the attempt now ends when 2 of 5 have succeeded"]),
+        (2, 5, True, []),
+        (2, 1, False, ["minSucceededTaskCount 2 can never be reached by 1 Task"]),
+        (1, 5, False, []),  # the first one
+        (-1, 5, False, []),
+    ],
+)
+def test_a_minimum_that_was_all_tasks(minimum: int, number: int, adjust: bool, warned: list[str]) -> None:
+    policy = {"minFailedTaskCount": 1, "minSucceededTaskCount": minimum}
+    role = {"name": "worker", "taskNumber": 2, "frameworkAttemptCompletionPolicy": policy}
+    framework = {"metadata": {"name": "f"}, "spec": {"taskRoles": [role]}}
+    _, (_, warnings) = _change(framework, {"worker": number}, adjust=adjust)
+    assert warnings == [f"worker: {text}; use --adjust-policy to adjust it" for text in warned]

@@ -9,7 +9,13 @@ from frameworkcontroller.local.kubelet.downward import DownwardApi
 from frameworkcontroller.local.kubelet.environment import expand
 from frameworkcontroller.local.kubelet.images import LocalImage, NoCommand, argv, repository
 from frameworkcontroller.local.kubelet.podsources import ContainerConfigError
-from frameworkcontroller.local.kubelet.volumes import PathMap, UnsupportedVolume, check_volumes, container_mounts
+from frameworkcontroller.local.kubelet.volumes import (
+    PathMap,
+    UnsupportedVolume,
+    check_volumes,
+    container_mounts,
+    parse_map,
+)
 from tests.support.pods import bound, pod_manifest
 
 
@@ -150,9 +156,23 @@ def test_mounts_of_a_container(tmp_path: Path) -> None:
 
 
 def test_volumes_that_cannot_be_had() -> None:
-    check_volumes(pod_manifest(volumes=[{"name": "a", "emptyDir": {}}, {"name": "b"}]))
-    with pytest.raises(UnsupportedVolume, match='volume "c" is a nfs'):
-        check_volumes(pod_manifest(volumes=[{"name": "c", "nfs": {"server": "s", "path": "/"}}]))
+    check_volumes(pod_manifest(volumes=[{"name": "a", "emptyDir": {}}, {"name": "b"}]), {})
+    pod = pod_manifest(volumes=[{"name": "c", "nfs": {"server": "s", "path": "/x"}}])
+    with pytest.raises(UnsupportedVolume, match=r'volume "c" is a nfs.*--map-volume nfs:s:/x=DIRECTORY'):
+        check_volumes(pod, {"nfs:s:/": Path("/")})
+    check_volumes(pod, {"nfs:s:/x": Path("/")})
+
+
+def test_maps_of_volumes(tmp_path: Path) -> None:
+    assert parse_map(f"nfs:s:/a=b={tmp_path}") == ("nfs:s:/a=b", tmp_path.resolve())
+    for text, complaint in (
+        ("nfs", "is not of the form nfs:SERVER:/PATH=DIRECTORY"),
+        (f"nfs={tmp_path}", "is not of the form"),
+        (f"emptyDir:x={tmp_path}", "'emptyDir' is none of nfs, "),
+        ("nfs:s:/=/nowhere", "/nowhere: is not a directory"),
+    ):
+        with pytest.raises(ValueError, match=complaint):
+            parse_map(text)
 
 
 @pytest.mark.parametrize(

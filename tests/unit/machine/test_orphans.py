@@ -131,3 +131,12 @@ def test_a_pod_that_the_cache_shows_holds_the_quota(owners: list[dict[str, Any]]
 def test_a_workload_that_is_gone_needs_nothing() -> None:
     made, _ = outcome(gone(workload=NOT_FOUND))
     assert made == Outcome(False, None)
+
+
+def test_a_workload_that_was_orphaned_on_purpose_is_not_changed() -> None:
+    """The cache still shows its owner."""
+    live = body(FINALIZER)
+    del live["metadata"]["ownerReferences"]
+    made, sent = outcome(gone(workload=Answered(orjson.dumps(live))))
+    assert made == Outcome(False, None)
+    assert all(isinstance(one, Get) for one in sent)

@@ -25,7 +25,7 @@ LOOK_SEC: Final = 15.0
 
 def orphans(workloads: Iterable[WorkloadRecord], framework_uid: str | None) -> list[WorkloadRecord]:
     """The Workloads with the finalizer of other Frameworks than the one with that UID (None: of any)."""
-    return [one for one in workloads if one.in_use and _owner_uid(one) not in ("", framework_uid)]
+    return [one for one in workloads if one.in_use and one.owner_uid not in ("", framework_uid)]
 
 
 def releases_of(uid: str, workloads: Iterable[WorkloadRecord], now: int) -> list[ReleaseQuota]:
@@ -37,17 +37,12 @@ def releases_of(uid: str, workloads: Iterable[WorkloadRecord], now: int) -> list
     return [ReleaseQuota(Target(Kind.WORKLOAD, one.name), one.uid, now) for one in evicted]
 
 
-def _owner_uid(workload: WorkloadRecord) -> str:
-    """The UID of its Framework. One that was orphaned on purpose has none until it is deleted."""
-    return workload.identity.controller_uid or (workload.job_uid if workload.identity.deleting else "")
-
-
 class OrphanRelease(Aside):
     """Remove the finalizer of an orphan, once live reads show that its Framework and its ConfigMap are gone."""
 
     def __init__(self, orphan: WorkloadRecord, *, deleting_uid: str | None = None) -> None:
         """``deleting_uid``: of an ignored Framework, which only has to be in deletion."""
-        super().__init__(f"{orphan.namespace}/{orphan.framework}", _owner_uid(orphan))
+        super().__init__(f"{orphan.namespace}/{orphan.framework}", orphan.owner_uid)
         self._orphan = orphan
         self._may_be_deleting = self.uid == deleting_uid
 
@@ -61,7 +56,7 @@ class OrphanRelease(Aside):
         configmap = Target(Kind.CONFIGMAP, names.configmap_name(self.name))
         if not isinstance((yield from carry_out(LookUp(configmap, uid))), Gone):
             return LOOK_SEC
-        result = yield from carry_out(RemoveFinalizer(Target(Kind.WORKLOAD, orphan.name), orphan.uid))
+        result = yield from carry_out(RemoveFinalizer(Target(Kind.WORKLOAD, orphan.name), orphan.uid, uid))
         if isinstance(result, Patched):
             self._effects.append(OrphanReleased(orphan.name))
         return None if isinstance(result, Patched | Gone | Seen) else LOOK_SEC

@@ -299,12 +299,16 @@ class Finish(SetCondition):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RemoveFinalizer(WorkloadAction):
-    """Remove the finalizer of a Workload that is being deleted. Nothing of it runs."""
+    """Remove the finalizer of a Workload that is being deleted. Nothing of it runs.
 
+    ``owner``: the UID of the Framework that it must belong to, "" for any.
+    """
+
+    owner: str = ""
     needs_live: ClassVar[bool] = True
 
     def change(self, record: WorkloadRecord, body: Body) -> Exchange:
-        if not record.in_use:
+        if not record.in_use or (self.owner and record.owner_uid != self.owner):
             return Seen(record)
         others = [one for one in body["metadata"].get("finalizers") or () if one != IN_USE_FINALIZER]
         change = {"metadata": {"finalizers": others}}

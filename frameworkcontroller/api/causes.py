@@ -1,0 +1,75 @@
+"""Why a Task failed or does not run, in one line: Task, node, and the words of the program or the cluster.
+
+Every surface shows these sentences: ``status.message``, the commands and the pages.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final
+
+import orjson
+
+from frameworkcontroller.api.completion import CompletionStatus, ContainerCompletion
+from frameworkcontroller.api.status import TaskStatus
+
+MOST: Final = 256
+"""Characters of a sentence. The cause comes first, so a longer one loses its end."""
+
+POD_REFUSED: Final = "Failed to create Pod: "
+"""Precedes the answer of the API server in the diagnostics of a refused Pod (contract)."""
+
+
+def task_sentence(task: TaskStatus, why: str = "") -> str:
+    """Return ``worker[3] on node-7: main exited with 137 (OOMKilled): CUDA out of memory``.
+
+    ``why``: the reason if the attempt has not ended.
+    """
+    completion = task.attempt.completion_status
+    where = f" on {task.attempt.pod_node_name}" if task.attempt.pod_node_name else ""
+    return f"{task.role}[{task.index}]{where}: {why or ('' if completion is None else cause(completion))}"
+
+
+def cause(completion: CompletionStatus) -> str:
+    """Return why an attempt ended: by its Pod or container, or else by the controller."""
+    pod = completion.pod
+    if pod is None:
+        return _without_pod(completion.diagnostics)
+    parts = [": ".join(filter(None, (pod.reason, one_line(pod.message))))]
+    parts += [container_end(one) for one in pod.containers if one.code or one.signal or one.message]
+    if not any(parts):
+        # A container that never ran, or ran on, has code 0 too; only one that has ended has a reason.
+        parts += [f"{one.name} did not end by itself" for one in pod.containers if not one.reason]
+    return "; ".join(filter(None, parts)) or one_line(completion.diagnostics)
+
+
+def container_end(container: ContainerCompletion) -> str:
+    """Return ``main exited with 137 (OOMKilled): CUDA out of memory``, with the last line of its message."""
+    end = f"was ended by signal {container.signal}" if container.signal else f"exited with {container.code}"
+    reason = f" ({container.reason})" if container.reason not in ("", "Error", "Completed") else ""
+    words = last_line(container.message)
+    return f"{container.name} {end}{reason}{f': {words}' if words else ''}"
+
+
+def _without_pod(diagnostics: str) -> str:
+    if not diagnostics.startswith(POD_REFUSED):
+        return one_line(diagnostics)
+    answer = diagnostics.removeprefix(POD_REFUSED)
+    with suppress(orjson.JSONDecodeError, KeyError, TypeError):
+        # The message in the API server's answer is for people.
+        answer = str(orjson.loads(answer)["ErrStatus"]["message"])
+    return f"Pod refused: {one_line(answer)}"
+
+
+def last_line(text: str) -> str:
+    """The last line with words: of a traceback, the error."""
+    return next((line for one in reversed(text.splitlines()) if (line := one_line(one))), "")
+
+
+def one_line(text: str) -> str:
+    """The text on one line of at most ``MOST`` printable characters."""
+    # A container's message may have megabytes.
+    line = " ".join(text[: 4 * MOST].split())
+    if not line.isprintable():
+        line = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line)
+    return line if len(line) <= MOST else f"{line[: MOST - 1]}…"
