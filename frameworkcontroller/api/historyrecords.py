@@ -164,6 +164,16 @@ def encode_record(record: HistoryRecord) -> bytes:
     return orjson.dumps({"id": str(record.id), **{name: getattr(record, name) for name in _FIELDS}})
 
 
+_LOG_MARK: Final = f'"trigger":"{Trigger.POD_LOG}"'.encode()
+_MARK_BYTES: Final = 8192
+"""Id and trigger are the first fields."""
+
+
+def is_log_line(line: bytes) -> bool:
+    """Return whether a line of `encode_record` is the record of a log, without parsing it."""
+    return line.find(_LOG_MARK, 0, _MARK_BYTES) >= 0
+
+
 def decode_record(line: bytes) -> HistoryRecord:
     """Return the record of a line. Unknown fields are ignored: a later version may add some.
 

@@ -89,7 +89,7 @@ class Disruption:
 
 
 @dataclass(slots=True, frozen=True)
-class Trouble:
+class PodTrouble:
     """Why a Pod that has not ended does not run as it should.
 
     ``waiting``: why it cannot start, or a container cannot start again. ``restarts``: of all its containers.
@@ -162,7 +162,7 @@ class PodRecord(_OwnedRecord):
     """By the clock of the API server."""
     queued: bool = False
     """Whether Kueue queues it by itself, as its scheduling gate says."""
-    trouble: Trouble | None = None
+    trouble: PodTrouble | None = None
     runs: tuple[ContainerRun, ...] = ()
     """The runs with a log, init containers last; empty unless decoded with them."""
 
@@ -538,7 +538,7 @@ def _conditions(status: Mapping[str, Any], *, whole: bool) -> tuple[tuple[PodCon
     )
 
 
-def _trouble(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Trouble | None:
+def _trouble(spec: Mapping[str, Any], status: Mapping[str, Any]) -> PodTrouble | None:
     """Why the Pod cannot start, or how often its containers have restarted; None for most Pods."""
     waiting, restarts = "", 0
     for listed in ("initContainerStatuses", "containerStatuses"):
@@ -553,7 +553,7 @@ def _trouble(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Trouble | No
                 waiting = _reason_and_message(item)
     if not waiting and not restarts:
         return None
-    return Trouble(waiting, restarts, sys.intern(spec.get("restartPolicy") or "Always"))
+    return PodTrouble(waiting, restarts, sys.intern(spec.get("restartPolicy") or "Always"))
 
 
 def _reason_and_message(item: Mapping[str, Any]) -> str:

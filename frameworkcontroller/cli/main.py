@@ -28,6 +28,7 @@ from frameworkcontroller.commands.parsers import (
     build_plugin_parser,
     count,
     late,
+    span,
 )
 from frameworkcontroller.commands.shellcompletion import complete_for_kubectl
 from frameworkcontroller.logs import FORMATS, LEVELS, configure_logging
@@ -247,6 +248,14 @@ def _add_history_serve(commands: Any) -> None:
     )
     serve.add_argument(
         "--retention-bytes", metavar="SIZE", help="remove the oldest Frameworks above this size, such as 50Gi"
+    )
+    serve.add_argument(
+        "--retention-logs-age", metavar="SPAN", type=span, help="remove logs that are older, such as 30d"
+    )
+    serve.add_argument(
+        "--retention-logs-bytes",
+        metavar="SIZE",
+        help="remove the oldest logs above this compressed size, such as 5Gi",
     )
     serve.add_argument(
         "--token-file",

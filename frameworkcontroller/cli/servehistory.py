@@ -53,6 +53,7 @@ def serve(options: argparse.Namespace) -> int:
 async def _serve(options: argparse.Namespace) -> int:
     address = listening_address(options.address)
     retention_bytes = _size("--retention-bytes", options.retention_bytes)
+    retention_logs_bytes = _size("--retention-logs-bytes", options.retention_logs_bytes)
     if options.retention_days == 0:
         raise UsageError("--retention-days 0: must be at least 1")
     database, named = options.database, "--database"
@@ -94,6 +95,8 @@ async def _serve(options: argparse.Namespace) -> int:
             work.append(live.run())
         if options.retention_days is not None or retention_bytes is not None:
             work.append(_prune(archive, metrics, options.retention_days, retention_bytes))
+        if options.retention_logs_age is not None or retention_logs_bytes is not None:
+            work.append(_prune_logs(archive, metrics, options.retention_logs_age, retention_logs_bytes))
         try:
             # The server stops first: the requests in progress need the archive.
             async with program.background(*work) as running, server:
@@ -152,6 +155,23 @@ async def _prune(archive: HistoryArchive, metrics: ArchiveMetrics, days: int | N
             metrics.removed.labels("attempt").inc(removed.attempts)
             if removed.frameworks:
                 _log.info("Removed %d old Frameworks with %d attempts", removed.frameworks, removed.attempts)
+        await asyncio.sleep(PRUNE_SEC)
+
+
+async def _prune_logs(
+    archive: HistoryArchive, metrics: ArchiveMetrics, age: float | None, most_bytes: int | None
+) -> None:
+    """Delete logs beyond the age or size limit, now and every ten minutes."""
+    while True:
+        before = None if age is None else int(time.time() - age)
+        try:
+            removed = await archive.prune_logs(before=before, max_bytes=most_bytes)
+        except ArchiveError as error:
+            _log.warning("Cannot remove old logs: %s", error)
+        else:
+            metrics.removed.labels("log").inc(removed)
+            if removed:
+                _log.info("Removed %d old logs", removed)
         await asyncio.sleep(PRUNE_SEC)
 
 

@@ -1,31 +1,40 @@
-"""``logs``: the merged logs of the containers of a Framework; with ``-f`` also of later attempts."""
+"""``logs``: the merged logs of the containers of a Framework; with ``-f`` also of later attempts.
+
+Logs of Pods that are gone come from the archive, if one is named.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
+import orjson
 from rich.console import Console
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import State
-from frameworkcontroller.commands import program
+from frameworkcontroller.commands import archivesource, program
+from frameworkcontroller.commands.archivedlogs import ArchivedLogs, opened
 from frameworkcontroller.commands.frameworkfollower import FrameworkFollower
-from frameworkcontroller.commands.invocation import Invocation
+from frameworkcontroller.commands.invocation import Invocation, checked_name
 from frameworkcontroller.commands.output import LinePrefixes
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.errors import ApiError, TransportError
+from frameworkcontroller.kube.errors import ApiError, KubeError, NotFound, TransportError
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.podlog import STAMP, NotALog
 from frameworkcontroller.kube.resources import PODS
 from frameworkcontroller.views.apiobjects import CachedObject, Json, default_container, pod_selector, roles_of, state_of
-from frameworkcontroller.views.texts import clean_line, counted
+from frameworkcontroller.views.containerlogs import ArchivedLog, newest, of_default_containers
+from frameworkcontroller.views.texts import clean_line, counted, printable
 
 _DEFAULT_TAIL: Final = 100
 _MAX_IN_FLIGHT: Final = 20
@@ -33,6 +42,10 @@ _MAX_PROBLEMS: Final = 3
 _LAST_LINES_SEC: Final = 5.0
 _RETRY_SEC: Final = 1.0
 _MAX_ANSWER_BYTES: Final = 2000
+_POLL_SEC: Final = 0.5
+_COLOR: Final = re.compile(r"(\x1b\[[0-9;]{0,32}m)")
+"""The sequence for colors (SGR): it moves no cursor and asks for no answer."""
+_RESET: Final = "\x1b[0m"
 
 _Query: TypeAlias = dict[str, str | int]
 
@@ -49,6 +62,12 @@ class Source:
     pod_uid: str
     container: str
     restarts: int
+    framework_attempt: int | None = field(default=None, compare=False)
+
+    @property
+    def place(self) -> tuple[str, str, int]:
+        """The Pod's UID, the container and its run."""
+        return self.pod_uid, self.container, self.restarts
 
     @property
     def label(self) -> str:
@@ -69,111 +88,343 @@ class Line:
     text: bytes
 
 
+def run_anywhere(options: argparse.Namespace) -> int:
+    """Run the command, also without a cluster. Return the exit code."""
+    return archivesource.run_anywhere(run, options)
+
+
 async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     """Print them. Return the exit code."""
-    framework = await invocation.framework(options.name)
-    role, index = options.target
-    printer = _Printer(invocation.out, label=index is None, container=options.all_containers)
-    if options.follow:
-        if options.previous:
-            raise program.UsageError("--previous: cannot be followed: it has ended")
-        await _follow(invocation, options, framework, printer)
-        return program.EXIT_OK
-    pods = [pod async for pod in invocation.each(PODS, label_selector=pod_selector(options.name, role, index))]
-    sources = [source for pod in pods for source in sources_of(pod, options.container, every=options.all_containers)]
-    if not sources:
-        raise program.CommandError(_no_sources(options, framework, len(pods)))
-    for source in sources:
-        # The prefixes become as wide as the widest one.
-        printer.prefix(source)
-    query = _query(options, many=len(sources) > 1)
-    limit = asyncio.Semaphore(_MAX_IN_FLIGHT)
-    problems: list[str] = []
+    _check(options)
+    checked_name(options.name)
+    return await _Logs(invocation, options).run()
 
-    async def read(source: Source, take: Callable[[Line], None]) -> None:
-        async with limit:
+
+def _check(options: argparse.Namespace) -> None:
+    if options.task is not None:
+        if options.target[0] is not None:
+            raise program.UsageError("--task: is already named by ROLE/INDEX")
+        options.target = options.task
+    if options.follow and options.previous:
+        raise program.UsageError("--previous: cannot be followed: it has ended")
+    if options.follow and (options.attempt is not None or options.all_attempts):
+        raise program.UsageError("-f: follows the current and later attempts, without --attempt and --all-attempts")
+
+
+class _Logs:
+    """The logs that the options ask for, from live Pods and from the archive."""
+
+    def __init__(self, invocation: Invocation, options: argparse.Namespace) -> None:
+        self.invocation = invocation
+        self.options = options
+        self.role, self.index = options.target
+        self.has_archive = archivesource.is_named(options)
+        self.printer = _Printer(
+            invocation.out,
+            label=self.index is None or options.all_attempts,
+            attempt=options.all_attempts,
+            container=options.all_containers,
+            raw=options.raw,
+        )
+        self.problems: list[str] = []
+
+    async def run(self) -> int:
+        framework = await self._framework()
+        if framework is None or not self._wants(_attempt_of(framework)):
+            return await self._print_archived(framework, frozenset())
+        if self.options.follow and state_of(framework) != State.COMPLETED:
+            await self._follow(framework)
+            return program.EXIT_OK
+        return await self._print(framework)
+
+    def _wants(self, attempt: int) -> bool:
+        return bool(self.options.all_attempts or self.options.attempt in (None, attempt))
+
+    async def _framework(self) -> Json | None:
+        """Return the Framework in the cluster; None if there is none, and an archive may have it."""
+        if not self.has_archive:
+            if self.options.attempt is not None or self.options.all_attempts:
+                live = _attempt_of(await self.invocation.framework(self.options.name))
+                if not self.options.all_attempts and self.options.attempt != live:
+                    raise program.CommandError(
+                        f"{self.options.name}: is in attempt {live}; an archive may have the logs of attempt "
+                        f"{self.options.attempt}: {archivesource.HOW_TO_NAME}"
+                    )
+            return await self.invocation.framework(self.options.name)
+        if not getattr(self.options, "live", True):
+            return None
+        try:
+            found: Json = orjson.loads(
+                await self.invocation.client.get(FRAMEWORKS, self.options.name, self.invocation.namespace)
+            )
+        except NotFound:
+            return None
+        except KubeError as error:
+            self.invocation.note(f"the cluster cannot be read: {clean_line(str(error))}")
+            return None
+        return found if self.options.uid in (None, found["metadata"]["uid"]) else None
+
+    # --- live Pods ---
+
+    async def _print(self, framework: Json) -> int:
+        """Print the logs of the Pods that exist, and archived ones of Tasks without a Pod."""
+        options = self.options
+        selector = pod_selector(options.name, self.role, self.index)
+        pods = [pod async for pod in self.invocation.each(PODS, label_selector=selector)]
+        sources = [s for pod in pods for s in sources_of(pod, options.container, every=options.all_containers)]
+        covers_all = bool(sources) and self.index is not None and not options.all_attempts
+        code = program.EXIT_OK
+        if self.has_archive and not covers_all:
             try:
-                async for line in read_lines(invocation.client, source, follow=False, **query):
-                    take(line)
+                code = await self._print_archived(framework, frozenset(sources))
+            except program.CommandError as error:
+                # The live Pods do not need the archive.
+                if not sources:
+                    raise
+                self.invocation.note(str(error))
+        elif not sources:
+            raise program.CommandError(_no_sources(options, framework, len(pods)))
+        return await self._print_live(sources) if sources else code
+
+    async def _print_live(self, sources: Sequence[Source]) -> int:
+        for source in sources:
+            # The prefixes become as wide as the widest one.
+            self.printer.prefix(source)
+        query = _query(self.options, many=len(sources) > 1)
+        limit = asyncio.Semaphore(_MAX_IN_FLIGHT)
+        problems: list[str] = []
+
+        async def read(source: Source, take: Callable[[Line], None]) -> None:
+            async with limit:
+                try:
+                    async for line in read_lines(self.invocation.client, source, follow=False, **query):
+                        take(line)
+                except (ApiError, NotALog) as error:
+                    problems.append(f"{source.label}: {error}")
+
+        if len(sources) == 1:
+            # Without a buffer: the log may be long.
+            await read(sources[0], self.printer.print)
+        else:
+            logs: list[list[Line]] = [[] for _ in sources]
+            await asyncio.gather(*(read(source, log.append) for source, log in zip(sources, logs, strict=True)))
+            for line in sorted(chain.from_iterable(logs), key=attrgetter("stamp")):
+                self.printer.print(line)
+        self._report(problems, "more logs could not be read")
+        return program.EXIT_FAILED if len(problems) == len(sources) else program.EXIT_OK
+
+    def _report(self, problems: Sequence[str], others: str) -> None:
+        for problem in problems[:_MAX_PROBLEMS]:
+            self.invocation.error(problem)
+        if len(problems) > _MAX_PROBLEMS:
+            self.invocation.error(f"{len(problems) - _MAX_PROBLEMS} {others}")
+
+    # --- the archive ---
+
+    async def _print_archived(self, framework: Json | None, live: frozenset[Source]) -> int:
+        """Print archived logs. ``live``: printed from Pods. Raises CommandError if there is none, and no live one."""
+        options = self.options
+        uid = options.uid if framework is None else framework["metadata"]["uid"]
+        async with opened(self.invocation, options) as archive:
+            item = await archive.find(uid)
+            if item is None:
+                if live:
+                    return program.EXIT_OK
+                raise program.CommandError(self._not_archived(framework, uid))
+            uid = item["uid"]
+            current = max((item["attempts"] or 1) - 1, 0)
+            if framework is not None:
+                # The archive may not have the newest attempt yet.
+                current = max(_attempt_of(framework), 0)
+            attempt = current if options.attempt is None and not options.all_attempts else options.attempt
+            found = await archive.logs(uid, attempt, self.role, self.index, options.container)
+            if not options.container and not options.all_containers:
+                shown = current if attempt is None else attempt
+                found = of_default_containers(
+                    found, framework or (await archive.framework(uid, shown) if found else {})
+                )
+            printed = {(one.pod_uid, one.container, one.restarts) for one in live}
+            if options.all_attempts:
+                wanted = [log for log in found if log.place not in printed]
+            else:
+                tasks = {(one.role, one.index) for one in live}
+                wanted = [log for log in newest(found, previous=options.previous) if log.task not in tasks]
+            if not wanted:
+                if live:
+                    return program.EXIT_OK
+                raise program.CommandError(await self._no_log(archive, uid, attempt))
+            some = "logs" if not live else counted(len(wanted), "log")
+            of_attempt = "" if attempt is None else f" of attempt {attempt}"
+            self.invocation.note(f"{some}{of_attempt} from the archive: the Pods are gone")
+            return await self._print_logs(archive, uid, wanted)
+
+    async def _no_log(self, archive: ArchivedLogs, uid: str, attempt: int | None) -> str:
+        which = "" if attempt is None else f" of attempt {attempt}"
+        text = f"{self._place()}: its Pods are gone, and the archive has no log{which} of this kind"
+        every = await archive.logs(uid, None, self.role, self.index)
+        if not every:
+            return f"{text}; the controller keeps logs by history.logs.keep (None, Failed or All)"
+        attempts = sorted({log.item["frameworkAttempt"] for log in every})
+        containers = sorted({log.item["container"] for log in every})
+        return (
+            f"{text}; it has some of attempt {', '.join(map(str, attempts))} (--attempt N, --all-attempts), "
+            f"of container {', '.join(containers)} (-c NAME, --all-containers)"
+        )
+
+    def _place(self) -> str:
+        role, index = self.role, self.index
+        return f"{self.options.name}{f' {role}' if role else ''}{'' if index is None else f'[{index}]'}"
+
+    def _not_archived(self, framework: Json | None, uid: str | None) -> str:
+        name, namespace = self.options.name, self.invocation.namespace
+        if framework is not None:
+            return f"{self._place()}: has no Pod with a log now, and the archive does not have this Framework"
+        which = f" with UID {uid}" if uid else ""
+        return f'neither the cluster nor the archive has a Framework "{name}"{which} in namespace "{namespace}"'
+
+    async def _print_logs(self, archive: ArchivedLogs, uid: str, logs: Sequence[ArchivedLog]) -> int:
+        options = self.options
+        if options.since is not None:
+            self.invocation.note("--since: archived lines have no times; all are shown")
+        tail = options.tail
+        if tail is None and len(logs) > 1:
+            tail = _DEFAULT_TAIL
+        for log in logs:
+            self.printer.prefix(_source_of(log, self.invocation.namespace))
+        problems: list[str] = []
+        empty = 0
+        async for log, lines in archive.lines(uid, logs, tail):
+            if log.missing and (options.tail is None or not lines):
+                problems.append(f"{log.label} {log.item['container']}: {log.missing}")
+            empty += not lines and bool(log.missing)
+            source = _source_of(log, self.invocation.namespace)
+            for text in lines:
+                self.printer.print(Line(source, "", text))
+        for problem in problems[:_MAX_PROBLEMS]:
+            self.invocation.note(problem)
+        if len(problems) > _MAX_PROBLEMS:
+            self.invocation.note(f"{len(problems) - _MAX_PROBLEMS} more logs are not complete")
+        return program.EXIT_FAILED if empty == len(logs) else program.EXIT_OK
+
+    # --- following ---
+
+    async def _follow(self, framework: Json) -> None:
+        """Follow the log of each container that runs, until the Framework has completed.
+
+        Logs of Pods that were gone too soon come from the archive.
+        """
+        invocation, options, printer = self.invocation, self.options, self.printer
+        readers: dict[Source, asyncio.Task[None]] = {}
+        printed: set[tuple[str, str, int]] = set()
+        first = _attempt_of(framework)
+        attempt = first
+
+        def note_attempt(_key: str, body: Mapping[str, Any]) -> None:
+            nonlocal attempt
+            if (now := _attempt_of(body)) > attempt:
+                attempt = now
+                invocation.note(f"{options.name}: attempt {now}")
+
+        def read_new(record: CachedObject[list[Source]]) -> None:
+            for source in record.value:
+                if source not in readers:
+                    # A container that starts after the first list is read from its start.
+                    query = {} if pods.synced else _query(options, many=options.target[1] is None)
+                    before = [task for other, task in readers.items() if other.is_same_place(source)]
+                    readers[source] = asyncio.create_task(read(source, query, before))
+
+        async def read(source: Source, query: _Query, before: list[asyncio.Task[None]]) -> None:
+            if before:
+                # The lines of an attempt come before the next one's.
+                await asyncio.wait(before, timeout=_LAST_LINES_SEC)
+            try:
+                async for line in read_lines(invocation.client, source, follow=True, **query):
+                    printer.print(line)
+                    printed.add(source.place)
+                printed.add(source.place)
             except (ApiError, NotALog) as error:
-                problems.append(f"{source.label}: {error}")
+                if not self.has_archive:
+                    invocation.error(f"{source.label}: {error}")
 
-    if len(sources) == 1:
-        # Without a buffer: the log may be long.
-        await read(sources[0], printer.print)
-    else:
-        logs: list[list[Line]] = [[] for _ in sources]
-        await asyncio.gather(*(read(source, log.append) for source, log in zip(sources, logs, strict=True)))
-        for line in sorted(chain.from_iterable(logs), key=attrgetter("stamp")):
-            printer.print(line)
-    for problem in problems[:_MAX_PROBLEMS]:
-        invocation.error(problem)
-    if len(problems) > _MAX_PROBLEMS:
-        invocation.error(f"{len(problems) - _MAX_PROBLEMS} more logs could not be read")
-    return program.EXIT_FAILED if len(problems) == len(sources) else program.EXIT_OK
+        pods: Informer[CachedObject[list[Source]]] = Informer(
+            invocation.client,
+            PODS,
+            lambda body: CachedObject.of(body, sources_of(body, options.container, every=options.all_containers)),
+            namespace=invocation.namespace,
+            label_selector=pod_selector(options.name, *options.target),
+        )
+        pods.add_handler(on_add=read_new, on_update=lambda _old, new: read_new(new))
+        async with program.background(pods.run()) as tasks:
+            try:
+                # Pods first: a Framework that has completed may still have some.
+                await pods.wait_synced()
+                await FrameworkFollower(invocation.client, [framework], note_attempt).run()
+                if readers:
+                    # They end with their Pods, which are gone.
+                    await asyncio.wait(readers.values(), timeout=_LAST_LINES_SEC)
+            finally:
+                tasks.extend(readers.values())
+        if self.has_archive:
+            await self._print_missed(framework, first, {source.place for source in readers}, printed)
 
-
-async def _follow(invocation: Invocation, options: argparse.Namespace, framework: Json, printer: _Printer) -> None:
-    """Follow the log of each container that runs, until the Framework has completed."""
-    readers: dict[Source, asyncio.Task[None]] = {}
-
-    def read_new(record: CachedObject[list[Source]]) -> None:
-        for source in record.value:
-            if source not in readers:
-                # A container that starts after the first list is read from its start.
-                query = {} if pods.synced else _query(options, many=options.target[1] is None)
-                before = [task for other, task in readers.items() if other.is_same_place(source)]
-                readers[source] = asyncio.create_task(read(source, query, before))
-
-    async def read(source: Source, query: _Query, before: list[asyncio.Task[None]]) -> None:
-        if before:
-            # The lines of an attempt come before the next one's.
-            await asyncio.wait(before, timeout=_LAST_LINES_SEC)
+    async def _print_missed(
+        self, framework: Json, first: int, seen: set[tuple[str, str, int]], printed: set[tuple[str, str, int]]
+    ) -> None:
+        """Print archived logs of Pods that were gone before they could be read. ``seen``: started containers."""
+        uid: str = framework["metadata"]["uid"]
+        deadline = time.monotonic() + _LAST_LINES_SEC
         try:
-            async for line in read_lines(invocation.client, source, follow=True, **query):
-                printer.print(line)
-        except (ApiError, NotALog) as error:
-            invocation.error(f"{source.label}: {error}")
-
-    pods: Informer[CachedObject[list[Source]]] = Informer(
-        invocation.client,
-        PODS,
-        lambda body: CachedObject.of(body, sources_of(body, options.container, every=options.all_containers)),
-        namespace=invocation.namespace,
-        label_selector=pod_selector(options.name, *options.target),
-    )
-    pods.add_handler(on_add=read_new, on_update=lambda _old, new: read_new(new))
-    async with program.background(pods.run()) as tasks:
-        try:
-            # Pods first: a Framework that has completed may still have some.
-            await pods.wait_synced()
-            await FrameworkFollower(invocation.client, [framework]).run()
-            if readers:
-                # They end with their Pods, which are gone.
-                await asyncio.wait(readers.values(), timeout=_LAST_LINES_SEC)
-        finally:
-            tasks.extend(readers.values())
+            async with opened(self.invocation, self.options) as archive:
+                while True:
+                    found = await archive.logs(uid, None, self.role, self.index, self.options.container)
+                    if not self.options.container and not self.options.all_containers:
+                        found = of_default_containers(found, framework)
+                    missed = [
+                        log for log in found if log.item["frameworkAttempt"] >= first and log.place not in printed
+                    ]
+                    # Records arrive in batches.
+                    waits = seen - printed - {log.place for log in missed}
+                    if not waits or time.monotonic() > deadline:
+                        break
+                    await asyncio.sleep(_POLL_SEC)
+                if missed:
+                    self.invocation.note(f"{counted(len(missed), 'log')} from the archive: the Pods were gone too soon")
+                    await self._print_logs(archive, uid, missed)
+        except program.CommandError as error:
+            self.invocation.note(str(error))
 
 
 class _Printer:
     """Prints lines with their Task as prefix, in a color of its own."""
 
-    def __init__(self, console: Console, *, label: bool, container: bool) -> None:
+    def __init__(self, console: Console, *, label: bool, attempt: bool, container: bool, raw: bool) -> None:
+        """``attempt``: whether prefixes have the attempt of the Framework. ``raw``: terminals get all controls."""
         self._console = console
         self._label = label
+        self._attempt = attempt
         self._container = container
+        self._shows = console.is_terminal and not raw
         self._labels = LinePrefixes()
         self._prefixes: dict[str, str] = {}
 
     def print(self, line: Line) -> None:
-        """Print the line as the container wrote it, with its colors."""
+        """Print the line: on terminals without controls except colors, elsewhere the bytes that the container wrote."""
+        prefix, file = self.prefix(line.source), self._console.file
+        binary = None if self._shows else getattr(file, "buffer", None)
+        if binary is not None:
+            file.flush()
+            binary.write(prefix.encode(errors="replace") + line.text + b"\n")
+            binary.flush()
+            return
         text = line.text.rstrip(b"\r").decode("utf-8", "replace")
-        self._console.file.write(f"{self.prefix(line.source)}{text}\n")
-        self._console.file.flush()
+        file.write(f"{prefix}{for_terminal(text) if self._shows else text}\n")
+        file.flush()
 
     def prefix(self, source: Source) -> str:
         """Return the prefix of a source, as wide as the widest one so far; "" if all lines are of one container."""
         label = "/".join([source.label] * self._label + [source.container] * self._container)
+        if self._attempt and source.framework_attempt is not None:
+            label = f"{source.framework_attempt}: {label}"
         if not label:
             return ""
         # All attempts of a Task have the same color.
@@ -183,6 +434,40 @@ class _Printer:
                 self._console.print(made, end="", soft_wrap=True)
             self._prefixes[made.plain] = captured.get()
         return self._prefixes[made.plain]
+
+
+def for_terminal(text: str) -> str:
+    """Return a line with blanks in place of the characters on which a terminal acts, except tabs and colors."""
+    if text.isprintable():
+        return text
+    parts = _COLOR.split(text)
+    shown = "".join(part if n % 2 else _printable(part) for n, part in enumerate(parts))
+    return f"{shown}{_RESET}" if len(parts) > 1 else shown
+
+
+def _printable(text: str) -> str:
+    return "\t".join(map(printable, text.split("\t")))
+
+
+def _source_of(log: ArchivedLog, namespace: str) -> Source:
+    item = log.item
+    return Source(
+        role=item["role"],
+        index=item["index"],
+        attempt=item["attempt"],
+        namespace=namespace,
+        pod=item["pod"],
+        pod_uid=item["podUid"],
+        container=item["container"],
+        restarts=item["run"],
+        framework_attempt=item["frameworkAttempt"],
+    )
+
+
+def _attempt_of(framework: Mapping[str, Any]) -> int:
+    """Return the attempt that the status shows; -1 if none has begun."""
+    number = ((framework.get("status") or {}).get("attemptStatus") or {}).get("id")
+    return number if isinstance(number, int) else -1
 
 
 def _query(options: argparse.Namespace, *, many: bool) -> _Query:
@@ -206,7 +491,10 @@ def _no_sources(options: argparse.Namespace, framework: Json, pods: int) -> str:
     if role is not None and role not in roles:
         return f"{options.name}: has no role {role!r}, only {', '.join(roles) or 'none'}"
     if state_of(framework) == State.COMPLETED:
-        return f"{place}: has completed; its Pods are gone, and with them their logs"
+        return (
+            f"{place}: has completed; its Pods are gone, and with them their logs. An archive may have them: "
+            f"{archivesource.HOW_TO_NAME}"
+        )
     return f"{place}: there is no Pod now"
 
 
@@ -218,7 +506,13 @@ def sources_of(pod: Mapping[str, Any], container: str | None, *, every: bool = F
         return []
     wanted = container or default_container(pod)
     attempt = (metadata.get("annotations") or {}).get(names.TASK_ATTEMPT_ID, "0")
-    of_attempt = partial(Source, *place[1:], int(attempt) if attempt.isdigit() else 0)
+    of_framework = (metadata.get("annotations") or {}).get(names.FRAMEWORK_ATTEMPT_ID, "")
+    of_attempt = partial(
+        Source,
+        *place[1:],
+        int(attempt) if attempt.isdigit() else 0,
+        framework_attempt=int(of_framework) if of_framework.isdigit() else None,
+    )
     found = []
     for one in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
         state, restarts = one.get("state") or {}, one.get("restartCount") or 0

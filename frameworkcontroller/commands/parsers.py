@@ -344,8 +344,8 @@ def _add_logs(commands: Any) -> None:
         "print the merged logs of the containers of a Framework",
         "Print the logs of all Tasks of a Framework, of a role or of one Task, sorted by time, each line with its "
         "Task as prefix (worker[3], or worker[3]#1 in the Task's second attempt). With -f, follow the Pods of the "
-        "current and of later attempts until the Framework has completed. The logs of a Pod disappear with it, soon "
-        "after its end.",
+        "current and of later attempts until the Framework has completed. Pods disappear soon after their end: then "
+        "the logs come from the archive of the history, if one is named and keeps them.",
         module="mergedlogs",
     )
     _add_name(parser)
@@ -360,6 +360,16 @@ def _add_logs(commands: Any) -> None:
     which.add_argument("-c", "--container", metavar="NAME", help="container (default: the Pod's default, or its first)")
     which.add_argument("--all-containers", action="store_true", help="all containers, init containers included")
     parser.add_argument("-p", "--previous", action="store_true", help="the container before its last restart")
+    parser.add_argument("--task", metavar="ROLE[/INDEX]", type=target, help="the same as ROLE[/INDEX]")
+    attempts = parser.add_mutually_exclusive_group()
+    attempts.add_argument("--attempt", metavar="N", type=count, help="of this attempt of the Framework, from 0")
+    attempts.add_argument(
+        "--all-attempts", action="store_true", help="of all attempts of the Framework and of its Tasks, oldest first"
+    )
+    parser.add_argument("--uid", metavar="UID", help="which of several Frameworks that have had this name")
+    parser.add_argument("--raw", action="store_true", help="keep control characters on terminals")
+    _add_archive(parser)
+    parser.set_defaults(command=late("commands.mergedlogs", "run_anywhere"))
 
 
 def _add_lint(commands: Any) -> None:
@@ -428,6 +438,13 @@ def _add_history(commands: Any, name: str) -> None:
     parser.add_argument("--task", metavar="ROLE/INDEX", type=target, help="the attempts of this Task")
     parser.add_argument("--failed", action="store_true", help="with --attempt: only Tasks that failed")
     parser.add_argument("--most", metavar="N", type=count, default=100, help="most lines to show (default: 100)")
+    _add_archive(parser)
+    parser.add_argument("-o", "--output", choices=("json", "yaml"), help="a format for programs")
+    parser.set_defaults(command=late("commands.history.show", "run_anywhere"))
+
+
+def _add_archive(parser: Any) -> None:
+    """Add the options that name the archive of the history."""
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--archive", metavar="URL", help="the archive's server (default: $FRAMEWORK_HISTORY_URL)")
     source.add_argument("--dir", metavar="PATH", type=Path, help="a folder of records, which `sink: file` writes")
@@ -439,8 +456,6 @@ def _add_history(commands: Any, name: str) -> None:
         "https and on loopback only)",
     )
     parser.add_argument("--ca-file", metavar="PATH", type=Path, help="the certificates that sign the archive's, in PEM")
-    parser.add_argument("-o", "--output", choices=("json", "yaml"), help="a format for programs")
-    parser.set_defaults(command=late("commands.history.show", "run_anywhere"))
 
 
 def _add_completion(commands: Any) -> None:

@@ -1,4 +1,4 @@
-"""The history's records in files: one a UTC day, appended.
+"""The history's records in files: one a UTC day, appended, and one for logs, which may be removed earlier.
 
 Source: docs/manual.md, "History".
 """
@@ -9,11 +9,12 @@ import asyncio
 import fcntl
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from frameworkcontroller.api.historyrecords import is_log_line
 from frameworkcontroller.controller.historysink import Unavailable
 
 _ANSWER_SEC: Final = 30.0
@@ -22,9 +23,9 @@ _TAIL_BYTES: Final = 2**16
 
 
 class FileDestination:
-    """Files ``<UTC date>.ndjson`` in a directory that exists. Belongs to one event loop.
+    """Files ``<UTC date>.ndjson`` and ``<UTC date>.logs.ndjson`` in a directory that exists. Belongs to one event loop.
 
-    The file is opened, locked and closed for each batch: it may be moved away, and a former leader may still write.
+    A file is opened, locked and closed for each batch: it may be moved away, and a former leader may still write.
     """
 
     concurrency = 1
@@ -46,9 +47,13 @@ class FileDestination:
             raise Unavailable(f"{self.name}: an earlier write has not ended")
         today = datetime.fromtimestamp(self._wall(), UTC).date().isoformat()
         path = self._directory / f"{today}.ndjson"
-        content = b"".join(part for line in lines for part in (line, b"\n"))
+        of_logs = self._directory / f"{today}.logs.ndjson"
+        contents = {
+            path: _content(line for line in lines if not is_log_line(line)),
+            of_logs: _content(filter(is_log_line, lines)),
+        }
         # In a thread, which nothing can end: a file system that hangs gets no second one.
-        self._writing = asyncio.ensure_future(asyncio.to_thread(_append, path, content))
+        self._writing = asyncio.ensure_future(asyncio.to_thread(_append_all, contents))
         self._writing.add_done_callback(lambda writing: writing.cancelled() or writing.exception())
         try:
             async with asyncio.timeout(_ANSWER_SEC):
@@ -60,6 +65,16 @@ class FileDestination:
 
     async def close(self) -> None:
         """Do nothing: no file is open between two batches."""
+
+
+def _content(lines: Iterable[bytes]) -> bytes:
+    return b"".join(part for line in lines for part in (line, b"\n"))
+
+
+def _append_all(contents: Mapping[Path, bytes]) -> None:
+    for path, content in contents.items():
+        if content:
+            _append(path, content)
 
 
 def _append(path: Path, content: bytes) -> None:

@@ -21,6 +21,7 @@ from frameworkcontroller.api.status import (
 )
 from frameworkcontroller.dashboard.kubectl import framework_commands
 from frameworkcontroller.dashboard.live import PodsAndEvents
+from frameworkcontroller.dashboard.logpage import LastWords
 from frameworkcontroller.dashboard.rows import (
     ONLY_TASKS,
     Bar,
@@ -72,8 +73,9 @@ class FrameworkSource:
     attempt to show, which the archive has of an earlier one; ``number``: of this attempt, if an archive is read.
     ``item``: its entry in the archive's list; ``attempts``: the entries of its attempts there. ``earlier``: other
     archived objects of it, and ``task_attempts``, archived attempts of Tasks, both for the picture. ``retried``:
-    failed Task attempts of the shown attempt. ``summary``, ``decoded``: made of ``body`` before, as large ones take
-    long.
+    failed Task attempts of the shown attempt. ``last_words``: the end of the log of the failing Task. ``last_lines``:
+    of Task attempts, by role, UID of the Task and attempt. ``summary``, ``decoded``: made of ``body`` before, as large
+    ones take long.
     """
 
     body: Json
@@ -87,6 +89,8 @@ class FrameworkSource:
     retried: Sequence[Json] = ()
     more: PodsAndEvents = field(default_factory=PodsAndEvents)
     others: tuple[Link, ...] = ()
+    last_words: LastWords | None = None
+    last_lines: Mapping[tuple[str, str, int], str] = field(default_factory=dict)
     summary: FrameworkRow | None = None
     decoded: View | None = None
 
@@ -284,7 +288,10 @@ class FrameworkPage:
         def link(row: Row) -> str:
             return f"{self.shell.root}{self._tasks_href(row.role)}{row.index}" if row.role else ""
 
-        return draw_inline(f"{view.namespace}/{view.name}", history.rows, self.shell.now, link)
+        def words(row: Row, uid: str, attempt: int) -> str:
+            return source.last_lines.get((row.role, uid, attempt), "")
+
+        return draw_inline(f"{view.namespace}/{view.name}", history.rows, self.shell.now, link, words)
 
     # --- failures ---
 

@@ -23,6 +23,8 @@ def framework_commands(framework: Mapping[str, Any], *, live: bool, past: bool) 
         # Another Framework may have had its name since.
         uid = [] if live else ["--uid", framework["metadata"]["uid"]]
         found.append(_plugin("Show its earlier attempts from the archive", "history", namespace, name, *uid))
+        if not live:
+            found.append(_plugin("Print the logs of its last attempt from the archive", "logs", namespace, name, *uid))
     if live:
         found += _to_change(framework, namespace, name)
     return tuple(found)

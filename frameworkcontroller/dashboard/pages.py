@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -27,6 +28,7 @@ from frameworkcontroller.dashboard.failurepage import FailurePage, FailureQuery
 from frameworkcontroller.dashboard.frameworkpage import FrameworkPage, FrameworkSource
 from frameworkcontroller.dashboard.listing import LIVE, ROWS, FrameworkList, ListQuery, PastRows, live_rows
 from frameworkcontroller.dashboard.live import LiveFrameworks, Stale
+from frameworkcontroller.dashboard.logpage import PAGE_LINES, LogLink, LogPage
 from frameworkcontroller.dashboard.pagesources import Archived, PageSources
 from frameworkcontroller.dashboard.rendering import render
 from frameworkcontroller.dashboard.rows import FrameworkRow, past_row
@@ -34,15 +36,20 @@ from frameworkcontroller.dashboard.taskpage import TaskPage, TaskSource
 from frameworkcontroller.dashboard.views import ErrorPage, Note, NoteLevel, Page, Shell
 from frameworkcontroller.history.archiveerrors import ArchiveError, QueryError
 from frameworkcontroller.history.reads import (
+    MAX_PAGE,
     PHASES,
     ArchiveReader,
     ArchiveSource,
     CountFailures,
     FailureKey,
+    GetFramework,
+    GetLog,
     ListFrameworks,
+    ListLogs,
     ListNamespaces,
 )
 from frameworkcontroller.kube.parsing import gc_paused
+from frameworkcontroller.views.containerlogs import ArchivedLog
 from frameworkcontroller.views.texts import clean_line, duration
 from frameworkcontroller.webaccess.viewers import VIEWER, AccessError, Viewer
 
@@ -92,6 +99,8 @@ class Pages:
             ("/frameworks/{namespace}/{name}", self._framework),
             ("/frameworks/{namespace}/{name}/{uid}", self._framework),
             ("/frameworks/{namespace}/{name}/{uid}/tasks/{role}/{index}", self._task),
+            ("/frameworks/{namespace}/{name}/{uid}/logs/{id}", self._log),
+            ("/frameworks/{namespace}/{name}/{uid}/logs/{id}/text", self._log_text),
             ("/events", self._events),
             ("/static/{name}", self._static_file),
         ):
@@ -222,6 +231,55 @@ class Pages:
         if not page.is_known:
             raise web.HTTPNotFound
         return await _page(page)
+
+    # --- one log ---
+
+    async def _log(self, request: web.Request) -> web.StreamResponse:
+        framework, past = await self._archived_framework(request)
+        lines = None if request.query.get("lines") == "all" else PAGE_LINES
+        found = await self._read_log(request, past, framework["uid"], lines)
+        query = ListLogs(framework["uid"], found["frameworkAttempt"], found["role"], found["index"], limit=MAX_PAGE)
+        page = await past.read(query)
+        others = [
+            LogLink.of(ArchivedLog(item), framework["namespace"], framework["name"], framework["uid"])
+            for item in (page["items"] if page is not None else ())
+            if item["podUid"] == found["podUid"] and item["id"] != found["id"]
+        ]
+        title = f"{framework['namespace']}/{framework['name']} {found['role']}[{found['index']}] {found['container']}"
+        shell = self._shell(request, "log", title, {}, Archived(past))
+        # A text of 1 MiB takes long to escape.
+        return await _page(partial(LogPage, shell, framework, found, others, lines=lines))
+
+    async def _log_text(self, request: web.Request) -> web.StreamResponse:
+        """Send the bytes of a log as a file."""
+        framework, past = await self._archived_framework(request)
+        found = await self._read_log(request, past, framework["uid"], None)
+        name = f"{found['pod']}-{found['container']}-{found['run']}.log"
+        plain = "".join(one if one.isascii() and (one.isalnum() or one in "-.") else "_" for one in name)
+        headers = {"Content-Disposition": f'attachment; filename="{plain}"'}
+        return web.Response(body=b64decode(found["data"] or ""), content_type="text/plain", headers=headers)
+
+    async def _archived_framework(self, request: web.Request) -> tuple[Mapping[str, Any], ArchiveReader]:
+        """Return the archive's entry of the Framework in the path, and the archive."""
+        namespace, name, uid = await self._named(request)
+        archived = await self._archived(request[VIEWER])
+        if archived.problem:
+            raise ArchiveError(archived.problem)
+        if archived.past is None:
+            raise web.HTTPNotFound
+        found = await archived.past.read(GetFramework(uid))
+        if found is None or (found["namespace"], found["name"]) != (namespace, name):
+            raise web.HTTPNotFound
+        return found, archived.past
+
+    async def _read_log(
+        self, request: web.Request, past: ArchiveReader, uid: str, lines: int | None
+    ) -> Mapping[str, Any]:
+        number = _number(request.match_info["id"])
+        found = None if number is None else await past.read(GetLog(uid, number, lines, raw=True))
+        if found is None:
+            raise web.HTTPNotFound(text="There is no such log. Logs are removed earlier than their Frameworks.")
+        return found
 
     # --- failures ---
 

@@ -10,8 +10,10 @@ from typing import Any, Final, TypeAlias
 from aiohttp import web
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.completion import SUCCEEDED
 from frameworkcontroller.dashboard.frameworkpage import FrameworkSource, read_attempt_id
 from frameworkcontroller.dashboard.live import LiveFrameworks, PodsAndEvents
+from frameworkcontroller.dashboard.logpage import LAST_LINES, LastWords, LogLink, printable_lines
 from frameworkcontroller.dashboard.rows import framework_href
 from frameworkcontroller.dashboard.taskpage import TaskSource, find_task
 from frameworkcontroller.dashboard.views import Link, Note, NoteLevel
@@ -20,16 +22,20 @@ from frameworkcontroller.history.reads import (
     ArchiveReader,
     GetAttempt,
     GetFramework,
+    GetLog,
     GetTaskAttempt,
     GetTaskHistory,
     ListFrameworks,
+    ListLogs,
     ListTasks,
 )
 from frameworkcontroller.kube.errors import KubeError, NotFound
 from frameworkcontroller.kube.parsing import gc_paused
 from frameworkcontroller.lru import LRUCache
+from frameworkcontroller.views.containerlogs import ArchivedLog, newest, of_default_containers
 from frameworkcontroller.views.diagnosis import FrameworkView as View
 from frameworkcontroller.views.diagnosis import read_view
+from frameworkcontroller.webaccess.viewers import LogAccessError
 
 Json = dict[str, Any]
 Item: TypeAlias = Mapping[str, Any]
@@ -101,7 +107,7 @@ class PageSources:
             summary=summary,
             decoded=decoded,
         )
-        return await _with_archived(source, past, uid, wanted)
+        return await _with_logs(await _with_archived(source, past, uid, wanted), past, uid)
 
     async def _read_live(
         self, namespace: str, name: str, uid: str, notes: list[Note]
@@ -159,7 +165,8 @@ class PageSources:
             for left, item in zip(range(len(items), 0, -1), items, strict=True):
                 body = await _task_object(past, uid, role, index, item) if left <= _DRAWN_ATTEMPTS else None
                 archived.append((item["frameworkAttempt"], item, body))
-        source = TaskSource(role, index, archived)
+        logs, problem = await _logs(past, ListLogs(uid, role=role, index=index, limit=MAX_PAGE))
+        source = TaskSource(role, index, archived, logs=logs, logs_problem=problem)
         if not framework.live or self._live is None:
             return source
         view = framework.view()
@@ -214,6 +221,75 @@ async def _with_archived(
         task_attempts=task_attempts,
         retried=retried["items"] if retried is not None else (),
     )
+
+
+async def _logs(past: ArchiveReader | None, query: ListLogs) -> tuple[Sequence[Item], str]:
+    """Return entries of logs, and why they cannot be read."""
+    if past is None or not query.uid:
+        return (), ""
+    try:
+        page = await past.read(query)
+    except LogAccessError as error:
+        return (), f"Logs are not shown: {error}."
+    return () if page is None else page["items"], ""
+
+
+async def _with_logs(source: FrameworkSource, past: ArchiveReader | None, uid: str) -> FrameworkSource:
+    """Add the end of the log of the failing Task, and the last lines of failed Tasks."""
+    place = _failing_task(source)
+    if past is None or place is None:
+        return source
+    role, index = place
+    every, problem = await _logs(past, ListLogs(uid, source.number, limit=MAX_PAGE))
+    its = [one for one in every if (one["role"], one["index"]) == place]
+    if not its and len(every) == MAX_PAGE:
+        its, problem = [*(await _logs(past, ListLogs(uid, source.number, role, index, limit=MAX_PAGE)))[0]], ""
+    last_lines: dict[tuple[str, str, int], str] = {}
+    for item in of_default_containers(map(ArchivedLog, every), source.shown):
+        one = item.item
+        last_lines[one["role"], one["taskUid"], one["attempt"]] = one["lastLine"]
+    if problem:
+        return replace(source, last_words=LastWords(role, index, problem=problem))
+    said = await _last_words(past, source, uid, [*map(ArchivedLog, its)])
+    return replace(source, last_words=said, last_lines=last_lines)
+
+
+async def _last_words(
+    past: ArchiveReader, source: FrameworkSource, uid: str, logs: Sequence[ArchivedLog]
+) -> LastWords | None:
+    pod = newest(logs)
+    chosen = of_default_containers(pod, source.shown) or pod
+    if not chosen:
+        return None
+    log = max(chosen, key=lambda one: bool(one.item["size"]))
+    found = await past.read(GetLog(uid, log.item["id"], LAST_LINES))
+    if found is None:
+        return None
+    metadata = source.body["metadata"]
+    links = {
+        one.item["id"]: LogLink.of(one, metadata["namespace"], metadata["name"], uid)
+        for one in logs
+        if one.item["podUid"] == log.item["podUid"]
+    }
+    own = links.pop(log.item["id"])
+    text = printable_lines(found["text"] or "")
+    return LastWords(*log.task, text, own, tuple(links.values()), own.note if own.is_empty else "")
+
+
+def _failing_task(source: FrameworkSource) -> tuple[str, int] | None:
+    """Return the Task that explains the failure of the shown attempt: the one that ended it, or else a failed one."""
+    try:
+        completion = source.shown["status"]["attemptStatus"]["completionStatus"] or {}
+        trigger = completion.get("trigger") or {}
+        role, index = trigger.get("taskRoleName"), trigger.get("taskIndex")
+        kind = (completion.get("type") or {}).get("name")
+    except (KeyError, TypeError, AttributeError):
+        role, index, kind = None, None, None
+    if kind == SUCCEEDED:
+        return None
+    if isinstance(role, str) and isinstance(index, int):
+        return role, index
+    return next(((item["role"], item["index"]) for item in source.retried), None)
 
 
 def _unrecorded(item: Item) -> Json:

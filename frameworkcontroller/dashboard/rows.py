@@ -76,6 +76,11 @@ def framework_href(namespace: str, name: str, uid: str = "", attempt: int | None
     return path if attempt is None else f"{path}?attempt={attempt}"
 
 
+def logs_href(namespace: str, name: str, uid: str) -> str:
+    """Return the prefix of the pages of the logs of a Framework, to which their ids are appended."""
+    return f"{framework_href(namespace, name, uid)}/logs/"
+
+
 def tasks_href(namespace: str, name: str, uid: str, role: str) -> str:
     """Return the prefix of the pages of the Tasks of a role."""
     return f"{framework_href(namespace, name, uid)}/tasks/{quote(role, safe='')}/"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 
 from frameworkcontroller.api import names
@@ -14,8 +14,10 @@ from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.dashboard.frameworkpage import FrameworkSource, Json, archived_task, head_of
 from frameworkcontroller.dashboard.kubectl import task_commands
 from frameworkcontroller.dashboard.live import PodsAndEvents
+from frameworkcontroller.dashboard.logpage import LogLink
 from frameworkcontroller.dashboard.rows import framework_href, tasks_href
 from frameworkcontroller.dashboard.views import Shell
+from frameworkcontroller.views.containerlogs import ArchivedLog
 from frameworkcontroller.views.diagnosis import FrameworkView as View
 from frameworkcontroller.views.diagnosis import Phase, cause, diagnose_task, phase_of, phase_of_end
 from frameworkcontroller.views.poddiagnosis import diagnose_pod
@@ -30,13 +32,15 @@ class TaskSource:
     """The data of a Task that its Framework does not have.
 
     ``archived``: its attempts in the archive, each with the number of the Framework's attempt and, if it was read, the
-    object.
+    object. ``logs``: the entries of its logs there; ``logs_problem``: why they cannot be read.
     """
 
     role: str
     index: int
     archived: Sequence[tuple[int, Json, Json | None]] = ()
     more: PodsAndEvents = field(default_factory=PodsAndEvents)
+    logs: Sequence[Json] = ()
+    logs_problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,7 @@ class TaskAttemptView:
     """An attempt of a Task. ``pod``: the name of its Pod. ``href``: the Framework's page with its attempt.
 
     ``text``: why it ended, or the reason of its wait. ``trigger``: the event that archived it ("OnTaskRetry"), "" for
-    one from the status.
+    one from the status. ``logs``: its archived logs.
     """
 
     task: TaskStatus
@@ -69,6 +73,7 @@ class TaskAttemptView:
     href: str
     text: str
     trigger: str = ""
+    logs: Sequence[LogLink] = ()
 
     @property
     def phase(self) -> str:
@@ -134,7 +139,10 @@ class TaskPage:
         self.is_known = task is not None or bool(source.archived)
         self.head = head_of(framework)
         self.role, self.index, self.more = role, index, source.more
-        self.attempts = list(_attempts(view, task, framework, source))
+        self.attempts = [
+            _with_logs(one, source.logs, view, framework) for one in _attempts(view, task, framework, source)
+        ]
+        self.logs_problem = source.logs_problem
         newest = self.attempts[0] if self.attempts else None
         known = {
             one.task.attempt.id for one in self.attempts if newest and one.framework_attempt == newest.framework_attempt
@@ -182,6 +190,13 @@ def _attempts(
         yield TaskAttemptView(
             archived, number, item.get("pod") or pod, href, _cause(archived), item.get("trigger") or ""
         )
+
+
+def _with_logs(one: TaskAttemptView, logs: Sequence[Json], view: View, framework: FrameworkSource) -> TaskAttemptView:
+    task, uid = one.task, framework.body["metadata"]["uid"]
+    place = one.framework_attempt, task.instance_uid, task.attempt.id
+    its = [item for item in logs if (item["frameworkAttempt"], item["taskUid"], item["attempt"]) == place]
+    return replace(one, logs=[LogLink.of(ArchivedLog(item), view.namespace, view.name, uid) for item in its])
 
 
 def _cause(task: TaskStatus) -> str:

@@ -103,7 +103,7 @@ def _read(read: type[Read[Any]], answers: Json) -> Json:
     if read.missing:
         # None is no answer, but 404.
         (answer,) = (one for one in answer["anyOf"] if "$ref" in one)
-    problems = (400, 401, *([404] if read.missing else ()), 503)
+    problems = (400, 401, *([403] if read.of_logs else ()), *([404] if read.missing else ()), 503)
     content = {JSON: {"schema": answer}}
     return _operation(read.operation, str(read.__doc__), parameters, content, problems, answers["problem"])
 

@@ -25,14 +25,16 @@ from frameworkcontroller.history.reads import (
     CountFailures,
     GetAttempt,
     GetFramework,
+    GetLog,
     GetTaskAttempt,
     GetTaskHistory,
     ListFrameworks,
+    ListLogs,
     ListNamespaces,
     ListTasks,
     Read,
 )
-from frameworkcontroller.webaccess.viewers import Viewer
+from frameworkcontroller.webaccess.viewers import LogAccessError, Viewer
 
 
 class Usage(NamedTuple):
@@ -123,7 +125,7 @@ class HistoryArchive:
     async def for_viewer(self, viewer: Viewer) -> ArchiveReader:
         """Return the archive as the viewer may read it."""
         every = await self.read(ListNamespaces())
-        return _LocalReader(self, await viewer.readable(every["items"]))
+        return _LocalReader(self, await viewer.readable(every["items"]), viewer)
 
     async def prune(self, *, before: int | None = None, max_bytes: int | None = None) -> retention.Pruned:
         """Remove Frameworks as a whole, oldest record first, in small steps between which others write.
@@ -133,6 +135,15 @@ class HistoryArchive:
             max_bytes: as many as needed until ``usage().bytes`` is at most this.
         """
         return await retention.prune(self._database, before, max_bytes)
+
+    async def prune_logs(self, *, before: int | None = None, max_bytes: int | None = None) -> int:
+        """Remove the oldest logs, in small steps between which others write. Return their number.
+
+        Args:
+            before: seconds since the epoch; logs of older records.
+            max_bytes: as many as needed until the others take at most this.
+        """
+        return await retention.prune_logs(self._database, before, max_bytes)
 
     async def usage(self) -> Usage:
         """Return the size of the archive. Takes a second for a million Task attempts."""
@@ -150,8 +161,14 @@ class HistoryArchive:
 class _LocalReader:
     archive: HistoryArchive
     readable: Readable
+    viewer: Viewer
 
     async def read(self, query: Read[A]) -> A:
+        if query.of_logs:
+            uid: str = query.uid  # type: ignore[attr-defined] # of all that are ``of_logs``
+            framework = await self.archive.read(GetFramework(uid), self.readable)
+            if framework is not None and not await self.viewer.may_read_logs(framework["namespace"]):
+                raise LogAccessError(framework["namespace"])
         return await self.archive.read(query, self.readable)
 
 
@@ -162,6 +179,8 @@ _READS: Final[Mapping[type[Read[Any]], Callable[[AsyncConnection, Any, Readable]
     ListTasks: queries.list_tasks,
     GetTaskAttempt: queries.get_task_attempt,
     GetTaskHistory: queries.list_task_history,
+    ListLogs: queries.list_logs,
+    GetLog: queries.get_log,
     CountFailures: count_failures,
     ListNamespaces: queries.list_namespaces,
 }

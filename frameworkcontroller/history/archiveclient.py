@@ -18,7 +18,7 @@ from yarl import URL
 from frameworkcontroller import __version__
 from frameworkcontroller.history.archiveerrors import ArchiveError, QueryError
 from frameworkcontroller.history.reads import A, ArchiveReader, Read
-from frameworkcontroller.webaccess.viewers import Viewer
+from frameworkcontroller.webaccess.viewers import LogAccessError, Viewer
 
 _log: Final = logging.getLogger(__name__)
 
@@ -128,7 +128,14 @@ class ArchiveClient:
         if status == 400 and problem is not None and isinstance(problem.get("field"), str):
             raise QueryError(problem["field"], detail.removeprefix(f"{problem['field']}: "))
         answered = "" if status == 401 else f"answered {status}: "
-        raise ArchiveError(f"{self.url}: {answered}{detail}")
+        words = f"{self.url}: {answered}{detail}"
+        raise _ForbiddenError(words, detail) if status == 403 and problem is not None else ArchiveError(words)
+
+
+class _ForbiddenError(ArchiveError):
+    def __init__(self, words: str, detail: str) -> None:
+        super().__init__(words)
+        self.detail = detail
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +145,12 @@ class _RemoteReader:
 
     async def read(self, query: Read[A]) -> A:
         path, parameters = query.location()
-        found = await self.client.get(path, parameters, self.token)
+        try:
+            found = await self.client.get(path, parameters, self.token)
+        except _ForbiddenError as error:
+            if query.of_logs:
+                raise LogAccessError(words=error.detail) from None
+            raise
         if found is None and not query.missing:
             raise ArchiveError(f"{self.client.url}: has no {path}: is this an archive of this version?")
         try:

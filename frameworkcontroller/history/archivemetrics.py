@@ -73,7 +73,7 @@ class ArchiveMetrics:
         )
         self.removed = counter(
             "removed",
-            "Rows removed by retention, by kind: framework; attempt, of Frameworks and Tasks, and Pods.",
+            "Rows removed by retention, by kind: framework; attempt, of Frameworks and Tasks, and Pods; log.",
             ["kind"],
         )
         uploads = gauge(
@@ -89,7 +89,7 @@ class ArchiveMetrics:
         self._refused.labels(FILE, "400")
         for route in routes:
             self._requests.labels(route, "2xx")
-        for kind in ("framework", "attempt"):
+        for kind in ("framework", "attempt", "log"):
             self.removed.labels(kind)
         self.waiting = uploads.labels("waiting")
         self.active = uploads.labels("active")

@@ -152,13 +152,32 @@ pods: Final = Table(
     UniqueConstraint(*_OF_POD, name="pods_key"),
 )
 
+_OF_LOG: Final = ("fid", "attempt", "role", "idx", "task_uid", "task_attempt", "pod_uid", "container", "run")
+
+# The bytes come last: reading the columns before them reads no more of a large row.
+logs: Final = Table(
+    "logs",
+    metadata,
+    *_of_record("lid"),
+    *_numbers("idx", "task_attempt", "run", "size", "stored"),  # stored: bytes of packed
+    *_texts("role", "task_uid", "pod_uid", "container", "pod", "node", "why", "last_line"),
+    Column("cut_start", SmallInteger, nullable=False),
+    Column("cut_end", SmallInteger, nullable=False),
+    Column("packed", LargeBinary, nullable=False),
+    UniqueConstraint(*_OF_LOG, name="logs_key"),
+    # Has all that retention reads.
+    Index("logs_time", "time", "lid", "stored"),
+    # Never used again: ids of logs are in addresses.
+    sqlite_autoincrement=True,
+)
+
 # Frameworks that queries no longer see, and whose rows are being removed.
 doomed: Final = Table("doomed", metadata, Column("fid", BigInteger, primary_key=True, autoincrement=False))
 
-KEYS: Final = {attempts: ("fid", "attempt"), tasks: _OF_TASK, pods: _OF_POD}
+KEYS: Final = {attempts: ("fid", "attempt"), tasks: _OF_TASK, pods: _OF_POD, logs: _OF_LOG}
 """The tables with records of Frameworks, and the columns that identify a row."""
 
-CHILDREN: Final = ((attempts, "aid"), (tasks, "tid"), (pods, "pid"))
+CHILDREN: Final = ((attempts, "aid"), (tasks, "tid"), (pods, "pid"), (logs, "lid"))
 """The same tables with their primary keys."""
 
 

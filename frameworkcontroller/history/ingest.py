@@ -1,5 +1,7 @@
 """Turns records into rows, and writes them.
 
+Of several records of one log, the one that has its end stays; else the one with more bytes, or the later one.
+
 A record of a Framework also gives a row for each Task attempt in its status, without an object: a record of the Task
 itself replaces it. Unreadable fields of an object give no value in a column; the record is kept whole.
 """
@@ -39,12 +41,13 @@ from frameworkcontroller.api.historyrecords import (
     UNREADABLE_ATTEMPT,
     HistoryRecord,
     HistoryRecordError,
+    LogRecord,
     Trigger,
     decode_record,
 )
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.history.archiveerrors import RecordError
-from frameworkcontroller.history.database import KEYS, attempts, frameworks, pods, tasks
+from frameworkcontroller.history.database import KEYS, attempts, frameworks, logs, pods, tasks
 from frameworkcontroller.history.dialects import clean
 from frameworkcontroller.history.reads import RUNNING
 
@@ -63,6 +66,11 @@ are too large, and with them the transaction."""
 
 _MAX_REASON: Final = 512
 """Characters of the reason for the end of a Framework, which lists show and searches read."""
+
+_MAX_LAST: Final = 256
+"""Characters of the last line of a log, in lists."""
+_MAX_LINE_BYTES: Final = 16384
+"""Of a longer last line, its end is taken for the whole."""
 
 _MAX_ID_BYTES: Final = 1024
 
@@ -108,6 +116,7 @@ class RowBatch:
     attempts: dict[AttemptKey, Row] = field(default_factory=dict)
     tasks: dict[TaskKey, Row] = field(default_factory=dict)
     pods: dict[tuple[Any, ...], Row] = field(default_factory=dict)
+    logs: dict[tuple[Any, ...], Row] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.touched) + sum(map(len, self.children))
@@ -115,7 +124,7 @@ class RowBatch:
     @property
     def children(self) -> tuple[dict[Any, Row], ...]:
         """The rows of each table of `KEYS`."""
-        return self.attempts, self.tasks, self.pods
+        return self.attempts, self.tasks, self.pods, self.logs
 
     def touch(self, row: Row) -> None:
         """Note a record of a Framework.
@@ -154,7 +163,14 @@ def _identity(row: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _rank(row: Row) -> tuple[int, int, int]:
+    if "packed" in row:
+        return int(_has_end(row)), row["size"], row["time"]
     return row.get("own", 0), STAGES.get(row.get("trigger") or "", -1), row["time"]
+
+
+def _has_end(log: Row) -> bool:
+    # Without bytes, a reason says why there are none.
+    return not log["cut_end"] and (log["size"] > 0 or not log["why"])
 
 
 def _summary_rank(row: Row) -> tuple[int, int, int, int]:
@@ -246,10 +262,47 @@ def _add(batch: RowBatch, record: HistoryRecord, line: bytes) -> None:
         task_key = (*key, role, index, task_uid, number)
         row = _task(task_key, _object(status.get("attemptStatus")), time, record.trigger)
         _put(batch.tasks, task_key, {**row, "own": 1, "record": pack(line)})
+    elif record.trigger is Trigger.POD_LOG:
+        _add_log(batch, record, time)
     else:
         pod_key = (*key, role, task_uid, number, found.pod_uid)
         names = ("uid", *KEYS[pods][1:])
         _put(batch.pods, pod_key, {**dict(zip(names, pod_key, strict=True)), "time": time, "record": pack(line)})
+
+
+def _add_log(batch: RowBatch, record: HistoryRecord, time: int) -> None:
+    found, log = record.id, LogRecord.decode(record.object)
+    key = (
+        found.framework_uid,
+        found.attempt,
+        found.role,
+        log.index,
+        found.task_uid,
+        found.task_attempt,
+        found.pod_uid,
+        clean(log.container),
+        log.run,
+    )
+    row = {
+        **dict(zip(("uid", *KEYS[logs][1:]), key, strict=True)),
+        "time": time,
+        "size": log.size,
+        "stored": len(log.packed),
+        "pod": clean(log.pod_name),
+        "node": clean(log.node),
+        "why": clean(log.why),
+        "last_line": clean(_last_line(log.data())),
+        "cut_start": int(log.cut_start),
+        "cut_end": int(log.cut_end),
+        "packed": log.packed,
+    }
+    _put(batch.logs, key, row)
+
+
+def _last_line(data: bytes) -> str:
+    """Return the last line that is not blank, cut at its end."""
+    end = data.rstrip()[-_MAX_LINE_BYTES:]
+    return end[end.rfind(b"\n") + 1 :].decode(errors="replace").strip()[:_MAX_LAST]
 
 
 def _add_framework(batch: RowBatch, record: HistoryRecord, time: int, line: bytes) -> None:
@@ -469,6 +522,12 @@ def _is_newer(new: Any, old: Any) -> ColumnElement[bool]:
     """The order of `_rank`."""
 
     def rank(row: Any) -> list[ColumnElement[Any]]:
+        if "packed" in row:
+            # The rule of `_has_end`.
+            said = or_(row.size > literal_column("0"), row.why == literal_column("''"))
+            has_end = and_(row.cut_end == literal_column("0"), said)
+            one, zero = literal_column("1", Integer), literal_column("0", Integer)
+            return [case((has_end, one), else_=zero), row.size, row.time]
         return [*([row.own] if "own" in row else []), *([_stage(row.trigger)] if "trigger" in row else []), row.time]
 
     mine, theirs = rank(new), rank(old)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import orjson
@@ -30,9 +30,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import StatusError, with_plain_roles
 from frameworkcontroller.api.completion import REQUESTED, SUCCEEDED
+from frameworkcontroller.api.historyrecords import unpack_log
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.history.archiveerrors import QueryError
-from frameworkcontroller.history.database import attempts, frameworks, pods, tasks
+from frameworkcontroller.history.database import KEYS, attempts, frameworks, logs, pods, tasks
 from frameworkcontroller.history.dialects import Contains, Texts, bounded, clean
 from frameworkcontroller.history.ingest import unpack
 from frameworkcontroller.history.reads import (
@@ -41,12 +42,15 @@ from frameworkcontroller.history.reads import (
     FrameworkAttempt,
     GetAttempt,
     GetFramework,
+    GetLog,
     GetTaskAttempt,
     GetTaskHistory,
     Json,
     ListFrameworks,
+    ListLogs,
     ListNamespaces,
     ListTasks,
+    LogAnswer,
     TaskAttempt,
     shown,
 )
@@ -63,7 +67,7 @@ _MERGED_NAMESPACES: Final = 16
 Readable = frozenset[str] | None
 """The namespaces that the viewer may read, None: all. Others do not exist: nothing in them is shown or counted."""
 
-_TIMES: Final = frozenset({"created", "started", "ran", "completed", "archived", "deleted"})
+_TIMES: Final = frozenset({"created", "started", "ran", "completed", "archived", "deleted", "captured"})
 
 
 def _bad_place(after: str) -> QueryError:
@@ -228,7 +232,18 @@ async def _find(connection: AsyncConnection, uid: str, readable: Readable) -> Ro
     return (await connection.execute(found)).one_or_none()
 
 
-_ATTEMPT: Final = _columns(FrameworkAttempt, attempts, id=attempts.c.attempt)
+def _logs_of(*columns: tuple[Any, Any]) -> ColumnElement[int]:
+    """Count the logs that have bytes, by pairs of equal columns."""
+    same = [one == other for one, other in columns]
+    return select(func.count()).where(*same, logs.c.size > 0).correlate_except(logs).scalar_subquery()
+
+
+_ATTEMPT: Final = _columns(
+    FrameworkAttempt,
+    attempts,
+    id=attempts.c.attempt,
+    logs=_logs_of((logs.c.fid, attempts.c.fid), (logs.c.attempt, attempts.c.attempt)),
+)
 _WHOLE_ATTEMPT: Final = [
     *_ATTEMPT, attempts.c.running_tasks, attempts.c.succeeded_tasks, attempts.c.stopped_tasks, attempts.c.record,
 ]  # fmt: skip
@@ -280,7 +295,12 @@ def _shown(packed: bytes | None) -> Json:
 # --- Tasks ------------------------------------------------------------------------------------------------------
 
 _TASK: Final = _columns(
-    TaskAttempt, tasks, frameworkAttempt=tasks.c.attempt, index=tasks.c.idx, attempt=tasks.c.task_attempt
+    TaskAttempt,
+    tasks,
+    frameworkAttempt=tasks.c.attempt,
+    index=tasks.c.idx,
+    attempt=tasks.c.task_attempt,
+    logs=_logs_of(*((logs.c[name], tasks.c[name]) for name in KEYS[tasks])),
 )
 _ORDER: Final = (tasks.c.role, tasks.c.idx, tasks.c.task_uid, tasks.c.task_attempt)
 
@@ -308,24 +328,125 @@ async def list_tasks(connection: AsyncConnection, query: ListTasks, readable: Re
         )
         conditions.append(failed if query.failed else not_(failed))
     if query.after:
-        conditions.append(tuple_(*_ORDER) > tuple_(*_task_cursor(query.after)))
+        conditions.append(tuple_(*_ORDER) > tuple_(*_place(query.after, _TASK_PLACE)))
     found = select(*_TASK).where(*conditions).order_by(*_ORDER).limit(query.limit + 1)
     items = [_item(TaskAttempt, row) for row in await connection.execute(found)]
     more = None
     if len(items) > query.limit:
-        place = orjson.dumps([items[query.limit - 1][name] for name in ("role", "index", "taskUid", "attempt")])
-        more = base64.urlsafe_b64encode(place).decode().rstrip("=")
+        more = _cursor(items[query.limit - 1], _TASK_PLACE)
     return {"items": items[: query.limit], "next": more}
 
 
-def _task_cursor(after: str) -> tuple[str, int, str, int]:
+_TASK_PLACE: Final = {"role": str, "index": int, "taskUid": str, "attempt": int}
+"""The fields of a Task attempt in the order of the list, with their types."""
+
+
+def _cursor(item: Json, place: Mapping[str, type]) -> str:
+    return base64.urlsafe_b64encode(orjson.dumps([item[name] for name in place])).decode().rstrip("=")
+
+
+def _place(after: str, place: Mapping[str, type]) -> list[str | int]:
+    """Return the values of a cursor."""
     try:
-        role, index, task_uid, number = orjson.loads(base64.urlsafe_b64decode(after + "=" * (-len(after) % 4)))
-        if (type(role), type(index), type(task_uid), type(number)) == (str, int, str, int):
-            return clean(role), bounded(index), clean(task_uid), bounded(number)
+        values = orjson.loads(base64.urlsafe_b64decode(after + "=" * (-len(after) % 4)))
+        if [type(value) for value in values] == [*place.values()]:
+            return [clean(value) if isinstance(value, str) else bounded(value) for value in values]
     except (TypeError, ValueError):
         pass
     raise _bad_place(after)
+
+
+# --- logs -------------------------------------------------------------------------------------------------------
+
+_LOG: Final = _columns(
+    LogAnswer,
+    logs,
+    id=logs.c.lid,
+    frameworkAttempt=logs.c.attempt,
+    index=logs.c.idx,
+    attempt=logs.c.task_attempt,
+    captured=logs.c.time // 1_000_000,
+)
+_LOG_PLACE: Final = {
+    "frameworkAttempt": int,
+    "role": str,
+    "index": int,
+    "attempt": int,
+    "taskUid": str,
+    "podUid": str,
+    "container": str,
+    "run": int,
+}
+"""The fields of a log in the order of the list, with their types."""
+_LOG_ORDER: Final = (
+    logs.c.attempt,
+    logs.c.role,
+    logs.c.idx,
+    logs.c.task_attempt,
+    logs.c.task_uid,
+    logs.c.pod_uid,
+    logs.c.container,
+    logs.c.run,
+)
+
+
+def _log_item(row: Row[Any]) -> Json:
+    item = _item(LogAnswer, row)
+    return {**item, "cutStart": bool(item["cutStart"]), "cutEnd": bool(item["cutEnd"])}
+
+
+async def list_logs(connection: AsyncConnection, query: ListLogs, readable: Readable) -> Json | None:
+    """A page of the logs of a Framework, without their bytes."""
+    framework = await _find(connection, query.uid, readable)
+    if framework is None:
+        return None
+    conditions: list[ColumnElement[bool]] = [logs.c.fid == framework.fid]
+    if query.attempt is not None:
+        conditions.append(logs.c.attempt == bounded(query.attempt))
+    if query.role:
+        conditions.append(logs.c.role == clean(query.role))
+    if query.index is not None:
+        conditions.append(logs.c.idx == bounded(query.index))
+    if query.container:
+        conditions.append(logs.c.container == clean(query.container))
+    if query.after:
+        conditions.append(tuple_(*_LOG_ORDER) > tuple_(*_place(query.after, _LOG_PLACE)))
+    found = select(*_LOG).where(*conditions).order_by(*_LOG_ORDER).limit(query.limit + 1)
+    items = [_log_item(row) for row in await connection.execute(found)]
+    more = _cursor(items[query.limit - 1], _LOG_PLACE) if len(items) > query.limit else None
+    return {"items": items[: query.limit], "next": more}
+
+
+async def get_log(connection: AsyncConnection, query: GetLog, readable: Readable) -> Callable[[], Json] | None:
+    """A log with its text, or the last lines of it."""
+    framework = await _find(connection, query.uid, readable)
+    if framework is None:
+        return None
+    found = select(*[*_LOG, logs.c.packed]).where(logs.c.lid == query.id, logs.c.fid == framework.fid)
+    row = (await connection.execute(found)).one_or_none()
+    if row is None:
+        return None
+
+    def made() -> Json:
+        data = unpack_log(row.packed, row.size)
+        if query.tail is not None:
+            data = last_lines(data, query.tail)
+        text = None if query.raw else data.decode(errors="replace")
+        return {**_log_item(row), "text": text, "data": base64.b64encode(data).decode() if query.raw else None}
+
+    return made
+
+
+def last_lines(data: bytes, count: int) -> bytes:
+    """Return the last lines of a log. The last one may have no end."""
+    end = len(data) - data.endswith(b"\n")
+    start = end
+    while count > 0 and start >= 0:
+        start = data.rfind(b"\n", 0, start)
+        count -= 1
+        if start < 0:
+            return data
+    return data[start + 1 :] if start < end else b""
 
 
 async def list_task_history(connection: AsyncConnection, query: GetTaskHistory, readable: Readable) -> Json | None:

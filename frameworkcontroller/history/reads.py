@@ -133,6 +133,7 @@ class _FrameworkAttempt(_Completion):
     started: Annotated[_When, _about("Start.")]
     completed: Annotated[_When, _about("Completion.")]
     failedTasks: Annotated[_Count | None, _about("Failed Tasks, without stopped ones.")]
+    logs: NotRequired[Annotated[_Count, _about("Archived logs of containers.")]]
 
 
 class FrameworkAnswer(_Framework):
@@ -189,6 +190,7 @@ class TaskAttempt(_Completion):
     ran: Annotated[_When, _about("Time at which the Pod ran.")]
     completed: Annotated[_When, _about("Completion.")]
     trigger: _Trigger
+    logs: NotRequired[Annotated[_Count, _about("Archived logs of its containers.")]]
 
 
 class TaskAttemptWithObjects(TaskAttempt):
@@ -196,6 +198,35 @@ class TaskAttemptWithObjects(TaskAttempt):
 
     object: Annotated[_Object, _about("The Task as archived.")]
     pods: Annotated[list[_Pod], _about("Its Pods as archived.")]
+
+
+class LogAnswer(TypedDict):
+    """The log of one run of a container, without its text."""
+
+    id: Annotated[_Count, _about("Number of the log, unique in the archive.")]
+    frameworkAttempt: Annotated[_Count, _about("Attempt of the Framework, from 0.")]
+    role: Annotated[str, _about("Role.")]
+    index: Annotated[_Count, _about("Index of the Task.")]
+    taskUid: Annotated[str, _about("UID of the instance of the Task.")]
+    attempt: Annotated[_Count, _about("Attempt of the Task, from 0.")]
+    pod: Annotated[str, _about("Name of the Pod.")]
+    podUid: Annotated[str, _about("UID of the Pod.")]
+    node: Annotated[str, _about("Node of the Pod.")]
+    container: Annotated[str, _about("Container.")]
+    run: Annotated[_Count, _about("Restarts of the container before this run.")]
+    captured: Annotated[_When, _about("Time at which the controller read it.")]
+    size: Annotated[_Count, _about("Bytes in the archive, decompressed.")]
+    cutStart: Annotated[bool, _about("Whether its beginning is missing.")]
+    cutEnd: Annotated[bool, _about("Whether its end is missing.")]
+    why: Annotated[str, _about("Reason for which a part, or all, is missing.")]
+    lastLine: Annotated[str, _about("Its last line that is not blank, shortened.")]
+
+
+class LogWithText(LogAnswer):
+    """The log of one run of a container."""
+
+    text: Annotated[str | None, _about("The text; bytes that are not UTF-8 are replaced. null: with `raw`.")]
+    data: Annotated[str | None, _about("The bytes in base64; null: without `raw`.")]
 
 
 class FailureExample(_FrameworkKey):
@@ -236,6 +267,13 @@ class TaskAttemptsPage(TypedDict):
     """A part of a list of Task attempts."""
 
     items: list[TaskAttempt]
+    next: _Next
+
+
+class LogsPage(TypedDict):
+    """A part of a list of logs."""
+
+    items: list[LogAnswer]
     next: _Next
 
 
@@ -291,14 +329,16 @@ class Read(Generic[A]):
         operation: the name in the OpenAPI document and in metrics.
         path: of the HTTP API, with the names of parameters in braces.
         missing: names the missing object if the answer is None (404); "" if there always is an answer.
+        of_logs: whether the viewer needs the permission to get pods/log in the namespace, too (else 403).
     """
 
     operation: ClassVar[str]
     path: ClassVar[str]
     missing: ClassVar[str]
+    of_logs: ClassVar[bool]
 
-    def __init_subclass__(cls, *, operation: str, path: str, missing: str = "") -> None:
-        cls.operation, cls.path, cls.missing = operation, f"/v1/{path}", missing
+    def __init_subclass__(cls, *, operation: str, path: str, missing: str = "", of_logs: bool = False) -> None:
+        cls.operation, cls.path, cls.missing, cls.of_logs = operation, f"/v1/{path}", missing, of_logs
 
     @classmethod
     @cache
@@ -357,6 +397,7 @@ class ArchiveReader(Protocol):
 
         Raises:
             ArchiveError: the archive cannot be read now.
+            LogAccessError: the read is ``of_logs``, and the viewer may not get pods/log in the namespace.
             QueryError: a parameter cannot be used.
         """
 
@@ -469,6 +510,37 @@ class GetTaskHistory(
     uid: _Uid
     role: _Role
     index: _TaskIndex
+
+
+@dataclass(frozen=True)
+class ListLogs(
+    Read[LogsPage | None], operation="logs", path="frameworks/{uid}/logs", missing="Framework {uid}", of_logs=True
+):
+    """List the logs of containers, by attempt of the Framework, role, index, attempt of the Task, container and run."""
+
+    uid: _Uid
+    attempt: Annotated[_Index | None, _about("Only of this attempt of the Framework.")] = None
+    role: Annotated[_Text, _about("Only of this role.")] = ""
+    index: Annotated[_Index | None, _about("Only of Tasks with this index.")] = None
+    container: Annotated[_Text, _about("Only of containers of this name.")] = ""
+    limit: _Limit = 100
+    after: _After = ""
+
+
+@dataclass(frozen=True)
+class GetLog(
+    Read[LogWithText | None],
+    operation="log",
+    path="frameworks/{uid}/logs/{id}",
+    missing="log {id} of Framework {uid}",
+    of_logs=True,
+):
+    """Return the log of one run of a container."""
+
+    uid: _Uid
+    id: Annotated[int, Field(ge=0, le=9_999_999_999), _about("Number of the log.")]
+    tail: Annotated[_Index | None, _about("Only the last lines, as many as this.")] = None
+    raw: Annotated[bool | None, _about("true: the bytes as they were, in base64.")] = None
 
 
 @dataclass(frozen=True)

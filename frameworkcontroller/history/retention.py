@@ -1,14 +1,16 @@
-"""Removes old Frameworks, in small steps: others write between them."""
+"""Removes old Frameworks and old logs, in small steps: others write between them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 from sqlalchemy import ColumnElement, Table, delete, func, insert, select, text
 
 from frameworkcontroller.history.archiveerrors import ArchiveError
-from frameworkcontroller.history.database import CHILDREN, Database, doomed, frameworks
+from frameworkcontroller.history.database import CHILDREN, Database, doomed, frameworks, logs
+
+T = TypeVar("T")
 
 _FRAMEWORKS: Final = 100
 """Frameworks that become invisible in a step."""
@@ -26,7 +28,7 @@ _ROW_BYTES: Final = 400
 
 
 class Pruned(NamedTuple):
-    """The removed Frameworks. ``attempts``: their attempts, Task attempts and Pods."""
+    """The removed Frameworks. ``attempts``: their attempts, Task attempts, Pods and logs."""
 
     frameworks: int
     attempts: int
@@ -40,13 +42,52 @@ async def prune(database: Database, before: int | None, max_bytes: int | None) -
     Raises:
         ArchiveError: the database cannot be used.
     """
+    return await _with_room(database, lambda: _prune(database, before, max_bytes))
+
+
+async def prune_logs(database: Database, before: int | None, max_bytes: int | None) -> int:
+    """Delete the oldest logs beyond the age or size limit. Return their number. Frameworks stay.
+
+    On a full disk, the reserve makes room for it.
+
+    Raises:
+        ArchiveError: the database cannot be used.
+    """
+    return await _with_room(database, lambda: _prune_logs(database, before, max_bytes))
+
+
+async def _with_room(database: Database, work: Callable[[], Awaitable[T]]) -> T:
     try:
-        return await _prune(database, before, max_bytes)
+        return await work()
     except ArchiveError as error:
         if not database.make_room(error):
             raise
         await database.run_script(_CHECKPOINT)
-        return await _prune(database, before, max_bytes)
+        return await work()
+
+
+async def _prune_logs(database: Database, before: int | None, max_bytes: int | None) -> int:
+    removed, excess = 0, 0
+    if max_bytes is not None:
+        async with database.reading() as connection:
+            excess = int(await connection.scalar(select(_bytes_of(logs)).select_from(logs)) or 0) - max_bytes
+    while True:
+        async with database.writing() as connection:
+            oldest = select(logs.c.lid, logs.c.time, logs.c.stored).order_by(logs.c.time, logs.c.lid).limit(_ROWS)
+            lids = []
+            for lid, time, stored in await connection.execute(oldest):
+                if excess <= 0 and (before is None or time >= before * 1_000_000):
+                    break
+                lids.append(lid)
+                excess -= stored + _ROW_BYTES
+            if lids:
+                await connection.execute(delete(logs).where(logs.c.lid.in_(lids)))
+        removed += len(lids)
+        if len(lids) < _ROWS:
+            break
+    if removed and database.path is not None:
+        await _shrink(database)
+    return removed
 
 
 async def _prune(database: Database, before: int | None, max_bytes: int | None) -> Pruned:
@@ -89,6 +130,8 @@ async def used_bytes(database: Database) -> int:
 
 
 def _bytes_of(table: Table) -> ColumnElement[int]:
+    if table is logs:
+        return func.coalesce(func.sum(logs.c.stored), 0) + func.count() * _ROW_BYTES
     return func.coalesce(func.sum(func.length(table.c.record)), 0) + func.count() * _ROW_BYTES
 
 

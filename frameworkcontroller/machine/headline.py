@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from frameworkcontroller.api.causes import one_line, task_sentence
 from frameworkcontroller.api.completion import STOP_FRAMEWORK_REQUESTED, CompletionStatus
-from frameworkcontroller.api.objects import Framework, PodRecord, Trouble
+from frameworkcontroller.api.objects import Framework, PodRecord, PodTrouble
 from frameworkcontroller.api.status import Condition, FrameworkStatus, Phase, State, TaskStatus
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.model import Urgency
@@ -280,13 +280,13 @@ def _has_failed(task: TaskStatus) -> bool:
     return task.state in ENDED and not task.is_leaving and completion is not None and completion.unexpected
 
 
-def _troubled(tracker: Tracker) -> Iterator[tuple[TaskStatus, Trouble]]:
+def _troubled(tracker: Tracker) -> Iterator[tuple[TaskStatus, PodTrouble]]:
     for key, trouble in tracker.life.troubled.items():
         if (task := tracker.task(key)) is not None and task.state in _WITH_TROUBLE:
             yield task, trouble
 
 
-def _by_key(found: tuple[TaskStatus, Trouble]) -> tuple[str, int]:
+def _by_key(found: tuple[TaskStatus, PodTrouble]) -> tuple[str, int]:
     return found[0].key
 
 

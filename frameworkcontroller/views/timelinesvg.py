@@ -59,6 +59,9 @@ _PAGE: Final = """\
 """
 
 
+LastWordsOf = Callable[[Row, str, int], str]
+
+
 def draw_page(title: str, rows: Sequence[Row], now: float) -> str:
     """Return the picture as an HTML page, with details of the attempt under the pointer."""
     return _PAGE.format(title=escape(title), svg=draw(title, rows, now))
@@ -69,17 +72,32 @@ def draw(title: str, rows: Sequence[Row], now: float) -> str:
     return _draw(title, rows, now, inline=False, link=lambda _row: "")
 
 
-def draw_inline(title: str, rows: Sequence[Row], now: float, link: Callable[[Row], str]) -> str:
+def draw_inline(
+    title: str,
+    rows: Sequence[Row],
+    now: float,
+    link: Callable[[Row], str],
+    words: LastWordsOf = lambda _row, _uid, _attempt: "",
+) -> str:
     """Return the picture as an element of an HTML page, whose style sheet has its colors.
 
     It is an ``svg`` of the class ``timeline``, without styles; bars have their kind as class: waiting, running,
     succeeded, failed or stopped. ``data-begin`` and ``data-end``: the times at its ends, in seconds since the epoch.
-    ``link``: the URL behind the label of a row, "" for none.
+    ``link``: the URL behind the label of a row, "" for none. ``words``: takes a row, a UID of a Task and an attempt,
+    and returns the last line of the log for the text of a failed attempt, "" for none.
     """
-    return _draw(title, rows, now, inline=True, link=link)
+    return _draw(title, rows, now, inline=True, link=link, words=words)
 
 
-def _draw(title: str, rows: Sequence[Row], now: float, *, inline: bool, link: Callable[[Row], str]) -> str:
+def _draw(
+    title: str,
+    rows: Sequence[Row],
+    now: float,
+    *,
+    inline: bool,
+    link: Callable[[Row], str],
+    words: LastWordsOf = lambda _row, _uid, _attempt: "",
+) -> str:
     shown = _chosen(rows)
     begin = min((row.since for row in shown), default=int(now))
     attempts = [attempt for row in shown for attempt in row.attempts.values()]
@@ -127,7 +145,7 @@ def _draw(title: str, rows: Sequence[Row], now: float, *, inline: bool, link: Ca
             url = link(row)
             parts.append(f'<a href="{escape(url)}">{label}</a>' if url else label)
         gap = 2 if high == _ROW else 0.5
-        for kind, since, until, text, completion in _pieces(row, end):
+        for kind, since, until, text, completion in _pieces(row, end, words):
             wide = max(_LEAST_WIDTH, x(until) - x(since))
             parts.append(
                 f'<rect x="{x(since):.1f}" y="{y + gap}" width="{wide:.1f}" height="{high - 2 * gap}" '
@@ -159,9 +177,10 @@ def _chosen(rows: Sequence[Row]) -> list[Row]:
     return [rows[place] for place in sorted(chosen)]
 
 
-def _pieces(row: Row, end: int) -> Iterator[tuple[str, int, int, str, CompletionStatus | None]]:
+def _pieces(row: Row, end: int, words: LastWordsOf) -> Iterator[tuple[str, int, int, str, CompletionStatus | None]]:
     """Yield the bars of a row: kind, start, end, text, and the completion of the attempt."""
     attempts = row.ordered
+    uids = {id(attempt): uid for (uid, _), attempt in row.attempts.items()}
     begin = attempts[0].start_time
     missing = row.retried + 1 - len(attempts)
     if missing > 0 and begin > row.since:
@@ -171,11 +190,15 @@ def _pieces(row: Row, end: int) -> Iterator[tuple[str, int, int, str, Completion
         until = end if attempt.completion_time is None else attempt.completion_time
         run = until if attempt.run_time is None else attempt.run_time
         who, completion = f"{_label(row)} attempt {attempt.id}", attempt.completion_status
+        said = ""
+        if row.role and completion is not None and completion.unexpected:
+            said = clean_line(words(row, uids[id(attempt)], attempt.id))
+            said = f": {said}" if said else ""
         if attempt.run_time is None and completion is not None and completion.code >= 0:
             # Containers have ended, which were too quick to be seen running.
             how = f"waited and ran for {duration(until - start)}"
             ended_with = code_and_phrase(completion.code, completion.phrase)
-            yield _kind(completion), start, until, f"{who}: {how}, then {ended_with}", completion
+            yield _kind(completion), start, until, f"{who}: {how}, then {ended_with}{said}", completion
             continue
         if run > start or attempt.run_time is None:
             # The result is written once, in or after the last bar of the attempt.
@@ -185,7 +208,7 @@ def _pieces(row: Row, end: int) -> Iterator[tuple[str, int, int, str, Completion
             node = attempt.pod_node_name if isinstance(attempt, TaskAttemptStatus) else None
             ran = f"{who}: ran for {duration(until - run)}{f' on {clean_line(node)}' if node else ''}"
             how = f"then {code_and_phrase(completion.code, completion.phrase)}" if completion else "and still runs"
-            yield _kind(completion), run, until, f"{ran}, {how}", completion
+            yield _kind(completion), run, until, f"{ran}, {how}{said}", completion
 
 
 def _kind(completion: CompletionStatus | None) -> str:

@@ -1,7 +1,8 @@
 """Access by bearer tokens of the cluster: the API server identifies their users and permissions.
 
 A viewer may read the Frameworks of a namespace whose Frameworks it may ``get`` from the API server, and send records if
-it may ``patch`` ``frameworks/status``, as the controller may.
+it may ``patch`` ``frameworks/status``, as the controller may. Logs of containers in the namespace need ``get`` of
+``pods/log``, too.
 
 All that is known by a token is asked again within a minute, the API server's own cache of 10 s included: a deleted
 binding, a deleted ServiceAccount and an expired token count by then. If the API server cannot be asked, requests are
@@ -33,6 +34,7 @@ from frameworkcontroller.kube.accessreview import (
 )
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import KubeError
+from frameworkcontroller.kube.resources import PODS
 from frameworkcontroller.lru import LRUCache
 from frameworkcontroller.webaccess.singleflight import SingleFlight
 from frameworkcontroller.webaccess.viewers import (
@@ -203,6 +205,10 @@ class _ClusterViewer(Viewer):
             answers = await asyncio.gather(*(self._reads(namespace) for namespace in part))
             found.update(namespace for namespace, may in zip(part, answers, strict=True) if may)
         return frozenset(found)
+
+    async def may_read_logs(self, namespace: str) -> bool:
+        every, one = (ResourcePermission("get", PODS, where, "log") for where in (ALL_NAMESPACES, namespace))
+        return await self._may(every) or await self._may(one)
 
     async def may_write_history(self, namespaces: Iterable[str]) -> bool:
         if await self._writes(ALL_NAMESPACES):

@@ -40,6 +40,10 @@ class Viewer(ABC):
         """The ``namespaces`` in which the viewer may read Frameworks; None: all, including others."""
 
     @abstractmethod
+    async def may_read_logs(self, namespace: str) -> bool:
+        """Whether the viewer may read the logs of containers in ``namespace``: ``get`` ``pods/log``."""
+
+    @abstractmethod
     async def may_write_history(self, namespaces: Iterable[str]) -> bool:
         """Whether the viewer may send records of Frameworks in each of ``namespaces``; empty: in all that there are.
 
@@ -66,6 +70,10 @@ class SimpleViewer(Viewer):
     async def readable(self, namespaces: Iterable[str]) -> frozenset[str] | None:
         del namespaces
         return None if self._reads else frozenset()
+
+    async def may_read_logs(self, namespace: str) -> bool:
+        del namespace
+        return self._reads
 
     async def may_write_history(self, namespaces: Iterable[str]) -> bool:
         del namespaces
@@ -120,6 +128,15 @@ class RequestRefused(AccessError):
 
     status = 403
     title = "Request refused"
+
+
+class LogAccessError(RequestRefused):
+    """403: the viewer may read the Frameworks of a namespace, and not the logs of its Pods."""
+
+    title = "Not permitted"
+
+    def __init__(self, namespace: str = "", *, words: str = "") -> None:
+        super().__init__(words or f"logs need the permission to get pods/log in namespace {namespace}")
 
 
 class AccessUnavailable(AccessError):

@@ -109,5 +109,6 @@ async def samples(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pag
     async with serving(tmp_path_factory.mktemp("samples")) as server:
         await server.apply(*pagesamples.frameworks())
         await server.archive_of(*past_frameworks())
+        await server.archive_log("past-1", "night1", pagesamples.SAID.encode() * 20 + b"x" * 3000)
         await server.add_event("default", "Framework", "mnist", "TaskFailed", "worker[2] has failed with code 7")
         yield server

@@ -29,6 +29,7 @@ from frameworkcontroller.webaccess.middleware import protect
 from frameworkcontroller.webaccess.viewers import WebAccess
 from tests.support import pagesamples
 from tests.support.access import Everyone
+from tests.support.archives import log_record
 from tests.support.eventually import eventually
 from tests.support.framework_crd import crd_json
 from tests.support.objects import items, read
@@ -136,6 +137,11 @@ class PageServer:
         """Store Frameworks as a controller archives them."""
         assert self.archive is not None
         await self.archive.store([_record(body, trigger) for body in bodies])
+
+    async def archive_log(self, uid: str, name: str, data: bytes) -> None:
+        """Store a log of Task 0 of the role worker of a Framework."""
+        assert self.archive is not None
+        await self.archive.store([log_record(uid, 0, data, where=f"default/{name}")])
 
     async def _shown(self) -> None:
         listed = await items(self.client, FRAMEWORKS, None)

@@ -22,6 +22,7 @@ PATHS: Final = {
     "stalled": "frameworks/serving/stuck",
     "past": "frameworks/default/night1",
     "task": "frameworks/default/mnist/{mnist}/tasks/worker/2",
+    "log": "frameworks/default/night1/past-1/logs/1",
     "failures": "failures?since=",
     "error": "frameworks/default/nosuch",
 }
@@ -157,7 +158,8 @@ async def test_without_a_script_all_can_be_read(samples: PageServer, tabs: Tabs,
         "framework": ["By state and reason", "FileNotFoundError", "kubectl framework logs", "By state"],
         "large": ["500 failed", "7 ContainerUnrecognizedFailed"],
         "stalled": ["stalled for", "exceeded quota"],
-        "past": ["from the archive", "ContainerSigKillReceived"],
+        "past": ["from the archive", "ContainerSigKillReceived", "Last lines of"],
+        "log": ["from the archive", "FileNotFoundError", "as a file"],
         "task": ["FileNotFoundError", "node-2"],
         "failures": ["137 ContainerSigKillReceived", "Show"],
     }[name]

@@ -103,6 +103,18 @@ async def test_texts_of_users_and_containers(pages: PageServer, tabs: Tabs, phon
     await check(page)
 
 
+async def test_texts_of_a_log(pages: PageServer, tabs: Tabs) -> None:
+    ended = with_name(hostile(), "ended", uid="ended")
+    await pages.archive_of(ended)
+    control = b"\x1b[2J\x1b]0;owned\x07\xff\x9b2J\x00"
+    await pages.archive_log("ended", "ended", control + ALL.encode() + b"\n" + b"z" * 2**20)
+    page = await tabs.open(f"{pages.url}frameworks/default/ended/ended/logs/1?lines=all")
+    await expect(page.locator("#log")).to_contain_text("zzz")
+    await check(page)
+    await page.goto(f"{pages.url}frameworks/default/ended/ended/tasks/worker/0")
+    await check(page)
+
+
 async def test_texts_of_an_archive(pages: PageServer, tabs: Tabs) -> None:
     # An archive takes records of many clusters, and checks no names.
     await pages.archive_of(with_name(hostile(), IMAGE, namespace=SCRIPT, uid="past-hostile", labels={"x": ALL}))

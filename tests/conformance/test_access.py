@@ -34,6 +34,7 @@ CLUSTER_ROLES: Final = Resource(RBAC, "v1", "clusterroles", "ClusterRole", names
 CLUSTER_ROLE_BINDINGS: Final = Resource(RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
 READ: Final = {"apiGroups": [GROUP], "resources": ["frameworks"], "verbs": ["get"]}
 WRITE: Final = {"apiGroups": [GROUP], "resources": ["frameworks/status"], "verbs": ["patch"]}
+LOGS: Final = {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]}
 METRICS: Final = {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}
 AUDIENCE: Final = "https://history.example"
 
@@ -181,6 +182,28 @@ async def test_one_namespace_is_readable_and_no_other(cluster: Cluster, accounts
     assert await (await viewer(ClusterAccess(accounts.client), await accounts.token("stranger"))).readable([own]) == (
         frozenset()
     )
+
+
+async def test_logs_need_a_permission_of_their_own(cluster: Cluster, accounts: Accounts, other: str) -> None:
+    own = cluster.namespace
+    reader, both, everywhere = [await accounts.token(name) for name in ("reader", "both", "everywhere")]
+    for name in ("reader", "both"):
+        await accounts.grant(f"read-{name}", name, READ, own)
+    await accounts.grant("logs", "both", LOGS, own)
+    await accounts.grant("logs-all", "everywhere", LOGS)
+
+    async def sees_logs() -> None:
+        seen = await viewer(ClusterAccess(accounts.client), both)
+        assert await seen.may_read_logs(own)
+        assert not await seen.may_read_logs(other)
+        assert await (await viewer(ClusterAccess(accounts.client), everywhere)).may_read_logs(other)
+
+    await eventually(sees_logs)
+    seen = await viewer(ClusterAccess(accounts.client), reader)
+    assert await seen.may_read(own)
+    assert not await seen.may_read_logs(own)
+    for refused in ("", "*", "..", f"{own}/x"):
+        assert not await seen.may_read_logs(refused)
 
 
 async def test_all_namespaces_are_readable(cluster: Cluster, accounts: Accounts, other: str) -> None:

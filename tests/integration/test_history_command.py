@@ -11,6 +11,7 @@ import pytest
 
 from frameworkcontroller.api.historyrecords import HistoryRecord, Trigger, encode_record, framework_attempt_id
 from frameworkcontroller.api.resources import FRAMEWORKS
+from frameworkcontroller.commands.archivesource import TOKEN_FILE_VARIABLE, URL_VARIABLE
 from frameworkcontroller.commands.history import show
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.output import console
@@ -126,7 +127,7 @@ async def test_both_sources_show_the_same(tmp_path: Path, monkeypatch: pytest.Mo
             from_folder = await offline(*arguments, "--dir", str(tmp_path))
             assert lines is None or len(from_folder[0].splitlines()) == lines, (arguments, from_folder)
             assert await offline(*arguments, "--archive", url) == from_folder
-        monkeypatch.setenv(show.URL_VARIABLE, url)
+        monkeypatch.setenv(URL_VARIABLE, url)
         assert (await offline())[0].splitlines()[-1].startswith("train ")
 
 
@@ -168,11 +169,11 @@ async def test_an_archive_on_loopback_gets_its_token(tmp_path: Path, monkeypatch
     (tmp_path / "2026-01-01.ndjson").write_bytes(framework_record("u1", code=0) + b"\n")
     path = tmp_path / "history.db.token"
     async with archive_of(tmp_path, LoopbackAccess(token_in(path))) as url:
-        monkeypatch.delenv(show.TOKEN_FILE_VARIABLE, raising=False)
+        monkeypatch.delenv(TOKEN_FILE_VARIABLE, raising=False)
         with pytest.raises(CommandError, match="this server needs its token"):
             await offline("-A", "--archive", url)
         assert len((await offline("-A", "--archive", url, "--token-file", str(path)))[0].splitlines()) == 2
-        monkeypatch.setenv(show.TOKEN_FILE_VARIABLE, str(path))
+        monkeypatch.setenv(TOKEN_FILE_VARIABLE, str(path))
         assert len((await offline("-A", "--archive", url))[0].splitlines()) == 2
         path.write_text("")
         with pytest.raises(UsageError, match=r"\$FRAMEWORK_HISTORY_TOKEN_FILE .*: has no token"):
@@ -243,7 +244,7 @@ async def test_errors_are_named(
 ) -> None:
     cli, folder = past
     monkeypatch.chdir(folder)
-    monkeypatch.delenv(show.URL_VARIABLE, raising=False)
+    monkeypatch.delenv(URL_VARIABLE, raising=False)
     ended = await cli("history", *arguments)
     assert (ended.code, text in ended.err) == (code, True), ended
 

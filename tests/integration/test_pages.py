@@ -1,6 +1,7 @@
 """The pages as viewers of a cluster get them: their content, their updates, and the objects hidden from a viewer."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from frameworkcontroller.webaccess.boundedserver import BoundedServer
 from frameworkcontroller.webaccess.middleware import SECURITY_HEADERS, protect
 from frameworkcontroller.webaccess.viewers import AuthenticationRequired, Viewer, WebAccess
 from tests.support import pagesamples as samples
-from tests.support.archives import framework_record, task_record
+from tests.support.archives import framework_record, log_record, task_record, task_status
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually, read_until
 from tests.support.frameworks import Frameworks, role, states
@@ -58,6 +59,9 @@ class Named(Viewer):
     def _require_valid(self) -> None:
         if self.name in REVOKED:
             raise AuthenticationRequired("the token is revoked")
+
+    async def may_read_logs(self, namespace: str) -> bool:
+        return "nologs" not in self._readable
 
     async def may_write_history(self, namespaces: Iterable[str]) -> bool:
         return False
@@ -544,6 +548,93 @@ async def test_a_past_framework_with_only_archived_tasks_runs(
             assert "Cannot be read" not in found, path
         assert "77 Phrase77" in await visit.get(f"frameworks/{where}/only-tasks/tasks/worker/3")
         await visit.get(f"frameworks/{where}/only-tasks?attempt=0", 404)
+
+
+def _ended_with_a_log(namespace: str) -> list[bytes]:
+    """A Framework whose Task 1 failed and ended it, and logs of its Tasks."""
+    where = f"{namespace}/train"
+    tasks = [task_status(0, code=-220), task_status(1, code=7, completed=20)]
+    said = b"".join(b"line %d\n" % n for n in range(30))
+    hostile = b"\x1b[2J<script>alert(1)</script>\xff & \x00\"'\tend\n"
+    return [
+        framework_record("u", where=where, code=7, roles={"worker": tasks}, cause=("worker", 1)),
+        log_record("u", 0, b"of another\n", where=where),
+        log_record("u", 1, said + hostile, where=where),
+        log_record("u", 1, b"sidecar\n", container="proxy", run=1, where=where),
+        log_record("u", 1, b"", container="init", where=where, why="the node is <gone>"),
+    ]
+
+
+async def test_the_last_lines_of_the_failing_task_are_on_the_first_page(
+    client: KubeClient, frameworks: Frameworks, archive: HistoryArchive
+) -> None:
+    namespace = frameworks.namespace
+    await archive.store(_ended_with_a_log(namespace))
+    here = f"frameworks/{namespace}/train/u"
+    async with pages(client, namespace, archive) as visit:
+        page = await visit.get(here)
+        part = page[page.index('id="last-words"') :].partition("</section>")[0]
+        assert "worker[1]" in part
+        assert "line 11\n" in part
+        assert "line 10\n" not in part
+        assert "&lt;script&gt;alert(1)&lt;/script&gt;\ufffd &amp; " in part
+        for text in (page, await visit.get(f"{here}/tasks/worker/1")):
+            assert "<script>alert" not in text
+            assert "\x1b" not in text
+            assert "\x00" not in text
+        assert page.count("of another") == 0
+        # The text of its bar in the picture.
+        assert "then 7 Phrase7:" in page
+        task = await visit.get(f"{here}/tasks/worker/1")
+        assert "its log is not in the archive: the node is &lt;gone&gt;" in task
+        (whole, proxy) = (
+            re.findall(rf'href="[./]*({here}/logs/\d+)"><bdi>{name}', task)[0] for name in ("main", "proxy")
+        )
+        log = await visit.get(whole)
+        assert "line 0\n" in log
+        assert "<script>alert" not in log
+        assert "proxy (restart 1)" in log
+        assert "sidecar" in await visit.get(proxy)
+        async with visit.session.get(f"{visit.url}{whole}/text", headers=visit.headers) as answer:
+            assert (await answer.read()).endswith(b"\xff & \x00\"'\tend\n")
+            assert answer.headers["Content-Disposition"] == 'attachment; filename="train-worker-1-main-0.log"'
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        await visit.get(f"{here}/logs/999", 404)
+        await visit.get(f"frameworks/{namespace}/other/u/logs/1", 404)
+
+
+async def test_pages_show_no_logs_to_those_who_may_not_get_them(
+    client: KubeClient, frameworks: Frameworks, archive: HistoryArchive
+) -> None:
+    namespace = frameworks.namespace
+    await archive.store(_ended_with_a_log(namespace))
+    here = f"frameworks/{namespace}/train/u"
+    async with pages(client, namespace, archive) as visit:
+        number = re.findall(r"/logs/(\d+)", await visit.get(here))[0]
+        viewer = Visit(visit.session, visit.url, f"{namespace}+nologs")
+        page = await viewer.get(here)
+        assert f"Logs are not shown: logs need the permission to get pods/log in namespace {namespace}." in page
+        task = await viewer.get(f"{here}/tasks/worker/1")
+        assert "Logs are not shown" in task
+        for text in (page, task):
+            assert "script" not in text.partition("last-words")[2].partition("</section>")[0]
+            assert "line 29" not in text
+        await viewer.get(f"{here}/logs/{number}", 403)
+        await viewer.get(f"{here}/logs/{number}/text", 403)
+
+
+async def test_a_long_log_is_shown_in_part(client: KubeClient, frameworks: Frameworks, archive: HistoryArchive) -> None:
+    where = f"{frameworks.namespace}/train"
+    lines = b"".join(b"n%d\n" % n for n in range(5000))
+    one = b"y" * 2**20
+    await archive.store([log_record("u", 0, lines, where=where), log_record("u", 1, one, where=where)])
+    async with pages(client, frameworks.namespace, archive) as visit:
+        here = f"frameworks/{where}/u/logs/1"
+        page = await visit.get(here)
+        assert "n3000\n" in page
+        assert "n2999\n" not in page
+        assert "n0\n" in await visit.get(f"{here}?lines=all")
+        assert "yyy" in await visit.get(f"frameworks/{where}/u/logs/2")
 
 
 async def test_past_frameworks_are_found_by_the_text_of_their_rows(

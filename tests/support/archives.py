@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from frameworkcontroller.api.historyrecords import LogRecord
 from frameworkcontroller.api.timestamps import format_time
 
 EPOCH = 1_767_225_600
@@ -165,3 +166,35 @@ def pod_record(uid: str, index: int, number: int = 0, *, pod: str = "pod-1", tim
     body = {"kind": "Pod", "metadata": {"uid": pod}}
     parts = ("worker", f"task-{index}", number, pod)
     return record(uid, more.pop("attempt", 0), "OnPodDeletion", body, time=time, more=parts, **more)
+
+
+def log_record(
+    uid: str,
+    index: int = 0,
+    data: bytes = b"said\n",
+    *,
+    number: int = 0,
+    role: str = "worker",
+    pod: str = "",
+    container: str = "main",
+    run: int = 0,
+    cut_start: bool = False,
+    cut_end: bool = False,
+    why: str = "",
+    time: int = 0,
+    attempt: int = 0,
+    where: str = "default/train",
+) -> bytes:
+    """The record of the log of a container of a Task."""
+    log = LogRecord(
+        index=index,
+        pod_name=f"{where.partition('/')[2]}-{role}-{index}",
+        node="node-0",
+        container=container,
+        run=run,
+        cut_start=cut_start,
+        cut_end=cut_end,
+        why=why,
+    ).with_data(data)
+    more = (role, f"task-{index}", number, pod or f"pod-{index}-{number}")
+    return record(uid, attempt, "OnPodLog", log.encode(), time=time, where=where, more=more)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
@@ -35,9 +37,11 @@ from frameworkcontroller.dashboard.failurepage import FailurePage, FailureQuery
 from frameworkcontroller.dashboard.frameworkpage import FrameworkPage, FrameworkSource
 from frameworkcontroller.dashboard.listing import FrameworkList, ListQuery, PastRows
 from frameworkcontroller.dashboard.live import PodsAndEvents
+from frameworkcontroller.dashboard.logpage import LastWords, LogLink, LogPage
 from frameworkcontroller.dashboard.rows import live_framework, past_row
 from frameworkcontroller.dashboard.taskpage import TaskPage, TaskSource
 from frameworkcontroller.dashboard.views import ErrorPage, Note, NoteLevel, Page, Shell
+from frameworkcontroller.views.containerlogs import ArchivedLog
 from frameworkcontroller.views.kubeevents import KubeEvent
 
 Json = dict[str, Any]
@@ -393,6 +397,56 @@ def one_task(index: int = 2, *, past: bool = True) -> TaskPage:
     return TaskPage(shell("task", "../../../../../../", past=past), source(past=past), known)
 
 
+SAID: Final = """epoch 3: loss 0.71
+Traceback (most recent call last):
+  File "/app/train.py", line 41, in <module>
+    data = open(path)
+FileNotFoundError: [Errno 2] No such file or directory: '/data/train.bin'
+"""
+
+
+def log_item(container: str = "main", **more: Any) -> Json:
+    """An archived log in a list."""
+    item = {
+        "id": 17,
+        "frameworkAttempt": 1,
+        "role": "worker",
+        "index": 2,
+        "taskUid": "task-2",
+        "attempt": 0,
+        "pod": "mnist-worker-2",
+        "podUid": "pod-2-0",
+        "node": "node-1",
+        "container": container,
+        "run": 0,
+        "captured": format_time(NOW - 60),
+        "size": len(SAID),
+        "cutStart": False,
+        "cutEnd": False,
+        "why": "",
+        "lastLine": SAID.splitlines()[-1],
+    }
+    return {**item, **more}
+
+
+def one_log(*, lost: bool = False) -> LogPage:
+    """``log.html``. ``lost``: the archive has only the reason."""
+    place = "default", "mnist", "past-1"
+    why = "node-1 does not answer" if lost else ""
+    item = log_item(cutStart=not lost, size=0 if lost else 100_000, why=why, lastLine="")
+    data = "" if lost else b64encode(SAID.encode()).decode()
+    others = [LogLink.of(ArchivedLog(log_item("proxy", id=18, run=1)), *place)]
+    framework = dict(zip(("namespace", "name", "uid"), place, strict=True))
+    return LogPage(shell("log", "../../../../../"), framework, {**item, "text": None, "data": data}, others, lines=2000)
+
+
+def with_last_words() -> FrameworkPage:
+    """``framework.html`` with the end of a log."""
+    link, other = (LogLink.of(ArchivedLog(log_item(name)), "default", "mnist", "past-1") for name in ("main", "proxy"))
+    words = LastWords("worker", 2, SAID, link, [other])
+    return FrameworkPage(shell("framework", "../../"), replace(source(), last_words=words))
+
+
 def failures(query: Mapping[str, str] | None = None, *, past: bool = True, empty: bool = False) -> FailurePage:
     """``failures.html``."""
     ends = [
@@ -455,6 +509,9 @@ def pages() -> dict[str, Page]:
         "task": one_task(),
         "task-waiting": one_task(5),
         "task-no-archive": one_task(past=False),
+        "framework-last-words": with_last_words(),
+        "log": one_log(),
+        "log-lost": one_log(lost=True),
         "failures": failures(),
         "failures-empty": failures(empty=True),
         "failures-no-archive": failures(past=False),

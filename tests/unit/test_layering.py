@@ -24,7 +24,7 @@ LAYERS = {
     "config": {"api", "machine", "kube", "config"},
     "manager": {"api", "machine", "kube", "controller", "config", "manager"},
     "views": {"api", "machine", "kube", "views"},
-    "commands": {"api", "machine", "kube", "views", "history", "commands", "logs"},
+    "commands": {"api", "machine", "kube", "views", "history", "commands", "logs", "webaccess.viewers"},
     "dashboard": {"api", "kube", "webaccess", "views", "history", "dashboard"},
     "history": {"api", "kube", "webaccess", "history"},
     "kubeconfig": {"kubeconfig"},

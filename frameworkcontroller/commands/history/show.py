@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
-import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
 from typing import Any, Final, TypeAlias
-from urllib.parse import urlsplit
 
 import orjson
 from rich.text import Text
@@ -20,14 +14,13 @@ from frameworkcontroller.api.codec import StatusError
 from frameworkcontroller.api.completion import SUCCEEDED, Outcome, outcome_of
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.timestamps import parse_time
-from frameworkcontroller.commands import program
+from frameworkcontroller.commands import archivesource, program
+from frameworkcontroller.commands.archivesource import open_archive
 from frameworkcontroller.commands.decompress import decompressed
-from frameworkcontroller.commands.invocation import Invocation, checked_name, open_invocation
+from frameworkcontroller.commands.invocation import Invocation, checked_name
 from frameworkcontroller.commands.output import table_of
-from frameworkcontroller.history.archive import HistoryArchive
-from frameworkcontroller.history.archiveclient import ArchiveClient, ArchiveURLError
 from frameworkcontroller.history.archiveerrors import ArchiveError, QueryError
-from frameworkcontroller.history.folderfollower import FolderError, read_folder, store_valid
+from frameworkcontroller.history.folderfollower import FolderError
 from frameworkcontroller.history.reads import (
     MAX_PAGE,
     RUNNING,
@@ -39,49 +32,28 @@ from frameworkcontroller.history.reads import (
     ListTasks,
     Read,
 )
-from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.connection import Connection, connect
-from frameworkcontroller.kube.errors import ConnectionConfigError, KubeError, NotFound
+from frameworkcontroller.kube.errors import KubeError, NotFound
 from frameworkcontroller.views.apiobjects import Json
 from frameworkcontroller.views.texts import clean_line, counted, duration
-
-URL_VARIABLE: Final = "FRAMEWORK_HISTORY_URL"
-TOKEN_FILE_VARIABLE: Final = "FRAMEWORK_HISTORY_TOKEN_FILE"  # noqa: S105 - a name
 
 _NONE: Final = "-"
 _CURRENT: Final = "*"
 _MESSAGE: Final = 200
-_LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 Item: TypeAlias = Mapping[str, Any]
 Columns: TypeAlias = Mapping[str, Callable[[Item], str | Text]]
 
 
 def run_anywhere(options: argparse.Namespace) -> int:
-    """Run the command, also without a cluster: then nothing live is shown. Return the exit code."""
-
-    async def work() -> int:
-        async with AsyncExitStack() as stack:
-            try:
-                invocation = await stack.enter_async_context(open_invocation(options))
-            except ConnectionConfigError:
-                if options.kubeconfig is not None or options.context is not None:
-                    raise
-                nowhere = await stack.enter_async_context(KubeClient(Connection.to_address("http://127.0.0.1:1")))
-                invocation = Invocation(nowhere, options.namespace or "default")
-                options.live = False
-            code = await run(invocation, options)
-            invocation.out.file.flush()
-            return code
-
-    return program.run_command(work(), interrupted=lambda number: 128 + number)
+    """Run the command, also without a cluster. Return the exit code."""
+    return archivesource.run_anywhere(run, options)
 
 
 async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     """Show them. Return the exit code."""
     _check(options)
     try:
-        async with _source(invocation, options) as source:
+        async with open_archive(invocation, options) as source:
             await _Show(invocation, options, source).run()
     except (ArchiveError, FolderError) as error:
         raise program.CommandError(str(error)) from None
@@ -104,75 +76,6 @@ def _check(options: argparse.Namespace) -> None:
         raise program.UsageError("--failed: is for the Tasks of an attempt, with --attempt and without --task")
     if options.most == 0:
         raise program.UsageError("--most 0: must be at least 1")
-
-
-# --- where it comes from ---
-
-
-@asynccontextmanager
-async def _source(invocation: Invocation, options: argparse.Namespace) -> AsyncIterator[ArchiveReader]:
-    if options.dir is not None:
-        if options.token_file is not None or options.ca_file is not None:
-            raise program.UsageError("--dir: takes neither --token-file nor --ca-file, which are for --archive")
-        async with _folder(invocation, options) as archive:
-            yield archive
-        return
-    url, named = options.archive, "--archive"
-    if url is None:
-        url, named = os.environ.get(URL_VARIABLE), f"${URL_VARIABLE}"
-    if not url:
-        raise program.UsageError(f"where is the history? name it: --archive URL, ${URL_VARIABLE}, or --dir PATH")
-    try:
-        client = ArchiveClient(url, ca_file=options.ca_file)
-    except ArchiveURLError as error:
-        raise program.UsageError(f"{named}: {error}") from None
-    async with client:
-        yield client.reader(await _token(options, client.url))
-
-
-async def _token(options: argparse.Namespace, url: str) -> str | None:
-    path, named = options.token_file, "--token-file"
-    if path is None and os.environ.get(TOKEN_FILE_VARIABLE):
-        path, named = Path(os.environ[TOKEN_FILE_VARIABLE]), f"${TOKEN_FILE_VARIABLE}"
-    if path is not None:
-        token = program.read_input(path).decode("ascii", "replace").strip()
-        if not token or not token.isascii() or not token.isprintable():
-            raise program.UsageError(f"{named} {path}: has no token")
-        return token
-    parts = urlsplit(url)
-    # A token of the cluster must not cross a network in plain text.
-    if getattr(options, "live", True) and (parts.scheme == "https" or parts.hostname in _LOOPBACK):
-        kubeconfig = None if options.kubeconfig is None else str(options.kubeconfig)
-        try:
-            headers = await (await connect(kubeconfig=kubeconfig, context=options.context)).headers()
-        except ConnectionConfigError:
-            return None
-        scheme, _, token = dict(headers).get("Authorization", "").partition(" ")
-        return token.strip() or None if scheme.lower() == "bearer" else None
-    return None
-
-
-@asynccontextmanager
-async def _folder(invocation: Invocation, options: argparse.Namespace) -> AsyncIterator[HistoryArchive]:
-    """Read the records of the Frameworks from a folder into an archive of this process."""
-    # A prefilter: JSON of the controller has no blanks there. The queries leave out the rest.
-    wanted = [f'"namespace":"{invocation.namespace}"'.encode()] * (not options.all_namespaces)
-    if options.name is not None:
-        wanted.append(f'"name":"{options.name}"'.encode())
-    with tempfile.TemporaryDirectory(prefix="framework-history-") as directory:
-        async with await HistoryArchive.open(f"sqlite:///{directory}/archive.db") as archive:
-            bad = 0
-            for path, batch in read_folder(options.dir, lambda path, why: invocation.error(f"{path}: {why}")):
-                lines = [one for one in batch.lines if all(part in one[1] for part in wanted)]
-                stored = await store_valid(archive.store, lines, partial(_report_bad, invocation, path))
-                bad += len(batch.too_long) + len(lines) - len(stored)
-            if bad:
-                invocation.note(f"{counted(bad, 'line')} of {options.dir} left out")
-            yield archive
-
-
-def _report_bad(invocation: Invocation, path: Path, _number: int, problem: str) -> None:
-    invocation.error(f"{path}: a line is no record: {clean_line(problem, _MESSAGE)}")
 
 
 # --- output ---
@@ -298,6 +201,8 @@ class _Show:
         current = _attempt_of(live)
         if current is not None:
             archived = [one for one in rows if one["id"] != current["id"]]
+            # The logs of a current attempt may be there already.
+            current["logs"] = sum(one.get("logs") or 0 for one in rows if one["id"] == current["id"])
             rows = sorted([*archived, current], key=lambda one: int(one["id"]))
         if self._printed({**(framework or _item_of(live or {})), "attempts": rows}):
             return
@@ -306,7 +211,7 @@ class _Show:
             return
         columns: Columns = {"ATTEMPT": lambda one: f"{one['id']}{_CURRENT if one['current'] else ''}", **_END}
         tasks: Columns = {"TASKS": _field("tasks"), "FAILED": _field("failedTasks"), "WHY": _why}
-        self._print({**columns, **self._times, **tasks}, rows)
+        self._print({**columns, **self._times, **_logs(rows), **tasks}, rows)
         if current is not None:
             self.invocation.note(f"{_CURRENT} the current attempt, from the cluster")
 
@@ -326,7 +231,7 @@ class _Show:
             self.invocation.note(f"attempt {attempt} has no such Tasks")
             return
         columns: Columns = {"TASK": lambda one: f"{one['role']}[{one['index']}]", "ATTEMPT": _number}
-        self._print({**columns, **_END, "NODE": _field("node"), **self._times, "WHY": _why}, rows)
+        self._print({**columns, **_END, "NODE": _field("node"), **self._times, **_logs(rows), "WHY": _why}, rows)
 
     async def _task(self, uid: str, live: Json | None) -> None:
         role, index = self.options.task
@@ -341,7 +246,9 @@ class _Show:
         if self._printed({"items": rows}):
             return
         columns: Columns = {"FRAMEWORK ATTEMPT": _field("frameworkAttempt"), "ATTEMPT": _number}
-        self._print({**columns, **_END, "NODE": _field("node"), "POD": _field("pod"), **self._times}, rows)
+        self._print(
+            {**columns, **_END, "NODE": _field("node"), "POD": _field("pod"), **self._times, **_logs(rows)}, rows
+        )
         for one in rows:
             if one["diagnostics"]:
                 self.invocation.print()
@@ -373,6 +280,11 @@ class _Show:
 
 def _field(name: str) -> Callable[[Item], str]:
     return lambda one: _NONE if one[name] is None or one[name] == "" else str(one[name])
+
+
+def _logs(items: Sequence[Item]) -> Columns:
+    """Return the column with the numbers of archived logs, if there are any."""
+    return {"LOGS": lambda one: str(one.get("logs") or _NONE)} if any(one.get("logs") for one in items) else {}
 
 
 def _number(one: Item) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from frameworkcontroller.api.completion import CompletionStatus
-from frameworkcontroller.api.objects import PodRecord, Trouble
+from frameworkcontroller.api.objects import PodRecord, PodTrouble
 from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.manifests import PodTemplate
@@ -34,7 +34,7 @@ class AttemptLife:
     failing: list[TaskStatus] = field(default_factory=list)
     """Tasks with a failure that ends the attempt, by podFailurePolicy."""
 
-    troubled: dict[TaskKey, Trouble] = field(default_factory=dict)
+    troubled: dict[TaskKey, PodTrouble] = field(default_factory=dict)
     """Pods that cannot start, or restart their containers."""
     first_failed: TaskStatus | None = None
     """The first Task that failed without a retry, once it was looked for."""

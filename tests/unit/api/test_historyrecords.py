@@ -25,6 +25,7 @@ from frameworkcontroller.api.historyrecords import (
     decode_record,
     encode_record,
     framework_attempt_id,
+    is_log_line,
     pod_id,
     task_attempt_id,
 )
@@ -241,6 +242,19 @@ def test_a_record_of_a_log() -> None:
     assert (decoded.id, decoded.trigger) == (POD_ID, Trigger.POD_LOG)
     assert LogRecord.decode(decoded.object) == log
     assert LogRecord.decode(decoded.object).data() == b"said\n"
+
+
+def test_lines_of_logs_are_known_without_parsing() -> None:
+    def line(trigger: Trigger, name: str, body: dict[str, Any]) -> bytes:
+        time = format_precise_time(1_769_860_800.25)
+        return encode_record(
+            HistoryRecord(
+                id=POD_ID, trigger=trigger, time=time, cluster="", namespace="n", name=name, generation=1, object=body
+            )
+        )
+
+    assert is_log_line(line(Trigger.POD_LOG, "f", LOG.encode()))
+    assert not is_log_line(line(Trigger.POD_DELETION, '"trigger":"OnPodLog"', {"kind": "Pod"}))
 
 
 @pytest.mark.parametrize("change", [{"id": "f-1/2"}, {"id": str(TASK_ID)}, {"object": {"kind": "Pod"}}])

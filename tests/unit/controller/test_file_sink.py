@@ -21,6 +21,7 @@ NOW = 1_767_225_600.0
 """2026-01-01T00:00:00Z."""
 
 FILE = "2026-01-01.ndjson"
+OF_LOGS = "2026-01-01.logs.ndjson"
 
 
 class Calls:
@@ -220,3 +221,19 @@ async def test_a_lock_of_another_process_is_waited_for(tmp_path: Path) -> None:
         fcntl.flock(other, fcntl.LOCK_UN)
         await sending
     assert (tmp_path / FILE).read_bytes() == b"one\ntwo\nthree\n"
+
+
+async def test_logs_have_a_file_of_their_own(tmp_path: Path, calls: Calls) -> None:
+    pod, log = (f'{{"id":"u/0/r/t/0/p","trigger":"{name}"}}'.encode() for name in ("OnPodDeletion", "OnPodLog"))
+    destination = FileDestination(tmp_path, wall=lambda: NOW)
+    await destination.send([log, pod, log])
+    assert (tmp_path / FILE).read_bytes() == pod + b"\n"
+    assert (tmp_path / OF_LOGS).read_bytes() == (log + b"\n") * 2
+    assert [call for call in calls.made if call.startswith("fsync 2")] == [
+        f"fsync {FILE}",
+        "fsync 2026-01-01.logs.ndjson",
+    ]
+    calls.fail["fsync"] = lambda *_: (_ for _ in ()).throw(OSError(errno.EIO, "broken"))
+    with pytest.raises(Unavailable, match=r"broken"):
+        await destination.send([log])
+    assert (tmp_path / OF_LOGS).read_bytes() == (log + b"\n") * 2

@@ -501,6 +501,7 @@ async def test_pages_of_tasks(archive: HistoryArchive) -> None:
             "ran": at(2),
             "completed": at(10),
             "trigger": "OnFrameworkCompletion",
+            "logs": 0,
         }
     ]
     assert await archive.read(ListTasks("u", 1)) is None

@@ -478,6 +478,9 @@ class RestrictedViewer(Viewer):
     async def readable(self, namespaces: Iterable[str]) -> frozenset[str] | None:
         return frozenset(namespaces) & self._namespaces
 
+    async def may_read_logs(self, namespace: str) -> bool:
+        return namespace in self._namespaces
+
     async def may_write_history(self, namespaces: Iterable[str]) -> bool:
         asked = set(namespaces)
         return bool(asked) and asked <= self._namespaces

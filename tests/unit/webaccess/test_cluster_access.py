@@ -183,6 +183,16 @@ async def test_a_caller_that_goes_does_not_take_the_answer_along(reviewer: Revie
     assert reviewer.count("TokenReview") == 1
 
 
+async def test_logs_are_asked_for_as_a_subresource(reviewer: Reviewer) -> None:
+    viewer = await identify(ClusterAccess(reviewer.client))
+    assert await viewer.may_read_logs("a")
+    assert not await viewer.may_read_logs("z")
+    asked = [spec["resourceAttributes"] for kind, spec in reviewer.asked if kind == "SubjectAccessReview"]
+    assert {(one["verb"], one["group"], one["resource"], one["subresource"]) for one in asked} == {
+        ("get", "", "pods", "log")
+    }
+
+
 async def test_the_token_of_writers_lets_write_and_nothing_else(reviewer: Reviewer, tmp_path: Path) -> None:
     file = tmp_path / "token"
     access = ClusterAccess(reviewer.client, writer_token_file=file)
@@ -194,6 +204,7 @@ async def test_the_token_of_writers_lets_write_and_nothing_else(reviewer: Review
     assert await viewer.may_write_history(["a", "z"])
     assert await viewer.readable(["a"]) == frozenset()
     assert not await viewer.may_read("a")
+    assert not await viewer.may_read_logs("a")
     assert not await viewer.may_get("/metrics")
     file.write_text("")
     for token in ("secret", ""):

@@ -1,0 +1,86 @@
+"""Logs of containers whose Pods are gone, from the archive."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
+
+from frameworkcontroller.commands import program
+from frameworkcontroller.commands.archivesource import open_archive
+from frameworkcontroller.commands.invocation import Invocation
+from frameworkcontroller.history.archiveerrors import ArchiveError, QueryError
+from frameworkcontroller.history.folderfollower import FolderError
+from frameworkcontroller.history.reads import MAX_PAGE, ArchiveReader, GetAttempt, GetLog, ListFrameworks, ListLogs
+from frameworkcontroller.views.apiobjects import Json
+from frameworkcontroller.views.containerlogs import ArchivedLog
+from frameworkcontroller.webaccess.viewers import LogAccessError
+
+Item: TypeAlias = Mapping[str, Any]
+
+_MAX_IN_FLIGHT: Final = 8
+
+
+@asynccontextmanager
+async def opened(invocation: Invocation, options: argparse.Namespace) -> AsyncIterator[ArchivedLogs]:
+    """Open the archive of the options. Its errors end the command."""
+    try:
+        async with open_archive(invocation, options) as source:
+            yield ArchivedLogs(source, invocation.namespace, options.name)
+    except (ArchiveError, FolderError, LogAccessError) as error:
+        raise program.CommandError(str(error)) from None
+    except QueryError as error:
+        raise program.UsageError(str(error)) from None
+
+
+@dataclass(slots=True)
+class ArchivedLogs:
+    """The archived logs of the Frameworks of one name."""
+
+    source: ArchiveReader
+    namespace: str
+    name: str
+
+    async def find(self, uid: str | None) -> Item | None:
+        """Return the Framework of that UID, or the newest one of the name; None if the archive has none."""
+        page = await self.source.read(ListFrameworks(self.namespace, self.name, limit=MAX_PAGE))
+        return next((one for one in page["items"] if uid in (None, one["uid"])), None)
+
+    async def logs(
+        self, uid: str, attempt: int | None, role: str | None, index: int | None, container: str | None = None
+    ) -> list[ArchivedLog]:
+        """Return the logs of a Framework: of an attempt, a role, a Task or a container, or all."""
+        query = ListLogs(uid, attempt, role or "", index, container or "", limit=MAX_PAGE)
+        found: list[ArchivedLog] = []
+        while True:
+            page = await self.source.read(query)
+            if page is None:
+                return found
+            found += map(ArchivedLog, page["items"])
+            if page["next"] is None:
+                return found
+            query = replace(query, after=page["next"])
+
+    async def framework(self, uid: str, attempt: int) -> Json:
+        """Return the Framework as archived with that attempt; an empty one if the archive has no object."""
+        found = await self.source.read(GetAttempt(uid, attempt))
+        return (found["object"] if found is not None else None) or {}
+
+    async def lines(
+        self, uid: str, logs: Sequence[ArchivedLog], tail: int | None
+    ) -> AsyncIterator[tuple[ArchivedLog, list[bytes]]]:
+        """Yield the lines of each log, in the order of the logs. Only a few are in memory at once."""
+        for start in range(0, len(logs), _MAX_IN_FLIGHT):
+            some = logs[start : start + _MAX_IN_FLIGHT]
+            reads = (self.source.read(GetLog(uid, log.item["id"], tail, raw=True)) for log in some)
+            for log, found in zip(some, await asyncio.gather(*reads), strict=True):
+                if found is not None:
+                    yield log, _lines(base64.b64decode(found["data"] or ""))
+
+
+def _lines(data: bytes) -> list[bytes]:
+    return data.removesuffix(b"\n").split(b"\n") if data else []
