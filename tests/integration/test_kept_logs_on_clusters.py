@@ -27,7 +27,11 @@ FAILS: Final = {"run-seconds": 1, "exit-code": 1}
 SCRIPT: Final = """
 trap 'echo stopping; exit 0' TERM
 echo begins
-if [ $FC_TASK_INDEX = 0 ]; then head -c 300000 /dev/zero | tr '\\000' x; echo; echo fails; exit 3; fi
+touch {folder}/$FC_TASK_INDEX
+if [ $FC_TASK_INDEX = 0 ]; then
+  while [ ! -e {folder}/go ]; do sleep 0.05; done
+  head -c 300000 /dev/zero | tr '\\000' x; echo; echo fails; exit 3
+fi
 if [ $FC_TASK_INDEX = 2 ]; then while true; do echo y; done; fi
 while true; do sleep 0.1; done
 """
@@ -99,7 +103,7 @@ async def test_containers_that_write_and_stop(tmp_path: Path) -> None:
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": 5,
             "initContainers": [{"name": "pre", "image": "none", "command": ["sh", "-c", "echo initial"]}],
-            "containers": [{"name": "main", "image": "none", "command": ["sh", "-c", SCRIPT]}],
+            "containers": [{"name": "main", "image": "none", "command": ["sh", "-c", SCRIPT.format(folder=tmp_path)]}],
         }
     }
     async with (
@@ -111,6 +115,13 @@ async def test_containers_that_write_and_stop(tmp_path: Path) -> None:
         one = role("a", 3)
         one["task"]["pod"], one["frameworkAttemptCompletionPolicy"] = pod, policy(1)
         await frameworks.create("f", one)
+        await frameworks.until_running("f", 3)
+
+        async def all_begun() -> None:
+            assert all((tmp_path / str(index)).exists() for index in range(3))
+
+        await eventually(all_begun, within=60)
+        (tmp_path / "go").touch()
         await frameworks.until_state("f", "Completed", within=120)
 
         async def probe() -> dict[tuple[str, str], LogRecord]:
