@@ -216,7 +216,9 @@ async def _archive(cluster: LocalCluster, directory: Path) -> AsyncIterator[tupl
 
 def _with_history(config: Config, history: History) -> Config:
     """Send records to this archive, unless the configuration names another sink."""
-    return config if config.history.sink_triggers else config.model_copy(update={"history": history})
+    if config.history.sink_triggers:
+        return config
+    return config.model_copy(update={"history": history.model_copy(update={"logs": config.history.logs})})
 
 
 @asynccontextmanager
@@ -383,6 +385,7 @@ def _config(options: argparse.Namespace) -> Config:
     else:
         # The API server has no other clients.
         config = shipped_config().model_copy(update={"kube_client_qps": 10000.0, "kube_client_burst": 10000})
+    config = config.model_copy(update={"history": config.history.with_all_logs()})
     if options.queue is not None:
         config = config.model_copy(update={"kueue": Kueue(mode=KueueMode.ENABLED)})
     return config
