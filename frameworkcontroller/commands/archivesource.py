@@ -54,7 +54,7 @@ def run_anywhere(run: Callable[[Invocation, argparse.Namespace], Awaitable[int]]
 
 
 def name_archive(invocation: Invocation, options: argparse.Namespace) -> bool:
-    """Take the archive from the kubeconfig, if neither option nor environment names one. Return whether one is named."""
+    """Return whether an archive is named: by options, by the environment, or else by the kubeconfig."""
     if options.dir is not None or options.archive or os.environ.get(URL_VARIABLE):
         return True
     url, token_file = (invocation.extension.get(key) for key in ("archive", "tokenFile"))
