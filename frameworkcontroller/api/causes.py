@@ -5,12 +5,13 @@ Every surface shows these sentences: ``status.message``, the commands and the pa
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
-from frameworkcontroller.api.completion import CompletionStatus, ContainerCompletion
+from frameworkcontroller.api.completion import CompletionStatus, ContainerCompletion, PodCompletion
 from frameworkcontroller.api.status import TaskStatus
 
 MOST: Final = 256
@@ -18,6 +19,12 @@ MOST: Final = 256
 
 POD_REFUSED: Final = "Failed to create Pod: "
 """Precedes the answer of the API server in the diagnostics of a refused Pod (contract)."""
+
+_FAILED: Final = re.compile(r"Pod failed: PodPattern (?:un)?matched: (?=\{)")
+"""Precedes the Pod as JSON in the diagnostics of a failed Pod (contract)."""
+
+_VARIABLE: Final = re.compile(r"0x[0-9a-f]+|\b(?=[a-f]*\d)[0-9a-f]{8,}\b|\d+", re.IGNORECASE)
+"""Numbers and hexadecimal ids: indexes, addresses, times, UIDs."""
 
 
 def task_sentence(task: TaskStatus, why: str = "") -> str:
@@ -34,24 +41,32 @@ def cause(completion: CompletionStatus) -> str:
     """Return why an attempt ended: by its Pod or container, or else by the controller."""
     pod = completion.pod
     if pod is None:
-        return _without_pod(completion.diagnostics)
-    parts = [": ".join(filter(None, (pod.reason, one_line(pod.message))))]
+        return cause_in(completion.diagnostics)
+    return _of_pod(pod) or one_line(completion.diagnostics)
+
+
+def _of_pod(pod: PodCompletion) -> str:
+    parts = [": ".join(filter(None, (one_line(pod.reason), one_line(pod.message))))]
     parts += [container_end(one) for one in pod.containers if one.code or one.signal or one.message]
     if not any(parts):
         # A container that never ran, or ran on, has code 0 too; only one that has ended has a reason.
         parts += [f"{one.name} did not end by itself" for one in pod.containers if not one.reason]
-    return "; ".join(filter(None, parts)) or one_line(completion.diagnostics)
+    return "; ".join(filter(None, parts))
 
 
 def container_end(container: ContainerCompletion) -> str:
     """Return ``main exited with 137 (OOMKilled): CUDA out of memory``, with the last line of its message."""
     end = f"was ended by signal {container.signal}" if container.signal else f"exited with {container.code}"
-    reason = f" ({container.reason})" if container.reason not in ("", "Error", "Completed") else ""
+    reason = f" ({one_line(container.reason)})" if container.reason not in ("", "Error", "Completed") else ""
     words = last_line(container.message)
-    return f"{container.name} {end}{reason}{f': {words}' if words else ''}"
+    return f"{one_line(container.name)} {end}{reason}{f': {words}' if words else ''}"
 
 
-def _without_pod(diagnostics: str) -> str:
+def cause_in(diagnostics: str) -> str:
+    """Return the cause in the diagnostics of an attempt: an entry of an archive has nothing else."""
+    if failed := _FAILED.match(diagnostics):
+        with suppress(orjson.JSONDecodeError, AttributeError, KeyError, TypeError, ValueError):
+            return _of_json(orjson.loads(diagnostics[failed.end() :])) or one_line(diagnostics)
     if not diagnostics.startswith(POD_REFUSED):
         return one_line(diagnostics)
     answer = diagnostics.removeprefix(POD_REFUSED)
@@ -59,6 +74,17 @@ def _without_pod(diagnostics: str) -> str:
         # The message in the API server's answer is for people.
         answer = str(orjson.loads(answer)["ErrStatus"]["message"])
     return f"Pod refused: {one_line(answer)}"
+
+
+def _of_json(pod: dict[str, Any]) -> str:
+    """Return the cause from the Pod in the diagnostics: an entry of an archive has nothing else."""
+    containers = [
+        ContainerCompletion(
+            one["name"], one.get("code") or 0, one.get("reason") or "", one.get("message") or "", one.get("signal") or 0
+        )
+        for one in pod.get("containers") or ()
+    ]
+    return _of_pod(PodCompletion(pod.get("reason") or "", pod.get("message") or "", tuple(containers)))
 
 
 def last_line(text: str) -> str:
@@ -73,3 +99,8 @@ def one_line(text: str) -> str:
     if not line.isprintable():
         line = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line)
     return line if len(line) <= MOST else f"{line[: MOST - 1]}…"
+
+
+def normalized(text: str) -> str:
+    """Return the text without its numbers and ids, so that the same failure of many Tasks counts as one."""
+    return _VARIABLE.sub("0", " ".join(text.split()))

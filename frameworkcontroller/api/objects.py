@@ -351,7 +351,7 @@ def pod_record(body: Mapping[str, Any], *, runs: bool = False) -> PodRecord:
         ready=ready,
         creation_time=fields.maybe_time(metadata, "creationTimestamp"),
         queued=any(gate.get("name") == names.KUEUE_POD_GATE for gate in spec.get("schedulingGates") or ()),
-        trouble=None if phase in ENDED_PHASES else _trouble(spec, status),
+        trouble=None if phase in ENDED_PHASES else trouble_of(spec, status),
         runs=_runs(spec, status, ended=phase in ENDED_PHASES) if runs and spec.get("nodeName") else (),
     )
 
@@ -538,7 +538,7 @@ def _conditions(status: Mapping[str, Any], *, whole: bool) -> tuple[tuple[PodCon
     )
 
 
-def _trouble(spec: Mapping[str, Any], status: Mapping[str, Any]) -> PodTrouble | None:
+def trouble_of(spec: Mapping[str, Any], status: Mapping[str, Any]) -> PodTrouble | None:
     """Why the Pod cannot start, or how often its containers have restarted; None for most Pods."""
     waiting, restarts = "", 0
     for listed in ("initContainerStatuses", "containerStatuses"):

@@ -156,14 +156,25 @@ class FrameworkAttemptStatus:
 class TaskCounts:
     """Tasks of the current attempt by state, without those that are deletionPending.
 
-    For readers such as ``kubectl get``, which cannot count compressed Tasks. ``failed``: completed and not succeeded,
-    including stopped ones.
+    For readers such as ``kubectl get``, which cannot count compressed Tasks. ``stopped``: ended on request, or with
+    their attempt.
     """
 
     total: int = 0
     running: int = 0
     succeeded: int = 0
     failed: int = 0
+    stopped: int = 0
+
+    @property
+    def unsuccessful(self) -> int:
+        """Completed and not succeeded, which the contract calls failed."""
+        return self.failed + self.stopped
+
+    @property
+    def completed(self) -> int:
+        """In state Completed."""
+        return self.succeeded + self.failed + self.stopped
 
 
 @dataclass(slots=True, frozen=True)

@@ -9,14 +9,13 @@ from rich.table import Table
 from rich.text import Text
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.completion import SUCCEEDED
 from frameworkcontroller.api.resources import FRAMEWORKS
-from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.decompress import decompressed
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.output import table_of
 from frameworkcontroller.views.apiobjects import Json
+from frameworkcontroller.views.looks import LOOKS
 from frameworkcontroller.views.summary import Summary, summarize
 from frameworkcontroller.views.texts import duration
 
@@ -56,41 +55,33 @@ def _table(found: list[Summary], now: float, *, everywhere: bool, wide: bool) ->
     columns: dict[str, Callable[[Summary], str | Text]] = {
         **({"NAMESPACE": lambda one: one.namespace} if everywhere else {}),
         "NAME": lambda one: one.name,
-        "STATE": state_text,
-        "RUNNING": lambda one: f"{one.tasks[State.RUNNING]}/{one.total}",
-        "RETRIES": lambda one: str(one.retries),
-        "RESULT": _result,
+        "PHASE": phase_text,
+        "TASKS": lambda one: f"{one.well}/{one.total}",
+        "RETRIES": retries_text,
         "AGE": lambda one: duration(now - one.created),
     }
     if wide:
         columns |= {
-            "EXECUTION": lambda one: one.execution,
-            "DONE": lambda one: f"{one.done}/{one.total}",
-            "TASK RETRIES": lambda one: str(one.task_retries),
+            "WHY": _why,
+            "QUEUE": lambda one: one.queue or _NONE,
+            "STATE": lambda one: one.state or _NONE,
+            "RESULT": lambda one: one.end or _NONE,
             "RAN": lambda one: _NONE if one.run_time is None else duration((one.completion_time or now) - one.run_time),
             "ROLES": lambda one: ",".join(f"{name}={number}" for name, number in one.wanted.items()) or _NONE,
-            "QUEUE": lambda one: one.queue or _NONE,
-            "SUSPENDED": lambda one: one.suspended or _NONE,
-            "STALLED": lambda one: one.stalled or _NONE,
-            "WHY": lambda one: one.why or _NONE,
+            "EXECUTION": lambda one: one.execution,
         }
     return table_of(columns, found)
 
 
-def state_text(one: Summary) -> Text:
-    """Return the state, with a word on its wait."""
-    if one.unreadable:
-        return Text("(unreadable status)", "red")
-    if not one.state:
-        return Text("(not seen by a controller yet)", "yellow")
-    if one.completed:
-        return Text(one.state, "dim")
-    if word := one.word or ("waits" if one.why else ""):
-        return Text(f"{one.state} ({word})", "yellow")
-    return Text(one.state, "green" if one.state == State.RUNNING else "")
+def phase_text(one: Summary) -> Text:
+    """Return the phase in its color."""
+    return Text(one.phase, "yellow" if one.stalled or one.unreadable else LOOKS[one.phase].color)
 
 
-def _result(one: Summary) -> Text:
-    if one.result == SUCCEEDED:
-        return Text(SUCCEEDED, "green")
-    return Text(one.end, "red") if one.end else Text(_NONE)
+def retries_text(one: Summary) -> str:
+    """Return the retries of the Framework and of its Tasks."""
+    return f"{one.retries} + {one.task_retries} of Tasks" if one.task_retries else str(one.retries)
+
+
+def _why(one: Summary) -> str:
+    return "; ".join(filter(None, (one.word, one.message))) or _NONE

@@ -16,6 +16,7 @@ from typing import Any, Final, NoReturn
 from frameworkcontroller import __version__
 from frameworkcontroller.api import names
 from frameworkcontroller.api.problems import suggestion
+from frameworkcontroller.api.status import Phase
 from frameworkcontroller.commands.program import EXIT_OK, EXIT_USAGE
 from frameworkcontroller.commands.shellcompletion import complete_names, complete_roles, complete_roles_to_scale
 
@@ -252,10 +253,15 @@ def _add_wait(commands: Any) -> None:
     parser.add_argument(
         "--for",
         dest="wanted",
-        choices=("admitted", "running", "suspended", "completed", "succeeded"),
+        metavar="CONDITION",
+        choices=(
+            *("admitted", "running", "suspended", "completed", "succeeded"),
+            *(f"phase={phase}" for phase in Phase),
+        ),
         default="completed",
-        help="admitted: Kueue has admitted it from its queue; running: at least one Task runs; suspended: nothing "
-        "runs, and spec.suspend is true; completed (the default): succeeded or failed; succeeded",
+        help="phase=PHASE, such as phase=Succeeded; admitted: Kueue has admitted it from its queue; running: at least "
+        "one Task runs; suspended: nothing runs, and spec.suspend is true; completed (the default): it is over; "
+        "succeeded",
     )
     add_timeout(parser)
 
@@ -428,7 +434,8 @@ def _add_history(commands: Any, name: str) -> None:
         "show past Frameworks, and the past attempts of one",
         "Show past attempts, from the archive of the history or from a folder of records: without NAME, the past "
         "Frameworks; with it, the attempts of that Framework; with --attempt, the Tasks of one of them; with --task, "
-        "the attempts of one Task. The current attempt in the cluster is shown, too.",
+        "the attempts of one Task. The current attempt in the cluster is shown, too. With --failures, count the "
+        "failed attempts of Tasks, with a rate for each node.",
         module="history.show",
     )
     _add_name(parser, nargs="?")
@@ -438,6 +445,17 @@ def _add_history(commands: Any, name: str) -> None:
     parser.add_argument("--task", metavar="ROLE/INDEX", type=target, help="the attempts of this Task")
     parser.add_argument("--failed", action="store_true", help="with --attempt: only Tasks that failed")
     parser.add_argument("--most", metavar="N", type=count, default=100, help="most lines to show (default: 100)")
+    # Its word may be the next argument: NAME comes before it.
+    parser.add_argument(
+        "--failures",
+        metavar="BY",
+        nargs="?",
+        const="cause",
+        choices=("cause", "code", "node", "role", "day"),
+        help="count failures by cause (the default: code, and words without numbers), code, node, role or day",
+    )
+    parser.add_argument("--key", metavar="KEY", help="with --failures: the attempts of this group")
+    parser.add_argument("--since", metavar="SPAN", type=span, help="with --failures: only of this time (such as 7d)")
     _add_archive(parser)
     parser.add_argument("-o", "--output", choices=("json", "yaml"), help="a format for programs")
     parser.set_defaults(command=late("commands.history.show", "run_anywhere"))

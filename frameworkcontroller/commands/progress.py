@@ -15,22 +15,23 @@ from rich.live import Live
 from rich.text import Text
 from rich.tree import Tree
 
+from frameworkcontroller.api.causes import cause
 from frameworkcontroller.api.codec import StatusError, decode_status
+from frameworkcontroller.api.phases import phase_of_framework, phase_of_task
 from frameworkcontroller.api.spec import ExecutionType
-from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
+from frameworkcontroller.api.status import FrameworkStatus, Phase, TaskRoleStatus, TaskStatus
 from frameworkcontroller.commands import program
 from frameworkcontroller.views.apiobjects import condition_of, is_suspended
 from frameworkcontroller.views.diagnosis import (
     NOT_SEEN,
     FrameworkView,
-    cause,
+    end_sentence,
+    message_of,
     read_view,
     result,
-    stalled,
     trigger,
-    wait_of,
 )
-from frameworkcontroller.views.texts import clean_line, counted, duration
+from frameworkcontroller.views.texts import counted, duration
 from frameworkcontroller.views.tree import DEFAULT_NAMESPACE, framework_tree
 
 _DRAW_EVERY_SEC: Final = 0.125
@@ -64,7 +65,7 @@ async def progress_on(console: Console, wall: Callable[[], float]) -> AsyncItera
 
 
 class LineProgress:
-    """Prints a line at each change of the state or attempt of a Framework or Task. ``clock``: seconds.
+    """Prints a line at each change of the phase, message or attempt of a Framework or Task. ``clock``: seconds.
 
     ``brief``: of Tasks, only failed attempts.
     """
@@ -99,12 +100,10 @@ class LineProgress:
         self._console.print(line, soft_wrap=True)
 
     def _line(self, place: str, status: FrameworkStatus | TaskStatus) -> None:
-        completion = status.attempt.completion_status
-        failed = self._brief and isinstance(status, TaskStatus) and completion is not None
-        text = f"attempt {status.attempt.id}: {cause(completion)}" if failed and completion else _text(status)
-        stall = stalled(status) if self._brief and isinstance(status, FrameworkStatus) else None
-        if stall is not None:
-            text += f"; stalled: {stall.reason}: {clean_line(stall.message)}"
+        if isinstance(status, FrameworkStatus):
+            text = _framework_text(status)
+        else:
+            text = _failed_text(status) if self._brief else _task_text(status)
         if self._seen.get(place) != text:
             self._seen[place] = text
             self._say(place, text)
@@ -180,37 +179,30 @@ def ending(key: str, framework: Mapping[str, Any] | None) -> Ending:
     status = _status(framework)
     if status is None:
         return Ending(False, f"{name}: {NOT_SEEN}")
-    completion = status.attempt.completion_status if status.state is State.COMPLETED else None
-    if completion is not None:
-        end_time = status.completion_time
-        took = "" if end_time is None else f" after {duration(end_time - status.start_time)}"
-        retried = status.retry.total_retried_count
-        retries = f", {counted(retried, 'retry', 'retries')}" if retried else ""
-        end = f"{result(completion)}{clean_line(trigger(completion))}"
-        lines = [f"{name}: {completion.type_name}{took}{retries}: {end}"]
-    else:
-        lines = [f"{name}: not completed, {_text(status)}"]
-        stall = stalled(status)
-        if stall is not None:
-            lines.append(f"    {stall.reason}: {clean_line(stall.message)}")
-        elif wait := wait_of(status):
-            lines.append(f"    waits: {clean_line(wait)}")
-    for role in status.attempt.roles:
-        lines += _role_lines(role)
-    return Ending(completion is not None and completion.succeeded, "\n".join(lines))
+    phase, completion = phase_of_framework(status), status.attempt.completion_status
+    end_time = status.completion_time
+    took = f" after {duration(end_time - status.start_time)}" if phase.is_final and end_time is not None else ""
+    retried = status.retry.total_retried_count
+    retries = f", {counted(retried, 'retry', 'retries')}" if retried else ""
+    message = message_of(status)
+    lines = [f"{name}: {phase}{took}{retries}{f': {message}' if message else ''}"]
+    if completion is not None and (completion.failed or trigger(completion)):
+        lines.append(f"    {end_sentence(completion, told=message)}")
+    lines += map(_role_line, status.attempt.roles)
+    return Ending(phase is Phase.SUCCEEDED, "\n".join(lines))
 
 
-def _role_lines(role: TaskRoleStatus) -> list[str]:
-    ends = Counter(result(task.attempt.completion_status) or f"not completed ({task.state})" for task in role.tasks)
-    numbers = ", ".join(f"{number} x {text}" for text, number in ends.most_common())
+def _role_line(role: TaskRoleStatus) -> str:
+    ends = Counter(map(_end_of, role.tasks))
+    numbers = ", ".join(f"{number} {text}" for text, number in ends.most_common())
     retries = counted(sum(task.retry.total_retried_count for task in role.tasks), "retry", "retries")
-    line = f"    {role.name}: {counted(len(role.tasks), 'Task')}, {retries}{': ' if numbers else ''}{numbers}"
-    for task in role.tasks:
-        completion = task.attempt.completion_status
-        if completion is not None and completion.unexpected:
-            # One is enough: the others probably have the same reason.
-            return [line, f"    {role.name}[{task.index}]: {cause(completion)}"]
-    return [line]
+    return f"    {role.name}: {counted(len(role.tasks), 'Task')}, {retries}{': ' if numbers else ''}{numbers}"
+
+
+def _end_of(task: TaskStatus) -> str:
+    phase = phase_of_task(task)
+    code = f" with {result(task.attempt.completion_status)}" if phase is Phase.FAILED else ""
+    return f"{phase.lower()}{code}"
 
 
 def _status(framework: Mapping[str, Any]) -> FrameworkStatus | None:
@@ -221,10 +213,22 @@ def _status(framework: Mapping[str, Any]) -> FrameworkStatus | None:
         return None
 
 
-def _text(status: FrameworkStatus | TaskStatus) -> str:
-    leaving = ", to be deleted" if isinstance(status, TaskStatus) and status.is_leaving else ""
-    end = result(status.attempt.completion_status)
-    return f"{status.state} (attempt {status.attempt.id}{leaving}){f': {end}' if end else ''}"
+def _framework_text(status: FrameworkStatus) -> str:
+    message = message_of(status)
+    return f"{phase_of_framework(status)} (attempt {status.attempt.id}){f': {message}' if message else ''}"
+
+
+def _failed_text(task: TaskStatus) -> str:
+    completion = task.attempt.completion_status
+    return f"attempt {task.attempt.id}: {'' if completion is None else cause(completion)}"
+
+
+def _task_text(task: TaskStatus) -> str:
+    completion, end = task.attempt.completion_status, ""
+    if completion is not None:
+        end = f": {cause(completion)} ({result(completion)})" if completion.unexpected else f": {result(completion)}"
+    leaving = ", to be deleted" if task.is_leaving else ""
+    return f"{phase_of_task(task)} (attempt {task.attempt.id}{leaving}){end}"
 
 
 def _name(key: str) -> str:

@@ -15,23 +15,20 @@ from rich.table import Table
 from rich.text import Text
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.phases import BEFORE_RUNNING
 from frameworkcontroller.api.quantities import Amounts
 from frameworkcontroller.api.resources import FRAMEWORKS
-from frameworkcontroller.api.status import State
+from frameworkcontroller.api.status import Phase
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.output import table
 from frameworkcontroller.kube.errors import ApiError, ApiServerError, Forbidden, NotFound
 from frameworkcontroller.kube.resources import Resource
-from frameworkcontroller.views.diagnosis import BEFORE_RUNNING, NOT_SEEN
 from frameworkcontroller.views.summary import Summary, summarize, tasks_of
 from frameworkcontroller.views.texts import counted, duration
 
 _POD_METRICS: Final = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics")
-
-
-_BUSY: Final = (State.RUNNING, State.DELETION_PENDING, State.DELETION_REQUESTED, State.DELETING)
 
 
 class _Start(NamedTuple):
@@ -86,25 +83,25 @@ def _starts(body: Mapping[str, Any], summary: Summary, now: float) -> Iterator[_
 
 
 def _print_totals(invocation: Invocation, found: Sequence[Summary]) -> None:
-    states = Counter(one.state or "not seen by a controller" for one in found)
-    results = Counter(one.result for one in found if one.completed)
+    phases = Counter(str(one.phase) for one in found)
     stalled = sum(bool(one.stalled) for one in found)
-    waiting = sum(_waits(one) for one in found) - stalled
-    suspended = sum(one.suspended == "True" for one in found)
-    tasks = sum((one.tasks for one in found), Counter[str]())
+    waiting = sum(one.waits for one in found) - stalled
+    tasks = sum((one.phases for one in found), Counter[Phase]())
     retries = sum(one.retries for one in found)
     task_retries = sum(one.task_retries for one in found)
-    invocation.print(f"{counted(len(found), 'Framework')}: {_counts(states)}")
-    if results:
-        invocation.print(f"  of those completed: {_counts(results)}")
+    invocation.print(f"{counted(len(found), 'Framework')}: {_counts(phases)}")
     if stalled:
         invocation.print(f"  stalled: {stalled}")
     if waiting:
-        invocation.print(f"  waiting: {waiting}{f', {suspended} of them suspended' if suspended else ''}")
-    invocation.print(f"{counted(tasks.total(), 'Task')}: {_counts(tasks) or 'none yet'}")
+        invocation.print(f"  waiting: {waiting}")
+    invocation.print(f"{counted(tasks.total(), 'Task')}: {_counts(_lower(tasks)) or 'none yet'}")
     invocation.print(
         f"{counted(retries, 'retry', 'retries')} of Frameworks, {task_retries:,} of Tasks in their last attempts"
     )
+
+
+def _lower(tasks: Mapping[Phase, int]) -> Counter[str]:
+    return Counter({phase.lower(): number for phase, number in tasks.items()})
 
 
 def _counts(counts: Counter[str]) -> str:
@@ -117,12 +114,6 @@ def _print_rows(invocation: Invocation, rows: Table) -> None:
         invocation.print_table(rows)
 
 
-def _waits(one: Summary) -> bool:
-    """Return whether the Framework has not ended and nothing of it runs or ends, or it is stalled."""
-    idle = not any(one.tasks[state] for state in _BUSY)
-    return bool(one.why) or (idle and not one.completed and not one.unreadable and not one.deleting)
-
-
 def _waits_since(one: Summary) -> float:
     if not one.state:
         return one.created
@@ -131,11 +122,11 @@ def _waits_since(one: Summary) -> float:
 
 def _print_longest_waiting(invocation: Invocation, found: Sequence[Summary], now: float, most: int) -> None:
     rows = table("WAITING LONGEST", "FOR", "WHY")
-    for one in nsmallest(most, filter(_waits, found), key=_waits_since):
+    for one in nsmallest(most, (one for one in found if one.waits), key=_waits_since):
         since = _waits_since(one)
         waited = "-" if math.isinf(since) else duration(now - since)
-        left = Counter({state: number for state, number in one.tasks.items() if state != State.COMPLETED})
-        why = one.why or (f"Tasks: {_counts(left)}" if left else one.state) or NOT_SEEN
+        left = _lower({phase: number for phase, number in one.phases.items() if not phase.is_final})
+        why = one.message or (f"Tasks: {_counts(left)}" if left else one.phase)
         rows.add_row(f"{one.namespace}/{one.name}", waited, why)
     _print_rows(invocation, rows)
 
@@ -144,11 +135,11 @@ def _print_most_retried(invocation: Invocation, found: Sequence[Summary], now: f
     def retries(one: Summary) -> int:
         return one.retries + one.task_retries
 
-    rows = table("RETRIED MOST", "RETRIES", "TASK RETRIES", "AN HOUR", "STATE")
+    rows = table("RETRIED MOST", "RETRIES", "TASK RETRIES", "AN HOUR", "PHASE")
     for one in nlargest(most, filter(retries, found), key=retries):
         hours = max(60.0, (one.completion_time or now) - one.created) / 3600
         an_hour = f"{retries(one) / hours:.1f}"
-        rows.add_row(f"{one.namespace}/{one.name}", str(one.retries), str(one.task_retries), an_hour, one.state)
+        rows.add_row(f"{one.namespace}/{one.name}", str(one.retries), str(one.task_retries), an_hour, one.phase)
     _print_rows(invocation, rows)
 
 

@@ -58,7 +58,7 @@ MUTE_SEC: Final = 60.0
 """Events are dropped for this time after a namespace refused one: it is terminating, or RBAC forbids them."""
 
 _RELEASES: Final = (QueueReason.QUOTA_GIVEN_BACK, QueueReason.LEFT)
-_FINAL: Final = frozenset({LifeReason.FRAMEWORK_SUCCEEDED, LifeReason.FRAMEWORK_FAILED})
+_FINAL: Final = frozenset({LifeReason.FRAMEWORK_SUCCEEDED, LifeReason.FRAMEWORK_FAILED, LifeReason.FRAMEWORK_STOPPED})
 
 
 Outcome = Literal["created", "patched", "rationed", "overflowed", "refused", "unsent"]

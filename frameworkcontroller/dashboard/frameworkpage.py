@@ -8,13 +8,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Final
 
-from frameworkcontroller.api import names
+from frameworkcontroller.api.causes import cause, normalized
 from frameworkcontroller.api.codec import decode_completion, decode_task
 from frameworkcontroller.api.completion import CompletionStatus
+from frameworkcontroller.api.phases import end_phase, phase_of_framework, phase_of_task
 from frameworkcontroller.api.status import (
     Condition,
     FrameworkAttemptStatus,
     FrameworkStatus,
+    Phase,
     State,
     TaskRoleStatus,
     TaskStatus,
@@ -37,19 +39,16 @@ from frameworkcontroller.dashboard.views import Command, Link, Shell
 from frameworkcontroller.depths import TooDeepError
 from frameworkcontroller.history.reads import TASK_FIELDS
 from frameworkcontroller.views.attempts import AttemptHistory, Row
-from frameworkcontroller.views.diagnosis import FrameworkView as View
 from frameworkcontroller.views.diagnosis import (
-    Phase,
-    cause,
+    NOT_SEEN,
     diagnose_framework,
     diagnose_task,
     end_sentence,
-    phase_of,
-    phase_of_end,
+    message_of,
     read_view,
     result,
 )
-from frameworkcontroller.views.poddiagnosis import without_name
+from frameworkcontroller.views.diagnosis import FrameworkView as View
 from frameworkcontroller.views.texts import clean_line, counted, encode
 from frameworkcontroller.views.timelinesvg import draw_inline
 from frameworkcontroller.views.tree import group, ranges
@@ -122,7 +121,8 @@ class RoleView:
         spec = view.spec.role(role.name)
         groups = group((task, diagnose_task(view, role.name, task)) for task in role.tasks)
         self.name, self.tasks, self.href = role.name, role.tasks, href
-        self.bar = bar_of(Counter(map(phase_of, role.tasks)))
+        counts = Counter(map(phase_of_task, role.tasks))
+        self.bar, self.failed = bar_of(counts), counts[Phase.FAILED]
         self.wanted = None if spec is None else spec.task_number
         self.retries = sum(task.retry.total_retried_count for task in role.tasks)
         self.groups, self.more_groups = groups[:_MAX_GROUPS], max(0, len(groups) - _MAX_GROUPS)
@@ -145,9 +145,9 @@ class AttemptView:
 
 @dataclass(slots=True)
 class FailureWords:
-    """Task attempts with the same code and, except for the names of their Pods, the same reason.
+    """Task attempts with the same code and, except for numbers, the same cause.
 
-    ``text``: the container's own words, or the controller's, of the first one. ``href``: an example.
+    ``text``: the cause of the first one. ``href``: its page.
     """
 
     text: str
@@ -206,16 +206,17 @@ class FrameworkPage:
 
     def _sentences(self) -> Iterator[str]:
         source, view = self.source, self._view
-        if view.status is None and not (source.live and source.is_current):
-            yield ONLY_TASKS
+        if view.status is None:
+            yield NOT_SEEN if source.live and source.is_current else ONLY_TASKS
         completion = view.status.attempt.completion_status if view.status is not None else None
         if completion is not None and completion.succeeded and not view.problem:
             yield _success([task for role in _roles(view) for task in role.tasks])
         if source.is_current:
             # The problem of an object that cannot be read has a place of its own.
             yield from (line for line in diagnose_framework(view, self.shell.now) if line != self.problem)
-        elif completion is not None:
-            yield end_sentence(completion)
+        elif completion is not None and view.status is not None:
+            message = message_of(view.status)
+            yield from filter(None, (message, end_sentence(completion, told=message)))
 
     @property
     def labels(self) -> list[tuple[str, str]]:
@@ -229,12 +230,14 @@ class FrameworkPage:
 
     @cached_property
     def roles(self) -> list[RoleView]:
-        return [RoleView(self._view, role, self._tasks_href(role.name)) for role in _roles(self._view)]
+        """The roles, those with failed Tasks first."""
+        found = [RoleView(self._view, role, self._tasks_href(role.name)) for role in _roles(self._view)]
+        return sorted(found, key=lambda role: not role.failed)
 
     @cached_property
     def bar(self) -> Bar:
         """The Tasks of all roles."""
-        return bar_of(Counter(phase_of(task) for role in _roles(self._view) for task in role.tasks))
+        return bar_of(Counter(phase_of_task(task) for role in _roles(self._view) for task in role.tasks))
 
     def _tasks_href(self, role: str) -> str:
         metadata = self._metadata
@@ -302,8 +305,7 @@ class FrameworkPage:
         for role, index, completion in self._failed_attempts():
             end, text = result(completion), cause(completion)
             row = rows.setdefault(end, FailureRow(end))
-            # Texts that differ in the name of the Pod are shown once, in the words of the first one.
-            alike = without_name(names.pod_name(self._view.name, role, index), text)
+            alike = normalized(text)
             if alike not in row.by_text:
                 row.by_text[alike] = FailureWords(clean_line(text, 600), f"{self._tasks_href(role)}{index}")
             row.by_text[alike].tasks.append((role, index))
@@ -374,7 +376,7 @@ def _roles(view: View) -> Sequence[TaskRoleStatus]:
 
 
 def _success(tasks: Sequence[TaskStatus]) -> str:
-    done = sum(phase_of(task) is Phase.SUCCEEDED for task in tasks)
+    done = sum(phase_of_task(task) is Phase.SUCCEEDED for task in tasks)
     if done < len(tasks):
         return f"Succeeded: {done:,} of {counted(len(tasks), 'Task')} succeeded"
     return f"Succeeded: all {len(tasks):,} Tasks succeeded" if done > 1 else "Succeeded: its Task succeeded"
@@ -391,13 +393,13 @@ def read_attempt_id(body: Json) -> int:
 
 def _attempt_of(made: AttemptView, status: FrameworkStatus) -> AttemptView:
     attempt, completion = status.attempt, status.attempt.completion_status
-    phase = phase_of(status) if completion is None else phase_of_end(completion)
+    phase = phase_of_framework(status) if completion is None else end_phase(completion)
     return _stored(made, phase, completion, attempt.start_time, attempt.completion_time)
 
 
 def _archived_attempt(made: AttemptView, item: Json) -> AttemptView:
     completion, ended = archived_completion(item), past_time(item.get("completed"))
-    phase = None if completion is None and ended is None else phase_of_end(completion)
+    phase = None if completion is None and ended is None else end_phase(completion)
     return _stored(made, phase, completion, past_time(item.get("started")), ended)
 
 
@@ -407,7 +409,7 @@ def _stored(
     return replace(
         made,
         stored=True,
-        phase="" if phase is None else phase.label,
+        phase="" if phase is None else phase.lower(),
         result=result(completion),
         diagnostics=clean_line(completion.diagnostics, 2000) if completion else "",
         started=started,

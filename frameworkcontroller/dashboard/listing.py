@@ -11,7 +11,6 @@ from urllib.parse import urlencode
 from frameworkcontroller.dashboard.rows import FrameworkRow
 from frameworkcontroller.dashboard.views import PHASES, Choice, Command, Empty, Shell, choices, namespace_choices
 from frameworkcontroller.history.reads import PHASES as PAST_PHASES
-from frameworkcontroller.views.diagnosis import Phase
 from frameworkcontroller.views.summary import WORDS
 
 ROWS: Final = 100
@@ -25,16 +24,11 @@ PAST: Final = "past"
 _PHASE_ORDER: Final = {phase: number for number, phase in enumerate(PHASES)}
 
 
-def _shown_result(one: FrameworkRow) -> str:
-    # The usual end needs no explanation.
-    return "" if one.phase == Phase.SUCCEEDED.label else one.result
-
-
 _KEYS: Final[Mapping[str, Callable[[FrameworkRow], Any]]] = {
     "name": lambda one: one.name,
     "namespace": lambda one: (one.namespace, one.name),
-    "state": lambda one: (_PHASE_ORDER[one.phase], one.state, one.word),
-    "why": lambda one: (not (one.why or _shown_result(one)), one.result, one.why),
+    "phase": lambda one: (_PHASE_ORDER[one.phase], one.word),
+    "why": lambda one: (not one.message, one.result, one.message),
     "tasks": lambda one: one.tasks,
     "retries": lambda one: one.retries + one.task_retries,
     "age": lambda one: -(one.created or 0),
@@ -43,19 +37,19 @@ _KEYS: Final[Mapping[str, Callable[[FrameworkRow], Any]]] = {
 
 _DESCENDING_FIRST: Final = frozenset({"tasks", "retries"})
 
-_TITLES: Final = {key: key.capitalize() for key in ("namespace", "name", "state", "why", "tasks", "retries", "age")}
+_TITLES: Final = {key: key.capitalize() for key in ("namespace", "name", "phase", "why", "tasks", "retries", "age")}
 
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """The query of the list's URL. ``state``: a phase or a word.
+    """The query of the list's URL. ``phase``: a phase or a word.
 
     ``page``: of live ones, from 0. ``after``: the archive's mark of a page of past ones.
     """
 
     text: str = ""
     namespace: str = ""
-    state: str = ""
+    phase: str = ""
     which: str = _ALL
     sort: str = "age"
     descending: bool = False
@@ -67,11 +61,11 @@ class ListQuery:
         """Read the query of a URL. Unknown values count as absent."""
         sort, order = query.get("sort", ""), query.get("order", "")
         sort = sort if sort in _KEYS else "age"
-        state, which, page = query.get("state", ""), query.get("which", ""), query.get("page", "")
+        phase, which, page = query.get("phase", ""), query.get("which", ""), query.get("page", "")
         return cls(
             text=query.get("q", "")[:_MOST_TEXT].strip(),
             namespace=query.get("namespace", ""),
-            state=state if state in PHASES or state in WORDS else "",
+            phase=phase if phase in PHASES or phase in WORDS else "",
             which=which if which in (LIVE, PAST) else _ALL,
             sort=sort,
             descending=order == "desc" if order in ("asc", "desc") else sort in _DESCENDING_FIRST,
@@ -87,7 +81,7 @@ class ListQuery:
         values = {
             "q": self.text,
             "namespace": self.namespace,
-            "state": self.state,
+            "phase": self.phase,
             "which": self.which,
             "sort": "" if self.sort == "age" and order == usual else self.sort,
             "order": "" if order == usual else order,
@@ -99,19 +93,18 @@ class ListQuery:
     @property
     def filters(self) -> bool:
         """Whether it leaves out Frameworks."""
-        return bool(self.text or self.namespace or self.state or self.which)
+        return bool(self.text or self.namespace or self.phase or self.which)
 
     def matches(self, one: FrameworkRow) -> bool:
         """Return whether the list shows this live Framework."""
         if self.namespace and one.namespace != self.namespace:
             return False
-        if self.state and self.state not in (one.phase, one.word):
+        if self.phase and self.phase not in (one.phase, one.word):
             return False
         if not self.text:
             return True
-        found = (
-            f"{one.namespace}/{one.name} {one.state} {one.word} {one.why} {one.result} {one.queue} {one.uid}".lower()
-        )
+        texts = (one.phase, one.word, one.message, one.state, one.result, one.queue, one.uid)
+        found = " ".join((f"{one.namespace}/{one.name}", *texts)).lower()
         return all(word in found for word in self.text.lower().split())
 
     def ordered(self, found: Iterable[FrameworkRow]) -> list[FrameworkRow]:
@@ -191,35 +184,35 @@ class FrameworkList:
         elif query.page:
             self.newer = replace(query, page=query.page - 1).href
         self.columns = tuple(_columns(query, many=len(namespaces) > 1))
-        self.namespaces, self.states = self._filters(readable, namespaces)
+        self.namespaces, self.phases = self._filters(readable, namespaces)
         self.which = choices({_ALL: "live and past", LIVE: "live", PAST: "past"}, query.which)
         self.sort = "" if query.sort == "age" else query.sort
         is_usual = query.descending == (query.sort in _DESCENDING_FIRST)
         self.order = "" if is_usual else "desc" if query.descending else "asc"
-        self.clear = replace(query, text="", namespace="", state="", which=_ALL, page=0, after="").href
+        self.clear = replace(query, text="", namespace="", phase="", which=_ALL, page=0, after="").href
         self.empty = None if self.rows else _empty(shell, query, listed=listed)
 
     def _filters(
         self, readable: Collection[FrameworkRow], namespaces: Sequence[str]
     ) -> tuple[tuple[Choice, ...], tuple[Choice, ...]]:
-        """Return the choices of namespaces and of states. Each has the number of rows under the other filters."""
+        """Return the choices of namespaces and of phases. Each has the number of rows under the other filters."""
         query, live = self.query, self.shows_live
         # Past Frameworks, which are not counted, are in one of these phases.
         kept = PAST_PHASES if self.shell.past and query.which != LIVE else ()
         present = {text for one in readable for text in (one.phase, one.word)}
-        only_text = replace(query, namespace="", state="")
+        only_text = replace(query, namespace="", phase="")
         found = [one for one in readable if only_text.matches(one)] if live else []
         here = [one for one in found if query.namespace in ("", one.namespace)]
-        states = Counter(text for one in here for text in (one.phase, one.word))
-        places = Counter(one.namespace for one in found if query.state in ("", one.phase, one.word))
-        listed = [one for one in (*PHASES, *WORDS) if one in kept or one == query.state or (live and one in present)]
+        phases = Counter(text for one in here for text in (one.phase, one.word))
+        places = Counter(one.namespace for one in found if query.phase in ("", one.phase, one.word))
+        listed = [one for one in (*PHASES, *WORDS) if one in kept or one == query.phase or (live and one in present)]
 
         def numbered(found: Iterable[Choice], numbers: Mapping[str, int]) -> tuple[Choice, ...]:
             return tuple(replace(one, number=numbers[one.value]) if live and one.value else one for one in found)
 
         return (
             numbered(namespace_choices(namespaces, query.namespace), places),
-            numbered(choices({"": "all states", **{one: one for one in listed}}, query.state), states),
+            numbered(choices({"": "all phases", **{one: one.capitalize() for one in listed}}, query.phase), phases),
         )
 
 

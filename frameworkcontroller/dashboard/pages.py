@@ -44,6 +44,7 @@ from frameworkcontroller.history.reads import (
     FailureKey,
     GetFramework,
     GetLog,
+    ListFailures,
     ListFrameworks,
     ListLogs,
     ListNamespaces,
@@ -62,6 +63,7 @@ _log: Final = logging.getLogger(__name__)
 
 _ARCHIVE_SEC: Final = 10.0
 _PAST_PAGE: Final = 200
+_FAILED_ATTEMPTS: Final = 200
 _PAST_PAGES: Final = 10
 """At most this number is read to fill a page, if most archived Frameworks are live, or words are rare."""
 
@@ -161,11 +163,11 @@ class Pages:
     ) -> PastRows:
         """Return the past Frameworks that fill the page."""
         room = ROWS - len(shown)
-        if query.which == LIVE or room <= 0 or query.state not in ("", *PHASES):
+        if query.which == LIVE or room <= 0 or query.phase not in ("", *PHASES):
             return PastRows()
         # A Framework in the cluster is shown as live: the archive has its earlier attempts.
         asked = ListFrameworks(
-            namespace=query.namespace, phase=query.state, q=query.text, limit=room, after=query.after
+            namespace=query.namespace, phase=query.phase, q=query.text, limit=room, after=query.after
         )
         rows: list[FrameworkRow] = []
         for _ in range(_PAST_PAGES):
@@ -299,6 +301,12 @@ class Pages:
         if past is None:
             return FailurePage(shell, query, None)
         begins = query.begins(self._wall())
+        if query.key:
+            namespaces = await past.read(ListNamespaces())
+            listed = ListFailures(query.by, query.key, query.namespace, begins, limit=_FAILED_ATTEMPTS)
+            return FailurePage(
+                shell, query, (), namespaces=namespaces["items"], attempts=(await past.read(listed))["items"]
+            )
         found = await past.read(CountFailures(query.by, query.namespace, begins))
         by_day = CountFailures(FailureKey.DAY, query.namespace, begins)
         days = (await past.read(by_day))["items"] if query.by != FailureKey.DAY else ()

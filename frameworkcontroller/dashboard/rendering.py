@@ -8,10 +8,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
+from frameworkcontroller.api.phases import phase_of_task
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.dashboard.rows import past_time
 from frameworkcontroller.dashboard.views import Page
-from frameworkcontroller.views.diagnosis import phase_of, result
+from frameworkcontroller.views.diagnosis import result
 from frameworkcontroller.views.texts import clean_line, duration
 
 
@@ -34,7 +35,7 @@ def environment() -> Environment:
         thousands="{:,}".format,
         svg=Markup,
         line=clean_line,
-        phase=lambda status: phase_of(status).label,
+        phase=lambda task: phase_of_task(task).lower(),
         result=result,
     )
     return made

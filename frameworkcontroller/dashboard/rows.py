@@ -8,32 +8,20 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
-from frameworkcontroller.api.codec import decode_completion
-from frameworkcontroller.api.problems import ProblemError
-from frameworkcontroller.api.status import State
+from frameworkcontroller.api.causes import cause_in
+from frameworkcontroller.api.status import Phase
 from frameworkcontroller.api.timestamps import parse_time
-from frameworkcontroller.views.diagnosis import (
-    NOT_SEEN,
-    Phase,
-    cause,
-    code_and_phrase,
-    phase_before_end,
-    phase_of_end,
-    result,
-    trigger,
-)
-from frameworkcontroller.views.summary import Summary, summarize
-from frameworkcontroller.views.texts import clean_line, counted
-from frameworkcontroller.views.tree import BAR_ORDER
+from frameworkcontroller.history.reads import RUNNING
+from frameworkcontroller.views.diagnosis import code_and_phrase
+from frameworkcontroller.views.looks import BAR_ORDER, OF_TASKS
+from frameworkcontroller.views.summary import summarize
 
 _LEAST_PERCENT: Final = 1.0
 
-UNREADABLE: Final = "unreadable status"
-
 ONLY_TASKS: Final = "only attempts of its Tasks are archived yet"
-"""The state of a past Framework without a record of its own."""
+"""The message of a past Framework without a record of its own."""
 
-_EXPLAINED: Final = frozenset({Phase.FAILED.label, Phase.STOPPED.label})
+_EXPLAINED: Final = frozenset({Phase.FAILED.lower(), Phase.STOPPED.lower()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +52,10 @@ def bar_of(counts: Mapping[Phase, int]) -> Bar:
         return Bar(0)
     wide = {phase: max(_LEAST_PERCENT, 100 * counts[phase] / total) for phase in BAR_ORDER if counts.get(phase)}
     scale = 100 / sum(wide.values())
-    shares = tuple(PhaseShare(phase.label, counts[phase], round(percent * scale, 2)) for phase, percent in wide.items())
-    text = ", ".join(f"{counts[phase]:,} {phase.label}" for phase in Phase if counts.get(phase))
+    shares = tuple(
+        PhaseShare(phase.lower(), counts[phase], round(percent * scale, 2)) for phase, percent in wide.items()
+    )
+    text = ", ".join(f"{counts[phase]:,} {phase.lower()}" for phase in OF_TASKS if counts.get(phase))
     return Bar(total, shares, text)
 
 
@@ -90,10 +80,10 @@ def tasks_href(namespace: str, name: str, uid: str, role: str) -> str:
 class FrameworkRow:
     """A Framework in the list, and the head of its own page. It is kept of each live one: the object is much larger.
 
-    ``state``: of the API ("AttemptRunning"), or without a status "not seen by a controller yet". ``word``: stalled,
-    being deleted, suspended or queued, or "". ``why``: the sentence on its wait or its end, "" for none. ``result``:
-    code and phrase of the last completed attempt ("137 ContainerSigKillReceived"). ``retries``: of the Framework;
-    ``task_retries``: of its Tasks. ``phases``: numbers of Tasks, in the order of `Phase`; ``tasks``: in the spec.
+    ``message``: why it has its phase, "" for none. ``word``: stalled, being deleted, or "". ``state``: the contract's
+    ("AttemptRunning"), "" without a status. ``result``: code and phrase of the last completed attempt ("137
+    ContainerSigKillReceived"). ``retries``: of the Framework; ``task_retries``: of its Tasks. ``phases``: numbers of
+    Tasks, in the order of `OF_TASKS`; ``tasks``: in the spec.
     ``ended``: None while it is not completed. ``live``: it exists in the cluster; else it is from the archive.
     """
 
@@ -103,9 +93,9 @@ class FrameworkRow:
     resource_version: str = ""
     live: bool
     phase: str
-    state: str
+    message: str = ""
     word: str = ""
-    why: str = ""
+    state: str = ""
     result: str = ""
     retries: int = 0
     task_retries: int = 0
@@ -134,21 +124,14 @@ class FrameworkRow:
     @property
     def bar(self) -> Bar:
         """Its Tasks."""
-        return bar_of(dict(zip(Phase, self.phases, strict=True)))
+        return bar_of(dict(zip(OF_TASKS, self.phases, strict=True)))
 
 
 def live_framework(body: Mapping[str, Any]) -> FrameworkRow:
     """Return the row of an API object. One that cannot be read has one that says so."""
     found = summarize(body)
-    phase, why, end = _end_or_wait(found, body.get("status") or {})
-    word = found.word
-    if phase is Phase.RUNNING and not why and found.phases[Phase.WAITING] == sum(found.phases.values()) > 0:
-        why = f"none of its {counted(found.total, 'Task')} runs yet" if found.total > 1 else "its Task does not run yet"
-        phase = Phase.WAITING
-    elif why and not word and not found.completed and not found.unreadable and phase is not Phase.FAILED:
-        phase = Phase.WAITING
     # Before the first status, there are those to come.
-    phases = found.phases if any(found.phases.values()) else {Phase.WAITING: found.total}
+    phases = found.phases if any(found.phases.values()) else {Phase.PENDING: found.total}
     metadata = body["metadata"]
     return FrameworkRow(
         uid=metadata["uid"],
@@ -157,41 +140,19 @@ def live_framework(body: Mapping[str, Any]) -> FrameworkRow:
         name=found.name,
         live=True,
         created=found.created,
-        phase=phase.label,
-        state=UNREADABLE if found.unreadable else found.state or NOT_SEEN,
-        word=word,
-        why=why,
-        result=sys.intern(end),
+        phase=found.phase.lower(),
+        message=found.message,
+        word=found.word,
+        state=sys.intern(str(found.state)),
+        result=sys.intern(found.end),
         retries=found.retries,
         task_retries=found.task_retries,
-        phases=tuple(phases.get(one, 0) for one in Phase),
+        phases=tuple(phases.get(one, 0) for one in OF_TASKS),
         tasks=found.total,
         started=found.start_time,
         ended=found.completion_time,
         queue=sys.intern(found.queue),
     )
-
-
-def _end_or_wait(found: Summary, status: Mapping[str, Any]) -> tuple[Phase, str, str]:
-    """Return the phase, why it waits or why it ended, and the result of the attempt."""
-    if found.unreadable:
-        return Phase.FAILED, "", ""
-    if not found.state:
-        return Phase.WAITING, found.why or NOT_SEEN, ""
-    try:
-        body = status["attemptStatus"].get("completionStatus")
-        completion = None if body is None else decode_completion(body)
-    except ProblemError as error:
-        return Phase.FAILED, str(error), ""
-    state = State(found.state)
-    if state is State.COMPLETED:
-        phase = phase_of_end(completion)
-    else:
-        phase = phase_before_end(state, (status.get("retryPolicyStatus") or {}).get("retryDelaySec"))
-    why = found.why
-    if completion is not None and not why and not completion.succeeded:
-        why = trigger(completion).removeprefix(", ") or cause(completion)
-    return phase, why, result(completion)
 
 
 def past_row(item: Mapping[str, Any]) -> FrameworkRow:
@@ -200,9 +161,9 @@ def past_row(item: Mapping[str, Any]) -> FrameworkRow:
     end = "" if code is None else code_and_phrase(code, item.get("phrase") or "")
     # One Framework has the list of its attempts there, and their number here.
     attempts = item.get("attemptCount", item.get("attempts")) or 1
-    counts = {one: item.get(f"{one.label}Tasks") or 0 for one in (Phase.SUCCEEDED, Phase.STOPPED, Phase.FAILED)}
+    counts = {one: item.get(f"{one.lower()}Tasks") or 0 for one in (Phase.SUCCEEDED, Phase.STOPPED, Phase.FAILED)}
     # The others run, or ended with their deleted Framework.
-    others = Phase.RUNNING if phase == Phase.RUNNING.label else Phase.STOPPED
+    others = Phase.RUNNING if phase == RUNNING else Phase.STOPPED
     counts[others] = counts.get(others, 0) + max(0, (item.get("tasks") or 0) - sum(counts.values()))
     return FrameworkRow(
         namespace=item["namespace"],
@@ -210,16 +171,22 @@ def past_row(item: Mapping[str, Any]) -> FrameworkRow:
         uid=item["uid"],
         live=False,
         phase=phase,
-        state=item.get("state") or ONLY_TASKS,
-        why=": ".join(filter(None, (end, clean_line(item.get("diagnostics") or "")))) if phase in _EXPLAINED else "",
+        message=_past_message(item, phase),
+        state=item.get("state") or "",
         result=end,
         retries=max(0, attempts - 1),
         task_retries=item.get("taskRetries") or 0,
-        phases=tuple(counts.get(one, 0) for one in Phase),
+        phases=tuple(counts.get(one, 0) for one in OF_TASKS),
         created=past_time(item.get("created")),
         started=past_time(item.get("started")),
         ended=past_time(item.get("completed")),
     )
+
+
+def _past_message(item: Mapping[str, Any], phase: str) -> str:
+    if not item.get("state"):
+        return ONLY_TASKS
+    return cause_in(item.get("diagnostics") or "") if phase in _EXPLAINED else ""
 
 
 def past_time(text: Any) -> int | None:

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.causes import cause
 from frameworkcontroller.api.codec import decode_task
 from frameworkcontroller.api.completion import PodCompletion
+from frameworkcontroller.api.phases import end_phase, phase_of_task
 from frameworkcontroller.api.problems import ProblemError
-from frameworkcontroller.api.status import State, TaskStatus
+from frameworkcontroller.api.status import Phase, State, TaskStatus
 from frameworkcontroller.dashboard.frameworkpage import FrameworkSource, Json, archived_task, head_of
 from frameworkcontroller.dashboard.kubectl import task_commands
 from frameworkcontroller.dashboard.live import PodsAndEvents
@@ -19,7 +21,7 @@ from frameworkcontroller.dashboard.rows import framework_href, tasks_href
 from frameworkcontroller.dashboard.views import Shell
 from frameworkcontroller.views.containerlogs import ArchivedLog
 from frameworkcontroller.views.diagnosis import FrameworkView as View
-from frameworkcontroller.views.diagnosis import Phase, cause, diagnose_task, phase_of, phase_of_end
+from frameworkcontroller.views.diagnosis import diagnose_task
 from frameworkcontroller.views.poddiagnosis import diagnose_pod
 from frameworkcontroller.views.texts import clean_line, printable
 
@@ -79,8 +81,8 @@ class TaskAttemptView:
     def phase(self) -> str:
         completion = self.task.attempt.completion_status
         if completion is not None and self.task.state in (State.ATTEMPT_COMPLETED, State.COMPLETED):
-            return phase_of_end(completion).label
-        return phase_of(self.task).label
+            return end_phase(completion).lower()
+        return phase_of_task(self.task).lower()
 
     @property
     def type(self) -> str:
@@ -147,7 +149,7 @@ class TaskPage:
         known = {
             one.task.attempt.id for one in self.attempts if newest and one.framework_attempt == newest.framework_attempt
         }
-        self.phase = phase_of(task).label if task else newest.phase if newest else Phase.ENDING.label
+        self.phase = phase_of_task(task).lower() if task else newest.phase if newest else Phase.ENDING.lower()
         self.state = task.state if task else newest.task.state if newest else ""
         self.sentence = diagnose_task(view, role, task) if task else newest.text if newest else ""
         self.retries = task.retry.total_retried_count if task else 0

@@ -5,7 +5,7 @@ In all of them:
 
 - Foreign texts (messages, names of nodes) are untrusted. Templates escape them, and show them as text only.
 - Times are seconds since the epoch, None for none. The filters of `rendering` format them.
-- ``phase`` is the label of a `Phase` of ``views/diagnosis.py``. It is the class of a color.
+- ``phase`` is a phase of the status in lower case. It is the class of a color.
 - ``href`` is relative to the root of the pages: a template writes ``{{ shell.root }}{{ row.href }}``. "": no page.
 - Nothing comes from a namespace that the viewer may not read: no object, and no share of a number.
 """
@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Final, Protocol
 
-from frameworkcontroller.views.diagnosis import Phase
+from frameworkcontroller.views.looks import LOOKS
 
-PHASES: Final = tuple(phase.label for phase in Phase)
+PHASES: Final = tuple(phase.lower() for phase in LOOKS)
 """The phases, the most interesting one first."""
 
 

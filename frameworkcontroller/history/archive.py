@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from frameworkcontroller.history import queries, retention
 from frameworkcontroller.history.database import Database
-from frameworkcontroller.history.failures import count_failures
+from frameworkcontroller.history.failures import count_failures, list_failures
 from frameworkcontroller.history.groupcommit import Writer
 from frameworkcontroller.history.ingest import parse
 from frameworkcontroller.history.queries import Readable
@@ -28,6 +28,7 @@ from frameworkcontroller.history.reads import (
     GetLog,
     GetTaskAttempt,
     GetTaskHistory,
+    ListFailures,
     ListFrameworks,
     ListLogs,
     ListNamespaces,
@@ -182,5 +183,6 @@ _READS: Final[Mapping[type[Read[Any]], Callable[[AsyncConnection, Any, Readable]
     ListLogs: queries.list_logs,
     GetLog: queries.get_log,
     CountFailures: count_failures,
+    ListFailures: list_failures,
     ListNamespaces: queries.list_namespaces,
 }

@@ -1,9 +1,11 @@
-"""Failures by group: how many, since when, and the last one of each."""
+"""Failures by group: how many, since when, the last one of each, and the attempts of one group."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import date, timedelta
+from itertools import islice
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -20,20 +22,38 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from frameworkcontroller.api.causes import cause_in, normalized
 from frameworkcontroller.api.timestamps import format_time
+from frameworkcontroller.history.archiveerrors import QueryError
 from frameworkcontroller.history.database import attempts, frameworks, tasks
 from frameworkcontroller.history.dialects import bounded, clean
-from frameworkcontroller.history.queries import Readable, visible
-from frameworkcontroller.history.reads import CountFailures, FailureKey, Json
+from frameworkcontroller.history.queries import TASK_COLUMNS, Readable, as_item, visible
+from frameworkcontroller.history.reads import (
+    CountFailures,
+    FailedTaskAttempt,
+    FailureExample,
+    FailureKey,
+    Json,
+    ListFailures,
+    shown,
+)
 
+NEWEST: Final = 5000
+"""The most failures whose words are compared."""
+
+_OF_FRAMEWORK: Final = ("uid", "namespace", "name")
 _EPOCH: Final = date(1970, 1, 1)
 _DAY_SEC: Final = literal_column("86400", Integer)
 """A literal: with a bind parameter, PostgreSQL cannot match SELECT to GROUP BY."""
 
 
-async def count_failures(connection: AsyncConnection, query: CountFailures, readable: Readable) -> Json:
+async def count_failures(
+    connection: AsyncConnection, query: CountFailures, readable: Readable
+) -> Json | Callable[[], Json]:
     """Failures by group: attempts that failed, and not on request (`completion.REQUESTED`)."""
     by = FailureKey(query.by)
+    if by is FailureKey.CAUSE:
+        return await _count_causes(connection, query, readable)
     day = by is FailureKey.DAY
     blamed = "cause_" if by in {FailureKey.NODE, FailureKey.ROLE} else ""
 
@@ -93,6 +113,9 @@ async def count_failures(connection: AsyncConnection, query: CountFailures, read
     )
     groups = (await connection.execute(grouped)).all()
     examples = await _examples(connection, groups)
+    ended = (
+        await _ended_on(connection, query, readable, [group.key for group in groups]) if by is FailureKey.NODE else {}
+    )
     items = []
     for group in groups:
         example = dict(examples["tid", group.tid] if group.tid is not None else examples["aid", group.aid])
@@ -103,6 +126,7 @@ async def count_failures(connection: AsyncConnection, query: CountFailures, read
                 "key": key,
                 "label": phrase or key if by is FailureKey.CODE else key,
                 "taskAttempts": int(group.tasks),
+                "ofAttempts": ended.get(key, 0) if by is FailureKey.NODE else None,
                 "frameworkAttempts": int(group.attempts),
                 "frameworks": group.frameworks,
                 "first": format_time(group.first),
@@ -133,3 +157,137 @@ async def _examples(connection: AsyncConnection, groups: Sequence[Row[Any]]) -> 
                 example = dict(row._mapping)
                 found[key, example.pop("number")] = example
     return found
+
+
+async def _ended_on(
+    connection: AsyncConnection, query: CountFailures, readable: Readable, nodes: list[str]
+) -> dict[str, int]:
+    """The numbers of Task attempts that ended on these nodes in the time and the namespaces of the query.
+
+    Frameworks without a record since then are not read.
+    """
+    conditions = [tasks.c.node.in_(nodes), tasks.c.completed.is_not(None), *visible(readable)]
+    if query.since is not None:
+        since = bounded(query.since)
+        conditions += [tasks.c.completed >= since, frameworks.c.last >= since * 1_000_000]
+    if query.until is not None:
+        conditions.append(tasks.c.completed < bounded(query.until))
+    if query.namespace:
+        conditions.append(frameworks.c.namespace == clean(query.namespace))
+    found = (
+        select(tasks.c.node, func.count())
+        .join_from(frameworks, tasks, frameworks.c.fid == tasks.c.fid)
+        .where(*conditions)
+        .group_by(tasks.c.node)
+    )
+    return {row[0]: row[1] for row in await connection.execute(found)}
+
+
+def _within(query: CountFailures | ListFailures, table: Table, readable: Readable) -> list[ColumnElement[bool]]:
+    """The condition that a row is a failure in the time and the namespaces of the query."""
+    conditions: list[ColumnElement[bool]] = [table.c.failed_at.is_not(None), *visible(readable)]
+    if query.since is not None:
+        conditions.append(table.c.failed_at >= bounded(query.since))
+    if query.until is not None:
+        conditions.append(table.c.failed_at < bounded(query.until))
+    if query.namespace:
+        conditions.append(frameworks.c.namespace == clean(query.namespace))
+    return conditions
+
+
+def _cause_key(code: int, diagnostics: str | None) -> tuple[str, str]:
+    """The key of a cause, and its words."""
+    words = cause_in(diagnostics or "")
+    return f"{code} {normalized(words)}", words
+
+
+_ROW: Final = ("code", "phrase", "diagnostics", "failed_at", "fid", "attempt")
+_CAUSES: Final = (
+    ("taskAttempts", tasks, (tasks.c.role, tasks.c.idx.label("index")), ()),
+    # Other attempts of Frameworks have the cause of a Task, which is counted there.
+    ("frameworkAttempts", attempts, (null().label("role"), null().label("index")), (attempts.c.cause_role.is_(None),)),
+)
+
+
+async def _count_causes(connection: AsyncConnection, query: CountFailures, readable: Readable) -> Callable[[], Json]:
+    """Failures by code and words without numbers."""
+    rows: list[tuple[str, Row[Any]]] = []
+    for number, table, who, where in _CAUSES:
+        found = (
+            select(*(table.c[name] for name in _ROW), *(frameworks.c[name] for name in _OF_FRAMEWORK), *who)
+            .join_from(table, frameworks, frameworks.c.fid == table.c.fid)
+            .where(*_within(query, table, readable), *where)
+            .order_by(table.c.failed_at.desc())
+            .limit(NEWEST)
+        )
+        rows += [(number, row) for row in await connection.execute(found)]
+    return lambda: {"items": _by_cause(rows)[: query.limit]}
+
+
+def _by_cause(rows: Sequence[tuple[str, Row[Any]]]) -> list[Json]:
+    groups: dict[str, Json] = {}
+    members: dict[str, set[int]] = {}
+    for number, row in rows:
+        key, words = _cause_key(row.code, row.diagnostics)
+        if key not in groups:
+            label = f"{row.code} {row.phrase or ''}".rstrip()
+            groups[key] = {
+                "key": key,
+                "label": f"{label}: {words}" if words else label,
+                "taskAttempts": 0,
+                "ofAttempts": None,
+                "frameworkAttempts": 0,
+                "first": row.failed_at,
+                "last": row.failed_at,
+                "example": {name: row._mapping[name] for name in FailureExample.__annotations__},
+            }
+        group = groups[key]
+        group[number] += 1
+        group["first"], group["last"] = min(group["first"], row.failed_at), max(group["last"], row.failed_at)
+        members.setdefault(key, set()).add(row.fid)
+    for key, group in groups.items():
+        group["frameworks"] = len(members[key])
+        group["first"], group["last"] = format_time(group["first"]), format_time(group["last"])
+    return sorted(groups.values(), key=lambda one: (-one["taskAttempts"], -one["frameworkAttempts"], one["key"]))
+
+
+async def list_failures(connection: AsyncConnection, query: ListFailures, readable: Readable) -> Callable[[], Json]:
+    """The newest failed Task attempts of a group."""
+    by, conditions, limit = FailureKey(query.by), _within(query, tasks, readable), query.limit
+    if query.key and by is FailureKey.CAUSE:
+        conditions.append(tasks.c.code == _number(query.key.partition(" ")[0]))
+        limit = NEWEST
+    elif query.key:
+        conditions.append(_has_key(by, query.key))
+    found = (
+        select(*TASK_COLUMNS, *(frameworks.c[name] for name in _OF_FRAMEWORK))
+        .join_from(tasks, frameworks, frameworks.c.fid == tasks.c.fid)
+        .where(*conditions)
+        .order_by(tasks.c.failed_at.desc(), tasks.c.tid.desc())
+        .limit(limit)
+    )
+    rows = (await connection.execute(found)).all()
+
+    def made() -> Json:
+        alike = (row for row in rows if limit != NEWEST or _cause_key(row.code, row.diagnostics)[0] == query.key)
+        return {"items": [as_item(FailedTaskAttempt, row) for row in islice(alike, query.limit)]}
+
+    return made
+
+
+def _has_key(by: FailureKey, key: str) -> ColumnElement[bool]:
+    if by is FailureKey.DAY:
+        return tasks.c.failed_at // _DAY_SEC == _day(key)
+    return tasks.c[by] == (_number(key) if by is FailureKey.CODE else clean(key))
+
+
+def _number(text: str) -> int:
+    with suppress(ValueError):
+        return bounded(int(text))
+    raise QueryError("key", f"must begin with a code, as {shown(text)} does not")
+
+
+def _day(text: str) -> int:
+    with suppress(ValueError):
+        return (date.fromisoformat(text) - _EPOCH).days
+    raise QueryError("key", f"must be a day such as 2026-01-31, not {shown(text)}")

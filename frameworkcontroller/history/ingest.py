@@ -354,7 +354,7 @@ def _add_framework(batch: RowBatch, record: HistoryRecord, time: int, line: byte
         "attempts": record.id.attempt + 1 if attempt and record.id.attempt != UNREADABLE_ATTEMPT else 0,
         "tasks": counts["tasks"],
         **{f"{name}_tasks": counts[f"{name}_tasks"] for name in Outcome},
-        "diagnostics": _text(completion["diagnostics"], _MAX_REASON),
+        "diagnostics": _text(status.get("message") or completion["diagnostics"], _MAX_REASON),
         "phase": _phase(completion, completed=status.get("state") == _COMPLETED, deleted=deleted is not None),
     }
     _put(batch.summaries, uid, summary, _summary_rank)

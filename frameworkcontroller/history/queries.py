@@ -100,7 +100,7 @@ def _columns(answer: Any, table: Table, **other: ColumnElement[Any]) -> list[Col
     ]
 
 
-def _item(answer: Any, row: Row[Any]) -> Json:
+def as_item(answer: Any, row: Row[Any]) -> Json:
     values = row._mapping
     return {
         name: format_time(values[name]) if name in _TIMES and values[name] is not None else values[name]
@@ -158,7 +158,7 @@ async def list_frameworks(connection: AsyncConnection, query: ListFrameworks, re
     ).all()
     last = rows[limit - 1] if len(rows) > limit else end
     more = None if last is None else f"{last.created}.{last.fid}"
-    return {"items": [_item(FrameworkAnswer, row) for row in rows[:limit]], "next": more}
+    return {"items": [as_item(FrameworkAnswer, row) for row in rows[:limit]], "next": more}
 
 
 # ASCII only: SQLite knows no other letters, and the databases must agree.
@@ -255,8 +255,8 @@ async def get_framework(connection: AsyncConnection, query: GetFramework, readab
     if row is None:
         return None
     found = select(*_ATTEMPT).where(attempts.c.fid == row.fid).order_by(attempts.c.attempt)
-    its = [_item(FrameworkAttempt, attempt) for attempt in await connection.execute(found)]
-    return {**_item(FrameworkAnswer, row), "attempts": its, "attemptCount": row.attempts}
+    its = [as_item(FrameworkAttempt, attempt) for attempt in await connection.execute(found)]
+    return {**as_item(FrameworkAnswer, row), "attempts": its, "attemptCount": row.attempts}
 
 
 async def get_attempt(connection: AsyncConnection, query: GetAttempt, readable: Readable) -> Callable[[], Json] | None:
@@ -275,7 +275,7 @@ async def get_attempt(connection: AsyncConnection, query: GetAttempt, readable: 
         "stopped": row.stopped_tasks,
         "failed": row.failedTasks,
     }
-    return lambda: {**_item(FrameworkAttempt, row), "tasks": counts, **_shown(row.record)}
+    return lambda: {**as_item(FrameworkAttempt, row), "tasks": counts, **_shown(row.record)}
 
 
 def _shown(packed: bytes | None) -> Json:
@@ -294,7 +294,7 @@ def _shown(packed: bytes | None) -> Json:
 
 # --- Tasks ------------------------------------------------------------------------------------------------------
 
-_TASK: Final = _columns(
+TASK_COLUMNS: Final = _columns(
     TaskAttempt,
     tasks,
     frameworkAttempt=tasks.c.attempt,
@@ -329,8 +329,8 @@ async def list_tasks(connection: AsyncConnection, query: ListTasks, readable: Re
         conditions.append(failed if query.failed else not_(failed))
     if query.after:
         conditions.append(tuple_(*_ORDER) > tuple_(*_place(query.after, _TASK_PLACE)))
-    found = select(*_TASK).where(*conditions).order_by(*_ORDER).limit(query.limit + 1)
-    items = [_item(TaskAttempt, row) for row in await connection.execute(found)]
+    found = select(*TASK_COLUMNS).where(*conditions).order_by(*_ORDER).limit(query.limit + 1)
+    items = [as_item(TaskAttempt, row) for row in await connection.execute(found)]
     more = None
     if len(items) > query.limit:
         more = _cursor(items[query.limit - 1], _TASK_PLACE)
@@ -391,7 +391,7 @@ _LOG_ORDER: Final = (
 
 
 def _log_item(row: Row[Any]) -> Json:
-    item = _item(LogAnswer, row)
+    item = as_item(LogAnswer, row)
     return {**item, "cutStart": bool(item["cutStart"]), "cutEnd": bool(item["cutEnd"])}
 
 
@@ -457,7 +457,7 @@ async def list_task_history(connection: AsyncConnection, query: GetTaskHistory, 
     # By the numbers of the attempts the index on the key gives each Task at once.
     numbers = select(attempts.c.attempt).where(attempts.c.fid == framework.fid)
     found = (
-        select(*_TASK)
+        select(*TASK_COLUMNS)
         .where(
             tasks.c.fid == framework.fid,
             tasks.c.attempt.in_(numbers),
@@ -467,7 +467,7 @@ async def list_task_history(connection: AsyncConnection, query: GetTaskHistory, 
         .order_by(tasks.c.attempt.desc(), tasks.c.started.desc(), tasks.c.task_attempt.desc(), tasks.c.task_uid)
         .limit(MAX_PAGE)
     )
-    return {"items": [_item(TaskAttempt, row) for row in reversed((await connection.execute(found)).all())]}
+    return {"items": [as_item(TaskAttempt, row) for row in reversed((await connection.execute(found)).all())]}
 
 
 async def get_task_attempt(
@@ -487,7 +487,7 @@ async def get_task_attempt(
             table.c.task_attempt == bounded(query.attempt),
         ]
 
-    found = select(*[*_TASK, tasks.c.record]).where(*here(tasks), tasks.c.idx == bounded(query.index))
+    found = select(*[*TASK_COLUMNS, tasks.c.record]).where(*here(tasks), tasks.c.idx == bounded(query.index))
     row = (await connection.execute(found)).one_or_none()
     if row is None:
         return None
@@ -499,7 +499,7 @@ async def get_task_attempt(
         whole = await connection.scalar(select(attempts.c.record).where(*of_framework))
 
     def made() -> Json:
-        item = _item(TaskAttempt, row)
+        item = as_item(TaskAttempt, row)
         if row.record is not None:
             body = unpack(row.record)["object"]
         else:

@@ -64,9 +64,10 @@ TASK_FIELDS: Final[Mapping[str, str]] = {
 
 
 class FailureKey(StrEnum):
-    """The keys of groups of failures. ``DAY``: of the completion, UTC."""
+    """The keys of groups of failures. ``DAY``: of the completion, UTC. ``CAUSE``: code, and words without numbers."""
 
     CODE = "code"
+    CAUSE = "cause"
     NODE = "node"
     ROLE = "role"
     DAY = "day"
@@ -240,9 +241,13 @@ class FailureExample(_FrameworkKey):
 class FailureAnswer(TypedDict):
     """A group of failures."""
 
-    key: Annotated[str, _about("Code, node, role or day (UTC).")]
-    label: Annotated[str | None, _about("The same for people: of a code its name.")]
+    key: Annotated[str, _about("Code, cause, node, role or day (UTC).")]
+    label: Annotated[str | None, _about("The same for people: of a code its name, of a cause the newest one's words.")]
     taskAttempts: Annotated[_Count, _about("Failed attempts of Tasks.")]
+    ofAttempts: Annotated[
+        _Count | None,
+        _about("All attempts of Tasks that ended on this node in this time; null: not counted, except by node."),
+    ]
     frameworkAttempts: Annotated[
         _Count,
         _about(
@@ -254,6 +259,20 @@ class FailureAnswer(TypedDict):
     first: Annotated[_When, _about("Earliest completion.")]
     last: Annotated[_When, _about("Latest completion.")]
     example: Annotated[FailureExample, _about("One of the failures.")]
+
+
+class FailedTaskAttempt(TaskAttempt):
+    """A failed attempt of a Task, with its Framework."""
+
+    uid: Annotated[str, _about("UID of the Framework.")]
+    namespace: Annotated[str, _about("Namespace.")]
+    name: Annotated[str, _about("Name of the Framework.")]
+
+
+class FailedTaskAttempts(TypedDict):
+    """A list of failed Task attempts."""
+
+    items: list[FailedTaskAttempt]
 
 
 class FrameworksPage(TypedDict):
@@ -547,11 +566,30 @@ class GetLog(
 class CountFailures(Read[Failures], operation="failures", path="failures"):
     """Count failed attempts, not stopped ones; most Task attempts first, by day newest first."""
 
-    by: Annotated[str, WithJsonSchema({"enum": list(FailureKey)}), _about("By what to count.")] = FailureKey.CODE
+    by: Annotated[
+        str,
+        WithJsonSchema({"enum": list(FailureKey)}),
+        _about(
+            "By what to count. By cause (code and words without numbers), the newest 5000 of Tasks are counted, and as "
+            "many of Frameworks that no Task has caused."
+        ),
+    ] = FailureKey.CODE
     namespace: _Namespace = ""
     since: Annotated[_Seconds | None, _about("Only completions at this time or later.")] = None
     until: Annotated[_Seconds | None, _about("Only completions before this time.")] = None
     limit: Annotated[int, Field(ge=1, le=MAX_GROUPS), _about("Most items.")] = MAX_GROUPS
+
+
+@dataclass(frozen=True)
+class ListFailures(Read[FailedTaskAttempts], operation="failed_attempts", path="failures/attempts"):
+    """List the failed Task attempts of a group, newest first."""
+
+    by: Annotated[str, WithJsonSchema({"enum": list(FailureKey)}), _about("The kind of the group.")] = FailureKey.CODE
+    key: Annotated[_Text, _about("`key` of the group; absent: of all groups.")] = ""
+    namespace: _Namespace = ""
+    since: Annotated[_Seconds | None, _about("Only completions at this time or later.")] = None
+    until: Annotated[_Seconds | None, _about("Only completions before this time.")] = None
+    limit: _Limit = 100
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,11 @@ def refresh(ctx: Context) -> None:
         # The phrase of a podFailureSpec may be no valid reason.
         reason = completion.phrase if _REASON.fullmatch(completion.phrase) else completion.type_name
         # Diagnostics do not name the rule that ended the Framework, nor its Task.
-        now[kind] = (True, reason, completion.diagnostics if completion.policy is None else describe(completion))
+        now[kind] = (
+            True,
+            reason,
+            completion.diagnostics if completion.policy is None else describe(completion, completion.diagnostics),
+        )
     kept = {condition.type: condition for condition in status.conditions}
     stalled = _stalled(ctx)
     was_suspended = kept.get("Suspended")

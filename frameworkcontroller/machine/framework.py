@@ -107,7 +107,7 @@ def start_completing(ctx: Context, completion: CompletionStatus) -> None:
     ctx.tracker.move_framework(State.DELETION_PENDING, ctx.env.second)
     if decided:
         if completion.is_one_of(ALWAYS_RETRIED):
-            ctx.tracker.counters().rerun += ctx.tracker.counts.succeeded + ctx.tracker.counts.failed
+            ctx.tracker.counters().rerun += ctx.tracker.counts.completed
         _record_completing(ctx)
 
 

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from frameworkcontroller.api.causes import one_line, task_sentence
-from frameworkcontroller.api.completion import STOP_FRAMEWORK_REQUESTED, CompletionStatus
+from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import Framework, PodRecord, PodTrouble
+from frameworkcontroller.api.phases import QUEUE_CONDITIONS, framework_phase
 from frameworkcontroller.api.status import Condition, FrameworkStatus, Phase, State, TaskStatus
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.model import Urgency
@@ -25,10 +26,7 @@ from frameworkcontroller.machine.lifereasons import LifeReason
 STUCK_SEC: Final = 10
 """Time after which a Pod that does not start is shown. Most image pulls and volume mounts are over by then."""
 
-_QUEUE_CONDITIONS: Final = ("QuotaReserved", "Admitted")
-_NOT_BEGUN: Final = frozenset({State.CREATION_PENDING, State.ATTEMPT_COMPLETED})
 _WITH_TROUBLE: Final = frozenset({State.PREPARING, State.RUNNING})
-_ENDING: Final = frozenset({State.DELETION_PENDING, State.DELETION_REQUESTED, State.DELETING})
 
 
 class Explanation(NamedTuple):
@@ -54,31 +52,19 @@ class _Subject:
 
     def queue_condition(self) -> Condition | None:
         """The condition of a queue that has not admitted the attempt."""
-        found = (self.condition(kind, "False") for kind in _QUEUE_CONDITIONS)
+        found = (self.condition(kind, "False") for kind in QUEUE_CONDITIONS)
         return next((one for one in found if one is not None), None)
 
     def _phase(self) -> Phase:
-        state, completion = self.status.state, self.completion
-        if state is State.COMPLETED:
-            return final_phase(completion)
-        if state in _NOT_BEGUN and self.condition("Suspended", "True"):
-            return Phase.SUSPENDED
-        if state is State.ATTEMPT_COMPLETED:
-            # Until the next attempt, or the end, is decided.
-            return Phase.ENDING if self.status.retry.retry_delay_sec is None else Phase.PENDING
-        if completion is not None or state in _ENDING:
-            return Phase.ENDING
-        if state is State.CREATION_PENDING:
-            return Phase.PENDING if self.queue_condition() is None else Phase.QUEUED
-        return Phase.RUNNING if state is State.RUNNING or self.tracker.counts.succeeded else Phase.PENDING
-
-
-def final_phase(completion: CompletionStatus | None) -> Phase:
-    """The phase of a completed Framework."""
-    if completion is None or completion.failed:
-        is_stopped = completion is not None and completion.is_one_of({STOP_FRAMEWORK_REQUESTED.code})
-        return Phase.STOPPED if is_stopped else Phase.FAILED
-    return Phase.SUCCEEDED
+        status = self.status
+        return framework_phase(
+            status.state,
+            None if self.completion is None else self.completion.outcome,
+            suspended=self.condition("Suspended", "True") is not None,
+            queued=self.queue_condition() is not None,
+            retry_decided=status.retry.retry_delay_sec is not None,
+            some_succeeded=self.tracker.counts.succeeded > 0,
+        )
 
 
 def set_headline(tracker: Tracker, status: FrameworkStatus, framework: Framework | None) -> None:

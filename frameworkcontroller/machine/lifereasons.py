@@ -26,6 +26,7 @@ class LifeReason(Reason):
     FRAMEWORK_FAILED = event(
         "FrameworkFailed", "the Framework failed, with the code and the reason why it is not retried"
     )
+    FRAMEWORK_STOPPED = event("FrameworkStopped", "the Framework was stopped, by executionType Stop or its deletion")
     FRAMEWORK_DELETED = "FrameworkDeleted", "the retention of the completed Framework is over, and it is deleted"
     CONFIGMAP_DELETING = event(
         "ConfigMapDeleting", "another client deletes or deleted the attempt's ConfigMap, which ends the attempt"

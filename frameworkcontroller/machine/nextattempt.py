@@ -5,7 +5,9 @@ Source: docs/lifecycle.md, "The Framework".
 
 from __future__ import annotations
 
-from frameworkcontroller.api.completion import NEVER_RETRIED
+from typing import Final
+
+from frameworkcontroller.api.completion import NEVER_RETRIED, Outcome
 from frameworkcontroller.api.objects import Framework
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, State
@@ -24,6 +26,12 @@ from frameworkcontroller.machine.kernel.policy import (
 from frameworkcontroller.machine.kernel.requests import Kind, Target
 from frameworkcontroller.machine.lifereasons import LifeReason
 from frameworkcontroller.machine.scale import new_role
+
+_REASONS: Final = {
+    Outcome.SUCCEEDED: LifeReason.FRAMEWORK_SUCCEEDED,
+    Outcome.STOPPED: LifeReason.FRAMEWORK_STOPPED,
+    Outcome.FAILED: LifeReason.FRAMEWORK_FAILED,
+}
 
 
 def new_status(framework: Framework, env: Env) -> FrameworkStatus:
@@ -59,7 +67,7 @@ def decide_framework_retry(ctx: Context) -> None:
         ctx.tracker.move_framework(State.COMPLETED, ctx.env.second)
         for part in ctx.parts.ended:
             part.ended(ctx, completion)
-        reason = LifeReason.FRAMEWORK_SUCCEEDED if completion.succeeded else LifeReason.FRAMEWORK_FAILED
+        reason = _REASONS[completion.outcome]
         text = f"Framework completed, not retried as {decision.reason}, with {describe(completion)}"
         ctx.record(reason, text, completion=completion)
         return

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from frameworkcontroller.api.causes import cause
 from frameworkcontroller.api.completion import (
     POD_EXTERNAL_DELETED,
     POD_LOCAL_CACHE_CREATION_TIMEOUT,
@@ -460,6 +461,7 @@ def _decide(ctx: Context, task: TaskStatus, completion: CompletionStatus | None,
         reason, verb = LifeReason.TASK_FAILED, "failed"
     else:
         reason, verb = LifeReason.TASK_STOPPED, "is stopped"
-    text = f"TaskAttempt {task.attempt.id} {verb} with {summarize(completion)}: {completion.diagnostics}"
+    why = cause(completion) if completion.unexpected else completion.diagnostics
+    text = f"TaskAttempt {task.attempt.id} {verb} with {summarize(completion)}: {why}"
     ctx.record(reason, text, task, completion=completion)
     return True

@@ -1,69 +1,25 @@
-"""The phase of a Task, and why a Task or a Framework waits or has ended."""
+"""Why a Task or a Framework waits or has ended. The first line is ``status.message``, the policy's sentence follows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, Final
 
-import orjson
-
 from frameworkcontroller.api import names
+from frameworkcontroller.api.causes import cause, task_sentence
 from frameworkcontroller.api.codec import StatusError, decode_status
-from frameworkcontroller.api.completion import CompletionStatus, Outcome
+from frameworkcontroller.api.completion import CompletionStatus
+from frameworkcontroller.api.phases import phase_of_task
 from frameworkcontroller.api.spec import ExecutionType, FrameworkSpec, RetryPolicy, SpecError, parse_spec
-from frameworkcontroller.api.status import WAITS, Condition, FrameworkStatus, State, TaskStatus
+from frameworkcontroller.api.status import WAITS, Condition, FrameworkStatus, Phase, State, TaskStatus
 from frameworkcontroller.machine.kernel.policy import RetryDecision, decide_retry, decide_task_retry
 from frameworkcontroller.views.apiobjects import queue_label_of, queue_of
-from frameworkcontroller.views.poddiagnosis import without_name
 from frameworkcontroller.views.texts import clean_line, duration
 
 NOT_SEEN: Final = "not seen by a controller yet"
 
-BEFORE_RUNNING: Final = frozenset({State.CREATION_PENDING, State.CREATION_REQUESTED, State.PREPARING})
 _DELETED_STATES: Final = frozenset({State.DELETION_REQUESTED, State.DELETING})
-_REFUSED: Final = "Failed to create Pod: "
-
-
-class Phase(Enum):
-    """A summary of a state, its color, and its cell in bars; the most interesting one first."""
-
-    FAILED = ("failed", "red", "x")
-    WAITING = ("waiting", "yellow", "░")
-    ENDING = ("ending", "magenta", "▒")
-    RUNNING = ("running", "green", "▓")
-    STOPPED = ("stopped", "dim", "-")
-    SUCCEEDED = ("succeeded", "cyan", "█")
-
-    def __init__(self, label: str, color: str, cell: str) -> None:
-        self.label = label
-        self.color = color
-        self.cell = cell
-
-
-_PHASES: Final = {Outcome(phase.label): phase for phase in (Phase.FAILED, Phase.STOPPED, Phase.SUCCEEDED)}
-
-
-def phase_of(status: FrameworkStatus | TaskStatus) -> Phase:
-    """Return the phase of a Task or a Framework. One that was stopped has not failed."""
-    if status.state is State.COMPLETED:
-        return phase_of_end(status.attempt.completion_status)
-    return phase_before_end(status.state, status.retry.retry_delay_sec)
-
-
-def phase_of_end(completion: CompletionStatus | None) -> Phase:
-    """Return the phase of a completed Task or Framework. Without a completion status it counts as failed."""
-    return Phase.FAILED if completion is None else _PHASES[completion.outcome]
-
-
-def phase_before_end(state: State, retry_delay_sec: int | None) -> Phase:
-    """Return the phase of a Task or Framework that has not completed; the delay is its next retry's."""
-    if state is State.RUNNING:
-        return Phase.RUNNING
-    backs_off = state is State.ATTEMPT_COMPLETED and retry_delay_sec
-    return Phase.WAITING if backs_off or state in BEFORE_RUNNING else Phase.ENDING
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,37 +67,63 @@ def stalled(status: FrameworkStatus) -> Condition | None:
     return next((one for one in status.conditions if one.type == "Stalled" and one.status == "True"), None)
 
 
+def message_of(status: FrameworkStatus) -> str:
+    """Return why the Framework has its phase; "" if there is nothing to explain.
+
+    A status without a phase, by another controller or of an old archive, gets the message from its other fields.
+    """
+    if status.phase:
+        return clean_line(status.message)
+    completion = status.attempt.completion_status
+    if completion is not None:
+        return clean_line("" if completion.succeeded else _cause(status, completion))
+    stall = stalled(status)
+    return clean_line(wait_of(status) if stall is None else stall.message)
+
+
 def wait_of(status: FrameworkStatus) -> str:
     """Return why nothing runs, as the condition Running says it; "" if it gives no reason."""
     running = next((one for one in status.conditions if one.type == "Running"), None)
     return "" if running is None else running.message.partition(WAITS)[2]
 
 
+def _cause(status: FrameworkStatus, completion: CompletionStatus) -> str:
+    by = completion.trigger
+    for role in status.attempt.roles:
+        for task in role.tasks:
+            own = task.attempt.completion_status
+            is_blamed = by is not None and (role.name, task.index) == (by.task_role_name, by.task_index)
+            if is_blamed and own is not None and own.unexpected:
+                return task_sentence(task)
+    return cause(completion)
+
+
 def diagnose_framework(view: FrameworkView, now: float) -> list[str]:
-    """Return lines on the state of the Framework; none if it needs no explanation."""
-    ended = view.status is None or (view.status.state is State.COMPLETED and not view.deleting)
-    stall = None if view.status is None or ended else stalled(view.status)
+    """Return lines on the state of the Framework, the cause first; none if it needs no explanation."""
+    status, message = view.status, "" if view.status is None else message_of(view.status)
     # An invalid spec is usually the reason why the Framework is stalled.
-    is_told = stall is not None and stall.message == view.problem
-    lines = [clean_line(view.problem)] if view.problem and not is_told else []
+    lines = [message] if message else []
+    if view.problem and view.problem not in message:
+        lines.append(clean_line(view.problem))
     if view.deleting:
         lines.append("is being deleted, and disappears with its last Pod")
-    status = view.status
     if status is None:
         return lines
+    is_over = status.state is State.COMPLETED
+    stall = None if is_over and not view.deleting else stalled(status)
     if stall is not None:
-        since = duration(now - stall.last_transition_time)
-        lines.append(f"stalled for {since}: {stall.reason}: {clean_line(stall.message)}")
-    if status.state is State.CREATION_PENDING and view.spec.execution_type is ExecutionType.CREATE:
+        since = f"stalled for {duration(now - stall.last_transition_time)}: {stall.reason}"
+        told = stall.message == message or clean_line(stall.message) == message
+        lines.append(since if told else f"{since}: {clean_line(stall.message)}")
+    is_created_only = status.state is State.CREATION_PENDING and view.spec.execution_type is ExecutionType.CREATE
+    if is_created_only and "executionType" not in message:
         also = ", and to be resumed: suspend is true" if view.spec.suspend else ""
         lines.append(f"waits to be started: its executionType is Create{also}")
-    elif (waits := wait_of(status)) and status.state is not State.ATTEMPT_COMPLETED:
-        lines.append(f"waits: {clean_line(waits)}")
     lines += _quota(view, status)
     completion = status.attempt.completion_status
     if completion is None:
         return lines
-    lines.append(end_sentence(completion))
+    lines.append(end_sentence(completion, told=message))
     if status.state is State.ATTEMPT_COMPLETED:
         delay, end = status.retry.retry_delay_sec, status.attempt.completion_time
         left = 0.0 if delay is None or end is None else end + delay - now
@@ -151,7 +133,7 @@ def diagnose_framework(view: FrameworkView, now: float) -> list[str]:
             lines.append("is about to be retried, or completed")
         else:
             lines.append(f"is retried in {duration(left)}" if left >= 1 else "is about to be retried")
-    elif status.state is State.COMPLETED:
+    elif is_over:
         retried = status.retry.accountable_retried_count
         lines += _no_retry(completion, decide_retry(view.spec.retry_policy, completion, retried, 0))
     elif status.state is not State.CREATION_PENDING:
@@ -171,23 +153,24 @@ def _quota(view: FrameworkView, status: FrameworkStatus) -> Iterator[str]:
             yield f"{f'queue {view.next_queue}' if view.next_queue else 'no queue'} from the next FrameworkAttempt"
     else:
         missing = admitted if reserved.status == "True" else reserved
-        yield f"queue {queue}: {missing.reason}: {clean_line(missing.message)}"
+        text = clean_line(missing.message)
+        told = not text or text in message_of(status)
+        yield f"queue {queue}: {missing.reason}" if told else f"queue {queue}: {missing.reason}: {text}"
 
 
 def diagnose_task(view: FrameworkView, role: str, task: TaskStatus) -> str:
-    """Return the reason for which the Task waits or failed, without the name of its Pod; "" if there is none."""
-    completion, phase = task.attempt.completion_status, phase_of(task)
+    """Return the reason for which the Task waits or failed; "" if there is none."""
+    completion, phase = task.attempt.completion_status, phase_of_task(task)
     pod = names.pod_name(view.name, role, task.index)
-    pod_text = clean_line(without_name(pod, view.pods[pod])) if pod in view.pods else ""
-    if phase is Phase.RUNNING or (phase is Phase.WAITING and completion is None):
+    pod_text = clean_line(view.pods.get(pod, ""))
+    if phase is Phase.RUNNING or (phase is Phase.PENDING and completion is None):
         return pod_text or _awaited_roles(view, role, task)
     if phase is Phase.SUCCEEDED or completion is None:
         return ""
     if phase is Phase.STOPPED:
         return result(completion)
-    # The cause keeps names of Pods: it is mostly the program's own text.
     text = "" if completion.succeeded else cause(completion)
-    parts = [f"{result(completion)}{f': {text}' if text else ''}"]
+    parts = [f"{text} ({result(completion)})" if text else result(completion)]
     if phase is Phase.FAILED:
         spec = view.spec.role(role)
         policy = RetryPolicy() if spec is None else spec.task.retry_policy
@@ -217,28 +200,6 @@ def code_and_phrase(code: int, phrase: str) -> str:
     return f"{code} {clean_line(phrase)}".rstrip()
 
 
-def cause(completion: CompletionStatus) -> str:
-    """Return the reason of an attempt's end: from its Pod, or else from the controller."""
-    pod = completion.pod
-    if pod is None:
-        text = completion.diagnostics
-        if text.startswith(_REFUSED):
-            # The API server's answer to a refused Pod: the message in it is for people.
-            with suppress(orjson.JSONDecodeError, KeyError, TypeError):
-                text = f"{_REFUSED}{orjson.loads(text.removeprefix(_REFUSED))['ErrStatus']['message']}"
-        return clean_line(text)
-    parts = [": ".join(filter(None, (pod.reason, pod.message)))]
-    for container in pod.containers:
-        if container.code or container.message:
-            end = f"signal {container.signal}" if container.signal else f"exit code {container.code}"
-            texts = (f"container {container.name}", end, container.reason, container.message)
-            parts.append(": ".join(filter(None, texts)))
-    if not any(parts):
-        # A container that never ran, or ran on, has code 0 too; only one that has ended has a reason.
-        parts += [f"container {one.name} did not end by itself" for one in pod.containers if not one.reason]
-    return clean_line("; ".join(filter(None, parts)) or completion.diagnostics)
-
-
 def trigger(completion: CompletionStatus) -> str:
     """Return ", by TASK: POLICY" for the Task that met a completion policy; "" if none was met.
 
@@ -247,12 +208,15 @@ def trigger(completion: CompletionStatus) -> str:
     found = completion.trigger
     if found is None or not found.task_role_name or found.message == completion.diagnostics:
         return ""
-    return f", by {found.task_role_name}[{found.task_index}]: {found.message}"
+    return f", by {found.task_role_name}[{found.task_index}]: {clean_line(found.message)}"
 
 
-def end_sentence(completion: CompletionStatus) -> str:
-    """Return how an attempt of a Framework ended, and by which Task or for which cause."""
-    return f"{result(completion)}{trigger(completion) or f': {cause(completion)}'}"
+def end_sentence(completion: CompletionStatus, *, told: str = "") -> str:
+    """Return how an attempt of a Framework ended, and by which policy. ``told``: the message that is shown before."""
+    if by := trigger(completion):
+        return f"{result(completion)}{by}"
+    text = cause(completion)
+    return result(completion) if not text or text in told else f"{result(completion)}: {text}"
 
 
 def _no_retry(completion: CompletionStatus, decision: RetryDecision) -> list[str]:

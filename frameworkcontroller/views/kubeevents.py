@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.views.texts import clean_line
+
+_MOST: Final = 4096
+"""Longer than the messages that the API server admits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,7 @@ class KubeEvent:
     def text(self) -> str:
         """The message and the number of times."""
         times = f" ({self.count} times)" if self.count > 1 else ""
-        return f"{clean_line(self.message)}{times}"
+        return f"{clean_line(self.message, _MOST)}{times}"
 
     @property
     def color(self) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
+from frameworkcontroller.api.objects import trouble_of
 from frameworkcontroller.api.status import State
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.kube.client import KubeClient
@@ -23,9 +23,6 @@ from frameworkcontroller.views.apiobjects import (
 from frameworkcontroller.views.kubeevents import KubeEvent, read_event
 from frameworkcontroller.views.paging import each_object
 from frameworkcontroller.views.texts import duration
-
-_STARTING: Final = frozenset({"ContainerCreating", "PodInitializing"})
-"""Reasons of every container before its start: no sign of trouble."""
 
 _LATE_SEC: Final = 60.0
 _MAX_PODS: Final = 500
@@ -84,27 +81,32 @@ def diagnose_pod(pod: Mapping[str, Any], now: float) -> tuple[str, bool]:
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     if metadata.get("deletionTimestamp"):
         return _deletion(metadata, spec, status, now), False
-    scheduled = _condition(status, "PodScheduled")
-    if scheduled.get("status") == "False":
-        return _reason(scheduled), False
+    trouble = trouble_of(spec, status)
+    if trouble is not None and trouble.waiting:
+        return trouble.waiting, False
     is_pending = (status.get("phase") or "Pending") == "Pending"
     if not spec.get("nodeName"):
         return f"waits for the scheduler {spec.get('schedulerName') or 'default-scheduler'}", is_pending
     if _node_is_lost(spec, status):
         return f"its node {spec['nodeName']} does not report", False
-    sidecars = {one["name"] for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"}
-    starting = ""
-    for listed, what in (("initContainerStatuses", "init container"), ("containerStatuses", "container")):
-        for container in status.get(listed) or ():
-            state = container.get("state") or {}
-            waiting = state.get("waiting") or {}
-            if waiting and waiting.get("reason") not in _STARTING:
-                return f"{what} {container['name']}: {_reason(waiting)}", False
-            if "running" in state and listed == "initContainerStatuses" and container["name"] not in sidecars:
-                return f"init container {container['name']} is running", False
-            starting = starting or _reason(waiting)
+    if name := _running_init_container(spec, status):
+        return f"init container {name} is running", False
     ended = _ended_beside_others(pod, spec, status)
-    return (ended, False) if ended else (starting or _reason(status), is_pending)
+    return (ended, False) if ended else (_starting(status) or _reason(status), is_pending)
+
+
+def _running_init_container(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
+    sidecars = {one["name"] for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"}
+    running = (
+        one["name"] for one in status.get("initContainerStatuses") or () if "running" in (one.get("state") or {})
+    )
+    return next((name for name in running if name not in sidecars), "")
+
+
+def _starting(status: Mapping[str, Any]) -> str:
+    listed = (status.get(key) or () for key in ("initContainerStatuses", "containerStatuses"))
+    waiting = ((one.get("state") or {}).get("waiting") or {} for statuses in listed for one in statuses)
+    return next((text for one in waiting if (text := _reason(one))), "")
 
 
 def precedes_scheduling(event_seen: int, pod: Mapping[str, Any]) -> bool:
@@ -112,16 +114,6 @@ def precedes_scheduling(event_seen: int, pod: Mapping[str, Any]) -> bool:
     scheduled = _condition(pod.get("status") or {}, "PodScheduled")
     since = scheduled.get("lastTransitionTime")
     return scheduled.get("status") == "True" and bool(since) and event_seen < parse_time(since)
-
-
-def without_name(pod: str, text: str) -> str:
-    """Replace the name of the Pod: equal texts of several Pods are shown once."""
-    if pod not in text:
-        # To compile the patterns of many Pods takes long.
-        return text
-    name = rf'(?<![-.\w])"?{re.escape(pod)}(?:_[-a-z0-9]+\([-0-9a-f]*\))?"?(?![-\w])'
-    text = re.sub(rf"(?<!\bin )\bpod={name}", "in its Pod", text)
-    return re.sub(rf"(?:\b[Pp]od[ =])?{name}", "its Pod", text)
 
 
 def _deletion(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any], now: float) -> str:

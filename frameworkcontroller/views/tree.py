@@ -12,29 +12,29 @@ from typing import Final
 from rich.text import Text
 from rich.tree import Tree
 
-from frameworkcontroller.api.status import State, TaskRoleStatus, TaskStatus
+from frameworkcontroller.api.causes import normalized
+from frameworkcontroller.api.phases import phase_of_framework, phase_of_task
+from frameworkcontroller.api.status import Phase, State, TaskRoleStatus, TaskStatus
 from frameworkcontroller.views.diagnosis import (
     NOT_SEEN,
     FrameworkView,
-    Phase,
     diagnose_framework,
     diagnose_task,
-    phase_of,
+    result,
 )
+from frameworkcontroller.views.looks import BAR_ORDER, LOOKS, OF_TASKS
 from frameworkcontroller.views.texts import clean_line, counted, duration
 
 DEFAULT_NAMESPACE: Final = "default"
 
 _BAR_CELLS: Final = 20
-BAR_ORDER: Final = (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED, Phase.ENDING, Phase.RUNNING, Phase.WAITING)
-"""The segments of a bar."""
 _LEAST_LINES: Final = 3
 _MAX_NAME: Final = 63
 
 
 @dataclass(frozen=True, slots=True)
 class EqualTasks:
-    """Tasks with the same text, by index."""
+    """Tasks with the same text except for numbers, by index. ``text``: of the first one."""
 
     text: str
     tasks: list[TaskStatus]
@@ -51,11 +51,12 @@ class EqualTasks:
 def framework_tree(view: FrameworkView, now: float, lines: float = math.inf) -> Tree:
     """Return the tree. To keep it within ``lines``, if possible, a role whose Tasks do not fit shows groups of them."""
     status = view.status
-    end = phase_of(status) if status and status.state is State.COMPLETED else None
-    tree = Tree(_head(view, end, now), guide_style="dim")
+    phase = None if status is None else phase_of_framework(status)
+    tree = Tree(_head(view, phase, now), guide_style="dim")
     about = diagnose_framework(view, now)
+    color = LOOKS[phase].color if phase is not None and phase.is_final else "yellow"
     for text in about:
-        tree.add(Text(text, end.color if end else "yellow"))
+        tree.add(Text(text, color))
     roles = status.attempt.roles if status else []
     name_width = min(max((len(role.name) for role in roles), default=0), _MAX_NAME)
     left = lines - 1 - len(about) - len(roles)
@@ -65,20 +66,17 @@ def framework_tree(view: FrameworkView, now: float, lines: float = math.inf) -> 
     return tree
 
 
-def _head(view: FrameworkView, end: Phase | None, now: float) -> Text:
+def _head(view: FrameworkView, phase: Phase | None, now: float) -> Text:
     prefix = "" if view.namespace == DEFAULT_NAMESPACE else f"{view.namespace}/"
     text = Text.assemble(prefix, (view.name, "bold"), "  ")
     status = view.status
-    if status is None:
+    if status is None or phase is None:
         return text.append("" if view.problem else f"{NOT_SEEN}: is one running?", "yellow")
-    if end is None:
-        text.append(status.state, "green" if status.state is State.RUNNING else "yellow")
-    else:
-        text.append(end.label.capitalize(), f"bold {end.color}")
+    text.append(phase, f"bold {LOOKS[phase].color}" if phase.is_final else LOOKS[phase].color)
     text.append(f"  attempt {status.attempt.id}")
     if status.retry.total_retried_count:
         text.append(f" ({counted(status.retry.total_retried_count, 'retry', 'retries')})")
-    if end is not None and status.completion_time is not None:
+    if phase.is_final and status.completion_time is not None:
         time = f"took {duration(status.completion_time - status.start_time)}"
     elif status.attempt.completion_time is not None:
         time = f"ended {duration(now - status.attempt.completion_time)} ago"
@@ -90,7 +88,7 @@ def _head(view: FrameworkView, end: Phase | None, now: float) -> Text:
 
 
 def _role_head(role: TaskRoleStatus, name_width: int) -> Text:
-    counts = Counter(map(phase_of, role.tasks))
+    counts = Counter(map(phase_of_task, role.tasks))
     text = Text.assemble((role.name.ljust(name_width), "bold"), "  ", bar(counts))
     text.append(f"  {counted(len(role.tasks), 'Task')}")
     if role.tasks:
@@ -102,7 +100,8 @@ def _role_head(role: TaskRoleStatus, name_width: int) -> Text:
 
 
 def _numbers(counts: Counter[Phase]) -> Text:
-    return Text(", ").join(Text(f"{counts[phase]:,} {phase.label}", phase.color) for phase in Phase if counts[phase])
+    shown = [phase for phase in OF_TASKS if counts[phase]]
+    return Text(", ").join(Text(f"{counts[phase]:,} {phase.lower()}", LOOKS[phase].color) for phase in shown)
 
 
 def bar(counts: Counter[Phase]) -> Text:
@@ -114,7 +113,8 @@ def bar(counts: Counter[Phase]) -> Text:
     wide[greatest] += _BAR_CELLS - sum(wide.values())
     text = Text()
     for phase in BAR_ORDER:
-        text.append(phase.cell * wide.get(phase, 0), "dim" if phase is Phase.WAITING else phase.color)
+        color, cell = LOOKS[phase]
+        text.append(cell * wide.get(phase, 0), "dim" if phase is Phase.PENDING else color)
     return text
 
 
@@ -133,25 +133,28 @@ def _add_tasks(node: Tree, view: FrameworkView, role: TaskRoleStatus, now: float
             entries = groups
     used = 0
     index_width = max((len(one.indexes) for one in entries), default=0)
-    state_width = max((len(one.tasks[0].state) for one in entries), default=0)
+    phase_width = max((len(phase_of_task(one.tasks[0])) for one in entries), default=0)
     for position, one in enumerate(entries):
         if used + one.lines > lines and position:
-            rest = Counter(phase_of(task) for other in entries[position:] for task in other.tasks)
+            rest = Counter(phase_of_task(task) for other in entries[position:] for task in other.tasks)
             node.add(Text("… and ", "dim").append(_numbers(rest)).append(" more", "dim"))
             return used + 1
-        node.add(_entry_text(one, now, index_width, state_width))
+        node.add(_entry_text(one, now, index_width, phase_width))
         used += one.lines
     return used
 
 
 def group(tasks: Iterable[tuple[TaskStatus, str]]) -> list[EqualTasks]:
-    """Group Tasks by phase, state and text; sort by phase, then by size."""
-    found: dict[tuple[Phase, State, str], list[TaskStatus]] = {}
+    """Group Tasks by phase, result and normalized text; sort by phase, then by size."""
+    found: dict[tuple[Phase, str, str], EqualTasks] = {}
     for task, text in tasks:
-        found.setdefault((phase_of(task), task.state, text), []).append(task)
-    order = list(Phase)
-    ranked = sorted(found.items(), key=lambda item: (order.index(item[0][0]), -len(item[1]), item[1][0].index))
-    return [EqualTasks(text, members) for (_, _, text), members in ranked]
+        key = phase_of_task(task), result(task.attempt.completion_status), normalized(text)
+        found.setdefault(key, EqualTasks(text, [])).tasks.append(task)
+    order = list(LOOKS)
+    ranked = sorted(
+        found.items(), key=lambda item: (order.index(item[0][0]), -len(item[1].tasks), item[1].tasks[0].index)
+    )
+    return [one for _, one in ranked]
 
 
 def ranges(indexes: Sequence[int], most: int = 6) -> str:
@@ -166,11 +169,12 @@ def ranges(indexes: Sequence[int], most: int = 6) -> str:
     return ",".join(shown + ["…"] * (len(runs) > most))
 
 
-def _entry_text(one: EqualTasks, now: float, index_width: int, state_width: int) -> Text:
+def _entry_text(one: EqualTasks, now: float, index_width: int, phase_width: int) -> Text:
     first = one.tasks[0]
-    color = phase_of(first).color
+    phase = phase_of_task(first)
+    color = LOOKS[phase].color
     indexes = f"[{one.indexes}]".ljust(index_width + 2)
-    text = Text.assemble((indexes, "bold"), "  ", (first.state.ljust(state_width), color), "  ")
+    text = Text.assemble((indexes, "bold"), "  ", (phase.ljust(phase_width), color), "  ")
     text.append(_details(first, now) if len(one.tasks) == 1 else counted(len(one.tasks), "Task"), "dim")
     due = [time for time in map(_next_attempt, one.tasks) if time is not None]
     if due:

@@ -155,7 +155,7 @@ async def test_without_a_script_all_can_be_read(samples: PageServer, tabs: Tabs,
     expected = {
         "list": ["mnist", "stalled", "exceeded quota", "Filter"],
         "nothing": ["No Framework matches"],
-        "framework": ["By state and reason", "FileNotFoundError", "kubectl framework logs", "By state"],
+        "framework": ["By phase and reason", "FileNotFoundError", "kubectl framework logs"],
         "large": ["500 failed", "7 ContainerUnrecognizedFailed"],
         "stalled": ["stalled for", "exceeded quota"],
         "past": ["from the archive", "ContainerSigKillReceived", "Last lines of"],

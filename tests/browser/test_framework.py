@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from playwright.async_api import Locator, Page, expect
@@ -32,7 +34,7 @@ async def active(page: Page, role: str) -> str:
 async def test_the_sentence_comes_first(samples: PageServer, tabs: Tabs) -> None:
     page = await tabs.open(f"{samples.url}frameworks/serving/stuck")
     main = await page.get_by_role("main").inner_text()
-    assert main.index("stalled for") < main.index("AttemptRunning") < main.index("By state and reason")
+    assert main.index("stalled for") < main.index("AttemptRunning") < main.index("By phase and reason")
     await expect(page.locator(".sentence")).to_contain_text("PodCreationForbidden")
     await expect(page.get_by_role("region", name="Conditions")).to_contain_text("exceeded quota")
 
@@ -79,13 +81,13 @@ async def test_failed_tasks_are_found_at_once(samples: PageServer, tabs: Tabs) -
     await find.click()
     assert (await active(page, "worker")).startswith("worker[2], failed")
     # With a filter, the arrows visit only the shown Tasks.
-    await page.get_by_role("button", name=re.compile("^waiting")).click()
-    await expect(page.get_by_role("button", name=re.compile("^waiting"))).to_have_attribute("aria-pressed", "true")
+    await page.get_by_role("button", name=re.compile("^Pending")).click()
+    await expect(page.get_by_role("button", name=re.compile("^Pending"))).to_have_attribute("aria-pressed", "true")
     await grid(page, "worker").focus()
     await page.keyboard.press("ArrowRight")
-    assert (await active(page, "worker")).startswith("worker[5], waiting")
+    assert (await active(page, "worker")).startswith("worker[5], pending")
     await page.keyboard.press("ArrowRight")
-    assert (await active(page, "worker")).startswith("worker[6], waiting")
+    assert (await active(page, "worker")).startswith("worker[6], pending")
 
 
 async def pixel(page: Page, cell: int) -> list[int]:
@@ -192,7 +194,12 @@ async def test_failures_lead_to_their_examples(samples: PageServer, tabs: Tabs) 
     await page.get_by_text("by node").click()
     await expect(rows.filter(has_text="node-0")).to_have_count(1)
     await expect(page).to_have_url(re.compile("by=node"))
-    await rows.filter(has_text="node-0").get_by_role("link").click()
+    # The number leads to all of them, each with its Task.
+    await rows.filter(has_text="node-0").get_by_role("link").first.click()
+    await expect(page.get_by_role("heading", name="node-0")).to_be_visible()
+    await expect(page.locator("#results tbody tr")).to_have_count(8)
+    await page.go_back()
+    await rows.filter(has_text="node-0").get_by_role("link").last.click()
     await expect(page.get_by_role("heading", level=1)).to_have_text(re.compile(r"worker\[\d\]|night"))
 
 
@@ -228,3 +235,16 @@ async def test_a_framework_that_is_created_again_is_shown(pages: PageServer, tab
     await pages.apply(body(4))
     await expect(page.locator("#tasks")).to_contain_text("4 running")
     tabs.forgive("404")
+
+
+async def test_the_viewers_time_follows_utc(samples: PageServer, tabs: Tabs) -> None:
+    moment = "#attempts tbody time"
+    page = await tabs.open(f"{samples.url}frameworks/default/mnist", timezone_id="Asia/Shanghai")
+    utc = await page.locator(moment).first.get_attribute("datetime")
+    assert utc is not None
+    here = datetime.fromisoformat(utc).astimezone(ZoneInfo("Asia/Shanghai"))
+    await expect(page.locator(moment).first).to_have_attribute("data-local", re.compile(f"{here:%H:%M}$"))
+    age = page.locator("dl time[data-age]").first
+    await expect(age).to_have_attribute("title", re.compile(r"Z, here .*\d\d:\d\d$"))
+    page = await tabs.open(f"{samples.url}frameworks/default/mnist", timezone_id="UTC")
+    await expect(page.locator(moment).first).to_have_attribute("data-local", "")

@@ -45,13 +45,13 @@ async def live(page: Page) -> None:
     await expect(page.locator("#link")).to_have_text("Live")
 
 
-async def test_a_row_has_state_reason_and_tasks(samples: PageServer, tabs: Tabs) -> None:
+async def test_a_row_has_phase_reason_and_tasks(samples: PageServer, tabs: Tabs) -> None:
     page = await tabs.open(samples.url)
     row = page.get_by_role("row").filter(has=page.get_by_role("link", name="stuck", exact=True))
     await expect(row.get_by_role("cell").filter(has_text="stalled")).to_be_visible()
     await expect(row).to_contain_text('pods "stuck-web-1" is forbidden: exceeded quota')
     bar = row.get_by_role("img")
-    await expect(bar).to_have_accessible_name("1 waiting, 1 running")
+    await expect(bar).to_have_accessible_name("1 pending, 1 running")
     box = await bar.bounding_box()
     assert box is not None
     widths = [await part.bounding_box() for part in await bar.locator("rect").all()]
@@ -81,14 +81,14 @@ async def test_typing_filters_and_keeps_the_focus(samples: PageServer, tabs: Tab
     await expect(names_of(page)).not_to_have_count(1)
 
 
-async def test_chips_filter_by_state(samples: PageServer, tabs: Tabs) -> None:
+async def test_chips_filter_by_phase(samples: PageServer, tabs: Tabs) -> None:
     page = await tabs.open(samples.url)
     await page.get_by_label("Show").select_option("live")
-    await page.locator("#state-failed").click()
+    await page.locator("#phase-failed").click()
     await expect(names_of(page)).to_have_text(["bad"])
     await page.keyboard.press("ArrowRight")
-    await expect(page.get_by_role("radio", name=re.compile("^waiting"))).to_be_checked()
-    await expect(names_of(page)).to_have_count(3)
+    await expect(page.get_by_role("radio", name=re.compile("^Pending"))).to_be_checked()
+    await expect(names_of(page)).to_have_text(["fresh"])
 
 
 async def test_headers_sort_both_ways(samples: PageServer, tabs: Tabs) -> None:
@@ -111,9 +111,9 @@ async def test_changes_are_shown_without_a_reload(pages: PageServer, tabs: Tabs)
     await page.evaluate("window.same = true")
     await live(page)
     row = page.get_by_role("row").filter(has=page.get_by_role("link", name="train"))
-    await expect(row).to_contain_text("waiting")
+    await expect(row).to_contain_text("Pending")
     await pages.apply(one("train"))
-    await expect(row).to_contain_text("running")
+    await expect(row).to_contain_text("Running")
     await pages.apply(one("other"))
     await expect(names_of(page)).to_have_count(2)
     await pages.delete("default", "train")
@@ -136,7 +136,7 @@ async def test_a_change_moves_neither_scroll_nor_focus_nor_selection(pages: Page
     await pages.apply(one("job44"), one("job45"), one("job50"), one("job70"))
     await pages.delete("default", "job52")
     row = page.get_by_role("row").filter(has=page.get_by_role("link", name="job50"))
-    await expect(row).to_contain_text("running")
+    await expect(row).to_contain_text("Running")
     await expect(page.get_by_role("link", name="job52")).to_have_count(0)
     await expect(page.get_by_role("link", name="job70")).to_have_count(1)
     await expect(page.get_by_role("link", name="job50")).to_be_focused()
@@ -146,7 +146,7 @@ async def test_a_change_moves_neither_scroll_nor_focus_nor_selection(pages: Page
 
 async def test_a_row_that_moves_keeps_the_focus(pages: PageServer, tabs: Tabs) -> None:
     await pages.apply(*(one(f"job{number}", State.CREATION_PENDING) for number in range(4)))
-    page = await tabs.open(f"{pages.url}?sort=state")
+    page = await tabs.open(f"{pages.url}?sort=phase")
     await live(page)
     await page.get_by_role("link", name="job0").focus()
     await pages.apply(one("job0"))
@@ -175,7 +175,7 @@ async def test_a_lost_server_is_reported_and_found_again(pages: PageServer, tabs
     await pages.start()
     await live(page)
     await expect(page.get_by_role("alert")).to_have_count(0)
-    await expect(page.get_by_role("row").filter(has=page.get_by_role("link", name="train"))).to_contain_text("running")
+    await expect(page.get_by_role("row").filter(has=page.get_by_role("link", name="train"))).to_contain_text("Running")
     tabs.forgive(r"ERR_(CONNECTION|INCOMPLETE|EMPTY)")
 
 

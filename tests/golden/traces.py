@@ -45,6 +45,10 @@ _REFUSALS: Final = (
 )
 _WAITS: Final = re.compile(r'("message":"FrameworkAttempt \d+) waits: [^"]*')
 _HEADLINE: Final = re.compile(r',"phase":"\w+"(?:,"reason":"\w+")?(?:,"message":"(?:[^"\\]|\\.)*")?')
+_CAUSE: Final = re.compile(
+    r"((?:TaskFailed|Framework(?:Failed|AttemptComplet\w+))!?: .* with -?\d+ [^:]*).*", re.DOTALL
+)
+_STOPPED: Final = re.compile(r'(?<="failed":)(\d+)(?:,"stopped":(\d+))?')
 _CODES: Final = (0, 0, 0, 1, 137, 139, 200, 201, 210)
 
 Json = dict[str, Any]
@@ -55,14 +59,20 @@ def trace(seed: int) -> list[str]:
     return _History(seed).play()
 
 
+def _without_words(line: str) -> str:
+    line = _HEADLINE.sub("", _WAITS.sub(r"\1", line)).replace("FrameworkStopped:", "FrameworkFailed:")
+    return _STOPPED.sub(lambda found: str(int(found[1]) + int(found[2] or 0)), _CAUSE.sub(r"\1", line))
+
+
 def diff(before: list[str], after: list[str]) -> str:
     """The first difference of two traces in words; empty if there is none.
 
-    Without later additions that change no request: the reason to wait in the message of the condition Running,
-    phase, reason and message of the status, and records of likely mistakes.
+    Left out are later additions that change no request: the reason to wait in the message of the condition Running,
+    phase, reason and message of the status, the causes in records of ends, and records of likely mistakes. Stopped
+    Tasks counted as failed before, and so did a stopped Framework.
     """
     after = [line for line in after if not line.startswith("LikelyMistake")]
-    before, after = ([_HEADLINE.sub("", _WAITS.sub(r"\1", line)) for line in trace] for trace in (before, after))
+    before, after = ([_without_words(line) for line in trace] for trace in (before, after))
     for number, (one, other) in enumerate(zip(before, after, strict=False)):
         if one != other:
             return f"line {number}:\nbefore: {one}\nnow:    {other}"

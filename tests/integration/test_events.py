@@ -85,9 +85,8 @@ async def test_a_framework_that_fails_and_is_retried(
     assert failed["count"] == 2
     assert failed["type"] == "Warning"
     assert failed["message"].startswith(
-        "Task a[0]: TaskAttempt 0 failed with 7 ContainerUnrecognizedFailed: Pod failed"
+        "Task a[0]: TaskAttempt 0 failed with 7 ContainerUnrecognizedFailed: main exited with 7: no more disk"
     )
-    assert "no more disk" in failed["message"]
     (scheduled,) = by_reason["FrameworkRetryScheduled"]
     assert scheduled["message"] == (
         "FrameworkAttempt 1 starts at once, as 0 of 1 retries were used, after 7 ContainerUnrecognizedFailed"
@@ -101,6 +100,7 @@ async def test_a_framework_that_fails_and_is_retried(
     (last,) = by_reason["FrameworkFailed"]
     assert last["type"] == "Warning"
     assert last["message"].startswith("Framework completed, not retried as all of its 1 retries were used, with 7 ")
+    assert last["message"].endswith(": main exited with 7: no more disk")
 
 
 @pytest.mark.virtual_clock

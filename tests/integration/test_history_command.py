@@ -205,7 +205,7 @@ async def test_namesakes_are_listed_and_the_newest_is_first(past: tuple[Cli, Pat
     ended = await cli("history", "train", "--dir", str(folder))
     assert ended.err.strip() == "2 Frameworks had this name; --uid UID shows the attempts of one"
     assert [line.split()[0] for line in ended.lines] == ["NAME", "train", "train"]
-    assert ended.lines[2].endswith(" gone")
+    assert ended.lines[2].split()[7] == "gone"
     ended = await cli("history", "train", "--attempt", "1", "--dir", str(folder))
     assert "of 2 Frameworks of this name" in ended.err
     everything = await cli.ok("history", "-A", "--dir", str(folder))
@@ -258,3 +258,33 @@ def test_no_cluster_is_needed(
     options = build_plugin_parser().parse_args(["history", "--dir", str(tmp_path)])
     assert show.run_anywhere(options) == 0
     assert 'the history has no Frameworks in namespace "default"' in capsys.readouterr().err
+
+
+async def test_failures_are_counted_and_each_number_leads_to_its_attempts(tmp_path: Path) -> None:
+    words = '{"containers":[{"name":"main","code":7,"message":"lost rank %d"}]}'
+    statuses = [task_status(index, code=7, node=f"node-{index % 2}") for index in range(3)]
+    for index, status in enumerate(statuses):
+        end = status["attemptStatus"]["completionStatus"]
+        end["diagnostics"] = f"Pod failed: PodPattern unmatched: {words % index}"
+    statuses += [task_status(3, code=0, node="node-0"), task_status(4, code=-220, node="node-1")]
+    line = framework_record("u1", code=7, roles={"worker": statuses}, cause=("worker", 0))
+    (tmp_path / "2026-01-01.ndjson").write_bytes(line + b"\n")
+
+    async def shown(*arguments: str) -> list[str]:
+        return (await offline(*arguments, "--dir", str(tmp_path)))[0].splitlines()
+
+    header, row = await shown("--failures")
+    assert header.split()[-1] == "CAUSE"
+    key = "7 main exited with 0: lost rank 0"
+    assert row.startswith("3 ")
+    assert f"{key} (7 Phrase7: main exited with 7: lost rank " in row
+    listed = await shown("--failures", "cause", "--key", key)
+    assert [line.split()[:2] for line in listed[1:]] == [["default/train", f"worker[{n}]"] for n in (2, 1, 0)]
+    assert listed[1].endswith("main exited with 7: lost rank 2")
+    by_node = await shown("--failures", "node")
+    assert [line.split()[:3] for line in by_node[1:]] == [["2", "3", "66.7%"], ["1", "2", "50.0%"]]
+    assert orjson.loads("".join(await shown("--failures", "code", "-o", "json")))["items"][0]["taskAttempts"] == 3
+    assert await shown("--failures", "--since", "1h") == []
+    for wrong in (["train", "--failures"], ["--key", "7"], ["--since", "1h"]):
+        with pytest.raises(UsageError):
+            await shown(*wrong)

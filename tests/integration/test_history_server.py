@@ -259,6 +259,10 @@ async def test_every_answer_is_as_the_document_describes(url: str, client: aioht
         "tasks": ["/v1/frameworks/u1/attempts/0/tasks?failed=true", "/v1/frameworks/none/attempts/0/tasks"],
         "task_attempt": [task, f"{task}1"],
         "task_history": ["/v1/frameworks/u1/tasks/w/0", "/v1/frameworks/none/tasks/w/0"],
+        "failures": [f"/v1/failures?by={by}" for by in ("code", "cause", "node", "role", "day", "none")],
+        "failed_attempts": [
+            f"/v1/failures/attempts{query}" for query in ("", "?by=code&key=1&limit=2", "?by=code&key=x", "?by=no")
+        ],
         "logs": ["/v1/frameworks/u1/logs", "/v1/frameworks/u1/logs?index=x", "/v1/frameworks/none/logs"],
         "log": [
             "/v1/frameworks/u1/logs/1?tail=1",
@@ -266,7 +270,6 @@ async def test_every_answer_is_as_the_document_describes(url: str, client: aioht
             "/v1/frameworks/u1/logs/1?tail=-1",
             "/v1/frameworks/u1/logs/2",
         ],
-        "failures": [f"/v1/failures?by={by}" for by in ("code", "node", "role", "day", "none")],
         "namespaces": ["/v1/namespaces", "/v1/namespaces?x=y"],
         "openapi": ["/openapi.json"],
         "healthz": ["/healthz"],

@@ -653,15 +653,15 @@ async def test_past_frameworks_are_found_by_the_text_of_their_rows(
             return {name for name in ends if f'id="f-u-{name}"' in page}
 
         assert await found("") == set(ends)
-        assert await found("state=failed") == {"bad"}
-        assert await found("state=stopped") == {"halted"}
-        assert await found("state=stalled") == set()
+        assert await found("phase=failed") == {"bad"}
+        assert await found("phase=stopped") == {"halted"}
+        assert await found("phase=stalled") == set()
         assert await found(f"q={namespace}") == set(ends)
         assert await found("q=Phrase7") == {"bad"}
         assert await found("q=-210") == {"halted"}
         assert await found("q=BAD+ended+with") == {"bad"}
         assert await found("q=u-good") == {"good"}
-        assert await found(f"q=phrase&state=succeeded&namespace={namespace}") == {"good"}
+        assert await found(f"q=phrase&phase=succeeded&namespace={namespace}") == {"good"}
         assert "ended with 7" in await visit.get("?which=past")
 
 

@@ -50,20 +50,20 @@ async def test_the_state_of_a_queue_is_shown(frameworks: Frameworks, cli: Cli) -
     async def kueue_has_said_why() -> None:
         lines = [line.strip(" │├└─") for line in await cli.ok("status", "second")]
         assert len(lines) > 2, lines
-        assert lines[1] == f"waits: the Framework waits in Kueue's LocalQueue {LOCAL_QUEUE}"
-        assert lines[2].startswith(f"queue {LOCAL_QUEUE}: ")
-        assert "cpu" in lines[2]
+        assert lines[0].partition("  ")[2].startswith("Queued  ")
+        assert "cpu" in lines[1]
+        assert lines[2] == f"queue {LOCAL_QUEUE}: Pending"
 
     await eventually(kueue_has_said_why)
     listed = {line.split()[0]: line for line in await cli.ok("list")}
-    assert "AttemptCreationPending (queued)" in listed["second"]
+    assert listed["second"].split()[1] == "Queued"
     wide = {line.split()[0]: line for line in await cli.ok("list", "-o", "wide")}
     assert LOCAL_QUEUE in wide["first"].split()
-    assert "cpu" in wide["second"].partition(LOCAL_QUEUE)[2]
+    assert "cpu" in wide["second"].partition(LOCAL_QUEUE)[0]
 
     late = await cli("wait", "second", "--for", "running", "--timeout", "1s")
     assert late.code == 1
-    assert late.err.startswith("not running within 1s: second (waits: the Framework waits in Kueue's LocalQueue ")
+    assert late.err.startswith("not running within 1s: second (Queued: ")
     assert "cpu" in late.err
 
 
@@ -89,8 +89,8 @@ async def test_the_wait_of_a_gang_is_shown(cluster: Cluster, cli: Cli, pods: Sim
 
             async def is_said() -> None:
                 lines = [line.strip(" │├└─") for line in await cli.ok("status", "gang")]
-                assert any(line.startswith("waits: ") and "no room for 2" in line for line in lines), lines
-                assert "AttemptPreparing (waits)" in (await cli.ok("list"))[1]
+                assert any(line == "PodGroup gang is not placed: no room for 2" for line in lines), lines
+                assert (await cli.ok("list"))[1].split()[1] == "Pending"
 
             await eventually(is_said)
             await frameworks.delete("gang")

@@ -127,7 +127,8 @@ async def test_running_frameworks_change_hands(
                 assert body["status"]["state"] == "AttemptRunning"
                 assert condition(body["status"], "Running")["status"] == "True"
             kept(after["large"]["status"]["attemptStatus"]["taskRoleStatuses"], large.roles)
-            assert after["runs"]["status"]["taskCounts"] == {"total": 3, "running": 2, "succeeded": 0, "failed": 1}
+            counts = {"total": 3, "running": 2, "succeeded": 0, "failed": 1, "stopped": 0}
+            assert after["runs"]["status"]["taskCounts"] == counts
         assert {kind: await objects(api, kind) for kind in made} == made
         crd = (await api.get(f"{CRDS}/{names.CRD_NAME}")).ok()["spec"]
         assert crd["versions"][0]["subresources"] == {"status": {}}

@@ -23,11 +23,13 @@ BEFORE: Final = EXAMPLES / "moving/before"
 """Manifests of other controllers."""
 OF_KUEUE: Final = EXAMPLES / "kueue/admin"
 """Objects and settings of Kueue."""
+OF_ARGO: Final = EXAMPLES / "argo"
+"""Objects and settings of Argo Workflows and Argo CD."""
 
 
 def example_files() -> list[Path]:
     """Every manifest below examples/ that is for this controller."""
-    return sorted(path for path in EXAMPLES.rglob("*.yaml") if path.parent not in (BEFORE, OF_KUEUE))
+    return sorted(path for path in EXAMPLES.rglob("*.yaml") if path.parent not in (BEFORE, OF_KUEUE, OF_ARGO))
 
 
 def find(name: str) -> Path:

@@ -5,6 +5,7 @@ Source: docs/reference.md ("status") and docs/guarantees.md (M).
 
 from __future__ import annotations
 
+from frameworkcontroller.api.completion import Outcome
 from frameworkcontroller.api.status import (
     FrameworkStatus,
     State,
@@ -130,8 +131,9 @@ def _counted(status: FrameworkStatus) -> TaskCounts:
     tasks = [task for role in status.attempt.roles for task in role.tasks if not task.is_leaving]
     ended = [task.attempt.completion_status for task in tasks if task.state is State.COMPLETED]
     succeeded = sum(completion is not None and completion.succeeded for completion in ended)
+    stopped = sum(completion is not None and completion.outcome is Outcome.STOPPED for completion in ended)
     running = sum(task.state is State.RUNNING for task in tasks)
-    return TaskCounts(len(tasks), running, succeeded, len(ended) - succeeded)
+    return TaskCounts(len(tasks), running, succeeded, len(ended) - succeeded - stopped, stopped)
 
 
 def _check_state(where: str, state: State, uid: str | None, decided: bool, completion_time: int | None) -> None:

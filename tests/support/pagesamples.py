@@ -11,7 +11,8 @@ from typing import Any, Final
 import orjson
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.codec import encode_status
+from frameworkcontroller.api.causes import cause
+from frameworkcontroller.api.codec import encode_status, pod_completion_body
 from frameworkcontroller.api.completion import (
     CONTAINER_PERMANENT_FAILED,
     CONTAINER_TRANSIENT_FAILED,
@@ -22,6 +23,7 @@ from frameworkcontroller.api.completion import (
     PodCompletion,
     Trigger,
 )
+from frameworkcontroller.api.phases import phase_of_framework
 from frameworkcontroller.api.status import (
     Condition,
     FrameworkAttemptStatus,
@@ -42,6 +44,7 @@ from frameworkcontroller.dashboard.rows import live_framework, past_row
 from frameworkcontroller.dashboard.taskpage import TaskPage, TaskSource
 from frameworkcontroller.dashboard.views import ErrorPage, Note, NoteLevel, Page, Shell
 from frameworkcontroller.views.containerlogs import ArchivedLog
+from frameworkcontroller.views.diagnosis import message_of
 from frameworkcontroller.views.kubeevents import KubeEvent
 
 Json = dict[str, Any]
@@ -58,7 +61,8 @@ def container_failed(
     """The end of a Task whose container failed."""
     containers = (ContainerCompletion("main", code, reason, message, signal),)
     pod = PodCompletion("", "", containers)
-    return CompletionStatus(code, phrase, FAILED, (), "Pod failed: PodPattern unmatched", pod=pod)
+    text = f"Pod failed: PodPattern unmatched: {orjson.dumps(pod_completion_body(pod)).decode()}"
+    return CompletionStatus(code, phrase, FAILED, (), text, pod=pod)
 
 
 NO_DATA: Final = container_failed(
@@ -120,6 +124,9 @@ def framework(
     **spec: Any,
 ) -> Json:
     """A Framework as the API server has it."""
+    for role, tasks in roles.items():
+        for one in tasks:
+            one.role = role
     start = NOW - began
     over = NOW - 120 if end is not None else None
     attempt = FrameworkAttemptStatus(
@@ -142,6 +149,7 @@ def framework(
         observed_generation=1,
         conditions=[*conditions],
     )
+    status.message, status.phase = message_of(status), phase_of_framework(status)
     container = {"name": "main", "image": "registry.example/train:1.4", "command": ["python3", "train.py"]}
     pod = {"spec": {"restartPolicy": "Never", "containers": [container]}}
     return {
@@ -449,21 +457,24 @@ def with_last_words() -> FrameworkPage:
 
 def failures(query: Mapping[str, str] | None = None, *, past: bool = True, empty: bool = False) -> FailurePage:
     """``failures.html``."""
-    ends = [
-        ("7", "ContainerUnrecognizedFailed", 411),
-        ("137", "ContainerSigKillReceived", 58),
-        ("-101", "PodExternalDeleted", 3),
-    ]
-    groups = [_group(*end) for end in ends]
+    asked = FailureQuery.of(query or {})
+    words = cause(NO_DATA)
+    ends = {
+        "cause": [
+            (f"7 {words}", f"7 ContainerUnrecognizedFailed: {words}", 411),
+            ("137 main was ended by signal 0", "137 ContainerSigKillReceived: main was ended by signal 9", 58),
+            ("-101 Pod was deleted by others", "-101 PodExternalDeleted: Pod was deleted by others", 3),
+        ],
+        "node": [("node-3", "node-3", 411), ("node-1", "node-1", 58), ("node-2", "node-2", 3)],
+    }.get(asked.by, [("7", "ContainerUnrecognizedFailed", 411), ("137", "ContainerSigKillReceived", 58)])
+    groups = [{**_group(*end), "ofAttempts": 1200 if asked.by == "node" else None} for end in ends]
     days = [_group(f"2026-11-{day:02}", f"2026-11-{day:02}", 10 + (day * 37) % 90) for day in range(5, 19)]
     items = None if not past else [] if empty else groups
-    return FailurePage(
-        shell("failures", past=past),
-        FailureQuery.of(query or {}),
-        items,
-        days if items else (),
-        ["default", "research"],
-    )
+    places = ["default", "research"]
+    if asked.key:
+        listed = [{**archived_task(2, n), "uid": "past-1", "namespace": "default", "name": "mnist"} for n in (1, 0)]
+        return FailurePage(shell("failures", past=past), asked, (), namespaces=places, attempts=listed)
+    return FailurePage(shell("failures", past=past), asked, items, days if items else (), places)
 
 
 def _group(key: str, label: str, number: int) -> Json:
@@ -513,6 +524,8 @@ def pages() -> dict[str, Page]:
         "log": one_log(),
         "log-lost": one_log(lost=True),
         "failures": failures(),
+        "failures-by-node": failures({"by": "node"}),
+        "failures-of-one": failures({"by": "code", "key": "7"}),
         "failures-empty": failures(empty=True),
         "failures-no-archive": failures(past=False),
         "error": not_found(),

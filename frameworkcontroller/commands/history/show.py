@@ -10,13 +10,16 @@ from typing import Any, Final, TypeAlias
 import orjson
 from rich.text import Text
 
+from frameworkcontroller.api.causes import cause_in
 from frameworkcontroller.api.codec import StatusError
 from frameworkcontroller.api.completion import SUCCEEDED, Outcome, outcome_of
 from frameworkcontroller.api.resources import FRAMEWORKS
+from frameworkcontroller.api.status import Phase
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands import archivesource, program
 from frameworkcontroller.commands.archivesource import open_archive
 from frameworkcontroller.commands.decompress import decompressed
+from frameworkcontroller.commands.history.failurecounts import show_failures
 from frameworkcontroller.commands.invocation import Invocation, checked_name
 from frameworkcontroller.commands.output import table_of
 from frameworkcontroller.history.archiveerrors import ArchiveError, QueryError
@@ -34,6 +37,7 @@ from frameworkcontroller.history.reads import (
 )
 from frameworkcontroller.kube.errors import KubeError, NotFound
 from frameworkcontroller.views.apiobjects import Json
+from frameworkcontroller.views.looks import LOOKS
 from frameworkcontroller.views.texts import clean_line, counted, duration
 
 _NONE: Final = "-"
@@ -66,6 +70,11 @@ def _check(options: argparse.Namespace) -> None:
     for option in ("attempt", "task", "uid"):
         if options.name is None and getattr(options, option) is not None:
             raise program.UsageError(f"--{option}: needs the NAME of a Framework")
+    for option in ("key", "since"):
+        if options.failures is None and getattr(options, option) is not None:
+            raise program.UsageError(f"--{option}: is for --failures")
+    if options.failures is not None and options.name is not None:
+        raise program.UsageError("--failures: counts all Frameworks, so it takes no NAME")
     if options.name is not None:
         checked_name(options.name)
         if options.all_namespaces:
@@ -90,6 +99,9 @@ class _Show:
     async def run(self) -> None:
         """Show the requested attempts."""
         options = self.options
+        if options.failures is not None:
+            await show_failures(self.invocation, options, self.source)
+            return
         if options.name is None:
             await self._frameworks()
             return
@@ -165,13 +177,14 @@ class _Show:
         everywhere: bool = self.options.all_namespaces
         columns: Columns = {
             **({"NAMESPACE": _field("namespace")} if everywhere else {}),
-            **{name.upper(): _field(name) for name in ("name", "state")},
-            "RESULT": _result,
+            "NAME": _field("name"),
+            "PHASE": _phase,
             **{name.upper(): _field(name) for name in ("attempts", "tasks")},
             "FAILED": _field("failedTasks"),
             "CREATED": _field("created"),
             "TOOK": self._took,
             "UID": _field("uid"),
+            "WHY": _why,
         }
         self._print(columns, items)
 
@@ -297,12 +310,9 @@ def _phrase(one: Item) -> Text:
     return Text(str(one["phrase"] or _NONE), _STYLES[_outcome(one)])
 
 
-def _result(one: Item) -> Text:
-    if one["code"] is None:
-        return Text(_NONE)
-    if _outcome(one) is Outcome.SUCCEEDED:
-        return Text(SUCCEEDED, "green")
-    return Text(f"{one['code']} {one['phrase'] or ''}".strip(), _STYLES[_outcome(one)])
+def _phase(one: Item) -> Text:
+    phase = Phase(one["phase"].capitalize())
+    return Text(phase, LOOKS[phase].color)
 
 
 _END: Final[Columns] = {"CODE": _field("code"), "PHRASE": _phrase}
@@ -314,7 +324,7 @@ def _outcome(one: Item) -> Outcome | None:
 
 
 def _why(one: Item) -> str:
-    return clean_line(one["diagnostics"], _MESSAGE) if one["diagnostics"] and one["type"] != SUCCEEDED else ""
+    return clean_line(cause_in(one["diagnostics"])) if one["diagnostics"] and one["type"] != SUCCEEDED else ""
 
 
 # --- the live Framework ---
@@ -330,7 +340,8 @@ def _item_of(live: Mapping[str, Any]) -> dict[str, Any]:
         "state": status.get("state"),
         "phase": (_outcome(ended) or RUNNING) if ended else RUNNING,
         "code": ended.get("code"),
-        **{name: current.get(name) for name in ("phrase", "type", "diagnostics")},
+        **{name: current.get(name) for name in ("phrase", "type")},
+        "diagnostics": status.get("message") or current.get("diagnostics"),
         "attempts": current["id"] + 1 if current else None,
         **{name: current.get(name) for name in ("tasks", "failedTasks")},
         "created": metadata.get("creationTimestamp"),

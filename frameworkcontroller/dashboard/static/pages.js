@@ -89,6 +89,22 @@
       const text = duration(now - Date.parse(element.dateTime) / 1000) + element.dataset.age;
       if (element.textContent !== text) element.textContent = text;
     }
+    for (const element of document.querySelectorAll("time[datetime]")) {
+      const local = localTime(element.dateTime);
+      if (element.dataset.local !== local) element.dataset.local = local;
+      const both = `${element.dateTime}${local && `, here ${local}`}`;
+      if ("age" in element.dataset && element.title !== both) element.title = both;
+    }
+  }
+
+  // The viewer's time of a time in UTC, with the date if it differs; "" where it is UTC, too.
+  function localTime(text) {
+    const time = new Date(text);
+    if (Number.isNaN(time.getTime()) || time.getTimezoneOffset() === 0) return "";
+    const two = (number) => String(number).padStart(2, "0");
+    const clock = `${two(time.getHours())}:${two(time.getMinutes())}`;
+    if (time.getDate() === time.getUTCDate()) return clock;
+    return `${time.getFullYear()}-${two(time.getMonth() + 1)}-${two(time.getDate())} ${clock}`;
   }
 
   // --- copy ---
@@ -124,7 +140,7 @@
   // --- carry the differences over from a newer version of the page ---
 
   // Set by the viewer or by this script, not by the server.
-  const OWN = new Set(["open", "data-own", "data-started"]);
+  const OWN = new Set(["open", "data-own", "data-started", "data-local"]);
 
   function morph(old, made) {
     if (old.nodeType === Node.TEXT_NODE || old.nodeType === Node.COMMENT_NODE) {
@@ -217,7 +233,7 @@
     return url.href;
   }
 
-  const stateOf = (row) => row.querySelector(".state")?.textContent;
+  const stateOf = (row) => row.querySelector(".phase-cell")?.textContent;
 
   // --- fetch ---
 
@@ -391,9 +407,9 @@
 
   // --- the grid of Tasks: a canvas, and a list box with one option that follows the keys ---
 
-  const PHASES = { r: "running", c: "succeeded", s: "stopped", e: "ending", w: "waiting", f: "failed" };
+  const PHASES = { r: "running", c: "succeeded", s: "stopped", e: "ending", w: "pending", f: "failed" };
   // In a crowd, what goes well steps back.
-  const STRENGTH = { running: 0.6, succeeded: 0.6, stopped: 0.7, ending: 0.9, waiting: 1, failed: 1 };
+  const STRENGTH = { running: 0.6, succeeded: 0.6, stopped: 0.7, ending: 0.9, pending: 1, failed: 1 };
   const GUTTER = 46;
   const grids = new Map();
   let filtered = new Set();
@@ -648,7 +664,7 @@
   function drawCells(paint, phase, cells, side, { fill, surface, mark }) {
     paint.beginPath();
     paint.fillStyle = fill;
-    if (phase === "waiting") {
+    if (phase === "pending") {
       const line = side >= 11 ? 2 : 1.4;
       for (const [x, y] of cells) paint.rect(x + line / 2, y + line / 2, side - line, side - line);
       paint.lineWidth = line;

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.causes import cause
 from frameworkcontroller.api.codec import encode_status, encode_task
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import Framework, Identity, PodRecord
@@ -200,12 +201,12 @@ def describe_row(in_a_row: int) -> str:
     return {0: "", 1: " and 1 retry"}.get(in_a_row, f" and {in_a_row} retries in a row")
 
 
-def describe(completion: CompletionStatus) -> str:
-    """The completion in one line. The longest part comes last, where it may be cut off."""
+def describe(completion: CompletionStatus, why: str = "") -> str:
+    """The completion in one line, with its cause, or ``why``. The longest part comes last, where it may be cut off."""
     trigger = completion.trigger
     by = ""
     if trigger is not None:
         # Trigger and diagnostics are equal if all Tasks completed.
         said = "" if trigger.message == completion.diagnostics else f": {trigger.message}"
         by = f" (Task {trigger.task_role_name}[{trigger.task_index}]{said})"
-    return f"{summarize(completion)}{by}: {completion.diagnostics}"
+    return f"{summarize(completion)}{by}: {why or cause(completion)}"

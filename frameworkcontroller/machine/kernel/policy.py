@@ -193,7 +193,7 @@ def evaluate_completion(spec: FrameworkSpec, tracker: Tracker) -> CompletionStat
     for role in roles:
         counts, policy = tracker.role_counts[role.name], role.framework_attempt_completion_policy
         for kind, count, minimum in (
-            ("Failed", counts.failed, policy.min_failed_task_count),
+            ("Failed", counts.unsuccessful, policy.min_failed_task_count),
             ("Succeeded", counts.succeeded, policy.min_succeeded_task_count),
         ):
             if 1 <= minimum <= count:
@@ -205,7 +205,7 @@ def evaluate_completion(spec: FrameworkSpec, tracker: Tracker) -> CompletionStat
         # Another rule is one for the Task alone.
         rule = completion.policy if completion.ends_framework_attempt else None
         return replace(completion, trigger=Trigger(text, task.role, task.index), pod=None, policy=rule)
-    total, completed = spec.task_count, tracker.counts.succeeded + tracker.counts.failed
+    total, completed = spec.task_count, tracker.counts.completed
     if not 1 <= total <= completed or tracker.ended_by_rule is not None:
         # A rule that ends the attempt also does if its Task was the last one.
         return None

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, TypeVar
 
-from frameworkcontroller.api.completion import CompletionStatus
+from frameworkcontroller.api.completion import CompletionStatus, Outcome
 from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.status import (
     Condition,
@@ -493,7 +493,7 @@ class Tracker:
                 counts.running += step
             elif task.state is State.COMPLETED:
                 completion = task.attempt.completion_status
-                if completion is not None and completion.succeeded:
-                    counts.succeeded += step
-                else:
-                    counts.failed += step
+                outcome = Outcome.FAILED if completion is None else completion.outcome
+                counts.succeeded += step * (outcome is Outcome.SUCCEEDED)
+                counts.stopped += step * (outcome is Outcome.STOPPED)
+                counts.failed += step * (outcome is Outcome.FAILED)

@@ -77,14 +77,14 @@ async def test_a_line_for_each_change() -> None:
         framework(State.RUNNING, task(0, State.CREATION_PENDING, retried=1)),
         framework(State.COMPLETED, completion=CompletionStatus.of(POD_SUCCEEDED, "")),
     ) == [
-        "    1.0s f: AttemptCreationPending (attempt 0)",
-        "    1.0s f worker[0]: AttemptCreationPending (attempt 0)",
-        "    1.0s f worker[1]: AttemptCreationPending (attempt 0)",
-        "    2.0s f: AttemptRunning (attempt 0)",
-        "    2.0s f worker[0]: AttemptRunning (attempt 0)",
-        "    4.0s f worker[0]: AttemptCompleted (attempt 0): 200 ContainerTransientFailed",
-        "    5.0s f worker[0]: AttemptCreationPending (attempt 1)",
-        "    6.0s f: Completed (attempt 0): 0 Succeeded",
+        "    1.0s f: Pending (attempt 0)",
+        "    1.0s f worker[0]: Pending (attempt 0)",
+        "    1.0s f worker[1]: Pending (attempt 0)",
+        "    2.0s f: Running (attempt 0)",
+        "    2.0s f worker[0]: Running (attempt 0)",
+        "    4.0s f worker[0]: Ending (attempt 0): said the Pod (200 ContainerTransientFailed)",
+        "    5.0s f worker[0]: Pending (attempt 1)",
+        "    6.0s f: Succeeded (attempt 0)",
     ]
 
 
@@ -117,10 +117,10 @@ def test_trees_of_all_frameworks() -> None:
     progress.show("other/g", {"metadata": {"name": "g", "namespace": "other"}})
     clock.now += 7
     assert screen(console, progress) == [
-        "f  AttemptRunning  attempt 0  waiting for 2m17s",
+        "f  Running  attempt 0  waiting for 2m17s",
         "└── worker  ██████████▓▓▓▓▓▓▓▓▓▓  2 Tasks: 1 running, 1 succeeded; 2 retries",
-        "    ├── [0]  AttemptRunning  attempt 0  2m17s  127.0.0.2",
-        "    └── [1]  Completed       attempt 2  2m17s  127.0.0.3",
+        "    ├── [0]  Running    attempt 0  2m17s  127.0.0.2",
+        "    └── [1]  Succeeded  attempt 2  2m17s  127.0.0.3",
         "other/g  not seen by a controller yet: is one running?",
     ]
 
@@ -134,12 +134,12 @@ def test_the_roles_of_a_framework_share_the_lines_of_the_screen() -> None:
     ]
     progress.show("default/f", framework(State.RUNNING, *tasks))
     assert screen(console, progress) == [
-        "f  AttemptRunning  attempt 0  waiting for 2m10s",
+        "f  Running  attempt 0  waiting for 2m10s",
         "└── worker  █x▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓  72 Tasks: 1 failed, 70 running, 1 succeeded; 3 retries",
-        "    ├── [71]    Completed       attempt 0  2m10s",
-        "    │   210 ContainerPermanentFailed: said the Pod; not retried: maxRetryCount is 0",
-        "    ├── [0-69]  AttemptRunning  70 Tasks",
-        "    └── [70]    Completed       attempt 3  2m10s",
+        "    ├── [71]    Failed     attempt 0  2m10s",
+        "    │   said the Pod (210 ContainerPermanentFailed); not retried: maxRetryCount is 0",
+        "    ├── [0-69]  Running    70 Tasks",
+        "    └── [70]    Succeeded  attempt 3  2m10s",
     ]
 
 
@@ -152,8 +152,8 @@ async def test_live_trees_are_drawn_and_left_on_the_screen() -> None:
         progress.show("default/f", framework(State.COMPLETED))
     assert isinstance(console.file, io.StringIO)
     written = console.file.getvalue()
-    assert "AttemptRunning" in written
-    assert written.rindex("Failed") > written.rindex("AttemptRunning")
+    assert "Running" in written
+    assert written.rindex("Failed") > written.rindex("Running")
     assert written.endswith("\x1b[?25h")
 
 
@@ -166,7 +166,7 @@ async def test_lines_are_printed_above_the_live_trees() -> None:
     assert isinstance(console.file, io.StringIO)
     seen = console.file.getvalue()
     assert seen.count("| one\n") == seen.count("| two\n") == 1
-    assert seen.index("| one") < seen.index("| two") < seen.rindex("AttemptRunning")
+    assert seen.index("| one") < seen.index("| two") < seen.rindex("Running")
 
 
 def test_ending_of_a_success() -> None:
@@ -179,7 +179,7 @@ def test_ending_of_a_success() -> None:
     )
     found = ending("default/f", done)
     assert found.succeeded
-    assert found.text == ("f: Succeeded after 7s: 0 Succeeded\n    worker: 2 Tasks, 1 retry: 2 x 0 Succeeded")
+    assert found.text == "f: Succeeded after 7s\n    worker: 2 Tasks, 1 retry: 2 succeeded"
 
 
 def test_ending_of_a_failure_says_why() -> None:
@@ -198,10 +198,10 @@ def test_ending_of_a_failure_says_why() -> None:
     found = ending("other/f", failed)
     assert not found.succeeded
     assert found.text.split("\n") == [
-        "other/f: Failed after 1s: 210 ContainerPermanentFailed, "
+        "other/f: Failed after 1s: worker[0]: said the Pod",
+        "    210 ContainerPermanentFailed, "
         "by worker[0]: FailedTaskCount 1 has reached MinFailedTaskCount 1 in the TaskRole",
-        "    worker: 2 Tasks, 0 retries: 1 x 210 ContainerPermanentFailed, 1 x not completed (AttemptCreationPending)",
-        "    worker[0]: said the Pod",
+        "    worker: 2 Tasks, 0 retries: 1 failed with 210 ContainerPermanentFailed, 1 pending",
     ]
 
 
@@ -212,16 +212,13 @@ def test_ending_of_a_failure_says_why() -> None:
         ({}, "f: not seen by a controller yet"),
         (
             framework(State.RUNNING, task(0, State.RUNNING)),
-            "f: not completed, AttemptRunning (attempt 0)\n"
-            "    worker: 1 Task, 0 retries: 1 x not completed (AttemptRunning)",
+            "f: Running\n    worker: 1 Task, 0 retries: 1 running",
         ),
         (
             framework(
                 State.RUNNING, conditions=[Condition("Stalled", "True", "Quota", "exceeded\n\x1b[1mquota", 0, 1)]
             ),
-            "f: not completed, AttemptRunning (attempt 0)\n"
-            "    Quota: exceeded  [1mquota\n"
-            "    worker: 0 Tasks, 0 retries",
+            "f: Running: exceeded  [1mquota\n    worker: 0 Tasks, 0 retries",
         ),
     ],
 )

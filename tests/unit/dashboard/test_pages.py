@@ -13,6 +13,7 @@ from frameworkcontroller.api.completion import (
     ContainerCompletion,
     PodCompletion,
 )
+from frameworkcontroller.api.phases import phase_of_task
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.dashboard.failurepage import FailureQuery
@@ -22,11 +23,11 @@ from frameworkcontroller.dashboard.live import Changes
 from frameworkcontroller.dashboard.rendering import render
 from frameworkcontroller.dashboard.rows import ONLY_TASKS, live_framework, past_row
 from frameworkcontroller.dashboard.views import PHASES
-from frameworkcontroller.views.diagnosis import diagnose_framework, phase_of, read_view
+from frameworkcontroller.views.diagnosis import NOT_SEEN, diagnose_framework, read_view
 from tests.support import pagesamples as samples
 
 SVG = "{http://www.w3.org/2000/svg}"
-WHY = "210 ContainerPermanentFailed: no disk"
+WHY = "no disk"
 
 
 def names_in(page: FrameworkList) -> list[str]:
@@ -41,28 +42,29 @@ def test_a_framework_is_shown_with_why_it_waits_or_how_it_ended() -> None:
     assert {name: (row.phase, row.word) for name, row in rows.items()} == {
         "mnist": ("running", ""),
         "sweep": ("running", ""),
-        "fresh": ("waiting", ""),
-        "queued": ("waiting", "queued"),
+        "fresh": ("pending", ""),
+        "queued": ("queued", ""),
         "good": ("succeeded", ""),
         "bad": ("failed", ""),
-        "paused": ("waiting", "suspended"),
+        "paused": ("suspended", ""),
         "stuck": ("running", "stalled"),
     }
-    assert rows["fresh"].state == "not seen by a controller yet"
-    assert "insufficient quota for nvidia.com/gpu" in rows["queued"].why
-    assert rows["bad"].why == "by worker[1]: 1 has reached minFailedTaskCount 1"
+    assert rows["fresh"].message == NOT_SEEN
+    assert "queue gpus has not admitted it" in rows["queued"].message
+    no_file = "FileNotFoundError: no such file: /data/<script>alert(1)</script>.bin"
+    assert rows["bad"].message == f"worker[1] on node-1: main exited with 7: {no_file}"
     assert (rows["bad"].result, rows["bad"].retries) == ("210 ContainerPermanentFailed", 2)
-    assert "exceeded quota" in rows["stuck"].why
-    assert rows["mnist"].bar.text == "2 failed, 3 waiting, 1 ending, 3 running, 2 succeeded"
+    assert "exceeded quota" in rows["stuck"].message
+    assert rows["mnist"].bar.text == "2 failed, 3 pending, 1 ending, 3 running, 2 succeeded"
     assert sum(share.percent for share in rows["mnist"].bar.shares) == pytest.approx(100, abs=0.1)
     # Before the first status there are no Tasks, but those to come.
-    assert rows["fresh"].bar.text == "4 waiting"
+    assert rows["fresh"].bar.text == "4 pending"
 
 
 def test_a_framework_that_cannot_be_read_is_listed_as_such() -> None:
     body = samples.training()
     body["status"]["attemptStatus"]["taskRoleStatuses"][0]["taskStatuses"][0]["state"] = "Nonsense"
-    assert (live_framework(body).state, live_framework(body).phase) == ("unreadable status", "failed")
+    assert (live_framework(body).message, live_framework(body).phase) == ("its status cannot be read", "failed")
     page = samples.one_framework(body)
     assert "Nonsense" in page.problem
     assert page.roles == []
@@ -72,12 +74,13 @@ def test_a_framework_that_cannot_be_read_is_listed_as_such() -> None:
     ("query", "found"),
     [
         ({"q": "MNI"}, ["mnist"]),
-        ({"q": "gpus insufficient"}, ["queued"]),
+        ({"q": "gpus admitted"}, ["queued"]),
         ({"q": "210"}, ["bad"]),
         ({"namespace": "serving"}, ["paused", "stuck"]),
-        ({"state": "failed"}, ["bad"]),
-        ({"state": "suspended"}, ["paused"]),
-        ({"state": "nonsense", "namespace": "serving"}, ["paused", "stuck"]),
+        ({"phase": "failed"}, ["bad"]),
+        ({"phase": "suspended"}, ["paused"]),
+        ({"phase": "stalled"}, ["stuck"]),
+        ({"phase": "nonsense", "namespace": "serving"}, ["paused", "stuck"]),
         ({"which": "past"}, []),
         ({"sort": "name", "q": "default", "which": "live"}, ["bad", "good", "mnist"]),
         ({"sort": "name", "order": "desc", "namespace": "serving"}, ["stuck", "paused"]),
@@ -93,7 +96,7 @@ def test_the_list_filters_and_sorts(query: dict[str, str], found: list[str]) -> 
 
 
 def test_every_link_of_the_list_leads_to_the_list_that_it_says() -> None:
-    query = ListQuery(text="a b", namespace="x", state="failed", which="live", sort="name", descending=True, page=3)
+    query = ListQuery(text="a b", namespace="x", phase="failed", which="live", sort="name", descending=True, page=3)
     assert ListQuery.of(dict(part.split("=") for part in query.href[1:].replace("+", " ").split("&"))) == query
     assert ListQuery().href == "?"
     page = samples.list_page({"q": "mnist", "sort": "name"})
@@ -127,29 +130,14 @@ def test_pages_of_live_ones_are_followed_by_past_ones() -> None:
     assert alone.older == ""
 
 
-def test_one_that_runs_without_a_running_task_waits() -> None:
-    waiting = [samples.task(index, State.PREPARING) for index in range(3)]
-    one = live_framework(samples.framework("w", {"worker": waiting}))
-    assert (one.phase, one.word, one.why) == ("waiting", "", "none of its 3 Tasks runs yet")
-    alone = live_framework(samples.framework("w", {"worker": waiting[:1]}))
-    assert (alone.phase, alone.why) == ("waiting", "its Task does not run yet")
-    running = live_framework(samples.framework("w", {"worker": [*waiting, samples.task(3, State.RUNNING)]}))
-    assert (running.phase, running.why) == ("running", "")
-    reason = samples.condition("Running", "False", "NoQuota", "Attempt 0 waits: for 2 GPUs")
-    told = live_framework(samples.framework("w", {"worker": waiting}, conditions=[reason]))
-    assert (told.phase, told.word, told.why) == ("waiting", "", "for 2 GPUs")
-    unseen = next(row for row in samples.list_page().rows if row.name == "fresh")
-    assert unseen.why == "not seen by a controller yet"
-
-
-def test_a_row_is_found_by_the_word_that_it_shows() -> None:
+def test_a_row_is_found_by_its_phase_and_word() -> None:
     page = samples.list_page({"which": "live"})
     for row in page.rows:
-        shown = row.word or row.phase
-        choice = next(one for one in page.states if one.value == shown)
-        found = names_in(samples.list_page({"which": "live", "state": shown}))
-        assert row.name in found
-        assert choice.number == len(found)
+        for shown in filter(None, (row.word, row.phase)):
+            choice = next(one for one in page.phases if one.value == shown)
+            found = names_in(samples.list_page({"which": "live", "phase": shown}))
+            assert row.name in found
+            assert choice.number == len(found)
 
 
 def test_a_past_framework_has_the_bar_that_it_had() -> None:
@@ -166,57 +154,55 @@ def test_a_past_framework_has_the_bar_that_it_had() -> None:
 
 
 @pytest.mark.parametrize(
-    ("item", "phase", "state", "why", "bar"),
+    ("item", "phase", "message", "bar"),
     [
-        ({"state": None, "phase": "running", "code": None, "tasks": None}, "running", ONLY_TASKS, "", ""),
-        ({"phase": "running", "state": "AttemptCompleted"}, "running", "AttemptCompleted", "", "3 failed, 5 running"),
-        ({"phase": "stopped", "state": "Other"}, "stopped", "Other", WHY, "3 failed, 5 stopped"),
-        ({"phase": "failed"}, "failed", "Completed", WHY, "3 failed, 5 stopped"),
-        ({"phase": "succeeded"}, "succeeded", "Completed", "", "3 failed, 5 stopped"),
+        ({"state": None, "phase": "running", "code": None, "tasks": None}, "running", ONLY_TASKS, ""),
+        ({"phase": "running", "state": "AttemptCompleted"}, "running", "", "3 failed, 5 running"),
+        ({"phase": "stopped", "state": "Other"}, "stopped", WHY, "3 failed, 5 stopped"),
+        ({"phase": "failed"}, "failed", WHY, "3 failed, 5 stopped"),
+        ({"phase": "succeeded"}, "succeeded", "", "3 failed, 5 stopped"),
     ],
 )  # fmt: skip
-def test_a_past_framework_has_its_phase_and_reason(
-    item: dict[str, Any], phase: str, state: str, why: str, bar: str
-) -> None:
+def test_a_past_framework_has_its_phase_and_reason(item: dict[str, Any], phase: str, message: str, bar: str) -> None:
     counts = {"tasks": 8, "failedTasks": 3, "succeededTasks": None, "stoppedTasks": None}
     if item.get("tasks", 8) is None:
         counts = dict.fromkeys(counts)
     row = past_row({**samples.past_items()[1], "diagnostics": "no disk ", **counts, **item})
-    assert (row.phase, row.state, row.why, row.bar.text) == (phase, state, why, bar)
+    assert (row.phase, row.message, row.bar.text) == (phase, message, bar)
 
 
 def test_numbers_of_choices_follow_the_other_filters() -> None:
     def numbers(query: dict[str, str]) -> tuple[dict[str, int | None], dict[str, int | None]]:
         page = samples.list_page(query)
-        states, namespaces = page.states[1:], page.namespaces[1:]
-        return {one.value: one.number for one in states}, {one.value: one.number for one in namespaces}
+        phases, namespaces = page.phases[1:], page.namespaces[1:]
+        return {one.value: one.number for one in phases}, {one.value: one.number for one in namespaces}
 
-    states, namespaces = numbers({})
-    assert (states["failed"], states["waiting"], namespaces["serving"], namespaces["default"]) == (1, 3, 2, 3)
-    for query in ({"q": "serving"}, {"namespace": "serving"}, {"q": "serving", "state": "stalled"}):
-        states, namespaces = numbers(query)
+    phases, namespaces = numbers({})
+    assert (phases["failed"], phases["pending"], namespaces["serving"], namespaces["default"]) == (1, 1, 2, 3)
+    for query in ({"q": "serving"}, {"namespace": "serving"}, {"q": "serving", "phase": "stalled"}):
+        phases, namespaces = numbers(query)
         # Each is the length of the list that the choice gives.
-        for value, number in states.items():
-            assert number == samples.list_page({**query, "state": value}).matched, (query, value)
+        for value, number in phases.items():
+            assert number == samples.list_page({**query, "phase": value}).matched, (query, value)
         for value, number in namespaces.items():
             assert number == samples.list_page({**query, "namespace": value}).matched, (query, value)
-    states, namespaces = numbers({"which": "past"})
-    assert set(states) == {"failed", "running", "stopped", "succeeded"}
-    assert {*states.values(), *namespaces.values()} == {None}
+    phases, namespaces = numbers({"which": "past"})
+    assert set(phases) == {"failed", "running", "stopped", "succeeded"}
+    assert {*phases.values(), *namespaces.values()} == {None}
 
 
-def test_states_that_no_framework_has_take_no_place() -> None:
-    live = [one.value for one in samples.list_page({"which": "live"}).states]
-    assert live == ["", "failed", "waiting", "running", "succeeded", "stalled", "suspended", "queued"]
+def test_phases_that_no_framework_has_take_no_place() -> None:
+    live = [one.value for one in samples.list_page({"which": "live"}).phases]
+    assert live == ["", "failed", "pending", "queued", "suspended", "running", "succeeded", "stalled"]
     # The archive may have them, which counts none.
-    assert "stopped" in [one.value for one in samples.list_page().states]
-    chosen = samples.list_page({"which": "live", "state": "ending"}).states
+    assert "stopped" in [one.value for one in samples.list_page().phases]
+    chosen = samples.list_page({"which": "live", "phase": "ending"}).phases
     assert [(one.value, one.number) for one in chosen if one.selected] == [("ending", 0)]
 
 
 def test_the_usual_end_needs_no_reason() -> None:
     text = render(samples.list_page({"which": "live"}))
-    assert "210 ContainerPermanentFailed" in text or "by worker[1]" in text
+    assert "worker[1] on node-1: main exited with 7" in text
     assert "0 Succeeded" not in text
 
 
@@ -235,11 +221,11 @@ def test_an_empty_list_says_what_to_type() -> None:
 def test_page_and_command_give_the_same_reasons() -> None:
     for body in samples.frameworks():
         page = samples.one_framework(body)
-        said = diagnose_framework(read_view(body, {}), samples.NOW)
+        said = diagnose_framework(read_view(body, {}), samples.NOW) or [NOT_SEEN] * ("status" not in body)
         # The usual end is said in plain words before.
         plain = ["Succeeded: all 2 Tasks succeeded"] if body["metadata"]["name"] == "good" else []
         assert page.sentences == plain + said, body["metadata"]["name"]
-        assert all(phase_of(task).label in PHASES for role in page.roles for task in role.tasks)
+        assert all(phase_of_task(task).lower() in PHASES for role in page.roles for task in role.tasks)
 
 
 def test_tasks_are_grouped_by_state_and_reason() -> None:
@@ -247,9 +233,9 @@ def test_tasks_are_grouped_by_state_and_reason() -> None:
     (role,) = page.roles
     assert len(role.tasks) == 40
     assert sum(len(one.tasks) for one in role.groups) == 40
-    assert phase_of(role.groups[0].tasks[0]).label == "failed"
+    assert phase_of_task(role.groups[0].tasks[0]) == "Failed"
     assert "no such file: /data/<script>alert(1)</script>.bin" in role.groups[0].text
-    waiting = next(one for one in samples.one_framework().roles[1].groups if one.indexes == "5")
+    waiting = next(one for one in samples.one_framework().roles[0].groups if one.indexes == "5")
     assert waiting.text == f"Unschedulable: {samples.NO_NODE}"
 
 
@@ -263,7 +249,7 @@ def test_failures_count_retried_attempts_of_the_archive_too() -> None:
 
 
 def test_failures_are_grouped_by_code_in_the_containers_own_words() -> None:
-    """Words that differ in the name of the Pod are shown once, as the first container wrote them."""
+    """Words that differ in numbers are shown once, as the first container wrote them."""
 
     def failed(index: int, message: str) -> TaskStatus:
         container = ContainerCompletion("main", 7, "Error", message)
@@ -271,11 +257,11 @@ def test_failures_are_grouped_by_code_in_the_containers_own_words() -> None:
         return samples.task(index, State.COMPLETED, end)
 
     tasks = [failed(index, f'lost Pod "f-worker-{index}" of 9') for index in range(3)]
-    tasks += [failed(index, f"text {index}") for index in range(3, 14)]
+    tasks += [failed(index, f"text {chr(97 + index)}") for index in range(3, 14)]
     (row,) = samples.one_framework(samples.framework("f", {"worker": tasks}, State.RUNNING)).failures
     assert (row.result, row.number, len(row.words), len(row.by_text)) == ("7 Unrecognized", 14, 8, 12)
     first, second = row.words[:2]
-    assert first.text == 'container main: exit code 7: Error: lost Pod "f-worker-0" of 9'
+    assert first.text == 'main exited with 7: lost Pod "f-worker-0" of 9'
     assert (first.names, len(first.tasks), second.names, len(second.tasks)) == ("worker[0-2]", 3, "worker[3]", 1)
     assert "its Pod" not in render(samples.one_framework(
         samples.framework("f", {"worker": tasks[:1]}, State.RUNNING)
@@ -375,8 +361,24 @@ def test_failures_are_compared_with_the_largest_group() -> None:
     page = samples.failures()
     assert [group["percent"] for group in page.groups] == [100.0, 14.1, 0.7]
     assert page.groups[0]["href"] == "frameworks/default/mnist/past-1/tasks/worker/2"
+    assert [group["rate"] for group in page.groups] == ["", "", ""]
+    assert [group["rate"] for group in samples.failures({"by": "node"}).groups] == ["34.2%", "4.8%", "0.2%"]
     assert [day["key"] for day in page.days] == sorted(day["key"] for day in page.days)
     assert samples.failures(past=False).empty is not None
+
+
+def test_each_number_of_failures_leads_to_its_attempts() -> None:
+    group = samples.failures({"by": "node", "since": "30", "namespace": "default"}).groups[0]
+    assert group["attempts"] == "failures?by=node&since=30&namespace=default&key=node-3"
+    page = samples.failures({"by": "node", "since": "30", "key": "node-3"})
+    assert (page.key, page.back) == ("node-3", "failures?by=node&since=30&namespace=&key=")
+    assert page.attempts is not None
+    first = page.attempts[0]
+    assert (first.name, first.href) == (
+        "default/mnist worker[2]",
+        "frameworks/default/mnist/past-1/tasks/worker/2",
+    )
+    assert 'href="./failures?by=node' in render(page)
 
 
 @pytest.mark.parametrize(("since", "days"), [("1", 1), ("30", 30), ("nonsense", 7), ("", None)])
@@ -414,4 +416,18 @@ def test_changes_are_a_bounded_set() -> None:
 
 def test_states_have_the_names_of_the_api() -> None:
     page = samples.one_framework()
-    assert {one.tasks[0].state for one in page.roles[1].groups} <= set(State)
+    assert {one.tasks[0].state for one in page.roles[0].groups} <= set(State)
+
+
+def test_roles_with_failed_tasks_come_first() -> None:
+    assert [role.name for role in samples.one_framework().roles] == ["worker", "ps"]
+    assert [role.name for role in samples.one_framework(samples.frameworks()[-1]).roles] == ["web"]
+
+
+def test_the_first_lines_say_how_it_is_and_why() -> None:
+    bad = samples.one_framework(next(body for body in samples.frameworks() if body["metadata"]["name"] == "bad"))
+    assert bad.head.phase == "failed"
+    assert bad.sentences[0] == bad.head.message
+    assert bad.sentences[1] == "210 ContainerPermanentFailed, by worker[1]: 1 has reached minFailedTaskCount 1"
+    html = render(bad)
+    assert html.index("Failed</span>") < html.index("main exited with 7") < html.index('id="tasks"')

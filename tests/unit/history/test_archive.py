@@ -26,6 +26,7 @@ from frameworkcontroller.history.reads import (
     GetFramework,
     GetTaskAttempt,
     GetTaskHistory,
+    ListFailures,
     ListFrameworks,
     ListNamespaces,
     ListTasks,
@@ -562,3 +563,73 @@ async def test_no_error_shows_the_password() -> None:
         await HistoryArchive.open("postgresql://me:secret@/x?host=/nowhere")
     assert "secret" not in str(raised.value)
     assert "postgresql://me:***@" in str(raised.value)
+
+
+def failed_with(uid: str, index: int, words: str, *, code: int = 7, node: str = "node-0", at: int = 10) -> bytes:
+    """A failed Task attempt whose container has written that; the diagnostics have it as the controller writes it."""
+    status = task_status(index, code=code, node=node, completed=at)
+    pod = {"containers": [{"name": "main", "code": code, "message": words}]}
+    text = f"Pod failed: PodPattern unmatched: {orjson.dumps(pod).decode()}"
+    status["attemptStatus"]["completionStatus"]["diagnostics"] = text
+    return framework_record(uid, where=f"default/{uid}", code=None, roles={"worker": [status]})
+
+
+async def test_failures_by_cause(archive: HistoryArchive) -> None:
+    """Words that differ in numbers are one cause; the same words with another code are another one."""
+    told = [("rank 3 lost node-7", 7), ("rank 12 lost node-1", 7), ("no data", 7), ("no data", 9)]
+    await archive.store([failed_with(f"u{n}", n, words, code=code, at=n) for n, (words, code) in enumerate(told)])
+    items = (await archive.read(CountFailures(by=FailureKey.CAUSE)))["items"]
+    assert [(item["key"], item["taskAttempts"], item["frameworks"]) for item in items] == [
+        ("7 main exited with 0: rank 0 lost node-0", 2, 2),
+        ("7 main exited with 0: no data", 1, 1),
+        ("9 main exited with 0: no data", 1, 1),
+    ]
+    first = items[0]
+    assert first["label"] == "7 Phrase7: main exited with 7: rank 12 lost node-1"
+    assert (first["first"], first["last"], first["example"]["name"]) == (at(0), at(1), "u1")
+    for item in items:
+        listed = (await archive.read(ListFailures(by=FailureKey.CAUSE, key=item["key"])))["items"]
+        assert len(listed) == item["taskAttempts"]
+    listed = (await archive.read(ListFailures(by=FailureKey.CAUSE, key=first["key"])))["items"]
+    assert [(one["name"], one["role"], one["index"], one["code"]) for one in listed] == [
+        ("u1", "worker", 1, 7),
+        ("u0", "worker", 0, 7),
+    ]
+    with pytest.raises(QueryError, match="key: must begin with a code"):
+        await archive.read(ListFailures(by=FailureKey.CAUSE, key="no code"))
+
+
+async def test_each_number_of_failures_leads_to_its_attempts(archive: HistoryArchive) -> None:
+    lines = [failed_with(f"u{n}", n, "no", code=n % 2 + 1, node=f"node-{n % 3}", at=n * 40_000) for n in range(9)]
+    await archive.store(lines)
+    for by in FailureKey:
+        for item in (await archive.read(CountFailures(by=by)))["items"]:
+            listed = (await archive.read(ListFailures(by=by, key=item["key"])))["items"]
+            assert len(listed) == item["taskAttempts"], (by, item["key"])
+    assert len((await archive.read(ListFailures(limit=4)))["items"]) == 4
+    assert (await archive.read(ListFailures(), frozenset({"ns-x"})))["items"] == []
+    with pytest.raises(QueryError, match="key: must be a day"):
+        await archive.read(ListFailures(by=FailureKey.DAY, key="yesterday"))
+
+
+async def test_failures_by_node_are_compared_with_all_attempts_there(archive: HistoryArchive) -> None:
+    statuses = [task_status(n, code=int(n == 0), node=f"node-{n % 2}", completed=10) for n in range(10)]
+    statuses += [task_status(10, code=None, node="node-0")]
+    await archive.store(
+        [
+            framework_record("u", where="a/f", roles={"worker": statuses}, time=20 * SECOND),
+            framework_record("v", where="b/f", roles={"worker": statuses[1:]}, time=20 * SECOND),
+        ]
+    )
+
+    async def of(readable: frozenset[str] | None = None, **query: Any) -> list[tuple[str, int, int | None]]:
+        items = (await archive.read(CountFailures(by=FailureKey.NODE, **query), readable))["items"]
+        return [(item["key"], item["taskAttempts"], item["ofAttempts"]) for item in items]
+
+    # Nothing of a namespace that may not be read is counted.
+    assert await of(frozenset({"a"})) == [("node-0", 1, 5)]
+    assert await of() == [("node-0", 1, 9)]
+    assert await of(namespace="a") == [("node-0", 1, 5)]
+    assert await of(since=EPOCH + 10) == [("node-0", 1, 9)]
+    assert await of(since=EPOCH + 11) == []
+    assert {item["ofAttempts"] for item in (await archive.read(CountFailures()))["items"]} == {None}

@@ -67,7 +67,7 @@ def test_absent_parameters_have_their_defaults() -> None:
         (GetFramework, [("uid", "2")], "uid: is no parameter of /v1/frameworks/{uid} (which has none)"),
         (ListFrameworks, [("q", "a"), ("q", "b")], "q: must be given once only"),
         (ListTasks, [("failed", "yes")], 'failed: must be true or false, not "yes"'),
-        (CountFailures, [("by", "name")], 'by: must be one of code, node, role, day, not "name"'),
+        (CountFailures, [("by", "name")], 'by: must be one of code, cause, node, role, day, not "name"'),
     ],
 )
 def test_a_bad_parameter_is_named_with_its_value(

@@ -27,6 +27,7 @@ from frameworkcontroller.history.reads import (
     A,
     CountFailures,
     GetFramework,
+    ListFailures,
     ListFrameworks,
     ListNamespaces,
     Read,
@@ -80,6 +81,7 @@ class Memory(HistoryArchive):
             ListNamespaces: {"items": [one for one in ("default", "other") if readable is None or one in readable]},
             ListFrameworks: {"items": [], "next": None},
             CountFailures: {"items": []},
+            ListFailures: {"items": []},
             GetFramework: {"uid": "u"} if query == GetFramework("u") else None,
         }.get(type(query))
         self.queries.append((query, readable))

@@ -12,9 +12,9 @@ import pytest
 from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.status import State
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.commands.list import state_text
 from frameworkcontroller.commands.output import console
 from frameworkcontroller.controller.statecounts import WAITS, StateCounts
+from frameworkcontroller.machine.headline import set_headline
 from frameworkcontroller.machine.kernel.actions import Action, Create
 from frameworkcontroller.machine.kernel.exchanges import Result
 from frameworkcontroller.machine.kernel.model import NotListed, Plan, Record, SnapshotTrigger
@@ -58,6 +58,7 @@ class Watched(Bench):
         metadata: dict[str, Any] = {"name": "f", "namespace": "ns", "creationTimestamp": format_time(int(self.now))}
         if self.deleting:
             metadata["deletionTimestamp"] = format_time(int(self.now))
+        set_headline(self.tracker, self.status, self.framework)
         status = orjson.loads(encode_status("f", self.status))
         return {"metadata": metadata, "spec": self.spec, "status": status}
 
@@ -234,6 +235,8 @@ FORBIDDEN = "Cannot create Service f: 403: may not create services"
 QUEUE = "the Framework waits in Kueue's LocalQueue team-a"
 COUNT = "TaskRole a has quota for 1 of its Tasks at once"
 
+EXITED = "a[0] on node-1: main exited with 1"
+
 NOT_AT_ONCE = (RequestReason.WAITING, LifeReason.RELISTING, ServiceReason.PENDING, HistoryReason.PENDING)
 """Another process has to find out first."""
 
@@ -242,25 +245,27 @@ UNARCHIVED = "the history has not yet stored the attempts to be forgotten"
 ROWS = (
     # The object itself says it, and no status is written for it.
     Row(LifeReason.DELETING, deleted, "", "", "is being deleted", "being deleted"),
-    Row(LifeReason.NOT_STARTED, not_started, CREATE, CREATE, "its executionType is Create", CREATE),
-    Row(LifeReason.NOT_STARTED, held, HELD, HELD, "and to be resumed: suspend is true", HELD),
+    Row(LifeReason.NOT_STARTED, not_started, *[CREATE] * 4),
+    Row(LifeReason.NOT_STARTED, held, *[HELD] * 4),
     Row(LifeReason.SUSPENDED, suspended, *["spec.suspend is true"] * 4),
     Row(RequestReason.WAITING, refused_pod, *[WEBHOOK] * 4),
     Row(RequestReason.WAITING, refused_configmap, *["the webhook is down"] * 4),
-    Row(ServiceReason.PENDING, refused_service, NO_SERVICE, NO_SERVICE, NO_SERVICE, FORBIDDEN),
+    Row(ServiceReason.PENDING, refused_service, NO_SERVICE, NO_SERVICE, FORBIDDEN, FORBIDDEN),
     Row(GangReason.PENDING, unplaced, *[UNPLACED] * 4),
-    Row(ClaimReason.PENDING, unlisted_claims, NO_CLAIM, NO_CLAIM, NO_CLAIM, NO_CLAIMS),
-    Row(HistoryReason.PENDING, unarchived, *[UNARCHIVED] * 4),
-    Row(QueueReason.QUOTA_PENDING, queued, *[QUEUE] * 4),
+    Row(ClaimReason.PENDING, unlisted_claims, NO_CLAIM, NO_CLAIM, NO_CLAIMS, NO_CLAIMS),
+    Row(HistoryReason.PENDING, unarchived, UNARCHIVED, UNARCHIVED, UNARCHIVED, EXITED),
+    Row(QueueReason.QUOTA_PENDING, queued, QUEUE, QUEUE, *["Kueue has not looked at the Workload yet"] * 2),
     Row(QueueReason.QUOTA_COUNT, added, *[COUNT] * 4),
     # Over after half a second.
-    Row(LifeReason.RELISTING, doubted, "", "", "AttemptCreationPending", ""),
+    Row(LifeReason.RELISTING, doubted, "", "", "Pending", ""),
     Row(DependencyReason.PENDING, dependent, *["TaskRole b waits until TaskRole a is Ready"] * 4),
     Row(
         LifeReason.FRAMEWORK_RETRY_SCHEDULED, framework_retried,
-        FRAMEWORK, "starts in 70s, at {at}", "is retried in 1m10s", FRAMEWORK,
+        FRAMEWORK, "starts in 70s, at {at}", "is retried in 1m10s", f"retry 1 of 9 in 70 s after {EXITED}",
     ),
-    Row(LifeReason.TASK_RETRY_SCHEDULED, task_retried, TASK, "TaskAttempt 1 follows 40s later", TASK, TASK),
+    Row(LifeReason.TASK_RETRY_SCHEDULED, task_retried, TASK, "TaskAttempt 1 follows 40s later",
+        *[f"retry 1 in 40 s after {EXITED}"] * 2,
+    ),
 )  # fmt: skip
 
 
@@ -293,8 +298,8 @@ def test_why_nothing_runs(row: Row) -> None:
     out.print(framework_tree(read_view(bench.body(), {}), bench.now))
     assert row.status.format(at=at) in text.getvalue()
     one = summary(bench)
-    assert row.list.format(at=at) in f"{one.why} {state_text(one)}"
-    assert "(" in state_text(one).plain or not row.list
+    assert row.list.format(at=at) in f"{one.word}; {one.message}"
+    assert not one.phase.is_final
     counts = StateCounts()
     counts.update("ns/f", cast("Any", SimpleNamespace(tracker=bench.tracker, quarantined=False)))
     assert {reason for reason, number in counts.waiting.items() if number} == {row.reason}
@@ -338,9 +343,10 @@ def test_while_a_task_runs_the_back_off_of_another_is_not_shown() -> None:
     bench.run("f-a-1")
     bench.end("f-a-0", code=1)
     assert bench.tracker.holds.waits().keys() == {LifeReason.TASK_RETRY_SCHEDULED}
-    assert summary(bench).why == ""
+    assert "waits" not in bench.status.conditions[0].message
+    assert summary(bench).message.startswith("retry 1 in 40 s after a[0] ")
     bench.end("f-a-1", code=1)
-    assert summary(bench).why.startswith("TaskAttempt 1 of a[0] starts at ")
+    assert summary(bench).message.startswith("2 Tasks wait for a retry; first: retry 1 in 40 s after a[0] ")
     assert bench.status.state is State.RUNNING
     bench.wait(40)
-    assert summary(bench).why.startswith("TaskAttempt 1 of a[1] starts at ") or not bench.tracker.holds.waits()
+    assert summary(bench).message.startswith("retry 1 in ") or not bench.tracker.holds.waits()

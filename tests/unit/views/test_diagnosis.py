@@ -1,4 +1,4 @@
-"""Causes of ends, for people."""
+"""Why Tasks and Frameworks wait or ended, for people."""
 
 import orjson
 import pytest
@@ -6,66 +6,21 @@ import pytest
 from frameworkcontroller.api.codec import encode_status
 from frameworkcontroller.api.completion import (
     CONTAINER_PERMANENT_FAILED,
-    POD_CREATION_PERMANENT_ERROR,
     POD_SUCCEEDED,
+    STOP_FRAMEWORK_REQUESTED,
     CompletionStatus,
-    ContainerCompletion,
-    PodCompletion,
     Trigger,
 )
 from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.api.status import AdmissionStatus, Condition, FrameworkAttemptStatus, FrameworkStatus, State
 from frameworkcontroller.views.diagnosis import (
     FrameworkView,
-    cause,
     diagnose_framework,
     diagnose_task,
     read_view,
     trigger,
 )
 from tests.support.bench import Bench, role
-
-
-def test_why_a_pod_failed_is_said_in_its_own_words() -> None:
-    pod = PodCompletion(
-        "Evicted",
-        "low on memory",
-        (
-            ContainerCompletion("a", 0),
-            ContainerCompletion("b", 137, "OOMKilled", "killed", 9),
-            ContainerCompletion("c", 7),
-        ),
-    )
-    completion = CompletionStatus.of(CONTAINER_PERMANENT_FAILED, "Pod failed: PodPattern unmatched: {}", pod=pod)
-    assert cause(completion) == (
-        "Evicted: low on memory; container b: signal 9: OOMKilled: killed; container c: exit code 7"
-    )
-    assert cause(CompletionStatus.of(CONTAINER_PERMANENT_FAILED, "said\nso")) == "said so"
-    bare = CompletionStatus.of(CONTAINER_PERMANENT_FAILED, "Pod failed: x", pod=PodCompletion())
-    assert cause(bare) == "Pod failed: x"
-
-
-def test_code_0_of_a_container_that_never_ran_is_not_told_as_an_end() -> None:
-    containers = (ContainerCompletion("main", 0), ContainerCompletion("done", 0, "Completed"))
-    text = 'Pod failed: PodPattern unmatched: {"containers":[{"name":"main","code":0}]}'
-    ended = CompletionStatus.of(CONTAINER_PERMANENT_FAILED, text, pod=PodCompletion(containers=containers))
-    assert cause(ended) == "container main did not end by itself"
-
-
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        ('{"ErrStatus":{"message":"Pod \\"a\\" is invalid: \\u003cno\\u003e"}}', 'Pod "a" is invalid: <no>'),
-        ('{"ErrStatus":{"code":422}}', '{"ErrStatus":{"code":422}}'),
-        ('{"ErrStatus":null}', '{"ErrStatus":null}'),
-        ('{"code":422}', '{"code":422}'),
-        ('"text"', '"text"'),
-        ("{", "{"),
-    ],
-)  # fmt: skip
-def test_why_a_pod_was_refused_is_said_in_the_api_servers_words(answer: str, said: str) -> None:
-    completion = CompletionStatus.of(POD_CREATION_PERMANENT_ERROR, f"Failed to create Pod: {answer}")
-    assert cause(completion) == f"Failed to create Pod: {said}"
 
 
 def test_the_task_that_met_a_policy_is_named_and_not_the_last_of_all() -> None:
@@ -84,6 +39,7 @@ def test_the_task_that_met_a_policy_is_named_and_not_the_last_of_all() -> None:
             "FailFramework",
             "not retried: podFailurePolicy.rules[0] is FailFramework",
             [
+                "a[0] on node-1: main exited with 42",
                 "42 ContainerUnrecognizedFailed, by a[0]: podFailurePolicy.rules[0] is FailFramework",
                 "not retried: podFailurePolicy.rules[0] is FailFramework",
             ],
@@ -92,6 +48,7 @@ def test_the_task_that_met_a_policy_is_named_and_not_the_last_of_all() -> None:
             "RestartFramework",
             "not retried: podFailurePolicy.rules[0] is RestartFramework",
             [
+                "a[0] on node-1: main exited with 42",
                 "42 ContainerUnrecognizedFailed, by a[0]: podFailurePolicy.rules[0] is RestartFramework",
                 "not retried: maxRetryCount is 0",
             ],
@@ -118,7 +75,23 @@ def test_a_waiting_framework_is_shown_with_its_reason() -> None:
     status.conditions = [Condition("Running", "False", message="FrameworkAttempt 0")]
     assert diagnose_framework(view, 0) == []
     status.conditions = [Condition("Running", "False", message="FrameworkAttempt 0 waits: something is missing")]
-    assert diagnose_framework(view, 0) == ["waits: something is missing"]
+    assert diagnose_framework(view, 0) == ["something is missing"]
+
+
+def test_the_message_of_the_status_comes_first_and_the_policy_second() -> None:
+    message = "a[0] on node-1: main exited with 42: CUDA out of memory"
+    end = CompletionStatus.of(CONTAINER_PERMANENT_FAILED, "said", trigger=Trigger("1 has reached 1", "a", 0))
+    status = FrameworkStatus(0, 0, FrameworkAttemptStatus(0, 0, completion_status=end), State.COMPLETED)
+    status.phase, status.message = "Failed", message
+    view = FrameworkView("default", "f", status, FrameworkSpec(), deleting=False, problem="", pods={})
+    assert diagnose_framework(view, 0) == [
+        message,
+        "210 ContainerPermanentFailed, by a[0]: 1 has reached 1",
+        "not retried: maxRetryCount is 0",
+    ]
+    status.attempt.completion_status = CompletionStatus.of(STOP_FRAMEWORK_REQUESTED, "User has requested to stop it")
+    status.message = "User has requested to stop it"
+    assert diagnose_framework(view, 0)[:2] == [status.message, "-210 StopFrameworkRequested"]
 
 
 def queued(reserved: str, admitted: str, message: str = "") -> list[str]:
@@ -135,7 +108,7 @@ def queued(reserved: str, admitted: str, message: str = "") -> list[str]:
 
 
 def test_the_message_of_a_queue_is_shown() -> None:
-    waits = "waits: the Framework waits in Kueue's LocalQueue a"
+    waits = "the Framework waits in Kueue's LocalQueue a"
     assert queued("False", "False") == [waits, "queue a: Pending: no room for gpu: 8 more needed"]
     assert queued("True", "False") == [waits, "queue a: AdmissionCheck: Admitted by Workload w; only 2 of the 3 Tasks"]
     assert queued("True", "True")[1] == "queue a: Admitted by Workload w; only 2 of the 3 Tasks"

@@ -27,6 +27,7 @@ from frameworkcontroller.api.status import (
     Condition,
     FrameworkAttemptStatus,
     FrameworkStatus,
+    Phase,
     RetryPolicyStatus,
     State,
     TaskAttemptStatus,
@@ -34,8 +35,9 @@ from frameworkcontroller.api.status import (
     TaskStatus,
 )
 from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.views.diagnosis import Phase, read_view
-from frameworkcontroller.views.poddiagnosis import diagnose_pod, without_name
+from frameworkcontroller.views.diagnosis import read_view
+from frameworkcontroller.views.looks import OF_TASKS
+from frameworkcontroller.views.poddiagnosis import diagnose_pod
 from frameworkcontroller.views.tree import bar, framework_tree, ranges
 
 NOW = 1000
@@ -101,20 +103,20 @@ def test_tasks_and_why_they_wait_and_failed() -> None:
         run_time=NOW - 90,
         spec={"taskRoles": [{"name": "worker", "task": {"retryPolicy": policy}}]},
     )
-    words = {"f-worker-2": 'container main: ImagePullBackOff: cannot pull for "f-worker-2"', "f-worker-3": "hangs"}
+    words = {"f-worker-2": 'main: ImagePullBackOff: cannot pull for "f-worker-2"', "f-worker-3": "hangs"}
     assert shown(body, words=words) == [
-        "f  AttemptRunning  attempt 0  running for 1m30s",
+        "f  Running  attempt 0  running for 1m30s",
         "├── ps      ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓  1 Task: 1 running",
-        "│   └── [0]  AttemptRunning  attempt 0  30s  10.0.0.1 on n1",
-        "└── worker  █████xxxxx▒▒▒▒▒░░░░░  4 Tasks: 1 failed, 1 waiting, 1 ending, 1 succeeded; 2 retries",
-        "    ├── [0]  Completed         attempt 0  took 50s  10.0.0.1 on n1",
-        "    ├── [1]  Completed         attempt 2  took 50s  10.0.0.1 on n1",
-        "    │   7 ContainerUnrecognizedFailed: container main: exit code 7: Error: no such file; "
+        "│   └── [0]  Running  attempt 0  30s  10.0.0.1 on n1",
+        "└── worker  █████xxxxx▒▒▒▒▒░░░░░  4 Tasks: 1 failed, 1 pending, 1 ending, 1 succeeded; 2 retries",
+        "    ├── [0]  Succeeded  attempt 0  took 50s  10.0.0.1 on n1",
+        "    ├── [1]  Failed     attempt 2  took 50s  10.0.0.1 on n1",
+        "    │   main exited with 7: no such file (7 ContainerUnrecognizedFailed); "
         "not retried: all of its 2 retries were used",
-        "    ├── [2]  AttemptPreparing  attempt 0  30s  10.0.0.1 on n1",
-        "    │   container main: ImagePullBackOff: cannot pull for its Pod",
-        "    └── [3]  AttemptDeleting   attempt 0  30s  10.0.0.1 on n1",
-        "        -230 DeleteTaskRequested: as it was decided; its Pod hangs",
+        "    ├── [2]  Pending    attempt 0  30s  10.0.0.1 on n1",
+        '    │   main: ImagePullBackOff: cannot pull for "f-worker-2"',
+        "    └── [3]  Ending     attempt 0  30s  10.0.0.1 on n1",
+        "        as it was decided (-230 DeleteTaskRequested); its Pod hangs",
     ]
 
 
@@ -138,21 +140,21 @@ def test_when_tasks_that_back_off_have_their_next_attempt() -> None:
 
     one = framework(State.RUNNING, ("a", [waits(0, NOW - 10)]))
     assert shown(one)[1:] == [
-        "└── a  ░░░░░░░░░░░░░░░░░░░░  1 Task: 1 waiting; 4 retries",
-        "    └── [0]  AttemptCompleted  attempt 4  took 50s  10.0.0.1 on n1  next attempt in 1m10s",
-        "        200 ContainerTransientFailed: as it was decided",
+        "└── a  ░░░░░░░░░░░░░░░░░░░░  1 Task: 1 pending; 4 retries",
+        "    └── [0]  Pending  attempt 4  took 50s  10.0.0.1 on n1  next attempt in 1m10s",
+        "        as it was decided (200 ContainerTransientFailed)",
     ]
     several = framework(State.RUNNING, ("a", [waits(0, NOW - 10), waits(1, NOW - 20), waits(2, NOW - 15)]))
-    assert shown(several)[2].endswith("[0-2]  AttemptCompleted  3 Tasks  next attempt in 1m")
+    assert shown(several)[2].endswith("[0-2]  Pending  3 Tasks  next attempt in 1m")
 
 
 def test_tasks_with_the_same_text_are_one_entry() -> None:
     tasks = [task(index, State.PREPARING) for index in range(9)]
     words = {f"f-a-{index}": f"Unschedulable: f-a-{index} is too big" for index in range(9) if index != 4}
     assert shown(framework(State.PREPARING, ("a", tasks)), words=words)[2:] == [
-        "    ├── [0-3,5-8]  AttemptPreparing  8 Tasks",
-        "    │   Unschedulable: its Pod is too big",
-        "    └── [4]        AttemptPreparing  attempt 0  30s  10.0.0.1 on n1",
+        "    ├── [0-3,5-8]  Pending  8 Tasks",
+        "    │   Unschedulable: f-a-0 is too big",
+        "    └── [4]        Pending  attempt 0  30s  10.0.0.1 on n1",
     ]
     assert len(shown(framework(State.PREPARING, ("a", tasks)), lines=math.inf, words=words)) == 2 + 9 + 8
 
@@ -162,9 +164,9 @@ def test_large_frameworks_are_summarised_the_most_interesting_first() -> None:
     tasks += [task(index, State.PREPARING) for index in range(9000, 9500)]
     tasks += [task(9499 + n, State.COMPLETED, Code(n, "X"), words="w") for n in range(1, 31)]
     found = shown(framework(State.RUNNING, ("a", tasks)), lines=10)
-    assert found[1] == ("└── a  x▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓░  9,530 Tasks: 30 failed, 500 waiting, 9,000 running")
-    assert found[2].endswith("[9500]       Completed         attempt 0  took 50s  10.0.0.1 on n1")
-    assert found[-1] == "    └── … and 26 failed, 500 waiting, 9,000 running more"
+    assert found[1] == ("└── a  x▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓░  9,530 Tasks: 30 failed, 500 pending, 9,000 running")
+    assert found[2].endswith("[9500]       Failed   attempt 0  took 50s  10.0.0.1 on n1")
+    assert found[-1] == "    └── … and 26 failed, 500 pending, 9,000 running more"
     assert len(found) == 11
 
 
@@ -187,7 +189,7 @@ FAILED = CompletionStatus.of(CONTAINER_PERMANENT_FAILED, "Pod failed: {}", trigg
         (
             framework(State.CREATION_PENDING, spec={"executionType": "Create"}),
             [
-                "f  AttemptCreationPending  attempt 0  waiting for 3m20s",
+                "f  Pending  attempt 0  waiting for 3m20s",
                 "└── waits to be started: its executionType is Create",
             ],
         ),
@@ -197,8 +199,9 @@ FAILED = CompletionStatus.of(CONTAINER_PERMANENT_FAILED, "Pod failed: {}", trigg
                 conditions=[Condition("Stalled", "True", "QuotaExceeded", "exceeded quota: q", NOW - 70, 1)],
             ),
             [
-                "f  AttemptPreparing  attempt 0  waiting for 3m20s",
-                "└── stalled for 1m10s: QuotaExceeded: exceeded quota: q",
+                "f  Pending  attempt 0  waiting for 3m20s",
+                "├── exceeded quota: q",
+                "└── stalled for 1m10s: QuotaExceeded",
             ],
         ),
         (
@@ -207,7 +210,7 @@ FAILED = CompletionStatus.of(CONTAINER_PERMANENT_FAILED, "Pod failed: {}", trigg
                 spec={"suspend": 1},
                 conditions=[Condition("Stalled", "True", "InvalidSpec", INVALID, NOW - 70, 1)],
             ),
-            ["f  AttemptPreparing  attempt 0  waiting for 3m20s", f"└── stalled for 1m10s: InvalidSpec: {INVALID}"],
+            ["f  Pending  attempt 0  waiting for 3m20s", f"├── {INVALID}", "└── stalled for 1m10s: InvalidSpec"],
         ),
         (
             framework(
@@ -216,9 +219,10 @@ FAILED = CompletionStatus.of(CONTAINER_PERMANENT_FAILED, "Pod failed: {}", trigg
                 conditions=[Condition("Stalled", "True", "QuotaExceeded", "exceeded quota: q", NOW - 70, 1)],
             ),
             [
-                "f  AttemptPreparing  attempt 0  waiting for 3m20s",
+                "f  Pending  attempt 0  waiting for 3m20s",
+                "├── exceeded quota: q",
                 f"├── {INVALID}",
-                "└── stalled for 1m10s: QuotaExceeded: exceeded quota: q",
+                "└── stalled for 1m10s: QuotaExceeded",
             ],
         ),
         (
@@ -230,7 +234,8 @@ FAILED = CompletionStatus.of(CONTAINER_PERMANENT_FAILED, "Pod failed: {}", trigg
                 retry=RetryPolicyStatus(3, 3, 80),
             ),
             [
-                "f  AttemptCompleted  attempt 3 (3 retries)  ended 20s ago",
+                "f  Pending  attempt 3 (3 retries)  ended 20s ago",
+                "├── Pod failed: {}",
                 f"├── 210 ContainerPermanentFailed, by a[0]: {TRIGGER.message}",
                 "└── is retried in 1m",
             ],
@@ -238,7 +243,8 @@ FAILED = CompletionStatus.of(CONTAINER_PERMANENT_FAILED, "Pod failed: {}", trigg
         (
             framework(State.DELETION_REQUESTED, completion=FAILED, run_time=NOW - 100),
             [
-                "f  AttemptDeletionRequested  attempt 0  running for 1m40s",
+                "f  Ending  attempt 0  running for 1m40s",
+                "├── Pod failed: {}",
                 f"├── 210 ContainerPermanentFailed, by a[0]: {TRIGGER.message}",
                 "└── waits until the Pods of this attempt are gone",
             ],
@@ -252,6 +258,7 @@ FAILED = CompletionStatus.of(CONTAINER_PERMANENT_FAILED, "Pod failed: {}", trigg
             ),
             [
                 "f  Failed  attempt 0  took 3m20s",
+                "├── Pod failed: {}",
                 f"├── 210 ContainerPermanentFailed, by a[0]: {TRIGGER.message}",
                 "└── not retried: the failure is permanent",
             ],
@@ -265,10 +272,11 @@ FAILED = CompletionStatus.of(CONTAINER_PERMANENT_FAILED, "Pod failed: {}", trigg
             ),
             [
                 "f  Stopped  attempt 0  took 3m20s",
-                "├── -210 StopFrameworkRequested: User has requested to stop the Framework",
+                "├── User has requested to stop the Framework",
+                "├── -210 StopFrameworkRequested",
                 "├── not retried: its end was requested",
                 "└── a  --------------------  1 Task: 1 stopped",
-                "    └── [0]  Completed  attempt 0  took 50s  10.0.0.1 on n1",
+                "    └── [0]  Stopped  attempt 0  took 50s  10.0.0.1 on n1",
                 "        -220 FrameworkAttemptCompletion",
             ],
         ),
@@ -288,10 +296,10 @@ def test_a_role_of_no_tasks_has_no_bar() -> None:
 
 
 def test_bars() -> None:
-    assert bar(Counter({Phase.WAITING: 3})).plain == "░" * 20
+    assert bar(Counter({Phase.PENDING: 3})).plain == "░" * 20
     assert bar(Counter({Phase.SUCCEEDED: 9999, Phase.FAILED: 1})).plain == "█" * 19 + "x"
     assert bar(Counter()).plain == " " * 20
-    every = bar(Counter(dict.fromkeys(Phase, 1))).plain
+    every = bar(Counter(dict.fromkeys(OF_TASKS, 1))).plain
     assert {cell: every.count(cell) for cell in every} == {"█": 3, "x": 5, "-": 3, "▒": 3, "▓": 3, "░": 3}
 
 
@@ -349,7 +357,10 @@ def beside(policy: str, code: int, *, default: str = "a", **end: str) -> dict[st
         (pod(conditions=[ready(False), containers_ready(False)]), ""),
         (pod(conditions=[ready(False)]), ""),
         (
-            pod(conditions=[{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3"}]),
+            pod(
+                spec={"nodeName": ""},
+                conditions=[{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3"}],
+            ),
             "Unschedulable: 0/3",
         ),
         (
@@ -366,7 +377,7 @@ def beside(policy: str, code: int, *, default: str = "a", **end: str) -> dict[st
                     container("b", waiting={"reason": "ErrImagePull", "message": "no such image"}),
                 ]
             ),
-            "container b: ErrImagePull: no such image",
+            "b: ErrImagePull: no such image",
         ),
         (pod(containerStatuses=[container("a", waiting={"reason": "ContainerCreating"})]), "ContainerCreating"),
         (pod(containerStatuses=[container("a", running={})]), ""),
@@ -405,28 +416,17 @@ def test_diagnoses_of_pods(body: Mapping[str, Any], words: str) -> None:
         (pod(phase="Pending"), True),
         ({"metadata": {}, "spec": {}}, True),
         (pod(phase="Pending", containerStatuses=[container("a", waiting={"reason": "ErrImagePull"})]), False),
-        (pod(phase="Pending", conditions=[{"type": "PodScheduled", "status": "False"}]), False),
+        (
+            pod(
+                spec={"nodeName": ""},
+                phase="Pending",
+                conditions=[{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}],
+            ),
+            False,
+        ),
         (pod(phase="Running", containerStatuses=[container("a", running={})]), False),
         (pod(deleted_at=NOW, phase="Pending"), False),
     ],
 )
 def test_events_are_asked_for_where_the_status_does_not_tell(body: Mapping[str, Any], needed: bool) -> None:
     assert diagnose_pod(body, NOW)[1] is needed
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (
-            "back-off 10s restarting failed container=main pod=f-a-1_default(6c0e-11)",
-            "back-off 10s restarting failed container=main in its Pod",
-        ),
-        ('container "main" in pod "f-a-1" is waiting', 'container "main" in its Pod is waiting'),
-        ("Pod f-a-1 is there already", "its Pod is there already"),
-        ("pulling for f-a-1, not f-a-11 or x-f-a-1", "pulling for its Pod, not f-a-11 or x-f-a-1"),
-        ("in pod f-a-1_ns(0-1): no", "in its Pod: no"),
-        ("/var/log/pods/ns_f-a-1_0/main", "/var/log/pods/ns_f-a-1_0/main"),
-    ],
-)
-def test_the_text_of_a_pod_does_not_name_it(text: str, said: str) -> None:
-    assert without_name("f-a-1", text) == said

@@ -173,7 +173,7 @@ def _unmet(ctx: Context) -> CompletionStatus | None:
             continue
         for dependency in role.depends_on:
             counts = ctx.tracker.role_counts.get(dependency.name)
-            if dependency.status is not DependencyStatus.COMPLETE or counts is None or not counts.failed:
+            if dependency.status is not DependencyStatus.COMPLETE or counts is None or not counts.unsuccessful:
                 continue
             for task in completed_tasks(ctx.tracker, dependency.name, "Failed"):
                 what = f"TaskRole {role.name} depends on TaskRole {dependency.name} being Complete"
@@ -197,4 +197,4 @@ def _holds(ctx: Context, dependency: Dependency) -> bool:
         return counts.succeeded == role.task_number
     known = ctx.tracker.find_part(RoleOrder)
     ready = 0 if known is None else len(known.ready.get(dependency.name, ()))
-    return ready + counts.succeeded + counts.failed == role.task_number
+    return ready + counts.completed == role.task_number

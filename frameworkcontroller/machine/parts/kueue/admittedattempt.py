@@ -234,7 +234,7 @@ def _is_ready(ctx: Context, admission: AdmissionStatus) -> bool:
         counts = ctx.tracker.role_counts.get(spec.name)
         if counts is None or (spec.depends_on and not ctx.has_started(spec.name)):
             continue
-        left = counts.total - counts.succeeded - counts.failed
+        left = counts.total - counts.completed
         missing += max(0, min(left, admission.available(spec.name)) - counts.running)
     # Tasks whose Pods have ended complete next, or wait for their retry, and not for a node.
     return missing <= sum(states[state] for state in _BETWEEN_PODS)

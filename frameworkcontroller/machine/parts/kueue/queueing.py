@@ -303,7 +303,7 @@ def evicted(text: str) -> CompletionStatus:
 def needed_pods(ctx: Context, role: str) -> int:
     """Number of Tasks of the role that are not completed: they have a Pod, or need one in this attempt."""
     known, counts = ctx.tracker.roles.get(role), ctx.tracker.role_counts.get(role)
-    return 0 if known is None or counts is None else len(known.tasks) - counts.succeeded - counts.failed
+    return 0 if known is None or counts is None else len(known.tasks) - counts.completed
 
 
 def granted_tasks(ctx: Context, role: str) -> set[int]:
