@@ -86,7 +86,9 @@ def _text(value: float) -> str:
 
 async def _measure(options: argparse.Namespace, plane: ControlPlane, checkouts: Mapping[str, Path]) -> None:
     results = []
-    async with world(plane, {"largeFrameworkCompression": True, **dict(options.set)}, options.profile) as here:
+    async with world(
+        plane, {"largeFrameworkCompression": True, **dict(options.set)}, options.profile, options.logs
+    ) as here:
         for name in options.scenarios or SCENARIOS:
             scenario = SCENARIOS[name]
             contestants = [*checkouts, *([_NULL] if scenario.ratios else [])]
@@ -169,6 +171,11 @@ def main() -> None:
         default=[],
         metavar="KEY=VALUE",
         help="in the controller's configuration, which is else the default but for largeFrameworkCompression: true",
+    )
+    parser.add_argument(
+        "--logs",
+        choices=("None", "Failed", "All"),
+        help="with a history in files, and these logs of containers in it, which the simulated node serves",
     )
     options = parser.parse_args()
     unknown = [name for name in options.scenarios if name not in SCENARIOS]

@@ -11,6 +11,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +19,7 @@ from typing import Any, Final
 import orjson
 import uvloop
 
+from benchmarks.kubelet import log_endpoint
 from benchmarks.rpc import serve
 from benchmarks.wire import Answer, Pool
 from frameworkcontroller.api import names
@@ -75,6 +77,8 @@ class Node:
 
     def __init__(self, client: KubeClient, pool: Pool) -> None:
         self._pool = pool
+        self.port = 0
+        """Of its log endpoint, 0 without one."""
         self._pods = Informer(client, PODS, _decode, label_selector=names.FRAMEWORK_NAME)
         self._pods.add_handler(on_add=self._added, on_update=self._updated, on_delete=self._deleted)
         self._tallies: dict[str, _Tally] = {}
@@ -92,6 +96,10 @@ class Node:
     async def synced(self) -> None:
         """Wait until the Pods that exist are known."""
         await self._pods.wait_synced()
+
+    async def log_port(self) -> int:
+        """The port of its log endpoint."""
+        return self.port
 
     async def mode(self, namespace: str, *, hold: bool = False, lasting: float | None = None) -> None:
         """``hold``: start nothing by itself. ``lasting``: Pods succeed so many seconds after they ran."""
@@ -220,7 +228,8 @@ class Node:
     def handlers(self) -> dict[str, Callable[..., Any]]:
         """The commands by name."""
         commands: Iterable[Callable[..., Any]] = (
-            self.synced, self.mode, self.when, self.times, self.start, self.end, self.delete, self.touch, self.forget,
+            self.synced, self.log_port, self.mode, self.when, self.times, self.start, self.end, self.delete, self.touch,
+            self.forget,
         )  # fmt: skip
         return {command.__name__: command for command in commands}
 
@@ -281,9 +290,13 @@ def pod_status(uid: str, phase: str) -> dict[str, Any]:
     }
 
 
-async def _main(kubeconfig: str, server: str, token: str, ca_file: str) -> None:
-    async with KubeClient(await connect(kubeconfig=kubeconfig, environ={})) as client:
+async def _main(kubeconfig: str, server: str, token: str, ca_file: str, folder: str = "") -> None:
+    """``folder``: for the certificates of its log endpoint, "" for none."""
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(KubeClient(await connect(kubeconfig=kubeconfig, environ={})))
         node = Node(client, Pool(server, token, Path(ca_file), IN_FLIGHT))
+        if folder:
+            node.port = await stack.enter_async_context(log_endpoint(Path(folder)))
         running = asyncio.create_task(node.run())
         await serve(node.handlers())
         running.cancel()

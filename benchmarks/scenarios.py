@@ -16,7 +16,7 @@ from typing import Final
 
 import orjson
 
-from benchmarks.world import Client, Seen, World
+from benchmarks.world import Client, Running, Seen, World
 from frameworkcontroller.kube.resources import PODS
 
 Figures = dict[str, float]
@@ -98,6 +98,8 @@ async def launch(world: World, tasks: int, *, null: bool = False) -> Figures:
         figures |= {"all Pods ended": ended - began, "Completed": completed - began}
         figures |= await meter.end("finish", pods=tasks)
         figures["peak MiB"] = client.usage.peak_memory_bytes / 2**20
+        if isinstance(client, Running):
+            figures |= await client.logs()
     await world.clear(namespace)
     return figures
 

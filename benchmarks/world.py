@@ -163,6 +163,27 @@ class Running:
                     sent += sample.value if sample.labels["direction"] == "sent" else 0
         return Counts(requests, sent, cpu_seconds)
 
+    async def logs(self) -> dict[str, float]:
+        """The logs that it has read, and how long deletions waited for them; nothing without a history."""
+        async with aiohttp.ClientSession() as session, session.get(self.metrics_url) as response:
+            text = await response.text()
+        figures: dict[str, float] = {}
+        waits: list[tuple[float, float]] = []
+        for sample in (one for family in text_string_to_metric_families(text) for one in family.samples):
+            if sample.name == "frameworkcontroller_history_logs_total":
+                figures[f"logs {sample.labels['result']}"] = sample.value
+            elif sample.name == "frameworkcontroller_history_log_wait_seconds_bucket":
+                waits.append((float(sample.labels["le"]), sample.value))
+            elif sample.name == "frameworkcontroller_api_transferred_bytes_total":
+                figures[f"MB {sample.labels['direction']}"] = sample.value / 10**6
+        if not waits:
+            return {}
+        for name, share in (("p50", 0.5), ("p99", 0.99)):
+            figures[f"deletions waited, {name}, at most"] = next(
+                bound for bound, count in waits if count >= share * waits[-1][1]
+            )
+        return figures
+
     def kill(self) -> None:
         """End it at once."""
         self.process.kill()
@@ -299,18 +320,29 @@ class World:
 
 
 @asynccontextmanager
-async def world(plane: ControlPlane, config: Mapping[str, Any], profile: Path | None = None) -> AsyncIterator[World]:
-    """Start the processes, and end them."""
+async def world(
+    plane: ControlPlane, config: Mapping[str, Any], profile: Path | None = None, logs: str | None = None
+) -> AsyncIterator[World]:
+    """Start the processes, and end them. ``logs``: the logs that the controller keeps, None without a history."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         access = (plane.url, plane.token, str(plane.ca_file))
-        node = await Child.start("benchmarks.node", str(plane.kubeconfig), *access)
+        if logs is not None:
+            (Path(folder) / "history").mkdir()
+            config = {**config, "history": {"sink": "file", "path": f"{folder}/history", "logs": {"keep": logs}}}
+        endpoint = () if logs is None else (folder,)
+        node = await Child.start("benchmarks.node", str(plane.kubeconfig), *access, *endpoint)
         null = await Child.start("benchmarks.null_client", *access)
         async with KubeClient(await connect(kubeconfig=str(plane.kubeconfig), environ={})) as client:
             here = World(plane, Path(folder), client, node, null, config, profile)
             observing = asyncio.create_task(here.observer.run())
             try:
                 # So that the node's Pods can name it.
-                body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "bench"}}
+                body: dict[str, Any] = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "bench"}}
+                if port := await node.call("log_port"):
+                    body["status"] = {
+                        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+                        "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
+                    }
                 await client.raw("POST", "/api/v1/nodes", body=orjson.dumps(body))
                 await node.call("synced")
                 yield here

@@ -160,6 +160,14 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             text="Under Block, nothing is retried, scaled down or deleted meanwhile.",
         ),
         Panel(
+            "Logs of containers",
+            (
+                (rates(f"{FC}_history_logs_total", by="result"), "{{result}}"),
+                *quantiles(f"{FC}_history_log_wait_seconds"),
+            ),
+            text="Logs kept before their Pods are deleted, and how long deletions waited for them (seconds).",
+        ),
+        Panel(
             "Requests to the sink",
             (
                 *quantiles(f"{FC}_history_request_duration_seconds"),

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, wraps
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 import orjson
 
@@ -67,6 +67,17 @@ class ContainerRecord:
     terminated: bool
     finished: str
     sidecar: bool = False
+
+
+class ContainerRun(NamedTuple):
+    """A run of a container of a Pod, which has a log. ``run``: restarts of the container before it.
+
+    ``previous``: it is not the last one.
+    """
+
+    container: str
+    run: int
+    previous: bool = False
 
 
 @dataclass(slots=True, frozen=True)
@@ -152,6 +163,8 @@ class PodRecord(_OwnedRecord):
     queued: bool = False
     """Whether Kueue queues it by itself, as its scheduling gate says."""
     trouble: PodTrouble | None = None
+    runs: tuple[ContainerRun, ...] = ()
+    """The runs with a log, init containers last; empty unless decoded with them."""
 
     @property
     def inputs(self) -> tuple[object, ...]:
@@ -306,8 +319,8 @@ def decoder_of(kind: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 @decoder_of("Pod")
-def pod_record(body: Mapping[str, Any]) -> PodRecord:
-    """The record of a Pod. Raises ObjectError if it is invalid."""
+def pod_record(body: Mapping[str, Any], *, runs: bool = False) -> PodRecord:
+    """The record of a Pod, with its ``runs`` if wanted. Raises ObjectError if it is invalid."""
     metadata = body["metadata"]
     spec = body.get("spec") or {}
     status = body.get("status") or {}
@@ -339,6 +352,7 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
         creation_time=fields.maybe_time(metadata, "creationTimestamp"),
         queued=any(gate.get("name") == names.KUEUE_POD_GATE for gate in spec.get("schedulingGates") or ()),
         trouble=None if phase in ENDED_PHASES else trouble_of(spec, status),
+        runs=_runs(spec, status, ended=phase in ENDED_PHASES) if runs and spec.get("nodeName") else (),
     )
 
 
@@ -564,6 +578,32 @@ def _running_grace(spec: Mapping[str, Any], status: Mapping[str, Any]) -> int | 
             grace = fields.maybe_number(spec, "terminationGracePeriodSeconds")
             return _DEFAULT_GRACE_SEC if grace is None else grace
     return None
+
+
+def _runs(spec: Mapping[str, Any], status: Mapping[str, Any], *, ended: bool) -> tuple[ContainerRun, ...]:
+    found: list[tuple[str, int, bool]] = []
+    # Evicted, for example: the kubelet may still have the logs.
+    unknown = ended and not status.get("containerStatuses") and not status.get("initContainerStatuses")
+    for kind in ("container", "initContainer"):
+        if unknown:
+            found += [(fields.text(item, "name"), 0, False) for item in spec.get(f"{kind}s") or ()]
+        for item in status.get(f"{kind}Statuses") or ():
+            state, last = item.get("state") or {}, (item.get("lastState") or {}).get("terminated")
+            name, run = fields.text(item, "name"), fields.number(item, "restartCount")
+            if state.get("running") is not None or state.get("terminated") is not None:
+                found.append((name, run, False))
+                if last is not None and run:
+                    found.append((name, run - 1, True))
+            elif last is not None:
+                # It waits for its restart: kubelets take its last run for the current one.
+                found.append((name, run, False))
+    return _made_runs(tuple(found)) if found else ()
+
+
+@lru_cache(maxsize=1024)
+def _made_runs(runs: tuple[tuple[str, int, bool], ...]) -> tuple[ContainerRun, ...]:
+    """Return the same records for equal runs, which most Pods have."""
+    return tuple(ContainerRun(sys.intern(name), run, previous) for name, run, previous in runs)
 
 
 def _container(status: Mapping[str, Any], *, sidecar: bool) -> ContainerRecord:

@@ -27,6 +27,7 @@ from frameworkcontroller.config.bindaddress import BindAddress
 from frameworkcontroller.config.config import Config, ConfigurationError, Kueue, KueueMode, load_config, shipped_config
 from frameworkcontroller.config.historyconfig import History, HistorySinkKind
 from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.kubeconfig import EXTENSION
 from frameworkcontroller.local.apiserver.object_records import Change, ObjectRecord
 from frameworkcontroller.local.cluster import ClusterError, LocalCluster
 from frameworkcontroller.local.kubelet.pod import NodePod
@@ -71,7 +72,7 @@ A cluster runs at {url}: an API server, one node, and the controller.
     kubectl apply -f examples/batch/batchsucceeded.yaml
     kubectl get frameworks --watch
 
-    export FRAMEWORK_HISTORY_URL={history} FRAMEWORK_HISTORY_TOKEN_FILE={token_file}
+    kubectl framework logs batchsucceeded
     kubectl framework history
 
 The controller's log: {log}
@@ -106,38 +107,26 @@ def run(options: argparse.Namespace) -> int:
 
 async def _up(options: argparse.Namespace) -> int:
     config = _config(options)
-    async with _cluster(options, options.data, options.port) as (cluster, directory):
+    async with _cluster(options, options.data, options.port) as (cluster, directory), AsyncExitStack() as stack:
         cluster.server.storage.observe(_lint_created)
-        with (
-            _quiet_log(options, directory / "controller.log") as log,
-            _kubeconfig(cluster, options.kubeconfig or directory / "kubeconfig") as kubeconfig,
-        ):
-            # The controller stops before the archive, which takes its records, and that before the cluster.
-            async with (
-                _archive(cluster, directory) as (pages, history, live),
-                Controller(_with_history(config, history), cluster.connect()) as controller,
-                _web(controller, config) as web,
-                # The controller has created the CRD.
-                program.background(live.run()),
-            ):
-                runtime = _RUNTIMES[options.runtime]
-                if options.queue is not None:
-                    runtime += f"\n{_QUEUE.format(quota=options.queue)}"
-                _say(
-                    _HOW_TO_USE.format(
-                        pages=pages,
-                        history=pages.rpartition("/")[0],
-                        token_file=history.token_file,
-                        url=cluster.url,
-                        runtime=runtime,
-                        kubeconfig=kubeconfig,
-                        web=web.url,
-                        log=log,
-                    )
-                )
-                if options.log_level is None:
-                    _print_changes(cluster)
-                await _unless_one_fails(asyncio.Event().wait(), controller, cluster)
+        log = stack.enter_context(_quiet_log(options, directory / "controller.log"))
+        # The controller stops before the archive, which takes its records, and that before the cluster.
+        pages, history, live = await stack.enter_async_context(_archive(cluster, directory))
+        path = options.kubeconfig or directory / "kubeconfig"
+        archive = {"archive": pages.rpartition("/")[0], "tokenFile": history.token_file}
+        kubeconfig = stack.enter_context(_kubeconfig(cluster, path, archive))
+        controller = await stack.enter_async_context(Controller(_with_history(config, history), cluster.connect()))
+        web = await stack.enter_async_context(_web(controller, config))
+        # The controller has created the CRD.
+        await stack.enter_async_context(program.background(live.run()))
+        runtime = _RUNTIMES[options.runtime]
+        if options.queue is not None:
+            runtime += f"\n{_QUEUE.format(quota=options.queue)}"
+        places = {"pages": pages, "url": cluster.url, "kubeconfig": kubeconfig, "web": web.url, "log": log}
+        _say(_HOW_TO_USE.format(runtime=runtime, **places))
+        if options.log_level is None:
+            _print_changes(cluster)
+        await _unless_one_fails(asyncio.Event().wait(), controller, cluster)
     return program.EXIT_OK
 
 
@@ -216,7 +205,9 @@ async def _archive(cluster: LocalCluster, directory: Path) -> AsyncIterator[tupl
 
 def _with_history(config: Config, history: History) -> Config:
     """Send records to this archive, unless the configuration names another sink."""
-    return config if config.history.sink_triggers else config.model_copy(update={"history": history})
+    if config.history.sink_triggers:
+        return config
+    return config.model_copy(update={"history": history.model_copy(update={"logs": config.history.logs})})
 
 
 @asynccontextmanager
@@ -231,13 +222,18 @@ async def _web(controller: Controller, config: Config) -> AsyncIterator[WebServe
 
 
 @contextmanager
-def _kubeconfig(cluster: LocalCluster, path: Path) -> Iterator[Path]:
-    """Write the kubeconfig, and remove it at the end. Replace only a kubeconfig of a local cluster."""
+def _kubeconfig(cluster: LocalCluster, path: Path, extension: Mapping[str, Any]) -> Iterator[Path]:
+    """Write the kubeconfig, and remove it at the end. Replace only a kubeconfig of a local cluster.
+
+    ``extension``: the values for this project's commands.
+    """
     try:
         former = path.read_text(encoding="utf-8") if path.exists() else None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--kubeconfig {path}: cannot be read: {error}") from None
-    ours = cluster.server.kubeconfig()
+    config = yaml.safe_load(cluster.server.kubeconfig())
+    config["clusters"][0]["cluster"]["extensions"] = [{"name": EXTENSION, "extension": dict(extension)}]
+    ours = yaml.safe_dump(config, sort_keys=False)
     if former is not None and not _is_of_a_local_cluster(former, ours):
         raise UsageError(f"--kubeconfig {path}: exists and is not of a local cluster; name another file")
     try:
@@ -383,6 +379,7 @@ def _config(options: argparse.Namespace) -> Config:
     else:
         # The API server has no other clients.
         config = shipped_config().model_copy(update={"kube_client_qps": 10000.0, "kube_client_burst": 10000})
+    config = config.model_copy(update={"history": config.history.with_all_logs()})
     if options.queue is not None:
         config = config.model_copy(update={"kueue": Kueue(mode=KueueMode.ENABLED)})
     return config

@@ -27,7 +27,7 @@ from frameworkcontroller.views.texts import clean_line, counted
 URL_VARIABLE: Final = "FRAMEWORK_HISTORY_URL"
 TOKEN_FILE_VARIABLE: Final = "FRAMEWORK_HISTORY_TOKEN_FILE"  # noqa: S105 - a name
 
-HOW_TO_NAME: Final = f"--archive URL, ${URL_VARIABLE}, or --dir PATH"
+HOW_TO_NAME: Final = f"--archive URL, ${URL_VARIABLE}, the kubeconfig, or --dir PATH"
 
 _MESSAGE: Final = 200
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -53,9 +53,16 @@ def run_anywhere(run: Callable[[Invocation, argparse.Namespace], Awaitable[int]]
     return program.run_command(work(), interrupted=lambda number: 128 + number)
 
 
-def is_named(options: argparse.Namespace) -> bool:
-    """Whether the options or the environment name an archive."""
-    return bool(options.dir is not None or options.archive or os.environ.get(URL_VARIABLE))
+def name_archive(invocation: Invocation, options: argparse.Namespace) -> bool:
+    """Return whether an archive is named: by options, by the environment, or else by the kubeconfig."""
+    if options.dir is not None or options.archive or os.environ.get(URL_VARIABLE):
+        return True
+    url, token_file = (invocation.extension.get(key) for key in ("archive", "tokenFile"))
+    if isinstance(url, str) and url:
+        options.archive = url
+        if options.token_file is None and isinstance(token_file, str) and token_file:
+            options.token_file = Path(token_file)
+    return bool(options.archive)
 
 
 @asynccontextmanager
@@ -73,6 +80,7 @@ async def open_archive(invocation: Invocation, options: argparse.Namespace) -> A
         async with _folder(invocation, options) as archive:
             yield archive
         return
+    name_archive(invocation, options)
     url, named = options.archive, "--archive"
     if url is None:
         url, named = os.environ.get(URL_VARIABLE), f"${URL_VARIABLE}"

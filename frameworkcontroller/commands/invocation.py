@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, Unpack
@@ -36,13 +36,17 @@ _UNAUTHORIZED: Final = 401
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """The environment of a running command. ``wall``: a clock, in seconds since the epoch."""
+    """The environment of a running command. ``wall``: a clock, in seconds since the epoch.
+
+    ``extension``: the kubeconfig's values for this project.
+    """
 
     client: KubeClient
     namespace: str
     out: Console = field(default_factory=lambda: console(sys.stdout))
     err: Console = field(default_factory=lambda: console(sys.stderr))
     wall: Callable[[], float] = time.time
+    extension: Mapping[str, Any] = field(default_factory=dict)
 
     def print(self, text: str = "") -> None:
         """Print plain text on stdout without wrapping it."""
@@ -185,7 +189,7 @@ async def open_invocation(options: argparse.Namespace) -> AsyncIterator[Invocati
     namespace = options.namespace or connection.access.namespace or "default"
     async with KubeClient(connection, user_agent=f"{_FIELD_MANAGER}/{__version__}") as client:
         try:
-            yield Invocation(client, namespace)
+            yield Invocation(client, namespace, extension=connection.access.extension)
         except ApiError as error:
             if error.code != _UNAUTHORIZED:
                 raise

@@ -30,6 +30,7 @@ from frameworkcontroller.commands.output import LinePrefixes
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import ApiError, KubeError, NotFound, TransportError
 from frameworkcontroller.kube.informer import Informer
+from frameworkcontroller.kube.podlog import STAMP, NotALog
 from frameworkcontroller.kube.resources import PODS
 from frameworkcontroller.views.apiobjects import CachedObject, Json, default_container, pod_selector, roles_of, state_of
 from frameworkcontroller.views.containerlogs import ArchivedLog, newest, of_default_containers
@@ -45,13 +46,8 @@ _POLL_SEC: Final = 0.5
 _COLOR: Final = re.compile(r"(\x1b\[[0-9;]{0,32}m)")
 """The sequence for colors (SGR): it moves no cursor and asks for no answer."""
 _RESET: Final = "\x1b[0m"
-_STAMP: Final = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 
 _Query: TypeAlias = dict[str, str | int]
-
-
-class NotALog(KubeError):
-    """A kubelet sent an error in place of the log: it answers 200 before it reads the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +118,7 @@ class _Logs:
         self.invocation = invocation
         self.options = options
         self.role, self.index = options.target
-        self.has_archive = archivesource.is_named(options)
+        self.has_archive = archivesource.name_archive(invocation, options)
         self.printer = _Printer(
             invocation.out,
             label=self.index is None or options.all_attempts,
@@ -541,7 +537,7 @@ async def read_lines(client: KubeClient, source: Source, *, follow: bool, **opti
                 lines = _lines(chunks)
                 async for raw in lines:
                     stamp, _, text = raw.partition(b" ")
-                    if not _STAMP.fullmatch(stamp):
+                    if not STAMP.fullmatch(stamp):
                         raise NotALog(f"its node answers: {clean_line(await _whole(raw, lines))}")
                     line = Line(source, stamp.decode("ascii", "replace"), text)
                     if line.stamp < resumed:

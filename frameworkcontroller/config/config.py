@@ -222,6 +222,8 @@ class Config(Section):
             kueue=has_queues,
             history=self.history.sink_triggers,
             history_blocks=self.history.blocks,
+            keep_logs=self.history.kept_logs,
+            log_capture_sec=self.history.logs.capture_seconds,
             **{name: getattr(self, name) for name in configured},
         )
 

@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticKnownError
 
-from frameworkcontroller.api.historyrecords import SNAPSHOT_TRIGGERS, Trigger
+from frameworkcontroller.api.historyrecords import MAX_LOG_BYTES, SNAPSHOT_TRIGGERS, Trigger
 from frameworkcontroller.api.inputmodel import INT64_MAX, Section
+from frameworkcontroller.machine.kernel.model import KeepLogs
 
 _SNAPSHOTS: Final = tuple(trigger for trigger in Trigger if trigger in SNAPSHOT_TRIGGERS)
 
@@ -41,6 +42,15 @@ class OnUnavailable(StrEnum):
     DROP = "Drop"
 
 
+class Logs(Section):
+    """The logs of containers that go to the sink, before their Pods are deleted. Without a sink, none."""
+
+    keep: Annotated[KeepLogs, Field(strict=False)] = KeepLogs.FAILED
+    tail_bytes: Annotated[int, Field(ge=2**10, le=MAX_LOG_BYTES)] = 2**16
+    capture_seconds: Annotated[int, Field(ge=1, le=300)] = 10
+    concurrency: Annotated[int, Field(ge=1, le=100)] = 8
+
+
 class History(Section):
     """The sink of the history. Without one, the history is only in the log."""
 
@@ -54,6 +64,7 @@ class History(Section):
     token_file: str = ""
     ca_file: str = ""
     cluster: Annotated[str, Field(max_length=253)] = ""
+    logs: Logs = Logs()
 
     @field_validator("url")
     @classmethod
@@ -102,6 +113,17 @@ class History(Section):
     def sink_triggers(self) -> frozenset[Trigger]:
         """The triggers of records that are sent; none without a sink."""
         return frozenset() if self.sink is HistorySinkKind.NONE else frozenset(self.triggers)
+
+    @property
+    def kept_logs(self) -> KeepLogs:
+        """The attempts whose logs are sent; none without a sink."""
+        return KeepLogs.NONE if self.sink is HistorySinkKind.NONE else self.logs.keep
+
+    def with_all_logs(self) -> History:
+        """This section, with the logs of all attempts unless it says which."""
+        if "keep" in self.logs.model_fields_set:
+            return self
+        return self.model_copy(update={"logs": self.logs.model_copy(update={"keep": KeepLogs.ALL})})
 
     @property
     def blocks(self) -> bool:

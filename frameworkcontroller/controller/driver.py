@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import InitVar, dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final, assert_never
 
 from frameworkcontroller.api import names
@@ -28,11 +29,20 @@ from frameworkcontroller.kube.resources import Resource
 from frameworkcontroller.lru import LRUCache
 from frameworkcontroller.machine import remaining
 from frameworkcontroller.machine.kernel.aside import Aside
-from frameworkcontroller.machine.kernel.model import AttemptCounters, Env, Limits, NotListed, Observed, Snapshot
+from frameworkcontroller.machine.kernel.model import (
+    AttemptCounters,
+    Capture,
+    Env,
+    Limits,
+    NotListed,
+    Observed,
+    Snapshot,
+)
 from frameworkcontroller.machine.kernel.pacing import AnswerTimes
 from frameworkcontroller.machine.kernel.protocol import (
     Archive,
     Call,
+    CaptureLogs,
     Done,
     Effect,
     Emit,
@@ -56,6 +66,7 @@ from frameworkcontroller.machine.specreading import read_spec
 
 if TYPE_CHECKING:
     from frameworkcontroller.controller.historysink import HistorySink
+    from frameworkcontroller.controller.logcapture import LogCapture
 
 _log: Final = logging.getLogger(__name__)
 
@@ -108,6 +119,8 @@ class Driver:
     """Takes the key of a Framework, and gives the cached Workloads of its name."""
     history: HistorySink | None = None
     """None: the machine asks for nothing (``Limits.history``)."""
+    logs: LogCapture | None = None
+    """None: the machine asks for none (``Limits.keep_logs``)."""
     enqueue: Callable[[str], None] = lambda _: None
     """Takes the key of a Framework after an answer of the history."""
     answered: Callable[[Hashable, float, float], None] = lambda _kind, _seconds, _now: None
@@ -240,6 +253,11 @@ class Driver:
                 record = self.frameworks.get(machine.key)
                 if self.history is not None and record is not None and record.uid == machine.uid:
                     self.history.offer(record, resource_version, snapshots)
+            case CaptureLogs(capture):
+                if self.logs is not None:
+                    record = self.frameworks.get(machine.key)
+                    generation = record.generation if record is not None and record.uid == machine.uid else 0
+                    self.logs.capture(machine.key, generation, capture, partial(self._captured, machine, capture))
             case Relist(kind):
                 self.relist(kind)
             case StatusWritten(result, size):
@@ -255,6 +273,10 @@ class Driver:
                 _log.warning("[%s]: %s", machine.key, text)
             case other:
                 assert_never(other)
+
+    def _captured(self, machine: Machine | Aside, capture: Capture) -> None:
+        if isinstance(machine, Reconciler) and machine.on_captured(capture.id.pod_uid or ""):
+            self.enqueue(machine.key)
 
     async def _archive(self, machine: Machine | Aside, effect: Archive) -> None:
         record = effect.framework or self.frameworks.get(machine.key)

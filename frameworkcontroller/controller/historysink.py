@@ -16,7 +16,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Protocol, get_args
 
 import orjson
@@ -24,6 +24,7 @@ import orjson
 from frameworkcontroller.api.historyrecords import (
     HistoryRecord,
     HistoryRecordError,
+    LogRecord,
     RecordId,
     Trigger,
     encode_record,
@@ -261,6 +262,22 @@ class HistorySink:
             place = namespace, name, generation
             self._add_unawaited(self._record(place, found, Trigger.POD_DELETION, pod_object(pod)))
 
+    def offer_log(self, place: tuple[str, str, int], found: RecordId, log: LogRecord) -> bool:
+        """Take a log. Return False if there is no room: then its record has only the reason.
+
+        ``place``: namespace, name and generation of the Framework. Logs have half of the bytes of unawaited records.
+        """
+        if not self.wants(Trigger.POD_LOG):
+            return False
+        record = self._record(place, found, Trigger.POD_LOG, log.encode())
+        if self._unawaited_bytes + len(record.line) <= self._unawaited_limit // 2:
+            self._add_unawaited(record)
+            return True
+        why = "" if self._problem is None else f": {self._problem}"
+        log = replace(log, packed=b"", size=0, cut_start=True, cut_end=True, why=f"the history's sink is full{why}")
+        self._add_unawaited(self._record(place, found, Trigger.POD_LOG, log.encode()))
+        return False
+
     async def _store(self, records: list[_Pending]) -> Answer:
         if self._closed:
             return Unanswered(f"{self._destination.name}: the controller stops")
@@ -286,10 +303,8 @@ class HistorySink:
         )
 
     def _add_unawaited(self, record: _Pending) -> None:
-        # Under Block these must not take the place of records that Frameworks wait for.
-        limit = self._max_pending_bytes // 2 if self._blocks else self._max_pending_bytes
         self._last_added = self._clock()
-        if self._closed or self._unawaited_bytes + len(record.line) > limit:
+        if self._closed or self._unawaited_bytes + len(record.line) > self._unawaited_limit:
             self.records[record.trigger, "dropped"] += 1
             if not self._drop_logged:
                 self._drop_logged = True
@@ -302,6 +317,11 @@ class HistorySink:
             return
         self._unawaited_bytes += len(record.line)
         self._add(record)
+
+    @property
+    def _unawaited_limit(self) -> int:
+        """Under Block these records must not take the place of records that Frameworks wait for."""
+        return self._max_pending_bytes // 2 if self._blocks else self._max_pending_bytes
 
     def _add(self, record: _Pending) -> None:
         record.since = self._clock()

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
@@ -21,6 +21,9 @@ from frameworkcontroller.kube.errors import ConnectionConfigError
 from frameworkcontroller.kubeconfig.plugin import Plugin
 from frameworkcontroller.kubeconfig.reader import SERVICE_ACCOUNT, Kubeconfig, KubeconfigError
 from frameworkcontroller.kubeconfig.tls import Tls
+
+EXTENSION: Final = "frameworkcontroller.microsoft.com"
+"""The name of the extension of a cluster in a kubeconfig that is for this project."""
 
 _TOKEN_FILE_SECONDS: Final = 60.0
 _PROVIDER_TIMEOUT_SECONDS: Final = 60.0
@@ -43,6 +46,8 @@ class ServerAccess:
     """The default namespace: of the kubeconfig's context, or of the Pod."""
     context: str = field(default="", compare=False)
     """The name of the kubeconfig's context."""
+    extension: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """The extension ``EXTENSION`` of the kubeconfig's cluster."""
     renew_after: float | None = field(default=None, compare=False)
     """Seconds after which to read again, or None if only a refusal is a reason to."""
 
@@ -76,6 +81,7 @@ def _access(config: Kubeconfig, address: str | None = None) -> ServerAccess:
         proxy=config.proxy(),
         namespace=config.namespace,
         context=config.context,
+        extension=config.extension(EXTENSION),
         renew_after=_TOKEN_FILE_SECONDS if config.user.get("tokenFile") else None,
     )
 

@@ -119,6 +119,12 @@ class Kubeconfig:
             raise KubeconfigError("its cluster names no server")
         return server
 
+    def extension(self, name: str) -> dict[str, Any]:
+        """The extension of the cluster with that name, empty if it has none."""
+        entries = self.cluster.get("extensions") or ()
+        found = next((one for one in entries if isinstance(one, dict) and one.get("name") == name), {})
+        return mapping(found.get("extension") or {}, f"extension {name}")
+
     def proxy(self) -> str | None:
         """The URL of the proxy to the API server."""
         return text(self.cluster, "proxy-url") or None

@@ -19,6 +19,7 @@ from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine import task as task_machine
 from frameworkcontroller.machine.gates import (
+    deletable_at,
     is_deletion_blocked,
     put_off,
     why_end_after_tasks,
@@ -377,13 +378,13 @@ def _with_configmap(ctx: Context) -> None:
         ctx.tracker.move_framework(State.PREPARING, ctx.env.second)
     elif state is State.DELETION_PENDING:
         uid = require(ctx.attempt.configmap_uid, "configMapUID")
+        # Containers of an ended Pod still run, and the garbage collector would not wait for them.
         due = configmap_deletable_at(ctx)
         if not ctx.tracker.is_clean:
             ctx.tracker.persist_first(None)
-        elif due is None:
+        elif due is None and (due := deletable_at(ctx, None)) is None:
             ctx.act(Delete(ctx.configmap_target(), uid))
         else:
-            # Containers of an ended Pod still run, and the garbage collector would not wait for them.
             ctx.tracker.agenda.look(None, due)
 
 

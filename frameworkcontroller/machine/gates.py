@@ -108,6 +108,20 @@ def put_off(ctx: Context, task: TaskStatus | None, why: Wait | None) -> bool:
     return why is not None
 
 
+# --- before Pods are deleted -----------------------------------------------------------------------------------------
+
+
+def deletable_at(ctx: Context, task: TaskStatus | None) -> float | None:
+    """Have parts save from the Pod of a Task, or (None) from all Pods. Return when they may be deleted; None: at once.
+
+    The end of the attempt is persisted.
+    """
+    for part in ctx.parts.before_delete:
+        part.before_delete(ctx, task)
+    dues = (part.deletable_at(ctx, task) for part in ctx.parts.deletable_at)
+    return max((due for due in dues if due is not None), default=None)
+
+
 # --- before an attempt leaves the status ---------------------------------------------------------------------------
 
 

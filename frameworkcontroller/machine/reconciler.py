@@ -132,6 +132,10 @@ class Reconciler:
         """The history has answered: the next plan folds it."""
         self._answers.append((archive, answer))
 
+    def on_captured(self, pod_uid: str) -> bool:
+        """The logs of a Pod are kept, or followed. Return whether a deletion waits for that."""
+        return any(part.on_captured(self.tracker, pod_uid) for part in PARTS.on_captured)
+
     def resync(self, *, from_cache: bool = True) -> bool:
         """Plan all Tasks in the next pass. Return False for a completed Framework, which needs none.
 

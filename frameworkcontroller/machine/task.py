@@ -22,7 +22,14 @@ from frameworkcontroller.api.names import pod_name, split_pod_name
 from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.machine import headline
-from frameworkcontroller.machine.gates import put_off, save_attempt, save_early, wait_for_retry, why_not_create_pod
+from frameworkcontroller.machine.gates import (
+    deletable_at,
+    put_off,
+    save_attempt,
+    save_early,
+    wait_for_retry,
+    why_not_create_pod,
+)
 from frameworkcontroller.machine.kernel.absence import is_of_framework
 from frameworkcontroller.machine.kernel.actions import ConfirmGone, ConfirmNone, Create, Delete, Renderer
 from frameworkcontroller.machine.kernel.agenda import TaskKey
@@ -87,6 +94,8 @@ def end_attempt(ctx: Context, task: TaskStatus, completion: CompletionStatus | N
     """Complete the attempt, whose Pod is gone or was never created (``refused``: by the API server)."""
     tracker, key = ctx.tracker, task.key
     _decide(ctx, task, completion, tracker.life.dropped.get(key))
+    for part in ctx.parts.pod_gone:
+        part.pod_gone(ctx, task)
     tracker.expectations.forget(task.attempt.pod_uid)
     tracker.life.dropped.pop(key, None)
     tracker.life.left_running.pop(key, None)
@@ -305,6 +314,8 @@ def _with_deleting_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
         _doubt_configmaps(ctx, task, by_others)
         _decide(ctx, task, by_others, pod)
         tracker.move(task, State.DELETING, ctx.env.second)
+    for part in ctx.parts.before_delete:
+        part.before_delete(ctx, task)
     watch_pod(ctx, pod)
 
 
@@ -315,7 +326,10 @@ def _with_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
         if not tracker.is_settled(task):
             tracker.persist_first(key)
         elif not wait_for_containers(ctx, key, pod):
-            ctx.act(Delete(ctx.pod_target(task), pod.uid))
+            if (due := deletable_at(ctx, task)) is None:
+                ctx.act(Delete(ctx.pod_target(task), pod.uid))
+            else:
+                tracker.agenda.look(key, due)
         return
     if task.state not in WITH_UNENDED_POD:
         # Its deletion was accepted: the cache is stale.

@@ -38,6 +38,7 @@ from frameworkcontroller.kube.fairness import namespace_of
 from frameworkcontroller.kube.leaderelection import Election
 from frameworkcontroller.kube.ratelimiter import RateLimiter
 from frameworkcontroller.kube.workqueue import WorkQueue
+from frameworkcontroller.machine.kernel.model import KeepLogs
 from frameworkcontroller.machine.quarantine import fields_dropped, status_not_served
 from frameworkcontroller.manager.controllermetrics import ControllerMetrics
 from frameworkcontroller.manager.informers import Informers
@@ -45,6 +46,7 @@ from frameworkcontroller.manager.processlock import ProcessLock
 
 if TYPE_CHECKING:
     from frameworkcontroller.controller.historysink import HistorySink
+    from frameworkcontroller.controller.logcapture import LogCapture
 
 _log: Final = logging.getLogger(__name__)
 
@@ -142,6 +144,7 @@ class Controller:
 
         # From events to keys.
         limits = config.plan_limits()
+        keeps_logs = limits.keep_logs is not KeepLogs.NONE
         self.queue: WorkQueue[str] = WorkQueue(
             rng=rng,
             namespace=namespace_of,
@@ -164,6 +167,7 @@ class Controller:
             acting=lambda: self._acting,
             enqueue=self.queue.add,
             kueue=limits.kueue,
+            runs=keeps_logs,
             on_undecodable=lambda *found: self.recorder.record_unreadable(*found),  # noqa: PLW0108 - created below
         )
         if self.history_sink is not None:
@@ -180,6 +184,16 @@ class Controller:
         )
         self._looked_for_dropped: set[str] = set()
         """UIDs of Frameworks checked for dropped fields of the spec."""
+
+        self.log_capture: LogCapture | None = None
+        if self.history_sink is not None and keeps_logs:
+            from frameworkcontroller.controller.logcapture import LogCapture
+
+            logs = config.history.logs
+            self.log_capture = LogCapture(
+                acting_client, self.history_sink, tail_bytes=logs.tail_bytes, concurrency=logs.concurrency
+            )
+            self.metrics.add_logs()
 
         # From keys to requests.
         self.recorder = EventRecorder(
@@ -201,6 +215,7 @@ class Controller:
             resources=self.informers.resources,
             list_workloads=self.informers.list_workloads,
             history=self.history_sink,
+            logs=self.log_capture,
             enqueue=self.queue.add,
             limits=limits,
             wall=wall,
@@ -295,6 +310,8 @@ class Controller:
             if not working.done():
                 self._driver.stop()
                 await self.workers.stop(self._drain_sec)
+                if self.log_capture is not None:
+                    await self.log_capture.stop()
                 await self._resign()
                 await asyncio.gather(self.recorder.drain(EVENTS_DRAIN_SEC), self._drain_history())
         finally:
@@ -399,6 +416,8 @@ class Controller:
             await self._act()
         finally:
             self._acting = False
+            if self.log_capture is not None and not self._stop.is_set():
+                self.log_capture.clear()
             self.reconcilers.clear()
             self.state_counts.clear()
             if not self._stop.is_set() and self._watching_frameworks is not None:

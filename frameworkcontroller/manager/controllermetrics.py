@@ -145,6 +145,7 @@ class ControllerMetrics:
         self._writes = {result: writes.labels(result).inc for result in get_args(WriteResult)}
         self._write_bytes = self._histogram("frameworkcontroller_status_write_bytes", _BYTES).labels().observe
         self.loop_lagged = self._histogram("frameworkcontroller_event_loop_lag_seconds", _LAG).labels().observe
+        self._log_waited: Callable[[float], None] = lambda _: None
         self._exchanges: dict[tuple[str, str, int], tuple[Callable[[], None], Callable[[float], None] | None]] = {}
         for verb, resources in _SENT.items():
             for resource in resources:
@@ -155,6 +156,10 @@ class ControllerMetrics:
         durations = self._histogram("frameworkcontroller_history_request_duration_seconds{result}")
         done, failed = durations.labels("done").observe, durations.labels("failed").observe
         sink.requested = lambda succeeded, seconds: (done if succeeded else failed)(seconds)
+
+    def add_logs(self) -> None:
+        """Measure how long deletions wait for logs."""
+        self._log_waited = self._histogram("frameworkcontroller_history_log_wait_seconds").labels().observe
 
     def exchanged(self, exchange: Exchange) -> None:
         """A request to the API server has ended."""
@@ -184,6 +189,8 @@ class ControllerMetrics:
         self._rerun(counters.rerun)
         for seconds in counters.waited_sec:
             self._queue_waited(seconds)
+        for waited in counters.log_waits_sec:
+            self._log_waited(waited)
         for reason, number in counters.evicted.items():
             known = _DEACTIVATED if reason.startswith(_DEACTIVATED) else reason
             (self._evicted.get(known) or self._evicted[OTHER_REASON])(number)

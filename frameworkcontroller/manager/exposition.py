@@ -33,6 +33,7 @@ from frameworkcontroller.manager.controllermetrics import (
 
 if TYPE_CHECKING:
     from frameworkcontroller.controller.historysink import HistorySink
+    from frameworkcontroller.controller.logcapture import LogCapture
     from frameworkcontroller.manager.app import Controller
 
 ORPHANED: Final = "Orphaned"
@@ -160,6 +161,13 @@ _TEXTS: Final = {
     "frameworkcontroller_history_oldest_pending_seconds": (
         "Time for which the oldest record has waited for the sink, or for which the sink has failed while records come."
     ),
+    "frameworkcontroller_history_logs{result}": (
+        "Logs of containers that are kept before their Pods are deleted, by result: captured; cut, something is "
+        "missing; missed, all is. The records say why."
+    ),
+    "frameworkcontroller_history_log_wait_seconds": (
+        "Time for which the deletion of a Pod or of an attempt's ConfigMap waited for logs."
+    ),
     # The process.
     "frameworkcontroller_build_info{version,python}": (
         "Always 1; the labels hold the versions of the controller and of Python."
@@ -240,6 +248,8 @@ class _ControllerCollector(Collector):
         yield _gauge("frameworkcontroller_build_info{version,python}", {(__version__, platform.python_version()): 1})
         if controller.history_sink is not None:
             yield from _history(controller.history_sink)
+        if controller.log_capture is not None:
+            yield from _logs(controller.log_capture)
 
 
 def _history(sink: HistorySink) -> Iterator[Metric]:
@@ -252,6 +262,13 @@ def _history(sink: HistorySink) -> Iterator[Metric]:
     yield _gauge("frameworkcontroller_history_pending_records{trigger}", pending)
     yield _gauge("frameworkcontroller_history_pending_bytes", sink.pending_bytes)
     yield _gauge("frameworkcontroller_history_oldest_pending_seconds", sink.oldest_seconds)
+
+
+def _logs(capture: LogCapture) -> Iterator[Metric]:
+    from frameworkcontroller.controller.logcapture import RESULTS
+
+    counts = {result: capture.results[result] for result in RESULTS}
+    yield _counter("frameworkcontroller_history_logs{result}", counts)
 
 
 def _described(metric: str) -> tuple[str, str, Sequence[str]]:

@@ -10,11 +10,13 @@ from typing import Final
 
 import orjson
 
+from frameworkcontroller.api.historyrecords import Trigger
 from frameworkcontroller.config.historyconfig import History, HistorySinkKind
 from frameworkcontroller.controller.historysink import Destination, HistorySink
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import ApiError
 from frameworkcontroller.kube.resources import NAMESPACES
+from frameworkcontroller.machine.kernel.model import KeepLogs
 
 _log: Final = logging.getLogger(__name__)
 
@@ -39,10 +41,12 @@ def open_sink(config: History, *, namespace: str | None, wall: Callable[[], floa
         from frameworkcontroller.controller.filesink import FileDestination
 
         destination = FileDestination(Path(config.path), wall=wall)
-    _log.info("History: %s to %s", ", ".join(config.triggers), destination.name)
+    logs = frozenset[Trigger]() if config.kept_logs is KeepLogs.NONE else frozenset({Trigger.POD_LOG})
+    listed = [*config.triggers, *(f"{trigger} ({config.kept_logs})" for trigger in logs)]
+    _log.info("History: %s to %s", ", ".join(listed), destination.name)
     return HistorySink(
         destination,
-        triggers=config.sink_triggers,
+        triggers=config.sink_triggers | logs,
         blocks=config.blocks,
         max_pending_bytes=config.max_pending_bytes,
         wall=wall,

@@ -214,10 +214,12 @@ class Informers:
         on_undecodable: Callable[[str, Exception, dict[str, Any]], None],
         enqueue: Callable[[str], None],
         kueue: bool = False,
+        runs: bool = False,
     ) -> None:
         """``namespace`` None: all. ``acting``: whether this replica runs syncs. ``on_undecodable``: for Frameworks.
 
         ``enqueue``: takes the key of a Framework to be synced. ``kueue``: whether Workloads are watched.
+        ``runs``: whether records of Pods have the runs of their containers.
         """
 
         def when_acting(handler: Callable[[*Ts], None]) -> Callable[[*Ts], None]:
@@ -238,7 +240,7 @@ class Informers:
         )
         self.pods: Informer[PodRecord] = informer(
             resources.PODS,
-            pod_record,
+            partial(pod_record, runs=True) if runs else pod_record,
             label_selector=names.FRAMEWORK_NAME,
             index=framework_key,
             on_deleted_object=when_acting(handlers.pod_object_deleted),

@@ -20,7 +20,7 @@ from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.commands.finalizers import held, let_go
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.config.config import Config, Kueue, KueueMode
-from frameworkcontroller.config.historyconfig import History, HistorySinkKind, OnUnavailable
+from frameworkcontroller.config.historyconfig import History, HistorySinkKind, Logs, OnUnavailable
 from frameworkcontroller.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.errors import (
     AlreadyExists,
@@ -46,6 +46,7 @@ from frameworkcontroller.kube.resources import (
 from frameworkcontroller.local.kubelet.agent import DEFAULT_NODE_NAME
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.queues.setup import provide_queue
+from frameworkcontroller.machine.kernel.model import KeepLogs
 from tests.chaos.history import is_held
 from tests.chaos.oddities import MAX_EXEC_LABEL, break_roles, mended_fields
 from tests.chaos.oracle import why_claims_differ, why_not_at_end, why_not_served
@@ -89,7 +90,8 @@ def config_of(story: Story, sink: ArchiveStandIn | None) -> Config:
 
 def history_of(story: Story, url: str) -> History:
     """The section about the history of a story that has one."""
-    return History(sink=HistorySinkKind.HTTP, url=url, on_unavailable=OnUnavailable(story.history or ""))
+    logs = Logs(keep=KeepLogs.ALL, capture_seconds=5)
+    return History(sink=HistorySinkKind.HTTP, url=url, on_unavailable=OnUnavailable(story.history or ""), logs=logs)
 
 
 def _stalled_by_history(framework: Json) -> str | None:

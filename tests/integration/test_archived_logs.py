@@ -149,7 +149,9 @@ async def test_without_an_archive_the_command_says_where_logs_may_be(
     monkeypatch.delenv(URL_VARIABLE, raising=False)
     ended = await past.cli("logs", "train")
     assert (ended.code, ended.out) == (1, "")
-    assert ended.err.endswith("An archive may have them: --archive URL, $FRAMEWORK_HISTORY_URL, or --dir PATH")
+    assert ended.err.endswith(
+        "An archive may have them: --archive URL, $FRAMEWORK_HISTORY_URL, the kubeconfig, or --dir PATH"
+    )
     ended = await past.cli("logs", "train", "--attempt", "0")
     assert "is in attempt 1; an archive may have the logs of attempt 0: --archive URL" in ended.err
 

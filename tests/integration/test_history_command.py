@@ -231,7 +231,7 @@ async def test_namesakes_are_listed_and_the_newest_is_first(past: tuple[Cli, Pat
         (["--most", "0", "--dir", "."], 2, "--most 0: must be at least 1"),
         (["--dir", "none"], 1, "none: cannot be read: No such file or directory"),
         (["--dir", ".", "--token-file", "x"], 2, "--dir: takes neither --token-file nor --ca-file"),
-        ([], 2, "where is the history? name it: --archive URL, $FRAMEWORK_HISTORY_URL, or --dir PATH"),
+        ([], 2, "where is the history? name it: --archive URL, $FRAMEWORK_HISTORY_URL, the kubeconfig, or --dir PATH"),
         (["--archive", "ftp://x"], 2, '--archive: must be http://HOST:PORT or https://HOST:PORT, not "ftp://x"'),
         (["--archive", "http://u@x"], 2, "--archive: must have no user, no query and no fragment"),
         (["none", "--archive", "http://127.0.0.1:1"], 1, "http://127.0.0.1:1: cannot connect: [Errno 111]"),

@@ -450,7 +450,7 @@ def test_up_shows_and_archives_deleted_frameworks(folder: Path) -> None:
         first = process.stdout.readline()
         assert first.startswith("The pages: http://127.0.0.1:")
         link = first.split()[-1]
-        pages, _, token = link.partition("/login?token=")
+        pages, _, _ = link.partition("/login?token=")
         with pytest.raises(HTTPError, match="401"):
             urlopen(pages)
         browser = build_opener(HTTPCookieProcessor(CookieJar()))
@@ -467,18 +467,15 @@ def test_up_shows_and_archives_deleted_frameworks(folder: Path) -> None:
         while "from the archive" not in (page := text_of(browser, here)):
             time.sleep(0.05)
         assert "no such file" in page
-        said = iter(process.stdout.readline, "")
-        line = next(line for line in said if "export FRAMEWORK_HISTORY_URL=" in line)
-        url, file = (part.partition("=")[2] for part in line.split()[1:])
-        assert Path(file).read_text().strip() == token
-        headers = {"Authorization": f"Bearer {token}"}
-        with urlopen(Request(f"{url}/v1/frameworks?name=f", headers=headers)) as answer:
-            assert json.load(answer)["items"][0]["name"] == "f"
+        # Commands find the archive by the kubeconfig.
+        past = [*COMMAND[:-1], "history", "show", "--kubeconfig", str(folder / "c")]
+        shown = subprocess.run(past, capture_output=True, text=True, check=False)
         # A page that is open does not hold up the end.
         with browser.open(f"{pages}/events"):
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=600)
     assert process.returncode == 0
+    assert [line.split()[:2] for line in shown.stdout.splitlines()[1:]] == [["f", "Failed"]]
 
 
 def text_of(browser: OpenerDirector, url: str) -> str:

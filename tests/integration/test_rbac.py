@@ -420,7 +420,7 @@ async def archive() -> AsyncIterator[History]:
         return 0
 
     async with ArchiveStandIn(unknown) as stand_in:
-        yield History(sink=HistorySinkKind.HTTP, url=stand_in.records_url)
+        yield History(sink=HistorySinkKind.HTTP, url=stand_in.records_url).with_all_logs()
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ from frameworkcontroller.machine.kernel.requests import (
     Request,
     Unanswered,
 )
+from frameworkcontroller.machine.parts.logs.podlogs import LogPart
 from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.manager import informers
 from tests.chaos import embedded
@@ -47,6 +48,7 @@ from tests.chaos.story import CLAIM_SPEC, RETAIN_SEC, Step, Story
 from tests.property import test_archived_stories as archived
 from tests.property import test_ending as endings
 from tests.property import test_grace_periods as graces
+from tests.property import test_logs as logs
 from tests.property import test_lost_nodes as lost_nodes
 from tests.property import test_stuck_unrecorded as unrecorded
 from tests.property import test_takeover as takeover
@@ -199,6 +201,16 @@ def _two(story: Callable[[Any], None]) -> Tale:
         history.finish()
 
     return tale
+
+
+def _logged(story: Callable[[str], Any], mode: str = "hangs") -> Tale:
+    """The log endpoint works in that way."""
+    return partial(story, mode)
+
+
+def _misses(hook: str, instead: Callable[..., Any] = lambda *_: None) -> Broken:
+    """Controllers whose part of logs has another hook."""
+    return partial(patch.object, LogPart, hook, instead)
 
 
 def _archived(story: Callable[[str], Any]) -> Tale:
@@ -749,6 +761,24 @@ MUTANTS: Final = {
         flawed(_Acknowledges),
         _chaos(_create(_role(2, **_FAILS_ONCE)), Step(0.5, "stop_sink", (60.0,)), history="Block"),
         "H1: ",
+    ),
+    # --- L
+    "L: deletes a Pod before its log is read": Mutant(
+        _misses("deletable_at"), _logged(logs.retry), "is deleted before its log is read"
+    ),
+    "L: deletes the ConfigMap before the logs of its Pods are followed": Mutant(
+        _misses("deletable_at"), _logged(logs.stop), "is deleted before its log is read"
+    ),
+    "L: does not ask for the logs of Pods that run": Mutant(
+        _misses("before_delete"), _logged(logs.stop, "reads"), "is deleted before its log is read"
+    ),
+    "L: waits for a log for ever": Mutant(
+        _misses("deletable_at", lambda _part, ctx, _task: ctx.env.clock + 1.0),
+        _logged(logs.stop),
+        "It waits, and does not say for what",
+    ),
+    "L: does not say that a log is lost": Mutant(
+        _misses("pod_gone"), _logged(logs.forced_deletion), "and its log is lost"
     ),
     # The write that begins a Task's next attempt is accepted.
     "H: logs no snapshot": Mutant(flawed(_LogsNothing), _chaos(_create(_role(**_FAILS_ONCE))), "is in no snapshot"),

@@ -33,8 +33,19 @@ from frameworkcontroller.api.workloads import WorkloadRecord
 from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.machine.kernel.actions import Action, Create, Delete
 from frameworkcontroller.machine.kernel.aside import Aside
-from frameworkcontroller.machine.kernel.model import Env, Limits, Observed, Urgency
-from frameworkcontroller.machine.kernel.protocol import Act, Archive, Call, Done, Emit, Offer, ReadLive, Relist, Wait
+from frameworkcontroller.machine.kernel.model import Capture, Env, Limits, Observed, Urgency
+from frameworkcontroller.machine.kernel.protocol import (
+    Act,
+    Archive,
+    Call,
+    CaptureLogs,
+    Done,
+    Emit,
+    Offer,
+    ReadLive,
+    Relist,
+    Wait,
+)
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
     Answered,
@@ -81,6 +92,16 @@ class Sink(Protocol):
 
     def offer(self, uid: str, offer: Offer) -> None:
         """Take the records of the Framework of that UID."""
+
+
+class Logs(Protocol):
+    """The reader of logs (tests.support.podlogs)."""
+
+    def capture(self, controller: Controller, machine: Reconciler, capture: Capture) -> None:
+        """Read the logs of a Pod."""
+
+    def check_deletion(self, controller: Controller, action: Delete, seen: set[str]) -> None:
+        """Check that the action may be carried out. ``seen``: UIDs of Pods that were seen to run."""
 
 
 class Cache:
@@ -167,6 +188,10 @@ class Controller:
         self.passes = 0
         self.sink: Sink | None = None
         """The sink of the history."""
+        self.logs: Logs | None = None
+        """The reader of logs."""
+        self._seen: set[str] = set()
+        """UIDs of Pods that had begun to run before the pass."""
         self._order = random.Random(~seed)
         self._view = View(self)
         self._enqueued = True
@@ -342,7 +367,7 @@ class Controller:
 
     def _apply_pod(self, name: str, body: Body | None, final: Body | None) -> None:
         old = self.cache.pods.pop(name, None)
-        new = None if body is None else pod_record(body)
+        new = None if body is None else pod_record(body, runs=True)
         if new is not None:
             self.cache.pods[name] = new
             if old is None or old.inputs != new.inputs:
@@ -378,6 +403,7 @@ class Controller:
             if self.reconciler is None or self.reconciler.uid != record.uid:
                 self.reconciler = Reconciler(record)
             self._active, self._started = True, 0
+            self._seen = {pod.uid for pod in self.cache.pods.values() if pod.runs}
             self._asked_at = None
             if self.thorough:
                 self.reconciler.tracker.look_at_all()
@@ -470,6 +496,8 @@ class Controller:
                 raise self.world.violation(f"{_name_action(call.action)}: the spec is invalid")
             if isinstance(call.action, Delete) and not call.action.force:
                 self._check_grace(call.action)
+                if self.logs is not None:
+                    self.logs.check_deletion(self, call.action, self._seen)
             if self._started >= self.limit:
                 self.world.go_by(_LONG_SEC)
 
@@ -496,6 +524,8 @@ class Controller:
                     self.relist(kind)
                 case Archive() if self.sink is not None:
                     self.sink.ask(self, reconciler, effect)
+                case CaptureLogs(capture) if self.logs is not None:
+                    self.logs.capture(self, reconciler, capture)
                 case Offer() if self.sink is not None:
                     self.sink.offer(reconciler.uid, effect)
 

@@ -604,6 +604,7 @@ class World:
             status["phase"] = phase
         if phase == "Running":
             status |= {"podIP": f"10.0.0.{int(uid_of(body).split('-')[1])}", "hostIP": "192.168.0.1"}
+            status["containerStatuses"] = [{"name": "main", "state": {"running": {}}}]
         if phase in _TERMINAL:
             ready = False
         if ready is not None:

@@ -17,8 +17,8 @@ from enum import IntEnum, StrEnum
 from typing import TypeVar
 
 from frameworkcontroller.api.completion import CompletionStatus
-from frameworkcontroller.api.historyrecords import Trigger
-from frameworkcontroller.api.objects import ClaimRecord, CompanionRecord, ConfigMapRecord, PodRecord
+from frameworkcontroller.api.historyrecords import RecordId, Trigger
+from frameworkcontroller.api.objects import ClaimRecord, CompanionRecord, ConfigMapRecord, ContainerRun, PodRecord
 from frameworkcontroller.api.podgroups import GangScheduler
 from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.machine.kernel.actions import Action
@@ -39,6 +39,14 @@ def require(value: _T | None, what: str) -> _T:
     if value is None:
         raise InvariantError(f"{what} is not known where it must be")
     return value
+
+
+class KeepLogs(StrEnum):
+    """The attempts of Tasks whose containers' logs are kept (docs/manual.md, "History")."""
+
+    NONE = "None"
+    FAILED = "Failed"
+    ALL = "All"
 
 
 SnapshotTrigger = Trigger
@@ -69,6 +77,9 @@ class Limits:
     """Triggers that the history's sink takes; empty without a sink."""
     history_blocks: bool = False
     """Whether nothing is forgotten before the sink has acknowledged it (``onUnavailable: Block``)."""
+    keep_logs: KeepLogs = KeepLogs.NONE
+    log_capture_sec: float = 10.0
+    """The longest time for which the deletion of a Pod waits for its logs."""
 
 
 @dataclass(slots=True)
@@ -142,7 +153,8 @@ class AttemptCounters:
     """Numbers of completed attempts by completion code, and of retried ones by category.
 
     ``rerun``: Tasks that had completed when a suspension ended their attempt. ``waited_sec``: for each admission by
-    Kueue, the time in its queue. ``evicted``: evictions by reason.
+    Kueue, the time in its queue. ``evicted``: evictions by reason. ``log_waits_sec``: for each deletion of a Pod or
+    ConfigMap, the time that it waited for logs.
     """
 
     completed: Counter[tuple[Level, int]] = field(default_factory=Counter)
@@ -150,6 +162,7 @@ class AttemptCounters:
     rerun: int = 0
     waited_sec: list[int] = field(default_factory=list)
     evicted: Counter[str] = field(default_factory=Counter)
+    log_waits_sec: list[float] = field(default_factory=list)
 
 
 class Urgency(IntEnum):
@@ -185,6 +198,25 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class Capture:
+    """Logs of a Pod to be kept: of its ``runs``. ``id``: of their records.
+
+    ``follow``: until the containers end, as they still run. ``until``: when (monotonic seconds) its deletion waits no
+    longer. ``rank``: the lower ones come first. ``why``: the reason for which nothing is read, "" to read.
+    """
+
+    id: RecordId
+    index: int
+    pod_name: str
+    node: str
+    runs: tuple[ContainerRun, ...]
+    follow: bool = False
+    until: float = 0.0
+    rank: int = 0
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """A change of the Framework (``role`` None) or of one Task, for logs, Events and metrics.
 
@@ -215,4 +247,5 @@ class Plan:
     """Snapshots for the history, each list in one request. Task: None for the Framework."""
     offers: list[Snapshot] = field(default_factory=list)
     """Snapshots that the history may store. Nothing waits for that."""
+    captures: list[Capture] = field(default_factory=list)
     relist: set[Kind] = field(default_factory=set)

@@ -238,6 +238,16 @@ class Part:
     def ended(self, ctx: Context, completion: CompletionStatus) -> None:
         """Note the end of an attempt, or that the Framework is completed, together with which changes are persisted."""
 
+    def before_delete(self, ctx: Context, task: TaskStatus | None) -> None:
+        """Save from the Pod of a Task, or (None) from all Pods of the attempt, whose end is persisted or terminates."""
+
+    def deletable_at(self, ctx: Context, task: TaskStatus | None) -> float | None:
+        """When (monotonic seconds) the Pod of a Task or (None) the ConfigMap may be deleted; None: at once."""
+        return None
+
+    def pod_gone(self, ctx: Context, task: TaskStatus) -> None:
+        """Note that the attempt of a Task ends, whose Pod is gone or never was."""
+
     # --- questions between parts ---
 
     def may_have_pods(self, ctx: Context, role: str, count: int) -> int:
@@ -268,6 +278,10 @@ class Part:
 
     def on_event(self, tracker: Tracker, record: CompanionRecord) -> None:
         """An object of the part's kinds has changed."""
+
+    def on_captured(self, tracker: Tracker, pod_uid: str) -> bool:
+        """Note that no deletion has to wait for the logs of a Pod. Return whether one has."""
+        return False
 
     def is_watched(self, tracker: Tracker, role: str) -> bool:
         """Whether the readiness of the role's Pods matters: a change of it alone is an event."""

@@ -15,6 +15,7 @@ from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.machine.kernel.actions import Action
 from frameworkcontroller.machine.kernel.model import (
     AttemptCounters,
+    Capture,
     Env,
     Observed,
     Plan,
@@ -121,6 +122,13 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
+class CaptureLogs:
+    """Keep the logs of a Pod, and tell the machine when its deletion need not wait any longer (``on_captured``)."""
+
+    capture: Capture
+
+
+@dataclass(frozen=True, slots=True)
 class Relist:
     kind: Kind
 
@@ -157,7 +165,9 @@ class Warn:
     text: str
 
 
-Effect = Emit | LogSnapshots | Archive | Offer | Relist | StatusWritten | Persisted | OrphanReleased | Warn
+Effect = (
+    Emit | LogSnapshots | Archive | Offer | CaptureLogs | Relist | StatusWritten | Persisted | OrphanReleased | Warn
+)
 
 
 class Outbox:
@@ -182,6 +192,7 @@ class Outbox:
             self.add(Archive([one for one, _ in records], version, [task for _, task in records]))
         if plan.offers:
             self.add(Offer(plan.offers, version))
+        self.add(*(CaptureLogs(capture) for capture in plan.captures))
         self.add(*map(Relist, plan.relist))
 
     def emit_records(self) -> None:

@@ -10,6 +10,7 @@ from frameworkcontroller.machine.parts.dependencies.dependencies import Dependen
 from frameworkcontroller.machine.parts.gangs.gangs import GangPart
 from frameworkcontroller.machine.parts.history.archiving import HistoryPart
 from frameworkcontroller.machine.parts.kueue.kueue import KueuePart
+from frameworkcontroller.machine.parts.logs.podlogs import LogPart
 from frameworkcontroller.machine.parts.service.hostservice import ServicePart
 
 PARTS: Final = Parts(
@@ -23,6 +24,8 @@ PARTS: Final = Parts(
     GangPart(),
     # Enters the queue, takes and releases quota before. May delay the whole attempt and a Pod, and end the attempt.
     KueuePart(),
+    # Has the logs of Pods read. May delay the deletion of a Pod and of the ConfigMap.
+    LogPart(),
     # Adds and removes the finalizer before. May delay the ConfigMap, each retry and each deletion, and end the attempt
     # of a deleted Framework.
     HistoryPart(),

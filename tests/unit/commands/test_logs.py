@@ -6,8 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from frameworkcontroller.commands.mergedlogs import NotALog, read_lines, sources_of
+from frameworkcontroller.commands.mergedlogs import read_lines, sources_of
 from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.podlog import NotALog
 from frameworkcontroller.views.apiobjects import pod_selector
 
 

@@ -87,6 +87,7 @@ history:
   tokenFile: /var/run/token
   caFile: ca.pem
   cluster: east 1
+  logs: {keep: All, tailBytes: 1024, captureSeconds: 3, concurrency: 2}
 kueue: {mode: enabled}
 podFailureSpec: []
 """

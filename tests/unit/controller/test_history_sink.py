@@ -14,7 +14,14 @@ import orjson
 import pytest
 
 from frameworkcontroller.api.codec import encode_status
-from frameworkcontroller.api.historyrecords import UNREADABLE_ATTEMPT, HistoryRecord, Trigger, decode_record
+from frameworkcontroller.api.historyrecords import (
+    UNREADABLE_ATTEMPT,
+    HistoryRecord,
+    LogRecord,
+    RecordId,
+    Trigger,
+    decode_record,
+)
 from frameworkcontroller.api.objects import FrameworkRecord
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus
 from frameworkcontroller.controller.historysink import (
@@ -553,3 +560,37 @@ async def test_who_no_longer_waits_does_not_stop_the_sink() -> None:
         await asyncio.sleep(10)
         assert destination.stored == [task_id()]
         assert isinstance(await stored(sink, task_snapshot()), Answered)
+
+
+# --- logs -------------------------------------------------------------------------------------------------------------
+
+LOG = LogRecord(index=0, pod_name="f-a-0", node="n", container="main")
+PLACE = ("ns", "f", 3)
+
+
+async def test_a_log_has_the_id_of_its_pod() -> None:
+    async with running() as (sink, destination):
+        assert sink.offer_log(PLACE, RecordId.parse(POD_RECORD_ID), LOG.with_data(b"said"))
+        await sink.drain(1)
+        (record,) = destination.last
+        assert (str(record.id), record.trigger, record.generation) == (POD_RECORD_ID, Trigger.POD_LOG, 3)
+        assert LogRecord.decode(record.object).data() == b"said"
+
+
+async def test_logs_have_a_part_of_the_room_and_then_only_their_reasons() -> None:
+    async with running(raises(Unavailable("no"))) as (sink, _):
+        found = RecordId.parse(POD_RECORD_ID)
+        log = LOG.with_data(random.Random(1).randbytes(2**18))
+        kept = [sink.offer_log(PLACE, found, log) for _ in range(100)]
+        # A quarter of the whole: half of the room for records that nothing waits for.
+        assert MAX_PENDING // 4 - 2**19 < sink.pending_bytes < MAX_PENDING // 4 + 2**17
+        assert kept == sorted(kept, reverse=True)
+        last = LogRecord.decode(decode_record(sink._queue[-1].line).object)
+        assert (last.size, last.cut_end, last.why) == (0, True, "the history's sink is full")
+        assert sink.records[Trigger.POD_LOG, "dropped"] == 0
+
+
+async def test_without_the_trigger_no_log_is_taken() -> None:
+    async with running(triggers=[Trigger.POD_DELETION]) as (sink, _):
+        assert not sink.offer_log(PLACE, RecordId.parse(POD_RECORD_ID), LOG)
+        assert sink.pending_bytes == 0

@@ -8,7 +8,9 @@ import sys
 
 import pytest
 
-from frameworkcontroller.config.historyconfig import History, HistorySinkKind
+from frameworkcontroller.api.historyrecords import Trigger
+from frameworkcontroller.config.historyconfig import History, HistorySinkKind, Logs
+from frameworkcontroller.machine.kernel.model import KeepLogs
 from frameworkcontroller.manager.historysinks import open_sink
 
 WITHOUT = """
@@ -46,5 +48,7 @@ def test_without_a_sink_nothing_of_it_is_imported() -> None:
 async def test_the_configured_sink(config: History, name: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     sink = open_sink(config, namespace=None, wall=lambda: 0.0, rng=random.Random(1))
-    assert sink.triggers == set(config.triggers)
-    assert caplog.messages[0].endswith(f"OnPodDeletion to {name}")
+    assert sink.triggers == {*config.triggers, Trigger.POD_LOG}
+    assert caplog.messages[0].endswith(f"OnPodDeletion, OnPodLog (Failed) to {name}")
+    none = config.model_copy(update={"logs": Logs(keep=KeepLogs.NONE)})
+    assert open_sink(none, namespace=None, wall=lambda: 0.0, rng=random.Random(1)).triggers == set(config.triggers)
