@@ -171,6 +171,7 @@ OF_A_SPEC: Final = {"executionType", "retryPolicy", "network", "coordinator", "s
 OF_A_POD: Final = {"metadata", "spec"}
 OF_A_POD_SPEC: Final = {"initContainers", "containers", "tolerations", "volumes"}
 OF_A_CONFIGURATION: Final = {field.alias for field in Config.model_fields.values()}
+OF_A_KUSTOMIZATION: Final = {"resources", "components"}
 NOT_OURS: Final = {"scrape_configs": "Prometheus"}
 
 
@@ -216,6 +217,9 @@ def test_yaml_can_be_used(block: Block, tmp_path: Path) -> None:
         elif set(document) <= OF_A_CONFIGURATION:
             (tmp_path / "config.yaml").write_text(block.text)
             load_config(tmp_path / "config.yaml", required=True)
+        elif set(document) <= OF_A_KUSTOMIZATION:
+            overlay = ROOT / "manifests/overlays/mine"
+            assert [one for part in document.values() for one in part if not (overlay / one).resolve().is_dir()] == []
         else:
             known = set(document) <= set(NOT_OURS) or {"apiVersion", "kind"} <= set(document)
             assert known, f"{block}: what is it part of? Tell this test"
