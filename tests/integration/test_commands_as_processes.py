@@ -200,7 +200,7 @@ def test_colors_are_for_terminals_and_for_those_who_want_them(shell: Shell) -> N
     assert "\x1b[3" not in plain
     code, out, err = shell.run("frameworkcontroller", "status", "long", PYTHONIOENCODING="ascii")
     assert (code, err) == (0, "")
-    assert "[0]  AttemptRunning" in out
+    assert "[0]  Running" in out
 
 
 @pytest.mark.usefixtures("logging_as_before")
@@ -210,7 +210,8 @@ def test_the_namespace_is_the_contexts_unless_another_is_named(shell: Shell, mon
     config["contexts"][0]["context"]["namespace"] = "kube-system"
     other = shell.folder / "other"
     other.write_text(yaml.safe_dump(config))
-    absent = 'error: there is no Framework "long" in namespace "kube-system"\n'
+    hint = "if it was deleted: kubectl framework history long -n kube-system"
+    absent = f'error: there is no Framework "long" in namespace "kube-system"; {hint}\n'
     empty = 'there are no Frameworks in namespace "kube-system"\n'
     options = ("--kubeconfig", str(other))
     assert run_program(*options, "status", "long", program=kubectl_main) == (1, "", absent)
@@ -298,7 +299,7 @@ def test_kubectl_finds_it_and_completes_it(shell: Shell) -> None:
         pytest.skip(program)
     code, out, err = shell.run(str(program), "framework", "list")
     assert (code, err) == (0, "")
-    assert out.splitlines()[0].split() == ["NAME", "STATE", "RUNNING", "RETRIES", "RESULT", "AGE"]
+    assert out.splitlines()[0].split() == ["NAME", "PHASE", "TASKS", "RETRIES", "AGE"]
     told = shell.run(str(program), "__complete", "framework", "status", "lon")[1]
     assert told.splitlines() == ["long", ":4"]
     told = shell.run(str(program), "__complete", "framework", "sta")[1]

@@ -115,7 +115,7 @@ async def result(client: KubeClient, action: Action) -> Result:
         (ConfirmGone(POD, "u"), [NOT_FOUND], Gone()),
         (ConfirmGone(POD, "u"), [found("v")], Gone()),
         (ConfirmGone(POD, "u"), [found("u")], Remains),
-        (Relabel(POD, "u", "f"), [found("u")], Accepted()),
+        (Relabel(POD, "u", "f"), [answer({"metadata": {"resourceVersion": "8"}})], Accepted()),
         (Relabel(POD, "u", "f"), [NOT_FOUND], Gone()),
         (Relabel(POD, "u", "f"), [OTHER_UID, found("v")], Gone()),
         (Relabel(POD, "u", "f"), [IMMUTABLE, found("v")], Gone()),
