@@ -20,7 +20,6 @@ from typing import Any, Final, Literal, TypeVar
 from frameworkcontroller.depths import TooDeepError
 from frameworkcontroller.kube.errors import ConnectionConfigError, KubeError
 from frameworkcontroller.logs import one_line
-from frameworkcontroller.views.texts import duration
 
 T = TypeVar("T")
 
@@ -63,6 +62,9 @@ class UsageError(CommandError):
 
 def too_late(what: str, seconds: float, left: str = "") -> CommandError:
     """Return the error of a command whose ``--timeout`` has expired."""
+    # A late import: the controller, which uses this module, needs no views.
+    from frameworkcontroller.views.texts import duration
+
     return CommandError(f"{what} within {duration(math.ceil(seconds))}{left}")
 
 
