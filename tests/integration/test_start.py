@@ -24,7 +24,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 PACKAGES = {
-    "aiohappyeyeballs", "annotated_types", "orjson", "pydantic", "pydantic_core", "re2", "tenacity",
+    "aiohappyeyeballs", "annotated_types", "orjson", "pydantic", "pydantic_core", "tenacity",
     "typing_extensions", "typing_inspection", "uvloop", "yaml",
 }  # fmt: skip
 """Of others. Their own dependencies vary with their versions: those of no use here are named below."""
