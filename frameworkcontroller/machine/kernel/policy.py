@@ -164,8 +164,14 @@ def _action(completion: CompletionStatus) -> FailureAction | None:
 
 
 def _never_ran(completion: CompletionStatus) -> bool:
-    """Whether the Pod did not start in time, or could not be decoded by the API server."""
-    return completion.is_one_of({TASK_PRE_RUNNING_DEADLINE_EXCEEDED.code, POD_CREATION_UNKNOWN_ERROR.code})
+    """Whether the Pod did not start in time, or the API server cannot decode it.
+
+    Not if a webhook or RBAC refuses it: that may end at any time, and ``Holds.hold_retry`` waits for at most 15 s.
+    """
+    if completion.is_one_of({POD_CREATION_UNKNOWN_ERROR.code}):
+        # In the API server's answer, which the diagnostics quote as JSON.
+        return '"reason":"BadRequest"' in completion.diagnostics
+    return completion.is_one_of({TASK_PRE_RUNNING_DEADLINE_EXCEEDED.code})
 
 
 def ended_early(subject: FrameworkStatus | TaskStatus) -> bool:
