@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -143,24 +144,33 @@ class Model:
         for (uid, _, role, *_), task in self.tasks.items():
             status = task["status"]["attemptStatus"]
             if WHERE[uid][0] in namespaces and failed(status):
-                keys = {"code": str(status["completionStatus"]["code"]), "node": status["podNodeName"], "role": role}
+                end = status["completionStatus"]
+                keys = {"code": str(end["code"]), "node": status["podNodeName"], "role": role, "cause": _cause(end)}
                 count(0, keys.get(by, status["completionTime"][:10]), uid, status["completionTime"])
         for (uid, _), record in self.attempts.items():
             status = record and record["object"]["status"]["attemptStatus"]
             if not record or WHERE[uid][0] not in namespaces or not failed(status):
                 continue
-            cause = status["completionStatus"].get("trigger", {"taskRoleName": None, "taskIndex": None})
+            end = status["completionStatus"]
+            cause = end.get("trigger", {"taskRoleName": None, "taskIndex": None})
             node = None
             for role in status["taskRoleStatuses"]:
                 for task in role["taskStatuses"]:
                     if (role["name"], task["index"]) == (cause["taskRoleName"], cause["taskIndex"]):
                         node = task["attemptStatus"]["podNodeName"]
-            keys = {"code": str(status["completionStatus"]["code"]), "node": node, "role": cause["taskRoleName"]}
+            by_task = cause["taskRoleName"]
+            # The cause of a Task is counted there.
+            keys = {"code": str(end["code"]), "node": node, "role": by_task, "cause": None if by_task else _cause(end)}
             count(1, keys.get(by, status["completionTime"][:10]), uid, status["completionTime"])
         return {
             key: [len(tasks), len(attempts), len(uids), min(tasks + attempts), max(tasks + attempts)]
             for key, (tasks, attempts, uids) in found.items()
         }
+
+
+def _cause(end: dict[str, Any]) -> str:
+    """The code, and the words without their numbers."""
+    return f"{end['code']} {re.sub('[0-9]+', '0', end['diagnostics'])}"
 
 
 def _life(record: dict[str, Any]) -> tuple[bool, int, bool, str]:
