@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from frameworkcontroller.machine.kernel.model import Limits
+from frameworkcontroller.machine.kernel.model import KeepLogs, Limits
 from frameworkcontroller.machine.parts import PARTS
 from tests.support.bench import Bench, Body, limits, role
 
@@ -24,6 +24,7 @@ def test_a_part_is_in_the_plans_once_spec_or_configuration_uses_it() -> None:
     assert "KueuePart" in active(replace(limits(), kueue=True))
     assert "HistoryPart" in active(replace(limits(), history_blocks=True))
     assert "HistoryPart" in active(limits(), held=True)
+    assert "LogPart" in active(replace(limits(), keep_logs=KeepLogs.FAILED))
     assert "DependencyPart" in active(limits(), role(), dependent)
     assert "ServicePart" in active(limits(), network={})
     assert "GangPart" in active(limits(), scheduling={"schedulingPolicy": {"gang": {}}})

@@ -12,11 +12,11 @@ from typing import ClassVar, Final
 
 from frameworkcontroller.api.historyrecords import RecordId
 from frameworkcontroller.api.names import pod_name
-from frameworkcontroller.api.objects import ENDED_PHASES, ContainerRun, PodRecord
+from frameworkcontroller.api.objects import ENDED_PHASES, ContainerRun, Framework, PodRecord
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.context import Context
-from frameworkcontroller.machine.kernel.model import Capture, KeepLogs
+from frameworkcontroller.machine.kernel.model import Capture, KeepLogs, Limits
 from frameworkcontroller.machine.kernel.part import Part, PartState
 from frameworkcontroller.machine.kernel.states import WITH_POD
 from frameworkcontroller.machine.kernel.tracker import Tracker
@@ -80,6 +80,9 @@ class Captures(PartState):
 class LogPart(Part):
     """The logs of containers, for the history."""
 
+    def is_off(self, framework: Framework, tracker: Tracker, limits: Limits) -> bool:
+        return limits.keep_logs is KeepLogs.NONE
+
     def observe_pod(self, ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
         """Read the logs of a Pod that has ended while that is persisted."""
         is_over = pod.phase in ENDED_PHASES and pod.running_grace_sec is None
@@ -88,8 +91,6 @@ class LogPart(Part):
 
     def before_delete(self, ctx: Context, task: TaskStatus | None) -> None:
         """Read or follow the logs of a Pod, or of all Pods of the attempt, the most important ones first."""
-        if ctx.env.limits.keep_logs is KeepLogs.NONE:
-            return
         if task is not None:
             if (pod := _find_pod(ctx, task)) is not None and _covers(ctx, task):
                 _ask(ctx, task, pod)
