@@ -74,12 +74,14 @@ async def until_controller_has(play: Play, volume: bool) -> None:
 async def test_all_attempts_are_in_the_archive_when_a_framework_is_gone(play: Play) -> None:
     """It goes after its containers, though `kubectl delete` deletes in the background."""
     address = await start_archive(play)
-    sink = {"sink": "http", "url": f"{address}/v1/records", "cluster": "plays"}
+    sink: Json = {"sink": "http", "url": f"{address}/v1/records", "cluster": "plays", "logs": {"keep": "All"}}
     sink["tokenFile"] = "/var/run/secrets/frameworkcontroller-history/token"
     await play.stage.install("base", "components/history", configuration=yaml.safe_dump({"history": sink}))
     try:
         await until_controller_has(play, True)
-        script = "mkdir /witness/.$FC_POD_NAME 2>/dev/null && exit 7; trap 'checkpoint 3 0' TERM; hold"
+        begin = "echo words of attempt $FC_TASK_ATTEMPT_ID"
+        end = "trap 'echo last words; checkpoint 3 0' TERM; hold"
+        script = f"{begin}; mkdir /witness/.$FC_POD_NAME 2>/dev/null && exit 7; {end}"
         retried = {"retryPolicy": {"maxRetryCount": 1}}
         role = play.role(number=2, script=script, task=retried, terminationGracePeriodSeconds=GRACE)
         await play.create("kept", role)
@@ -104,6 +106,15 @@ async def test_all_attempts_are_in_the_archive_when_a_framework_is_gone(play: Pl
         assert sorted(attempts)[0::2] == [(0, 0, 7), (1, 0, 7)]
         assert {(index, attempt) for index, attempt, _ in attempts} == {(0, 0), (0, 1), (1, 0), (1, 1)}
         assert attempts_of(status) == [1, 1]
+        # The logs of both attempts: of a Pod that had ended, and of one that was stopped while it ran.
+        logs = (await ask("/logs"))["items"]
+        assert sorted((one["index"], one["attempt"], one["why"]) for one in logs) == [
+            (index, attempt, "") for index in range(2) for attempt in range(2)
+        ]
+        for one in logs:
+            text = (await ask(f"/logs/{one['id']}"))["text"]
+            assert f"words of attempt {one['attempt']}" in text
+            assert ("last words" in text) == (one["attempt"] == 1), text
     finally:
         # A controller without a history removes the finalizers that are left.
         await play.stage.install("base")
