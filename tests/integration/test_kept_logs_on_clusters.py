@@ -78,6 +78,9 @@ async def test_every_attempt_leaves_its_log_or_a_reason(
         found = await until_logs(archive, 10)
         assert made.log_capture is not None
         assert made.log_capture.results.total() == 10
+        # Its finalizer would stay for a controller without a history.
+        await frameworks.delete("f")
+        await frameworks.until_gone("f")
     assert len(found) == 10
     assert len(archive.ids(Trigger.POD_LOG)) == 10
     assert archive.ids(Trigger.POD_LOG) <= archive.ids(Trigger.POD_DELETION)
