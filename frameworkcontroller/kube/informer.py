@@ -163,7 +163,7 @@ class Informer(Generic[T]):
 
         ``final`` is the object in the deletion event, or None if that event was missed (client-go's
         DeletedFinalStateUnknown). For each cached object, ``on_add`` is called at once. ``on_listed`` follows the
-        changes of each complete list.
+        changes of each complete list, and a comparison that has found none.
         """
         if on_add is not None:
             self._processor.on_add.append(on_add)
@@ -399,6 +399,7 @@ class Informer(Generic[T]):
         self.counters.lists += 1
         self.listed_since = began
         self._compare_later()
+        self._processor.listed()
 
     def _knows(self, key: str, version: str) -> bool:
         """True if this state of the object, or a later one, is known."""

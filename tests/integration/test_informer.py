@@ -19,6 +19,7 @@ from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.reflector import Failure
 from frameworkcontroller.kube.resources import PODS
 from tests.support.collection_server import TOO_DEEP, CollectionServer
+from tests.support.eventually import until
 from tests.support.faulty_server import (
     Answer,
     FaultyServer,
@@ -449,6 +450,19 @@ async def test_comparisons_find_events_that_a_watch_lost(lose: Callable[[Collect
         await it.until_right(800)
         # The first one, the comparison, and the one that repairs the copy.
         assert it.server.lists == 3
+
+
+async def test_handlers_hear_of_a_comparison_as_of_a_list() -> None:
+    """The cache never had an object whose first and last event the watch has lost: only its owner knows of it."""
+    heard: list[float] = []
+    async with following(before=lambda server, _: server.put("a")) as it:
+        await it.until_right(1.0)
+        it.informer.add_handler(on_listed=lambda: heard.append(it.informer.listed_since))
+        before = it.informer.listed_since
+        it.informer.compare()
+        await until(lambda: heard)
+        assert heard == [it.informer.listed_since]
+        assert heard[0] > before
 
 
 async def test_a_comparison_leaves_the_watch_open(clock: VirtualClockLoop) -> None:
