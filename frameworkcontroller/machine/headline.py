@@ -26,6 +26,8 @@ from frameworkcontroller.machine.lifereasons import LifeReason
 STUCK_SEC: Final = 10
 """Time after which a Pod that does not start is shown. Most image pulls and volume mounts are over by then."""
 
+_TASKS_FAILED: Final = "TasksFailed"
+_NOT_STARTED: Final = "PodsNotStarted"
 _WITH_TROUBLE: Final = frozenset({State.PREPARING, State.RUNNING})
 
 
@@ -79,13 +81,16 @@ def _explain(subject: _Subject) -> Explanation:
 
 
 def observe(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
-    """Note that the recorded Pod of a Task cannot start, or restarts its containers, and have that shown."""
+    """Note that the recorded Pod of a Task cannot start, or restarts its containers, and have that shown.
+
+    Costs the same for each Pod: all Pods of a Framework may restart at once.
+    """
     troubled, trouble = ctx.tracker.life.troubled, pod.trouble
     before = troubled.get(task.key) if troubled else None
     if trouble is None or task.state not in _WITH_TROUBLE:
         if before is not None:
             del troubled[task.key]
-            _show(ctx, is_due=not troubled)
+            _show(ctx, is_due=not troubled and ctx.status.reason in (_NOT_STARTED, LifeReason.CONTAINERS_RESTARTED))
         return
     if not trouble.restarts and not ctx.wait_out(task.key, task.transition_time, STUCK_SEC):
         return
@@ -94,13 +99,25 @@ def observe(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
     if trouble.restarts and is_new and ctx.status.reason != LifeReason.CONTAINERS_RESTARTED:
         text = f"The Task has {trouble.restarted}. No retry policy applies to that, and the Task does not end by it"
         ctx.record(LifeReason.CONTAINERS_RESTARTED, text, task, warning=True)
-    # Writes grow with the logarithm of restarts, and not with the number of stuck Pods: counts wait for other changes.
+    _show(ctx, is_due=trouble != before and _is_news(ctx, task, trouble))
+
+
+def _is_news(ctx: Context, task: TaskStatus, trouble: PodTrouble) -> bool:
+    """Whether the written message is to change. The number of stuck or restarting Tasks waits for other changes."""
+    shown = ctx.status.reason
+    if ctx.tracker.holds.stalls or shown in (_TASKS_FAILED, _NOT_STARTED):
+        # Rules that come first.
+        return False
+    if not trouble.restarts or shown != LifeReason.CONTAINERS_RESTARTED:
+        return True
+    # Of the Task in the message. Its writes grow with the logarithm of its restarts.
     is_power_of_two = trouble.restarts & (trouble.restarts - 1) == 0
-    _show(ctx, is_due=trouble != before and (is_power_of_two if trouble.restarts else len(troubled) == 1))
+    message = ctx.status.message
+    return is_power_of_two and message.startswith(f"{task.role}[{task.index}] ") and trouble.restarted not in message
 
 
 def _show(ctx: Context, *, is_due: bool) -> None:
-    if is_due and _explain(_Subject(ctx.tracker, ctx.status, ctx.framework)).message != ctx.status.message:
+    if is_due:
         # For its readers: nothing else of the status changes.
         ctx.tracker.urgency = max(ctx.tracker.urgency, Urgency.SHOWN)
 
@@ -159,7 +176,7 @@ def _not_begun(subject: _Subject) -> Explanation | None:
 def _some_failed(subject: _Subject) -> Explanation | None:
     """Tasks have failed without a retry while others continue."""
     message = _failed_tasks(subject)
-    return None if message is None else Explanation("TasksFailed", message)
+    return None if message is None else Explanation(_TASKS_FAILED, message)
 
 
 def _cannot_start(subject: _Subject) -> Explanation | None:
@@ -170,7 +187,7 @@ def _cannot_start(subject: _Subject) -> Explanation | None:
     task, trouble = min(stuck, key=_by_key)
     total = tracker.counts.total
     pods = f"{len(stuck):,} of {total:,} Pods" if total > 1 else "its Pod"
-    return Explanation("PodsNotStarted", f"waiting for {pods}: {task_sentence(task, trouble.waiting)}")
+    return Explanation(_NOT_STARTED, f"waiting for {pods}: {task_sentence(task, trouble.waiting)}")
 
 
 def _restarted(subject: _Subject) -> Explanation | None:

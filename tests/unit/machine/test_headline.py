@@ -522,3 +522,20 @@ def test_a_likely_mistake_is_recorded_once_a_generation() -> None:
     assert not [one for one in bench.plan().records if one.warning]
     made = bench.edit_then_plan(role(number=2, succeeded=4))
     assert [one.reason for one in made.records if one.warning] == ["LikelyMistake"]
+
+
+def test_all_tasks_that_restart_cost_one_write_and_the_same_time_each() -> None:
+    bench = running(role(number=50))
+    headline(bench)
+    for name in list(bench.pods):
+        status = [{"name": "main", "restartCount": 1, "state": {"running": {}}}]
+        bench.bodies[name]["spec"]["restartPolicy"] = "Always"
+        bench.show(name, phase="Running", containerStatuses=status)
+    before = bench.writes
+    bench.plan(write=False)
+    assert headline(bench)[2].endswith("; and 49 more Tasks")
+    bench.write()
+    for name in list(bench.pods)[1:]:
+        status = [{"name": "main", "restartCount": 2, "state": {"running": {}}}]
+        bench.show_then_plan(name, phase="Running", containerStatuses=status)
+    assert bench.writes == before + 1
