@@ -7,6 +7,7 @@ import pytest
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
+from tests.support.archiveserver import ArchiveServer, archive_server
 from tests.support.clusters import Cluster
 from tests.support.frameworks import Frameworks
 from tests.support.frontdoor import FrontDoor, front_door
@@ -30,3 +31,10 @@ async def watched(cluster: Cluster, door: FrontDoor) -> AsyncIterator[Controller
     """A controller whose requests are recorded."""
     async with Controller(Config(), door.connection, wall=cluster.wall) as controller:
         yield controller
+
+
+@pytest.fixture
+async def archive() -> AsyncIterator[ArchiveServer]:
+    """A stand-in for the archive's server."""
+    async with archive_server() as server:
+        yield server

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import pytest
-
-from frameworkcontroller.api.historyrecords import HistoryRecord, LogRecord, Trigger, decode_record
+from frameworkcontroller.api.historyrecords import LogRecord, Trigger, decode_record
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.config.historyconfig import History, HistorySinkKind, Logs
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.local.cluster import LocalCluster
 from frameworkcontroller.machine.kernel.model import KeepLogs
 from frameworkcontroller.manager.app import Controller
-from tests.support.archiveserver import ArchiveServer, archive_server
+from tests.support.archiveserver import ArchiveServer
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, policy, role
+from tests.support.keptlogs import FAILS, SAYS, controller, logs_of, until_logs
 
-SAYS: Final = b"container main is simulated and prints nothing\n"
-FAILS: Final = {"run-seconds": 1, "exit-code": 1}
 SCRIPT: Final = """
 trap 'echo stopping; exit 0' TERM
 echo begins
@@ -35,35 +29,6 @@ fi
 if [ $FC_TASK_INDEX = 2 ]; then while true; do echo y; done; fi
 while true; do sleep 0.1; done
 """
-
-
-@pytest.fixture
-async def archive() -> AsyncIterator[ArchiveServer]:
-    async with archive_server() as server:
-        yield server
-
-
-@asynccontextmanager
-async def controller(
-    cluster: Cluster, archive: ArchiveServer, connection: Connection | None = None, **logs: Any
-) -> AsyncIterator[Controller]:
-    kept = Logs(**{"keep": KeepLogs.ALL, **logs})
-    config = Config(history=History(sink=HistorySinkKind.HTTP, url=archive.url, logs=kept))
-    async with Controller(config, connection or await cluster.connection(), wall=cluster.wall) as made:
-        yield made
-
-
-def logs_of(records: list[HistoryRecord]) -> list[LogRecord]:
-    return [LogRecord.decode(one.object) for one in records if one.trigger is Trigger.POD_LOG]
-
-
-async def until_logs(archive: ArchiveServer, count: int) -> list[LogRecord]:
-    async def probe() -> list[LogRecord]:
-        found = logs_of([record for records in archive.records.values() for record in records])
-        assert len(found) >= count
-        return found
-
-    return await eventually(probe, within=120, every=0.5)
 
 
 async def test_every_attempt_leaves_its_log_or_a_reason(

@@ -3,58 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from aiohttp import web
 
-from frameworkcontroller.api.historyrecords import HistoryRecord, LogRecord, Trigger
-from frameworkcontroller.config.config import Config
-from frameworkcontroller.config.historyconfig import History, HistorySinkKind, Logs
-from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.machine.kernel.model import KeepLogs
-from frameworkcontroller.manager.app import Controller
-from tests.support.archiveserver import ArchiveServer, archive_server
+from tests.support.archiveserver import ArchiveServer
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, role
 from tests.support.frontdoor import Request, front_door, refusal
+from tests.support.keptlogs import FAILS, SAYS, controller, until_logs
 
 pytestmark = pytest.mark.virtual_clock
-
-SAYS = b"container main is simulated and prints nothing\n"
-FAILS = {"run-seconds": 1, "exit-code": 1}
-
-
-@pytest.fixture
-async def archive() -> AsyncIterator[ArchiveServer]:
-    async with archive_server() as server:
-        yield server
-
-
-@asynccontextmanager
-async def controller(
-    cluster: Cluster, archive: ArchiveServer, connection: Connection | None = None, **logs: Any
-) -> AsyncIterator[Controller]:
-    kept = Logs(**{"keep": KeepLogs.ALL, **logs})
-    config = Config(history=History(sink=HistorySinkKind.HTTP, url=archive.url, logs=kept))
-    async with Controller(config, connection or await cluster.connection(), wall=cluster.wall) as made:
-        yield made
-
-
-def logs_of(records: list[HistoryRecord]) -> list[LogRecord]:
-    return [LogRecord.decode(one.object) for one in records if one.trigger is Trigger.POD_LOG]
-
-
-async def until_logs(archive: ArchiveServer, count: int) -> list[LogRecord]:
-    async def probe() -> list[LogRecord]:
-        found = logs_of([record for records in archive.records.values() for record in records])
-        assert len(found) >= count
-        return found
-
-    return await eventually(probe, within=120, every=0.5)
 
 
 def is_log(request: Request) -> bool:
