@@ -208,34 +208,34 @@ def encode_task(framework: str, role: str, task: TaskStatus) -> bytes:
     if task.encoded is None:
         attempt = task.attempt
         uid = attempt.pod_uid
-        task.encoded = dumps_to_keep(
-            {
-                "index": task.index,
-                "instanceUID": task.instance_uid,
-                "startTime": format_time(task.start_time),
-                "runTime": _time(task.run_time),
-                "completionTime": _time(task.completion_time),
-                "transitionTime": format_time(task.transition_time),
-                "state": task.state,
-                "deletionPending": task.is_leaving,
-                "retryPolicyStatus": _retry(task.retry),
-                "attemptStatus": {
-                    "id": attempt.id,
-                    "startTime": format_time(attempt.start_time),
-                    "runTime": _time(attempt.run_time),
-                    "completionTime": _time(attempt.completion_time),
-                    "instanceUID": None if uid is None else names.attempt_instance_uid(attempt.id, uid),
-                    "podName": names.pod_name(framework, role, task.index),
-                    "podUID": uid,
-                    "podNodeName": attempt.pod_node_name,
-                    "podIP": attempt.pod_ip,
-                    "podHostIP": attempt.pod_host_ip,
-                    "completionStatus": _completion(attempt.completion_status),
-                    **_added(attempt),
-                },
-                **_added(task),
-            }
-        )
+        body: dict[str, Any] = {
+            "index": task.index,
+            "instanceUID": task.instance_uid,
+            "startTime": format_time(task.start_time),
+            "runTime": _time(task.run_time),
+            "completionTime": _time(task.completion_time),
+            "transitionTime": format_time(task.transition_time),
+            "state": task.state,
+            "deletionPending": task.is_leaving,
+            "retryPolicyStatus": _retry(task.retry),
+            "attemptStatus": {
+                "id": attempt.id,
+                "startTime": format_time(attempt.start_time),
+                "runTime": _time(attempt.run_time),
+                "completionTime": _time(attempt.completion_time),
+                "instanceUID": None if uid is None else names.attempt_instance_uid(attempt.id, uid),
+                "podName": names.pod_name(framework, role, task.index),
+                "podUID": uid,
+                "podNodeName": attempt.pod_node_name,
+                "podIP": attempt.pod_ip,
+                "podHostIP": attempt.pod_host_ip,
+                "completionStatus": _completion(attempt.completion_status),
+            },
+        }
+        if _TASKS_HAVE_ADDED:
+            body |= _added(task)
+            body["attemptStatus"] |= _added(attempt)
+        task.encoded = dumps_to_keep(body)
     return task.encoded
 
 
@@ -330,11 +330,10 @@ def _retry(retry: RetryPolicyStatus) -> dict[str, Any]:
 
 def _added(record: Any) -> dict[str, Any]:
     """The JSON of those fields made by `fields.added` that are not empty."""
-    body = {}
-    for one in ADDED[type(record)]:
-        if value := getattr(record, one.name):
-            encode = _ENCODERS.get(one.hint)
-            body[one.key] = value if encode is None else encode(value)
+    body: dict[str, Any] = {}
+    for name, key, encode in _ADDED_STEPS[type(record)]:
+        if value := getattr(record, name):
+            body[key] = value if encode is None else encode(value)
     return body
 
 
@@ -475,6 +474,14 @@ _ENCODERS: Final[Mapping[Any, Callable[[Any], Any]]] = {
     fields.Time: format_time,
 }
 """The JSON of a value by its type. Others are JSON."""
+
+_ADDED_STEPS: Final = {
+    record: tuple((one.name, one.key, _ENCODERS.get(one.hint)) for one in added) for record, added in ADDED.items()
+}
+"""Name, key and encoder of these fields."""
+
+_TASKS_HAVE_ADDED: Final = bool(ADDED[TaskStatus] or ADDED[TaskAttemptStatus])
+"""Looked up once: there are many Tasks, and none has such fields today."""
 
 decode_task: Final = _schema.decoder(TaskStatus)
 """The status of a Task, without its role. Raises ProblemError."""
