@@ -130,7 +130,7 @@ def added_fields(status: FrameworkStatus | None, *, with_roles: bool = True) -> 
     found: AddedFields = {}
     for path, record in records:
         for one in ADDED[type(record)]:
-            if value := getattr(record, one.name):
+            if (value := getattr(record, one.name)) != one.default:
                 found[*path, one.key] = tuple(value) if isinstance(value, list) else value
     return found
 
@@ -329,10 +329,10 @@ def _retry(retry: RetryPolicyStatus) -> dict[str, Any]:
 
 
 def _added(record: Any) -> dict[str, Any]:
-    """The JSON of those fields made by `fields.added` that are not empty."""
+    """The JSON of those fields made by `fields.added` that do not have their default."""
     body: dict[str, Any] = {}
-    for name, key, encode in _ADDED_STEPS[type(record)]:
-        if value := getattr(record, name):
+    for name, key, encode, default in _ADDED_STEPS[type(record)]:
+        if (value := getattr(record, name)) != default:
             body[key] = value if encode is None else encode(value)
     return body
 
@@ -476,9 +476,10 @@ _ENCODERS: Final[Mapping[Any, Callable[[Any], Any]]] = {
 """The JSON of a value by its type. Others are JSON."""
 
 _ADDED_STEPS: Final = {
-    record: tuple((one.name, one.key, _ENCODERS.get(one.hint)) for one in added) for record, added in ADDED.items()
+    record: tuple((one.name, one.key, _ENCODERS.get(one.hint), one.default) for one in added)
+    for record, added in ADDED.items()
 }
-"""Name, key and encoder of these fields."""
+"""Name, key, encoder and default of these fields."""
 
 _TASKS_HAVE_ADDED: Final = bool(ADDED[TaskStatus] or ADDED[TaskAttemptStatus])
 """Looked up once: there are many Tasks, and none has such fields today."""

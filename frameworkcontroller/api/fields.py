@@ -122,7 +122,7 @@ def _each_value(decode: Decode) -> Decode:
 def added(meaning: str, **options: Any) -> Any:
     """A field of a dataclass that the statuses of the original, and older CRDs, do not have.
 
-    It has a default, and is absent from JSON while it is empty. ``meaning``: its text in docs/reference.md, "" for a
+    It has a default, and is absent from JSON while it has that. ``meaning``: its text in docs/reference.md, "" for a
     field with a text elsewhere. ``options``: those of ``dataclasses.field``.
     """
     return field(metadata={"meaning": meaning}, **options)
@@ -135,6 +135,7 @@ class AddedField(NamedTuple):
     key: str
     hint: Any
     meaning: str
+    default: Any
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,13 @@ class Schema:
         """The fields of the dataclass that `added` has made, in their order."""
         hints = get_type_hints(kind, include_extras=True)
         return tuple(
-            AddedField(one.name, self._key(one.name), _without_none(hints[one.name]), one.metadata["meaning"])
+            AddedField(
+                one.name,
+                self._key(one.name),
+                _without_none(hints[one.name]),
+                one.metadata["meaning"],
+                one.default if one.default_factory is MISSING else one.default_factory(),
+            )
             for one in fields(kind)
             if "meaning" in one.metadata
         )

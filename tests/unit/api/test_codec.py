@@ -333,6 +333,13 @@ def test_round_trip(status: FrameworkStatus) -> None:
             assert_equal(task, task_again, "encoded")
 
 
+def test_a_time_of_zero_is_kept() -> None:
+    status = FrameworkStatus(0, 0, FrameworkAttemptStatus(0, 0, execution_start_time=0))
+    decoded = decode_status(orjson.loads(encode_status("f", status)))
+    assert decoded is not None
+    assert decoded.attempt.execution_start_time == 0
+
+
 def assert_equal(one: Any, other: Any, ignored: str) -> None:
     """Compare the fields except one."""
     for field in fields(one):
