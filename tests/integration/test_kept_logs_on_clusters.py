@@ -21,6 +21,7 @@ from tests.support.keptlogs import FAILS, SAYS, controller, logs_of, until_logs
 SCRIPT: Final = """
 trap 'echo stopping; exit 0' TERM
 echo begins
+if [ $FC_TASK_INDEX = 2 ]; then yes | head -n 5000; fi
 touch {folder}/$FC_TASK_INDEX
 if [ $FC_TASK_INDEX = 0 ]; then
   while [ ! -e {folder}/go ]; do sleep 0.05; done

@@ -173,7 +173,11 @@ class Frameworks:
         return await self.until(name, lambda status: states(status).count("AttemptRunning") == count)
 
     async def until_gone(self, name: str) -> None:
-        """Wait until the Framework is gone, and with it all that was made for it."""
+        """Wait until the Framework is gone, and with it all that was made for it.
+
+        A real garbage collector rests up to 30 s whenever a test before has installed or removed a CRD, and again if
+        it lists the removed one meanwhile.
+        """
 
         async def probe() -> None:
             try:
@@ -184,7 +188,7 @@ class Frameworks:
                 raise AssertionError(f"{name} is still there")
             await self.assert_nothing_left(name)
 
-        await eventually(probe, within=60)
+        await eventually(probe, within=180)
 
     async def assert_nothing_left(self, name: str) -> None:
         """No Pod and no ConfigMap of the Framework is there."""
