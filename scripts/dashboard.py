@@ -36,7 +36,7 @@ class Panel(NamedTuple):
 
 QUEUE: Final = 'name="framework"'
 LEADER: Final = 'name="frameworkcontroller"'
-UNFINISHED: Final = 'state!="Completed"'
+UNFINISHED: Final = 'phase!~"Succeeded|Failed|Stopped"'
 NO_WATCH: Final = 'verb!="watch"'
 NOT_DONE: Final = 'code!~"2.."'
 
@@ -96,14 +96,14 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
     ),
     "Frameworks and Tasks": (
         Panel(
-            "Frameworks by state",
-            ((sums(f"{FC}_frameworks", UNFINISHED, "state"), "{{state}}"),),
-            text="Without those that are completed.",
+            "Frameworks by phase",
+            ((sums(f"{FC}_frameworks", UNFINISHED, "phase"), "{{phase}}"),),
+            text="Without those that are over.",
             stacked=True,
         ),
         Panel(
             "Tasks by state",
-            ((sums(f"{FC}_tasks", UNFINISHED, "state"), "{{state}}"),),
+            ((sums(f"{FC}_tasks", 'state!="Completed"', "state"), "{{state}}"),),
             text="Without those that are completed.",
             stacked=True,
         ),

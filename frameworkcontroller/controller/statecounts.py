@@ -1,4 +1,4 @@
-"""Counts of Frameworks and Tasks by state, for metrics.
+"""Counts of Frameworks by phase and of Tasks by state, for metrics.
 
 A Framework counts from its first sync to the sync that finds it deleted. An update takes the same time for any number
 of Tasks.
@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from frameworkcontroller.api.completion import FRAMEWORK_EVICTED
-from frameworkcontroller.api.status import FrameworkStatus, State
+from frameworkcontroller.api.phases import phase_of_framework
+from frameworkcontroller.api.status import FrameworkStatus, Phase, State
 from frameworkcontroller.controller.reconcilers import Machine
 from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason, RequestReason
 from frameworkcontroller.machine.lifereasons import LifeReason
@@ -33,7 +34,7 @@ WAITS: Final = (
 class _Part(NamedTuple):
     """The part of one Framework in the totals."""
 
-    state: State | None
+    phase: Phase | None
     tasks: tuple[int, ...]
     stalled: Reason | None
     quarantined: bool
@@ -54,7 +55,7 @@ class StateCounts:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """``clock``: monotonic seconds."""
-        self.frameworks: dict[State, int] = dict.fromkeys(State, 0)
+        self.frameworks: dict[Phase, int] = dict.fromkeys(Phase, 0)
         self.tasks: dict[State, int] = dict.fromkeys(State, 0)
         self.stalled: dict[Reason, int] = dict.fromkeys(STALLS, 0)
         """Frameworks with the condition Stalled, by its reason."""
@@ -77,9 +78,8 @@ class StateCounts:
             self._add(before, -1)
         if machine is not None:
             tracker = machine.tracker
-            state = None if tracker.status is None else tracker.status.state
             part = _Part(
-                state,
+                None if tracker.status is None else phase_of_framework(tracker.status),
                 tuple(tracker.task_states.values()),
                 next((stall.reason for stall in tracker.holds.stalls.values()), None),
                 machine.quarantined,
@@ -98,8 +98,8 @@ class StateCounts:
         return self._clock() - min(self._evicted.values()) if self._evicted else 0.0
 
     def _add(self, part: _Part, sign: int) -> None:
-        if part.state is not None:
-            self.frameworks[part.state] += sign
+        if part.phase is not None:
+            self.frameworks[part.phase] += sign
         for state, number in zip(self.tasks, part.tasks, strict=True):
             if number:
                 self.tasks[state] += sign * number

@@ -110,7 +110,7 @@ _TEXTS: Final = {
         "Objects received from lists and watches that could not be decoded."
     ),
     # Frameworks and Tasks.
-    "frameworkcontroller_frameworks{state}": "Frameworks, by state.",
+    "frameworkcontroller_frameworks{phase}": "Frameworks, by phase.",
     "frameworkcontroller_tasks{state}": "Tasks, by state, also of completed Frameworks.",
     "frameworkcontroller_frameworks_waiting{reason}": ("Frameworks with a waiting Framework or Task, by reason."),
     "frameworkcontroller_frameworks_stalled{reason}": (
@@ -230,7 +230,7 @@ class _ControllerCollector(Collector):
             },
         )
         yield _counter("frameworkcontroller_unreadable_objects{resource}", each(lambda one: one.counters.undecodable))
-        yield _gauge("frameworkcontroller_frameworks{state}", controller.state_counts.frameworks)
+        yield _gauge("frameworkcontroller_frameworks{phase}", controller.state_counts.frameworks)
         yield _gauge("frameworkcontroller_tasks{state}", controller.state_counts.tasks)
         yield _gauge("frameworkcontroller_frameworks_waiting{reason}", controller.state_counts.waiting)
         yield _gauge("frameworkcontroller_frameworks_stalled{reason}", controller.state_counts.stalled)

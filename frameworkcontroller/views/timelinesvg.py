@@ -32,11 +32,11 @@ _ROW: Final = 18
 _THIN_ROW: Final = 4
 
 _KINDS: Final = {
-    "waiting": ("#f2c14e", "waiting to run"),
+    "waiting": ("#f2c14e", "pending"),
     "running": ("#4c9f70", "running"),
-    "succeeded": ("#3d7dca", "ran and succeeded"),
-    "failed": ("#cf4a4a", "ran and failed"),
-    "stopped": ("#9a9a9a", "ran and was stopped"),
+    "succeeded": ("#3d7dca", "succeeded"),
+    "failed": ("#cf4a4a", "failed"),
+    "stopped": ("#9a9a9a", "stopped"),
     "earlier": ("url(#earlier)", "earlier attempts, without details"),
 }
 """Colors of bars, and their meanings."""

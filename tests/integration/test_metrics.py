@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from frameworkcontroller.api.resources import FRAMEWORKS
-from frameworkcontroller.api.status import State
+from frameworkcontroller.api.status import Phase
 from frameworkcontroller.config.config import Config, Kueue, KueueMode, LeaderElection
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.resources import NAMESPACES, PODS
@@ -166,9 +166,9 @@ async def _agrees(world: World) -> None:
     items = orjson.loads(await world.frameworks.client.list(FRAMEWORKS, world.cluster.namespace))["items"]
     statuses: list[Json] = [item["status"] for item in items if item.get("status")]
     assert len(statuses) == len(items)
-    frameworks = Counter(status["state"] for status in statuses)
+    frameworks = Counter(status["phase"] for status in statuses)
     tasks = Counter(state for status in statuses for state in states(status))
-    assert world.by("frameworkcontroller_frameworks", "state") == frameworks
+    assert world.by("frameworkcontroller_frameworks", "phase") == frameworks
     assert world.by("frameworkcontroller_tasks", "state") == tasks
 
 
@@ -177,7 +177,7 @@ async def test_the_end_of_retention_takes_frameworks_out_of_the_figures(world: W
     await world.frameworks.until_state("f", "Completed")
 
     async def completed(number: int) -> None:
-        assert world.value("frameworkcontroller_frameworks", state="Completed") == number
+        assert world.value("frameworkcontroller_frameworks", phase="Succeeded") == number
         assert world.value("frameworkcontroller_tasks", state="Completed") == 2 * number
 
     await eventually(lambda: completed(1))
@@ -275,7 +275,7 @@ async def test_each_controller_counts_for_itself(world: World) -> None:
     await world.frameworks.until_state("f", "Completed")
     other = Controller(Config(), Connection.to_address("http://127.0.0.1:1"))
     value = registry_of(other).get_sample_value
-    assert value("frameworkcontroller_frameworks", {"state": State.COMPLETED}) == 0
+    assert value("frameworkcontroller_frameworks", {"phase": Phase.SUCCEEDED}) == 0
     assert value("workqueue_adds_total", {"name": "framework"}) == 0
     assert world.value("workqueue_adds_total", name="framework") > 0
 
@@ -304,7 +304,7 @@ async def test_of_two_replicas_the_leader_has_the_figures(clock: VirtualClockLoo
 
         async def figures(world: World, leading: int) -> None:
             assert world.value("leader_election_master_status", name="frameworkcontroller") == leading
-            assert world.value("frameworkcontroller_frameworks", state="AttemptRunning") == leading
+            assert world.value("frameworkcontroller_frameworks", phase="Running") == leading
             assert world.value("frameworkcontroller_tasks", state="AttemptRunning") == 2 * leading
 
         first, second = await replica(), await replica()

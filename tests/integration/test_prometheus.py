@@ -226,7 +226,7 @@ async def test_a_real_scrape_fills_the_dashboard_and_evaluates_the_alerts(
             async def filled() -> None:
                 assert await running.value('sum(frameworkcontroller_tasks{state="AttemptRunning"})') >= 3
                 assert await running.value("sum(rate(frameworkcontroller_retries_total[10s]))") > 0
-                assert await running.value('frameworkcontroller_frameworks{state="Completed"}') == 1
+                assert await running.value('frameworkcontroller_frameworks{phase="Succeeded"}') == 1
                 empty = [where for where, expression in expressions.items() if not await running.query(expression)]
                 # Nothing is refused, no watch breaks and nothing is evicted while all is well.
                 assert set(empty) <= {

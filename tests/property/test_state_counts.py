@@ -4,7 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frameworkcontroller.api.objects import FrameworkRecord
-from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, State, TaskAttemptStatus, TaskStatus
+from frameworkcontroller.api.status import (
+    FrameworkAttemptStatus,
+    FrameworkStatus,
+    Phase,
+    State,
+    TaskAttemptStatus,
+    TaskStatus,
+)
 from frameworkcontroller.api.status import TaskRoleStatus as RoleStatus
 from frameworkcontroller.controller.reconcilers import Machine
 from frameworkcontroller.controller.statecounts import StateCounts
@@ -18,14 +25,15 @@ states = st.sampled_from(State)
 changes = st.lists(
     st.tuples(
         st.sampled_from(["default/a", "default/b", "other/a"]),
-        st.none() | st.tuples(st.none() | states, st.lists(states, max_size=4), st.booleans(), st.booleans()),
+        st.none()
+        | st.tuples(st.none() | st.sampled_from(Phase), st.lists(states, max_size=4), st.booleans(), st.booleans()),
     ),
     max_size=30,
 )
 
 
-def entry(state: State | None, tasks: list[State], stalled: bool, quarantined: bool) -> Machine:
-    if state is None:
+def entry(phase: Phase | None, tasks: list[State], stalled: bool, quarantined: bool) -> Machine:
+    if phase is None:
         tracker = Tracker()
         tasks = []
     else:
@@ -34,7 +42,7 @@ def entry(state: State | None, tasks: list[State], stalled: bool, quarantined: b
             for number, one in enumerate(tasks)
         ]
         attempt = FrameworkAttemptStatus(id=0, start_time=0, roles=[RoleStatus("r", "u", None, found)])
-        tracker = Tracker(FrameworkStatus(start_time=0, transition_time=0, state=state, attempt=attempt))
+        tracker = Tracker(FrameworkStatus(start_time=0, transition_time=0, phase=phase, attempt=attempt))
     if stalled:
         tracker.holds.stalls[None] = Stall(RequestReason.NAMING_CONFLICT, "message")
         tracker.holds.wait(None, Wait(LifeReason.NOT_STARTED, "message"))
@@ -45,9 +53,9 @@ def entry(state: State | None, tasks: list[State], stalled: bool, quarantined: b
 
 
 @given(changes)
-def test_totals(history: list[tuple[str, tuple[State | None, list[State], bool, bool] | None]]) -> None:
+def test_totals(history: list[tuple[str, tuple[Phase | None, list[State], bool, bool] | None]]) -> None:
     counts = StateCounts()
-    known: dict[str, tuple[State | None, list[State], bool, bool]] = {}
+    known: dict[str, tuple[Phase | None, list[State], bool, bool]] = {}
     for key, how in history:
         if how is None:
             known.pop(key, None)
@@ -55,7 +63,7 @@ def test_totals(history: list[tuple[str, tuple[State | None, list[State], bool, 
         else:
             known[key] = (how[0], how[1] if how[0] is not None else [], how[2], how[3])
             counts.update(key, entry(*how))
-        assert counts.frameworks == {state: sum(one[0] is state for one in known.values()) for state in State}
+        assert counts.frameworks == {phase: sum(one[0] is phase for one in known.values()) for phase in Phase}
         assert counts.tasks == {state: sum(one[1].count(state) for one in known.values()) for state in State}
         assert sum(counts.waiting.values()) == counts.waiting[LifeReason.NOT_STARTED]
         assert counts.waiting[LifeReason.NOT_STARTED] == sum(counts.stalled.values())
