@@ -196,7 +196,7 @@ def _restarted(subject: _Subject) -> Explanation | None:
     if not restarting:
         return None
     task, trouble = min(restarting, key=_by_key)
-    more = f"; and {len(restarting) - 1:,} more Tasks" if len(restarting) > 1 else ""
+    more = f"; and {len(restarting) - 1:,} more" if len(restarting) > 1 else ""
     return Explanation(LifeReason.CONTAINERS_RESTARTED, f"{task.role}[{task.index}] {trouble.restarted}{more}")
 
 

@@ -533,7 +533,7 @@ def test_all_tasks_that_restart_cost_one_write_and_the_same_time_each() -> None:
         bench.show(name, phase="Running", containerStatuses=status)
     before = bench.writes
     bench.plan(write=False)
-    assert headline(bench)[2].endswith("; and 49 more Tasks")
+    assert headline(bench)[2].endswith("; and 49 more")
     bench.write()
     for name in list(bench.pods)[1:]:
         status = [{"name": "main", "restartCount": 2, "state": {"running": {}}}]
