@@ -121,6 +121,15 @@ def failed_for_good(number: int, failing: int) -> Bench:
     return bench
 
 
+def failed_beside_a_retry() -> Bench:
+    """The first failure waits for its retry, the second one is permanent."""
+    retry = {"maxRetryCount": 5, "backoff": {"baseSeconds": 100, "maxSeconds": 100}}
+    bench = running(role("a", failed=-1, retryPolicy=retry), role("b", failed=-1), role("c"))
+    ends(bench, "f-a-0", exitCode=1)
+    bench.now += 1
+    return ends(bench, "f-b-0", exitCode=2)
+
+
 def failed_by_rule() -> Bench:
     rules = [{"action": "FailFramework", "onExitCodes": {"operator": "In", "values": [42]}}]
     bench = running(role(number=2, failed=-1, podFailurePolicy={"rules": rules}))
@@ -368,6 +377,10 @@ TABLE: Final[dict[str, tuple[Callable[[], Bench], Headline]]] = {
     "one has failed for good": (
         lambda: failed_for_good(3, 1),
         ("Running", "TasksFailed", f"1 of 3 Tasks failed; first: a[0]{NODE}: main exited with 1: CUDA out of memory"),
+    ),
+    "one has failed for good, and another is retried": (
+        failed_beside_a_retry,
+        ("Running", "TasksFailed", f"1 of 3 Tasks failed; first: b[0]{NODE}: main exited with 2"),
     ),
     "two have failed for good": (
         lambda: failed_for_good(3, 2),
