@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import yaml
-from rich.console import Console
 from rich.text import Text
 
 from frameworkcontroller.api import names
@@ -317,7 +316,7 @@ async def _follow(
     except ManifestError as error:
         raise CommandError(str(error)) from None
     frameworks = [body for manifest, body in created if _is_framework(manifest)]
-    screen = Console(highlight=False)
+    screen = console(sys.stdout)
     late = False
     # A pipe may have no user to interrupt it.
     limit = _UNWATCHED_SEC if timeout is None and not screen.is_terminal else timeout

@@ -365,6 +365,8 @@ def test_failures_are_compared_with_the_largest_group() -> None:
     assert [group["rate"] for group in samples.failures({"by": "node"}).groups] == ["34.2%", "4.8%", "0.2%"]
     assert [day["key"] for day in page.days] == sorted(day["key"] for day in page.days)
     assert samples.failures(past=False).empty is not None
+    limit = "At most the newest 5,000 failed attempts of Tasks are counted by cause."
+    assert [limit in render(samples.failures({"by": by})) for by in ("cause", "node")] == [True, False]
 
 
 def test_each_number_of_failures_leads_to_its_attempts() -> None:
@@ -431,3 +433,15 @@ def test_the_first_lines_say_how_it_is_and_why() -> None:
     assert bad.sentences[1] == "210 ContainerPermanentFailed, by worker[1]: 1 has reached minFailedTaskCount 1"
     html = render(bad)
     assert html.index("Failed</span>") < html.index("main exited with 7") < html.index('id="tasks"')
+
+
+@pytest.mark.parametrize(
+    ("name", "tone"),
+    [("mnist", "warning"), ("stuck", "warning"), ("calm", "running"), ("bad", "failed"), ("queued", "queued")],
+)
+def test_the_first_lines_warn_of_failed_tasks_while_others_run(name: str, tone: str) -> None:
+    calm = samples.framework("calm", {"a": [samples.task(0, State.RUNNING), samples.task(1, State.PREPARING)]})
+    bodies = {body["metadata"]["name"]: body for body in [*samples.frameworks(), calm]}
+    page = samples.one_framework(bodies[name])
+    assert page.tone == tone
+    assert f'<ul class="sentence {tone}">' in render(page) or not page.sentences

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import base64
 import gzip
+import re
 import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 import orjson
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from frameworkcontroller.api.completion import CONTAINER_UNRECOGNIZED_FAILED_PHRASE
 from frameworkcontroller.history import groupcommit, ingest, queries
 from frameworkcontroller.history.archive import HistoryArchive, encode
 from frameworkcontroller.history.archiveerrors import ArchiveError, QueryError, RecordError
@@ -481,6 +483,13 @@ async def test_pages_of_tasks(archive: HistoryArchive) -> None:
         ("ps", 0),
         *(("worker", index) for index in range(0, 12, 3)),
     ]
+    # A container may exit with the number of a code for ends on request.
+    exited = task_status(12, code=-210, uid="t-12")
+    exited["attemptStatus"]["completionStatus"]["phrase"] = CONTAINER_UNRECOGNIZED_FAILED_PHRASE
+    await archive.store([framework_record("v", roles={"worker": [exited, task_status(13, code=-210)]})])
+    for is_failed, index in ((True, 12), (False, 13)):
+        page = await read(archive, ListTasks("v", 0, failed=is_failed))
+        assert [item["index"] for item in page["items"]] == [index]
     page = await read(archive, ListTasks("u", 0, index=4))
     assert page["items"] == [
         {
@@ -633,3 +642,40 @@ async def test_failures_by_node_are_compared_with_all_attempts_there(archive: Hi
     assert await of(since=EPOCH + 10) == [("node-0", 1, 9)]
     assert await of(since=EPOCH + 11) == []
     assert {item["ofAttempts"] for item in (await archive.read(CountFailures()))["items"]} == {None}
+
+
+@pytest.mark.parametrize(
+    ("query", "index"),
+    [
+        (CountFailures(by=FailureKey.NODE, since=EPOCH), "task_attempts_ended"),
+        (CountFailures(by=FailureKey.CODE, since=EPOCH), "task_attempts_failed"),
+        (CountFailures(by=FailureKey.CAUSE, since=EPOCH), "task_attempts_failed"),
+        (ListFailures(by=FailureKey.DAY, key="2026-01-01"), "task_attempts_failed"),
+    ],
+)
+async def test_failures_are_read_from_an_index(archive: HistoryArchive, query: Read[Any], index: str) -> None:
+    """No statement reads all Task attempts."""
+    await archive.store([framework_record("u", roles={"worker": [task_status(n) for n in range(10)]})])
+    asked: list[tuple[str, Any]] = []
+    # Few rows are read as they are, unless that is forbidden.
+    prefix = "EXPLAIN QUERY PLAN " if archive.path is not None else "EXPLAIN "
+    engine = (await archive._database._current()).readers.sync_engine
+
+    def keep(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        if statement.startswith("SELECT"):
+            asked.append((statement, parameters))
+
+    event.listen(engine, "before_cursor_execute", keep)
+    try:
+        assert (await archive.read(query))["items"]
+    finally:
+        event.remove(engine, "before_cursor_execute", keep)
+    plans = ""
+    async with archive._database.reading() as connection:
+        if archive.path is None:
+            await connection.execute(text("SET LOCAL enable_seqscan = off"))
+        for statement, parameters in asked:
+            plan = (await connection.exec_driver_sql(prefix + statement, parameters)).all()
+            plans += "".join(f"{row[-1]}\n" for row in plan)
+    assert index in plans
+    assert not re.search(r"SCAN task_attempts|Seq Scan on task_attempts", plans)
