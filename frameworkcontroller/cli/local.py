@@ -359,7 +359,7 @@ def _lint_created(change: Change) -> None:
 
 def _lint(place: str, framework: Mapping[str, Any], *, errors: bool = False) -> None:
     """Print lint's warnings, such as a Framework that never ends. ``errors``: also errors, before warnings."""
-    # A late import: it imports hundreds of modules, which `local up` may never need.
+    # A late import: `local up` may never need it.
     from frameworkcontroller.commands.lint.frameworks import check_framework
 
     for finding in sorted(check_framework(framework), key=lambda finding: finding.severity):

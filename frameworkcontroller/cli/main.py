@@ -81,7 +81,7 @@ def _run(parser: Parser, arguments: Sequence[str] | None) -> int:
         # The command has no handler of signals, or not yet, or no longer.
         return program.EXIT_INTERRUPTED
     except Exception as error:  # noqa: BLE001 - reported there
-        return program.exit_code_of(error)
+        return program.exit_code_of(error, getattr(options, "extra", None))
 
 
 def build_parser(*, commands: bool = True) -> Parser:
@@ -181,14 +181,14 @@ def _add_local(commands: Any) -> None:
         type=Path,
         help="directory for volumes and logs of Pods (default: a temporary one, removed at the end)",
     )
-    up.set_defaults(command=_run_local, usual_log_level="info")
+    up.set_defaults(command=_run_local, extra="local", usual_log_level="info")
     run.add_argument("files", metavar="FILE", type=Path, nargs="+", help="manifests, YAML or JSON; - is standard input")
     add_timeout(run, default="1h without a terminal, else none")
     run.add_argument(
         "--logs", action="store_true", help="print the output of containers, each line with its Pod (and #attempt)"
     )
     # The progress shows the same as the log.
-    run.set_defaults(command=_run_local, usual_log_level="error")
+    run.set_defaults(command=_run_local, extra="local", usual_log_level="error")
 
 
 def _add_dashboard(commands: Any) -> None:
@@ -214,7 +214,7 @@ def _add_dashboard(commands: Any) -> None:
     dashboard.add_argument(
         "--history-ca-file", metavar="FILE", type=Path, help="the certificates that sign the archive's, in PEM"
     )
-    dashboard.set_defaults(command=late("cli.dashboard"), usual_log_level="warning")
+    dashboard.set_defaults(command=late("cli.dashboard"), extra="archive", usual_log_level="warning")
 
 
 def _add_history_serve(commands: Any) -> None:
@@ -269,7 +269,7 @@ def _add_history_serve(commands: Any) -> None:
     pages = serve.add_mutually_exclusive_group()
     pages.add_argument("--live", action="store_true", help="show the cluster's Frameworks in the pages, too")
     pages.add_argument("--no-pages", action="store_true", help="serve the API without the pages")
-    serve.set_defaults(command=late("cli.servehistory", "serve"), usual_log_level="info")
+    serve.set_defaults(command=late("cli.servehistory", "serve"), extra="archive", usual_log_level="info")
 
 
 def _port(text: str) -> int:

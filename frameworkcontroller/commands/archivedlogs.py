@@ -13,8 +13,7 @@ from typing import Any, Final, TypeAlias
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.archivesource import open_archive
 from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.history.archiveerrors import ArchiveError, QueryError
-from frameworkcontroller.history.folderfollower import FolderError
+from frameworkcontroller.history.archiveerrors import ArchiveError, FolderError, QueryError
 from frameworkcontroller.history.reads import MAX_PAGE, ArchiveReader, GetAttempt, GetLog, ListFrameworks, ListLogs
 from frameworkcontroller.views.apiobjects import Json
 from frameworkcontroller.views.containerlogs import ArchivedLog
