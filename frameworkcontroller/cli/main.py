@@ -158,7 +158,10 @@ def _add_local(commands: Any) -> None:
         parser.add_argument(
             "--capacity",
             metavar="RESOURCES",
-            help="resources of the node, such as cpu=4,nvidia.com/gpu=2; Pods then wait until their requests fit",
+            help=(
+                "resources of the node, such as cpu=4,nvidia.com/gpu=2; Pods then wait until their requests fit. Each "
+                "container gets GPUs of its own; nvidia.com/gpu=auto means this machine's, by nvidia-smi"
+            ),
         )
     for parser in (up, run):
         parser.add_argument(

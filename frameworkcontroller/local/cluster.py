@@ -6,18 +6,20 @@ import asyncio
 import random
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 import orjson
 
+from frameworkcontroller.api.quantities import parse_quantity
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.resources import CRDS
 from frameworkcontroller.local import podgroup_crd
 from frameworkcontroller.local.apiserver.restserver import ApiServer
-from frameworkcontroller.local.kubelet.agent import NodeAgent
+from frameworkcontroller.local.kubelet.agent import DEFAULT_NODE_NAME, NodeAgent
+from frameworkcontroller.local.kubelet.devices import GPU
 from frameworkcontroller.local.kubelet.images import LocalImage
 from frameworkcontroller.local.kubelet.podaccess import ApiAccess
 from frameworkcontroller.local.kubelet.process import Printed, ProcessRuntime
@@ -66,6 +68,7 @@ class LocalCluster:
         printed: Printed | None = None,
         quota: Mapping[str, str] | None = None,
         capacity: Mapping[str, str] | None = None,
+        gpus: Sequence[object] | None = None,
         volumes: Mapping[str, Path] | None = None,
         wall: Callable[[], float] = time.time,
         rng: random.Random | None = None,
@@ -74,13 +77,15 @@ class LocalCluster:
 
         ``printed`` gets each line that a container prints; the runtime "simulated" prints nothing. ``quota``: of a
         queue, by resource; None for a cluster without queues. ``capacity``: resources of the node, by which Pods are
-        then bound; None to ignore their requests. ``volumes``: directories in place of network volumes.
+        then bound; None to ignore their requests. ``gpus``: the machine's GPUs that containers get, by default the
+        first ones, as many as ``capacity`` has. ``volumes``: directories in place of network volumes.
         """
         self._directory = directory
         self._runtime_name = runtime
         self._printed = printed
         self._quota = quota
         self._capacity = capacity
+        self._gpus = gpus
         self._volumes = volumes
         self._wall = wall
         self._rng = rng
@@ -158,6 +163,7 @@ class LocalCluster:
                 images=IMAGES,
                 printed=self._printed,
                 volumes=self._volumes,
+                gpus=self._gpus_of_nodes(),
                 wall=self._wall,
                 rng=self._rng,
             )
@@ -180,6 +186,12 @@ class LocalCluster:
                 node.result()
             except SupervisorError as error:
                 raise ClusterError(str(error)) from error
+
+    def _gpus_of_nodes(self) -> dict[str, Sequence[object]]:
+        if self._capacity is None or GPU not in self._capacity:
+            return {}
+        count = int(parse_quantity(self._capacity[GPU]))
+        return {DEFAULT_NODE_NAME: self._gpus if self._gpus is not None else range(count)}
 
     async def _stop(self) -> None:
         # Before the API server: the node needs it while it ends its Pods.

@@ -10,7 +10,7 @@ import logging
 import os
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,6 +25,7 @@ from frameworkcontroller.kube.resources import SERVICES
 from frameworkcontroller.local.kubelet.addresses import AddressPool
 from frameworkcontroller.local.kubelet.container import Termination
 from frameworkcontroller.local.kubelet.containerlog import read_log
+from frameworkcontroller.local.kubelet.devices import GPU, DeviceAllocator, device_requests, needed
 from frameworkcontroller.local.kubelet.downward import DownwardApi
 from frameworkcontroller.local.kubelet.images import LocalImage
 from frameworkcontroller.local.kubelet.pod import ContainerKind, NodePod
@@ -97,7 +98,8 @@ class ProcessRuntime:
     ``client`` reads the ConfigMaps and Secrets that Pods refer to, ``access`` is the Pods' access to the API server.
     ``directory`` is exclusive to the runtime; ``path`` is the PATH of the processes, by default this one's.
     ``mounts=False`` disables mount namespaces. ``close_grace``: seconds for the processes to end by themselves on
-    close. ``printed`` gets the output of containers.
+    close. ``printed`` gets the output of containers. ``gpus``: by node, the GPUs to hand out; containers of other nodes
+    see all of the machine.
     """
 
     name = "process"
@@ -117,6 +119,7 @@ class ProcessRuntime:
         log_limit: int = LOG_LIMIT_BYTES,
         printed: Printed | None = None,
         volumes: Mapping[str, Path] | None = None,
+        gpus: Mapping[str, Sequence[object]] | None = None,
         wall: Callable[[], float] = time.time,
         rng: random.Random | None = None,
     ) -> None:
@@ -133,6 +136,7 @@ class ProcessRuntime:
         self._supervisor = Supervisor(directory / "spawner", self._files, mounts=mounts)
         self._reviving = asyncio.Lock()
         self._addresses: AddressPool | None = None
+        self._gpus = {node: DeviceAllocator(devices) for node, devices in (gpus or {}).items()}
         self._events: RuntimeEvents | None = None
         self.names = Names()
         self._pods: dict[str, _Pod] = {}
@@ -193,6 +197,14 @@ class ProcessRuntime:
                 PodSources(self._client, pod.namespace),
             )
             state = self._pods[pod.uid] = _Pod(pod, inside)
+        if (gpus := self._gpus.get(pod.node_name)) is not None:
+            requests = device_requests(state.inside.manifest)
+            state.inside.gpus = gpus.allocate(pod.uid, requests)
+            if state.inside.gpus is None:
+                # As after the forced deletion of a Pod that still runs.
+                lacking = f"{needed(requests)} of {GPU} are needed, {gpus.free} of {gpus.count} are free"
+                self._kubelet.unprepared(pod.uid, "InsufficientDevices", lacking)
+                return
         state.preparing = self._run(state, self._prepare(state))
 
     def start(self, pod: NodePod, container: str, instance: int) -> None:
@@ -225,6 +237,10 @@ class ProcessRuntime:
         if item.terminating is None:
             item.terminating = self._run(state, self._terminate(state, item, item.process_id))
 
+    def ended(self, pod: NodePod) -> None:
+        if (gpus := self._gpus.get(pod.node_name)) is not None:
+            gpus.release(pod.uid)
+
     async def release(self, pod: NodePod) -> None:
         state = self._pods.get(pod.uid)
         if state is None:
@@ -237,6 +253,7 @@ class ProcessRuntime:
         self.names.remove_pod(pod.uid)
         await asyncio.to_thread(state.inside.files.remove)
         self._pool.release(pod.uid)
+        self.ended(pod)
         self._pods.pop(pod.uid, None)
 
     def remove_claim(self, uid: str) -> None:

@@ -84,6 +84,9 @@ class Runtime(Protocol):
     def stop(self, pod: NodePod, container: str, grace: float) -> None:
         """Ask a container to end, and kill it after ``grace`` seconds. A later call can only shorten the time."""
 
+    def ended(self, pod: NodePod) -> None:
+        """Free the devices of a Pod: no container of it is live, or will be. Idempotent."""
+
     async def release(self, pod: NodePod) -> None:
         """Forget a Pod without live containers, and remove everything created for it. Idempotent."""
 
