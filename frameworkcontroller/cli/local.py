@@ -67,7 +67,7 @@ _PORT_ERRORS: Final = frozenset({errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTA
 _HOW_TO_USE: Final = """\
 The pages: {pages}
 
-A cluster runs at {url}: an API server, one node, and the controller.
+A cluster runs at {url}: an API server, {nodes}, and the controller.
 {runtime}
 
     export KUBECONFIG={kubeconfig}
@@ -124,8 +124,9 @@ async def _up(options: argparse.Namespace) -> int:
         runtime = _RUNTIMES[options.runtime]
         if options.queue is not None:
             runtime += f"\n{_QUEUE.format(quota=options.queue)}"
+        nodes = "one node" if options.nodes == 1 else f"{options.nodes} nodes"
         places = {"pages": pages, "url": cluster.url, "kubeconfig": kubeconfig, "web": web.url, "log": log}
-        _say(_HOW_TO_USE.format(runtime=runtime, **places))
+        _say(_HOW_TO_USE.format(nodes=nodes, runtime=runtime, **places))
         if options.log_level is None:
             _print_changes(cluster)
         await _unless_one_fails(asyncio.Event().wait(), controller, cluster)
@@ -401,6 +402,7 @@ async def _cluster(
             port=port,
             printed=printed,
             quota=_resources("--queue", options.queue),
+            nodes=options.nodes,
             capacity=capacity,
             gpus=gpus,
             volumes=_volumes(options.map_volume),

@@ -128,7 +128,8 @@ def _framework(script: str, tasks: int) -> dict[str, object]:
 
 
 @pytest.mark.usefixtures("logging_as_before")
-def test_each_task_has_a_gpu_of_its_own_and_the_next_one_waits(smi: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("nodes", ["1", "3"])
+def test_each_task_has_a_gpu_of_its_own_and_the_next_one_waits(smi: Path, tmp_path: Path, nodes: str) -> None:
     """Five Tasks on four GPUs: a GPU is a directory, which only one can make at a time."""
     answer(smi, lists(FOUR))
     own = tmp_path / "own"
@@ -140,8 +141,8 @@ def test_each_task_has_a_gpu_of_its_own_and_the_next_one_waits(smi: Path, tmp_pa
         rmdir $CUDA_VISIBLE_DEVICES
     """
     (tmp_path / "f.yaml").write_text(yaml.safe_dump(_framework(script, 5)))
-    command = ("local", "run", str(tmp_path / "f.yaml"), "--capacity", "nvidia.com/gpu=auto", "--logs")
-    ended = run_program(*command, "--timeout", "500")
+    command = ("local", "run", str(tmp_path / "f.yaml"), "--capacity", "nvidia.com/gpu=auto", "--nodes", nodes)
+    ended = run_program(*command, "--logs", "--timeout", "500")
     assert (ended.code, ended.err) == (0, "")
     order = (tmp_path / "order").read_text().split()
     assert (sorted(order[:4]), len(order)) == (["0", "1", "2", "3"], 5)

@@ -690,6 +690,13 @@ async def test_a_container_sees_its_own_gpus_only(tmp_path: Path) -> None:
         assert await node.output("none") == "gpus=\n"
 
 
+async def test_the_log_is_of_the_newest_pod_of_a_name(tmp_path: Path) -> None:
+    async with gpu_node(tmp_path, {}) as node:
+        for text in ("old", "new"):
+            await node.run(pod_manifest(sh(f"echo {text}")))
+        assert await node.output() == "new\n"
+
+
 async def test_without_gpus_to_hand_out_all_are_seen(node: Node) -> None:
     await node.run(pod_manifest(sh(VISIBLE, resources=A_GPU)))
     assert await node.output() == "gpus= all\n"

@@ -302,7 +302,9 @@ class ProcessRuntime:
         previous: bool,
     ) -> AsyncIterator[bytes]:
         """Read a log as `PodLogs` does. Raises LookupError."""
-        pod = next((item for item in self._pods.values() if item.record.key == f"{namespace}/{name}"), None)
+        # The newest: on a lost node, another one of that name may still run.
+        pods = reversed(self._pods.values())
+        pod = next((item for item in pods if item.record.key == f"{namespace}/{name}"), None)
         if pod is None:
             raise LookupError(f'pod "{name}" has no containers here')
         if all(spec.name != container for spec in pod.record.containers):

@@ -64,7 +64,7 @@ class Runtime(Protocol):
         """The names that its Pods resolve; informers report Services and changes of Pods to it. None: no names."""
 
     def attach(self, events: RuntimeEvents) -> None:
-        """Set the receiver of events. Called once, before anything else."""
+        """Set the receiver of events, before anything else."""
 
     async def open(self) -> None:
         """Initialize, and clean up after an earlier runtime."""
