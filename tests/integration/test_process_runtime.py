@@ -697,6 +697,39 @@ async def test_the_log_is_of_the_newest_pod_of_a_name(tmp_path: Path) -> None:
         assert await node.output() == "new\n"
 
 
+async def test_a_command_is_executed_in_a_container(node: Node) -> None:
+    volume = {"volumeMounts": [{"name": "v", "mountPath": "/fc-volume"}]}
+    manifest = pod_manifest(
+        sh('echo x > "$FC_LOCAL_VOLUME_V/file"; sleep 1000', **volume), volumes=[{"name": "v", "emptyDir": {}}]
+    )
+    uid = node.pods.admit(manifest)
+    await node.until(lambda: node.pods.phase(uid) == "Running")
+    path = "/fc-volume/file" if node.runtime.mounts_work else '"$FC_LOCAL_VOLUME_V/file"'
+    script = f"until cat {path}; do sleep 0.05; done 2> /dev/null; echo problem >&2; cat; exit 5"
+    for _ in range(2):
+        async with node.runtime.execute(
+            "default", "f-r-0", "main", ["sh", "-c", script], stdin=True, tty=False
+        ) as command:
+            await command.write(b"given")
+            command.close_input()
+            out = b""
+            while data := await command.read(1):
+                out += data
+            assert (out, await command.read(2)) == (b"x\ngiven", b"problem\n")
+            assert await command.result() == 5
+    # A command ends with its context, at the latest, and so does one whose container is stopped.
+    async with node.runtime.execute("default", "f-r-0", "main", ["sleep", "1000"], stdin=True, tty=False):
+        pass
+    async with node.runtime.execute("default", "f-r-0", "main", ["sleep", "1000"], stdin=False, tty=True) as command:
+        node.pods.delete(uid, grace=0)
+        assert await command.result() == 137
+    await node.until(lambda: node.pods.pod(uid).life.dead)
+    with pytest.raises(LookupError, match='container "main" in pod "f-r-0" is not running'):
+        async with node.runtime.execute("default", "f-r-0", "main", ["true"], stdin=False, tty=False):
+            pass
+    assert list(node.directory.glob("pods/*/exec-*")) == []
+
+
 async def test_without_gpus_to_hand_out_all_are_seen(node: Node) -> None:
     await node.run(pod_manifest(sh(VISIBLE, resources=A_GPU)))
     assert await node.output() == "gpus= all\n"

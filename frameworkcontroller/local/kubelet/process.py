@@ -11,7 +11,7 @@ import os
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from frameworkcontroller.local.kubelet.container import Termination
 from frameworkcontroller.local.kubelet.containerlog import read_log
 from frameworkcontroller.local.kubelet.devices import GPU, DeviceAllocator, device_requests, needed
 from frameworkcontroller.local.kubelet.downward import DownwardApi
+from frameworkcontroller.local.kubelet.execstreams import ExecStreams
 from frameworkcontroller.local.kubelet.images import LocalImage
 from frameworkcontroller.local.kubelet.pod import ContainerKind, NodePod
 from frameworkcontroller.local.kubelet.podaccess import ApiAccess
@@ -90,10 +91,14 @@ class _Container:
     stop_due: float | None = None
     killer: asyncio.TimerHandle | None = None
     terminating: asyncio.Task[None] | None = None
+    commands: dict[str, ExecStreams] = field(default_factory=dict)
+    """By process id: the commands that are executed in it."""
+    status: int | None = None
+    """The exit status of its own processes, which have ended: it takes no more commands."""
 
 
 class ProcessRuntime:
-    """Implements `Runtime` and `PodLogs`.
+    """Implements `Runtime`, `PodLogs` and `PodCommands`.
 
     ``client`` reads the ConfigMaps and Secrets that Pods refer to, ``access`` is the Pods' access to the API server.
     ``directory`` is exclusive to the runtime; ``path`` is the PATH of the processes, by default this one's.
@@ -302,9 +307,7 @@ class ProcessRuntime:
         previous: bool,
     ) -> AsyncIterator[bytes]:
         """Read a log as `PodLogs` does. Raises LookupError."""
-        # The newest: on a lost node, another one of that name may still run.
-        pods = reversed(self._pods.values())
-        pod = next((item for item in pods if item.record.key == f"{namespace}/{name}"), None)
+        pod = self._find(namespace, name)
         if pod is None:
             raise LookupError(f'pod "{name}" has no containers here')
         if all(spec.name != container for spec in pod.record.containers):
@@ -330,7 +333,55 @@ class ProcessRuntime:
             async for chunk in chunks:
                 yield chunk
 
+    # --- commands -----------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def execute(
+        self, namespace: str, name: str, container: str, command: Sequence[str], *, stdin: bool, tty: bool
+    ) -> AsyncIterator[ExecStreams]:
+        """Execute a command as `PodCommands` does. Raises LookupError or OSError."""
+        pod = self._find(namespace, name)
+        item = None if pod is None else pod.containers.get(container)
+        if pod is None or item is None or item.request is None or item.started is None or item.status is not None:
+            raise LookupError(f'container "{container}" in pod "{name}" is not running')
+        streams, files = ExecStreams(pod.inside.files.directory, stdin=stdin, tty=tty), pod.inside.files
+        request = item.request._replace(
+            argv=list(command),
+            env={**({"TERM": "xterm"} if tty else {}), **item.request.env},
+            log=files.hook_log(item.name),
+            mounts=(),
+            hostname="",
+            join=item.process_id,
+            streams=tuple(streams.paths),
+            tty=tty,
+        )
+
+        def heard(event: Event) -> None:
+            if isinstance(event, Started):
+                streams.started()
+                return
+            if isinstance(event, Exited):
+                streams.end(exit_code(event.status))
+            else:
+                streams.end(start_failure(event, request.argv, request.directory))
+            del item.commands[process_id]
+            if item.status is not None and not item.commands:
+                self._finish(pod, item, item.status)
+
+        process_id = self._supervisor.start(request, heard)
+        item.commands[process_id] = streams
+        try:
+            yield streams
+        finally:
+            self._supervisor.kill(process_id)
+            streams.close()
+
     # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _find(self, namespace: str, name: str) -> _Pod | None:
+        """The newest Pod of a name: on a lost node, another one may still run."""
+        key = f"{namespace}/{name}"
+        return next((pod for pod in reversed(self._pods.values()) if pod.record.key == key), None)
 
     @property
     def _kubelet(self) -> RuntimeEvents:
@@ -426,15 +477,11 @@ class ProcessRuntime:
                 state.reporting.add(asyncio.create_task(self._report_lines(state, item, self._printed)))
             self._kubelet.started(state.record.uid, item.name)
         elif isinstance(event, Exited):
-            code = exit_code(event.status)
-            manifest, files = container_manifest(state.inside.manifest, item.name), state.inside.files
-            message = termination_message(
-                files.termination(item.name, item.instance),
-                files.log(item.name, item.instance),
-                fallback=code != 0 and manifest.get("terminationMessagePolicy") == "FallbackToLogsOnError",
-            )
-            reason = "Completed" if code == 0 else "Error"
-            self._end(state, item, Termination(code, reason, self._wall(), item.started, message))
+            item.status = event.status
+            for process_id in item.commands:
+                self._supervisor.kill(process_id)
+            if not item.commands:
+                self._finish(state, item, event.status)
         elif event.what == SPAWNER:
             item.ended.set_result(None)
             self._kubelet.refused(state.record.uid, item.name, "CreateContainerError", event.message)
@@ -442,6 +489,18 @@ class ProcessRuntime:
             request = item.request
             message = start_failure(event, request.argv if request else [], request.directory if request else "/")
             self._end(state, item, Termination(START_ERROR_CODE, START_ERROR, self._wall(), message=message))
+
+    def _finish(self, state: _Pod, item: _Container, status: int) -> None:
+        """Report the end of a container. All of its processes and commands have ended."""
+        code = exit_code(status)
+        manifest, files = container_manifest(state.inside.manifest, item.name), state.inside.files
+        message = termination_message(
+            files.termination(item.name, item.instance),
+            files.log(item.name, item.instance),
+            fallback=code != 0 and manifest.get("terminationMessagePolicy") == "FallbackToLogsOnError",
+        )
+        reason = "Completed" if code == 0 else "Error"
+        self._end(state, item, Termination(code, reason, self._wall(), item.started, message))
 
     async def _report_lines(self, state: _Pod, item: _Container, printed: Printed) -> None:
         rest = b""
