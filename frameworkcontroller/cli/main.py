@@ -156,9 +156,19 @@ def _add_local(commands: Any) -> None:
             help="provide a queue, as Kueue does, with this quota, such as cpu=8,memory=16Gi,nvidia.com/gpu=4",
         )
         parser.add_argument(
+            "--nodes",
+            metavar="COUNT",
+            type=_node_count,
+            default=1,
+            help="nodes, up to 100: local-0, local-1 and so on (default: one, local)",
+        )
+        parser.add_argument(
             "--capacity",
             metavar="RESOURCES",
-            help="resources of the node, such as cpu=4,nvidia.com/gpu=2; Pods then wait until their requests fit",
+            help=(
+                "resources of each node, such as cpu=4,nvidia.com/gpu=2; Pods then wait until their requests fit. Each "
+                "container gets GPUs of its own; nvidia.com/gpu=auto shares this machine's, by nvidia-smi"
+            ),
         )
     for parser in (up, run):
         parser.add_argument(
@@ -275,6 +285,12 @@ def _add_history_serve(commands: Any) -> None:
 def _port(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"not a port: {text!r}")
+    return int(text)
+
+
+def _node_count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 100:
+        raise argparse.ArgumentTypeError(f"not a number from 1 to 100: {text!r}")
     return int(text)
 
 
