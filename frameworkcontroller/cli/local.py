@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import yaml
-from rich.console import Console
 from rich.text import Text
 
 from frameworkcontroller.api import names
@@ -302,7 +301,10 @@ class _Output:
         if len(pod.containers) > 1:
             label += f"/{container}"
         text = Text.from_ansi(line.rstrip(b"\r").decode("utf-8", "replace"))
-        self.progress.print(self._prefixes.make(label, pod.name).append_text(text))
+        try:
+            self.progress.print(self._prefixes.make(label, pod.name).append_text(text))
+        except BrokenPipeError:  # it ends the command, too (program.run_command)
+            self.progress = None
 
 
 async def _follow(
@@ -317,7 +319,7 @@ async def _follow(
     except ManifestError as error:
         raise CommandError(str(error)) from None
     frameworks = [body for manifest, body in created if _is_framework(manifest)]
-    screen = Console(highlight=False)
+    screen = console(sys.stdout)
     late = False
     # A pipe may have no user to interrupt it.
     limit = _UNWATCHED_SEC if timeout is None and not screen.is_terminal else timeout
