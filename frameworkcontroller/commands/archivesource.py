@@ -34,14 +34,14 @@ _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 def run_anywhere(run: Callable[[Invocation, argparse.Namespace], Awaitable[int]], options: argparse.Namespace) -> int:
-    """Run the command, also without a cluster: then nothing live is shown. Return the exit code."""
+    """Run the command, with an archive also without a cluster: then nothing live is shown. Return the exit code."""
 
     async def work() -> int:
         async with AsyncExitStack() as stack:
             try:
                 invocation = await stack.enter_async_context(open_invocation(options))
             except ConnectionConfigError:
-                if options.kubeconfig is not None or options.context is not None:
+                if options.kubeconfig is not None or options.context is not None or not _is_named(options):
                     raise
                 nowhere = await stack.enter_async_context(KubeClient(Connection.to_address("http://127.0.0.1:1")))
                 invocation = Invocation(nowhere, options.namespace or "default")
@@ -55,7 +55,7 @@ def run_anywhere(run: Callable[[Invocation, argparse.Namespace], Awaitable[int]]
 
 def name_archive(invocation: Invocation, options: argparse.Namespace) -> bool:
     """Return whether an archive is named: by options, by the environment, or else by the kubeconfig."""
-    if options.dir is not None or options.archive or os.environ.get(URL_VARIABLE):
+    if _is_named(options):
         return True
     url, token_file = (invocation.extension.get(key) for key in ("archive", "tokenFile"))
     if isinstance(url, str) and url:
@@ -63,6 +63,10 @@ def name_archive(invocation: Invocation, options: argparse.Namespace) -> bool:
         if options.token_file is None and isinstance(token_file, str) and token_file:
             options.token_file = Path(token_file)
     return bool(options.archive)
+
+
+def _is_named(options: argparse.Namespace) -> bool:
+    return options.dir is not None or bool(options.archive or os.environ.get(URL_VARIABLE))
 
 
 @asynccontextmanager

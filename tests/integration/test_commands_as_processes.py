@@ -272,6 +272,20 @@ def test_a_missing_cluster_is_reported_in_a_line(
     assert ended.err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("kubeconfig", "said"),
+    [("/nowhere", "kubeconfig /nowhere: no such file"), ("", "no cluster: set $KUBECONFIG or --kubeconfig")],
+)
+@pytest.mark.parametrize("words", ["logs long", "history show", "dashboard"])
+def test_other_commands_report_a_missing_cluster_in_the_same_words(
+    offline: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch, words: str, kubeconfig: str, said: str
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", kubeconfig)
+    ended = offline(*words.split())
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(f"frameworkcontroller: {said}")
+
+
 class Unauthorized(BaseHTTPRequestHandler):
     """An API server that accepts no credentials."""
 
