@@ -8,13 +8,13 @@ from typing import Final
 
 from frameworkcontroller.cli.certificates import certificate_of
 from frameworkcontroller.commands import program
+from frameworkcontroller.commands.invocation import connect_as_kubectl
 from frameworkcontroller.commands.program import CommandError, UsageError
 from frameworkcontroller.config.bindaddress import BindAddress, parse_bind_address
 from frameworkcontroller.dashboard.live import LiveFrameworks
 from frameworkcontroller.dashboard.pages import Pages
 from frameworkcontroller.history.archiveclient import ArchiveClient, ArchiveURLError
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.connection import connect
 from frameworkcontroller.webaccess.boundedserver import BoundedServer, ListenError
 from frameworkcontroller.webaccess.cluster_access import ClusterAccess
 from frameworkcontroller.webaccess.loopback import is_loopback_address
@@ -34,8 +34,7 @@ async def _run(options: argparse.Namespace) -> int:
     certificate = certificate_of(options.tls_cert, options.tls_key)
     if options.namespace is not None and options.all_namespaces:
         raise UsageError("-n and -A exclude each other")
-    kubeconfig = options.kubeconfig
-    connection = await connect(kubeconfig=None if kubeconfig is None else str(kubeconfig), context=options.context)
+    connection = await connect_as_kubectl(options)
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(KubeClient(connection))
         past = None if options.history is None else await stack.enter_async_context(_archive(options))

@@ -304,7 +304,10 @@ class _Output:
         if len(pod.containers) > 1:
             label += f"/{container}"
         text = Text.from_ansi(line.rstrip(b"\r").decode("utf-8", "replace"))
-        self.progress.print(self._prefixes.make(label, pod.name).append_text(text))
+        try:
+            self.progress.print(self._prefixes.make(label, pod.name).append_text(text))
+        except BrokenPipeError:  # it ends the command, too (program.run_command)
+            self.progress = None
 
 
 async def _follow(

@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 
 from frameworkcontroller.api.historyrecords import is_log_line
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.invocation import NO_CLUSTER, Invocation, open_invocation
+from frameworkcontroller.commands.invocation import Invocation, open_invocation
 from frameworkcontroller.history.archiveclient import ArchiveClient, ArchiveURLError
 from frameworkcontroller.history.reads import ArchiveReader
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection, connect
-from frameworkcontroller.kube.errors import ConnectionConfigError, NoClusterError
+from frameworkcontroller.kube.errors import ConnectionConfigError
 from frameworkcontroller.views.texts import clean_line, counted
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def run_anywhere(run: Callable[[Invocation, argparse.Namespace], Awaitable[int]]
                 nowhere = await stack.enter_async_context(KubeClient(Connection.to_address("http://127.0.0.1:1")))
                 invocation = Invocation(nowhere, options.namespace or "default")
                 options.live = False
-                options.unreachable = NO_CLUSTER if isinstance(error, NoClusterError) else str(error)
+                options.unreachable = str(error)
             code = await run(invocation, options)
             invocation.out.file.flush()
             return code
@@ -57,7 +57,7 @@ def run_anywhere(run: Callable[[Invocation, argparse.Namespace], Awaitable[int]]
 
 def name_archive(invocation: Invocation, options: argparse.Namespace) -> bool:
     """Return whether an archive is named: by options, by the environment, or else by the kubeconfig."""
-    if options.dir is not None or options.archive or os.environ.get(URL_VARIABLE):
+    if _is_named(options):
         return True
     url, token_file = (invocation.extension.get(key) for key in ("archive", "tokenFile"))
     if isinstance(url, str) and url:
@@ -65,6 +65,10 @@ def name_archive(invocation: Invocation, options: argparse.Namespace) -> bool:
         if options.token_file is None and isinstance(token_file, str) and token_file:
             options.token_file = Path(token_file)
     return bool(options.archive)
+
+
+def _is_named(options: argparse.Namespace) -> bool:
+    return options.dir is not None or bool(options.archive or os.environ.get(URL_VARIABLE))
 
 
 @asynccontextmanager
@@ -86,6 +90,8 @@ async def open_archive(invocation: Invocation, options: argparse.Namespace) -> A
     url, named = options.archive, "--archive"
     if url is None:
         url, named = os.environ.get(URL_VARIABLE), f"${URL_VARIABLE}"
+    if not url and not getattr(options, "live", True):
+        raise program.UsageError(f"{options.unreachable}; or name an archive: {HOW_TO_NAME}")
     if not url:
         raise program.UsageError(f"where is the history? name it: {HOW_TO_NAME}")
     try:

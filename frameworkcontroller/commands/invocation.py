@@ -20,7 +20,7 @@ from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.output import console, print_table
 from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
-from frameworkcontroller.kube.connection import connect
+from frameworkcontroller.kube.connection import Connection, connect
 from frameworkcontroller.kube.errors import ApiError, Conflict, Invalid, NoClusterError, NotFound, ObjectNotFound
 from frameworkcontroller.kube.resources import Resource
 from frameworkcontroller.views.apiobjects import Json
@@ -169,23 +169,28 @@ def run(work: Callable[[Invocation, argparse.Namespace], Awaitable[int]], option
     """Run the function of a command on the cluster that the options name. Return the exit code."""
 
     async def work_on_cluster() -> int:
-        try:
-            async with open_invocation(options) as invocation:
-                code = await work(invocation, options)
-                # A broken pipe must raise here, where it is handled.
-                sys.stdout.flush()
-                return code
-        except NoClusterError:
-            raise program.UsageError(NO_CLUSTER) from None
+        async with open_invocation(options) as invocation:
+            code = await work(invocation, options)
+            # A broken pipe must raise here, where it is handled.
+            sys.stdout.flush()
+            return code
 
     return program.run_command(work_on_cluster(), interrupted=lambda number: 128 + number)
+
+
+async def connect_as_kubectl(options: argparse.Namespace) -> Connection:
+    """Connect to the cluster that kubectl would use with these options."""
+    kubeconfig = None if options.kubeconfig is None else str(options.kubeconfig)
+    try:
+        return await connect(kubeconfig=kubeconfig, context=options.context)
+    except NoClusterError:
+        raise NoClusterError(NO_CLUSTER) from None
 
 
 @asynccontextmanager
 async def open_invocation(options: argparse.Namespace) -> AsyncIterator[Invocation]:
     """Connect to the cluster that kubectl would use with these options."""
-    kubeconfig = options.kubeconfig
-    connection = await connect(kubeconfig=None if kubeconfig is None else str(kubeconfig), context=options.context)
+    connection = await connect_as_kubectl(options)
     namespace = options.namespace or connection.access.namespace or "default"
     async with KubeClient(connection, user_agent=f"{_FIELD_MANAGER}/{__version__}") as client:
         try:

@@ -26,7 +26,7 @@ from frameworkcontroller.kube.errors import ApiError, KubeError, NotFound
 from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.podlog import NotALog
 from frameworkcontroller.kube.resources import PODS
-from frameworkcontroller.views.apiobjects import CachedObject, Json, pod_selector, roles_of, state_of
+from frameworkcontroller.views.apiobjects import CachedObject, Json, pod_selector, roles_of, state_of, task_number
 from frameworkcontroller.views.containerlogs import ArchivedLog, newest, of_default_containers
 from frameworkcontroller.views.texts import clean_line, counted
 
@@ -130,7 +130,7 @@ class _Logs:
         code = program.EXIT_OK
         if self.has_archive and not covers_all:
             try:
-                code = await self._print_archived(framework, frozenset(sources))
+                code = await self._print_archived(framework, frozenset(sources), len(pods))
             except program.CommandError as error:
                 # The live Pods do not need the archive.
                 if not sources:
@@ -175,8 +175,11 @@ class _Logs:
 
     # --- the archive ---
 
-    async def _print_archived(self, framework: Json | None, live: frozenset[Source]) -> int:
-        """Print archived logs. ``live``: printed from Pods. Raises CommandError if there is none, and no live one."""
+    async def _print_archived(self, framework: Json | None, live: frozenset[Source], pods: int = 0) -> int:
+        """Print archived logs. Raises CommandError if there is none, and no live one.
+
+        ``live``: printed from Pods. ``pods``: the number of Pods.
+        """
         options = self.options
         uid = options.uid if framework is None else framework["metadata"]["uid"]
         async with opened(self.invocation, options) as archive:
@@ -184,7 +187,7 @@ class _Logs:
             if item is None:
                 if live:
                     return program.EXIT_OK
-                raise program.CommandError(self._not_archived(framework, uid))
+                raise program.CommandError(self._not_archived(framework, uid, pods))
             uid = item["uid"]
             current = max((item["attempts"] or 1) - 1, 0)
             if framework is not None:
@@ -206,35 +209,41 @@ class _Logs:
             if not wanted:
                 if live:
                     return program.EXIT_OK
-                raise program.CommandError(await self._no_log(archive, uid, attempt))
+                raise program.CommandError(await self._no_log(archive, uid, attempt, framework))
             some = "logs" if not live else counted(len(wanted), "log")
             of_attempt = "" if attempt is None else f" of attempt {attempt}"
             self.invocation.note(f"{some}{of_attempt} from the archive: the Pods are gone")
             return await self._print_logs(archive, uid, wanted)
 
-    async def _no_log(self, archive: ArchivedLogs, uid: str, attempt: int | None) -> str:
-        which = "" if attempt is None else f" of attempt {attempt}"
-        text = f"{self._place()}: its Pods are gone, and the archive has no log{which} of this kind"
+    async def _no_log(self, archive: ArchivedLogs, uid: str, attempt: int | None, framework: Json | None) -> str:
         every = await archive.logs(uid, None, self.role, self.index)
+        unknown = None if every or framework is None else _not_in_spec(self.options, framework)
+        if unknown is not None:
+            return unknown
+        which = "" if attempt is None else f" of attempt {attempt}"
+        which += f" of container {self.options.container!r}" if self.options.container else ""
+        text = f"{self._place()}: neither a Pod nor the archive has a log{which}"
         if not every:
             return f"{text}; the controller keeps logs by history.logs.keep (None, Failed or All)"
         attempts = sorted({log.item["frameworkAttempt"] for log in every})
-        containers = sorted({log.item["container"] for log in every})
-        return (
-            f"{text}; it has some of attempt {', '.join(map(str, attempts))} (--attempt N, --all-attempts), "
-            f"of container {', '.join(containers)} (-c NAME, --all-containers)"
-        )
+        if attempt is not None and attempt not in attempts:
+            text += f"; the archive has some of attempt {', '.join(map(str, attempts))} (--attempt N, --all-attempts)"
+        if self.options.container or attempt is None or attempt in attempts:
+            containers = sorted({log.item["container"] for log in every})
+            text += f"; the archive has some of container {', '.join(containers)} (-c NAME, --all-containers)"
+        return text
 
     def _place(self) -> str:
-        role, index = self.role, self.index
-        return f"{self.options.name}{f' {role}' if role else ''}{'' if index is None else f'[{index}]'}"
+        return _place(self.options)
 
-    def _not_archived(self, framework: Json | None, uid: str | None) -> str:
+    def _not_archived(self, framework: Json | None, uid: str | None, pods: int) -> str:
         name, namespace = self.options.name, self.invocation.namespace
-        if framework is not None:
-            return f"{self._place()}: has no Pod with a log now, and the archive does not have this Framework"
-        which = f" with UID {uid}" if uid else ""
-        return f'neither the cluster nor the archive has a Framework "{name}"{which} in namespace "{namespace}"'
+        if framework is None:
+            which = f" with UID {uid}" if uid else ""
+            return f'neither the cluster nor the archive has a Framework "{name}"{which} in namespace "{namespace}"'
+        if state_of(framework) == State.COMPLETED and not pods:
+            return f"{self._place()}: its Pods are gone, and the archive does not have this Framework"
+        return _no_sources(self.options, framework, pods)
 
     async def _print_logs(self, archive: ArchivedLogs, uid: str, logs: Sequence[ArchivedLog]) -> int:
         options = self.options
@@ -380,18 +389,33 @@ def _query(options: argparse.Namespace, *, many: bool) -> _Query:
     return query
 
 
-def _no_sources(options: argparse.Namespace, framework: Json, pods: int) -> str:
+def _place(options: argparse.Namespace) -> str:
     role, index = options.target
-    place = f"{options.name}{f' {role}' if role else ''}{'' if index is None else f'[{index}]'}"
+    return f"{options.name}{f' {role}' if role else ''}{'' if index is None else f'[{index}]'}"
+
+
+def _no_sources(options: argparse.Namespace, framework: Json, pods: int) -> str:
+    place = _place(options)
     if pods:
         what = f"container {options.container!r}" if options.container else "container"
         return f"{place}: no {what} has started in its {counted(pods, 'Pod')}"
-    roles = [one["name"] for one in roles_of(framework)]
-    if role is not None and role not in roles:
-        return f"{options.name}: has no role {role!r}, only {', '.join(roles) or 'none'}"
+    unknown = _not_in_spec(options, framework)
+    if unknown is not None:
+        return unknown
     if state_of(framework) == State.COMPLETED:
         return (
             f"{place}: has completed; its Pods are gone, and with them their logs. An archive may have them: "
             f"{archivesource.HOW_TO_NAME}"
         )
     return f"{place}: there is no Pod now"
+
+
+def _not_in_spec(options: argparse.Namespace, framework: Json) -> str | None:
+    """Return the error for a role or a Task that the spec does not have; None if it has it."""
+    role, index = options.target
+    numbers = {one["name"]: task_number(one) for one in roles_of(framework)}
+    if role is not None and role not in numbers:
+        return f"{options.name}: has no role {role!r}, only {', '.join(numbers) or 'none'}"
+    if role is not None and index is not None and index >= numbers[role]:
+        return f"{options.name}: has no Task {role}[{index}]: role {role} has {counted(numbers[role], 'Task')}"
+    return None

@@ -30,7 +30,8 @@ class _Console(Console):
             yield part if part.control else Segment(printable(part.text), part.style)
 
     def on_broken_pipe(self) -> None:
-        """Let the command end; rich would end the process."""
+        """Print nothing more, and let the command end; rich would end the process."""
+        self.quiet = True
         raise  # noqa: PLE0704 - called where the error is handled
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Final, TypeAlias
@@ -109,8 +109,9 @@ class LineProgress:
             self._say(place, text)
 
     def _say(self, place: str, text: str) -> None:
-        line = f"{self._clock() - self._began:7.1f}s {place}: {text}"
-        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+        # A closed pipe ends the command elsewhere (program.run_command).
+        with suppress(BrokenPipeError):
+            self.print(Text(f"{self._clock() - self._began:7.1f}s {place}: {text}"))
 
 
 class LiveProgress:

@@ -34,7 +34,7 @@ from tests.support.access import Everyone
 from tests.support.archives import framework_record, log_record
 from tests.support.cli import Cli, Ended
 from tests.support.clusters import Cluster
-from tests.support.frameworks import Frameworks, Json, policy, role
+from tests.support.frameworks import Frameworks, Json, policy, role, states
 
 pytestmark = pytest.mark.newest
 
@@ -126,9 +126,12 @@ async def test_a_deleted_framework_has_its_logs_in_the_archive(past: Past, clust
     ("arguments", "code", "text"),
     [
         (["train", "a/1"], 1, "a[1] main: its log is not in the archive: the node is gone"),
-        (["train", "a/0", "-c", "x"], 1, "train a[0]: its Pods are gone, and the archive has no log of attempt 1 of "
-         "this kind; it has some of attempt 0 (--attempt N, --all-attempts), of container main"),
-        (["train", "a/7"], 1, "controller keeps logs by history.logs.keep (None, Failed or All)"),
+        (["train", "a/0"], 1, "train a[0]: neither a Pod nor the archive has a log of attempt 1; the archive has some "
+         "of attempt 0 (--attempt N, --all-attempts)"),
+        (["train", "a/1", "-c", "x"], 1, "train a[1]: neither a Pod nor the archive has a log of attempt 1 of "
+         "container 'x'; the archive has some of container main (-c NAME, --all-containers)"),
+        (["train", "a/7"], 1, "train: has no Task a[7]: role a has 2 Tasks"),
+        (["train", "c"], 1, "train: has no role 'c', only a"),
         (["none"], 1, 'neither the cluster nor the archive has a Framework "none" in namespace "'),
         (["train", "--uid", "x"], 1, 'the archive has a Framework "train" with UID x in namespace "'),
         (["train", "-f", "--all-attempts"], 2, "-f: follows the current and later attempts"),
@@ -140,6 +143,33 @@ async def test_missing_logs_have_a_reason(past: Past, arguments: list[str], code
     ended = await past.cli("logs", *arguments, "--dir", str(past.folder))
     assert (ended.code, text in ended.err) == (code, True), ended
     assert ended.out == ""
+
+
+@pytest.mark.virtual_clock
+async def test_logs_that_were_not_kept_have_a_reason(past: Past) -> None:
+    past.keep(framework_record(past.body["metadata"]["uid"], where=f"{past.body['metadata']['namespace']}/train"))
+    ended = await past.cli("logs", "train", "--dir", str(past.folder))
+    assert (ended.code, ended.err) == (
+        1,
+        "train: neither a Pod nor the archive has a log of attempt 1; the controller keeps logs by history.logs.keep "
+        "(None, Failed or All)",
+    )
+
+
+@pytest.mark.virtual_clock
+async def test_a_live_framework_without_logs_is_not_blamed_on_the_archive(cluster: Cluster, past: Past) -> None:
+    frameworks = Frameworks(await cluster.client(), cluster.namespace)
+    waits = role("a", 2)
+    waits["task"]["pod"]["spec"]["schedulerName"] = "hived"
+    await frameworks.create("waits", waits)
+    await frameworks.until("waits", lambda status: states(status) == ["AttemptPreparing"] * 2)
+    for arguments, text in (
+        ([], "waits: no container has started in its 2 Pods"),
+        (["c"], "waits: has no role 'c', only a"),
+        (["a/2"], "waits: has no Task a[2]: role a has 2 Tasks"),
+    ):
+        ended = await past.cli("logs", "waits", *arguments, "--dir", str(past.folder))
+        assert (ended.code, ended.out, ended.err) == (1, "", text)
 
 
 @pytest.mark.virtual_clock

@@ -491,7 +491,7 @@ async def test_logs(cluster: Cluster, frameworks: Frameworks, cli: Cli) -> None:
     unknown = await cli("logs", "f", "c")
     assert (unknown.code, unknown.err) == (1, "f: has no role 'c', only a, b")
     nothing = await cli("logs", "f", "b/9")
-    assert (nothing.code, nothing.err) == (1, "f b[9]: there is no Pod now")
+    assert (nothing.code, nothing.err) == (1, "f: has no Task b[9]: role b has 1 Task")
     assert (await cli("logs", "f", "-c", "sidecar")).err == "f: no container 'sidecar' has started in its 3 Pods"
     await cli.ok("stop", "f")
     await frameworks.until_state("f", "Completed")

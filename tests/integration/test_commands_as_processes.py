@@ -194,6 +194,21 @@ def test_a_pipe_without_reader_is_no_trouble(shell: Shell, arguments: tuple[str,
     assert process.returncode == 141
 
 
+@pytest.mark.parametrize(
+    ("options", "script", "tasks"), [([], "exec sleep 1000", 40), (["--logs"], "seq 5000; exec sleep 1000", 1)]
+)
+def test_local_run_ends_quietly_when_its_reader_goes(shell: Shell, options: list[str], script: str, tasks: int) -> None:
+    file = shell.folder / "left.json"
+    file.write_text(json.dumps(framework("left", script, tasks=tasks)))
+    with shell.start("frameworkcontroller", "local", "run", *options, str(file)) as process:
+        assert process.stdout is not None
+        assert any(line.startswith("left-") or not options for line in process.stdout)
+        process.stdout.close()
+        assert process.stderr is not None
+        errors = [line for line in process.stderr if ": warning: " not in line]
+    assert (process.returncode, errors) == (141, [])
+
+
 def test_colors_are_for_terminals_and_for_those_who_want_them(shell: Shell) -> None:
     assert shell.run("frameworkcontroller", "wait", "long", "--for", "running", "--timeout", "10m")[0] == 0
     assert "\x1b[" in shell.run("frameworkcontroller", "status", "long", FORCE_COLOR="1")[1]
@@ -269,6 +284,20 @@ def test_logs_name_both_places_where_there_is_neither_cluster_nor_archive(
     assert ended.err.startswith(f"error: {said}")
     assert f"; or name an archive: {HOW_TO_NAME}" in ended.err
     assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("kubeconfig", "said"),
+    [("/nowhere", "kubeconfig /nowhere: no such file"), ("", "no cluster: set $KUBECONFIG or --kubeconfig")],
+)
+@pytest.mark.parametrize("words", ["logs long", "history show", "dashboard"])
+def test_other_commands_report_a_missing_cluster_in_the_same_words(
+    offline: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch, words: str, kubeconfig: str, said: str
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", kubeconfig)
+    ended = offline(*words.split())
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(f"frameworkcontroller: {said}")
 
 
 class Unauthorized(BaseHTTPRequestHandler):
