@@ -14,14 +14,14 @@ from urllib.parse import urlsplit
 
 from frameworkcontroller.api.historyrecords import is_log_line
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.invocation import Invocation, open_invocation
+from frameworkcontroller.commands.invocation import NO_CLUSTER, Invocation, open_invocation
 from frameworkcontroller.history.archive import HistoryArchive
 from frameworkcontroller.history.archiveclient import ArchiveClient, ArchiveURLError
 from frameworkcontroller.history.folderfollower import read_folder, store_valid
 from frameworkcontroller.history.reads import ArchiveReader
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection, connect
-from frameworkcontroller.kube.errors import ConnectionConfigError
+from frameworkcontroller.kube.errors import ConnectionConfigError, NoClusterError
 from frameworkcontroller.views.texts import clean_line, counted
 
 URL_VARIABLE: Final = "FRAMEWORK_HISTORY_URL"
@@ -40,12 +40,13 @@ def run_anywhere(run: Callable[[Invocation, argparse.Namespace], Awaitable[int]]
         async with AsyncExitStack() as stack:
             try:
                 invocation = await stack.enter_async_context(open_invocation(options))
-            except ConnectionConfigError:
+            except ConnectionConfigError as error:
                 if options.kubeconfig is not None or options.context is not None:
                     raise
                 nowhere = await stack.enter_async_context(KubeClient(Connection.to_address("http://127.0.0.1:1")))
                 invocation = Invocation(nowhere, options.namespace or "default")
                 options.live = False
+                options.unreachable = NO_CLUSTER if isinstance(error, NoClusterError) else str(error)
             code = await run(invocation, options)
             invocation.out.file.flush()
             return code

@@ -29,6 +29,8 @@ from frameworkcontroller.views.texts import encode
 
 T = TypeVar("T")
 
+NO_CLUSTER: Final = "no cluster: set $KUBECONFIG or --kubeconfig, or start one by 'frameworkcontroller local up'"
+
 _FIELD_MANAGER: Final = "kubectl-framework"
 _TRIES: Final = 10
 _UNAUTHORIZED: Final = 401
@@ -174,9 +176,7 @@ def run(work: Callable[[Invocation, argparse.Namespace], Awaitable[int]], option
                 sys.stdout.flush()
                 return code
         except NoClusterError:
-            raise program.UsageError(
-                "no cluster: set $KUBECONFIG or --kubeconfig, or start one by 'frameworkcontroller local up'"
-            ) from None
+            raise program.UsageError(NO_CLUSTER) from None
 
     return program.run_command(work_on_cluster(), interrupted=lambda number: 128 + number)
 

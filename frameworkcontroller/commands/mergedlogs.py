@@ -7,85 +7,36 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import re
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
 import orjson
-from rich.console import Console
 
-from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import archivesource, program
 from frameworkcontroller.commands.archivedlogs import ArchivedLogs, opened
 from frameworkcontroller.commands.frameworkfollower import FrameworkFollower
 from frameworkcontroller.commands.invocation import Invocation, checked_name
-from frameworkcontroller.commands.output import LinePrefixes
-from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.errors import ApiError, KubeError, NotFound, TransportError
+from frameworkcontroller.commands.loglines import Line, LinePrinter, Source, read_lines, sources_of
+from frameworkcontroller.kube.errors import ApiError, KubeError, NotFound
 from frameworkcontroller.kube.informer import Informer
-from frameworkcontroller.kube.podlog import STAMP, NotALog
+from frameworkcontroller.kube.podlog import NotALog
 from frameworkcontroller.kube.resources import PODS
-from frameworkcontroller.views.apiobjects import CachedObject, Json, default_container, pod_selector, roles_of, state_of
+from frameworkcontroller.views.apiobjects import CachedObject, Json, pod_selector, roles_of, state_of
 from frameworkcontroller.views.containerlogs import ArchivedLog, newest, of_default_containers
-from frameworkcontroller.views.texts import clean_line, counted, printable
+from frameworkcontroller.views.texts import clean_line, counted
 
 _DEFAULT_TAIL: Final = 100
 _MAX_IN_FLIGHT: Final = 20
 _MAX_PROBLEMS: Final = 3
 _LAST_LINES_SEC: Final = 5.0
-_RETRY_SEC: Final = 1.0
-_MAX_ANSWER_BYTES: Final = 2000
 _POLL_SEC: Final = 0.5
-_COLOR: Final = re.compile(r"(\x1b\[[0-9;]{0,32}m)")
-"""The sequence for colors (SGR): it moves no cursor and asks for no answer."""
-_RESET: Final = "\x1b[0m"
 
 _Query: TypeAlias = dict[str, str | int]
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """One run of a container of the Pod of a Task's attempt."""
-
-    role: str
-    index: int
-    attempt: int
-    namespace: str
-    pod: str
-    pod_uid: str
-    container: str
-    restarts: int
-    framework_attempt: int | None = field(default=None, compare=False)
-
-    @property
-    def place(self) -> tuple[str, str, int]:
-        """The Pod's UID, the container and its run."""
-        return self.pod_uid, self.container, self.restarts
-
-    @property
-    def label(self) -> str:
-        """``worker[3]``; ``worker[3]#1`` in the Task's second attempt."""
-        return f"{self.role}[{self.index}]{f'#{self.attempt}' if self.attempt else ''}"
-
-    def is_same_place(self, other: Source) -> bool:
-        """Return whether it is the same container of the same Task, in any attempt or run."""
-        return (self.role, self.index, self.container) == (other.role, other.index, other.container)
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A line of a log. ``stamp``: its time as RFC 3339 text; the texts of one container compare as the times do."""
-
-    source: Source
-    stamp: str
-    text: bytes
 
 
 def run_anywhere(options: argparse.Namespace) -> int:
@@ -118,8 +69,9 @@ class _Logs:
         self.invocation = invocation
         self.options = options
         self.role, self.index = options.target
+        self.is_live = getattr(options, "live", True)
         self.has_archive = archivesource.name_archive(invocation, options)
-        self.printer = _Printer(
+        self.printer = LinePrinter(
             invocation.out,
             label=self.index is None or options.all_attempts,
             attempt=options.all_attempts,
@@ -143,6 +95,8 @@ class _Logs:
     async def _framework(self) -> Json | None:
         """Return the Framework in the cluster; None if there is none, and an archive may have it."""
         if not self.has_archive:
+            if not self.is_live:
+                raise program.UsageError(f"{self.options.unreachable}; or name an archive: {archivesource.HOW_TO_NAME}")
             if self.options.attempt is not None or self.options.all_attempts:
                 live = _attempt_of(await self.invocation.framework(self.options.name))
                 if not self.options.all_attempts and self.options.attempt != live:
@@ -151,7 +105,7 @@ class _Logs:
                         f"{self.options.attempt}: {archivesource.HOW_TO_NAME}"
                     )
             return await self.invocation.framework(self.options.name)
-        if not getattr(self.options, "live", True):
+        if not self.is_live:
             return None
         try:
             found: Json = orjson.loads(
@@ -394,61 +348,6 @@ class _Logs:
             self.invocation.note(str(error))
 
 
-class _Printer:
-    """Prints lines with their Task as prefix, in a color of its own."""
-
-    def __init__(self, console: Console, *, label: bool, attempt: bool, container: bool, raw: bool) -> None:
-        """``attempt``: whether prefixes have the attempt of the Framework. ``raw``: terminals get all controls."""
-        self._console = console
-        self._label = label
-        self._attempt = attempt
-        self._container = container
-        self._shows = console.is_terminal and not raw
-        self._labels = LinePrefixes()
-        self._prefixes: dict[str, str] = {}
-
-    def print(self, line: Line) -> None:
-        """Print the line: on terminals without controls except colors, elsewhere the bytes that the container wrote."""
-        prefix, file = self.prefix(line.source), self._console.file
-        binary = None if self._shows else getattr(file, "buffer", None)
-        if binary is not None:
-            file.flush()
-            binary.write(prefix.encode(errors="replace") + line.text + b"\n")
-            binary.flush()
-            return
-        text = line.text.rstrip(b"\r").decode("utf-8", "replace")
-        file.write(f"{prefix}{for_terminal(text) if self._shows else text}\n")
-        file.flush()
-
-    def prefix(self, source: Source) -> str:
-        """Return the prefix of a source, as wide as the widest one so far; "" if all lines are of one container."""
-        label = "/".join([source.label] * self._label + [source.container] * self._container)
-        if self._attempt and source.framework_attempt is not None:
-            label = f"{source.framework_attempt}: {label}"
-        if not label:
-            return ""
-        # All attempts of a Task have the same color.
-        made = self._labels.make(label, f"{source.role}/{source.index}")
-        if made.plain not in self._prefixes:
-            with self._console.capture() as captured:
-                self._console.print(made, end="", soft_wrap=True)
-            self._prefixes[made.plain] = captured.get()
-        return self._prefixes[made.plain]
-
-
-def for_terminal(text: str) -> str:
-    """Return a line with blanks in place of the characters on which a terminal acts, except tabs and colors."""
-    if text.isprintable():
-        return text
-    parts = _COLOR.split(text)
-    shown = "".join(part if n % 2 else _printable(part) for n, part in enumerate(parts))
-    return f"{shown}{_RESET}" if len(parts) > 1 else shown
-
-
-def _printable(text: str) -> str:
-    return "\t".join(map(printable, text.split("\t")))
-
-
 def _source_of(log: ArchivedLog, namespace: str) -> Source:
     item = log.item
     return Source(
@@ -496,81 +395,3 @@ def _no_sources(options: argparse.Namespace, framework: Json, pods: int) -> str:
             f"{archivesource.HOW_TO_NAME}"
         )
     return f"{place}: there is no Pod now"
-
-
-def sources_of(pod: Mapping[str, Any], container: str | None, *, every: bool = False) -> list[Source]:
-    """Return the containers of the Pod that have begun to run: the named or default one, or ``every`` one."""
-    metadata, status = pod["metadata"], pod.get("status") or {}
-    place = names.split_pod_name(metadata["name"])
-    if place is None:
-        return []
-    wanted = container or default_container(pod)
-    attempt = (metadata.get("annotations") or {}).get(names.TASK_ATTEMPT_ID, "0")
-    of_framework = (metadata.get("annotations") or {}).get(names.FRAMEWORK_ATTEMPT_ID, "")
-    of_attempt = partial(
-        Source,
-        *place[1:],
-        int(attempt) if attempt.isdigit() else 0,
-        framework_attempt=int(of_framework) if of_framework.isdigit() else None,
-    )
-    found = []
-    for one in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
-        state, restarts = one.get("state") or {}, one.get("restartCount") or 0
-        if (restarts or "running" in state or "terminated" in state) and (every or one["name"] == wanted):
-            found.append(of_attempt(metadata["namespace"], metadata["name"], metadata["uid"], one["name"], restarts))
-    return found
-
-
-async def read_lines(client: KubeClient, source: Source, *, follow: bool, **options: str | int) -> AsyncIterator[Line]:
-    """Yield the lines. With ``follow``, continue over broken connections until the container has ended.
-
-    Raises:
-        KubeError: the log does not exist or cannot be read.
-    """
-    query: dict[str, str | int] = {"timestamps": "true", **options, **({"follow": "true"} if follow else {})}
-    # The stamp of the last line, and the number of lines with it: the clocks of some container runtimes are coarse.
-    last, of_last = "", 0
-    while True:
-        resumed, seen_before = last, of_last
-        try:
-            async with client.log(source.pod, source.namespace, source.container, **query) as chunks:
-                lines = _lines(chunks)
-                async for raw in lines:
-                    stamp, _, text = raw.partition(b" ")
-                    if not STAMP.fullmatch(stamp):
-                        raise NotALog(f"its node answers: {clean_line(await _whole(raw, lines))}")
-                    line = Line(source, stamp.decode("ascii", "replace"), text)
-                    if line.stamp < resumed:
-                        continue
-                    if line.stamp == resumed and seen_before:
-                        seen_before -= 1
-                        continue
-                    of_last = of_last + 1 if line.stamp == last else 1
-                    last = line.stamp
-                    yield line
-            return
-        except TransportError:
-            if not follow:
-                raise
-        if last:
-            # The API takes whole seconds: the lines of that second that were printed are skipped above.
-            query = {"timestamps": "true", "follow": "true", "sinceTime": f"{last[:19]}Z"}
-        await asyncio.sleep(_RETRY_SEC)
-
-
-async def _whole(first: bytes, rest: AsyncIterator[bytes]) -> str:
-    text = first
-    async for line in rest:
-        if len(text) < _MAX_ANSWER_BYTES:
-            text += b"\n" + line
-    return text.decode("utf-8", "replace")
-
-
-async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    rest = b""
-    async for chunk in chunks:
-        *whole, rest = (rest + chunk).split(b"\n")
-        for line in whole:
-            yield line
-    if rest:
-        yield rest

@@ -204,6 +204,13 @@ class FrameworkPage:
         """Why it waits or ended, and the next step."""
         return list(self._sentences())
 
+    @property
+    def tone(self) -> str:
+        """The phase whose color the sentences have; "warning" if it runs, and not all is well."""
+        head = self.head
+        is_well = head.phase != Phase.RUNNING.lower() or not (head.word or any(role.failed for role in self.roles))
+        return head.phase if is_well else "warning"
+
     def _sentences(self) -> Iterator[str]:
         source, view = self.source, self._view
         if view.status is None:

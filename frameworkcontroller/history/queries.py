@@ -29,7 +29,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import StatusError, with_plain_roles
-from frameworkcontroller.api.completion import REQUESTED, SUCCEEDED
+from frameworkcontroller.api.completion import CONTAINER_UNRECOGNIZED_FAILED_PHRASE, REQUESTED, SUCCEEDED
 from frameworkcontroller.api.historyrecords import unpack_log
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.history.archiveerrors import QueryError
@@ -324,7 +324,10 @@ async def list_tasks(connection: AsyncConnection, query: ListTasks, readable: Re
         failed = and_(
             tasks.c.code.is_not(None),
             func.coalesce(tasks.c.type, "") != SUCCEEDED,
-            tasks.c.code.not_in(sorted(REQUESTED)),
+            or_(
+                tasks.c.code.not_in(sorted(REQUESTED)),
+                func.coalesce(tasks.c.phrase, "") == CONTAINER_UNRECOGNIZED_FAILED_PHRASE,
+            ),
         )
         conditions.append(failed if query.failed else not_(failed))
     if query.after:

@@ -18,7 +18,7 @@ from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.commands import mergedlogs
 from frameworkcontroller.commands.archivesource import URL_VARIABLE
 from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.mergedlogs import Line, Source, _Printer, for_terminal
+from frameworkcontroller.commands.loglines import Line, LinePrinter, Source, for_terminal
 from frameworkcontroller.commands.output import console
 from frameworkcontroller.commands.parsers import build_plugin_parser
 from frameworkcontroller.commands.program import CommandError
@@ -275,7 +275,7 @@ def test_pipes_get_the_bytes_that_the_container_wrote(*, terminal: bool, raw: bo
     file = io.TextIOWrapper(written, encoding="utf-8")
     out = console(file)
     out._force_terminal = terminal
-    printer = _Printer(out, label=True, attempt=False, container=False, raw=raw)
+    printer = LinePrinter(out, label=True, attempt=False, container=False, raw=raw)
     printer.print(Line(Source("a", 0, 0, "d", "p", "u", "main", 0), "", HOSTILE))
     plain = HOSTILE + b"\n" in written.getvalue()
     assert plain == (raw or not terminal)

@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from frameworkcontroller.cli.main import kubectl_main, main
+from frameworkcontroller.commands.archivesource import HOW_TO_NAME
 from tests.support.cli import Ended, run_program
 from tests.support.frameworks import manifest
 from tests.support.kubectl import find_kubectl
@@ -254,6 +255,19 @@ def test_a_missing_cluster_is_reported_in_a_line(
     ended = offline("list", program=program)
     assert (ended.code, ended.out) == (code, "")
     assert ended.err.startswith(f"{name}: {said}")
+    assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("kubeconfig", "said"), [("", "no cluster: set $KUBECONFIG"), ("/nowhere", "kubeconfig /now")])
+@pytest.mark.parametrize("options", [(), ("-f",), ("--attempt", "1"), ("--all-attempts",)])
+def test_logs_name_both_places_where_there_is_neither_cluster_nor_archive(
+    offline: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch, kubeconfig: str, said: str, options: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", kubeconfig)
+    ended = offline("logs", "long", *options, program=kubectl_main)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(f"error: {said}")
+    assert f"; or name an archive: {HOW_TO_NAME}" in ended.err
     assert ended.err.count("\n") == 1
 
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from frameworkcontroller.commands.mergedlogs import read_lines, sources_of
+from frameworkcontroller.commands.loglines import read_lines, sources_of
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.podlog import NotALog
 from frameworkcontroller.views.apiobjects import pod_selector
@@ -110,3 +110,10 @@ STAMP = b"2026-01-02T03:04:05.123456789Z"
 )
 async def test_an_error_of_the_kubelet_is_no_log(chunks: list[bytes], lines: list[bytes], answer: str) -> None:
     assert await read(*chunks) == (lines, answer)
+
+
+@pytest.mark.timeout(20)
+async def test_a_long_line_takes_time_in_proportion_to_its_length() -> None:
+    chunk = b"x" * 1024
+    long, *rest = (await read(STAMP + b" ", *[chunk] * 32_768, b"\n" + STAMP + b" end"))[0]
+    assert (len(long), rest) == (32 << 20, [b"end"])

@@ -431,3 +431,15 @@ def test_the_first_lines_say_how_it_is_and_why() -> None:
     assert bad.sentences[1] == "210 ContainerPermanentFailed, by worker[1]: 1 has reached minFailedTaskCount 1"
     html = render(bad)
     assert html.index("Failed</span>") < html.index("main exited with 7") < html.index('id="tasks"')
+
+
+@pytest.mark.parametrize(
+    ("name", "tone"),
+    [("mnist", "warning"), ("stuck", "warning"), ("calm", "running"), ("bad", "failed"), ("queued", "queued")],
+)
+def test_the_first_lines_warn_of_failed_tasks_while_others_run(name: str, tone: str) -> None:
+    calm = samples.framework("calm", {"a": [samples.task(0, State.RUNNING), samples.task(1, State.PREPARING)]})
+    bodies = {body["metadata"]["name"]: body for body in [*samples.frameworks(), calm]}
+    page = samples.one_framework(bodies[name])
+    assert page.tone == tone
+    assert f'<ul class="sentence {tone}">' in render(page) or not page.sentences

@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from frameworkcontroller.api.completion import CONTAINER_UNRECOGNIZED_FAILED_PHRASE
 from frameworkcontroller.history import groupcommit, ingest, queries
 from frameworkcontroller.history.archive import HistoryArchive, encode
 from frameworkcontroller.history.archiveerrors import ArchiveError, QueryError, RecordError
@@ -481,6 +482,13 @@ async def test_pages_of_tasks(archive: HistoryArchive) -> None:
         ("ps", 0),
         *(("worker", index) for index in range(0, 12, 3)),
     ]
+    # A container may exit with the number of a code for ends on request.
+    exited = task_status(12, code=-210, uid="t-12")
+    exited["attemptStatus"]["completionStatus"]["phrase"] = CONTAINER_UNRECOGNIZED_FAILED_PHRASE
+    await archive.store([framework_record("v", roles={"worker": [exited, task_status(13, code=-210)]})])
+    for is_failed, index in ((True, 12), (False, 13)):
+        page = await read(archive, ListTasks("v", 0, failed=is_failed))
+        assert [item["index"] for item in page["items"]] == [index]
     page = await read(archive, ListTasks("u", 0, index=4))
     assert page["items"] == [
         {
