@@ -19,7 +19,6 @@ from rich.text import Text
 
 from frameworkcontroller.api import names
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.frameworkfollower import FrameworkFollower
 from frameworkcontroller.commands.output import LinePrefixes, console
 from frameworkcontroller.commands.program import CommandError, UsageError
 from frameworkcontroller.commands.progress import LineProgress, Progress, cannot_start, ending, progress_on
@@ -46,6 +45,7 @@ from frameworkcontroller.local.scratch import scratch_directory
 from frameworkcontroller.logs import logging_to_file
 from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.manager.web import WebError, WebServer
+from frameworkcontroller.views.frameworkfollower import FrameworkFollower
 
 if TYPE_CHECKING:
     from frameworkcontroller.dashboard.live import LiveFrameworks

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from frameworkcontroller.api.problems import Problem
 
 if TYPE_CHECKING:
-    from frameworkcontroller.sdk.snapshots import Result, Status
+    from frameworkcontroller.sdk.runstatus import Result, Status
 
 
 class FrameworkError(Exception):
