@@ -14,8 +14,7 @@ from frameworkcontroller.controller.taskevents import DELAY_SEC, MAX_DELAY_SEC
 HEAD: Final = f"""\
 # Events
 
-This page is for users. The [reference](reference.md#reasons) lists every reason of the controller's Events, which log
-lines and the condition `Stalled` use, too.
+This page is for users. The [reference](reference.md#reasons) lists every reason of the controller's Events.
 
 `kubectl describe framework NAME` shows a Framework's Events, and `kubectl get events
 --field-selector involvedObject.kind=Framework,involvedObject.name=NAME` lists them. An Event is sent only after the API

@@ -135,6 +135,7 @@ CONDITION: Final[tuple[tuple[str, str], ...]] = (
         "the state is Completed, with that completion type; the reason is the completion phrase, the message its "
         "diagnostics. Absent until then",
     ),
+    ("`Suspended`", "spec.suspend is true, and nothing of the Framework runs. Absent if it never was suspended"),
     (
         "`QuotaReserved`, `Admitted`",
         "Kueue has reserved quota for it, and has admitted it; reason and message are Kueue's until then. Absent "
@@ -149,7 +150,8 @@ CONDITION: Final[tuple[tuple[str, str], ...]] = (
 REASONS_HEAD: Final = """\
 ## Reasons
 
-[Events](events.md), log lines and the condition `Stalled` have these reasons.
+[Events](events.md), log lines, the condition `Stalled` and `status.reason` have these reasons. `status.reason` may also
+be `TasksFailed`, `PodsNotStarted`, or a word of Kueue or of the completion.
 """
 
 ORIGINAL: Final = frozenset(

@@ -464,7 +464,9 @@ def _add_history(commands: Any, name: str) -> None:
 def _add_archive(parser: Any) -> None:
     """Add the options that name the archive of the history."""
     source = parser.add_mutually_exclusive_group()
-    source.add_argument("--archive", metavar="URL", help="the archive's server (default: $FRAMEWORK_HISTORY_URL)")
+    source.add_argument(
+        "--archive", metavar="URL", help="the archive's server (default: $FRAMEWORK_HISTORY_URL, or the kubeconfig's)"
+    )
     source.add_argument("--dir", metavar="PATH", type=Path, help="a folder of records, which `sink: file` writes")
     parser.add_argument(
         "--token-file",
