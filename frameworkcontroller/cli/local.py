@@ -7,6 +7,7 @@ import asyncio
 import errno
 import os
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
@@ -126,8 +127,19 @@ async def _up(options: argparse.Namespace) -> int:
         _say(_HOW_TO_USE.format(runtime=runtime, **places))
         if options.log_level is None:
             _print_changes(cluster)
-        await _unless_one_fails(asyncio.Event().wait(), controller, cluster)
+        await _unless_one_fails(_until_told(options), controller, cluster)
     return program.EXIT_OK
+
+
+async def _until_told(options: argparse.Namespace) -> None:
+    """Wait for ever, or with --until-stdin-closes for the end of the process that has the other end."""
+    closed = asyncio.Event()
+    if options.until_stdin_closes:
+        loop = asyncio.get_running_loop()
+        threading.Thread(
+            target=lambda: (sys.stdin.buffer.read(), loop.call_soon_threadsafe(closed.set)), daemon=True
+        ).start()
+    await closed.wait()
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from frameworkcontroller.api.causes import cause
 from frameworkcontroller.api.codec import StatusError, decode_status
@@ -19,8 +19,6 @@ from frameworkcontroller.api.status import TaskStatus as StoredTask
 from frameworkcontroller.sdk.exceptions import RemoteError
 from frameworkcontroller.sdk.podtemplates import CONTAINER
 from frameworkcontroller.views.diagnosis import NOT_SEEN, end_sentence, message_of
-
-_NO_VALUE: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +287,7 @@ def _returned(end: CompletionStatus | None) -> tuple[Any, RemoteError | None]:
     if not text.startswith('{"'):
         return None, None
     try:
-        said = json.loads(text)
+        said = json.loads(text.partition("\n")[0])
     except ValueError:
         return None, None
     if said.keys() == {"value"}:

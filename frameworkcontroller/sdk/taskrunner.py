@@ -78,8 +78,12 @@ def _as_message(value: Any) -> str:
 
 
 def _of_error(error: BaseException) -> str:
-    """Return the error as JSON, with as much of the end of the traceback as fits."""
-    lines = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    """Return the error as JSON, with as much of the end of the traceback as fits, and below it in words.
+
+    The last line of a termination message is the cause that the controller shows.
+    """
+    inner = error.__traceback__ and error.__traceback__.tb_next
+    lines = "".join(traceback.format_exception(type(error), error, inner))
     kind = type(error).__qualname__
     if type(error).__module__ not in ("builtins", "__main__"):
         kind = f"{type(error).__module__}.{kind}"
@@ -87,8 +91,9 @@ def _of_error(error: BaseException) -> str:
     size, room = 1000, 3000
     while True:
         found = {"type": kind[:200], "message": message[:size], "traceback": lines[-room:] if room else ""}
-        text = json.dumps({"error": found}, separators=(",", ":"))
-        if len(text) <= MAX_MESSAGE:
+        words = " ".join(f"{kind[:200]}: {message[:200]}".split())
+        text = json.dumps({"error": found}, separators=(",", ":")) + "\n" + words
+        if len(text.encode("utf-8", "replace")) <= MAX_MESSAGE:
             return text
         # Text that is not ASCII takes up to 12 bytes a character.
         room, size = room * 3 // 4, size * 7 // 8
@@ -99,14 +104,14 @@ def _write(text: str) -> None:
     # torchrun gives each of its processes a file, and reports the first error.
     shared = os.environ.get("TORCHELASTIC_ERROR_FILE")
     if shared and text.startswith('{"error"'):
-        error = json.loads(text)["error"]
+        error = json.loads(text.partition("\n")[0])["error"]
         about = {"message": f"{error['type']}: {error['message']}", "extraInfo": {"py_callstack": error["traceback"]}}
         _write_to(shared, json.dumps({"message": about}))
 
 
 def _write_to(path: str, text: str) -> None:
     try:
-        Path(path).write_text(text)
+        Path(path).write_text(text, encoding="utf-8", errors="replace")
     except OSError as error:
         sys.stderr.write(f"{path}: cannot be written: {error}\n")
 
