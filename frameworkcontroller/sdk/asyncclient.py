@@ -30,7 +30,7 @@ from frameworkcontroller.kube.errors import ApiError, Invalid
 from frameworkcontroller.kube.errors import Conflict as KubeConflict
 from frameworkcontroller.kube.errors import NotFound as ObjectGone
 from frameworkcontroller.kube.podlog import NotALog
-from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, SECRETS, Resource
+from frameworkcontroller.kube.resources import CONFIGMAPS, EVENTS, PODS, SECRETS, Resource
 from frameworkcontroller.sdk.archives import archive_of
 from frameworkcontroller.sdk.definitions import Framework
 from frameworkcontroller.sdk.exceptions import (
@@ -61,6 +61,7 @@ from frameworkcontroller.views.archivedlogs import ArchivedLogs
 from frameworkcontroller.views.containerlogs import ArchivedLog, newest, of_default_containers
 from frameworkcontroller.views.diagnosis import read_view
 from frameworkcontroller.views.frameworkfollower import FrameworkFollower
+from frameworkcontroller.views.kubeevents import KubeEvent, read_event
 from frameworkcontroller.views.logfollower import LogFollower
 from frameworkcontroller.views.loglines import Line, read_lines, sources_of
 from frameworkcontroller.views.paging import each_object
@@ -440,6 +441,13 @@ class Run:
         tree = framework_tree(read_view(body, pods), time.time(), math.inf)
         Console(file=made, width=200, color_system=None, highlight=False).print(tree, soft_wrap=True)
         return made.getvalue().rstrip()
+
+    async def events(self) -> list[KubeEvent]:
+        """Return the Kubernetes Events about it, its attempt and its Pods, the oldest first."""
+        with translated("list", "events", namespace=self.namespace):
+            each = each_object(self._client, EVENTS, self.namespace)
+            found = [event async for body in each if (event := read_event(body)).concerns(self.name)]
+        return sorted(found, key=lambda event: event.seen)
 
     async def attempts(self) -> list[Attempt]:
         """Return its attempts, the first one first: those that the archive has, and the last one."""

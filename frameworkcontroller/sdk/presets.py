@@ -293,6 +293,29 @@ def function(
     return Framework(roles=[Role(tasks=tasks, command=["python3", "-u", *start, *words], **role)], code=code, **rest)
 
 
+def is_importable(target: Callable[..., Any]) -> bool:
+    """Return whether the function can go by reference: it is one of a module that has a file."""
+    try:
+        _place_of(target)
+    except InvalidSpec:
+        return False
+    return True
+
+
+def below_torchrun(made: Framework) -> Framework:
+    """Return the Framework of `function` with torchrun in each Task, with a process for each GPU."""
+    (role,) = made.roles
+    words = list(role.command)[2:]
+    if words[0] == "-c":
+        raise InvalidSpec([Problem(("code",), "must be files: torchrun needs a script")])
+    started = torchrun(
+        words[0], nodes=role.tasks, gpus_per_node=role.resources.gpus, args=words[1:], generate_name="torchrun"
+    )
+    (launched,) = started.roles
+    changes: dict[str, Any] = {"command": launched.command, "env": {**launched.env, **role.env}, "pod": launched.pod}
+    return made.replaced(roles=[role.replaced(**changes)], network=True, coordinator=started.coordinator)
+
+
 def _place_of(target: Callable[..., Any]) -> tuple[str, Path]:
     """Return ``module:function``, and the file or the top folder of the module."""
     name = getattr(target, "__qualname__", "")

@@ -10,6 +10,7 @@ from frameworkcontroller.sdk import asyncclient, display
 from frameworkcontroller.sdk.background import LoopThread, loop_thread
 from frameworkcontroller.sdk.definitions import Framework
 from frameworkcontroller.sdk.runstatus import Attempt, LogLine, Result, Status
+from frameworkcontroller.views.kubeevents import KubeEvent
 
 T = TypeVar("T")
 
@@ -185,6 +186,10 @@ class Run:
     def explain(self) -> str:
         """Return how it is and why, as ``kubectl framework status`` shows it."""
         return self._call(self._run.explain())
+
+    def events(self) -> list[KubeEvent]:
+        """Return the Kubernetes Events about it, its attempt and its Pods, the oldest first."""
+        return self._call(self._run.events())
 
     def attempts(self) -> list[Attempt]:
         """Return its attempts, the first one first: those that the archive has, and the last one."""

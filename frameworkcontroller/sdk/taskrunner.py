@@ -100,7 +100,9 @@ def _of_error(error: BaseException) -> str:
 
 
 def _write(text: str) -> None:
-    _write_to(os.environ.get("FC_LOCAL_TERMINATION_LOG") or "/dev/termination-log", text)
+    # Of the processes that torchrun has started in a container, the first one has the value.
+    if os.environ.get("LOCAL_RANK", "0") == "0" or text.startswith('{"error"'):
+        _write_to(os.environ.get("FC_LOCAL_TERMINATION_LOG") or "/dev/termination-log", text)
     # torchrun gives each of its processes a file, and reports the first error.
     shared = os.environ.get("TORCHELASTIC_ERROR_FILE")
     if shared and text.startswith('{"error"'):

@@ -24,6 +24,7 @@ LAYERS = {
     "config": {"api", "machine", "kube", "config"},
     "manager": {"api", "machine", "kube", "controller", "config", "manager"},
     "views": {"api", "machine", "kube", "views", "history.reads"},
+    "integrations": {"api", "sdk"},
     "sdk": {"api", "kube", "views", "history", "sdk", "commands.lint", "webaccess.viewers"},
     "commands": {"api", "machine", "kube", "views", "history", "commands", "logs", "webaccess.viewers"},
     "dashboard": {"api", "kube", "webaccess", "views", "history", "dashboard"},
