@@ -89,13 +89,14 @@ format: venv ## Format the code and apply lint's fixes
 	$(BIN)/ruff check --quiet --fix .
 	$(BIN)/ruff format .
 
-docs: venv ## Regenerate the generated pages of docs/
+docs: venv ## Regenerate the generated pages of docs/, and lint's table of fields
 	$(BIN)/python scripts/failure_codes.py > docs/failure-codes.md
 	$(BIN)/python scripts/states.py > docs/states.md
 	$(BIN)/python scripts/reference.py > docs/reference.md
 	$(BIN)/python scripts/events.py > docs/events.md
 	$(BIN)/python scripts/inline_programs.py
 	$(BIN)/python scripts/metrics.py > docs/metrics.md
+	$(BIN)/python scripts/pod_fields.py > frameworkcontroller/commands/lint/podfields.json
 	$(BIN)/python scripts/dashboard.py > manifests/monitoring/dashboard.json
 
 pictures: venv ## Draw the pictures of docs/pages.md; needs Debian's chromium

@@ -103,4 +103,4 @@ def one_line(text: str) -> str:
 
 def normalized(text: str) -> str:
     """Return the text without its numbers and ids, so that the same failure of many Tasks counts as one."""
-    return _VARIABLE.sub("0", " ".join(text.split()))
+    return _VARIABLE.sub("N", " ".join(text.split()))

@@ -171,7 +171,9 @@ _MARK_BYTES: Final = 8192
 
 def is_log_line(line: bytes) -> bool:
     """Return whether a line of `encode_record` is the record of a log, without parsing it."""
-    return line.find(_LOG_MARK, 0, _MARK_BYTES) >= 0
+    # The first one: objects have any keys further on.
+    begin = line.find(b'"trigger":', 0, _MARK_BYTES)
+    return begin >= 0 and line.startswith(_LOG_MARK, begin)
 
 
 def decode_record(line: bytes) -> HistoryRecord:

@@ -9,13 +9,12 @@ import os
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import yaml
-from rich.console import Console
 from rich.text import Text
 
 from frameworkcontroller.api import names
@@ -30,6 +29,7 @@ from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.kubeconfig import EXTENSION
 from frameworkcontroller.local.apiserver.object_records import Change, ObjectRecord
 from frameworkcontroller.local.cluster import ClusterError, LocalCluster
+from frameworkcontroller.local.kubelet.devices import GPU
 from frameworkcontroller.local.kubelet.pod import NodePod
 from frameworkcontroller.local.kubelet.process import Printed
 from frameworkcontroller.local.kubelet.volumes import parse_map
@@ -40,8 +40,9 @@ from frameworkcontroller.local.manifest_files import (
     create_all,
     read_manifests,
 )
+from frameworkcontroller.local.nvidiasmi import GpusUnknownError, find_gpus
 from frameworkcontroller.local.queues.setup import CLUSTER_QUEUE, LOCAL_QUEUE, PRIORITIES
-from frameworkcontroller.local.resource_lists import parse_option
+from frameworkcontroller.local.resource_lists import AUTO, parse_option, parse_resources
 from frameworkcontroller.local.scratch import scratch_directory
 from frameworkcontroller.logs import logging_to_file
 from frameworkcontroller.manager.app import Controller
@@ -66,7 +67,7 @@ _PORT_ERRORS: Final = frozenset({errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTA
 _HOW_TO_USE: Final = """\
 The pages: {pages}
 
-A cluster runs at {url}: an API server, one node, and the controller.
+A cluster runs at {url}: an API server, {nodes}, and the controller.
 {runtime}
 
     export KUBECONFIG={kubeconfig}
@@ -123,8 +124,9 @@ async def _up(options: argparse.Namespace) -> int:
         runtime = _RUNTIMES[options.runtime]
         if options.queue is not None:
             runtime += f"\n{_QUEUE.format(quota=options.queue)}"
+        nodes = "one node" if options.nodes == 1 else f"{options.nodes} nodes"
         places = {"pages": pages, "url": cluster.url, "kubeconfig": kubeconfig, "web": web.url, "log": log}
-        _say(_HOW_TO_USE.format(runtime=runtime, **places))
+        _say(_HOW_TO_USE.format(nodes=nodes, runtime=runtime, **places))
         if options.log_level is None:
             _print_changes(cluster)
         await _unless_one_fails(_until_told(options), controller, cluster)
@@ -329,7 +331,7 @@ async def _follow(
     except ManifestError as error:
         raise CommandError(str(error)) from None
     frameworks = [body for manifest, body in created if _is_framework(manifest)]
-    screen = Console(highlight=False)
+    screen = console(sys.stdout)
     late = False
     # A pipe may have no user to interrupt it.
     limit = _UNWATCHED_SEC if timeout is None and not screen.is_terminal else timeout
@@ -372,7 +374,7 @@ def _lint_created(change: Change) -> None:
 
 def _lint(place: str, framework: Mapping[str, Any], *, errors: bool = False) -> None:
     """Print lint's warnings, such as a Framework that never ends. ``errors``: also errors, before warnings."""
-    # A late import: it imports hundreds of modules, which `local up` may never need.
+    # A late import: `local up` may never need it.
     from frameworkcontroller.commands.lint.frameworks import check_framework
 
     for finding in sorted(check_framework(framework), key=lambda finding: finding.severity):
@@ -402,6 +404,7 @@ async def _cluster(
     options: argparse.Namespace, data: Path | None = None, port: int = 0, printed: Printed | None = None
 ) -> AsyncIterator[tuple[LocalCluster, Path]]:
     """Run a cluster, with its files in ``data`` or in a directory that is removed at the end."""
+    capacity, gpus = await _capacity(options.capacity)
     async with AsyncExitStack() as stack:
         directory = stack.enter_context(_directory(data))
         cluster = LocalCluster(
@@ -410,7 +413,9 @@ async def _cluster(
             port=port,
             printed=printed,
             quota=_resources("--queue", options.queue),
-            capacity=_resources("--capacity", options.capacity),
+            nodes=options.nodes,
+            capacity=capacity,
+            gpus=gpus,
             volumes=_volumes(options.map_volume),
         )
         hint = f"waiting to start: does another cluster use {directory}?"
@@ -429,11 +434,26 @@ async def _cluster(
         yield cluster, directory
 
 
-def _resources(option: str, text: str | None) -> Mapping[str, str] | None:
+def _resources(option: str, text: str | None, auto: Collection[str] = ()) -> dict[str, str] | None:
     try:
-        return None if text is None else parse_option(text)
+        return None if text is None else parse_option(text, auto=auto)
     except ValueError as error:
         raise UsageError(f"{option}: {error}") from None
+
+
+async def _capacity(text: str | None) -> tuple[Mapping[str, str] | None, Sequence[str] | None]:
+    """The amounts of --capacity, and the GPUs of this machine if it asks for them."""
+    capacity, gpus = _resources("--capacity", text, {GPU}), None
+    if capacity is not None and GPU in capacity:
+        if capacity[GPU] == AUTO:
+            try:
+                gpus = await find_gpus()
+            except GpusUnknownError as error:
+                raise CommandError(f"--capacity {GPU}={AUTO}: {error}") from None
+            capacity[GPU] = str(len(gpus))
+        elif parse_resources(capacity)[GPU] % 1:
+            raise UsageError(f"--capacity: {GPU}: must be a whole number: {capacity[GPU]!r}")
+    return capacity, gpus
 
 
 def _volumes(texts: Sequence[str]) -> dict[str, Path]:

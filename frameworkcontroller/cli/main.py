@@ -81,7 +81,7 @@ def _run(parser: Parser, arguments: Sequence[str] | None) -> int:
         # The command has no handler of signals, or not yet, or no longer.
         return program.EXIT_INTERRUPTED
     except Exception as error:  # noqa: BLE001 - reported there
-        return program.exit_code_of(error)
+        return program.exit_code_of(error, getattr(options, "extra", None))
 
 
 def build_parser(*, commands: bool = True) -> Parser:
@@ -158,9 +158,19 @@ def _add_local(commands: Any) -> None:
             help="provide a queue, as Kueue does, with this quota, such as cpu=8,memory=16Gi,nvidia.com/gpu=4",
         )
         parser.add_argument(
+            "--nodes",
+            metavar="COUNT",
+            type=_node_count,
+            default=1,
+            help="nodes, up to 100: local-0, local-1 and so on (default: one, local)",
+        )
+        parser.add_argument(
             "--capacity",
             metavar="RESOURCES",
-            help="resources of the node, such as cpu=4,nvidia.com/gpu=2; Pods then wait until their requests fit",
+            help=(
+                "resources of each node, such as cpu=4,nvidia.com/gpu=2; Pods then wait until their requests fit. Each "
+                "container gets GPUs of its own; nvidia.com/gpu=auto shares this machine's, by nvidia-smi"
+            ),
         )
     for parser in (up, run):
         parser.add_argument(
@@ -183,14 +193,14 @@ def _add_local(commands: Any) -> None:
         type=Path,
         help="directory for volumes and logs of Pods (default: a temporary one, removed at the end)",
     )
-    up.set_defaults(command=_run_local, usual_log_level="info")
+    up.set_defaults(command=_run_local, extra="local", usual_log_level="info")
     run.add_argument("files", metavar="FILE", type=Path, nargs="+", help="manifests, YAML or JSON; - is standard input")
     add_timeout(run, default="1h without a terminal, else none")
     run.add_argument(
         "--logs", action="store_true", help="print the output of containers, each line with its Pod (and #attempt)"
     )
     # The progress shows the same as the log.
-    run.set_defaults(command=_run_local, usual_log_level="error")
+    run.set_defaults(command=_run_local, extra="local", usual_log_level="error")
 
 
 def _add_dashboard(commands: Any) -> None:
@@ -216,7 +226,7 @@ def _add_dashboard(commands: Any) -> None:
     dashboard.add_argument(
         "--history-ca-file", metavar="FILE", type=Path, help="the certificates that sign the archive's, in PEM"
     )
-    dashboard.set_defaults(command=late("cli.dashboard"), usual_log_level="warning")
+    dashboard.set_defaults(command=late("cli.dashboard"), extra="archive", usual_log_level="warning")
 
 
 def _add_history_serve(commands: Any) -> None:
@@ -271,12 +281,18 @@ def _add_history_serve(commands: Any) -> None:
     pages = serve.add_mutually_exclusive_group()
     pages.add_argument("--live", action="store_true", help="show the cluster's Frameworks in the pages, too")
     pages.add_argument("--no-pages", action="store_true", help="serve the API without the pages")
-    serve.set_defaults(command=late("cli.servehistory", "serve"), usual_log_level="info")
+    serve.set_defaults(command=late("cli.servehistory", "serve"), extra="archive", usual_log_level="info")
 
 
 def _port(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"not a port: {text!r}")
+    return int(text)
+
+
+def _node_count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 100:
+        raise argparse.ArgumentTypeError(f"not a number from 1 to 100: {text!r}")
     return int(text)
 
 

@@ -22,9 +22,9 @@ from frameworkcontroller.dashboard.live import LiveFrameworks
 from frameworkcontroller.dashboard.pages import Pages
 from frameworkcontroller.history.archive import HistoryArchive
 from frameworkcontroller.history.archiveapi import application, new_metrics
-from frameworkcontroller.history.archiveerrors import ArchiveError
+from frameworkcontroller.history.archiveerrors import ArchiveError, FolderError
 from frameworkcontroller.history.archivemetrics import ArchiveMetrics
-from frameworkcontroller.history.folderfollower import FolderError, FolderFollower
+from frameworkcontroller.history.folderfollower import FolderFollower
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import connect
 from frameworkcontroller.webaccess.boundedserver import BoundedServer, ListenError

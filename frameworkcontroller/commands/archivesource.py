@@ -9,20 +9,21 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from frameworkcontroller.api.historyrecords import is_log_line
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.invocation import NO_CLUSTER, Invocation, open_invocation
-from frameworkcontroller.history.archive import HistoryArchive
 from frameworkcontroller.history.archiveclient import ArchiveClient, ArchiveURLError
-from frameworkcontroller.history.folderfollower import read_folder, store_valid
 from frameworkcontroller.history.reads import ArchiveReader
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection, connect
 from frameworkcontroller.kube.errors import ConnectionConfigError, NoClusterError
 from frameworkcontroller.views.texts import clean_line, counted
+
+if TYPE_CHECKING:
+    from frameworkcontroller.history.archive import HistoryArchive
 
 URL_VARIABLE: Final = "FRAMEWORK_HISTORY_URL"
 TOKEN_FILE_VARIABLE: Final = "FRAMEWORK_HISTORY_TOKEN_FILE"  # noqa: S105 - a name
@@ -120,6 +121,10 @@ async def _token(options: argparse.Namespace, url: str) -> str | None:
 @asynccontextmanager
 async def _folder(invocation: Invocation, options: argparse.Namespace) -> AsyncIterator[HistoryArchive]:
     """Read the records of the Frameworks from a folder into an archive of this process."""
+    # Late imports: only a folder needs the extra "archive".
+    from frameworkcontroller.history.archive import HistoryArchive
+    from frameworkcontroller.history.folderfollower import read_folder, store_valid
+
     # A prefilter: JSON of the controller has no blanks there. The queries leave out the rest.
     wanted = [f'"namespace":"{invocation.namespace}"'.encode()] * (not getattr(options, "all_namespaces", False))
     if options.name is not None:

@@ -20,8 +20,7 @@ from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import archivesource, program
 from frameworkcontroller.commands.invocation import Invocation, checked_name
 from frameworkcontroller.commands.logprinter import LinePrinter
-from frameworkcontroller.history.archiveerrors import ArchiveError, QueryError
-from frameworkcontroller.history.folderfollower import FolderError
+from frameworkcontroller.history.archiveerrors import ArchiveError, FolderError, QueryError
 from frameworkcontroller.kube.errors import ApiError, KubeError, NotFound
 from frameworkcontroller.kube.podlog import NotALog
 from frameworkcontroller.kube.resources import PODS

@@ -452,7 +452,8 @@ def _add_history(commands: Any, name: str) -> None:
         nargs="?",
         const="cause",
         choices=("cause", "code", "node", "role", "day"),
-        help="count failures by cause (the default: code, and words without numbers), code, node, role or day",
+        help="count failures by cause (the default: code, and words without numbers, of the newest 5000), code, node, "
+        "role or day",
     )
     parser.add_argument("--key", metavar="KEY", help="with --failures: the attempts of this group")
     parser.add_argument("--since", metavar="SPAN", type=span, help="with --failures: only of this time (such as 7d)")

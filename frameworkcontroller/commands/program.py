@@ -18,6 +18,7 @@ from types import FrameType
 from typing import Any, Final, Literal, TypeVar
 
 from frameworkcontroller.depths import TooDeepError
+from frameworkcontroller.extras import EXTRA_OF, missing_library, needs
 from frameworkcontroller.kube.errors import ConnectionConfigError, KubeError
 from frameworkcontroller.logs import one_line
 
@@ -99,14 +100,22 @@ def read_input(path: Path) -> bytes:
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run ``main`` on an event loop of its own."""
-    import uvloop
-
+    """Run ``main`` on an event loop of its own: uvloop's, if it is installed."""
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(main)
     finally:
         _ignore_signals()
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ModuleNotFoundError as error:
+        if missing_library(error) != "uvloop":
+            raise
+        return None
+    return uvloop.new_event_loop
 
 
 @asynccontextmanager
@@ -177,8 +186,10 @@ def _on_closed_pipe(call: Callable[[], None]) -> Iterator[None]:
             loop.remove_reader(watch.fileno())
 
 
-def exit_code_of(error: Exception) -> int:
-    """Report an error that ends the program. Return the exit code."""
+def exit_code_of(error: Exception, extra: str | None = None) -> int:
+    """Report an error that ends the program. Return the exit code. ``extra``: the command's, if it needs one."""
+    if library := missing_library(error):
+        return fail(f"this command {needs(extra or EXTRA_OF[library])}", EXIT_USAGE)
     if isinstance(error, CommandError):
         return fail(str(error), error.code)
     if isinstance(error, TooDeepError):

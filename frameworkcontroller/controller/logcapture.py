@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import logging
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,6 +24,8 @@ from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import KubeError
 from frameworkcontroller.kube.podlog import NotALog, Tail
 from frameworkcontroller.machine.kernel.model import Capture
+
+_log: Final = logging.getLogger(__name__)
 
 Result = Literal["captured", "cut", "missed"]
 """``cut``: something is missing, for a reason in the record. ``missed``: all is."""
@@ -77,12 +80,17 @@ class _Pod:
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """One log. ``follows``: to its end. ``over``: its record is made, or not wanted."""
+    """One log. ``follows``: to its end. ``over``: its record is made, or not wanted.
+
+    ``queued``: it waits for its turn. ``opened``: its node has answered the request to follow it.
+    """
 
     pod: _Pod
     run: ContainerRun
     tail: Tail
     follows: bool = False
+    queued: bool = False
+    opened: bool = False
     released: bool = False
     over: bool = False
 
@@ -101,6 +109,8 @@ class LogCapture:
         """Numbers of records."""
         self._queue: list[tuple[int, int, _Job]] = []
         self._order = itertools.count()
+        self._waiting = 0
+        """Logs that wait for their turn. The queue may also have some that are over."""
         self._reading: dict[asyncio.Task[None], _Job] = {}
         self._following: dict[asyncio.Task[None], _Job] = {}
         self._line_bytes = _LINE_BYTES
@@ -124,14 +134,19 @@ class LogCapture:
                 job.follows = True
                 self._start(job)
             else:
+                job.queued = True
+                self._waiting += 1
                 heapq.heappush(self._queue, (capture.rank, next(self._order), job))
         self._start_next()
 
     async def stop(self) -> None:
         """Stop. Logs that the next process may not find any longer are kept as far as they are read."""
         self._stopping = True
-        self._queue.clear()
-        await self._cancel()
+        self._clear_queue()
+        tasks = [*self._reading, *self._following]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def clear(self) -> None:
         """Forget all, as another process leads now."""
@@ -139,22 +154,22 @@ class LogCapture:
             job.over = True
             if job.pod.timer is not None:
                 job.pod.timer.cancel()
-        self._queue.clear()
+        self._clear_queue()
         for task in (*self._reading, *self._following):
             task.cancel()
 
-    async def _cancel(self) -> None:
-        tasks = [*self._reading, *self._following]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
     # --- turns ---
+
+    def _clear_queue(self) -> None:
+        self._queue.clear()
+        self._waiting = 0
 
     def _start_next(self) -> None:
         while self._queue and len(self._reading) < self._concurrency:
             job = heapq.heappop(self._queue)[2]
             if not job.over:
+                job.queued = False
+                self._waiting -= 1
                 self._start(job)
 
     def _start(self, job: _Job) -> None:
@@ -165,18 +180,18 @@ class LogCapture:
 
     def _ended(self, running: dict[asyncio.Task[None], _Job], task: asyncio.Task[None]) -> None:
         running.pop(task, None)
-        if not task.cancelled():
-            task.exception()
         self._start_next()
 
     def _expire(self, pod: _Pod, jobs: list[_Job]) -> None:
         """The deletion of the Pod waits no longer: logs that wait for their turn are not read."""
         pod.timer = None
-        waiting = sum(not entry[2].over for entry in self._queue)
-        queued = {entry[2] for entry in self._queue} if waiting else set()
+        if not self._waiting:
+            return
+        why = f"its turn did not come in time, as {self._waiting} logs waited (history.logs.concurrency)"
         for job in jobs:
-            if job in queued and not job.over:
-                self._miss(job, f"its turn did not come in time, as {waiting} logs waited (history.logs.concurrency)")
+            if job.queued and not job.over:
+                self._waiting -= 1
+                self._miss(job, why)
                 self._release(job)
 
     def _release(self, job: _Job) -> None:
@@ -200,8 +215,6 @@ class LogCapture:
                 is_cut, why = await self._follow(job)
             else:
                 is_cut, why = await self._read(job)
-        except NotALog as error:
-            job.tail, why = Tail(self._tail_bytes), str(error)
         except KubeError as error:
             why = str(error)
         except TimeoutError:
@@ -211,6 +224,9 @@ class LogCapture:
                 # The next process reads it.
                 raise
             why = "the controller stopped before its end"
+        except Exception as error:  # noqa: BLE001 - an error concerns this log only
+            _log.exception("Cannot read a log of Pod %s/%s", job.pod.namespace, job.pod.capture.pod_name)
+            why = f"an error of the controller: {error!r}"
         with suppress(NotALog):
             # The last line of a broken stream.
             job.tail.end()
@@ -219,7 +235,7 @@ class LogCapture:
             self._release(job)
 
     def _why_late(self, job: _Job) -> str:
-        if job.follows and job.tail.received:
+        if job.opened:
             return f"it did not end within {FOLLOW_SEC:.0f} s"
         return "its node did not send it in time" if not job.tail.received else "its node did not send all in time"
 
@@ -243,7 +259,6 @@ class LogCapture:
         tail = job.tail
         if tail.lines >= lines > _FEWEST_LINES:
             self._line_bytes = max(_SHORT_LINE_BYTES, min(_LONG_LINE_BYTES, tail.text_bytes // tail.lines))
-        job.tail.cut = job.tail.cut or job.tail.lines >= lines
         if too_long:
             return True, f"its lines are longer than {MAX_READ_BYTES} bytes"
         if job.pod.capture.follow and not job.run.previous:
@@ -258,13 +273,17 @@ class LogCapture:
             options["previous"] = "true"
         tail, capture = Tail(self._tail_bytes), job.pod.capture
         most = MAX_READ_BYTES if limit is None else limit
-        async with self._client.log(capture.pod_name, job.pod.namespace, job.run.container, **options) as chunks:
+        if not job.tail.received:
+            # The lines of an earlier read stay if this one fails: they are the newest ones.
             job.tail = tail
+        async with self._client.log(capture.pod_name, job.pod.namespace, job.run.container, **options) as chunks:
             async for chunk in chunks:
                 tail.feed(chunk)
                 if tail.received >= most:
                     break
         tail.end()
+        tail.cut = tail.cut or tail.lines >= lines
+        job.tail = tail
         return tail
 
     async def _follow(self, job: _Job) -> tuple[bool, str]:
@@ -283,6 +302,7 @@ class LogCapture:
                 async with self._client.log(
                     capture.pod_name, job.pod.namespace, job.run.container, **options
                 ) as chunks:
+                    job.opened = True
                     opening.cancel()
                     limit.reschedule(loop.time() + FOLLOW_SEC)
                     self._release(job)

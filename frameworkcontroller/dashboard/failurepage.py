@@ -11,6 +11,7 @@ from frameworkcontroller.api.causes import cause_in
 from frameworkcontroller.dashboard.listing import no_archive
 from frameworkcontroller.dashboard.rows import framework_href, past_time, tasks_href
 from frameworkcontroller.dashboard.views import Choice, Empty, Shell, choices, namespace_choices
+from frameworkcontroller.history.reads import MAX_COMPARED
 from frameworkcontroller.views.diagnosis import code_and_phrase
 from frameworkcontroller.views.texts import clean_line
 
@@ -64,7 +65,8 @@ class FailedAttempt:
 class FailurePage:
     """Failed attempts by cause, code, node, role or day, with a small chart of the days; or the attempts of one group.
 
-    ``rates``: groups have ``ofAttempts``. ``attempts``: of the group ``key``, None without one.
+    ``rates``: groups have ``ofAttempts``. ``newest``: at most as many failures are counted, None: all. ``attempts``: of
+    the group ``key``, None without one.
     """
 
     template: ClassVar[str] = "failures.html"
@@ -87,6 +89,7 @@ class FailurePage:
         self.namespaces: tuple[Choice, ...] = namespace_choices(namespaces, query.namespace)
         self.groups = _groups(items or (), query)
         self.rates = query.by == "node"
+        self.newest = MAX_COMPARED if query.by == "cause" else None
         self.days = sorted(_groups(days, query), key=lambda one: str(one["key"])) if query.by != "day" else []
         self.attempts = None if attempts is None else list(map(_attempt, attempts))
         self.empty: Empty | None = None

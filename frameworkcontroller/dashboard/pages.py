@@ -420,6 +420,8 @@ class Pages:
                 return await self._error(request, error.status, error.text or "", error.headers.get("Retry-After"))
             except AccessError:
                 raise
+            except QueryError as error:
+                return await self._error(request, 400, f"{error}", None)
             except ArchiveError as error:
                 return await self._error(request, 503, f"The archive cannot be read: {error}", "5")
             except Exception:  # noqa: BLE001 - an error concerns this request only

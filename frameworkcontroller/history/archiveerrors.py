@@ -10,6 +10,10 @@ class ArchiveError(Exception):
     """
 
 
+class FolderError(Exception):
+    """A folder of records cannot be read. The text names it and the reason."""
+
+
 class RecordError(ValueError):
     """A record is invalid. Nothing of the call is stored, and trying again does not help.
 

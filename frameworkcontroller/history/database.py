@@ -125,6 +125,10 @@ _OF_TASK: Final = ("fid", "attempt", "role", "idx", "task_uid", "task_attempt")
 # The index has all that failures are grouped by, so counting them reads nothing else.
 _FAILED: Final = ("failed_at", "code", "node", "role", "fid", "tid")
 
+# The same for counting all attempts that ended on a node.
+_ENDED: Final = ("completed", "node", "fid")
+_on_node = text("completed IS NOT NULL AND node IS NOT NULL")
+
 tasks: Final = Table(
     "task_attempts",
     metadata,
@@ -138,6 +142,7 @@ tasks: Final = Table(
     Column("record", LargeBinary),
     UniqueConstraint(*_OF_TASK, name="task_attempts_key"),
     Index("task_attempts_failed", *_FAILED, sqlite_where=_blame, postgresql_where=_blame),
+    Index("task_attempts_ended", *_ENDED, sqlite_where=_on_node, postgresql_where=_on_node),
 )
 
 _OF_POD: Final = ("fid", "attempt", "role", "task_uid", "task_attempt", "pod_uid")

@@ -14,6 +14,7 @@ from sqlalchemy import (
     Row,
     Select,
     Table,
+    and_,
     func,
     literal_column,
     null,
@@ -29,6 +30,7 @@ from frameworkcontroller.history.database import attempts, frameworks, tasks
 from frameworkcontroller.history.dialects import bounded, clean
 from frameworkcontroller.history.queries import TASK_COLUMNS, Readable, as_item, visible
 from frameworkcontroller.history.reads import (
+    MAX_COMPARED,
     CountFailures,
     FailedTaskAttempt,
     FailureExample,
@@ -38,12 +40,10 @@ from frameworkcontroller.history.reads import (
     shown,
 )
 
-NEWEST: Final = 5000
-"""The most failures whose words are compared."""
-
 _OF_FRAMEWORK: Final = ("uid", "namespace", "name")
 _EPOCH: Final = date(1970, 1, 1)
-_DAY_SEC: Final = literal_column("86400", Integer)
+_DAY_SEC: Final = 86400
+_DAY: Final = literal_column(str(_DAY_SEC), Integer)
 """A literal: with a bind parameter, PostgreSQL cannot match SELECT to GROUP BY."""
 
 
@@ -59,7 +59,7 @@ async def count_failures(
 
     # First within each Framework, from an index alone. Only then their namespaces are looked up.
     def inner(table: Table, column: str, identity: Any, *, task: bool) -> Select[Any]:
-        key = table.c.failed_at // _DAY_SEC if day else table.c[column]
+        key = table.c.failed_at // _DAY if day else table.c[column]
         nothing: ColumnElement[int] = literal_column("0", Integer)
         count = func.count()
         conditions: list[ColumnElement[bool]] = [table.c.failed_at.is_not(None)]
@@ -218,7 +218,7 @@ async def _count_causes(connection: AsyncConnection, query: CountFailures, reada
             .join_from(table, frameworks, frameworks.c.fid == table.c.fid)
             .where(*_within(query, table, readable), *where)
             .order_by(table.c.failed_at.desc())
-            .limit(NEWEST)
+            .limit(MAX_COMPARED)
         )
         rows += [(number, row) for row in await connection.execute(found)]
     return lambda: {"items": _by_cause(rows)[: query.limit]}
@@ -256,7 +256,7 @@ async def list_failures(connection: AsyncConnection, query: ListFailures, readab
     by, conditions, limit = FailureKey(query.by), _within(query, tasks, readable), query.limit
     if query.key and by is FailureKey.CAUSE:
         conditions.append(tasks.c.code == _number(query.key.partition(" ")[0]))
-        limit = NEWEST
+        limit = MAX_COMPARED
     elif query.key:
         conditions.append(_has_key(by, query.key))
     found = (
@@ -269,7 +269,7 @@ async def list_failures(connection: AsyncConnection, query: ListFailures, readab
     rows = (await connection.execute(found)).all()
 
     def made() -> Json:
-        alike = (row for row in rows if limit != NEWEST or _cause_key(row.code, row.diagnostics)[0] == query.key)
+        alike = (row for row in rows if limit != MAX_COMPARED or _cause_key(row.code, row.diagnostics)[0] == query.key)
         return {"items": [as_item(FailedTaskAttempt, row) for row in islice(alike, query.limit)]}
 
     return made
@@ -277,7 +277,9 @@ async def list_failures(connection: AsyncConnection, query: ListFailures, readab
 
 def _has_key(by: FailureKey, key: str) -> ColumnElement[bool]:
     if by is FailureKey.DAY:
-        return tasks.c.failed_at // _DAY_SEC == _day(key)
+        # A range, which the index finds.
+        begin = _day(key) * _DAY_SEC
+        return and_(tasks.c.failed_at >= begin, tasks.c.failed_at < begin + _DAY_SEC)
     return tasks.c[by] == (_number(key) if by is FailureKey.CODE else clean(key))
 
 

@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 
 from frameworkcontroller.api.historyrecords import HistoryRecordError, decode_record
 from frameworkcontroller.backoff import Backoff
-from frameworkcontroller.history.archiveerrors import ArchiveError, RecordError
+from frameworkcontroller.history.archiveerrors import ArchiveError, FolderError, RecordError
 from frameworkcontroller.history.archivemetrics import FILE, ArchiveMetrics
 from frameworkcontroller.history.upload import MAX_BODY_BYTES, NumberedLine, outline
 
@@ -46,10 +46,6 @@ _BACKOFF: Final = Backoff(base=1.0, maximum=30.0)
 
 
 _Readable = io.BufferedReader | gzip.GzipFile
-
-
-class FolderError(Exception):
-    """The folder cannot be followed. The text names it and the reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,9 @@ PHASES: Final = [*Outcome, RUNNING]
 MAX_PAGE: Final = 1000
 """The most items that a page may have."""
 
+MAX_COMPARED: Final = 5000
+"""The most failures whose words are compared: the newest ones."""
+
 MAX_GROUPS: Final = 1000
 """The most groups of failures that one answer has: those with the most failures, or the newest days."""
 
@@ -570,8 +573,8 @@ class CountFailures(Read[Failures], operation="failures", path="failures"):
         str,
         WithJsonSchema({"enum": list(FailureKey)}),
         _about(
-            "By what to count. By cause (code and words without numbers), the newest 5000 of Tasks are counted, and as "
-            "many of Frameworks that no Task has caused."
+            f"By what to count. By cause (code and words without numbers), the newest {MAX_COMPARED} of Tasks are "
+            "counted, and as many of Frameworks that no Task has caused."
         ),
     ] = FailureKey.CODE
     namespace: _Namespace = ""

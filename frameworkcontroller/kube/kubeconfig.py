@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import yaml
 
+from frameworkcontroller.extras import EXTRA_OF, missing_library, needs
 from frameworkcontroller.kube.errors import ConnectionConfigError
 from frameworkcontroller.kubeconfig.plugin import Plugin
 from frameworkcontroller.kubeconfig.reader import SERVICE_ACCOUNT, Kubeconfig, KubeconfigError
@@ -96,8 +97,13 @@ def _with_plugin(access: ServerAccess, config: Kubeconfig) -> ServerAccess:
 
 async def _with_provider(access: ServerAccess, config: Kubeconfig) -> ServerAccess:
     """Add the token of the auth-provider. Raises ConnectionConfigError."""
-    from kubernetes_asyncio.client import Configuration
-    from kubernetes_asyncio.config import ConfigException, kube_config
+    try:
+        from kubernetes_asyncio.client import Configuration
+        from kubernetes_asyncio.config import ConfigException, kube_config
+    except ModuleNotFoundError as error:
+        if not (library := missing_library(error)):
+            raise
+        raise ConnectionConfigError(f"auth-provider {needs(EXTRA_OF[library])}") from None
 
     entries = {
         "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],

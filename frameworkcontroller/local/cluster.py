@@ -1,4 +1,4 @@
-"""A cluster in this process: an API server on loopback, and one node that runs Pods."""
+"""A cluster in this process: an API server on loopback, and nodes that run Pods."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import asyncio
 import random
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 import orjson
 
+from frameworkcontroller.api.quantities import parse_quantity
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.resources import CRDS
 from frameworkcontroller.local import podgroup_crd
 from frameworkcontroller.local.apiserver.restserver import ApiServer
-from frameworkcontroller.local.kubelet.agent import NodeAgent
+from frameworkcontroller.local.kubelet.agent import DEFAULT_NODE_NAME, NodeAgent
+from frameworkcontroller.local.kubelet.devices import GPU
 from frameworkcontroller.local.kubelet.images import LocalImage
 from frameworkcontroller.local.kubelet.podaccess import ApiAccess
 from frameworkcontroller.local.kubelet.process import Printed, ProcessRuntime
@@ -65,7 +67,9 @@ class LocalCluster:
         port: int = 0,
         printed: Printed | None = None,
         quota: Mapping[str, str] | None = None,
+        nodes: int = 1,
         capacity: Mapping[str, str] | None = None,
+        gpus: Sequence[object] | None = None,
         volumes: Mapping[str, Path] | None = None,
         wall: Callable[[], float] = time.time,
         rng: random.Random | None = None,
@@ -73,14 +77,17 @@ class LocalCluster:
         """``port``: of the API server on 127.0.0.1; 0 for any free one. ``wall``: seconds since the epoch.
 
         ``printed`` gets each line that a container prints; the runtime "simulated" prints nothing. ``quota``: of a
-        queue, by resource; None for a cluster without queues. ``capacity``: resources of the node, by which Pods are
-        then bound; None to ignore their requests. ``volumes``: directories in place of network volumes.
+        queue, by resource; None for a cluster without queues. ``capacity``: resources of each node, by which Pods are
+        then bound; None to ignore their requests. ``gpus``: the machine's GPUs that the nodes share; by default each
+        has as many as in ``capacity``. ``volumes``: directories in place of network volumes.
         """
         self._directory = directory
         self._runtime_name = runtime
         self._printed = printed
         self._quota = quota
+        self._nodes = nodes
         self._capacity = capacity
+        self._gpus = gpus
         self._volumes = volumes
         self._wall = wall
         self._rng = rng
@@ -93,6 +100,11 @@ class LocalCluster:
     def url(self) -> str:
         """``http://127.0.0.1:PORT``."""
         return self.server.url
+
+    @property
+    def node_names(self) -> list[str]:
+        """The names of the nodes: ``local`` if there is one, else ``local-0`` and so on."""
+        return [DEFAULT_NODE_NAME] if self._nodes == 1 else [f"{DEFAULT_NODE_NAME}-{i}" for i in range(self._nodes)]
 
     @property
     def limitation(self) -> str:
@@ -149,6 +161,7 @@ class LocalCluster:
 
     async def _start_node(self, client: KubeClient) -> None:
         runtime: ProcessRuntime | SimulatedRuntime
+        gpus = self._share_gpus()
         if self._runtime_name == "process":
             access = ApiAccess(self.server.url, self.server.authenticator.token)
             runtime = ProcessRuntime(
@@ -158,6 +171,7 @@ class LocalCluster:
                 images=IMAGES,
                 printed=self._printed,
                 volumes=self._volumes,
+                gpus=gpus,
                 wall=self._wall,
                 rng=self._rng,
             )
@@ -165,9 +179,10 @@ class LocalCluster:
             runtime = SimulatedRuntime(wall=self._wall)
         self.server.logs = runtime
         await self._define(client, podgroup_crd.definition())
-        agent = NodeAgent(
-            client, runtime, lease=True, capacity=self._capacity, gangs=True, wall=self._wall, rng=self._rng
-        )
+        nodes = dict.fromkeys(self.node_names, self._capacity)
+        if self._capacity is not None:
+            nodes |= {name: {**self._capacity, GPU: str(len(own))} for name, own in gpus.items()}
+        agent = NodeAgent(client, runtime, nodes=nodes, lease=True, gangs=True, wall=self._wall, rng=self._rng)
         node = asyncio.create_task(agent.run(), name="node")
         self._parts.append(node)
         ready = asyncio.create_task(agent.wait_ready(), name="node is ready")
@@ -180,6 +195,18 @@ class LocalCluster:
                 node.result()
             except SupervisorError as error:
                 raise ClusterError(str(error)) from error
+
+    def _share_gpus(self) -> dict[str, Sequence[object]]:
+        """The GPUs of each node, if they are counted."""
+        names = self.node_names
+        if self._capacity is None or GPU not in self._capacity:
+            return {}
+        gpus = self._gpus
+        if gpus is None:
+            gpus = range(len(names) * int(parse_quantity(self._capacity[GPU])))
+        # Neighbors stay together: they are often connected.
+        bounds = [len(gpus) * i // len(names) for i in range(len(names) + 1)]
+        return {name: gpus[bounds[i] : bounds[i + 1]] for i, name in enumerate(names)}
 
     async def _stop(self) -> None:
         # Before the API server: the node needs it while it ends its Pods.

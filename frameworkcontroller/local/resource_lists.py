@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
@@ -13,6 +13,9 @@ ResourceList = Mapping[str, Decimal]
 
 PODS: Final = "pods"
 """The resource that counts Pods."""
+
+AUTO: Final = "auto"
+"""In an option, in place of an amount: as much as the machine has."""
 
 _ZERO: Final = Decimal(0)
 
@@ -27,15 +30,18 @@ def parse_resources(amounts: Mapping[str, Any] | None) -> dict[str, Decimal]:
     return {name: parse_quantity(amount) for name, amount in (amounts or {}).items()}
 
 
-def parse_option(text: str) -> dict[str, str]:
-    """Parse ``cpu=8,memory=16Gi``. Raises ValueError, whose text names the resource at fault."""
+def parse_option(text: str, *, auto: Collection[str] = ()) -> dict[str, str]:
+    """Parse ``cpu=8,memory=16Gi``. Resources in ``auto`` may have `AUTO` as amount.
+
+    Raises ValueError, whose text names the resource at fault.
+    """
     found: dict[str, str] = {}
     for part in text.split(","):
         name, equals, amount = (piece.strip() for piece in part.partition("="))
         if not name or not equals or not amount:
             raise ValueError(f"must be RESOURCE=QUANTITY, separated by commas, such as cpu=8,memory=16Gi: {part!r}")
         try:
-            valid = parse_quantity(amount) >= 0
+            valid = (amount == AUTO and name in auto) or parse_quantity(amount) >= 0
         except ValueError:
             valid = False
         if not valid:

@@ -8,7 +8,7 @@ Source: docs/manual.md, "Phase". The first rule of ``_RULES`` with an answer giv
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Final, NamedTuple
 
 from frameworkcontroller.api.causes import one_line, task_sentence
@@ -28,6 +28,7 @@ STUCK_SEC: Final = 10
 
 _TASKS_FAILED: Final = "TasksFailed"
 _NOT_STARTED: Final = "PodsNotStarted"
+_COMPLETED: Final = frozenset({State.COMPLETED})
 _WITH_TROUBLE: Final = frozenset({State.PREPARING, State.RUNNING})
 
 
@@ -196,7 +197,7 @@ def _restarted(subject: _Subject) -> Explanation | None:
     if not restarting:
         return None
     task, trouble = min(restarting, key=_by_key)
-    more = f"; and {len(restarting) - 1:,} more Tasks" if len(restarting) > 1 else ""
+    more = f"; and {len(restarting) - 1:,} more" if len(restarting) > 1 else ""
     return Explanation(LifeReason.CONTAINERS_RESTARTED, f"{task.role}[{task.index}] {trouble.restarted}{more}")
 
 
@@ -262,13 +263,15 @@ def _failed_tasks(subject: _Subject) -> str | None:
     if not counts.failed:
         return None
     first, count = tracker.life.first_failed, counts.failed
+    # At the end of the attempt no Task is retried.
+    states = _COMPLETED if subject.completion is None else ENDED
     if (
         subject.completion is not None
         or first is None
-        or not _has_failed(first)
+        or not _has_failed(first, states)
         or tracker.task(first.key) is not first
     ):
-        failed = [task for task in tracker.tasks() if _has_failed(task)]
+        failed = [task for task in tracker.tasks() if _has_failed(task, states)]
         first, count = min(failed, key=tracker.completed_at, default=None), len(failed)
         tracker.life.first_failed = first
     if first is None:
@@ -278,9 +281,9 @@ def _failed_tasks(subject: _Subject) -> str | None:
     return f"{count:,} of {counts.total:,} Tasks failed; first: {task_sentence(first)}"
 
 
-def _has_failed(task: TaskStatus) -> bool:
+def _has_failed(task: TaskStatus, states: Container[State]) -> bool:
     completion = task.attempt.completion_status
-    return task.state in ENDED and not task.is_leaving and completion is not None and completion.unexpected
+    return task.state in states and not task.is_leaving and completion is not None and completion.unexpected
 
 
 def _troubled(tracker: Tracker) -> Iterator[tuple[TaskStatus, PodTrouble]]:

@@ -221,7 +221,7 @@ async def test_a_node_that_is_cut_off_and_comes_back(api: Pods, pods: SimulatedR
 
 @asynccontextmanager
 async def node(cluster: Cluster, runtime: SimulatedRuntime) -> AsyncIterator[None]:
-    agent = NodeAgent(await cluster.client(), runtime, node_name="mortal", schedule=False, wall=cluster.wall)
+    agent = NodeAgent(await cluster.client(), runtime, nodes={"mortal": None}, schedule=False, wall=cluster.wall)
     running = asyncio.create_task(agent.run())
     await agent.wait_ready()
     try:

@@ -133,11 +133,13 @@ def test_success(folder: Path) -> None:
 
 
 def test_failure_says_why(folder: Path) -> None:
-    manifest = json.dumps(framework("f", "echo disk is full >&2; exit 7"))
+    manifest = json.dumps(framework("f", "echo disk :bomb: is full >&2; exit 7"))
     ended = run(folder, "run", "-", "--timeout", "500", stdin=manifest)
     assert (ended.returncode, ended.stderr) == (1, "")
     summary = ended.stdout.partition("\n\n")[2]
-    assert re.match(r"f: Failed after \d+s: w\[0\] on \S+: main exited with 7: disk is full\n", summary)
+    assert re.match(r"f: Failed after \d+s: w\[0\] on \S+: main exited with 7: disk :bomb: is full\n", summary)
+    # Words of a container are no emoji.
+    assert ended.stdout.count("disk :bomb: is full") == ended.stdout.count("is full") > 1
     assert "7 ContainerUnrecognizedFailed, by w[0]: FailedTaskCount 1 has reached MinFailedTaskCount 1" in summary
 
 

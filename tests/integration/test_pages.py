@@ -512,7 +512,8 @@ async def test_past_frameworks_follow_live_ones(
         failures = await viewer.get("failures?since=")
         assert "ContainerUnrecognizedFailed" in failures
         assert "elsewhere" not in failures
-        await viewer.get("?after=nonsense", 400)
+        for wrong in ("?after=nonsense", "failures?by=code&key=none", "failures?by=day&key=today"):
+            assert "Cannot understand this link" in await viewer.get(wrong, 400)
         await frameworks.delete("mnist")
         await frameworks.until_gone("mnist")
         await read_until(lambda: viewer.get(here), lambda found: "from the archive" in found)

@@ -94,7 +94,7 @@ def access_of(cluster: Cluster) -> ApiAccess:
 async def here(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Here]:
     client = await cluster.client()
     runtime = ProcessRuntime(client, access_of(cluster), tmp_path / "node", wall=cluster.wall)
-    agent = NodeAgent(client, runtime, node_name="processes", schedule=False, wall=cluster.wall)
+    agent = NodeAgent(client, runtime, nodes={"processes": None}, schedule=False, wall=cluster.wall)
     running = asyncio.create_task(agent.run())
     await agent.wait_ready()
     yield Here(cluster, client, runtime)

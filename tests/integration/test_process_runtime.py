@@ -7,7 +7,8 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -100,6 +101,11 @@ async def node(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 def sh(script: str, **fields: Any) -> Json:
     """A container that runs a shell script. Kubernetes makes one ``$`` of two, so a shell's ``$$`` must be four."""
     return {"name": "main", "command": ["sh", "-c", script.replace("$$", "$$$$")], **fields}
+
+
+ONE_GPU = {"local": range(1)}
+A_GPU = {"limits": {"nvidia.com/gpu": 1}}
+VISIBLE = "echo gpus=$CUDA_VISIBLE_DEVICES ${CUDA_VISIBLE_DEVICES-all}"
 
 
 def alive(pid: int) -> bool:
@@ -629,12 +635,13 @@ async def test_nothing_outlives_a_controller_that_is_killed(tmp_path: Path) -> N
     program = f"""
 import asyncio, sys
 from pathlib import Path
-from tests.integration.test_process_runtime import Node, pod_manifest, sh
+from tests.integration.test_process_runtime import A_GPU, ONE_GPU, Node, pod_manifest, sh
 
 async def main() -> None:
-    node = Node(Path({str(tmp_path / "node")!r}), mounts=sys.argv[1] == "mounts")
+    node = Node(Path({str(tmp_path / "node")!r}), mounts=sys.argv[1] == "mounts", gpus=ONE_GPU)
     await node.runtime.open()
-    node.pods.admit(pod_manifest(sh("echo $$ >> {pids}; setsid sh -c 'echo $$ >> {pids}; sleep 1000' & sleep 1000")))
+    script = "echo $$ >> {pids}; setsid sh -c 'echo $$ >> {pids}; sleep 1000' & sleep 1000"
+    node.pods.admit(pod_manifest(sh(script, resources=A_GPU)))
     await asyncio.sleep(1000)
 
 asyncio.run(main())
@@ -650,10 +657,124 @@ asyncio.run(main())
             await asyncio.sleep(0.02)
         process.kill()
         await process.wait()
-        # The next one waits until all of the one before is gone.
-        node = Node(tmp_path / "node")
+        # The next one waits until all of the one before is gone, and so its GPU is free.
+        node = Node(tmp_path / "node", gpus=ONE_GPU)
         await node.runtime.open()
         assert [alive(int(pid)) for pid in pids.read_text().split()] == [False, False]
         assert list((tmp_path / "node" / "pods").iterdir()) == []
+        await node.run(pod_manifest(sh("echo $CUDA_VISIBLE_DEVICES", resources=A_GPU)))
+        assert await node.output() == "0\n"
         await node.runtime.close()
         assert list((tmp_path / "node").iterdir()) == []
+
+
+@asynccontextmanager
+async def gpu_node(directory: Path, gpus: Mapping[str, Sequence[object]]) -> AsyncIterator[Node]:
+    node = Node(directory / "node", gpus=gpus)
+    await node.runtime.open()
+    try:
+        yield node
+    finally:
+        await node.runtime.close()
+
+
+async def test_a_container_sees_its_own_gpus_only(tmp_path: Path) -> None:
+    async with gpu_node(tmp_path, {"local": ["4", "6", "7"]}) as node:
+        taken = {"env": [{"name": "CUDA_VISIBLE_DEVICES", "value": "0,1,2,3"}]}
+        init = sh(VISIBLE, resources={"limits": {"nvidia.com/gpu": 2}})
+        none = sh(VISIBLE, **taken)
+        main = sh(f"{VISIBLE}; echo $CUDA_DEVICE_ORDER", resources=A_GPU, **taken)
+        await node.run(pod_manifest(main, {**none, "name": "none"}, inits=({**init, "name": "init"},)))
+        assert await node.output("init") == "gpus=4,6 4,6\n"
+        assert await node.output("main") == "gpus=4 4\nPCI_BUS_ID\n"
+        assert await node.output("none") == "gpus=\n"
+
+
+async def test_the_log_is_of_the_newest_pod_of_a_name(tmp_path: Path) -> None:
+    async with gpu_node(tmp_path, {}) as node:
+        for text in ("old", "new"):
+            await node.run(pod_manifest(sh(f"echo {text}")))
+        assert await node.output() == "new\n"
+
+
+async def test_a_command_is_executed_in_a_container(node: Node) -> None:
+    volume = {"volumeMounts": [{"name": "v", "mountPath": "/fc-volume"}]}
+    manifest = pod_manifest(
+        sh('echo x > "$FC_LOCAL_VOLUME_V/file"; sleep 1000', **volume), volumes=[{"name": "v", "emptyDir": {}}]
+    )
+    uid = node.pods.admit(manifest)
+    await node.until(lambda: node.pods.phase(uid) == "Running")
+    path = "/fc-volume/file" if node.runtime.mounts_work else '"$FC_LOCAL_VOLUME_V/file"'
+    script = f"until cat {path}; do sleep 0.05; done 2> /dev/null; echo problem >&2; cat; exit 5"
+    for _ in range(2):
+        async with node.runtime.execute(
+            "default", "f-r-0", "main", ["sh", "-c", script], stdin=True, tty=False
+        ) as command:
+            await command.write(b"given")
+            command.close_input()
+            out = b""
+            while data := await command.read(1):
+                out += data
+            assert (out, await command.read(2)) == (b"x\ngiven", b"problem\n")
+            assert await command.result() == 5
+    # A command ends with its context, at the latest, and so does one whose container is stopped.
+    async with node.runtime.execute("default", "f-r-0", "main", ["sleep", "1000"], stdin=True, tty=False):
+        pass
+    async with node.runtime.execute("default", "f-r-0", "main", ["sleep", "1000"], stdin=False, tty=True) as command:
+        node.pods.delete(uid, grace=0)
+        assert await command.result() == 137
+    await node.until(lambda: node.pods.pod(uid).life.dead)
+    with pytest.raises(LookupError, match='container "main" in pod "f-r-0" is not running'):
+        async with node.runtime.execute("default", "f-r-0", "main", ["true"], stdin=False, tty=False):
+            pass
+    assert list(node.directory.glob("pods/*/exec-*")) == []
+
+
+async def test_without_gpus_to_hand_out_all_are_seen(node: Node) -> None:
+    await node.run(pod_manifest(sh(VISIBLE, resources=A_GPU)))
+    assert await node.output() == "gpus= all\n"
+
+
+async def test_a_pod_waits_for_the_gpu_of_one_that_has_not_ended(tmp_path: Path) -> None:
+    async with gpu_node(tmp_path, ONE_GPU) as node:
+        stubborn = sh("trap '' TERM; echo ready; while :; do sleep 0.05; done", resources=A_GPU)
+        first = node.pods.admit(pod_manifest(stubborn, name="first", restartPolicy="Always"))
+        await node.until(lambda: node.pods.phase(first) == "Running")
+        second = node.pods.admit(pod_manifest(sh(VISIBLE, resources=A_GPU), name="second"))
+        waiting = node.pods.container(second)["state"]["waiting"]
+        assert waiting == {
+            "reason": "ContainerCreating",
+            "message": "InsufficientDevices: 1 of nvidia.com/gpu are needed, 0 of 1 are free",
+        }
+        # Its object is gone, and its processes are not.
+        node.pods.workers.abandon(first)
+        await node.until(lambda: node.pods.phase(second) == "Succeeded")
+        assert node.pods.pod(first).life.dead
+        assert await node.output(name="second") == "gpus=0 0\n"
+
+
+async def test_a_pod_that_has_ended_needs_no_gpu_while_its_object_exists(tmp_path: Path) -> None:
+    async with gpu_node(tmp_path, ONE_GPU) as node:
+        for name in ("first", "second"):
+            uid = await node.run(pod_manifest(sh(VISIBLE, resources=A_GPU), name=name))
+            assert node.pods.phase(uid) == "Succeeded"
+            assert await node.output(name=name) == "gpus=0 0\n"
+        refused = node.pods.admit(pod_manifest({"name": "main", "resources": A_GPU}, name="refused"))
+        await node.until(lambda: node.pods.phase(refused) == "Failed")
+        deleted = node.pods.admit(pod_manifest(sh("sleep 1000", resources=A_GPU), name="deleted"))
+        node.pods.delete(deleted, grace=0)
+        await node.run(pod_manifest(sh(VISIBLE, resources=A_GPU), name="last"))
+        assert await node.output(name="last") == "gpus=0 0\n"
+
+
+async def test_a_restarted_container_keeps_its_gpu(tmp_path: Path) -> None:
+    async with gpu_node(tmp_path, {"local": range(2)}) as node:
+        script = f"{VISIBLE}; [ -e {tmp_path}/again ] || {{ touch {tmp_path}/again; exit 1; }}"
+        crashing = pod_manifest(sh(script, resources=A_GPU), name="crashing", restartPolicy="OnFailure")
+        other = node.pods.admit(pod_manifest(sh("sleep 1000", resources=A_GPU), name="other"))
+        await node.run(crashing)
+        assert [await node.output(name="crashing", previous=previous) for previous in (True, False)] == [
+            "gpus=1 1\n",
+            "gpus=1 1\n",
+        ]
+        assert node.pods.phase(other) in ("Pending", "Running")

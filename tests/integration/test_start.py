@@ -36,8 +36,8 @@ UNWANTED = (
 )  # fmt: skip
 
 ROOMS = {
-    "api", "backoff", "cli", "commands", "config", "controller", "deadlines", "depths", "kube", "kubeconfig", "logs",
-    "lru", "machine", "manager",
+    "api", "backoff", "cli", "commands", "config", "controller", "deadlines", "depths", "extras", "kube", "kubeconfig",
+    "logs", "lru", "machine", "manager",
 }  # fmt: skip
 COMMANDS = {"parsers", "program", "shellcompletion"}
 

@@ -43,6 +43,8 @@ from frameworkcontroller.dashboard.logpage import LastWords, LogLink, LogPage
 from frameworkcontroller.dashboard.rows import live_framework, past_row
 from frameworkcontroller.dashboard.taskpage import TaskPage, TaskSource
 from frameworkcontroller.dashboard.views import ErrorPage, Note, NoteLevel, Page, Shell
+from frameworkcontroller.machine.headline import set_headline
+from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.views.containerlogs import ArchivedLog
 from frameworkcontroller.views.diagnosis import message_of
 from frameworkcontroller.views.kubeevents import KubeEvent
@@ -150,6 +152,8 @@ def framework(
         conditions=[*conditions],
     )
     status.message, status.phase = message_of(status), phase_of_framework(status)
+    if state is State.RUNNING and not status.message:
+        set_headline(Tracker(status), status, None)
     container = {"name": "main", "image": "registry.example/train:1.4", "command": ["python3", "train.py"]}
     pod = {"spec": {"restartPolicy": "Never", "containers": [container]}}
     return {

@@ -45,6 +45,11 @@ def test_a_page_is_current(page: str, script: str) -> None:
     assert (ROOT / "docs" / page).read_text() == generator(script).document(), "run `make docs`"
 
 
+def test_the_fields_that_lint_knows_are_current() -> None:
+    table = ROOT / "frameworkcontroller/commands/lint/podfields.json"
+    assert table.read_text() == generator("pod_fields").document(), "run `make docs`"
+
+
 def test_every_field_of_a_task_is_explained() -> None:
     def paths(value: Any, path: str) -> Iterator[str]:
         for name, item in value.items():

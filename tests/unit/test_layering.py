@@ -38,7 +38,7 @@ LAYERS = {
 }  # fmt: skip
 """The packages and modules that each package may import. Modules at the top may import all but `local`."""
 
-FOUNDATIONS = {"backoff.py", "deadlines.py", "depths.py", "lru.py"}
+FOUNDATIONS = {"backoff.py", "deadlines.py", "depths.py", "extras.py", "lru.py"}
 """Pure modules at the top that every package may import; they import nothing of ours."""
 
 RESERVED = {

@@ -37,7 +37,9 @@ def test_every_dependency_is_locked() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     groups = project["dependency-groups"]
     dev = [one for one in groups["dev"] if isinstance(one, str)]
-    wanted = [*project["project"]["dependencies"], *groups["build"], *dev]
+    extras = project["project"]["optional-dependencies"]
+    product = [*project["project"]["dependencies"], *extras["controller"], *extras["archive"]]
+    wanted = [*product, *groups["build"], *dev]
     names = {re.split(r"[<>=;\[ ]", requirement, maxsplit=1)[0].lower().replace("_", "-") for requirement in wanted}
     assert names <= locked("requirements-dev.lock").keys()
 

@@ -22,8 +22,7 @@ from frameworkcontroller.commands.decompress import decompressed
 from frameworkcontroller.commands.history.failurecounts import show_failures
 from frameworkcontroller.commands.invocation import Invocation, checked_name
 from frameworkcontroller.commands.output import table_of
-from frameworkcontroller.history.archiveerrors import ArchiveError, QueryError
-from frameworkcontroller.history.folderfollower import FolderError
+from frameworkcontroller.history.archiveerrors import ArchiveError, FolderError, QueryError
 from frameworkcontroller.history.reads import (
     MAX_PAGE,
     RUNNING,

@@ -1,6 +1,6 @@
 """Fields and types of API objects, and placeholders in their texts.
 
-The fields come from the API models of kubernetes-asyncio.
+scripts/pod_fields.py generates the table of fields from the API models of kubernetes-asyncio.
 """
 
 from __future__ import annotations
@@ -8,7 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
+
+import orjson
 
 from frameworkcontroller.api import hostlists, names
 from frameworkcontroller.api.inputmodel import whole
@@ -92,14 +95,15 @@ def unknown_field(path: KeyPath, known: Collection[str]) -> Finding:
     return error(path, f"unknown field{suggestion(str(path[-1]), known)}")
 
 
-@cache
 def fields_of(kind: str) -> Mapping[str, str]:
     """Return the JSON names and types of a model's fields; none for another type, such as a time."""
-    # A late import, as it imports hundreds of modules.
-    from kubernetes_asyncio.client import models
+    return _all_fields().get(kind, {})
 
-    model = getattr(models, kind, None)
-    return {} if model is None else {model.attribute_map[name]: type_ for name, type_ in model.openapi_types.items()}
+
+@cache
+def _all_fields() -> Mapping[str, Mapping[str, str]]:
+    found: Mapping[str, Mapping[str, str]] = orjson.loads(Path(__file__).with_name("podfields.json").read_bytes())
+    return found
 
 
 def check_placeholders(value: Any, path: KeyPath, known: Collection[str], of_network: str) -> Iterator[Finding]:

@@ -63,9 +63,12 @@ PODS = _builtin(
     categories=("all",),
     status=True,
     more=(
+        Subresource("attach", "PodAttachOptions", ("create", "get")),
         Subresource("binding", "Binding", ("create",)),
         Subresource("eviction", "Eviction", ("create",), "policy", "v1"),
+        Subresource("exec", "PodExecOptions", ("create", "get")),
         Subresource("log", "Pod", ("get",)),
+        Subresource("portforward", "PodPortForwardOptions", ("create", "get")),
     ),
 )
 CONFIGMAPS = _builtin("", "v1", "ConfigMap", "configmaps", short=("cm",))

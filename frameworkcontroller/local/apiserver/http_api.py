@@ -203,6 +203,8 @@ class HttpApi:
                 return subresources.create_eviction(registry, request, endpoint)
             case "log":
                 return await subresources.read_log(registry, self.logs, request, endpoint)
+            case "exec" | "attach" | "portforward":
+                return await subresources.connect(registry, self.logs, request, endpoint)
         raise api_errors.resource_not_found()
 
     def _document(self, http: web.BaseRequest, path: str) -> web.StreamResponse:

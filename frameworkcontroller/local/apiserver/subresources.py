@@ -1,4 +1,4 @@
-"""The subresources: a Pod's binding, eviction and log, and the scale of any type."""
+"""The subresources: a Pod's binding, eviction, log and commands, and the scale of any type."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from frameworkcontroller.local.apiserver.handlers import patch_call, patcher
 from frameworkcontroller.local.apiserver.http_bodies import ServedRequest, document_answer, text_answer
 from frameworkcontroller.local.apiserver.object_records import Json, ObjectRecord
 from frameworkcontroller.local.apiserver.options import Call, boolean, delete_options, first, integer, write_call
+from frameworkcontroller.local.apiserver.pod_exec import serve_exec
 from frameworkcontroller.local.apiserver.pod_logs import PodLogs
 from frameworkcontroller.local.apiserver.pod_strategy import bind, evict
 from frameworkcontroller.local.apiserver.registry import Registry
@@ -151,6 +152,27 @@ def _container(asked: str, pod_name: str, pod: Json) -> str:
     if asked not in main and asked not in inits:
         raise api_errors.bad_request(f"container {asked} is not valid for pod {pod_name}")
     return asked
+
+
+async def connect(
+    registry: Registry, runtime: PodLogs | None, request: ServedRequest, endpoint: Endpoint
+) -> web.StreamResponse:
+    """GET or POST of ``pods/NAME/exec``, ``attach`` or ``portforward``."""
+    path = request.path
+    pod = registry.get(endpoint, path.namespace, path.name).document()
+    if path.subresource == "attach":
+        raise api_errors.bad_request(
+            "attach: the local cluster does not support it: containers have no input, and kubectl logs --follow shows "
+            "their output"
+        )
+    if path.subresource == "portforward":
+        address = (pod.get("status") or {}).get("podIP") or "its podIP"
+        raise api_errors.bad_request(
+            f"port-forward: the local cluster does not support it, and needs none: the Pod's address, {address}, is "
+            "reachable from this machine"
+        )
+    container = _container(first(request.query, "container"), path.name, pod)
+    return await serve_exec(runtime, request, container)
 
 
 def read_scale(registry: Registry, request: ServedRequest, endpoint: Endpoint) -> web.Response:

@@ -42,7 +42,6 @@ class Kubelet:
         self.node_name = node_name
         self._client = client
         self._pods = pods
-        self._runtime = runtime
         self._on_reachable = on_reachable
         self._reachable = True
         self._workers = QueueWorkers("kubelet", self._sync, concurrency=concurrency)
@@ -54,11 +53,6 @@ class Kubelet:
     async def run(self) -> None:
         """Report statuses and end deletions until cancelled. The runtime must be open before the informer runs."""
         await self._workers.run()
-
-    async def close(self) -> None:
-        """End every container."""
-        self.pod_workers.close()
-        await self._runtime.close()
 
     # --- informer events ----------------------------------------------------------------------------------------------
 

@@ -46,6 +46,7 @@ class NodeRecord:
     name: str
     uid: str
     resource_version: str
+    labels: Mapping[str, str]
     unschedulable: bool
     taints: tuple[Taint, ...]
     disconnected: bool
@@ -63,6 +64,7 @@ def decode_node(body: dict[str, Any]) -> NodeRecord:
         name=metadata["name"],
         uid=metadata["uid"],
         resource_version=metadata.get("resourceVersion") or "",
+        labels=metadata.get("labels") or {},
         unschedulable=bool(spec.get("unschedulable")),
         # A real API server adds NOT_READY to every new Node, and where no node controller runs, it stays.
         taints=tuple(one for one in spec.get("taints") or () if not (ready and one.get("key") == NOT_READY)),

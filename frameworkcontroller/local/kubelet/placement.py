@@ -1,8 +1,9 @@
-"""Which Pods fit onto the node, one by one or as a gang. Pure."""
+"""Which Pods fit onto which node, one by one or as a gang. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Protocol, TypeVar
@@ -71,6 +72,11 @@ class Room:
     _held: dict[str, ResourceList] = field(default_factory=dict)
     _used: dict[str, Decimal] = field(default_factory=dict)
 
+    @property
+    def pods(self) -> int:
+        """The number of counted Pods."""
+        return len(self._held)
+
     def hold(self, pod: Requesting) -> None:
         """Count a Pod, once."""
         if pod.uid not in self._held:
@@ -95,26 +101,79 @@ class Room:
             if amount and self._used.get(name, Decimal(0)) + amount > self.capacity.get(name, Decimal(0))
         )
 
-    def take(self, pods: Sequence[P], at_least: int) -> tuple[list[P], list[str]]:
-        """Hold the Pods that fit, in order; none if they are fewer than ``at_least``.
 
-        Return them, and the resources that the other Pods lack.
+class Rooms:
+    """The rooms of several nodes, by node."""
+
+    def __init__(self, capacities: Mapping[str, ResourceList | None]) -> None:
+        self._rooms = {node: Room(capacity) for node, capacity in capacities.items()}
+        self._places: dict[str, str] = {}
+        """By UID of a Pod: its node."""
+
+    def __contains__(self, node: object) -> bool:
+        return node in self._rooms
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rooms)
+
+    def __len__(self) -> int:
+        return len(self._rooms)
+
+    def hold(self, pod: Requesting, node: str) -> None:
+        """Count a Pod on a node, once."""
+        if self._places.get(pod.uid, node) != node:
+            self.release(pod.uid)
+        self._places[pod.uid] = node
+        self._rooms[node].hold(pod)
+
+    def release(self, uid: str) -> bool:
+        """Count a Pod no longer. Return whether this may make room for another one."""
+        node = self._places.pop(uid, None)
+        return node is not None and self._rooms[node].release(uid) and self._rooms[node].capacity is not None
+
+    def lacking(self, pod: Requesting, node: str) -> list[str]:
+        """The resources that the node lacks for the Pod."""
+        return self._rooms[node].lacking(pod)
+
+    def choose(self, pod: Requesting, nodes: Iterable[str]) -> str | None:
+        """The node with the fewest Pods of the nodes with room for this one; None if there is none."""
+        fitting = (node for node in nodes if not self._rooms[node].lacking(pod))
+        return min(fitting, key=lambda node: self._rooms[node].pods, default=None)
+
+    def take(
+        self, pods: Sequence[P], at_least: int, nodes: Callable[[P], Sequence[str]]
+    ) -> tuple[list[tuple[P, str]], dict[str, list[str]]]:
+        """Hold the Pods that fit on one of their ``nodes``, in order; none if they are fewer than ``at_least``.
+
+        Return them with their nodes, and by node the resources that the other Pods lack.
         """
-        taken: list[P] = []
-        short: set[str] = set()
+        taken: list[tuple[P, str]] = []
+        short: dict[str, set[str]] = {}
         for pod in pods:
-            lacking = self.lacking(pod)
-            short.update(lacking)
-            if not lacking:
-                self.hold(pod)
-                taken.append(pod)
+            candidates = nodes(pod)
+            node = self.choose(pod, candidates)
+            if node is not None:
+                self.hold(pod, node)
+                taken.append((pod, node))
+            else:
+                for candidate in candidates:
+                    short.setdefault(candidate, set()).update(self.lacking(pod, candidate))
         if len(taken) < at_least:
-            for pod in taken:
+            for pod, _ in taken:
                 self.release(pod.uid)
             taken = []
-        return taken, sorted(short)
+        return taken, {node: sorted(resources) for node, resources in short.items()}
 
 
-def insufficient(resources: Sequence[str]) -> str:
-    """The lacking resources of a node, in kube-scheduler's words."""
-    return ", ".join(f"1 Insufficient {name}" for name in resources)
+def unavailable(obstacles: Mapping[str, Sequence[str]]) -> str:
+    """Why no node takes a Pod, by the obstacles on each node. In kube-scheduler's words."""
+    if not obstacles:
+        return "no nodes available to schedule pods"
+    counted = Counter(obstacle for of_node in obstacles.values() for obstacle in of_node)
+    reasons = ", ".join(sorted(f"{count} {obstacle}" for obstacle, count in counted.items()))
+    return f"0/{len(obstacles)} nodes are available: {reasons}."
+
+
+def insufficient(resources: Sequence[str]) -> list[str]:
+    """The lacking resources of a node as obstacles."""
+    return [f"Insufficient {name}" for name in resources]

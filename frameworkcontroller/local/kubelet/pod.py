@@ -81,6 +81,7 @@ class NodePod:
     gated: bool = False
     group: str = ""
     requests: ResourceList = field(default_factory=lambda: _NOTHING)
+    node_selector: Mapping[str, str] = field(default_factory=dict)
     manifest: bytes = b""
 
     def container(self, name: str) -> ContainerSpec:
@@ -160,6 +161,7 @@ def decode_pod(body: dict[str, Any], *, keep_manifest: bool = False, keep_reques
         gated=bool(spec.get("schedulingGates")),
         group=f"{namespace}/{group}" if group else "",
         requests=requests_of(spec) if keep_requests else _NOTHING,
+        node_selector=spec.get("nodeSelector") or {},
         ready=conditions.get("Ready", {}).get("status") == "True",
         manifest=orjson.dumps(body) if keep_manifest else b"",
     )

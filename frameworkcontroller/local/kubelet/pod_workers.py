@@ -195,6 +195,8 @@ class PodWorkers:
                     self._command(pod.record, command)
         finally:
             pod.stepping = False
+        if pod.life.ended:
+            self._runtime.ended(pod.record)
         self._timers.set(uid, pod.life.wake_at)
         self._on_change(uid)
 

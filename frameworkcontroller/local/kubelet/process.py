@@ -10,8 +10,8 @@ import logging
 import os
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
-from contextlib import aclosing, suppress
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,9 @@ from frameworkcontroller.kube.resources import SERVICES
 from frameworkcontroller.local.kubelet.addresses import AddressPool
 from frameworkcontroller.local.kubelet.container import Termination
 from frameworkcontroller.local.kubelet.containerlog import read_log
+from frameworkcontroller.local.kubelet.devices import GPU, DeviceAllocator, device_requests, needed
 from frameworkcontroller.local.kubelet.downward import DownwardApi
+from frameworkcontroller.local.kubelet.execstreams import ExecStreams
 from frameworkcontroller.local.kubelet.images import LocalImage
 from frameworkcontroller.local.kubelet.pod import ContainerKind, NodePod
 from frameworkcontroller.local.kubelet.podaccess import ApiAccess
@@ -89,15 +91,20 @@ class _Container:
     stop_due: float | None = None
     killer: asyncio.TimerHandle | None = None
     terminating: asyncio.Task[None] | None = None
+    commands: dict[str, ExecStreams] = field(default_factory=dict)
+    """By process id: the commands that are executed in it."""
+    status: int | None = None
+    """The exit status of its own processes, which have ended: it takes no more commands."""
 
 
 class ProcessRuntime:
-    """Implements `Runtime` and `PodLogs`.
+    """Implements `Runtime`, `PodLogs` and `PodCommands`.
 
     ``client`` reads the ConfigMaps and Secrets that Pods refer to, ``access`` is the Pods' access to the API server.
     ``directory`` is exclusive to the runtime; ``path`` is the PATH of the processes, by default this one's.
     ``mounts=False`` disables mount namespaces. ``close_grace``: seconds for the processes to end by themselves on
-    close. ``printed`` gets the output of containers.
+    close. ``printed`` gets the output of containers. ``gpus``: by node, the GPUs to hand out; containers of other nodes
+    see all of the machine.
     """
 
     name = "process"
@@ -117,6 +124,7 @@ class ProcessRuntime:
         log_limit: int = LOG_LIMIT_BYTES,
         printed: Printed | None = None,
         volumes: Mapping[str, Path] | None = None,
+        gpus: Mapping[str, Sequence[object]] | None = None,
         wall: Callable[[], float] = time.time,
         rng: random.Random | None = None,
     ) -> None:
@@ -133,6 +141,7 @@ class ProcessRuntime:
         self._supervisor = Supervisor(directory / "spawner", self._files, mounts=mounts)
         self._reviving = asyncio.Lock()
         self._addresses: AddressPool | None = None
+        self._gpus = {node: DeviceAllocator(devices) for node, devices in (gpus or {}).items()}
         self._events: RuntimeEvents | None = None
         self.names = Names()
         self._pods: dict[str, _Pod] = {}
@@ -193,6 +202,14 @@ class ProcessRuntime:
                 PodSources(self._client, pod.namespace),
             )
             state = self._pods[pod.uid] = _Pod(pod, inside)
+        if (gpus := self._gpus.get(pod.node_name)) is not None:
+            requests = device_requests(state.inside.manifest)
+            state.inside.gpus = gpus.allocate(pod.uid, requests)
+            if state.inside.gpus is None:
+                # As after the forced deletion of a Pod that still runs.
+                lacking = f"{needed(requests)} of {GPU} are needed, {gpus.free} of {gpus.count} are free"
+                self._kubelet.unprepared(pod.uid, "InsufficientDevices", lacking)
+                return
         state.preparing = self._run(state, self._prepare(state))
 
     def start(self, pod: NodePod, container: str, instance: int) -> None:
@@ -225,6 +242,10 @@ class ProcessRuntime:
         if item.terminating is None:
             item.terminating = self._run(state, self._terminate(state, item, item.process_id))
 
+    def ended(self, pod: NodePod) -> None:
+        if (gpus := self._gpus.get(pod.node_name)) is not None:
+            gpus.release(pod.uid)
+
     async def release(self, pod: NodePod) -> None:
         state = self._pods.get(pod.uid)
         if state is None:
@@ -237,6 +258,7 @@ class ProcessRuntime:
         self.names.remove_pod(pod.uid)
         await asyncio.to_thread(state.inside.files.remove)
         self._pool.release(pod.uid)
+        self.ended(pod)
         self._pods.pop(pod.uid, None)
 
     def remove_claim(self, uid: str) -> None:
@@ -285,7 +307,7 @@ class ProcessRuntime:
         previous: bool,
     ) -> AsyncIterator[bytes]:
         """Read a log as `PodLogs` does. Raises LookupError."""
-        pod = next((item for item in self._pods.values() if item.record.key == f"{namespace}/{name}"), None)
+        pod = self._find(namespace, name)
         if pod is None:
             raise LookupError(f'pod "{name}" has no containers here')
         if all(spec.name != container for spec in pod.record.containers):
@@ -311,7 +333,55 @@ class ProcessRuntime:
             async for chunk in chunks:
                 yield chunk
 
+    # --- commands -----------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def execute(
+        self, namespace: str, name: str, container: str, command: Sequence[str], *, stdin: bool, tty: bool
+    ) -> AsyncIterator[ExecStreams]:
+        """Execute a command as `PodCommands` does. Raises LookupError or OSError."""
+        pod = self._find(namespace, name)
+        item = None if pod is None else pod.containers.get(container)
+        if pod is None or item is None or item.request is None or item.started is None or item.status is not None:
+            raise LookupError(f'container "{container}" in pod "{name}" is not running')
+        streams, files = ExecStreams(pod.inside.files.directory, stdin=stdin, tty=tty), pod.inside.files
+        request = item.request._replace(
+            argv=list(command),
+            env={**({"TERM": "xterm"} if tty else {}), **item.request.env},
+            log=files.hook_log(item.name),
+            mounts=(),
+            hostname="",
+            join=item.process_id,
+            streams=tuple(streams.paths),
+            tty=tty,
+        )
+
+        def heard(event: Event) -> None:
+            if isinstance(event, Started):
+                streams.started()
+                return
+            if isinstance(event, Exited):
+                streams.end(exit_code(event.status))
+            else:
+                streams.end(start_failure(event, request.argv, request.directory))
+            del item.commands[process_id]
+            if item.status is not None and not item.commands:
+                self._finish(pod, item, item.status)
+
+        process_id = self._supervisor.start(request, heard)
+        item.commands[process_id] = streams
+        try:
+            yield streams
+        finally:
+            self._supervisor.kill(process_id)
+            streams.close()
+
     # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _find(self, namespace: str, name: str) -> _Pod | None:
+        """The newest Pod of a name: on a lost node, another one may still run."""
+        key = f"{namespace}/{name}"
+        return next((pod for pod in reversed(self._pods.values()) if pod.record.key == key), None)
 
     @property
     def _kubelet(self) -> RuntimeEvents:
@@ -407,15 +477,11 @@ class ProcessRuntime:
                 state.reporting.add(asyncio.create_task(self._report_lines(state, item, self._printed)))
             self._kubelet.started(state.record.uid, item.name)
         elif isinstance(event, Exited):
-            code = exit_code(event.status)
-            manifest, files = container_manifest(state.inside.manifest, item.name), state.inside.files
-            message = termination_message(
-                files.termination(item.name, item.instance),
-                files.log(item.name, item.instance),
-                fallback=code != 0 and manifest.get("terminationMessagePolicy") == "FallbackToLogsOnError",
-            )
-            reason = "Completed" if code == 0 else "Error"
-            self._end(state, item, Termination(code, reason, self._wall(), item.started, message))
+            item.status = event.status
+            for process_id in item.commands:
+                self._supervisor.kill(process_id)
+            if not item.commands:
+                self._finish(state, item, event.status)
         elif event.what == SPAWNER:
             item.ended.set_result(None)
             self._kubelet.refused(state.record.uid, item.name, "CreateContainerError", event.message)
@@ -423,6 +489,18 @@ class ProcessRuntime:
             request = item.request
             message = start_failure(event, request.argv if request else [], request.directory if request else "/")
             self._end(state, item, Termination(START_ERROR_CODE, START_ERROR, self._wall(), message=message))
+
+    def _finish(self, state: _Pod, item: _Container, status: int) -> None:
+        """Report the end of a container. All of its processes and commands have ended."""
+        code = exit_code(status)
+        manifest, files = container_manifest(state.inside.manifest, item.name), state.inside.files
+        message = termination_message(
+            files.termination(item.name, item.instance),
+            files.log(item.name, item.instance),
+            fallback=code != 0 and manifest.get("terminationMessagePolicy") == "FallbackToLogsOnError",
+        )
+        reason = "Completed" if code == 0 else "Error"
+        self._end(state, item, Termination(code, reason, self._wall(), item.started, message))
 
     async def _report_lines(self, state: _Pod, item: _Container, printed: Printed) -> None:
         rest = b""

@@ -91,6 +91,14 @@ class PodSurroundings:
     downward: DownwardApi
     sources: PodSources
     volumes: Mapping[str, Path] = field(default_factory=dict)
+    gpus: Mapping[str, str] | None = None
+    """By container: the GPUs that it sees, separated by commas. None: all of the machine."""
+
+    def gpu_variables(self, container: str) -> dict[str, str]:
+        """The variables by which CUDA finds the GPUs of a container, and no others."""
+        if self.gpus is None:
+            return {}
+        return {"CUDA_VISIBLE_DEVICES": self.gpus[container], "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +181,8 @@ async def process_spec(
         "FC_LOCAL_TERMINATION_LOG": str(message),
         **(image.env if image else {}),
         **values,
+        # Last: a container must not use another one's GPUs.
+        **pod.gpu_variables(name),
     }
     return ProcessSpec(
         argv=command,

@@ -64,7 +64,7 @@ class Runtime(Protocol):
         """The names that its Pods resolve; informers report Services and changes of Pods to it. None: no names."""
 
     def attach(self, events: RuntimeEvents) -> None:
-        """Set the receiver of events. Called once, before anything else."""
+        """Set the receiver of events, before anything else."""
 
     async def open(self) -> None:
         """Initialize, and clean up after an earlier runtime."""
@@ -83,6 +83,9 @@ class Runtime(Protocol):
 
     def stop(self, pod: NodePod, container: str, grace: float) -> None:
         """Ask a container to end, and kill it after ``grace`` seconds. A later call can only shorten the time."""
+
+    def ended(self, pod: NodePod) -> None:
+        """Free the devices of a Pod: no container of it is live, or will be. Idempotent."""
 
     async def release(self, pod: NodePod) -> None:
         """Forget a Pod without live containers, and remove everything created for it. Idempotent."""

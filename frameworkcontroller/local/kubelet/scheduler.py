@@ -1,15 +1,16 @@
-"""Binds pending Pods to the only node, unless it is cordoned or has a taint that they do not tolerate.
+"""Binds pending Pods to a node that is neither cordoned nor has a taint that they do not tolerate.
 
-A Pod also waits until its claims are bound and its scheduling gates are gone, and on a node with a capacity until its
-requests fit. The Pods of a PodGroup with a minimum wait until that many of them fit, and are bound together.
-nodeSelector and affinity are ignored. So are Pods that name their node or another scheduler.
+A Pod also waits until its claims are bound and its scheduling gates are gone, and where nodes have a capacity until its
+requests fit. It goes to the node with the fewest Pods. The Pods of a PodGroup with a minimum wait until that many of
+them fit, and are bound together. nodeSelector counts if there are several nodes. Affinity is ignored. So are Pods that
+name their node or another scheduler.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -26,9 +27,10 @@ from frameworkcontroller.local.kubelet.nodeevents import NodeEvents
 from frameworkcontroller.local.kubelet.placement import (
     INITIALLY_SCHEDULED,
     PlacedPodGroup,
-    Room,
+    Rooms,
     decode_pod_group,
     insufficient,
+    unavailable,
 )
 from frameworkcontroller.local.kubelet.pod import PENDING, TERMINAL, NodePod
 from frameworkcontroller.local.kubelet.queueworkers import QueueWorkers
@@ -44,10 +46,10 @@ _CORDON: Final = {"key": taints.UNSCHEDULABLE, "effect": taints.NO_SCHEDULE}
 
 
 class Scheduler:
-    """Binds Pods to ``node_name`` while it is open. ``concurrency`` bounds the requests in flight.
+    """Binds Pods to nodes. ``concurrency`` bounds the requests in flight.
 
-    ``capacity``: of the node; None to ignore requests. ``groups``: None to bind all Pods one by one; otherwise ``pods``
-    is indexed by group.
+    ``capacities``: by node its resources, or None to ignore requests; other nodes are ignored. ``groups``: None to bind
+    all Pods one by one; otherwise ``pods`` is indexed by group.
     """
 
     def __init__(
@@ -58,8 +60,7 @@ class Scheduler:
         claims: Informer[VolumeClaim],
         groups: Informer[PlacedPodGroup] | None = None,
         *,
-        node_name: str,
-        capacity: ResourceList | None = None,
+        capacities: Mapping[str, ResourceList | None],
         concurrency: int = 32,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -70,11 +71,10 @@ class Scheduler:
         self._of_claim: dict[str, set[str]] = {}
         """By claim: the Pods that wait for it."""
         self._events = NodeEvents(client, NAME, wall=wall)
-        self._node_name = node_name
         self._wall = wall
-        self._open = True
+        self._rooms = Rooms(capacities)
+        self._open = set(capacities)
         self._groups = groups
-        self._room = Room(capacity)
         self._binding: set[str] = set()
         """UIDs of Pods that are bound, or about to be, and that the informer does not show as bound."""
         self._looks_again = False
@@ -97,9 +97,9 @@ class Scheduler:
         )
         nodes.add_handler(on_add=lambda _: self._look_again(), on_update=self._node_updated)
 
-    def set_open(self, is_open: bool) -> None:
-        """Set whether the node takes Pods; Pods that arrive meanwhile are bound once it does."""
-        self._open = is_open
+    def set_open(self, node: str, is_open: bool) -> None:
+        """Set whether the node takes Pods. Pods that fit nowhere else are bound once it does."""
+        (self._open.add if is_open else self._open.discard)(node)
         self._look_again()
 
     async def run(self) -> None:
@@ -107,7 +107,7 @@ class Scheduler:
         await self._workers.run()
 
     def _node_updated(self, old: NodeRecord, new: NodeRecord) -> None:
-        if (old.taints, old.unschedulable) != (new.taints, new.unschedulable):
+        if (old.taints, old.unschedulable, old.labels) != (new.taints, new.unschedulable, new.labels):
             self._look_again()
 
     def _claim_changed(self, claim: VolumeClaim) -> None:
@@ -129,14 +129,14 @@ class Scheduler:
 
     def _pod_gone(self, uid: str) -> None:
         self._binding.discard(uid)
-        if self._room.release(uid) and self._room.capacity is not None and not self._looks_again:
+        if self._rooms.release(uid) and not self._looks_again:
             self._looks_again = True
             asyncio.get_running_loop().call_soon(self._look_again)
 
     def _seen(self, record: NodePod) -> None:
-        if record.node_name == self._node_name and record.phase not in TERMINAL:
+        if record.node_name in self._rooms and record.phase not in TERMINAL:
             self._binding.discard(record.uid)
-            self._room.hold(record)
+            self._rooms.hold(record, record.node_name)
         elif record.node_name:
             self._pod_gone(record.uid)
         elif _waits(record):
@@ -154,13 +154,14 @@ class Scheduler:
         if record is None or not self._is_unbound(record):
             return
         why = await self._obstacle(record)
-        if why is None and (lacking := self._room.lacking(record)):
-            why = f"0/1 nodes are available: {insufficient(lacking)}."
+        node = None
+        if why is None and (node := self._rooms.choose(record, self._candidates(record))) is None:
+            why = self._why_full(record)
         if why:
             await self._report(record, why)
-        if why is None and self._open:
-            self._room.hold(record)
-            await self._bind(record)
+        if node is not None:
+            self._rooms.hold(record, node)
+            await self._bind(record, node)
 
     async def _place_group(self, key: str) -> None:
         """Bind as many waiting Pods of a group as fit, if with those that are bound they are enough."""
@@ -172,7 +173,7 @@ class Scheduler:
         if group is None or group.deleting:
             if not await self._is_coming(waiting[0], key):
                 for record in waiting:
-                    await self._report(record, f'0/1 nodes are available: PodGroup "{_name(key)}" not found.')
+                    await self._report(record, self._on_no_node(f'PodGroup "{_name(key)}" not found'))
             return
         if self._bound(key) + len(waiting) < group.minimum:
             await self._await_members(group, self._bound(key) + len(waiting))
@@ -184,17 +185,20 @@ class Scheduler:
         if not self._open:
             return
         free = [record for record in waiting if obstacles[record.uid] is None and self._is_unbound(record)]
-        taken, lacking = self._room.take(free, group.minimum - self._bound(key))
-        results = await asyncio.gather(*map(self._bind, taken), return_exceptions=True)
-        why = f"0/1 nodes are available: {insufficient(lacking)}."
-        if not taken and (found := why if lacking else next(filter(None, obstacles.values()), "")):
+        taken, lacking = self._rooms.take(free, group.minimum - self._bound(key), self._candidates)
+        why = ""
+        if lacking:
+            others = self._obstacles(next(record for record in free if set(self._candidates(record)) & lacking.keys()))
+            why = unavailable({**others, **{node: insufficient(short) for node, short in lacking.items()}})
+        results = await asyncio.gather(*(self._bind(record, node) for record, node in taken), return_exceptions=True)
+        if not taken and (found := why or next(filter(None, obstacles.values()), "")):
             if self._bound(key) < group.minimum:
                 found = f'{group.minimum} Pods of PodGroup "{group.name}" do not fit together: {found}'
             obstacles = dict.fromkeys(obstacles, found)
             await self._tell(group, found)
-        bound = {record.uid for record in taken}
+        bound = {record.uid for record, _ in taken}
         for record in waiting:
-            if record.uid not in bound and (found := obstacles[record.uid] or (why if lacking else "")):
+            if record.uid not in bound and (found := obstacles[record.uid] or why):
                 await self._report(record, found)
         errors = [result for result in results if result is not None]
         if errors:
@@ -241,22 +245,22 @@ class Scheduler:
             and record.deletion_grace is None
         )
 
-    async def _bind(self, record: NodePod) -> None:
-        """Bind a Pod for which there is room."""
+    async def _bind(self, record: NodePod, node: str) -> None:
+        """Bind a Pod to a node that has room for it."""
         self._binding.add(record.uid)
         try:
-            await self._send_binding(record)
+            await self._send_binding(record, node)
         except BaseException:
             # It may be bound nevertheless; the informer shows it then.
             self._pod_gone(record.uid)
             raise
 
-    async def _send_binding(self, record: NodePod) -> None:
+    async def _send_binding(self, record: NodePod, node: str) -> None:
         binding = {
             "apiVersion": "v1",
             "kind": "Binding",
             "metadata": {"name": record.name, "namespace": record.namespace, "uid": record.uid},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": self._node_name},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         try:
             await self._client.create(
@@ -279,26 +283,48 @@ class Scheduler:
                     orjson.loads(await self._client.get(PERSISTENTVOLUMECLAIMS, name, record.namespace))
                 )
             except NotFound:
-                return f'0/1 nodes are available: persistentvolumeclaim "{name}" not found.'
+                return self._on_no_node(f'persistentvolumeclaim "{name}" not found')
         if claim.deleting:
-            return f'0/1 nodes are available: persistentvolumeclaim "{name}" is being deleted.'
+            return self._on_no_node(f'persistentvolumeclaim "{name}" is being deleted')
         if claim.bound:
             return None  # newer than the informer's cache
-        unbound = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims"
-        return f'{unbound}: "{name}": {claim.obstacle}.' if claim.obstacle else ""
+        unbound = "pod has unbound immediate PersistentVolumeClaims"
+        return self._on_no_node(f'{unbound}: "{name}": {claim.obstacle}') if claim.obstacle else ""
+
+    def _on_no_node(self, why: str) -> str:
+        return f"0/{len(self._rooms)} nodes are available: {why}."
 
     def _why_not(self, record: NodePod) -> str | None:
-        """Why the Pod does not fit; None if it does. In the words of kube-scheduler."""
-        node = self._nodes.lister.get(self._node_name)
-        if node is None:
-            return "no nodes available to schedule pods"
+        """Why no node takes the Pod, requests aside; None if one does."""
+        obstacles = self._obstacles(record)
+        return None if obstacles and not all(obstacles.values()) else unavailable(obstacles)
+
+    def _why_full(self, record: NodePod) -> str:
+        """Why no node has room for the Pod; empty if one has and is not open."""
+        obstacles = self._obstacles(record)
+        for node in obstacles:
+            obstacles[node] = obstacles[node] or insufficient(self._rooms.lacking(record, node))
+        return unavailable(obstacles) if all(obstacles.values()) else ""
+
+    def _candidates(self, record: NodePod) -> list[str]:
+        """The open nodes that take the Pod if they have room."""
+        return [node for node, found in self._obstacles(record).items() if not found and node in self._open]
+
+    def _obstacles(self, record: NodePod) -> dict[str, list[str]]:
+        """By existing node: why it does not take the Pod, requests aside. In kube-scheduler's words."""
+        nodes = (self._nodes.lister.get(name) for name in self._rooms)
+        return {node.name: self._obstacles_on(node, record) for node in nodes if node is not None}
+
+    def _obstacles_on(self, node: NodeRecord, record: NodePod) -> list[str]:
         if node.unschedulable and taints.first_untolerated(record.tolerations, [_CORDON]) is not None:
-            return "0/1 nodes are available: 1 node(s) were unschedulable."
+            return ["node(s) were unschedulable"]
         taint = taints.first_untolerated(record.tolerations, node.taints)
         if taint is not None:
-            label = f"{taint.get('key')}: {taint.get('value') or ''}"
-            return f"0/1 nodes are available: 1 node(s) had untolerated taint {{{label}}}."
-        return None
+            return [f"node(s) had untolerated taint {{{taint.get('key')}: {taint.get('value') or ''}}}"]
+        # The labels of a real cluster are not here: the only node takes every Pod.
+        if len(self._rooms) > 1 and not record.node_selector.items() <= node.labels.items():
+            return ["node(s) didn't match Pod's node affinity/selector"]
+        return []
 
     async def _report(self, record: NodePod, why: str) -> None:
         if record.unschedulable == why:

@@ -186,6 +186,9 @@ class SimulatedRuntime:
             item.stop_due, item.stop_code = due, code
             self._wake(item.key, seconds)
 
+    def ended(self, pod: NodePod) -> None:
+        """Do nothing: simulated Pods have no devices."""
+
     async def release(self, pod: NodePod) -> None:
         if self._uids.get(pod.key) == pod.uid:
             del self._uids[pod.key]

@@ -61,7 +61,8 @@ _ENDED: Final = Failed(SPAWNER, 0, "the process that starts the containers has e
 class ProcessSpec(NamedTuple):
     """The process to run. ``mounts`` are (source, target, read-only) and need `Supervisor.mounts_work`.
 
-    ``join`` is the id of a running process whose file system view it shares. Environment and argv must contain no NUL.
+    ``join`` is the id of a running process whose file system view it shares. ``streams`` are the paths of stdin, stdout
+    and stderr, by default /dev/null and the log; ``tty``: they are a terminal. Environment and argv contain no NUL.
     """
 
     argv: list[str]
@@ -75,6 +76,8 @@ class ProcessSpec(NamedTuple):
     group: int = 0
     groups: tuple[int, ...] = ()
     join: str | None = None
+    streams: tuple[str, ...] = ()
+    tty: bool = False
 
 
 class SupervisorError(Exception):
@@ -191,6 +194,8 @@ class Supervisor:
             group=spec.group,
             groups=spec.groups,
             join=spec.join,
+            streams=spec.streams,
+            tty=spec.tty,
         )
         return name
 

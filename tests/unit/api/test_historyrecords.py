@@ -255,6 +255,8 @@ def test_lines_of_logs_are_known_without_parsing() -> None:
 
     assert is_log_line(line(Trigger.POD_LOG, "f", LOG.encode()))
     assert not is_log_line(line(Trigger.POD_DELETION, '"trigger":"OnPodLog"', {"kind": "Pod"}))
+    # Else users could hide their Frameworks from readers that leave out logs.
+    assert not is_log_line(line(Trigger.POD_DELETION, "f", {"kind": "Pod", "spec": {"trigger": "OnPodLog"}}))
 
 
 @pytest.mark.parametrize("change", [{"id": "f-1/2"}, {"id": str(TASK_ID)}, {"object": {"kind": "Pod"}}])

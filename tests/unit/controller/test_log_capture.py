@@ -31,6 +31,8 @@ class Node:
         """By container."""
         self.raises: Exception | None = None
         self.opens_after = 0.0
+        self.good = 0
+        """Requests before `raises` and `opens_after` count."""
         self.sends_after = 0.0
         """Before the first chunk of each log."""
         self.ends: dict[str, asyncio.Event] = {}
@@ -48,9 +50,10 @@ class Node:
         self.open += 1
         self.most_open = max(self.most_open, self.open)
         try:
-            await asyncio.sleep(self.opens_after)
-            if self.raises is not None:
-                raise self.raises
+            if len(self.asked) > self.good:
+                await asyncio.sleep(self.opens_after)
+                if self.raises is not None:
+                    raise self.raises
             yield self._chunks(container, options)
         finally:
             self.open -= 1
@@ -259,12 +262,12 @@ async def test_following_is_bounded() -> None:
     world = World()
     world.ask(follow=True)
     (log,) = await world.until(1)
-    assert log.cut_end
+    assert (log.cut_end, log.why) == (True, f"it did not end within {FOLLOW_SEC:.0f} s")
     assert world.passed == pytest.approx(FOLLOW_SEC, abs=1)
     hanging = World()
     hanging.node.opens_after = 10_000.0
     hanging.ask(follow=True)
-    await hanging.until(1)
+    assert (await hanging.until(1))[0].why == "its node did not send it in time"
     assert hanging.passed == pytest.approx(OPEN_SEC + SILENT_SEC, abs=1)
 
 
@@ -280,6 +283,40 @@ async def test_a_container_that_writes_without_end() -> None:
     )
     assert log.why == f"it was followed for {MAX_READ_BYTES} bytes only"
     assert world.node.sent <= MAX_READ_BYTES + 2**16
+
+
+async def test_an_unexpected_error_is_in_the_record_and_delays_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    world.node.raises = ValueError("no such codec")
+    world.ask()
+    (log,) = await world.until(1)
+    assert (log.size, log.cut_end, log.why) == (0, True, "an error of the controller: ValueError('no such codec')")
+    assert world.released == {"p": 0.0}
+    assert "Cannot read a log of Pod ns/f-p" in caplog.text
+
+
+@pytest.mark.parametrize("problem", [TransportError("broken off"), None])
+async def test_lines_of_a_first_read_stay_if_the_second_one_fails(problem: Exception | None) -> None:
+    """The second one asks for more lines, as they were short."""
+    world = World()
+    world.node.logs = {"main": b"y\n" * 10_000}
+    world.node.good, world.node.raises, world.node.opens_after = 1, problem, 0.0 if problem else 10_000.0
+    world.ask()
+    (log,) = await world.until(1)
+    assert (log.data(), log.cut_start) == (b"y\n" * int(world.node.asked[0]["tailLines"]), True)
+    assert log.why == ("its node did not send all in time" if problem is None else "broken off")
+    assert len(world.node.asked) == 2
+
+
+@pytest.mark.timeout(20)
+async def test_many_pods_whose_turn_does_not_come_take_time_in_proportion_to_their_number() -> None:
+    world = World()
+    world.node.opens_after = 10_000.0
+    for number in range(20_000):
+        world.ask(uid=str(number))
+    await world.until(20_000)
+    assert {*world.released.values()} == {LONG}
+    assert len(world.released) == 20_000
 
 
 async def test_where_there_is_no_room_logs_are_read_as_they_stand() -> None:

@@ -365,6 +365,8 @@ def test_failures_are_compared_with_the_largest_group() -> None:
     assert [group["rate"] for group in samples.failures({"by": "node"}).groups] == ["34.2%", "4.8%", "0.2%"]
     assert [day["key"] for day in page.days] == sorted(day["key"] for day in page.days)
     assert samples.failures(past=False).empty is not None
+    limit = "At most the newest 5,000 failed attempts of Tasks are counted by cause."
+    assert [limit in render(samples.failures({"by": by})) for by in ("cause", "node")] == [True, False]
 
 
 def test_each_number_of_failures_leads_to_its_attempts() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import gzip
+import re
 import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 import orjson
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from frameworkcontroller.api.completion import CONTAINER_UNRECOGNIZED_FAILED_PHRASE
@@ -588,9 +589,9 @@ async def test_failures_by_cause(archive: HistoryArchive) -> None:
     await archive.store([failed_with(f"u{n}", n, words, code=code, at=n) for n, (words, code) in enumerate(told)])
     items = (await archive.read(CountFailures(by=FailureKey.CAUSE)))["items"]
     assert [(item["key"], item["taskAttempts"], item["frameworks"]) for item in items] == [
-        ("7 main exited with 0: rank 0 lost node-0", 2, 2),
-        ("7 main exited with 0: no data", 1, 1),
-        ("9 main exited with 0: no data", 1, 1),
+        ("7 main exited with N: rank N lost node-N", 2, 2),
+        ("7 main exited with N: no data", 1, 1),
+        ("9 main exited with N: no data", 1, 1),
     ]
     first = items[0]
     assert first["label"] == "7 Phrase7: main exited with 7: rank 12 lost node-1"
@@ -641,3 +642,40 @@ async def test_failures_by_node_are_compared_with_all_attempts_there(archive: Hi
     assert await of(since=EPOCH + 10) == [("node-0", 1, 9)]
     assert await of(since=EPOCH + 11) == []
     assert {item["ofAttempts"] for item in (await archive.read(CountFailures()))["items"]} == {None}
+
+
+@pytest.mark.parametrize(
+    ("query", "index"),
+    [
+        (CountFailures(by=FailureKey.NODE, since=EPOCH), "task_attempts_ended"),
+        (CountFailures(by=FailureKey.CODE, since=EPOCH), "task_attempts_failed"),
+        (CountFailures(by=FailureKey.CAUSE, since=EPOCH), "task_attempts_failed"),
+        (ListFailures(by=FailureKey.DAY, key="2026-01-01"), "task_attempts_failed"),
+    ],
+)
+async def test_failures_are_read_from_an_index(archive: HistoryArchive, query: Read[Any], index: str) -> None:
+    """No statement reads all Task attempts."""
+    await archive.store([framework_record("u", roles={"worker": [task_status(n) for n in range(10)]})])
+    asked: list[tuple[str, Any]] = []
+    # Few rows are read as they are, unless that is forbidden.
+    prefix = "EXPLAIN QUERY PLAN " if archive.path is not None else "EXPLAIN "
+    engine = (await archive._database._current()).readers.sync_engine
+
+    def keep(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        if statement.startswith("SELECT"):
+            asked.append((statement, parameters))
+
+    event.listen(engine, "before_cursor_execute", keep)
+    try:
+        assert (await archive.read(query))["items"]
+    finally:
+        event.remove(engine, "before_cursor_execute", keep)
+    plans = ""
+    async with archive._database.reading() as connection:
+        if archive.path is None:
+            await connection.execute(text("SET LOCAL enable_seqscan = off"))
+        for statement, parameters in asked:
+            plan = (await connection.exec_driver_sql(prefix + statement, parameters)).all()
+            plans += "".join(f"{row[-1]}\n" for row in plan)
+    assert index in plans
+    assert not re.search(r"SCAN task_attempts|Seq Scan on task_attempts", plans)

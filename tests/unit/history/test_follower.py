@@ -8,9 +8,9 @@ import orjson
 import pytest
 
 from frameworkcontroller.api.historyrecords import HistoryRecordError, decode_record
-from frameworkcontroller.history.archiveerrors import ArchiveError, RecordError
+from frameworkcontroller.history.archiveerrors import ArchiveError, FolderError, RecordError
 from frameworkcontroller.history.archivemetrics import ArchiveMetrics
-from frameworkcontroller.history.folderfollower import BATCH_BYTES, FolderError, FolderFollower
+from frameworkcontroller.history.folderfollower import BATCH_BYTES, FolderFollower
 
 
 def record(number: int, *, padding: int = 0) -> bytes:

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from frameworkcontroller.local.kubelet.placement import Room, decode_pod_group
+from frameworkcontroller.local.kubelet.placement import Room, Rooms, decode_pod_group, unavailable
 from frameworkcontroller.local.resource_lists import parse_resources
 
 FOUR = {"cpu": Decimal(4)}
@@ -34,12 +34,54 @@ def pods(*cpus: object, **more: object) -> list[Pod]:
     ],
 )
 def test_enough_are_taken_or_none(cpus: list[object], at_least: int, taken: list[int], lacking: list[str]) -> None:
-    room, candidates = Room(FOUR), pods(*cpus)
-    assert room.take(candidates, at_least) == ([candidates[i] for i in taken], lacking)
+    rooms, candidates = Rooms({"n": FOUR}), pods(*cpus)
+    found = rooms.take(candidates, at_least, lambda _: ["n"])
+    assert found == ([(candidates[i], "n") for i in taken], {"n": lacking} if lacking else {})
     left = 4 - sum(candidates[i].requests["cpu"] for i in taken)
     probe = Pod("probe", {"cpu": Decimal(left)})
-    assert room.lacking(probe) == []
-    assert room.lacking(Pod("probe", {"cpu": left + Decimal("0.001")})) == ["cpu"]
+    assert rooms.lacking(probe, "n") == []
+    assert rooms.lacking(Pod("probe", {"cpu": left + Decimal("0.001")}), "n") == ["cpu"]
+
+
+@pytest.mark.parametrize(
+    ("cpus", "at_least", "taken"),
+    [
+        ([1, 1, 1, 1], 4, "abca"),
+        ([4, 4, 4], 3, "abc"),
+        ([4, 4, 4, 1], 4, ""),
+        ([4, 4, 4, 1], 3, "abc"),
+        ([3, 4, 4, 1], 4, "abca"),
+        # A Pod is not moved to make room for another, as by kube-scheduler.
+        ([3, 4, 1, 4], 4, ""),
+        ([2, 3, 2, 2, 3], 5, ""),
+    ],
+)
+def test_pods_spread_over_the_nodes_that_have_room(cpus: list[object], at_least: int, taken: str) -> None:
+    rooms, candidates = Rooms(dict.fromkeys("abc", FOUR)), pods(*cpus)
+    found, lacking = rooms.take(candidates, at_least, lambda _: list("abc"))
+    assert "".join(node for _, node in found) == taken
+    assert bool(lacking) == (len(taken) < len(cpus))
+    for pod, node in found:
+        assert rooms.lacking(pod, node) == []
+    if not taken:
+        assert rooms.take(pods(4, 4, 4), 3, lambda _: list("abc"))[1] == {}
+
+
+def test_a_pod_goes_only_to_its_candidates() -> None:
+    rooms, (first, second, third) = Rooms({"a": FOUR, "b": FOUR}), pods(3, 3, 2)
+    assert rooms.take([first, second], 1, lambda _: ["b"]) == ([(first, "b")], {"b": ["cpu"]})
+    assert [rooms.choose(second, nodes) for nodes in (["b"], ["a", "b"], [])] == [None, "a", None]
+    # Another scheduler has bound it elsewhere.
+    rooms.hold(first, "a")
+    assert (rooms.choose(third, ["a"]), rooms.choose(third, ["a", "b"])) == (None, "b")
+    assert (rooms.release(first.uid), rooms.release(first.uid)) == (True, False)
+    assert rooms.choose(third, ["a"]) == "a"
+
+
+def test_obstacles_are_counted_over_the_nodes() -> None:
+    assert unavailable({}) == "no nodes available to schedule pods"
+    found = unavailable({"a": ["Insufficient cpu", "Insufficient b"], "b": ["node(s) x"], "c": ["Insufficient cpu"]})
+    assert found == "0/3 nodes are available: 1 Insufficient b, 1 node(s) x, 2 Insufficient cpu."
 
 
 def test_used_resources_are_counted_once_and_released() -> None:

@@ -121,6 +121,15 @@ def failed_for_good(number: int, failing: int) -> Bench:
     return bench
 
 
+def failed_beside_a_retry() -> Bench:
+    """The first failure waits for its retry, the second one is permanent."""
+    retry = {"maxRetryCount": 5, "backoff": {"baseSeconds": 100, "maxSeconds": 100}}
+    bench = running(role("a", failed=-1, retryPolicy=retry), role("b", failed=-1), role("c"))
+    ends(bench, "f-a-0", exitCode=1)
+    bench.now += 1
+    return ends(bench, "f-b-0", exitCode=2)
+
+
 def failed_by_rule() -> Bench:
     rules = [{"action": "FailFramework", "onExitCodes": {"operator": "In", "values": [42]}}]
     bench = running(role(number=2, failed=-1, podFailurePolicy={"rules": rules}))
@@ -369,6 +378,10 @@ TABLE: Final[dict[str, tuple[Callable[[], Bench], Headline]]] = {
         lambda: failed_for_good(3, 1),
         ("Running", "TasksFailed", f"1 of 3 Tasks failed; first: a[0]{NODE}: main exited with 1: CUDA out of memory"),
     ),
+    "one has failed for good, and another is retried": (
+        failed_beside_a_retry,
+        ("Running", "TasksFailed", f"1 of 3 Tasks failed; first: b[0]{NODE}: main exited with 2"),
+    ),
     "two have failed for good": (
         lambda: failed_for_good(3, 2),
         ("Running", "TasksFailed", f"2 of 3 Tasks failed; first: a[0]{NODE}: main exited with 1: CUDA out of memory"),
@@ -533,7 +546,7 @@ def test_all_tasks_that_restart_cost_one_write_and_the_same_time_each() -> None:
         bench.show(name, phase="Running", containerStatuses=status)
     before = bench.writes
     bench.plan(write=False)
-    assert headline(bench)[2].endswith("; and 49 more Tasks")
+    assert headline(bench)[2].endswith("; and 49 more")
     bench.write()
     for name in list(bench.pods)[1:]:
         status = [{"name": "main", "restartCount": 2, "state": {"running": {}}}]

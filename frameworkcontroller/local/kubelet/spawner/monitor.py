@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import selectors
 import signal
+import termios
 from typing import Any, Final, NoReturn
 
 from frameworkcontroller.local.kubelet.spawner import linux
@@ -75,13 +77,16 @@ class Monitor:
     # --- start --------------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
+        # Before a volume of the container hides them.
+        given = self._open_streams()
         self._set_up()
         out, err, trouble = os.pipe(), os.pipe(), os.pipe()
+        streams = given or [os.open(os.devnull, os.O_RDONLY), out[1], err[1]]
         parent = os.getpid()
         self._main = os.fork()
         if self._main == 0:
-            _become_container(self._request, parent, out[1], err[1], trouble[1])
-        for _, writer in (out, err, trouble):
+            _become_container(self._request, parent, streams, trouble[1])
+        for writer in {*streams, out[1], err[1], trouble[1]}:
             os.close(writer)
         with open(trouble[0], "rb") as pipe:
             story = pipe.read()
@@ -91,6 +96,21 @@ class Monitor:
         for reader, stream in ((out[0], b"stdout"), (err[0], b"stderr")):
             os.set_blocking(reader, False)
             self._selector.register(reader, selectors.EVENT_READ, stream)
+
+    def _open_streams(self) -> list[int]:
+        try:
+            if self._request["tty"]:
+                return [os.open(self._request["streams"][0], os.O_RDWR | os.O_NOCTTY)] * 3
+            flags = (os.O_RDONLY, os.O_WRONLY, os.O_WRONLY)
+            # Without waiting: the other end may be gone.
+            found = [
+                os.open(path, flag | os.O_NONBLOCK) for path, flag in zip(self._request["streams"], flags, strict=False)
+            ]
+        except OSError as error:
+            raise StartError("streams", error.errno or 0, str(error)) from None
+        for stream in found:
+            os.set_blocking(stream, True)
+        return found
 
     def _set_up(self) -> None:
         request = self._request
@@ -201,12 +221,13 @@ def _parent(pid: int) -> int:
 # --- in the container's process ---------------------------------------------------------------------------------------
 
 
-def _become_container(request: Request, parent: int, out: int, err: int, trouble: int) -> NoReturn:
+def _become_container(request: Request, parent: int, streams: list[int], trouble: int) -> NoReturn:
     try:
         os.setsid()
-        null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        for source, target in ((null, 0), (out, 1), (err, 2)):
+        for target, source in enumerate(streams):
             os.dup2(source, target)
+        if request["tty"]:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         os.umask(0o022)
         _change_directory(request["directory"])
         _change_user(request)
