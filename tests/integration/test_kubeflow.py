@@ -31,6 +31,7 @@ def test_trainers_run_as_frameworks(library: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{library}", "HOME": str(tmp_path)}
     # Elsewhere: modules beside a program precede libraries.
     program = Path(shutil.copy(PROGRAM, tmp_path))
+    shutil.copy(PROGRAM.with_name("kubeflowtrain.py"), tmp_path)
     done = subprocess.run(
         [sys.executable, str(program)], capture_output=True, text=True, check=False, env=environment, timeout=300
     )

@@ -1,23 +1,14 @@
 """Use Kubeflow's SDK on a local cluster, in an environment that has it, and print what it returns as JSON."""
 
 import json
-import os
 from typing import Any
 
 from kubeflow.trainer import CustomTrainer, CustomTrainerContainer
 from kubeflow.trainer.options import Name
+from kubeflowtrain import train
 
 import frameworkcontroller
 from frameworkcontroller.integrations.kubeflow import trainer_client
-
-
-def train(rate: float) -> float:
-    """Print its place, and fail on node 2 if the rate is negative."""
-    node = int(os.environ["FC_TASK_INDEX"])
-    print(f"node {node} of {os.environ['WORLD']} trains")
-    if rate < 0 and node == 2:
-        raise ValueError("the rate is negative")
-    return rate * node
 
 
 def refusal(call: Any) -> str:
