@@ -46,7 +46,7 @@ class _Value(BaseModel):
 
 
 class Resources(_Value):
-    """What the container of each Task requests. ``cpu``: cores; ``memory``: a quantity such as "4Gi".
+    """Requests of the container of each Task. ``cpu``: cores; ``memory``: a quantity such as "4Gi".
 
     ``gpus`` of ``gpu_resource`` are a request and a limit, as Kubernetes demands. Limits of others: ``Role.pod``.
     """
@@ -190,7 +190,7 @@ class Role(_Value):
         known = ("name", "taskNumber", "frameworkAttemptCompletionPolicy", "task", "dependsOn")
         extra: Json = {key: value for key, value in body.items() if key not in known}
         values: Json = {"completion": _completion(policy), "retry": _retry(retry)}
-        # What these classes have no word for stays as it is; None removes what they would write.
+        # Values that these classes cannot express stay as they are; None removes a default.
         if values["completion"] is None:
             values.pop("completion")
             extra["frameworkAttemptCompletionPolicy"] = _instead(Completion().to_dict(), policy)
@@ -262,7 +262,7 @@ class Framework(_Value):
         return found
 
     def to_yaml(self) -> str:
-        """Return the manifest and those of its objects, for ``kubectl apply -f``. Raises InvalidSpec as `to_dict`."""
+        """Return the manifests of Framework and objects, for ``kubectl apply -f``. Raises InvalidSpec as `to_dict`."""
         import yaml
 
         bodies = [self.to_dict(), *self.all_objects()]
@@ -270,7 +270,7 @@ class Framework(_Value):
         return text
 
     def problems(self) -> list[Problem]:
-        """Return what the controller or the API server would refuse, and likely mistakes, as ``lint`` finds them."""
+        """Return the findings of ``lint``: broken rules of the controller and the API server, and likely mistakes."""
         from frameworkcontroller.commands.lint.frameworks import check_framework
 
         return [finding.problem for finding in check_framework(self._manifest())]

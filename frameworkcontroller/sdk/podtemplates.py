@@ -38,7 +38,7 @@ def merged(base: Any, change: Any) -> Any:
 
 
 def _key_of(*lists: Any) -> str:
-    """Return the key by which the items of both lists are told apart; "" if they are replaced as a whole."""
+    """Return the key that identifies the items of both lists; "" if the list is replaced as a whole."""
     if not all(isinstance(one, Sequence) and not isinstance(one, str | bytes) for one in lists):
         return ""
     items = [item for one in lists for item in one]

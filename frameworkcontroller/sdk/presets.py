@@ -258,7 +258,7 @@ def function(
     by_value: bool = False,
     **options: Unpack[Options],
 ) -> Framework:
-    """A call of a Python function in each Task. `Result.values` has what it returned, as JSON.
+    """A call of a Python function in each Task. `Result.values` has the returned JSON values.
 
     ``target``: ``"module:function"``, whose code the image or ``code`` has; or a function of a module, whose file goes
     with the Framework. ``args``, ``kwargs``: JSON values. ``by_value``: the function itself is sent, by cloudpickle,
@@ -336,7 +336,7 @@ def _with_gpus(resources: Resources, gpus: int) -> Resources:
 
 
 def _split(options: Options, preset: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the options of the roles, and those of the Framework, with a generated name if it has none."""
+    """Return the options of the roles, and of the Framework, with a generated name if it has none."""
     given: dict[str, Any] = dict(options)
     role: dict[str, Any] = {key: given.pop(key) for key in ("image", "resources", "pod") if key in given}
     role["env"] = given.pop("env", {})

@@ -105,5 +105,5 @@ async def test_containers_that_write_and_stop(tmp_path: Path) -> None:
     assert (failed.data()[-12:], failed.size, failed.cut_start, failed.why) == (b"xxxxx\nfails\n", 4096, True, "")
     assert (stopped.data().splitlines()[0], stopped.data().splitlines()[-1]) == (b"begins", b"stopping")
     assert (stopped.cut_start, stopped.cut_end, stopped.why) == (False, False, "")
-    # As short as lines may be of which enough are read.
+    # The shortest lines: the window must still be full.
     assert (writer.size, set(writer.data().replace(b"stopping", b""))) == (4096, set(b"y\n"))
