@@ -153,6 +153,6 @@ class Cluster:
 
 def _fill_images(body: Json) -> None:
     for role in body["spec"]["taskRoles"]:
-        spec = role["task"]["pod"]["spec"]
+        spec = role["task"]["pod"].get("spec") or {}
         for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
             container.setdefault("image", "local")

@@ -275,19 +275,20 @@ def function(
         if not callable(target):
             raise InvalidSpec([Problem(("by_value",), "needs a function, not its name", target)])
         own = _pickled(target, call)
-        code = (code or Code("files", {}, {})).with_file(_CALL, own)
+        code = (code or Code("files", {}, {})).with_files({_CALL: own})
         words = ["--pickled", _CALL]
     else:
         if callable(target):
             target, file = _place_of(target)
             code = code or Code.files(file)
         try:
-            words = [target, json.dumps(call, allow_nan=False)]
+            # Kubernetes replaces $(NAME) in commands.
+            words = [target, json.dumps(call, allow_nan=False).replace("$", r"\u0024")]
         except (TypeError, ValueError) as error:
             raise InvalidSpec([Problem(("args",), f"must be JSON: {error}")]) from None
     runner = resource_files("frameworkcontroller.sdk").joinpath("taskrunner.py").read_bytes()
     if code is not None and code.kind == "files":
-        code, start = code.with_file(_RUNNER, runner), [f"{FOLDER}/{_RUNNER}"]
+        code, start = code.with_files({_RUNNER: runner}), [f"{FOLDER}/{_RUNNER}"]
     else:
         start = ["-c", runner.decode()]
     return Framework(roles=[Role(tasks=tasks, command=["python3", "-u", *start, *words], **role)], code=code, **rest)
