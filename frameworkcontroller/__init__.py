@@ -54,11 +54,13 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
     from frameworkcontroller.sdk import find
 
     if name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = find(name)
+    value = globals()[name] = import_module(f"{__name__}.aio") if name == "aio" else find(name)
     return value
 
 

@@ -1,4 +1,4 @@
-"""The names of the SDK for asyncio: as those of the package, where methods of `Cluster` and `Run` are coroutines.
+"""The names of the SDK for asyncio: the same as in the package. Methods of `Cluster` and `Run` are coroutines.
 
 async with frameworkcontroller.aio.connect() as cluster:
     result = await cluster.run(framework)
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from frameworkcontroller.sdk.asyncclient import Cluster as Cluster
-    from frameworkcontroller.sdk.asyncclient import Run as Run
     from frameworkcontroller.sdk.asyncclient import connect as connect
     from frameworkcontroller.sdk.asyncclient import local as local
+    from frameworkcontroller.sdk.asyncrun import Run as Run
 
 
 def __getattr__(name: str) -> Any:

@@ -134,7 +134,7 @@ async def _up(options: argparse.Namespace) -> int:
 
 
 async def _until_told(options: argparse.Namespace) -> None:
-    """Wait for ever, or with --until-stdin-closes for the end of the process that has the other end."""
+    """Wait without end, or with --until-stdin-closes for the end of the process that has the other end."""
     closed = asyncio.Event()
     if options.until_stdin_closes:
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""The SDK for Python. Its names are those of the package ``frameworkcontroller``, and for asyncio of its ``aio``."""
+"""The SDK for Python. Its names are in the package ``frameworkcontroller``, and for asyncio in its module ``aio``."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ _OF_MODULES: Final = {
 PLACES: Final = {name: module for module, names in _OF_MODULES.items() for name in names.split()}
 """The modules of the public names."""
 
-ASYNC: Final = dict.fromkeys(("Cluster", "Run", "connect", "local"), "frameworkcontroller.sdk.asyncclient")
-"""The modules of those that differ for asyncio."""
+ASYNC: Final = {
+    **dict.fromkeys(("Cluster", "connect", "local"), "frameworkcontroller.sdk.asyncclient"),
+    "Run": "frameworkcontroller.sdk.asyncrun",
+}
+"""The modules of the names that differ for asyncio."""
 
 
 def find(name: str, places: dict[str, str] = PLACES) -> Any:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, TypeVar
 
 from frameworkcontroller.sdk.exceptions import FrameworkError
 
 T = TypeVar("T")
+
+_END_SEC: Final = 15.0
 
 
 class LoopThread:
@@ -20,36 +24,52 @@ class LoopThread:
         self._pid: Final = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="frameworkcontroller", daemon=True)
+        self._ended = False
+        self.opened: set[AbstractAsyncContextManager[object]] = set()
+        """Entered there; left at the end of the process."""
         self._thread.start()
+        atexit.register(self._end)
 
     @property
-    def is_ours(self) -> bool:
-        """Whether it runs in this process: a fork has no threads of its parent."""
-        return os.getpid() == self._pid
+    def works(self) -> bool:
+        """False after a fork, which has no threads of its parent, and at the end of the process."""
+        return os.getpid() == self._pid and not self._ended
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run the coroutine there, and return its result. An interrupt cancels it.
+        """Run the coroutine there, and return its result. An interrupt cancels it, and waits for its end.
 
         Raises:
-            RuntimeError: it cannot run, after a fork or in the thread itself.
+            RuntimeError: it cannot run: after a fork, or in the thread itself.
         """
         problem = ""
-        if not self.is_ours:
+        if os.getpid() != self._pid:
             problem = f"this cluster was opened by process {self._pid}: after a fork, connect again"
+        elif self._ended:
+            problem = "the process ends"
         elif threading.current_thread() is self._thread:
             problem = "coroutines must use frameworkcontroller.aio"
         if problem:
             work.close()
             raise RuntimeError(problem)
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        tasks: list[asyncio.Task[T]] = []
+        done = threading.Event()
+
+        def begin() -> None:
+            tasks.append(self._loop.create_task(work))
+            tasks[0].add_done_callback(lambda _: done.set())
+
+        self._loop.call_soon_threadsafe(begin)
         try:
-            return future.result()
+            done.wait()
+        except BaseException:
+            self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())  # noqa: PLW0108 - `begin` runs before
+            done.wait()
+            raise
+        try:
+            return tasks[0].result()
         except FrameworkError as error:
             # Without the frames of the other thread.
             raise error.with_traceback(None)  # noqa: B904 - its cause is another
-        except BaseException:
-            future.cancel()
-            raise
 
     def iterate(self, values: AsyncIterator[T]) -> Iterator[T]:
         """Yield the values of an asynchronous iterator, which is closed at the end."""
@@ -71,8 +91,31 @@ class LoopThread:
                     return
                 yield value  # type: ignore[misc]  # there is one
         finally:
-            if self.is_ours:
+            if threading.current_thread() is self._thread:
+                # Garbage is collected in any thread.
+                _ = self._loop.create_task(close())
+            elif self.works:
                 self.call(close())
+
+    def _end(self) -> None:
+        """End the tasks and leave the open contexts, as an interpreter reports unfinished ones."""
+        if not self.works:
+            return
+
+        async def end() -> None:
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in tasks:
+                task.cancel()
+            closing = [asyncio.create_task(one.__aexit__(None, None, None)) for one in self.opened]
+            if waiting := [*tasks, *closing]:
+                await asyncio.wait(waiting, timeout=_END_SEC)
+
+        try:
+            self.call(end())
+        finally:
+            self._ended = True
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(_END_SEC)
 
 
 _thread: LoopThread | None = None
@@ -83,6 +126,6 @@ def loop_thread() -> LoopThread:
     """Return the thread of this process."""
     global _thread  # noqa: PLW0603 - one for all clusters
     with _making:
-        if _thread is None or not _thread.is_ours:
+        if _thread is None or not _thread.works:
             _thread = LoopThread()
         return _thread

@@ -14,7 +14,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.problems import Problem, problem_of, suggestion
 from frameworkcontroller.api.spec import FrameworkSpec, check_hostnames, problems_of
 from frameworkcontroller.sdk.exceptions import InvalidSpec
-from frameworkcontroller.sdk.podtemplates import CONTAINER, Json, env_list, merged
+from frameworkcontroller.sdk.podtemplates import CONTAINER, Json, env_list, has_main, merged
 from frameworkcontroller.sdk.shippedcode import Code
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class _Value(BaseModel):
 
 
 class Resources(_Value):
-    """What the container of each Task requests. ``cpu``: cores; ``memory``: a quantity such as "4Gi".
+    """Requests of the container of each Task. ``cpu``: cores; ``memory``: a quantity such as "4Gi".
 
     ``gpus`` of ``gpu_resource`` are a request and a limit, as Kubernetes demands. Limits of others: ``Role.pod``.
     """
@@ -148,14 +148,14 @@ class Role(_Value):
 
     def to_dict(self, code: Code | None = None) -> Json:
         """Return the spec's TaskRole."""
-        pod = self._template()
-        if code is not None and pod["spec"].get("containers"):
-            pod = code.mounted(pod)
+        pod = merged(self._template(), self.pod)
+        if code is not None and has_main(pod):
+            pod = code.on_path(merged(code.mounted(pod), self.pod))
         found: Json = {
             "name": self.name,
             "taskNumber": self.tasks,
             "frameworkAttemptCompletionPolicy": self.completion.to_dict(),
-            "task": {"retryPolicy": self.retry.to_dict(), "pod": merged(pod, self.pod)},
+            "task": {"retryPolicy": self.retry.to_dict(), "pod": pod},
         }
         if self.claims:
             found["volumeClaimTemplates"] = [claim.to_dict() for claim in self.claims]
@@ -190,7 +190,7 @@ class Role(_Value):
         known = ("name", "taskNumber", "frameworkAttemptCompletionPolicy", "task", "dependsOn")
         extra: Json = {key: value for key, value in body.items() if key not in known}
         values: Json = {"completion": _completion(policy), "retry": _retry(retry)}
-        # What these classes have no word for stays as it is; None removes what they would write.
+        # Values that these classes cannot express stay as they are; None removes a default.
         if values["completion"] is None:
             values.pop("completion")
             extra["frameworkAttemptCompletionPolicy"] = _instead(Completion().to_dict(), policy)
@@ -252,6 +252,8 @@ class Framework(_Value):
         """
         body = self._manifest()
         _check(body)
+        if self.code is not None and not any(has_main(role["task"]["pod"]) for role in body["spec"]["taskRoles"]):
+            raise InvalidSpec([Problem(("code",), f'needs a role with a container named "{CONTAINER}"')])
         return body
 
     def all_objects(self) -> list[Json]:
@@ -262,15 +264,19 @@ class Framework(_Value):
         return found
 
     def to_yaml(self) -> str:
-        """Return the manifest and those of its objects, for ``kubectl apply -f``. Raises InvalidSpec as `to_dict`."""
+        """Return the manifests of Framework and objects, for ``kubectl apply -f``. Raises InvalidSpec as `to_dict`."""
         import yaml
 
+        from frameworkcontroller.api.yamldocuments import dumper
+
         bodies = [self.to_dict(), *self.all_objects()]
-        text: str = yaml.safe_dump_all(bodies, sort_keys=False, default_flow_style=False, width=120)
+        text: str = yaml.dump_all(
+            bodies, Dumper=dumper(), sort_keys=False, default_flow_style=False, width=120, allow_unicode=True
+        )
         return text
 
     def problems(self) -> list[Problem]:
-        """Return what the controller or the API server would refuse, and likely mistakes, as ``lint`` finds them."""
+        """Return the findings of ``lint``: broken rules of the controller and the API server, and likely mistakes."""
         from frameworkcontroller.commands.lint.frameworks import check_framework
 
         return [finding.problem for finding in check_framework(self._manifest())]
@@ -334,7 +340,7 @@ class Framework(_Value):
             spec["network"] = {}
         if self.coordinator is not None:
             role, _, index = self.coordinator.partition("/")
-            spec["coordinator"] = {"taskRole": role, "taskIndex": int(index) if index.isdigit() else index or 0}
+            spec["coordinator"] = {"taskRole": role, "taskIndex": int(index) if index.isdecimal() else index or 0}
         if self.gang:
             spec["scheduling"] = {"schedulingPolicy": {"gang": {}}}
         spec["retryPolicy"] = self.retry.to_dict()

@@ -26,7 +26,7 @@ def merged(base: Any, change: Any) -> Any:
             if value is None:
                 found.pop(key, None)
             else:
-                found[key] = merged(found[key], value) if key in found else deepcopy(value)
+                found[key] = merged(found.get(key), value)
         return found
     key = _key_of(base, change)
     if key:
@@ -34,11 +34,20 @@ def merged(base: Any, change: Any) -> Any:
         for item in change:
             listed[item[key]] = merged(listed.get(item[key], {}), item)
         return list(listed.values())
-    return deepcopy(change)
+    return _without_removals(change)
+
+
+def _without_removals(value: Any) -> Any:
+    """Return a copy without the fields that would remove one."""
+    if isinstance(value, Mapping):
+        return {key: _without_removals(inner) for key, inner in value.items() if inner is not None}
+    if isinstance(value, list | tuple):
+        return [_without_removals(item) for item in value]
+    return deepcopy(value)
 
 
 def _key_of(*lists: Any) -> str:
-    """Return the key by which the items of both lists are told apart; "" if they are replaced as a whole."""
+    """Return the key that identifies the items of both lists; "" if the list is replaced as a whole."""
     if not all(isinstance(one, Sequence) and not isinstance(one, str | bytes) for one in lists):
         return ""
     items = [item for one in lists for item in one]
@@ -47,6 +56,14 @@ def _key_of(*lists: Any) -> str:
     # Mounts of one volume at several places have the same name.
     keys = reversed(_KEYS) if any("mountPath" in item for item in items) else _KEYS
     return next((key for key in keys if items and all(isinstance(item.get(key), str) for item in items)), "")
+
+
+def has_main(pod: Any) -> bool:
+    """Return whether the Pod template has the container "main"."""
+    spec = pod.get("spec") if isinstance(pod, Mapping) else None
+    containers = spec.get("containers") if isinstance(spec, Mapping) else None
+    items = containers if isinstance(containers, Sequence) else ()
+    return any(isinstance(one, Mapping) and one.get("name") == CONTAINER for one in items)
 
 
 def env_list(env: Mapping[str, str]) -> list[Json]:

@@ -258,7 +258,7 @@ def function(
     by_value: bool = False,
     **options: Unpack[Options],
 ) -> Framework:
-    """A call of a Python function in each Task. `Result.values` has what it returned, as JSON.
+    """A call of a Python function in each Task. `Result.values` has the returned JSON values.
 
     ``target``: ``"module:function"``, whose code the image or ``code`` has; or a function of a module, whose file goes
     with the Framework. ``args``, ``kwargs``: JSON values. ``by_value``: the function itself is sent, by cloudpickle,
@@ -275,19 +275,20 @@ def function(
         if not callable(target):
             raise InvalidSpec([Problem(("by_value",), "needs a function, not its name", target)])
         own = _pickled(target, call)
-        code = (code or Code("files", {}, {})).with_file(_CALL, own)
+        code = (code or Code("files", {}, {})).with_files({_CALL: own})
         words = ["--pickled", _CALL]
     else:
         if callable(target):
             target, file = _place_of(target)
             code = code or Code.files(file)
         try:
-            words = [target, json.dumps(call, allow_nan=False)]
+            # Kubernetes replaces $(NAME) in commands.
+            words = [target, json.dumps(call, allow_nan=False).replace("$", r"\u0024")]
         except (TypeError, ValueError) as error:
             raise InvalidSpec([Problem(("args",), f"must be JSON: {error}")]) from None
     runner = resource_files("frameworkcontroller.sdk").joinpath("taskrunner.py").read_bytes()
     if code is not None and code.kind == "files":
-        code, start = code.with_file(_RUNNER, runner), [f"{FOLDER}/{_RUNNER}"]
+        code, start = code.with_files({_RUNNER: runner}), [f"{FOLDER}/{_RUNNER}"]
     else:
         start = ["-c", runner.decode()]
     return Framework(roles=[Role(tasks=tasks, command=["python3", "-u", *start, *words], **role)], code=code, **rest)
@@ -359,7 +360,7 @@ def _with_gpus(resources: Resources, gpus: int) -> Resources:
 
 
 def _split(options: Options, preset: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the options of the roles, and those of the Framework, with a generated name if it has none."""
+    """Return the options of the roles, and of the Framework, with a generated name if it has none."""
     given: dict[str, Any] = dict(options)
     role: dict[str, Any] = {key: given.pop(key) for key in ("image", "resources", "pod") if key in given}
     role["env"] = given.pop("env", {})

@@ -1,4 +1,4 @@
-"""What the SDK returns: snapshots of a status, results, attempts and lines of logs."""
+"""Values that the SDK returns: snapshots of a status, results, attempts and lines of logs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from frameworkcontroller.views.diagnosis import NOT_SEEN, end_sentence, message_
 class TaskStatus:
     """A Task. ``attempt``: of the Task, from 0. ``message``: why it failed, "" if it did not.
 
-    ``code``: of its last attempt's end, None before. ``value``: what its function returned, None without one.
+    ``code``: of its last attempt's end, None before. ``value``: returned by its function, None without one.
     """
 
     role: str
@@ -81,7 +81,7 @@ class Status:
 
     @property
     def is_final(self) -> bool:
-        """Whether it is over for good."""
+        """Whether it is over, without a further retry."""
         return self.phase.is_final
 
     @property
@@ -122,7 +122,7 @@ class TaskFailure:
 class Result:
     """How a Framework ended. ``code``, ``reason``: of its last attempt. ``duration``: seconds, of all attempts.
 
-    ``values``: what the functions of the Tasks returned, by role and index; ``value``: of the first Task.
+    ``values``: returned by the functions of the Tasks, by role and index; ``value``: of the first Task.
     """
 
     phase: Phase
@@ -136,7 +136,7 @@ class Result:
 
     @property
     def value(self) -> Any:
-        """What the function of the first Task returned; None without one."""
+        """The value that the function of the first Task returned; None without one."""
         return next((values[0] for values in self.values.values() if values), None)
 
 
@@ -281,7 +281,7 @@ def _task(role: str, task: StoredTask) -> TaskStatus:
 
 
 def _returned(end: CompletionStatus | None) -> tuple[Any, RemoteError | None]:
-    """Return what the function of the Task returned or raised, as its termination message says (taskrunner.py)."""
+    """Return the value or the error of the Task's function, from its termination message (taskrunner.py)."""
     containers = () if end is None or end.pod is None else end.pod.containers
     text = next((one.message for one in containers if one.name == CONTAINER), "")
     if not text.startswith('{"'):

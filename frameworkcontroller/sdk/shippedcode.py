@@ -31,6 +31,10 @@ _PACKED: Final = "/mnt/packed/code.tgz"
 _UNPACK: Final = "import sys, tarfile; tarfile.open(sys.argv[1]).extractall('.')"
 """Python is in every image that runs Python code; tar may not be."""
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+_KEY: Final = re.compile(r"(?!\.\.)[-._a-zA-Z0-9]{1,253}(?<!^\.)")
+"""A key of a ConfigMap."""
+
+_PATH: Final = "PYTHONPATH"
 _RESOLVE_SEC: Final = 60.0
 
 
@@ -65,27 +69,26 @@ class Code:
         Raises:
             InvalidSpec: a path cannot be read, or all together have more than 900 KiB compressed.
         """
+        found: dict[str, Path] = {}
         content: dict[str, bytes] = {}
         for path in map(Path, paths):
-            root = path.resolve()
+            # The name is the given one, also of a link.
+            root = Path(os.path.abspath(path))  # noqa: PTH100 - links stay
             try:
-                found = sorted(root.rglob("*")) if root.is_dir() else [root]
-                for file in found:
+                for file in sorted(root.rglob("*")) if root.is_dir() else [root]:
                     inner = file.relative_to(root.parent)
-                    if file.is_file() and not _SKIPPED.intersection(inner.parts):
-                        content[inner.as_posix()] = file.read_bytes()
+                    if file != root and (not file.is_file() or _SKIPPED.intersection(inner.parts)):
+                        continue
+                    name = inner.as_posix()
+                    if found.setdefault(name, file) != file:
+                        text = f"has the same name in the Pods as {found[name]}"
+                        raise InvalidSpec([Problem(("code",), text, str(file))])
+                    content[name] = file.read_bytes()
             except OSError as error:
                 raise InvalidSpec([Problem(("code",), f"cannot be read: {error.strerror}", str(path))]) from None
         if not content:
             raise InvalidSpec([Problem(("code",), "has no file", ", ".join(map(str, paths)))])
-        made = cls("files", {}, content)
-        if (size := len(made._packed())) > MAX_BYTES:
-            text = (
-                f"{size:,} bytes compressed, where a ConfigMap has room for {MAX_BYTES:,}; use Code.git, Code.claim or "
-                "an image"
-            )
-            raise InvalidSpec([Problem(("code",), text)])
-        return made
+        return cls("files", {}, {}).with_files(content)
 
     @classmethod
     def git(cls, url: str, *, commit: str, image: str = _GIT_IMAGE) -> Code:
@@ -121,17 +124,31 @@ class Code:
         except (OSError, subprocess.SubprocessError) as error:
             text = f"cannot be resolved to a commit: {error}"
             raise InvalidSpec([Problem(("code", "commit"), text, name)]) from None
-        lines = [line.split() for line in found.stdout.splitlines()]
-        if not lines:
-            why = found.stderr.strip().splitlines()[-1:] or [f"{url} has no such branch or tag"]
-            raise InvalidSpec([Problem(("code", "commit"), why[0], name)])
-        # An annotated tag has an object of its own; the line with ^{} has its commit.
-        peeled = [commit for commit, ref in lines if ref.endswith("^{}")]
-        return Code("git", {**self._source, "commit": (peeled or [lines[0][0]])[0]}, {})
+        refs = {ref: commit for commit, _, ref in (line.partition("\t") for line in found.stdout.splitlines())}
+        # git also lists refs whose names only end with this one. An annotated tag has an object of its own; the ref
+        # with ^{} has its commit.
+        for ref in (f"refs/tags/{name}^{{}}", f"refs/tags/{name}", f"refs/heads/{name}", f"{name}^{{}}", name):
+            if ref in refs:
+                return Code("git", {**self._source, "commit": refs[ref]}, {})
+        why = next((line for line in found.stderr.splitlines() if line.startswith(("fatal:", "error:"))), "")
+        raise InvalidSpec([Problem(("code", "commit"), why or f"{url} has no such branch or tag", name)])
 
-    def with_file(self, name: str, content: bytes) -> Code:
-        """Return the code with a further file; of the kind "files" only."""
-        return Code(self.kind, self._source, {**self._content, name: content})
+    def with_files(self, content: Mapping[str, bytes]) -> Code:
+        """Return the code with further files.
+
+        Raises:
+            InvalidSpec: it is of another kind than "files", or too large.
+        """
+        if self.kind != "files":
+            raise InvalidSpec([Problem(("code",), f"must be Code.files here, and is Code.{self.kind}")])
+        made = Code("files", {}, {**self._content, **content})
+        if (size := len(made._packed())) > MAX_BYTES:
+            text = (
+                f"{size:,} bytes compressed, where a ConfigMap has room for {MAX_BYTES:,}; use Code.git, Code.claim or "
+                "an image"
+            )
+            raise InvalidSpec([Problem(("code",), text)])
+        return made
 
     @property
     def configmap(self) -> str:
@@ -157,8 +174,9 @@ class Code:
         }
 
     def mounted(self, pod: Json) -> Json:
-        """Return the Pod template with the code."""
-        spec: Json = pod.get("spec") or {}
+        """Return the Pod template, which has a container "main", with the code."""
+        spec: Json = pod["spec"]
+        main = next(one for one in spec["containers"] if one["name"] == CONTAINER)
         folder = {"name": _VOLUME, "mountPath": FOLDER}
         if self.kind == "claim":
             volume = {"name": _VOLUME, "persistentVolumeClaim": {"claimName": self._source["name"], "readOnly": True}}
@@ -176,20 +194,25 @@ class Code:
             spec = with_volume(spec, {"name": _VOLUME, "emptyDir": {}}, {**folder, "readOnly": True})
             spec = merged(spec, {"volumes": [{"name": "packed", "configMap": {"name": self.configmap}}]})
             packed = {"name": "packed", "mountPath": "/mnt/packed", "readOnly": True}
-            image = next((one.get("image") for one in spec["containers"] if one["name"] == CONTAINER), None)
-            spec = _with_first(spec, image, ["python3", "-c", _UNPACK, _PACKED], [], [packed, folder])
-        main = next(one for one in spec["containers"] if one["name"] == CONTAINER)
-        named = {one["name"]: one.get("value", "") for one in main.get("env") or ()}
-        path = ":".join(filter(None, (FOLDER, named.get("PYTHONPATH"))))
-        change: Json = {"name": CONTAINER, "env": [{"name": "PYTHONPATH", "value": path}]}
-        if "workingDir" not in main:
-            change["workingDir"] = FOLDER
-        return {**pod, "spec": merged(spec, {"containers": [change]})}
+            unpack = ["python3", "-c", _UNPACK, _PACKED]
+            spec = _with_first(spec, main.get("image"), unpack, [], [packed, folder])
+        return {**pod, "spec": merged(spec, {"containers": [{"name": CONTAINER, "workingDir": FOLDER}]})}
+
+    @staticmethod
+    def on_path(pod: Json) -> Json:
+        """Return the Pod template with the folder of the code first on the PYTHONPATH of "main"."""
+        main = next(one for one in pod["spec"]["containers"] if one["name"] == CONTAINER)
+        former = next((one for one in main.get("env") or () if one.get("name") == _PATH), {"value": ""})
+        if "value" not in former or FOLDER in former["value"].split(":"):
+            return pod
+        path = {"name": _PATH, "value": ":".join(filter(None, (FOLDER, former["value"])))}
+        return dict(merged(pod, {"spec": {"containers": [{"name": CONTAINER, "env": [path]}]}}))
 
     @property
     def _is_flat(self) -> bool:
-        """Whether the files need no folder, and can be read in the ConfigMap."""
-        return not any("/" in name for name in self._content) and sum(map(len, self._content.values())) < MAX_BYTES // 2
+        """Whether the files can be read in the ConfigMap: their names are keys, and they are small."""
+        size = sum(map(len, self._content.values()))
+        return size < MAX_BYTES // 2 and all(map(_KEY.fullmatch, self._content))
 
     def _packed(self) -> bytes:
         """Return the files as a gzip archive, the same for the same content."""
@@ -211,4 +234,5 @@ def _with_first(spec: Json, image: str | None, command: list[str], env: list[Jso
         first["image"] = image
     if env:
         first["env"] = env
-    return {**spec, "initContainers": [first, *(spec.get("initContainers") or ())]}
+    others = [one for one in spec.get("initContainers") or () if one.get("name") != first["name"]]
+    return {**spec, "initContainers": [first, *others]}

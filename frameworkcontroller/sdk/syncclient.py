@@ -1,14 +1,15 @@
-"""Clusters and submitted Frameworks, without asyncio: each method is that of the class in asyncclient.py."""
+"""Clusters and submitted Frameworks, without asyncio: each method calls the one of asyncclient.py or asyncrun.py."""
 
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, Self, TypeVar
 
-from frameworkcontroller.sdk import asyncclient, display
+from frameworkcontroller.sdk import asyncclient, asyncrun, display
 from frameworkcontroller.sdk.background import LoopThread, loop_thread
 from frameworkcontroller.sdk.definitions import Framework
+from frameworkcontroller.sdk.exceptions import LogUnavailable
 from frameworkcontroller.sdk.runstatus import Attempt, LogLine, Result, Status
 from frameworkcontroller.views.kubeevents import KubeEvent
 
@@ -27,7 +28,7 @@ def local(*, nodes: int = 1, capacity: Mapping[str, str | int] | None = None, ke
     """Start a cluster on this machine, whose containers are processes. It ends with this process, or with `close`.
 
     ``capacity``: of each node, such as ``{"cpu": 8, "nvidia.com/gpu": "auto"}``; None: requests do not count.
-    ``keep``: it goes on until it is killed. Needs the extra ``local``. Raises Unreachable if it cannot start.
+    ``keep``: it continues until it is killed. Needs the extra ``local``. Raises Unreachable if it cannot start.
     """
     return Cluster(asyncclient.local(nodes=nodes, capacity=capacity, keep=keep))
 
@@ -40,6 +41,7 @@ class Cluster:
         self._thread = loop_thread()
         self._cluster = cluster
         self._thread.call(cluster.__aenter__())
+        self._thread.opened.add(cluster)
 
     def __enter__(self) -> Self:
         return self
@@ -50,6 +52,7 @@ class Cluster:
     def close(self) -> None:
         """Close the connections; a local cluster ends."""
         self._thread.call(self._cluster.__aexit__())
+        self._thread.opened.discard(self._cluster)
 
     @property
     def namespace(self) -> str:
@@ -74,8 +77,10 @@ class Cluster:
         """
         run = self.submit(framework, replace=replace)
         if logs:
-            for line in run.logs(follow=True):
-                print(line, flush=True)  # noqa: T201 - asked for
+            # There may be none.
+            with suppress(LogUnavailable):
+                for line in run.logs(follow=True):
+                    print(line, flush=True)  # noqa: T201 - asked for
         return run.result()
 
     def get(self, name: str) -> Run:
@@ -90,10 +95,11 @@ class Cluster:
 class Run:
     """A submitted Framework. As a context manager it is deleted at the end of the block."""
 
-    def __init__(self, thread: LoopThread, run: asyncclient.Run) -> None:
+    def __init__(self, thread: LoopThread, run: asyncrun.Run) -> None:
         """Use the methods of a cluster."""
         self._thread = thread
         self._run = run
+        self._is_entered = False
         self.name: Final = run.name
         self.namespace: Final = run.namespace
         self.uid: Final = run.uid
@@ -110,6 +116,7 @@ class Run:
         return display.html(self.name, self.status)
 
     def __enter__(self) -> Self:
+        self._is_entered = True
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -124,7 +131,7 @@ class Run:
 
         Outages of the API server are waited out, for five minutes. Raises NotFound if it was deleted before its end.
         """
-        with self._told():
+        with self._noted():
             yield from self._thread.iterate(self._run.watch())
 
     def logs(
@@ -138,11 +145,11 @@ class Run:
     ) -> Iterator[LogLine]:
         """Yield the lines of the Tasks' logs, of Pods that are gone from the archive.
 
-        ``attempt``: of the Framework, by default the last one. ``follow``: go on until its end, also with later
+        ``attempt``: of the Framework, by default the last one. ``follow``: continue until its end, also with later
         attempts. ``tail``: only the last lines of each Task. Raises LogUnavailable if there is none.
         """
         lines = self._run.logs(role=role, task=task, attempt=attempt, follow=follow, tail=tail)
-        with self._told():
+        with self._noted():
             yield from self._thread.iterate(lines)
 
     def wait(self, until: str = "final", timeout: float | None = None) -> Status:
@@ -168,7 +175,7 @@ class Run:
         self._call(self._run.scale(**roles))
 
     def stop(self) -> None:
-        """Stop it for good: it ends as Stopped, and its record stays."""
+        """Stop it permanently: it ends as Stopped, and its record stays."""
         self._call(self._run.stop())
 
     def suspend(self) -> None:
@@ -200,15 +207,16 @@ class Run:
         display.show(self.name, self.watch())
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        with self._told():
+        with self._noted():
             return self._thread.call(work)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Say of an interrupt that the Framework goes on."""
+    def _noted(self) -> Iterator[None]:
+        """Note at an interrupt how to find the Framework, unless a ``with`` block deletes it."""
         try:
             yield
         except KeyboardInterrupt as interrupt:
-            where = f"kubectl framework status {self.name} -n {self.namespace}"
-            interrupt.add_note(f"{self.name} goes on: {where}, or connect().get({self.name!r})")
+            if not self._is_entered:
+                where = f"kubectl framework status {self.name} -n {self.namespace}"
+                interrupt.add_note(f"{self.name} continues: {where}, or connect().get({self.name!r})")
             raise

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,7 +88,10 @@ def _of_error(error: BaseException) -> str:
     kind = type(error).__qualname__
     if type(error).__module__ not in ("builtins", "__main__"):
         kind = f"{type(error).__module__}.{kind}"
-    message = str(error)
+    try:
+        message = str(error)
+    except Exception:  # noqa: BLE001 - an exception's own code
+        message = "(no text)"
     size, room = 1000, 3000
     while True:
         found = {"type": kind[:200], "message": message[:size], "traceback": lines[-room:] if room else ""}
@@ -107,7 +111,8 @@ def _write(text: str) -> None:
     shared = os.environ.get("TORCHELASTIC_ERROR_FILE")
     if shared and text.startswith('{"error"'):
         error = json.loads(text.partition("\n")[0])["error"]
-        about = {"message": f"{error['type']}: {error['message']}", "extraInfo": {"py_callstack": error["traceback"]}}
+        more = {"py_callstack": error["traceback"], "timestamp": str(int(time.time()))}
+        about = {"message": f"{error['type']}: {error['message']}", "extraInfo": more}
         _write_to(shared, json.dumps({"message": about}))
 
 

@@ -1,4 +1,4 @@
-"""The SDK's errors for those of requests to the API server."""
+"""The SDK's errors in place of the errors of requests to the API server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNAUTHORIZED: Final = 401
 
 @contextmanager
 def translated(verb: str = "", resource: str = "", *, name: str = "", namespace: str = "") -> Iterator[None]:
-    """Raise the SDK's error in place of one of a request. The others name what it was about."""
+    """Raise the SDK's error in place of one of a request. The arguments describe the request."""
     try:
         yield
     except errors.NotFound as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
@@ -82,7 +82,7 @@ class ArchivedLogs:
 
     async def lines(
         self, uid: str, logs: Sequence[ArchivedLog], tail: int | None
-    ) -> AsyncIterator[tuple[ArchivedLog, list[bytes]]]:
+    ) -> AsyncGenerator[tuple[ArchivedLog, list[bytes]], None]:
         """Yield the lines of each log, in the order of the logs. Only a few are in memory at once."""
         for start in range(0, len(logs), _MAX_IN_FLIGHT):
             some = logs[start : start + _MAX_IN_FLIGHT]

@@ -65,6 +65,11 @@ class LogFollower:
         self.follower = FrameworkFollower(client, [framework], self._on_framework)
 
     @property
+    def failing_since(self) -> float | None:
+        """The time of the event loop at which listing or watching Pods began to fail; None while it works."""
+        return self._pods.failing_since
+
+    @property
     def missed(self) -> set[tuple[str, str, int]]:
         """Places of containers that have run and could not be read."""
         return {source.place for source in self._readers} - self.read

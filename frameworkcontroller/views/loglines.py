@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from frameworkcontroller.api import names
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.errors import TransportError
+from frameworkcontroller.kube.errors import ApiError, TransportError, may_pass
 from frameworkcontroller.kube.podlog import STAMP, NotALog
 from frameworkcontroller.views.apiobjects import default_container
 from frameworkcontroller.views.texts import clean_line
@@ -108,8 +108,9 @@ async def read_lines(client: KubeClient, source: Source, *, follow: bool, **opti
                     last = line.stamp
                     yield line
             return
-        except TransportError:
-            if not follow:
+        except (TransportError, ApiError) as error:
+            # A started log continues after an outage of its API server or its node.
+            if not follow or not (isinstance(error, TransportError) or (last and may_pass(error))):
                 raise
         if last:
             # The API takes whole seconds: the lines of that second that were printed are skipped above.
