@@ -256,7 +256,7 @@ class Run:
     async def events(self) -> list[KubeEvent]:
         """Return the Kubernetes Events about it, its attempt and its Pods, the oldest first."""
         with translated("list", EVENTS.plural, namespace=self.namespace):
-            each = each_object(self._client, EVENTS, self.namespace)
+            each = each_object(self._cluster.client, EVENTS, self.namespace)
             found = [event async for body in each if (event := read_event(body)).concerns(self.name)]
         return sorted(found, key=lambda event: event.seen)
 
