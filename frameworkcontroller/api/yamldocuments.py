@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from typing import Any, Final
 
 import yaml
@@ -50,6 +51,21 @@ _QuickLoader: Final[type[yaml.CSafeLoader] | None] = (
     if hasattr(yaml, "CSafeLoader")
     else None
 )
+
+
+@cache
+def dumper() -> type[yaml.SafeDumper]:
+    """Return a dumper that quotes each text that Kubernetes, or another reader of YAML 1.1, takes for no text."""
+    firsts = {*Loader.yaml_implicit_resolvers, *yaml.SafeDumper.yaml_implicit_resolvers}
+    resolvers = {
+        first: [
+            *yaml.SafeDumper.yaml_implicit_resolvers.get(first, ()),
+            *Loader.yaml_implicit_resolvers.get(first, ()),
+        ]
+        for first in firsts
+    }
+    return type("_Dumper", (yaml.SafeDumper,), {"yaml_implicit_resolvers": resolvers})
+
 
 _MOST_LEVELS: Final = 2000
 """Of nesting, well below those at which the parser in C overflows its stack, at some 20,000."""

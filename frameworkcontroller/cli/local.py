@@ -7,6 +7,7 @@ import asyncio
 import errno
 import os
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
@@ -18,7 +19,6 @@ from rich.text import Text
 
 from frameworkcontroller.api import names
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.frameworkfollower import FrameworkFollower
 from frameworkcontroller.commands.output import LinePrefixes, console
 from frameworkcontroller.commands.program import CommandError, UsageError
 from frameworkcontroller.commands.progress import LineProgress, Progress, cannot_start, ending, progress_on
@@ -47,6 +47,7 @@ from frameworkcontroller.local.scratch import scratch_directory
 from frameworkcontroller.logs import logging_to_file
 from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.manager.web import WebError, WebServer
+from frameworkcontroller.views.frameworkfollower import FrameworkFollower
 
 if TYPE_CHECKING:
     from frameworkcontroller.dashboard.live import LiveFrameworks
@@ -128,8 +129,19 @@ async def _up(options: argparse.Namespace) -> int:
         _say(_HOW_TO_USE.format(nodes=nodes, runtime=runtime, **places))
         if options.log_level is None:
             _print_changes(cluster)
-        await _unless_one_fails(asyncio.Event().wait(), controller, cluster)
+        await _unless_one_fails(_until_told(options), controller, cluster)
     return program.EXIT_OK
+
+
+async def _until_told(options: argparse.Namespace) -> None:
+    """Wait without end, or with --until-stdin-closes for the end of the process that has the other end."""
+    closed = asyncio.Event()
+    if options.until_stdin_closes:
+        loop = asyncio.get_running_loop()
+        threading.Thread(
+            target=lambda: (sys.stdin.buffer.read(), loop.call_soon_threadsafe(closed.set)), daemon=True
+        ).start()
+    await closed.wait()
 
 
 @contextmanager

@@ -142,6 +142,8 @@ def _add_local(commands: Any) -> None:
             "remove the cluster. Exit code 0: all Frameworks succeeded."
         ),
     )
+    # For a parent process (sdk/localprocess.py).
+    up.add_argument("--until-stdin-closes", action="store_true", help=argparse.SUPPRESS)
     for parser in (up, run):
         _add_common(parser)
         parser.add_argument(

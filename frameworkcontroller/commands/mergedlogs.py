@@ -7,34 +7,34 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from itertools import chain
 from operator import attrgetter
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import orjson
 
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import archivesource, program
-from frameworkcontroller.commands.archivedlogs import ArchivedLogs, opened
-from frameworkcontroller.commands.frameworkfollower import FrameworkFollower
 from frameworkcontroller.commands.invocation import Invocation, checked_name
-from frameworkcontroller.commands.loglines import Line, LinePrinter, Source, read_lines, sources_of
+from frameworkcontroller.commands.logprinter import LinePrinter
+from frameworkcontroller.history.archiveerrors import ArchiveError, FolderError, QueryError
 from frameworkcontroller.kube.errors import ApiError, KubeError, NotFound
-from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.podlog import NotALog
 from frameworkcontroller.kube.resources import PODS
-from frameworkcontroller.views.apiobjects import CachedObject, Json, pod_selector, roles_of, state_of, task_number
+from frameworkcontroller.views.apiobjects import Json, attempt_of, pod_selector, roles_of, state_of, task_number
+from frameworkcontroller.views.archivedlogs import ArchivedLogs
 from frameworkcontroller.views.containerlogs import ArchivedLog, newest, of_default_containers
+from frameworkcontroller.views.logfollower import LogFollower
+from frameworkcontroller.views.loglines import Line, Source, read_lines, sources_of
 from frameworkcontroller.views.texts import clean_line, counted
+from frameworkcontroller.webaccess.viewers import LogAccessError
 
 _DEFAULT_TAIL: Final = 100
 _MAX_IN_FLIGHT: Final = 20
 _MAX_PROBLEMS: Final = 3
-_LAST_LINES_SEC: Final = 5.0
-_POLL_SEC: Final = 0.5
 
 _Query: TypeAlias = dict[str, str | int]
 
@@ -62,6 +62,18 @@ def _check(options: argparse.Namespace) -> None:
         raise program.UsageError("-f: follows the current and later attempts, without --attempt and --all-attempts")
 
 
+@asynccontextmanager
+async def _opened(invocation: Invocation, options: argparse.Namespace) -> AsyncIterator[ArchivedLogs]:
+    """Open the archive of the options. Its errors end the command."""
+    try:
+        async with archivesource.open_archive(invocation, options) as source:
+            yield ArchivedLogs(source, invocation.namespace, options.name)
+    except (ArchiveError, FolderError, LogAccessError) as error:
+        raise program.CommandError(str(error)) from None
+    except QueryError as error:
+        raise program.UsageError(str(error)) from None
+
+
 class _Logs:
     """The logs that the options ask for, from live Pods and from the archive."""
 
@@ -82,7 +94,7 @@ class _Logs:
 
     async def run(self) -> int:
         framework = await self._framework()
-        if framework is None or not self._wants(_attempt_of(framework)):
+        if framework is None or not self._wants(attempt_of(framework)):
             return await self._print_archived(framework, frozenset())
         if self.options.follow and state_of(framework) != State.COMPLETED:
             await self._follow(framework)
@@ -98,7 +110,7 @@ class _Logs:
             if not self.is_live:
                 raise program.UsageError(f"{self.options.unreachable}; or name an archive: {archivesource.HOW_TO_NAME}")
             if self.options.attempt is not None or self.options.all_attempts:
-                live = _attempt_of(await self.invocation.framework(self.options.name))
+                live = attempt_of(await self.invocation.framework(self.options.name))
                 if not self.options.all_attempts and self.options.attempt != live:
                     raise program.CommandError(
                         f"{self.options.name}: is in attempt {live}; an archive may have the logs of attempt "
@@ -182,7 +194,7 @@ class _Logs:
         """
         options = self.options
         uid = options.uid if framework is None else framework["metadata"]["uid"]
-        async with opened(self.invocation, options) as archive:
+        async with _opened(self.invocation, options) as archive:
             item = await archive.find(uid)
             if item is None:
                 if live:
@@ -192,7 +204,7 @@ class _Logs:
             current = max((item["attempts"] or 1) - 1, 0)
             if framework is not None:
                 # The archive may not have the newest attempt yet.
-                current = max(_attempt_of(framework), 0)
+                current = max(attempt_of(framework), 0)
             attempt = current if options.attempt is None and not options.all_attempts else options.attempt
             found = await archive.logs(uid, attempt, self.role, self.index, options.container)
             if not options.container and not options.all_containers:
@@ -276,80 +288,35 @@ class _Logs:
 
         Logs of Pods that were gone too soon come from the archive.
         """
-        invocation, options, printer = self.invocation, self.options, self.printer
-        readers: dict[Source, asyncio.Task[None]] = {}
-        printed: set[tuple[str, str, int]] = set()
-        first = _attempt_of(framework)
-        attempt = first
+        invocation, options = self.invocation, self.options
 
-        def note_attempt(_key: str, body: Mapping[str, Any]) -> None:
-            nonlocal attempt
-            if (now := _attempt_of(body)) > attempt:
-                attempt = now
-                invocation.note(f"{options.name}: attempt {now}")
+        def report(source: Source, error: Exception) -> None:
+            if not self.has_archive:
+                invocation.error(f"{source.label}: {error}")
 
-        def read_new(record: CachedObject[list[Source]]) -> None:
-            for source in record.value:
-                if source not in readers:
-                    # A container that starts after the first list is read from its start.
-                    query = {} if pods.synced else _query(options, many=options.target[1] is None)
-                    before = [task for other, task in readers.items() if other.is_same_place(source)]
-                    readers[source] = asyncio.create_task(read(source, query, before))
-
-        async def read(source: Source, query: _Query, before: list[asyncio.Task[None]]) -> None:
-            if before:
-                # The lines of an attempt come before the next one's.
-                await asyncio.wait(before, timeout=_LAST_LINES_SEC)
-            try:
-                async for line in read_lines(invocation.client, source, follow=True, **query):
-                    printer.print(line)
-                    printed.add(source.place)
-                printed.add(source.place)
-            except (ApiError, NotALog) as error:
-                if not self.has_archive:
-                    invocation.error(f"{source.label}: {error}")
-
-        pods: Informer[CachedObject[list[Source]]] = Informer(
+        following = LogFollower(
             invocation.client,
-            PODS,
-            lambda body: CachedObject.of(body, sources_of(body, options.container, every=options.all_containers)),
-            namespace=invocation.namespace,
-            label_selector=pod_selector(options.name, *options.target),
+            framework,
+            self.printer.print,
+            target=options.target,
+            container=options.container,
+            every=options.all_containers,
+            query=_query(options, many=options.target[1] is None),
+            on_attempt=lambda number: invocation.note(f"{options.name}: attempt {number}"),
+            on_problem=report,
         )
-        pods.add_handler(on_add=read_new, on_update=lambda _old, new: read_new(new))
-        async with program.background(pods.run()) as tasks:
-            try:
-                # Pods first: a Framework that has completed may still have some.
-                await pods.wait_synced()
-                await FrameworkFollower(invocation.client, [framework], note_attempt).run()
-                if readers:
-                    # They end with their Pods, which are gone.
-                    await asyncio.wait(readers.values(), timeout=_LAST_LINES_SEC)
-            finally:
-                tasks.extend(readers.values())
+        await following.run()
         if self.has_archive:
-            await self._print_missed(framework, first, {source.place for source in readers}, printed)
+            await self._print_missed(framework, following)
 
-    async def _print_missed(
-        self, framework: Json, first: int, seen: set[tuple[str, str, int]], printed: set[tuple[str, str, int]]
-    ) -> None:
-        """Print archived logs of Pods that were gone before they could be read. ``seen``: started containers."""
+    async def _print_missed(self, framework: Json, following: LogFollower) -> None:
+        """Print archived logs of Pods that were gone before they could be read."""
         uid: str = framework["metadata"]["uid"]
-        deadline = time.monotonic() + _LAST_LINES_SEC
         try:
-            async with opened(self.invocation, self.options) as archive:
-                while True:
-                    found = await archive.logs(uid, None, self.role, self.index, self.options.container)
-                    if not self.options.container and not self.options.all_containers:
-                        found = of_default_containers(found, framework)
-                    missed = [
-                        log for log in found if log.item["frameworkAttempt"] >= first and log.place not in printed
-                    ]
-                    # Records arrive in batches.
-                    waits = seen - printed - {log.place for log in missed}
-                    if not waits or time.monotonic() > deadline:
-                        break
-                    await asyncio.sleep(_POLL_SEC)
+            async with _opened(self.invocation, self.options) as archive:
+                missed = await archive.missed(
+                    framework, following, self.options.target, self.options.container, every=self.options.all_containers
+                )
                 if missed:
                     self.invocation.note(f"{counted(len(missed), 'log')} from the archive: the Pods were gone too soon")
                     await self._print_logs(archive, uid, missed)
@@ -370,12 +337,6 @@ def _source_of(log: ArchivedLog, namespace: str) -> Source:
         restarts=item["run"],
         framework_attempt=item["frameworkAttempt"],
     )
-
-
-def _attempt_of(framework: Mapping[str, Any]) -> int:
-    """Return the attempt that the status shows; -1 if none has begun."""
-    number = ((framework.get("status") or {}).get("attemptStatus") or {}).get("id")
-    return number if isinstance(number, int) else -1
 
 
 def _query(options: argparse.Namespace, *, many: bool) -> _Query:

@@ -9,11 +9,11 @@ from typing import Final
 
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.decompress import decompressed
-from frameworkcontroller.commands.frameworkfollower import FrameworkFollower
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.progress import LiveProgress, ending, progress_on
 from frameworkcontroller.views.apiobjects import Json, key_of
 from frameworkcontroller.views.diagnosis import read_view
+from frameworkcontroller.views.frameworkfollower import FrameworkFollower
 from frameworkcontroller.views.poddiagnosis import diagnose_pods
 from frameworkcontroller.views.tree import framework_tree
 

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from frameworkcontroller.api.status import Phase, State
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.frameworkfollower import FrameworkFollower
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.progress import ending
 from frameworkcontroller.views.apiobjects import condition_of, is_suspended, state_of
+from frameworkcontroller.views.frameworkfollower import FrameworkFollower
 from frameworkcontroller.views.summary import described, summarize
 
 

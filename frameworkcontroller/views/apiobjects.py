@@ -40,6 +40,12 @@ def state_of(framework: Mapping[str, Any]) -> str | None:
     return state
 
 
+def attempt_of(framework: Mapping[str, Any]) -> int:
+    """Return the attempt that the status of a Framework shows; -1 if none has begun."""
+    number = ((framework.get("status") or {}).get("attemptStatus") or {}).get("id")
+    return number if isinstance(number, int) else -1
+
+
 def queue_of(framework: Mapping[str, Any]) -> str:
     """Return Kueue's queue in which a Framework has quota, or else the queue of its label; "" if it has none."""
     admission = (framework.get("status") or {}).get("admission") or {}

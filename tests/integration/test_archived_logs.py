@@ -18,7 +18,7 @@ from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.commands import mergedlogs
 from frameworkcontroller.commands.archivesource import URL_VARIABLE
 from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.loglines import Line, LinePrinter, Source, for_terminal
+from frameworkcontroller.commands.logprinter import LinePrinter, for_terminal
 from frameworkcontroller.commands.output import console
 from frameworkcontroller.commands.parsers import build_plugin_parser
 from frameworkcontroller.commands.program import CommandError
@@ -28,6 +28,7 @@ from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
+from frameworkcontroller.views.loglines import Line, Source
 from frameworkcontroller.webaccess.boundedserver import BoundedServer
 from frameworkcontroller.webaccess.viewers import SimpleViewer, Viewer, WebAccess
 from tests.support.access import Everyone

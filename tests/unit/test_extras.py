@@ -16,7 +16,7 @@ from frameworkcontroller import extras
 from frameworkcontroller.commands import program
 from tests.support.sourcecode import PACKAGE
 
-WITH_EXTRAS = {
+WITH_EXTRAS = {"integrations",
     "cli.dashboard", "cli.local", "cli.runcontroller", "cli.servehistory", "dashboard", "history", "local", "manager",
     "webaccess",
 }  # fmt: skip

@@ -23,14 +23,17 @@ LAYERS = {
     "webaccess": {"api.resources", "kube", "webaccess"},
     "config": {"api", "machine", "kube", "config"},
     "manager": {"api", "machine", "kube", "controller", "config", "manager"},
-    "views": {"api", "machine", "kube", "views"},
+    "views": {"api", "machine", "kube", "views", "history.reads"},
+    "integrations": {"api", "sdk"},
+    "sdk": {"api", "kube", "views", "history", "sdk", "commands.lint", "webaccess.viewers"},
     "commands": {"api", "machine", "kube", "views", "history", "commands", "logs", "webaccess.viewers"},
     "dashboard": {"api", "kube", "webaccess", "views", "history", "dashboard"},
     "history": {"api", "kube", "webaccess", "history"},
     "kubeconfig": {"kubeconfig"},
     "barrier": {"barrier", "kubeconfig"},
     "cli": {
-        "api", "kube", "config", "manager", "local", "commands", "webaccess", "dashboard", "history", "cli", "logs",
+        "api", "kube", "config", "manager", "local", "commands", "views", "webaccess", "dashboard", "history", "cli",
+        "logs",
     },
 }  # fmt: skip
 """The packages and modules that each package may import. Modules at the top may import all but `local`."""

@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from frameworkcontroller.commands.loglines import read_lines, sources_of
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.podlog import NotALog
 from frameworkcontroller.views.apiobjects import pod_selector
+from frameworkcontroller.views.loglines import read_lines, sources_of
 
 
 def pod(*started: str, attempt: str = "0", default: str | None = None, name: str = "f-a-3") -> dict[str, Any]:

@@ -49,8 +49,13 @@ class FrameworkFollower:
         self.last: dict[str, Mapping[str, Any] | None] = {key: {} for key in self._uids}
         """The last object of each Framework; None after a deletion before its completion."""
 
+    @property
+    def failing_since(self) -> float | None:
+        """The time of the event loop since which the API server answers nothing useful; None while it does."""
+        return self._informer.failing_since
+
     async def run(self) -> None:
-        """Watch until all have ended."""
+        """Watch until all have ended. Outages are waited out."""
         async with asyncio.TaskGroup() as tasks:
             watching = tasks.create_task(self._informer.run())
             await self._informer.wait_synced()

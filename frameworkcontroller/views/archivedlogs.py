@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
-from frameworkcontroller.commands import program
-from frameworkcontroller.commands.archivesource import open_archive
-from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.history.archiveerrors import ArchiveError, FolderError, QueryError
 from frameworkcontroller.history.reads import MAX_PAGE, ArchiveReader, GetAttempt, GetLog, ListFrameworks, ListLogs
 from frameworkcontroller.views.apiobjects import Json
-from frameworkcontroller.views.containerlogs import ArchivedLog
-from frameworkcontroller.webaccess.viewers import LogAccessError
+from frameworkcontroller.views.containerlogs import ArchivedLog, of_default_containers
+from frameworkcontroller.views.logfollower import LAST_LINES_SEC, LogFollower, Target
 
 Item: TypeAlias = Mapping[str, Any]
 
 _MAX_IN_FLIGHT: Final = 8
-
-
-@asynccontextmanager
-async def opened(invocation: Invocation, options: argparse.Namespace) -> AsyncIterator[ArchivedLogs]:
-    """Open the archive of the options. Its errors end the command."""
-    try:
-        async with open_archive(invocation, options) as source:
-            yield ArchivedLogs(source, invocation.namespace, options.name)
-    except (ArchiveError, FolderError, LogAccessError) as error:
-        raise program.CommandError(str(error)) from None
-    except QueryError as error:
-        raise program.UsageError(str(error)) from None
+_POLL_SEC: Final = 0.5
 
 
 @dataclass(slots=True)
@@ -64,6 +48,33 @@ class ArchivedLogs:
                 return found
             query = replace(query, after=page["next"])
 
+    async def missed(
+        self,
+        framework: Json,
+        following: LogFollower,
+        target: Target,
+        container: str | None = None,
+        *,
+        every: bool = False,
+    ) -> list[ArchivedLog]:
+        """Return the logs of containers that a follower could not read, as their Pods were gone too soon.
+
+        Records arrive in batches: wait some seconds for missing ones.
+        """
+        deadline = time.monotonic() + LAST_LINES_SEC
+        while True:
+            found = await self.logs(framework["metadata"]["uid"], None, *target, container)
+            if not container and not every:
+                found = of_default_containers(found, framework)
+            missed = [
+                log
+                for log in found
+                if log.item["frameworkAttempt"] >= following.first and log.place not in following.read
+            ]
+            if not following.missed - {log.place for log in missed} or time.monotonic() > deadline:
+                return missed
+            await asyncio.sleep(_POLL_SEC)
+
     async def framework(self, uid: str, attempt: int) -> Json:
         """Return the Framework as archived with that attempt; an empty one if the archive has no object."""
         found = await self.source.read(GetAttempt(uid, attempt))
@@ -71,7 +82,7 @@ class ArchivedLogs:
 
     async def lines(
         self, uid: str, logs: Sequence[ArchivedLog], tail: int | None
-    ) -> AsyncIterator[tuple[ArchivedLog, list[bytes]]]:
+    ) -> AsyncGenerator[tuple[ArchivedLog, list[bytes]], None]:
         """Yield the lines of each log, in the order of the logs. Only a few are in memory at once."""
         for start in range(0, len(logs), _MAX_IN_FLIGHT):
             some = logs[start : start + _MAX_IN_FLIGHT]

@@ -1,29 +1,22 @@
-"""Lines of the logs of containers: read from live Pods, and printed with prefixes."""
+"""Lines of the logs of containers, read from live Pods."""
 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from rich.console import Console
-
 from frameworkcontroller.api import names
-from frameworkcontroller.commands.output import LinePrefixes
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.errors import TransportError
+from frameworkcontroller.kube.errors import ApiError, TransportError, may_pass
 from frameworkcontroller.kube.podlog import STAMP, NotALog
 from frameworkcontroller.views.apiobjects import default_container
-from frameworkcontroller.views.texts import clean_line, printable
+from frameworkcontroller.views.texts import clean_line
 
 _RETRY_SEC: Final = 1.0
 _MAX_ANSWER_BYTES: Final = 2000
-_COLOR: Final = re.compile(r"(\x1b\[[0-9;]{0,32}m)")
-"""The sequence for colors (SGR): it moves no cursor and asks for no answer."""
-_RESET: Final = "\x1b[0m"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +55,6 @@ class Line:
     source: Source
     stamp: str
     text: bytes
-
-
-# --- read ---
 
 
 def sources_of(pod: Mapping[str, Any], container: str | None, *, every: bool = False) -> list[Source]:
@@ -118,8 +108,9 @@ async def read_lines(client: KubeClient, source: Source, *, follow: bool, **opti
                     last = line.stamp
                     yield line
             return
-        except TransportError:
-            if not follow:
+        except (TransportError, ApiError) as error:
+            # A started log continues after an outage of its API server or its node.
+            if not follow or not (isinstance(error, TransportError) or (last and may_pass(error))):
                 raise
         if last:
             # The API takes whole seconds: the lines of that second that were printed are skipped above.
@@ -146,61 +137,3 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             parts = [other]
     if rest := b"".join(parts):
         yield rest
-
-
-# --- print ---
-
-
-class LinePrinter:
-    """Prints lines with their Task as prefix, in a color of its own."""
-
-    def __init__(self, console: Console, *, label: bool, attempt: bool, container: bool, raw: bool) -> None:
-        """``attempt``: whether prefixes have the attempt of the Framework. ``raw``: terminals get all controls."""
-        self._console = console
-        self._label = label
-        self._attempt = attempt
-        self._container = container
-        self._shows = console.is_terminal and not raw
-        self._labels = LinePrefixes()
-        self._prefixes: dict[str, str] = {}
-
-    def print(self, line: Line) -> None:
-        """Print the line: on terminals without controls except colors, elsewhere the bytes that the container wrote."""
-        prefix, file = self.prefix(line.source), self._console.file
-        binary = None if self._shows else getattr(file, "buffer", None)
-        if binary is not None:
-            file.flush()
-            binary.write(prefix.encode(errors="replace") + line.text + b"\n")
-            binary.flush()
-            return
-        text = line.text.rstrip(b"\r").decode("utf-8", "replace")
-        file.write(f"{prefix}{for_terminal(text) if self._shows else text}\n")
-        file.flush()
-
-    def prefix(self, source: Source) -> str:
-        """Return the prefix of a source, as wide as the widest one so far; "" if all lines are of one container."""
-        label = "/".join([source.label] * self._label + [source.container] * self._container)
-        if self._attempt and source.framework_attempt is not None:
-            label = f"{source.framework_attempt}: {label}"
-        if not label:
-            return ""
-        # All attempts of a Task have the same color.
-        made = self._labels.make(label, f"{source.role}/{source.index}")
-        if made.plain not in self._prefixes:
-            with self._console.capture() as captured:
-                self._console.print(made, end="", soft_wrap=True)
-            self._prefixes[made.plain] = captured.get()
-        return self._prefixes[made.plain]
-
-
-def for_terminal(text: str) -> str:
-    """Return a line with blanks in place of the characters on which a terminal acts, except tabs and colors."""
-    if text.isprintable():
-        return text
-    parts = _COLOR.split(text)
-    shown = "".join(part if n % 2 else _printable(part) for n, part in enumerate(parts))
-    return f"{shown}{_RESET}" if len(parts) > 1 else shown
-
-
-def _printable(text: str) -> str:
-    return "\t".join(map(printable, text.split("\t")))

@@ -1,0 +1,1 @@
+"""Frameworks below the interfaces of other tools. Each module needs the extra of its name."""

@@ -1,0 +1,128 @@
+"""Calls a function in a Task, and writes its value, or its error, to the termination message.
+
+It is copied into Pods: Python 3.8 and its standard library are enough.
+
+    python3 framework_task_runner.py MODULE:FUNCTION '{"args": [], "kwargs": {}}'
+    python3 framework_task_runner.py --pickled FILE
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MAX_MESSAGE = 4096
+"""Bytes of a container's termination message; Kubernetes cuts the rest."""
+
+
+def main(arguments: list[str]) -> int:
+    """Call the function. Return the exit code."""
+    try:
+        if arguments[0] == "--pickled":
+            function, args, kwargs = _by_value(Path(arguments[1]))
+        else:
+            function, args, kwargs = _by_name(*arguments)
+        text = _as_message(function(*args, **kwargs))
+    except SystemExit as error:
+        if error.code in (None, 0):
+            _write(json.dumps({"value": None}))
+        raise
+    except BaseException as error:  # noqa: BLE001 - it is written down
+        traceback.print_exc()
+        _write(_of_error(error))
+        return 1
+    _write(text)
+    return 0
+
+
+def _by_name(target: str, texts: str) -> tuple[Callable[..., Any], Any, Any]:
+    import importlib
+
+    module, _, name = target.partition(":")
+    found: Any = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    call = json.loads(texts)
+    return found, call["args"], call["kwargs"]
+
+
+def _by_value(path: Path) -> tuple[Callable[..., Any], Any, Any]:
+    import cloudpickle
+
+    version, _, call = path.read_bytes().partition(b"\n")
+    own = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if version.decode() != own:
+        raise RuntimeError(f"the function was pickled by Python {version.decode()} and cannot run in Python {own}")
+    found: tuple[Callable[..., Any], Any, Any] = cloudpickle.loads(call)
+    return found
+
+
+def _as_message(value: Any) -> str:
+    try:
+        text = json.dumps({"value": value}, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"the function must return a JSON value: {error}") from None
+    if len(text) > MAX_MESSAGE:
+        raise ValueError(
+            f"the function returned {len(text)} bytes of JSON, where a result has at most {MAX_MESSAGE}: write larger "
+            "results to storage and return their place"
+        )
+    return text
+
+
+def _of_error(error: BaseException) -> str:
+    """Return the error as JSON, with as much of the end of the traceback as fits, and below it in words.
+
+    The last line of a termination message is the cause that the controller shows.
+    """
+    inner = error.__traceback__ and error.__traceback__.tb_next
+    lines = "".join(traceback.format_exception(type(error), error, inner))
+    kind = type(error).__qualname__
+    if type(error).__module__ not in ("builtins", "__main__"):
+        kind = f"{type(error).__module__}.{kind}"
+    try:
+        message = str(error)
+    except Exception:  # noqa: BLE001 - an exception's own code
+        message = "(no text)"
+    size, room = 1000, 3000
+    while True:
+        found = {"type": kind[:200], "message": message[:size], "traceback": lines[-room:] if room else ""}
+        words = " ".join(f"{kind[:200]}: {message[:200]}".split())
+        text = json.dumps({"error": found}, separators=(",", ":")) + "\n" + words
+        if len(text.encode("utf-8", "replace")) <= MAX_MESSAGE:
+            return text
+        # Text that is not ASCII takes up to 12 bytes a character.
+        room, size = room * 3 // 4, size * 7 // 8
+
+
+def _write(text: str) -> None:
+    # Of the processes that torchrun has started in a container, the first one has the value.
+    if os.environ.get("LOCAL_RANK", "0") == "0" or text.startswith('{"error"'):
+        _write_to(os.environ.get("FC_LOCAL_TERMINATION_LOG") or "/dev/termination-log", text)
+    # torchrun gives each of its processes a file, and reports the first error.
+    shared = os.environ.get("TORCHELASTIC_ERROR_FILE")
+    if shared and text.startswith('{"error"'):
+        error = json.loads(text.partition("\n")[0])["error"]
+        more = {"py_callstack": error["traceback"], "timestamp": str(int(time.time()))}
+        about = {"message": f"{error['type']}: {error['message']}", "extraInfo": more}
+        _write_to(shared, json.dumps({"message": about}))
+
+
+def _write_to(path: str, text: str) -> None:
+    try:
+        Path(path).write_text(text, encoding="utf-8", errors="replace")
+    except OSError as error:
+        sys.stderr.write(f"{path}: cannot be written: {error}\n")
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path.cwd()))
+    sys.exit(main(sys.argv[1:]))
