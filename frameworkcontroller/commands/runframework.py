@@ -9,10 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from frameworkcontroller.commands import mergedlogs, program
+from frameworkcontroller.commands import program
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.output import console
-from frameworkcontroller.commands.parsers import build_plugin_parser
 from frameworkcontroller.commands.progress import ending
 from frameworkcontroller.commands.runarray import Array
 from frameworkcontroller.commands.runmanifest import Builder, place, refused
@@ -90,6 +89,10 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
 
 async def _follow(invocation: Invocation, options: argparse.Namespace, name: str) -> None:
     """Print the logs, as ``logs -f`` does, from their beginning."""
+    # A late import: it takes as long as all others.
+    from frameworkcontroller.commands import mergedlogs
+    from frameworkcontroller.commands.parsers import build_plugin_parser
+
     logs = build_plugin_parser().parse_args(["logs", name, "--follow", "--tail", _EVERY_LINE])
     logs.kubeconfig, logs.context = options.kubeconfig, options.context
     try:

@@ -133,6 +133,36 @@ def test_logs_of_one_task(shell: Shell) -> None:
     assert 'previous terminated container "main" in pod "one-w-0" not found' in err
 
 
+def test_a_command_is_run_with_its_code(shell: Shell) -> None:
+    (shell.folder / "train.py").write_text(
+        "import os, sys\nprint(sys.argv[1:], flush=True)\nsys.exit(int(os.environ['A']))"
+    )
+    run = ("kubectl-framework", "run", "trained", "--image", "none", "--code", "train.py", "--env", "A=3")
+    code, out, err = shell.run(*run, "-f", "--", sys.executable, "train.py", "--lr", "1")
+    assert code == 1, (out, err)
+    first, *lines = out.splitlines()
+    assert first == "trained: created"
+    assert "worker[0] | ['--lr', '1']" in lines
+    assert any(line.startswith("trained: Failed after ") for line in lines)
+    assert shell.run(*run, "--", "true")[::2] == (
+        1,
+        'error: a Framework "trained" exists already in namespace "default"\n',
+    )
+
+
+def test_kubectl_takes_the_manifest_of_a_dry_run(shell: Shell) -> None:
+    program = find_kubectl()
+    if isinstance(program, str):
+        pytest.skip(program)
+    (shell.folder / "dry.py").write_text("print(7)")
+    words = ("framework", "run", "dry", "--image", "none", "--code", "dry.py", "--dry-run", "--", "python3", "dry.py")
+    code, manifest, err = shell.run(str(program), *words)
+    assert (code, err) == (0, "")
+    (shell.folder / "dry.yaml").write_text(manifest)
+    assert shell.run(str(program), "apply", "-f", "dry.yaml")[0] == 0
+    assert shell.run("frameworkcontroller", "wait", "dry", "--for", "succeeded", "--timeout", "10m")[0] == 0
+
+
 def test_events_are_shown_as_they_come(shell: Shell) -> None:
     with shell.start("frameworkcontroller", "events", "told", "--watch", PYTHONUNBUFFERED="1") as process:
         wait_until_it_waits(process.pid)
