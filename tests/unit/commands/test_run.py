@@ -142,7 +142,7 @@ def test_an_array_has_a_framework_for_each_number() -> None:
         (["t", *IMAGE, "-o", "yaml", "--", "a"], "-o: is for --dry-run"),
     ],
 )
-def test_what_cannot_run_is_refused(arguments: Sequence[str], text: str) -> None:
+def test_an_invalid_framework_is_refused(arguments: Sequence[str], text: str) -> None:
     with pytest.raises(UsageError) as refused:
         warnings(*arguments)
     assert str(refused.value).startswith(text)
