@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.output import console
+from frameworkcontroller.commands.parsers import build_plugin_parser
 from frameworkcontroller.commands.progress import ending
 from frameworkcontroller.commands.runarray import Array
 from frameworkcontroller.commands.runmanifest import Builder, place, refused
@@ -75,6 +76,8 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     framework = builder.build()
     for text in builder.check(framework):
         invocation.note(text)
+    # Loading takes long. After the creation, first lines would be lost meanwhile.
+    follow = _logs_command() if options.follow else None
     body = await create(framework)
     name, there = body["metadata"]["name"], place(options)
     if not (options.follow or options.wait):
@@ -82,24 +85,22 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
         invocation.note(f"its state: kubectl framework status {name}{there}")
         return program.EXIT_OK
     with _left_behind(invocation, f"{name} continues; to stop it: kubectl framework stop {name}{there}"):
-        if options.follow:
-            await _follow(invocation, options, name)
+        if follow is not None:
+            await follow(invocation, _options_of_logs(options, name), body)
         return await _end(invocation, body)
 
 
-async def _follow(invocation: Invocation, options: argparse.Namespace, name: str) -> None:
-    """Print the logs, as ``logs -f`` does, from their beginning."""
-    # A late import: it takes as long as all others.
+def _logs_command() -> Callable[[Invocation, argparse.Namespace, Json], Awaitable[None]]:
     from frameworkcontroller.commands import mergedlogs
-    from frameworkcontroller.commands.parsers import build_plugin_parser
 
-    logs = build_plugin_parser().parse_args(["logs", name, "--follow", "--tail", _EVERY_LINE])
-    logs.kubeconfig, logs.context = options.kubeconfig, options.context
-    try:
-        await mergedlogs.run(invocation, logs)
-    except program.CommandError as error:
-        # The result counts.
-        invocation.note(str(error))
+    return mergedlogs.follow
+
+
+def _options_of_logs(options: argparse.Namespace, name: str) -> argparse.Namespace:
+    """Return the options of ``logs -f``, with all lines."""
+    found = build_plugin_parser().parse_args(["logs", name, "--follow", "--tail", _EVERY_LINE])
+    found.kubeconfig, found.context = options.kubeconfig, options.context
+    return found
 
 
 async def _end(invocation: Invocation, body: Mapping[str, Any]) -> int:

@@ -133,21 +133,24 @@ def test_logs_of_one_task(shell: Shell) -> None:
     assert 'previous terminated container "main" in pod "one-w-0" not found' in err
 
 
-def test_a_command_is_run_with_its_code(shell: Shell) -> None:
-    (shell.folder / "train.py").write_text(
-        "import os, sys\nprint(sys.argv[1:], flush=True)\nsys.exit(int(os.environ['A']))"
-    )
-    run = ("kubectl-framework", "run", "trained", "--image", "none", "--code", "train.py", "--env", "A=3")
-    code, out, err = shell.run(*run, "-f", "--", sys.executable, "train.py", "--lr", "1")
+def test_a_command_is_run_with_its_code_and_all_of_its_log_is_printed(shell: Shell) -> None:
+    script = """
+import os, sys
+for number in range(200):
+    print(sys.argv[1:], os.environ["FC_FRAMEWORK_ATTEMPT_ID"], number)
+sys.exit(int(os.environ["CODE"]))
+"""
+    (shell.folder / "train.py").write_text(script)
+    run = ("kubectl-framework", "run", "trained", "--image", "none", "--code", "train.py", "--env", "CODE=3")
+    code, out, err = shell.run(*run, "--retries", "1", "-f", "--", sys.executable, "train.py", "--lr", "1")
     assert code == 1, (out, err)
     first, *lines = out.splitlines()
     assert first == "trained: created"
-    assert "worker[0] | ['--lr', '1']" in lines
-    assert any(line.startswith("trained: Failed after ") for line in lines)
-    assert shell.run(*run, "--", "true")[::2] == (
-        1,
-        'error: a Framework "trained" exists already in namespace "default"\n',
-    )
+    printed = [line for line in lines if line.startswith("worker[0] ")]
+    assert printed == [f"worker[0] | ['--lr', '1'] {attempt} {number}" for attempt in (0, 1) for number in range(200)]
+    assert lines[len(printed)].startswith("trained: Failed after ")
+    error = 'error: a Framework "trained" exists already in namespace "default"\n'
+    assert shell.run(*run, "--", "true")[::2] == (1, error)
 
 
 def test_kubectl_takes_the_manifest_of_a_dry_run(shell: Shell) -> None:
