@@ -51,6 +51,11 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     return await _Logs(invocation, options).run()
 
 
+async def follow(invocation: Invocation, options: argparse.Namespace, framework: Json) -> None:
+    """Print the logs of all attempts after this state of the Framework, until its end."""
+    await _Logs(invocation, options)._follow(framework)
+
+
 def _check(options: argparse.Namespace) -> None:
     if options.task is not None:
         if options.target[0] is not None:

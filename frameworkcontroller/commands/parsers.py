@@ -38,6 +38,7 @@ _NUMBER: Final = r"\d{1,9}(?:\.\d+)?"
 _UNKNOWN_COMMAND: Final = re.compile(
     r"argument COMMAND: invalid choice: '(?P<word>[^']*)' \(choose from (?P<known>.*)\)"
 )
+_MOST_OF_ARRAY: Final = 10_000
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -45,6 +46,20 @@ class Parser(argparse.ArgumentParser):
     """An argument parser whose errors take one line, without the usage that hides them."""
 
     error_format = "{prog}: {message}\nTry '{prog} --help'.\n"
+
+    command_dest = ""
+    """If set, the words after ``--`` are not parsed, and stored under this name."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse the words before ``--`` if the others belong to a command."""
+        if not self.command_dest or args is None:
+            return super().parse_known_args(args, namespace)
+        end = args.index("--") if "--" in args else len(args)
+        options, unknown = super().parse_known_args(args[:end], namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}; the command to run comes after --")
+        setattr(options, self.command_dest, list(args[end + 1 :]))
+        return options, unknown
 
     def error(self, message: str) -> NoReturn:
         """Exit with the code for wrong usage."""
@@ -88,7 +103,7 @@ def _print_help(parser: Parser) -> int:
 def add_commands(commands: Any) -> None:
     """Add the commands of ``kubectl framework``. Each sets ``command``, which takes the options and returns a code."""
     for add in (
-        _add_list, _add_status, _add_wait, _add_switches, _add_scale, _add_logs,
+        _add_run, _add_list, _add_status, _add_wait, _add_switches, _add_scale, _add_logs,
         _add_events, _add_lint, _add_top, _add_timeline, _add_decompress, _add_completion,
     ):  # fmt: skip
         add(commands)
@@ -156,9 +171,9 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
 
 def _add(
     commands: Any, name: str, summary: str, description: str, *, module: str = "", offline: bool = False, **more: Any
-) -> argparse.ArgumentParser:
+) -> Parser:
     """Add a command. ``module``: its module, if not of the command's name; ``offline``: it needs no cluster."""
-    added: argparse.ArgumentParser = commands.add_parser(name, help=summary, description=description, **more)
+    added: Parser = commands.add_parser(name, help=summary, description=description, **more)
     if not offline:
         add_connection(added)
     # Log lines of the client help people only when something is wrong.
@@ -214,6 +229,72 @@ def add_timeout(parser: argparse.ArgumentParser, default: str = "none") -> None:
 
 
 # --- the commands ---
+
+
+def _add_run(commands: Any) -> None:
+    parser = _add(
+        commands,
+        "run",
+        "run a command as a Framework",
+        "Create a Framework whose Tasks run a command, as they are or joined by a launcher (--preset). Exit code of "
+        "--follow and --wait: 0 if it succeeded, else 1.",
+        module="runframework",
+        usage="%(prog)s [NAME] --image IMAGE [options] -- COMMAND [ARGUMENT ...]",
+    )
+    parser.add_argument(
+        "name", metavar="NAME", type=framework, nargs="?", help="name of the Framework (default: a generated one)"
+    )
+    shape = parser.add_argument_group("Framework")
+    shape.add_argument("--image", metavar="IMAGE", help="image of the containers")
+    shape.add_argument(
+        "--preset",
+        choices=("torchrun", "mpi", "jax", "tensorflow", "ray", "spark"),
+        help="join the Tasks by this launcher or library",
+    )
+    shape.add_argument(
+        "--nodes", "--tasks", dest="tasks", metavar="N", type=positive, default=1, help="number of workers (default: 1)"
+    )
+    shape.add_argument("--gpus", metavar="N", type=count, default=0, help="GPUs of each Task (nvidia.com/gpu)")
+    shape.add_argument("--cpu", metavar="QUANTITY", type=quantity, help="CPUs of each Task, such as 4 or 500m")
+    shape.add_argument("--memory", metavar="QUANTITY", type=quantity, help="memory of each Task, such as 16Gi")
+    shape.add_argument(
+        "--env", metavar="KEY=VALUE", type=key_and_value, action="append", default=[], help="a variable; repeatable"
+    )
+    shape.add_argument(
+        "--code",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="file or folder to mount at /mnt/code, the working directory, first on PYTHONPATH; repeatable",
+    )
+    shape.add_argument("--queue", metavar="NAME", help="LocalQueue of Kueue")
+    shape.add_argument("--priority", metavar="NAME", help="WorkloadPriorityClass of Kueue")
+    shape.add_argument("--gang", action="store_true", help="start all Pods, or none")
+    shape.add_argument("--retries", metavar="N", type=count, default=0, help="retries of the Framework (default: 0)")
+    shape.add_argument("--deadline", metavar="SPAN", type=span, help="end it after this time, such as 90s or 2h")
+    shape.add_argument("--ttl", metavar="SPAN", type=span, help="delete it this time after its end")
+    sweep = parser.add_argument_group("array")
+    sweep.add_argument(
+        "--array",
+        metavar="FIRST-LAST",
+        type=array,
+        help="create Frameworks NAME0, NAME1, ..., one for each value of the variable ARRAY_INDEX",
+    )
+    sweep.add_argument(
+        "--at-most", metavar="N", type=positive, help="stay, and create the next one when fewer than N are not over"
+    )
+    then = parser.add_argument_group("afterwards")
+    then.add_argument("-f", "--follow", action="store_true", help="print the logs of all Tasks until the end")
+    then.add_argument("--wait", action="store_true", help="wait for the end")
+    then.add_argument("--dry-run", action="store_true", help="create nothing, print the manifest")
+    then.add_argument("-o", "--output", choices=("json", "yaml"), help="format of --dry-run (default: yaml)")
+    parser.set_defaults(command=_run_run)
+    parser.command_dest = "words"
+
+
+def _run_run(options: argparse.Namespace) -> int:
+    code: int = (late("commands.runframework", "dry_run") if options.dry_run else _run_on_cluster)(options)
+    return code
 
 
 def _add_list(commands: Any) -> None:
@@ -510,6 +591,46 @@ def count(text: str) -> int:
     if not text.isascii() or not text.isdigit():
         raise argparse.ArgumentTypeError(f"not a number: {text!r}")
     return int(text)
+
+
+def positive(text: str) -> int:
+    """Parse a number, 1 or more."""
+    number = count(text)
+    if number == 0:
+        raise argparse.ArgumentTypeError(f"must be at least 1: {text!r}")
+    return number
+
+
+def quantity(text: str) -> str:
+    """Return a quantity of Kubernetes, 0 or more, as it is."""
+    from frameworkcontroller.api.quantities import parse_quantity
+
+    try:
+        is_valid = parse_quantity(text) >= 0
+    except ValueError:
+        is_valid = False
+    if not is_valid:
+        raise argparse.ArgumentTypeError(f"not a quantity such as 4, 500m or 16Gi: {text!r}")
+    return text
+
+
+def key_and_value(text: str) -> tuple[str, str]:
+    """Parse ``KEY=VALUE``."""
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise argparse.ArgumentTypeError(f"not KEY=VALUE: {text!r}")
+    return key, value
+
+
+def array(text: str) -> range:
+    """Parse ``0-29``."""
+    found = re.fullmatch(r"(\d{1,9})-(\d{1,9})", text, re.ASCII)
+    numbers = range(int(found[1]), int(found[2]) + 1) if found else range(0)
+    if not numbers:
+        raise argparse.ArgumentTypeError(f"not FIRST-LAST, such as 0-29: {text!r}")
+    if len(numbers) > _MOST_OF_ARRAY:
+        raise argparse.ArgumentTypeError(f"must have at most {_MOST_OF_ARRAY} numbers: {text!r}")
+    return numbers
 
 
 def framework(text: str) -> str:

@@ -62,6 +62,17 @@ class Cluster:
         self._client: KubeClient | None = None
         self.connection: Connection
 
+    @classmethod
+    def of(cls, client: KubeClient, namespace: str) -> Self:
+        """Return a cluster that uses an open client. Frameworks can be submitted; archives are not found."""
+
+        async def connect() -> Connection:
+            raise RuntimeError("the cluster has a client already")
+
+        made = cls(connect, namespace)
+        made._client = client
+        return made
+
     async def __aenter__(self) -> Self:
         """Connect. Raises Unreachable if no cluster is configured; sends no request yet."""
         with translated():

@@ -26,8 +26,11 @@ def translated(verb: str = "", resource: str = "", *, name: str = "", namespace:
     try:
         yield
     except errors.NotFound as error:
-        if isinstance(error, errors.ObjectNotFound) and resource == "frameworks" and name:
-            raise NotFound(f'there is no Framework "{name}" in namespace "{namespace}"') from None
+        if isinstance(error, errors.ObjectNotFound):
+            if resource == "frameworks" and name and error.details.get("name") == name:
+                raise NotFound(f'there is no Framework "{name}" in namespace "{namespace}"') from None
+            # The namespace, for example.
+            raise RequestRefused(str(error)) from None
         if resource == "frameworks":
             raise RequestRefused(f"this cluster knows no Frameworks: is the controller installed? ({error})") from None
         raise RequestRefused(str(error)) from None

@@ -133,6 +133,39 @@ def test_logs_of_one_task(shell: Shell) -> None:
     assert 'previous terminated container "main" in pod "one-w-0" not found' in err
 
 
+def test_a_command_is_run_with_its_code_and_all_of_its_log_is_printed(shell: Shell) -> None:
+    script = """
+import os, sys
+for number in range(200):
+    print(sys.argv[1:], os.environ["FC_FRAMEWORK_ATTEMPT_ID"], number)
+sys.exit(int(os.environ["CODE"]))
+"""
+    (shell.folder / "train.py").write_text(script)
+    run = ("kubectl-framework", "run", "trained", "--image", "none", "--code", "train.py", "--env", "CODE=3")
+    code, out, err = shell.run(*run, "--retries", "1", "-f", "--", sys.executable, "train.py", "--lr", "1")
+    assert code == 1, (out, err)
+    first, *lines = out.splitlines()
+    assert first == "trained: created"
+    printed = [line for line in lines if line.startswith("worker[0] ")]
+    assert printed == [f"worker[0] | ['--lr', '1'] {attempt} {number}" for attempt in (0, 1) for number in range(200)]
+    assert lines[len(printed)].startswith("trained: Failed after ")
+    error = 'error: a Framework "trained" exists already in namespace "default"\n'
+    assert shell.run(*run, "--", "true")[::2] == (1, error)
+
+
+def test_kubectl_takes_the_manifest_of_a_dry_run(shell: Shell) -> None:
+    program = find_kubectl()
+    if isinstance(program, str):
+        pytest.skip(program)
+    (shell.folder / "dry.py").write_text("print(7)")
+    words = ("framework", "run", "dry", "--image", "none", "--code", "dry.py", "--dry-run", "--", "python3", "dry.py")
+    code, manifest, err = shell.run(str(program), *words)
+    assert (code, err) == (0, "")
+    (shell.folder / "dry.yaml").write_text(manifest)
+    assert shell.run(str(program), "apply", "-f", "dry.yaml")[0] == 0
+    assert shell.run("frameworkcontroller", "wait", "dry", "--for", "succeeded", "--timeout", "10m")[0] == 0
+
+
 def test_events_are_shown_as_they_come(shell: Shell) -> None:
     with shell.start("frameworkcontroller", "events", "told", "--watch", PYTHONUNBUFFERED="1") as process:
         wait_until_it_waits(process.pid)

@@ -35,6 +35,10 @@ COMMANDS: Final = {
     "logs -f": ["logs", "a", "-f"],
     "wait": ["wait", "a", "--timeout=90s"],
     "status --watch": ["status", "d", "--watch"],
+    "run": ["run", "e", "--image", "x", "--", "work"],
+    "run --array": ["run", "e", "--image", "x", "--array", "1-2", "--", "work"],
+    "run --wait": ["run", "g", "--image", "x", "--deadline", "5", "--wait", "--", "work"],
+    "run -f": ["run", "h", "--image", "x", "--deadline", "60", "-f", "--", "work"],
 }
 """Arguments with which each command sends all of its requests."""
 

@@ -62,12 +62,13 @@ class Cli:
         self._parser = parser
         self.out = io.StringIO()
         """What the last command has printed so far."""
+        self.err = io.StringIO()
 
     async def __call__(self, *arguments: str, namespace: str | None = None) -> Ended:
         """Run it to its end."""
         options = self._parser().parse_args(arguments)
         self.out = out = io.StringIO()
-        err = io.StringIO()
+        self.err = err = io.StringIO()
         invocation = Invocation(
             self._client,
             namespace or self._cluster.namespace,

@@ -26,7 +26,7 @@ LAYERS = {
     "views": {"api", "machine", "kube", "views", "history.reads"},
     "integrations": {"api", "sdk"},
     "sdk": {"api", "kube", "views", "history", "sdk", "commands.lint", "webaccess.viewers"},
-    "commands": {"api", "machine", "kube", "views", "history", "commands", "logs", "webaccess.viewers"},
+    "commands": {"api", "machine", "kube", "views", "history", "sdk", "commands", "logs", "webaccess.viewers"},
     "dashboard": {"api", "kube", "webaccess", "views", "history", "dashboard"},
     "history": {"api", "kube", "webaccess", "history"},
     "kubeconfig": {"kubeconfig"},
