@@ -130,7 +130,7 @@ def test_an_array_has_a_framework_for_each_number() -> None:
         (["t", *IMAGE, "--ttl", "99999d", "--", "a"], "--ttl: 8639913600: must be at most"),
         (["t", *IMAGE, "--queue", "A_b", "--", "a"], "--queue: 'A_b': must be the name of a LocalQueue"),
         (["t", *IMAGE, "--queue", "q", "--priority", "A_b", "--", "a"], "--priority: 'A_b': must be"),
-        (["t", *IMAGE, "--code", "/absent", "--", "a"], "--code: '/absent': has no file"),
+        (["t", *IMAGE, "--code", "/absent", "--", "a"], "--code: '/absent': cannot be read: No such file or directory"),
         (["t"], "no command is given: -- COMMAND"),
         (["t", *IMAGE, "--preset", "torchrun", "--", "torchrun"], "no command is given: -- COMMAND"),
         (["t", *IMAGE, "--preset", "torchrun", "--", "/bin/python3", "a.py"], "--preset torchrun: '/bin/python3': "),
