@@ -46,7 +46,10 @@ def cause(completion: CompletionStatus) -> str:
 
 
 def _of_pod(pod: PodCompletion) -> str:
-    parts = [": ".join(filter(None, (one_line(pod.reason), one_line(pod.message))))]
+    message = one_line(pod.message)
+    if any(last_line(one.message) == message for one in pod.containers):
+        message = ""  # the container's end has it
+    parts = [": ".join(filter(None, (one_line(pod.reason), message)))]
     parts += [container_end(one) for one in pod.containers if one.code or one.signal or one.message]
     if not any(parts):
         # A container that never ran, or ran on, has code 0 too; only one that has ended has a reason.
@@ -102,5 +105,5 @@ def one_line(text: str) -> str:
 
 
 def normalized(text: str) -> str:
-    """Return the text without its numbers and ids, so that the same failure of many Tasks counts as one."""
-    return _VARIABLE.sub("N", " ".join(text.split()))
+    """Return the text with ``#`` for numbers and ids, so that the same failure of many Tasks counts as one."""
+    return _VARIABLE.sub("#", " ".join(text.split()))

@@ -34,7 +34,8 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
         invocation.print_table(_table(found, invocation.wall(), everywhere=everywhere, wide=options.output == "wide"))
     else:
         where = "" if everywhere else f' in namespace "{invocation.namespace}"'
-        invocation.note(f"there are no Frameworks{where}")
+        labels = f" with the labels {options.selector}" if options.selector else ""
+        invocation.note(f"there are no Frameworks{where}{labels}")
     return program.EXIT_OK
 
 

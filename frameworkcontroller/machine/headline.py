@@ -197,7 +197,8 @@ def _restarted(subject: _Subject) -> Explanation | None:
     if not restarting:
         return None
     task, trouble = min(restarting, key=_by_key)
-    more = f"; and {len(restarting) - 1:,} more" if len(restarting) > 1 else ""
+    others = len(restarting) - 1
+    more = f"; and {others:,} more {'Task' if others == 1 else 'Tasks'}" if others else ""
     return Explanation(LifeReason.CONTAINERS_RESTARTED, f"{task.role}[{task.index}] {trouble.restarted}{more}")
 
 

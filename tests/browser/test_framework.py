@@ -187,6 +187,16 @@ async def test_a_task_tells_its_attempts(samples: PageServer, tabs: Tabs) -> Non
     await expect(page.get_by_role("heading", level=1)).to_have_text("worker[3]")
 
 
+async def test_causes_have_the_width_of_a_phone(samples: PageServer, tabs: Tabs) -> None:
+    page = await tabs.open(f"{samples.url}failures?since=", phone=True)
+    table = page.get_by_role("region", name="Failures")
+    for part in ("tbody th", ".share"):
+        cell, whole = await table.locator(part).first.bounding_box(), await table.bounding_box()
+        assert cell is not None
+        assert whole is not None
+        assert cell["width"] > 0.8 * whole["width"]
+
+
 async def test_failures_lead_to_their_examples(samples: PageServer, tabs: Tabs) -> None:
     page = await tabs.open(f"{samples.url}failures?since=")
     rows = page.get_by_role("region", name="Failures").locator("tbody tr")

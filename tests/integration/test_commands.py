@@ -66,6 +66,8 @@ async def test_list(cluster: Cluster, frameworks: Frameworks, cli: Cli) -> None:
     await frameworks.create("g", role("a", 1, simulate=FAILS, frameworkAttemptCompletionPolicy=policy(1)))
     await frameworks.until_running("f", 3)
     await frameworks.until_state("g", "Completed")
+    none = f'there are no Frameworks in namespace "{cluster.namespace}" with the labels team=y'
+    assert none in (await cli("list", "-l", "team=y")).err
     header, *rows = [line.split() for line in await cli.ok("list")]
     assert header == ["NAME", "PHASE", "TASKS", "RETRIES", "AGE"]
     assert [row[:4] for row in rows] == [["f", "Running", "3/3", "0"], ["g", "Failed", "0/1", "0"]]

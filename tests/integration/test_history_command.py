@@ -275,7 +275,7 @@ async def test_failures_are_counted_and_each_number_leads_to_its_attempts(tmp_pa
 
     header, row = await shown("--failures")
     assert header.split()[-1] == "CAUSE"
-    key = "7 main exited with N: lost rank N"
+    key = "7 main exited with #: lost rank #"
     assert row.startswith("3 ")
     assert f"{key} (7 Phrase7: main exited with 7: lost rank " in row
     listed = await shown("--failures", "cause", "--key", key)

@@ -29,6 +29,12 @@ def test_why_a_pod_failed_is_said_in_its_own_words() -> None:
     assert cause(bare) == "Pod failed: x"
 
 
+def test_words_that_pod_and_container_share_are_said_once() -> None:
+    pod = PodCompletion("NoCommand", "no\ncommand", (ContainerCompletion("a", 128, "StartError", "no command"),))
+    completion = CompletionStatus.of(CONTAINER_PERMANENT_FAILED, "Pod failed: x", pod=pod)
+    assert cause(completion) == "NoCommand; a exited with 128 (StartError): no command"
+
+
 def test_code_0_of_a_container_that_never_ran_is_not_told_as_an_end() -> None:
     containers = (ContainerCompletion("main", 0), ContainerCompletion("done", 0, "Completed"))
     text = 'Pod failed: PodPattern unmatched: {"containers":[{"name":"main","code":0}]}'

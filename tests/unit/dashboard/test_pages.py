@@ -1,7 +1,9 @@
 """The pages: their content, from statuses and entries of the archive."""
 
 import asyncio
+import re
 import shlex
+from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -19,7 +21,7 @@ from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.dashboard.failurepage import FailureQuery
 from frameworkcontroller.dashboard.frameworkpage import FrameworkPage, FrameworkSource
 from frameworkcontroller.dashboard.listing import ROWS, FrameworkList, ListQuery, PastRows
-from frameworkcontroller.dashboard.live import Changes
+from frameworkcontroller.dashboard.live import Changes, PodsAndEvents
 from frameworkcontroller.dashboard.rendering import render
 from frameworkcontroller.dashboard.rows import ONLY_TASKS, live_framework, past_row
 from frameworkcontroller.dashboard.views import PHASES
@@ -414,6 +416,20 @@ def test_changes_are_a_bounded_set() -> None:
         await changes.wait()
 
     asyncio.run(run())
+
+
+def test_the_newest_event_comes_first_also_within_a_second() -> None:
+    events = tuple(replace(samples.EVENTS[0], seen=seen, reason=f"R{seen}{n}") for seen in (5, 6) for n in (0, 1))
+    page = FrameworkPage(
+        samples.shell("framework", "../../"), replace(samples.source(), more=PodsAndEvents(events=events))
+    )
+    assert re.findall(r"<bdi>(R\d\d)</bdi>", render(page)) == ["R61", "R60", "R51", "R50"]
+
+
+def test_one_retry_is_singular() -> None:
+    page = samples.one_framework()
+    page.roles[0].retries = 1
+    assert ">1 retry<" in render(page)
 
 
 def test_states_have_the_names_of_the_api() -> None:

@@ -589,9 +589,9 @@ async def test_failures_by_cause(archive: HistoryArchive) -> None:
     await archive.store([failed_with(f"u{n}", n, words, code=code, at=n) for n, (words, code) in enumerate(told)])
     items = (await archive.read(CountFailures(by=FailureKey.CAUSE)))["items"]
     assert [(item["key"], item["taskAttempts"], item["frameworks"]) for item in items] == [
-        ("7 main exited with N: rank N lost node-N", 2, 2),
-        ("7 main exited with N: no data", 1, 1),
-        ("9 main exited with N: no data", 1, 1),
+        ("7 main exited with #: rank # lost node-#", 2, 2),
+        ("7 main exited with #: no data", 1, 1),
+        ("9 main exited with #: no data", 1, 1),
     ]
     first = items[0]
     assert first["label"] == "7 Phrase7: main exited with 7: rank 12 lost node-1"

@@ -537,6 +537,12 @@ def test_a_likely_mistake_is_recorded_once_a_generation() -> None:
     assert [one.reason for one in made.records if one.warning] == ["LikelyMistake"]
 
 
+def test_other_tasks_that_restart_are_counted() -> None:
+    bench = running(role(number=3))
+    others = [headline(restarts(bench, 1, name))[2].partition(" Always")[2] for name in list(bench.pods)]
+    assert others == ["", "; and 1 more Task", "; and 2 more Tasks"]
+
+
 def test_all_tasks_that_restart_cost_one_write_and_the_same_time_each() -> None:
     bench = running(role(number=50))
     headline(bench)
@@ -546,7 +552,7 @@ def test_all_tasks_that_restart_cost_one_write_and_the_same_time_each() -> None:
         bench.show(name, phase="Running", containerStatuses=status)
     before = bench.writes
     bench.plan(write=False)
-    assert headline(bench)[2].endswith("; and 49 more")
+    assert headline(bench)[2].endswith("; and 49 more Tasks")
     bench.write()
     for name in list(bench.pods)[1:]:
         status = [{"name": "main", "restartCount": 2, "state": {"running": {}}}]

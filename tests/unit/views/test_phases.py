@@ -56,5 +56,6 @@ def test_words_that_differ_in_numbers_are_alike() -> None:
     one = 'lost Pod "f-worker-12" of rank 9 at 0xDEADBEEF\nin 5f3c9a1b2c at 10.0.0.1:80'
     other = 'lost Pod "f-worker-7" of rank 11 at 0x1 in 99999999ab at 10.0.0.22:8080'
     assert normalized(one) == normalized(other)
+    assert normalized("main exited with 7") == "main exited with #"
     assert normalized("feedback on accede") == "feedback on accede"
     assert normalized("exit a") != normalized("exit b")
