@@ -20,7 +20,7 @@ from frameworkcontroller.sdk.asyncrun import MANAGER, Run
 from frameworkcontroller.sdk.definitions import Framework
 from frameworkcontroller.sdk.exceptions import NotFound
 from frameworkcontroller.sdk.localprocess import LocalProcess
-from frameworkcontroller.sdk.ownedobjects import provide
+from frameworkcontroller.sdk.ownedobjects import check_kind, provide
 from frameworkcontroller.sdk.podtemplates import Json
 from frameworkcontroller.sdk.runstatus import Result
 from frameworkcontroller.sdk.translation import translated
@@ -99,10 +99,13 @@ class Cluster:
         Raises:
             InvalidSpec: the controller or the API server refuses it.
             AlreadyExists: one of its name exists, or an object that it brings.
+            RequestRefused: an object is neither a ConfigMap nor a Secret.
         """
         if framework.code is not None:
             framework = framework.replaced(code=await asyncio.to_thread(framework.code.resolved))
-        body = framework.to_dict()
+        body, objects = framework.to_dict(), framework.all_objects()
+        for one in objects:
+            check_kind(one)
         if not self._needs_images:
             _fill_images(body)
         if replace and framework.name is not None:
@@ -112,7 +115,7 @@ class Cluster:
             created: Json = orjson.loads(await self.client.create(FRAMEWORKS, orjson.dumps(body), self.namespace))
         run = Run(self, created)
         try:
-            for one in framework.all_objects():
+            for one in objects:
                 await provide(self.client, self.namespace, one, created)
         except BaseException:
             # Its Pods would wait for the objects.

@@ -27,6 +27,9 @@ def translated(verb: str = "", resource: str = "", *, name: str = "", namespace:
         yield
     except errors.NotFound as error:
         if isinstance(error, errors.ObjectNotFound) and resource == "frameworks" and name:
+            if verb == "create":
+                # Its namespace.
+                raise RequestRefused(str(error)) from None
             raise NotFound(f'there is no Framework "{name}" in namespace "{namespace}"') from None
         if resource == "frameworks":
             raise RequestRefused(f"this cluster knows no Frameworks: is the controller installed? ({error})") from None
