@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from functools import partial
@@ -64,6 +65,9 @@ class Cluster:
 
     async def __aenter__(self) -> Self:
         """Connect. Raises Unreachable if no cluster is configured; sends no request yet."""
+        if getattr(sys.modules.get("__main__"), "framework_task_imports", False):
+            text = 'a Task imports this file: connect below `if __name__ == "__main__":`, or each Task submits again'
+            raise RuntimeError(text)
         with translated():
             self.connection = await self._connect()
         self._client = await self._stack.enter_async_context(
