@@ -48,7 +48,7 @@ class _Value(BaseModel):
 class Resources(_Value):
     """Requests of the container of each Task. ``cpu``: cores; ``memory``: a quantity such as "4Gi".
 
-    ``gpus`` of ``gpu_resource`` are a request and a limit, as Kubernetes demands. Limits of others: ``Role.pod``.
+    ``gpus`` of ``gpu_resource`` are a request and a limit, as Kubernetes demands. Other limits: ``Role.pod``.
     """
 
     cpu: float | str | None = None
