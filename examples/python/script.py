@@ -6,7 +6,7 @@ train = fc.torchrun(
     "ddp.py",
     nodes=4,
     gpus_per_node=8,
-    image="pytorch/pytorch:2.9.1-cuda12.8-cudnn9-runtime",
+    image="pytorch/pytorch:2.5.1-cuda12.4-cudnn9-runtime",
     code=fc.Code.files("../training/pytorch/ddp/ddp.py"),
 )
 with fc.connect() as cluster:
