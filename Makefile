@@ -94,6 +94,7 @@ docs: venv ## Regenerate the generated pages of docs/, and lint's table of field
 	$(BIN)/python scripts/states.py > docs/states.md
 	$(BIN)/python scripts/reference.py > docs/reference.md
 	$(BIN)/python scripts/events.py > docs/events.md
+	$(BIN)/python scripts/python_names.py > docs/python-reference.md
 	$(BIN)/python scripts/inline_programs.py
 	$(BIN)/python scripts/metrics.py > docs/metrics.md
 	$(BIN)/python scripts/pod_fields.py > frameworkcontroller/commands/lint/podfields.json

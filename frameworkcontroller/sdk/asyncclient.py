@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from functools import partial
@@ -20,7 +21,7 @@ from frameworkcontroller.sdk.asyncrun import MANAGER, Run
 from frameworkcontroller.sdk.definitions import Framework
 from frameworkcontroller.sdk.exceptions import NotFound
 from frameworkcontroller.sdk.localprocess import LocalProcess
-from frameworkcontroller.sdk.ownedobjects import provide
+from frameworkcontroller.sdk.ownedobjects import check_kind, provide
 from frameworkcontroller.sdk.podtemplates import Json
 from frameworkcontroller.sdk.runstatus import Result
 from frameworkcontroller.sdk.translation import translated
@@ -75,6 +76,9 @@ class Cluster:
 
     async def __aenter__(self) -> Self:
         """Connect. Raises Unreachable if no cluster is configured; sends no request yet."""
+        if getattr(sys.modules.get("__main__"), "framework_task_imports", False):
+            text = 'a Task imports this file: connect below `if __name__ == "__main__":`, or each Task submits again'
+            raise RuntimeError(text)
         with translated():
             self.connection = await self._connect()
         self._client = await self._stack.enter_async_context(
@@ -110,10 +114,13 @@ class Cluster:
         Raises:
             InvalidSpec: the controller or the API server refuses it.
             AlreadyExists: one of its name exists, or an object that it brings.
+            RequestRefused: an object is neither a ConfigMap nor a Secret.
         """
         if framework.code is not None:
             framework = framework.replaced(code=await asyncio.to_thread(framework.code.resolved))
-        body = framework.to_dict()
+        body, objects = framework.to_dict(), framework.all_objects()
+        for one in objects:
+            check_kind(one)
         if not self._needs_images:
             _fill_images(body)
         if replace and framework.name is not None:
@@ -123,7 +130,7 @@ class Cluster:
             created: Json = orjson.loads(await self.client.create(FRAMEWORKS, orjson.dumps(body), self.namespace))
         run = Run(self, created)
         try:
-            for one in framework.all_objects():
+            for one in objects:
                 await provide(self.client, self.namespace, one, created)
         except BaseException:
             # Its Pods would wait for the objects.

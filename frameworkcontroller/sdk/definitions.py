@@ -48,7 +48,7 @@ class _Value(BaseModel):
 class Resources(_Value):
     """Requests of the container of each Task. ``cpu``: cores; ``memory``: a quantity such as "4Gi".
 
-    ``gpus`` of ``gpu_resource`` are a request and a limit, as Kubernetes demands. Limits of others: ``Role.pod``.
+    ``gpus`` of ``gpu_resource`` are a request and a limit, as Kubernetes demands. Other limits: ``Role.pod``.
     """
 
     cpu: float | str | None = None
@@ -150,7 +150,11 @@ class Role(_Value):
         """Return the spec's TaskRole."""
         pod = merged(self._template(), self.pod)
         if code is not None and has_main(pod):
-            pod = code.on_path(merged(code.mounted(pod), self.pod))
+            try:
+                pod = code.on_path(merged(code.mounted(pod), self.pod))
+            except (AttributeError, LookupError, TypeError):
+                problem = Problem(("roles", self.name, "pod"), "is no Pod template, so that code cannot be added")
+                raise InvalidSpec([problem]) from None
         found: Json = {
             "name": self.name,
             "taskNumber": self.tasks,
@@ -279,7 +283,11 @@ class Framework(_Value):
         """Return the findings of ``lint``: broken rules of the controller and the API server, and likely mistakes."""
         from frameworkcontroller.commands.lint.frameworks import check_framework
 
-        return [finding.problem for finding in check_framework(self._manifest())]
+        try:
+            body = self._manifest()
+        except InvalidSpec as error:
+            return list(error.problems)
+        return [finding.problem for finding in check_framework(body)]
 
     @classmethod
     def from_yaml(cls, text: str) -> Framework:

@@ -25,19 +25,23 @@ _GONE_SEC: Final = 120.0
 _POLL_SEC: Final = 0.5
 
 
+def check_kind(body: Json) -> None:
+    """Raise RequestRefused unless the object is a ConfigMap or a Secret."""
+    if body.get("kind") not in _OBJECTS:
+        name = (body.get("metadata") or {}).get("name")
+        raise RequestRefused(f"{body.get('kind')} {name}: a Framework brings only ConfigMaps and Secrets")
+
+
 async def provide(client: KubeClient, namespace: str, body: Json, framework: Json) -> None:
     """Create an object that the Framework owns, or make the Framework an owner of one with the same content.
 
     Raises:
         AlreadyExists: an object of that name belongs to another client.
-        RequestRefused: it is neither a ConfigMap nor a Secret.
     """
     metadata = framework["metadata"]
     owner = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": metadata["name"], "uid": metadata["uid"]}
-    kind, name = str(body.get("kind")), str((body.get("metadata") or {}).get("name"))
-    resource = _OBJECTS.get(kind)
-    if resource is None:
-        raise RequestRefused(f"{kind} {name}: a Framework brings only {' and '.join(_OBJECTS)}s")
+    kind, name = body["kind"], str(body["metadata"].get("name"))
+    resource = _OBJECTS[kind]
     made = orjson.dumps({**body, "metadata": {**body["metadata"], "ownerReferences": [owner]}})
     clock = asyncio.get_running_loop().time
     deadline = clock() + _GONE_SEC

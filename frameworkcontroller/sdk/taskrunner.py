@@ -13,7 +13,9 @@ import os
 import sys
 import time
 import traceback
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,9 +24,28 @@ if TYPE_CHECKING:
 MAX_MESSAGE = 4096
 """Bytes of a container's termination message; Kubernetes cuts the rest."""
 
+_SDK = "frameworkcontroller"
+
+framework_task_imports = False
+"""Whether the function's file is being imported. The SDK refuses to submit meanwhile, or Tasks would start Tasks."""
+
+
+class _Absent(ModuleType):
+    """Stands in for the SDK where the image has none: a program that submits its own functions imports it."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Absent(f"{self.__name__}.{name}")
+
+    def __call__(self, *_args: Any, **_kwargs: Any) -> Any:
+        raise RuntimeError(f'{self.__name__}: not in this image; call it below `if __name__ == "__main__":`')
+
 
 def main(arguments: list[str]) -> int:
     """Call the function. Return the exit code."""
+    if find_spec(_SDK) is None:
+        sys.modules[_SDK] = _Absent(_SDK)
     try:
         if arguments[0] == "--pickled":
             function, args, kwargs = _by_value(Path(arguments[1]))
@@ -46,8 +67,11 @@ def main(arguments: list[str]) -> int:
 def _by_name(target: str, texts: str) -> tuple[Callable[..., Any], Any, Any]:
     import importlib
 
+    global framework_task_imports  # noqa: PLW0603 - the SDK looks here
     module, _, name = target.partition(":")
+    framework_task_imports = True
     found: Any = importlib.import_module(module)
+    framework_task_imports = False
     for part in name.split("."):
         found = getattr(found, part)
     call = json.loads(texts)

@@ -138,7 +138,7 @@ class ReverseProxy:
 
     async def respond(self, request: Request, incoming: web.BaseRequest, body: bytes) -> web.StreamResponse:
         """Answer a request. ConnectionDropped and errors of the upstream connection drop the client's."""
-        if request.verb == "watch":
+        if request.verb == "watch" or request.resource == "pods/log":
             return await self.watch(incoming)
         return await self.forward(incoming, body)
 

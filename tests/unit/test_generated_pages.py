@@ -39,6 +39,7 @@ def generator(name: str) -> ModuleType:
         ("events.md", "events"),
         ("metrics.md", "metrics"),
         ("reference.md", "reference"),
+        ("python-reference.md", "python_names"),
     ],
 )
 def test_a_page_is_current(page: str, script: str) -> None:
@@ -103,3 +104,17 @@ def test_every_code_of_the_configuration_has_a_remark() -> None:
 @pytest.mark.parametrize("manifest", sorted((ROOT / "examples").rglob("*.yaml")), ids=lambda path: path.name)
 def test_copies_of_programs_are_current(manifest: Path) -> None:
     assert manifest.read_text() == generator("inline_programs").renewed(manifest), "run `make docs`"
+
+
+def test_programs_in_the_page_are_current() -> None:
+    inline = generator("inline_programs")
+    text = inline.renewed_page(inline.PAGE)
+    assert text == inline.PAGE.read_text(), "run `make docs`"
+    programs = {file.name for file in (ROOT / "examples/python").glob("*.py")} - {"parameters.py"}
+    assert set(re.findall(r"^### .*\(\.\./examples/python/(.+)\)$", text, re.MULTILINE)) == programs
+
+
+@pytest.mark.parametrize("name", ["script", "function", "servers", "scale", "why", "trials"])
+def test_a_program_is_short(name: str) -> None:
+    lines = (ROOT / f"examples/python/{name}.py").read_text().splitlines()
+    assert len([line for line in lines if line]) <= 20

@@ -1,5 +1,7 @@
 """Fits a line to noisy points with DistributedDataParallel; rank, world size and master are in the environment."""
 
+import os
+
 import torch
 from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -7,7 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 GPU = torch.cuda.is_available()
 distributed.init_process_group("nccl" if GPU else "gloo")
 rank, size = distributed.get_rank(), distributed.get_world_size()
-device = torch.device("cuda" if GPU else "cpu")
+device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if GPU else torch.device("cpu")
 torch.manual_seed(0)
 model = DistributedDataParallel(nn.Linear(1, 1).to(device))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
