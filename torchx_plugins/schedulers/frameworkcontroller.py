@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import entry_points
-from typing import Any, Final
+from typing import Any, Final, List  # noqa: UP035 - see run_opts
 from urllib.parse import quote, unquote
 
 from torchx.schedulers.api import DescribeAppResponse, ListAppResponse, Scheduler, Stream
@@ -123,7 +123,8 @@ class FrameworkScheduler(Scheduler):
         opts.add("queue", type_=str, default=None, help="Kueue's LocalQueue that admits the app")
         opts.add("priority", type_=str, default=None, help="Kueue's WorkloadPriorityClass")
         opts.add("gang", type_=bool, default=False, help="start all Pods together, or none")
-        opts.add("code", type_=list[str], default=None, help="files and folders that go to the working directory")
+        # torchx 0.7 knows no other type for a list.
+        opts.add("code", type_=List[str], default=None, help="files and folders for the working directory")  # noqa: UP006
         opts.add("context", type_=str, default=None, help="context of the kubeconfig")
         opts.add("kubeconfig", type_=str, default=None, help="path of a kubeconfig; other commands read $KUBECONFIG")
         return opts
@@ -264,8 +265,8 @@ def framework_of(app: AppDef, cfg: Mapping[str, Any]) -> Framework:
 
 
 def _task_role(role: AppRole, name: str, host: str) -> Role:
-    if role.retry_policy == RetryPolicy.ROLE and role.max_retries:
-        raise ValueError(f"role {role.name}: RetryPolicy.ROLE is not supported; use REPLICA or APPLICATION")
+    if role.max_retries and role.retry_policy not in (RetryPolicy.REPLICA, RetryPolicy.APPLICATION):
+        raise ValueError(f"role {role.name}: {role.retry_policy} is not supported; use REPLICA or APPLICATION")
     values = macros.Values(
         img_root="",
         app_id=placeholder(FRAMEWORK_NAME),
@@ -322,7 +323,7 @@ def _pod(role: AppRole) -> Json:
 
 def _escaped(text: str) -> str:
     """Return the text for a command or a variable, where Kubernetes would replace ``$(NAME)`` and ``$$``."""
-    return re.sub(r"\$(?=[$(])", "$$$$", text)
+    return re.sub(r"\$(?=[$(])", "$$", text)
 
 
 def _plain(name: str) -> str:
