@@ -26,7 +26,7 @@ HANDLE: Final = "frameworkcontroller://torchx/"
 OFFLINE: Final = re.compile(
     r"(NewConnection|Connection|ConnectTimeout|ReadTimeout|Proxy|NameResolution)Error|timed out"
 )
-APP: Final = Path(__file__).parents[1] / "support/torchxapp.py"
+ROOT: Final = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
@@ -49,20 +49,20 @@ class TorchX:
         )
 
     def ok(self, *arguments: str) -> str:
-        """What `torchx` prints on stdout."""
+        """Return the standard output of `torchx`."""
         ran = self.run("torchx", *arguments)
         assert ran.returncode == 0, ran.stdout + ran.stderr
         return ran.stdout
 
     def submit(self, *arguments: str) -> str:
-        """The id of an app, that is its Framework's name behind the namespace."""
+        """Run an app, and return its id."""
         handle = self.ok("run", "--scheduler", "frameworkcontroller", "--workspace=", *arguments).strip()
         assert handle.startswith(f"{HANDLE}default:")
         return handle.removeprefix(HANDLE)
 
     def api(self, *arguments: str) -> Any:
-        """What torchxapp.py returns."""
-        ran = self.run("python", APP, *arguments)
+        """Call a function of torchxapp.py."""
+        ran = self.run("python", ROOT / "tests/support/torchxapp.py", *arguments)
         assert ran.returncode == 0, ran.stderr
         return json.loads(ran.stdout)
 
@@ -100,12 +100,10 @@ def torchx(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     if installed.returncode and OFFLINE.search(installed.stderr):
         pytest.skip(f"no {request.param}: the package registry cannot be reached")
     assert installed.returncode == 0, installed.stderr
-    find = "import site; print(site.getsitepackages()[0])"
-    packages = Path(subprocess.check_output([python, "-c", find], text=True).strip())
-    (packages / "product.pth").write_text(f"import site; site.addsitedir({site.getsitepackages()[0]!r})\n")
     (folder / "home").mkdir()
     variables = {
         "PATH": f"{python.parent}:{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *site.getsitepackages()]),
         "HOME": str(folder / "home"),
         "KUBECONFIG": str(kubeconfig),
     }
@@ -200,20 +198,20 @@ def test_a_dry_run_shows_the_same_framework_each_time(torchx: TorchX) -> None:
 
 
 def test_an_app_runs_to_its_end(torchx: TorchX, here: fc.Cluster) -> None:
-    app_id = torchx.submit("utils.echo", "--msg", "hello $(HOME)", "--num_replicas", "2")
+    text = "hello $(HOME)\nbye"
+    app_id = torchx.submit("utils.echo", "--msg", text, "--num_replicas", "2")
     handle = f"{HANDLE}{app_id}"
     lines = re.sub(r"\x1b\[\d+m", "", torchx.ok("log", "--tail", f"{handle}/echo")).splitlines()
-    assert sorted(lines) == ["echo/0 hello $(HOME)", "echo/1 hello $(HOME)"]
+    assert sorted(lines) == ["echo/0 bye", "echo/0 hello $(HOME)", "echo/1 bye", "echo/1 hello $(HOME)"]
     here.get(name_in(app_id)).wait()
     status = torchx.ok("status", handle)
     assert "State: SUCCEEDED" in status
     assert re.findall(r"echo\[\d\]:\w+", status) == ["echo[0]:SUCCEEDED", "echo[1]:SUCCEEDED"]
     assert re.search(rf"{re.escape(handle)} .*SUCCEEDED", torchx.ok("list", "--scheduler", "frameworkcontroller"))
     # The Pods are gone: from the archive.
-    assert "hello $(HOME)" in torchx.ok("log", f"{handle}/echo/1")
-    assert not torchx.ok("log", "--regex", "bye", f"{handle}/echo/1")
+    assert re.findall("hello|bye", torchx.ok("log", "--regex", "HOME", f"{handle}/echo")) == ["hello", "hello"]
     (role,) = torchx.api("describe", app_id)["roles"]
-    assert (role["name"], role["entrypoint"], role["args"]) == ("echo", "echo", ["hello $(HOME)"])
+    assert (role["name"], role["entrypoint"], role["args"]) == ("echo", "echo", [text])
     assert (role["num_replicas"], role["resource"]["cpu"], role["resource"]["memMB"]) == (2, 1, 1024)
 
 

@@ -1,4 +1,4 @@
-"""Use the API of TorchX, in an environment that has it, and print what it returns as JSON."""
+"""Calls of TorchX's API in an environment that has it. Results are printed as JSON."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ SCHEDULER = "frameworkcontroller"
 
 
 def app() -> AppDef:
-    """An app with all that has a counterpart in a Framework, and names that a Framework may not have."""
+    """Return an app with every supported field, and names that are not valid in a Framework."""
     trainer = Role(
         name="my-trainer_v2",
         image="train:1",

@@ -56,7 +56,7 @@ NAME: Final = "frameworkcontroller"
 APP_NAME: Final = "torchx.pytorch.org/app-name"
 """Annotation and label: the name of the app. The label has only the characters that Kubernetes permits in one."""
 ROLE_NAMES: Final = "torchx.pytorch.org/role-names"
-"""Annotation: a JSON object of the app's names of roles, by those of the TaskRoles."""
+"""Annotation: a JSON object of the app's names of roles, by names of TaskRoles."""
 
 RANK0_HOST: Final = "TORCHX_RANK0_HOST"
 """The variable that `macros.rank0_env` names, as with TorchX's own schedulers."""
@@ -83,7 +83,7 @@ _STATES: Final = {
 
 @dataclass
 class Request:
-    """A Framework to submit, and where. ``context``, ``kubeconfig``: None as kubectl would choose them."""
+    """A Framework to submit. ``context``, ``kubeconfig`` and ``namespace``: None as kubectl would choose them."""
 
     framework: Framework
     namespace: str | None = None
@@ -106,7 +106,7 @@ class FrameworkScheduler(Scheduler):
         super().__init__(NAME, session_name)
         self._clusters: dict[tuple[str | None, ...], Cluster] = {}
         self._kubeconfigs: dict[str, str | None] = {}
-        """By id of the app: an id names no file, so that only this process knows it."""
+        """By id of an app, for this process: ids do not contain it."""
         self._connecting = threading.Lock()
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class FrameworkScheduler(Scheduler):
     def run_opts(self) -> runopts:
         """Return the options of ``torchx run -cfg``."""
         opts = runopts()
-        opts.add("namespace", type_=str, default=None, help="namespace, by default that of the kubeconfig")
+        opts.add("namespace", type_=str, default=None, help="namespace, by default the kubeconfig's")
         opts.add("queue", type_=str, default=None, help="Kueue's LocalQueue that admits the app")
         opts.add("priority", type_=str, default=None, help="Kueue's WorkloadPriorityClass")
         opts.add("gang", type_=bool, default=False, help="start all Pods together, or none")
@@ -131,7 +131,7 @@ class FrameworkScheduler(Scheduler):
 
     # TorchX before autumn 2026 calls it without cfg.
     def _validate(self, app: AppDef, scheduler: str, cfg: Any = None) -> None:
-        """Roles need no resources."""
+        """Accept roles without resources."""
 
     def _submit_dryrun(self, app: AppDef, cfg: Mapping[str, Any]) -> AppDryRunInfo:
         where = {key: cfg.get(key) for key in ("namespace", "context", "kubeconfig")}
@@ -197,8 +197,8 @@ class FrameworkScheduler(Scheduler):
     ) -> Iterator[str]:
         """Yield the lines of a replica's last attempt, of Pods that are gone from the archive.
 
-        Lines of the archive have no time: ``since`` and ``until`` do not leave them out. ``should_tail``: go on until
-        the end, also with later attempts.
+        Lines of the archive have no time: ``since`` and ``until`` keep them. ``should_tail``: follow the log until the
+        app ends, including later attempts.
 
         Raises:
             ValueError: there is no such role, or ``streams`` is not ``combined``: Kubernetes has one stream.
@@ -228,15 +228,15 @@ class FrameworkScheduler(Scheduler):
 
 
 def create_scheduler(session_name: str, **_parameters: object) -> FrameworkScheduler:
-    """Return the scheduler, for TorchX. ``_parameters`` are those of other schedulers."""
+    """Return the scheduler, for TorchX. ``_parameters``: for other schedulers."""
     return FrameworkScheduler(session_name)
 
 
 def framework_of(app: AppDef, cfg: Mapping[str, Any]) -> Framework:
-    """Return the Framework of an app. It reads the files of the option ``code``, and no more.
+    """Return the Framework of an app. Reads only the files of the option ``code``.
 
     Raises:
-        ValueError: the app asks for what a Framework has not, or the controller would refuse it.
+        ValueError: the app has a feature without counterpart, or the controller would refuse the Framework.
     """
     if not app.roles:
         raise ValueError(f"the app {app.name} has no roles")
@@ -293,7 +293,7 @@ def _task_role(role: AppRole, name: str, host: str) -> Role:
 
 
 def _pod(role: AppRole) -> Json:
-    """Return the fields of the Pod template that `Role` has no word for."""
+    """Return the fields of the Pod template that `Role` does not name."""
     # PyTorch's data loaders share more memory than the 64 MiB of a container runtime.
     volumes: list[Json] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
     mounts: list[Json] = [{"name": "shm", "mountPath": "/dev/shm"}]  # noqa: S108
@@ -453,7 +453,7 @@ def _filtered(
 
 
 def _finds_entry_point() -> bool:
-    """Whether TorchX reads the entry point, too. It warns of a plug-in that it finds in both ways."""
+    """Return whether TorchX also reads the entry point: it warns about plug-ins that it finds twice."""
     from torchx.plugins import _registry
 
     sources = getattr(getattr(_registry, "PluginSource", None), "__members__", ())
