@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import yaml
 
 import frameworkcontroller as fc
 
@@ -71,7 +72,8 @@ class TorchX:
 def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The kubeconfig of a local cluster."""
     path = tmp_path_factory.mktemp("cluster") / "kubeconfig"
-    command = [sys.executable, "-m", "frameworkcontroller", "local", "up", "--kubeconfig", path, "--until-stdin-closes"]
+    command = [sys.executable, "-m", "frameworkcontroller", "local", "up", "--kubeconfig", str(path)]
+    command += ["--until-stdin-closes"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -86,17 +88,9 @@ def torchx(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("torchx")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
     python = folder / "venv/bin/python"
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--disable-pip-version-check",
-        "--python",
-        python,
-        "--retries=1",
-        "--timeout=20",
-    ]
-    installed = subprocess.run([*pip, "install", "--quiet", request.param], capture_output=True, text=True, check=False)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--retries=1", "--timeout=20"]
+    pip += ["--python", str(python), "install", "--quiet", request.param]
+    installed = subprocess.run(pip, capture_output=True, text=True, check=False)
     if installed.returncode and OFFLINE.search(installed.stderr):
         pytest.skip(f"no {request.param}: the package registry cannot be reached")
     assert installed.returncode == 0, installed.stderr
@@ -226,6 +220,23 @@ def test_a_failing_app_is_retried_and_says_why(torchx: TorchX, here: fc.Cluster)
     shown = torchx.ok("status", f"{HANDLE}{app_id}")
     assert "sh[0]:FAILED (exitcode: 3)" in shown
     assert "error_msg: main exited with 3: no luck" in shown
+
+
+def test_a_handle_names_its_context(torchx: TorchX, here: fc.Cluster, tmp_path: Path) -> None:
+    file = tmp_path / "kubeconfig"
+    config = yaml.safe_load(Path(torchx.variables["KUBECONFIG"]).read_text())
+    config["contexts"][0]["name"], config["current-context"] = "arn:east/mine", "another"
+    file.write_text(yaml.safe_dump(config))
+    ran = torchx.run(
+        *("torchx", "run", "--scheduler", "frameworkcontroller", "-cfg", "context=arn:east/mine", "utils.echo"),
+        KUBECONFIG=str(file),
+    )
+    assert ran.returncode == 0, ran.stderr
+    handle = ran.stdout.strip()
+    assert handle.startswith(f"{HANDLE}arn%3Aeast%2Fmine:default:echo")
+    here.get(handle.rpartition(":")[2]).wait()
+    log = torchx.run("torchx", "log", f"{handle}/echo/0", KUBECONFIG=str(file))
+    assert "hello world" in log.stdout, log.stderr
 
 
 def test_a_cancelled_app_stays_and_a_deleted_one_is_gone(torchx: TorchX, here: fc.Cluster) -> None:

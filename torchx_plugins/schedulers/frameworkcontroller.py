@@ -43,6 +43,7 @@ from frameworkcontroller.api.names import (
     placeholder,
     pod_name,
 )
+from frameworkcontroller.api.quantities import parse_quantity
 from frameworkcontroller.api.status import Phase
 from frameworkcontroller.sdk.definitions import GPU, Completion, Framework, Resources, Retry, Role
 from frameworkcontroller.sdk.exceptions import NotFound
@@ -67,7 +68,6 @@ _SUFFIX: Final = 5
 _MAX_NAME: Final = 40
 _MAX_ROLE: Final = 20
 _MB: Final = 1000**2
-_BYTES: Final = {"": 1, "k": 1000, "M": 1000**2, "G": 1000**3, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
 _STATES: Final = {
     Phase.PENDING: AppState.PENDING,
@@ -398,15 +398,16 @@ def _retries(body: Mapping[str, Any]) -> int:
 
 
 def _resource(body: Mapping[str, Any]) -> Resource:
-    amounts = {**(body.get("limits") or {}), **(body.get("requests") or {})}
-    cpu, memory = str(amounts.pop("cpu", "-1")), str(amounts.pop("memory", ""))
-    found = re.fullmatch(r"(\d+)([a-zA-Z]*)", memory)
-    cores = int(cpu[:-1]) // 1000 if cpu.endswith("m") else int(float(cpu))
+    amounts = {}
+    for name, text in ((body.get("limits") or {}) | (body.get("requests") or {})).items():
+        with suppress(ValueError):
+            amounts[name] = parse_quantity(text)
+    # -1: none is requested.
     return Resource(
-        cpu=cores,
+        cpu=int(amounts.pop("cpu", -1)),
         gpu=int(amounts.pop(GPU, 0)),
-        memMB=int(found[1]) * _BYTES.get(found[2], 1) // _MB if found else -1,
-        devices={name: int(count) for name, count in amounts.items() if "/" in name and str(count).isdigit()},
+        memMB=int(amounts.pop("memory", -_MB) // _MB),
+        devices={name: int(count) for name, count in amounts.items() if "/" in name},
     )
 
 

@@ -34,7 +34,8 @@ def main() -> int:
             variables["PYTHONPATH"] = os.pathsep.join([str(ROOT), *site.getsitepackages()])
             run = [programs / "torchx", "run", "--scheduler", "frameworkcontroller", "-cfg", "code=ddp.py"]
             run += ["--wait", "--log", "dist.ddp", "-j", "4x1", "--script", "ddp.py"]
-            code = subprocess.run(run, env=variables, cwd=FOLDER, check=False).returncode
+            # TorchX writes logs to stderr.
+            code = subprocess.run(run, env=variables, cwd=FOLDER, stderr=subprocess.STDOUT, check=False).returncode
             cluster.stdin.close()
             cluster.stdout.read()
     return code
