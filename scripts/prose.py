@@ -31,6 +31,7 @@ PATTERNS: Final = (
     "manifests/**/*.yaml",
     "frameworkcontroller/**/*.yaml",
     "frameworkcontroller/**/*.py",
+    "torchx_plugins/**/*.py",
     "scripts/*.py",
     "tests/**/*.py",
 )

@@ -61,6 +61,13 @@ EXAMPLES = {
     "torchrun": Example(
         "torch", TORCH, "training/pytorch/elastic/pytorchelastic.yaml", rf"worker 0 of [123]: {FITTED}"
     ),
+    "torchx": Example(
+        "torchx",
+        f"{TORCH} torchx==0.7.0",
+        "training/pytorch/ddp/withtorchx.py",
+        rf".*worker [0-3] of 4: {FITTED}",
+        times=4,
+    ),
     "jax": Example("jax", "jax==0.10.2", "training/jax/jax.yaml", rf"worker [01] of 2: {FITTED}", times=2),
     "tensorflow": Example("tensorflow", "tensorflow-cpu==2.21.0", TENSORFLOW, FITTED),
     "mpi": Example(

@@ -38,6 +38,9 @@ LAYERS = {
 }  # fmt: skip
 """The packages and modules that each package may import. Modules at the top may import all but `local`."""
 
+PLUGINS = {"torchx_plugins": {"api", "sdk"}}
+"""The top-level packages that other libraries load, and the packages that each may import. No package imports them."""
+
 FOUNDATIONS = {"backoff.py", "deadlines.py", "depths.py", "extras.py", "lru.py"}
 """Pure modules at the top that every package may import; they import nothing of ours."""
 
@@ -47,6 +50,8 @@ RESERVED = {
     "aiosqlite": {"history"},
     "asyncpg": {"history"},
     "alembic": {"history"},
+    "torchx": set(),
+    "torchx_plugins": set(),
 }
 """Libraries that only these packages and files may import.
 
@@ -104,7 +109,7 @@ def layering_faults(file: Path, tree: ast.AST) -> Iterator[str]:
         if standalone and root not in sys.stdlib_module_names | BUNDLED | {NAME}:
             yield f"{found}, which scripts/build-barrier does not bundle"
         if root in RESERVED and not RESERVED[root] & {parts[0], "/".join(parts)}:
-            yield f"{found}, which only {', '.join(sorted(RESERVED[root]))} may"
+            yield f"{found}, which only {', '.join(sorted(RESERVED[root])) or 'plug-ins'} may"
         if root != NAME or rest in ("", "__version__"):  # the package itself, which holds its version and nothing more
             continue
         target = rest.partition(".")[0]
@@ -117,6 +122,15 @@ def layering_faults(file: Path, tree: ast.AST) -> Iterator[str]:
                 yield f"{found}, which only cli may"
         elif not any(f"{rest}.".startswith(f"{allowed}.") for allowed in LAYERS[parts[0]]):
             yield f"{found}, and {parts[0]} may import {', '.join(sorted(LAYERS[parts[0]]))} only"
+
+
+def plugin_faults(file: Path, tree: ast.AST) -> Iterator[str]:
+    """The imports of a plug-in that break the rules above."""
+    allowed = PLUGINS[file.relative_to(PACKAGE.parent).parts[0]]
+    for found in imports(file, tree):
+        root, _, rest = found.module.partition(".")
+        if root == NAME and rest.partition(".")[0] not in allowed:
+            yield f"{found}, and plug-ins may import {', '.join(sorted(allowed))} only"
 
 
 def part_faults(file: Path, tree: ast.AST) -> Iterator[str]:
@@ -192,6 +206,15 @@ def test_imports_run_one_way() -> None:
     assert [fault for file, tree in parsed() for fault in layering_faults(file, tree)] == []
 
 
+@pytest.mark.parametrize("plugin", PLUGINS)
+def test_a_plugin_uses_the_sdk_alone(plugin: str) -> None:
+    folder = PACKAGE.parent / plugin
+    assert [fault for file, tree in parsed(folder) for fault in plugin_faults(file, tree)] == []
+    # A namespace package: other distributions have parts of it.
+    assert list(folder.rglob("__init__.py")) == []
+    assert list(plugin_faults(folder / "x.py", ast.parse("from frameworkcontroller.kube import client")))
+
+
 def test_the_life_names_no_part_and_no_part_another() -> None:
     assert [fault for file, tree in parsed(PACKAGE / "machine") for fault in part_faults(file, tree)] == []
 
@@ -257,6 +280,8 @@ def test_the_machine_is_pure() -> None:
         ("manager/controllermetrics.py", "from prometheus_client import Counter"),
         ("manager/x.py", "from sqlalchemy import Table"),
         ("history/x.py", "from frameworkcontroller.machine.plan import plan"),
+        ("sdk/x.py", "from torchx.specs import AppDef"),
+        ("cli/x.py", "import torchx_plugins.schedulers.frameworkcontroller"),
         ("backoff.py", "from frameworkcontroller.api import names"),
         ("config/config.py", "from frameworkcontroller.controller.driver import Driver"),
         ("commands/x.py", "from frameworkcontroller.config.config import Config"),
