@@ -91,8 +91,8 @@ def _of_json(pod: dict[str, Any]) -> str:
 
 
 def last_line(text: str) -> str:
-    """The last line with words: of a traceback, the error."""
-    return next((line for one in reversed(text.splitlines()) if (line := one_line(one))), "")
+    """The last line with words: of a traceback, the error. torchrun ends its report with a line of ``=``."""
+    return next((line for one in reversed(text.splitlines()) if any(map(str.isalnum, line := one_line(one)))), "")
 
 
 def one_line(text: str) -> str:

@@ -138,9 +138,14 @@ async def _until_told(options: argparse.Namespace) -> None:
     closed = asyncio.Event()
     if options.until_stdin_closes:
         loop = asyncio.get_running_loop()
-        threading.Thread(
-            target=lambda: (sys.stdin.buffer.read(), loop.call_soon_threadsafe(closed.set)), daemon=True
-        ).start()
+
+        def read() -> None:
+            # Not by sys.stdin: Python cannot end while a thread has its lock.
+            while os.read(0, 4096):
+                pass
+            loop.call_soon_threadsafe(closed.set)
+
+        threading.Thread(target=read, daemon=True).start()
     await closed.wait()
 
 

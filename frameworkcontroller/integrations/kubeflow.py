@@ -51,7 +51,7 @@ _ROLE: Final = "worker"
 def trainer_client(cluster: Cluster, *, image: str | None = None) -> TrainerClient:
     """Return Kubeflow's client for this cluster. ``image``: of trainers that name none.
 
-    Kubeflow's class takes no backends but its own, so that this one is put in place of its local one.
+    Kubeflow's class accepts only its own backends, so this one replaces its local one.
     """
     client = TrainerClient(LocalProcessBackendConfig())
     client.backend = FrameworkBackend(cluster, image=image)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the library and what it needs."""
+    """A folder with the library and its dependencies."""
     folder = tmp_path_factory.mktemp("kubeflow")
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--retries", "2", "--target", str(folder)]
     done = subprocess.run([*install, "kubeflow==0.5.0"], capture_output=True, text=True, check=False)
@@ -29,7 +29,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_trainers_run_as_frameworks(library: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{library}", "HOME": str(tmp_path)}
-    # Elsewhere: modules beside a program precede libraries.
+    # Elsewhere: modules in the folder of a program precede libraries.
     program = Path(shutil.copy(PROGRAM, tmp_path))
     shutil.copy(PROGRAM.with_name("kubeflowtrain.py"), tmp_path)
     done = subprocess.run(

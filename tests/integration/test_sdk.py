@@ -257,7 +257,7 @@ async def test_iterators_that_are_closed_early_leave_no_task(attended: aio.Clust
     await asyncio.sleep(1)
     cancelled.cancel()
     await asyncio.wait([cancelled])
-    # Those of the embedded API server are its own.
+    # The embedded API server works in the same process.
     assert [task for task in asyncio.all_tasks() - before if "RequestHandler" not in repr(task)] == []
 
 
@@ -313,7 +313,7 @@ async def test_without_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.newest
-async def test_a_stranger_is_told_the_missing_permission(cluster: Cluster) -> None:
+async def test_a_stranger_learns_the_missing_permission(cluster: Cluster) -> None:
     if cluster.kubeconfig_of is None:
         pytest.skip("this cluster tells no users apart")
     async with aio.Cluster(lambda: cluster.connection("stranger"), cluster.namespace) as stranger:

@@ -1,4 +1,4 @@
-"""Use Kubeflow's SDK on a local cluster, in an environment that has it, and print what it returns as JSON."""
+"""Use Kubeflow's SDK on a local cluster, in an environment that has it, and print the results as JSON."""
 
 import json
 from typing import Any

@@ -2,7 +2,7 @@
 
 import pytest
 
-from frameworkcontroller.api.causes import cause
+from frameworkcontroller.api.causes import cause, last_line
 from frameworkcontroller.api.completion import (
     CONTAINER_PERMANENT_FAILED,
     POD_CREATION_PERMANENT_ERROR,
@@ -72,3 +72,8 @@ def test_an_entry_of_an_archive_has_the_same_cause() -> None:
     for odd in ("{}", '{"containers":[1]}', pod[:-9], "[]"):
         text = f"Pod failed: PodPattern unmatched: {odd}"
         assert archived(text) == " ".join(text.split())
+
+
+def test_a_line_that_only_separates_is_not_the_last_one() -> None:
+    assert last_line("train.py FAILED\n  exitcode  : 1 (pid: 7)\n====\n \n") == "exitcode : 1 (pid: 7)"
+    assert last_line("----\n====\n") == ""
