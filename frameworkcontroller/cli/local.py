@@ -21,7 +21,16 @@ from frameworkcontroller.api import names
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.output import LinePrefixes, console
 from frameworkcontroller.commands.program import CommandError, UsageError
-from frameworkcontroller.commands.progress import LineProgress, Progress, cannot_start, ending, progress_on
+from frameworkcontroller.commands.progress import (
+    LineProgress,
+    LiveProgress,
+    Progress,
+    cannot_start,
+    ending,
+    first_diagnosis,
+    keep_diagnosing,
+    progress_on,
+)
 from frameworkcontroller.config.bindaddress import BindAddress
 from frameworkcontroller.config.config import Config, ConfigurationError, Kueue, KueueMode, load_config, shipped_config
 from frameworkcontroller.config.historyconfig import History, HistorySinkKind
@@ -343,8 +352,10 @@ async def _follow(
     late = False
     # A pipe may have no user to interrupt it.
     limit = _UNWATCHED_SEC if timeout is None and not screen.is_terminal else timeout
-    async with progress_on(screen, time.time) as progress:
+    async with progress_on(screen, time.time) as progress, program.background() as tasks:
         follower = FrameworkFollower(client, frameworks, progress.show, until=cannot_start)
+        if isinstance(progress, LiveProgress):
+            tasks.append(asyncio.create_task(keep_diagnosing(client, follower, progress, time.time)))
         output.progress = progress
         try:
             async with asyncio.timeout(limit):
@@ -356,8 +367,12 @@ async def _follow(
             output.progress = None
     endings = [ending(key, last) for key, last in follower.last.items()]
     _say()
-    for end in endings:
+    for end, last in zip(endings, follower.last.values(), strict=True):
         _say(end.text)
+        if late and last:
+            pod, why = await first_diagnosis(client, last, time.time)
+            if why not in end.text:
+                _say(f"    {pod}: {why}")
     if late and limit is not None:
         default = " (--timeout extends this default)" if timeout is None else ""
         raise program.too_late("not all Frameworks completed", limit, default)

@@ -21,6 +21,8 @@ from frameworkcontroller.api.phases import phase_of_framework, phase_of_task
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import FrameworkStatus, Phase, TaskRoleStatus, TaskStatus
 from frameworkcontroller.commands import program
+from frameworkcontroller.commands.frameworkfollower import FrameworkFollower
+from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.views.apiobjects import condition_of, is_suspended
 from frameworkcontroller.views.diagnosis import (
     NOT_SEEN,
@@ -31,12 +33,14 @@ from frameworkcontroller.views.diagnosis import (
     result,
     trigger,
 )
+from frameworkcontroller.views.poddiagnosis import diagnose_pods
 from frameworkcontroller.views.texts import counted, duration
 from frameworkcontroller.views.tree import DEFAULT_NAMESPACE, framework_tree
 
 _DRAW_EVERY_SEC: Final = 0.125
 _FINAL_STALLS: Final = frozenset({"InvalidSpec", "NamingConflict", "GangUnsupported", "QueueInvalid"})
 """Reasons of the condition Stalled that only a change of an object ends."""
+_POD_INTERVAL_SEC: Final = 3.0
 _PAUSE_FACTOR: Final = 9
 """Pauses are longer than drawing by this factor, to leave time for everything else."""
 
@@ -162,6 +166,26 @@ class LiveProgress:
 
 Progress: TypeAlias = LiveProgress | LineProgress
 """A display of Frameworks."""
+
+
+async def keep_diagnosing(
+    client: KubeClient, follower: FrameworkFollower, progress: LiveProgress, wall: Callable[[], float]
+) -> None:
+    """Show why Pods of the followed Frameworks do not run, until cancelled."""
+    while True:
+        found: dict[str, str] = {}
+        for framework in filter(None, tuple(follower.last.values())):
+            found |= await diagnose_pods(client, framework, wall)
+        progress.pods.clear()
+        progress.pods.update(found)
+        await asyncio.sleep(_POD_INTERVAL_SEC)
+
+
+async def first_diagnosis(
+    client: KubeClient, framework: Mapping[str, Any], wall: Callable[[], float]
+) -> tuple[str, str]:
+    """Return a Pod that does not run, and why; empty if all run."""
+    return next(iter((await diagnose_pods(client, framework, wall)).items()), ("", ""))
 
 
 def cannot_start(framework: Mapping[str, Any]) -> bool:

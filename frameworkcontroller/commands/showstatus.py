@@ -10,7 +10,7 @@ from typing import Final
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.decompress import decompressed
 from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.progress import LiveProgress, ending, progress_on
+from frameworkcontroller.commands.progress import LiveProgress, ending, keep_diagnosing, progress_on
 from frameworkcontroller.views.apiobjects import Json, key_of
 from frameworkcontroller.views.diagnosis import read_view
 from frameworkcontroller.views.frameworkfollower import FrameworkFollower
@@ -18,7 +18,6 @@ from frameworkcontroller.views.poddiagnosis import diagnose_pods
 from frameworkcontroller.views.tree import framework_tree
 
 _MAX_LINES: Final = 40
-_POD_INTERVAL_SEC: Final = 3.0
 
 
 async def run(invocation: Invocation, options: argparse.Namespace) -> int:
@@ -41,19 +40,9 @@ async def _watch(invocation: Invocation, framework: Json) -> int:
         progress.show(key, framework)
         follower = FrameworkFollower(invocation.client, [framework], progress.show)
         if isinstance(progress, LiveProgress):
-            tasks.append(asyncio.create_task(_keep_diagnosing(invocation, framework, follower, progress)))
+            tasks.append(asyncio.create_task(keep_diagnosing(invocation.client, follower, progress, invocation.wall)))
         await follower.run()
     end = ending(key, follower.last[key])
     invocation.print()
     invocation.print(end.text)
     return program.EXIT_OK if end.succeeded else program.EXIT_FAILED
-
-
-async def _keep_diagnosing(
-    invocation: Invocation, framework: Json, follower: FrameworkFollower, progress: LiveProgress
-) -> None:
-    while True:
-        pods = await diagnose_pods(invocation.client, follower.last[key_of(framework)] or framework, invocation.wall)
-        progress.pods.clear()
-        progress.pods.update(pods)
-        await asyncio.sleep(_POD_INTERVAL_SEC)

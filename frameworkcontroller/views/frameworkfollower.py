@@ -27,7 +27,9 @@ class FrameworkFollower:
         *,
         until: Callable[[Mapping[str, Any]], bool] = lambda _body: False,
     ) -> None:
-        self._uids: dict[str, str] = {key_of(body): body["metadata"]["uid"] for body in frameworks}
+        self.last: dict[str, Mapping[str, Any] | None] = {key_of(body): body for body in frameworks}
+        """The last object of each Framework; None after a deletion before its completion."""
+        self._uids: dict[str, str] = {key: body["metadata"]["uid"] for key, body in self.last.items() if body}
         self._changed = changed
         self._until = until
         self._unfinished = set(self._uids)
@@ -46,8 +48,6 @@ class FrameworkFollower:
             on_update=lambda _old, new: self._on_change(new),
             on_delete=lambda old, _final: self._on_deleted(old.key, old.uid),
         )
-        self.last: dict[str, Mapping[str, Any] | None] = {key: {} for key in self._uids}
-        """The last object of each Framework; None after a deletion before its completion."""
 
     @property
     def failing_since(self) -> float | None:

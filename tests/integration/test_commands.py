@@ -19,7 +19,7 @@ from rich.console import Console
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
-from frameworkcontroller.commands import showstatus
+from frameworkcontroller.commands import progress, showstatus
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.program import background
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
@@ -205,7 +205,7 @@ async def test_status_watch_diagnoses_pods_of_a_framework_without_status_at_firs
     created = await frameworks.create("f", waiting)
     assert "status" not in created
     monkeypatch.setattr(Invocation, "framework", AsyncMock(return_value=created))
-    monkeypatch.setattr(showstatus, "_POD_INTERVAL_SEC", 0.1)
+    monkeypatch.setattr(progress, "_POD_INTERVAL_SEC", 0.1)
     screen = Console(file=io.StringIO(), force_terminal=True, width=100, height=20)
     invocation = Invocation(frameworks.client, frameworks.namespace, out=screen)
 

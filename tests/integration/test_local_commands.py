@@ -156,6 +156,25 @@ def test_run_prints_the_findings_of_lint_before_anything_runs(folder: Path) -> N
     assert (ended.returncode, late) == (1, "frameworkcontroller: not all Frameworks completed within 2s")
 
 
+@pytest.mark.parametrize("terminal", [False, True])
+def test_run_says_why_a_framework_waits(folder: Path, *, terminal: bool) -> None:
+    waits = framework("f", "true")
+    waits["spec"]["taskRoles"][0]["task"]["pod"]["spec"]["schedulerName"] = "other"
+    (folder / "f.yaml").write_text(yaml.safe_dump(waits))
+    ended = subprocess.run(
+        [*COMMAND, "run", "f.yaml", "--timeout", "6"],
+        cwd=folder,
+        env=environment(folder) | ({"FORCE_COLOR": "1", "TERM": "xterm"} if terminal else {}),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    live, _, result = ended.stdout.rpartition("f: Pending")
+    assert ("waits for the scheduler other" in live) == terminal
+    assert re.search(r"^    f-\w+-0: waits for the scheduler other$", result, re.MULTILINE)
+
+
 def test_run_ends_at_a_framework_that_cannot_start(folder: Path) -> None:
     invalid, paused = framework("f", "true"), framework("g", "true")
     size = {"requests": {"storage": "1Gi"}}
