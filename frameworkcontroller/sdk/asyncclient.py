@@ -17,7 +17,7 @@ from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.connection import connect as connection_of
-from frameworkcontroller.sdk.asyncrun import MANAGER, Run
+from frameworkcontroller.sdk.asyncrun import LOG_ERRORS, MANAGER, Run, no_logs
 from frameworkcontroller.sdk.definitions import Framework
 from frameworkcontroller.sdk.exceptions import NotFound
 from frameworkcontroller.sdk.localprocess import LocalProcess
@@ -146,7 +146,10 @@ class Cluster:
         """
         run = await self.submit(framework, replace=replace)
         if logs:
-            await run.print_logs()
+            try:
+                await run.print_logs()
+            except LOG_ERRORS as error:
+                print(no_logs(run.name, error), file=sys.stderr)  # noqa: T201 - where logs are asked for
         return await run.result()
 
     async def get(self, name: str) -> Run:

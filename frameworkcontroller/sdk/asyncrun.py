@@ -27,6 +27,7 @@ from frameworkcontroller.kube.errors import NotFound as ObjectGone
 from frameworkcontroller.kube.resources import EVENTS
 from frameworkcontroller.sdk.archives import archive_of
 from frameworkcontroller.sdk.exceptions import (
+    Forbidden,
     FrameworkFailed,
     InvalidSpec,
     LogUnavailable,
@@ -60,6 +61,9 @@ if TYPE_CHECKING:
 
 MANAGER: Final = "frameworkcontroller-sdk"
 """The field manager of its changes, and its user agent."""
+
+LOG_ERRORS: Final = (Forbidden, LogUnavailable, RequestRefused)
+"""Errors of logs that do not keep a caller from the result."""
 
 _FINAL: Final = "final"
 _POLL_SEC: Final = 0.5
@@ -193,11 +197,10 @@ class Run:
                 yield line
 
     async def print_logs(self, file: TextIO | None = None) -> None:
-        """Print the lines of all Tasks, as they come, until the end of the Framework. There may be none."""
-        with suppress(LogUnavailable):
-            async with aclosing(self.logs(follow=True)) as lines:
-                async for line in lines:
-                    print(line, file=file, flush=True)
+        """Print the lines of all Tasks, as they come, until the end of the Framework. Raises the errors of `logs`."""
+        async with aclosing(self.logs(follow=True)) as lines:
+            async for line in lines:
+                print(line, file=file, flush=True)
 
     async def scale(self, **roles: int) -> None:
         """Change the numbers of Tasks: ``scale(worker=5)``. Raises InvalidSpec if a role is unknown."""
@@ -322,6 +325,11 @@ class Run:
                 async for line in lines:
                     found.append(line.text)  # noqa: PERF401 - those before an error count
         return tuple(found[-_TAIL_LINES:])
+
+
+def no_logs(name: str, error: Exception) -> str:
+    """Return the text for one of LOG_ERRORS."""
+    return f"{name}: no more logs: {error}"
 
 
 def _archived_attempt(one: Mapping[str, Any]) -> Attempt:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Coroutine, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Final, Self, TypeVar
 
 from frameworkcontroller.sdk import asyncclient, asyncrun, display
 from frameworkcontroller.sdk.background import LoopThread, loop_thread
 from frameworkcontroller.sdk.definitions import Framework
-from frameworkcontroller.sdk.exceptions import LogUnavailable
 from frameworkcontroller.sdk.runstatus import Attempt, LogLine, Result, Status
 from frameworkcontroller.views.kubeevents import KubeEvent
 
@@ -77,10 +77,11 @@ class Cluster:
         """
         run = self.submit(framework, replace=replace)
         if logs:
-            # There may be none.
-            with suppress(LogUnavailable):
+            try:
                 for line in run.logs(follow=True):
                     print(line, flush=True)  # noqa: T201 - asked for
+            except asyncrun.LOG_ERRORS as error:
+                print(asyncrun.no_logs(run.name, error), file=sys.stderr)  # noqa: T201 - where logs are asked for
         return run.result()
 
     def get(self, name: str) -> Run:

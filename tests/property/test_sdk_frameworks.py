@@ -178,7 +178,7 @@ def valid(framework: Framework | None) -> dict[str, Any] | None:
 
 @settings(max_examples=60)
 @given(st.lists(frameworks() | PRESETS, min_size=1, max_size=8))
-def test_the_api_server_accepts_frameworks_of_the_sdk(drawn: list[Framework | None]) -> None:
+def test_the_api_server_accepts_each_framework_of_the_sdk(drawn: list[Framework | None]) -> None:
     bodies = [body for one in drawn if (body := valid(one)) is not None]
     run(_create(bodies))
 

@@ -49,7 +49,7 @@ class WrittenLogs:
     ) -> AsyncIterator[bytes]:
         """Yield the lines."""
         self.reads.append(name)
-        if name not in self._lines and name not in self._ended:
+        if not follow and name not in self._lines and name not in self._ended:
             raise LookupError(f'pod "{name}" has no log')
         since = 0.0 if since_seconds is None else self._wall() - since_seconds
         found = self._lines[name]
