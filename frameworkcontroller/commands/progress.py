@@ -21,7 +21,6 @@ from frameworkcontroller.api.phases import phase_of_framework, phase_of_task
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import FrameworkStatus, Phase, TaskRoleStatus, TaskStatus
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.frameworkfollower import FrameworkFollower
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.views.apiobjects import condition_of, is_suspended
 from frameworkcontroller.views.diagnosis import (
@@ -33,6 +32,7 @@ from frameworkcontroller.views.diagnosis import (
     result,
     trigger,
 )
+from frameworkcontroller.views.frameworkfollower import FrameworkFollower
 from frameworkcontroller.views.poddiagnosis import diagnose_pods
 from frameworkcontroller.views.texts import counted, duration
 from frameworkcontroller.views.tree import DEFAULT_NAMESPACE, framework_tree
