@@ -30,10 +30,11 @@ from frameworkcontroller.sdk.translation import translated
 
 try:
     from airflow.sdk import BaseOperator, conf
-    from airflow.sdk.exceptions import AirflowException, TaskDeferralTimeout
+    from airflow.sdk.exceptions import AirflowException
 except ImportError:
+    # Airflow 2.
     from airflow.configuration import conf
-    from airflow.exceptions import AirflowException, TaskDeferralTimeout
+    from airflow.exceptions import AirflowException
     from airflow.models import BaseOperator
 
 CHECKED_LABEL: Final = "already_checked"
@@ -119,12 +120,11 @@ class FrameworkOperator(BaseOperator):
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Any) -> Any:
         """Stop the Framework of a deferred task beyond ``execution_timeout``."""
-        try:
-            return super().resume_execution(next_method, next_kwargs, context)
-        except TaskDeferralTimeout:
+        # Airflow's releases raise different errors.
+        if next_method == "__fail__" and "timeout" in str((next_kwargs or {}).get("error")).lower():
             self._labels = labels_of(context["ti"])
             self.on_kill()
-            raise
+        return super().resume_execution(next_method, next_kwargs, context)
 
     def on_kill(self) -> None:
         """Stop the Framework."""
@@ -241,7 +241,7 @@ class FrameworkTrigger(BaseTrigger):
 def labels_of(ti: Any) -> dict[str, str]:
     """Return the labels of the Frameworks of this task instance, the same for all tries."""
     labels = {key: _label(getattr(ti, key)) for key in ("dag_id", "task_id", "run_id")}
-    if ti.map_index >= 0:
+    if ti.map_index is not None and ti.map_index >= 0:
         labels["map_index"] = str(ti.map_index)
     return labels
 

@@ -22,7 +22,18 @@ pytestmark = pytest.mark.slow
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the library and what it needs."""
     folder = tmp_path_factory.mktemp("airflow")
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--retries", "2", "--target", str(folder)]
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-compile",
+        "--retries",
+        "2",
+        "--target",
+        str(folder),
+    ]
     done = subprocess.run([*install, "apache-airflow-core==3.3.2"], capture_output=True, text=True, check=False)
     if done.returncode != 0 and "after connection broken by" in done.stderr and "CI" not in os.environ:
         pytest.skip("no registry of packages can be reached")
@@ -77,7 +88,7 @@ def test_tasks_run_as_frameworks(library: Path, kubeconfig: Path, tmp_path: Path
             "away": True,
             "value": {"day": "retried", "rate": 0.5},
             "cleared": True,
-            "frameworks": ["Succeeded", "Pending"],
+            "frameworks": 2,
         },
         "missed": [{"day": "missed", "rate": 0.5}, ["Succeeded"]],
         "kill": ["Stopped: User has requested to stop the Framework", ["Stopped"]],

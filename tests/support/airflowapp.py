@@ -120,7 +120,7 @@ def play_retry(cluster: frameworkcontroller.Cluster, folder: Path) -> dict[str, 
         "away": os.environ["KUBECONFIG"] == kubeconfig,
         "value": value,
         "cleared": play.begin().trigger.name != names[0],
-        "frameworks": play.frameworks(cluster),
+        "frameworks": len(play.frameworks(cluster)),
     }
 
 
