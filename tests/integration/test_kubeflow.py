@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.libraries import install
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "tests" / "support" / "kubeflowapp.py"
 
@@ -19,11 +21,7 @@ pytestmark = pytest.mark.slow
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the library and its dependencies."""
     folder = tmp_path_factory.mktemp("kubeflow")
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--retries", "2", "--target", str(folder)]
-    done = subprocess.run([*install, "kubeflow==0.5.0"], capture_output=True, text=True, check=False)
-    if done.returncode != 0 and "after connection broken by" in done.stderr and "CI" not in os.environ:
-        pytest.skip("no registry of packages can be reached")
-    assert done.returncode == 0, done.stderr
+    install("kubeflow==0.5.0", "--target", folder)
     return folder
 
 

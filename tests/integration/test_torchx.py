@@ -15,18 +15,16 @@ import pytest
 import yaml
 
 import frameworkcontroller as fc
+from tests.support.libraries import install
 
 Json = dict[str, Any]
 
 RELEASE: Final = "torchx==0.7.0"
-NIGHTLY: Final = "torchx-nightly"
+NIGHTLY: Final = "torchx-nightly==2026.10.26"
 PENDING, RUNNING, FAILED, CANCELLED = 2, 3, 5, 6
 """Values of its AppState."""
 
 HANDLE: Final = "frameworkcontroller://torchx/"
-OFFLINE: Final = re.compile(
-    r"(NewConnection|Connection|ConnectTimeout|ReadTimeout|Proxy|NameResolution)Error|timed out"
-)
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 
@@ -88,12 +86,7 @@ def torchx(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("torchx")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
     python = folder / "venv/bin/python"
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--retries=1", "--timeout=20"]
-    pip += ["--python", str(python), "install", "--quiet", request.param]
-    installed = subprocess.run(pip, capture_output=True, text=True, check=False)
-    if installed.returncode and OFFLINE.search(installed.stderr):
-        pytest.skip(f"no {request.param}: the package registry cannot be reached")
-    assert installed.returncode == 0, installed.stderr
+    install(request.param, f"--python={python}")
     (folder / "home").mkdir()
     variables = {
         "PATH": f"{python.parent}:{os.environ['PATH']}",

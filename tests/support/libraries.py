@@ -1,0 +1,27 @@
+"""Libraries of other projects, which pip downloads for tests of what connects to them."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+_ABSENT: Final = re.compile(
+    r"(Connection|ConnectTimeout|ReadTimeout|Proxy|NameResolution)Error|connection broken|timed out|"
+    r"No matching distribution found"
+)
+
+
+def install(requirement: str, *where: str | Path) -> None:
+    """Install it with its dependencies. ``where``: options of pip.
+
+    Skip the test if the registry cannot be reached, or does not have it: mirrors may only have what is locked.
+    """
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--retries=1", "--timeout=20"]
+    words = [*pip, "install", "--quiet", "--no-compile", *map(str, where), requirement]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode and _ABSENT.search(done.stderr):
+        pytest.skip(f"the registry of packages does not provide {requirement}")
+    assert done.returncode == 0, done.stderr
