@@ -2,7 +2,7 @@
 
     train = FrameworkOperator(task_id="train", framework=frameworkcontroller.command(["train.py", "--day", "{{ ds }}"]))
 
-Conventions are those of the cncf.kubernetes provider. For Airflow 3, and 2.10 or later.
+The conventions are the cncf.kubernetes provider's. For Airflow 3, and 2.10 or later.
 """
 
 from __future__ import annotations

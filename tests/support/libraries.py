@@ -1,4 +1,4 @@
-"""Libraries of other projects, which pip downloads for tests of what connects to them."""
+"""Libraries of other projects, which pip downloads for the tests of integrations."""
 
 import re
 import subprocess
@@ -17,7 +17,7 @@ _ABSENT: Final = re.compile(
 def install(requirement: str, *where: str | Path) -> None:
     """Install it with its dependencies. ``where``: options of pip.
 
-    Skip the test if the registry cannot be reached, or does not have it: mirrors may only have what is locked.
+    Skip the test if the registry cannot be reached, or does not have it: mirrors may only have locked packages.
     """
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--retries=1", "--timeout=20"]
     words = [*pip, "install", "--quiet", "--no-compile", *map(str, where), requirement]
