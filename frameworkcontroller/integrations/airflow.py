@@ -2,7 +2,7 @@
 
     train = FrameworkOperator(task_id="train", framework=frameworkcontroller.command(["train.py", "--day", "{{ ds }}"]))
 
-Conventions are those of the cncf.kubernetes provider. For Airflow 3, and 2.10 or later.
+It follows the cncf.kubernetes provider's conventions. For Airflow 3, and 2.10 or later.
 """
 
 from __future__ import annotations

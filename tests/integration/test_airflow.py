@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the library and what it needs."""
+    """A folder with the library and its dependencies."""
     folder = tmp_path_factory.mktemp("airflow")
     install = [
         sys.executable,
