@@ -86,7 +86,7 @@ def torchx(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("torchx")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
     python = folder / "venv/bin/python"
-    install(request.param, f"--python={python}")
+    install(request.param, python=python)
     (folder / "home").mkdir()
     variables = {
         "PATH": f"{python.parent}:{os.environ['PATH']}",

@@ -92,7 +92,7 @@ def again(trigger: FrameworkTrigger) -> FrameworkTrigger:
 
 
 def play_retry(cluster: frameworkcontroller.Cluster, folder: Path) -> dict[str, Any]:
-    """A second try attaches to the running Framework; once its end is taken, a cleared task begins again."""
+    """A second try attaches to the running Framework; once its end is taken, a cleared task submits another one."""
     play = Play(folder, "retried", deferrable=True)
     names = [play.begin().trigger.name for _ in range(2)]
     play.file.touch()
