@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import errno
 import os
+import shlex
 import sys
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
@@ -76,7 +77,7 @@ The pages: {pages}
 A cluster runs at {url}: an API server, one node, and the controller.
 {runtime}
 
-    export KUBECONFIG={kubeconfig}
+    export KUBECONFIG={kubeconfig}{path}
     kubectl apply -f examples/batch/batchsucceeded.yaml
     kubectl get frameworks --watch
 
@@ -130,12 +131,27 @@ async def _up(options: argparse.Namespace) -> int:
         runtime = _RUNTIMES[options.runtime]
         if options.queue is not None:
             runtime += f"\n{_QUEUE.format(quota=options.queue)}"
-        places = {"pages": pages, "url": cluster.url, "kubeconfig": kubeconfig, "web": web.url, "log": log}
+        places = {
+            "path": _path_of_plugin(),
+            "pages": pages,
+            "url": cluster.url,
+            "kubeconfig": kubeconfig,
+            "web": web.url,
+            "log": log,
+        }
         _say(_HOW_TO_USE.format(runtime=runtime, **places))
         if options.log_level is None:
             _print_changes(cluster)
         await _unless_one_fails(asyncio.Event().wait(), controller, cluster)
     return program.EXIT_OK
+
+
+def _path_of_plugin() -> str:
+    """Return the line that lets kubectl find its plugin in a virtual environment; else an empty text."""
+    directory = Path(sys.executable).parent
+    if sys.prefix == sys.base_prefix or not (directory / "kubectl-framework").exists():
+        return ""
+    return f"\n    export PATH={shlex.quote(str(directory))}:$PATH"
 
 
 @contextmanager
