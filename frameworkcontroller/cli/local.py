@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import errno
 import os
+import shlex
 import sys
 import threading
 import time
@@ -79,7 +80,7 @@ The pages: {pages}
 A cluster runs at {url}: an API server, {nodes}, and the controller.
 {runtime}
 
-    export KUBECONFIG={kubeconfig}
+    export KUBECONFIG={kubeconfig}{path}
     kubectl apply -f examples/batch/batchsucceeded.yaml
     kubectl get frameworks --watch
 
@@ -134,7 +135,14 @@ async def _up(options: argparse.Namespace) -> int:
         if options.queue is not None:
             runtime += f"\n{_QUEUE.format(quota=options.queue)}"
         nodes = "one node" if options.nodes == 1 else f"{options.nodes} nodes"
-        places = {"pages": pages, "url": cluster.url, "kubeconfig": kubeconfig, "web": web.url, "log": log}
+        places = {
+            "path": _path_of_plugin(),
+            "pages": pages,
+            "url": cluster.url,
+            "kubeconfig": kubeconfig,
+            "web": web.url,
+            "log": log,
+        }
         _say(_HOW_TO_USE.format(nodes=nodes, runtime=runtime, **places))
         if options.log_level is None:
             _print_changes(cluster)
@@ -156,6 +164,14 @@ async def _until_told(options: argparse.Namespace) -> None:
 
         threading.Thread(target=read, daemon=True).start()
     await closed.wait()
+
+
+def _path_of_plugin() -> str:
+    """Return the line that lets kubectl find its plugin in a virtual environment; else an empty text."""
+    directory = Path(sys.executable).parent
+    if sys.prefix == sys.base_prefix or not (directory / "kubectl-framework").exists():
+        return ""
+    return f"\n    export PATH={shlex.quote(str(directory))}:$PATH"
 
 
 @contextmanager

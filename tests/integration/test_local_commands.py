@@ -339,6 +339,14 @@ def test_up(folder: Path, quota: str) -> None:
     assert not (folder / "k" / "config").exists()
 
 
+def test_up_prints_where_kubectl_finds_its_plugin(folder: Path) -> None:
+    place = Path(sys.executable).parent
+    assert (place / "kubectl-framework").exists()
+    with running(folder, "up", "--runtime", "simulated", until=f"    export PATH={place}:$PATH") as process:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=600)
+
+
 def test_up_replaces_the_kubeconfig_of_a_local_cluster(folder: Path) -> None:
     ours = ("up", "--kubeconfig", "ours", "--runtime", "simulated")
     with running(folder, *ours, until="Ctrl-C") as first, running(folder, *ours, until="Ctrl-C") as second:
