@@ -28,8 +28,8 @@ from frameworkcontroller.views.loglines import Line, Source, read_lines, sources
 from frameworkcontroller.views.paging import each_object
 
 _IN_FLIGHT: Final = 20
-_RECENT_SEC: Final = 30.0
 _POLL_SEC: Final = 0.5
+_RECENT_SEC: Final = 60.0
 _DENIED: Final = (401, 403)
 
 
@@ -107,32 +107,33 @@ class RunLogs:
                     )
                 return
             kept = ArchivedLogs(archive, self._namespace, self._name)
-            some = await self._kept(kept, wanted, read)
+            some = [log for log in await self._stored(kept, wanted) if log.task not in read]
+            # Records arrive in batches.
+            deadline = asyncio.get_running_loop().time() + LAST_LINES_SEC
+            while self._may_be_late(wanted, read | {log.task for log in some}, deadline):
+                await asyncio.sleep(_POLL_SEC)
+                some = [log for log in await self._stored(kept, wanted) if log.task not in read]
             if not some and not read:
                 raise LogUnavailable(f"{self._name}: no Pod of attempt {wanted} has a log now, nor has the archive")
             async with aclosing(self._archived(kept, some)) as archived:
                 async for one in archived:
                     yield one
 
-    async def _kept(self, kept: ArchivedLogs, attempt: int, read: set[tuple[str, int]]) -> list[ArchivedLog]:
-        """Return the archived logs of Tasks that were not ``read``.
+    async def _stored(self, kept: ArchivedLogs, attempt: int) -> list[ArchivedLog]:
+        found = await kept.logs(self._uid, attempt, *self._target)
+        return newest(of_default_containers(found, self._body))
 
-        Records arrive in batches: wait some seconds for missing ones of an attempt that has just ended.
-        """
-        ended = read_status(self._body).completed
-        is_recent = ended is not None and time.time() - ended < _RECENT_SEC
-        deadline = time.monotonic() + (LAST_LINES_SEC if is_recent else 0)
-        while True:
-            found = of_default_containers(await kept.logs(self._uid, attempt, *self._target), self._body)
-            some = [log for log in newest(found) if log.task not in read]
-            if self._tasks() <= read | {log.task for log in some} or time.monotonic() >= deadline:
-                return some
-            await asyncio.sleep(_POLL_SEC)
+    def _may_be_late(self, attempt: int, found: set[tuple[str, int]], deadline: float) -> bool:
+        """Return whether the archive may soon have the logs of further Tasks, which have just ended."""
+        completed = read_status(self._body).completed
+        if attempt != attempt_of(self._body) or completed is None or self._tasks() <= found:
+            return False
+        return abs(time.time() - completed) < _RECENT_SEC and asyncio.get_running_loop().time() < deadline
 
     def _tasks(self) -> set[tuple[str, int]]:
-        """Return the wanted Tasks in the status."""
+        """Return the wanted Tasks in the status that have had a node."""
         role, index = self._target
-        tasks = read_status(self._body).tasks
+        tasks = [one for one in read_status(self._body).tasks if one.node]
         return {(one.role, one.index) for one in tasks if role in (None, one.role) and index in (None, one.index)}
 
     async def _of_pods(self, attempt: int, read: set[tuple[str, int]]) -> list[Line]:

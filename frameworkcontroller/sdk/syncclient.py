@@ -50,9 +50,10 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Close the connections; a local cluster ends."""
-        self._thread.call(self._cluster.__aexit__())
-        self._thread.opened.discard(self._cluster)
+        """Close the connections; a local cluster ends. After a fork, they stay with the parent."""
+        if self._thread.works:
+            self._thread.call(self._cluster.__aexit__())
+            self._thread.opened.discard(self._cluster)
 
     @property
     def namespace(self) -> str:

@@ -47,6 +47,21 @@ def test_aio_needs_no_import_of_its_own() -> None:
     ]
 
 
+def test_the_package_of_the_local_cluster_does_not_hide_the_function() -> None:
+    program = """
+import frameworkcontroller as fc
+{first}
+import frameworkcontroller.local.resource_lists
+try:
+    fc.local(capacity=7)
+except AttributeError as error:
+    print(str(error).split()[0])
+print(frameworkcontroller.local.resource_lists.__name__)
+"""
+    for first in ("", "fc.local"):
+        assert printed(program.format(first=first)) == ["'int'", "frameworkcontroller.local.resource_lists"]
+
+
 @pytest.mark.parametrize("module", [frameworkcontroller, aio])
 def test_an_unknown_name(module: object) -> None:
     with pytest.raises(AttributeError, match="has no attribute 'Frame'"):
