@@ -284,6 +284,7 @@ class Play:
             "restartPolicy": "Never",
         }
         name = "scout"
+        await self.has_token("default")
         await self.client.create(PODS, orjson.dumps({"metadata": {"name": name}, "spec": spec}), self.namespace)
         await self.recorder.until(
             lambda: self.recorder.pods(self.namespace).get(name, {}).get("spec", {}).get("nodeName"), within=WITHIN
