@@ -11,7 +11,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -229,16 +229,19 @@ def fill(folder: Path, left: int = 0) -> None:
     assert found.f_bavail * found.f_frsize == left
 
 
-async def store_until_full(archive: HistoryArchive) -> list[str]:
-    """Return the UIDs of the stored Frameworks, the oldest first."""
-    stored: list[str] = []
+def large(record: bytes) -> bytes:
+    """The record with content that compression makes hardly smaller."""
+    return record.replace(b'"padding":""', b'"padding":"' + os.urandom(30_000).hex().encode() + b'"')
+
+
+async def store_until_full(archive: HistoryArchive, before: Sequence[str] = ()) -> list[str]:
+    """Return the UIDs of the stored Frameworks, the oldest first. ``before``: Frameworks that are stored already."""
+    stored = [*before]
     while True:
         uid = f"u-{len(stored):03}"
-        records = [task_record(uid, index, time=len(stored) * 1_000_000) for index in range(2)]
-        # Content that compression makes hardly smaller.
-        noise = b'"padding":"' + os.urandom(30_000).hex().encode() + b'"'
+        records = [large(task_record(uid, index, time=len(stored) * 1_000_000)) for index in range(2)]
         try:
-            await archive.store([record.replace(b'"padding":""', noise) for record in records])
+            await archive.store(records)
         except ArchiveError:
             return stored
         stored.append(uid)
@@ -269,10 +272,12 @@ async def test_on_a_full_disk_reads_and_retention_continue(disk: Path, tmp_path:
         fill(disk)
         archive = await HistoryArchive.open(url, reserve=True)
     async with archive:
+        # The files may have room inside.
+        stored = await store_until_full(archive, stored)
         # Of a batch, all or nothing is stored.
         assert await counts(archive) == dict.fromkeys(stored, 2)
         with pytest.raises(ArchiveError, match="full"):
-            await archive.store([task_record("refused", 0)])
+            await archive.store([large(task_record("refused", index)) for index in range(2)])
         await archive.check()
         assert set(await counts(archive)) == set(stored)
         # Retention gives space back, and then there is room for records.

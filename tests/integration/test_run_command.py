@@ -107,7 +107,7 @@ async def test_its_exit_code_is_the_frameworks(
 async def test_a_framework_that_is_deleted_meanwhile_did_not_succeed(frameworks: Frameworks, cli: Cli) -> None:
     async def delete() -> None:
         await frameworks.until_running("train", 1)
-        await frameworks.delete("train")
+        await frameworks.delete("train", "Background")
 
     ended, _ = await asyncio.gather(cli("run", "train", "--wait", *RUN), delete())
     assert ended.code == 1
@@ -137,7 +137,7 @@ async def test_an_array_is_created_at_once_and_only_once(unattended: Frameworks,
     ended = await cli("run", "s", "--array", "0-2", *RUN)
     assert (ended.code, ended.lines) == (0, ["s0: created", "s1: created", "s2: created"])
     assert f"kubectl framework list -l {ARRAY}=s\n" in ended.err
-    await unattended.delete("s1")
+    await unattended.delete("s1", "Background")
     again = await cli("run", "s", "--array", "0-3", *RUN)
     assert (again.code, again.lines) == (0, ["s1: created", "s3: created"])
     assert "2 of 4 exist already" in again.err
@@ -157,7 +157,7 @@ async def test_an_array_starts_the_next_one_when_one_ends(frameworks: Frameworks
         assert await existing(frameworks) == [f"s{index}" for index in range(known)]
         await finish(name, code)
     await until(lambda: created(cli) == 5)
-    await frameworks.delete("s2")
+    await frameworks.delete("s2", "Background")
     await finish("s4")
     result = await command
     assert result.code == 1

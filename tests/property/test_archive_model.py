@@ -170,7 +170,7 @@ class Model:
 
 def _cause(end: dict[str, Any]) -> str:
     """The code, and the words without their numbers."""
-    return f"{end['code']} {re.sub('[0-9]+', '0', end['diagnostics'])}"
+    return f"{end['code']} {re.sub('[0-9]+', '#', end['diagnostics'])}"
 
 
 def _life(record: dict[str, Any]) -> tuple[bool, int, bool, str]:

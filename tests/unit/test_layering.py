@@ -24,7 +24,7 @@ LAYERS = {
     "config": {"api", "machine", "kube", "config"},
     "manager": {"api", "machine", "kube", "controller", "config", "manager"},
     "views": {"api", "machine", "kube", "views", "history.reads"},
-    "integrations": {"api", "sdk"},
+    "integrations": {"aio", "api", "kube.client", "sdk"},
     "sdk": {"api", "kube", "views", "history", "sdk", "commands.lint", "webaccess.viewers"},
     "commands": {"api", "machine", "kube", "views", "history", "sdk", "commands", "logs", "webaccess.viewers"},
     "dashboard": {"api", "kube", "webaccess", "views", "history", "dashboard"},

@@ -11,8 +11,10 @@ SPAWNER = "frameworkcontroller.local.kubelet.spawner"
 
 
 def imported(file: Path) -> set[str]:
+    """The modules that importing the file imports; of the spawner's own files, also those that functions import."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text())):
+    tree = ast.parse(file.read_text())
+    for node in ast.walk(tree) if file.parent.name == "spawner" else tree.body:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
