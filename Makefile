@@ -65,6 +65,7 @@ lint: venv ## Check code, formatting, the Dockerfile and prose
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/codespell
 	$(BIN)/python scripts/prose.py
+	! git grep -nE '^(<<<<<<<|>>>>>>>) '
 
 types: venv ## Check types
 	$(BIN)/mypy

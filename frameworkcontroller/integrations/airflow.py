@@ -2,11 +2,7 @@
 
     train = FrameworkOperator(task_id="train", framework=frameworkcontroller.command(["train.py", "--day", "{{ ds }}"]))
 
-<<<<<<< HEAD
-The conventions are the cncf.kubernetes provider's. For Airflow 3, and 2.10 or later.
-=======
 It follows the cncf.kubernetes provider's conventions. For Airflow 3, and 2.10 or later.
->>>>>>> airflow
 """
 
 from __future__ import annotations
