@@ -10,28 +10,31 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 from frameworkcontroller.api.historyrecords import is_log_line
 from frameworkcontroller.commands import program
-from frameworkcontroller.commands.invocation import Invocation, open_invocation
+from frameworkcontroller.commands.invocation import Invocation, connect_as_kubectl, open_invocation
+from frameworkcontroller.history.archiveaccess import (
+    TOKEN_FILE_VARIABLE,
+    URL_VARIABLE,
+    archive_in,
+    bearer_token,
+    may_have_clusters_token,
+    token_of,
+)
 from frameworkcontroller.history.archiveclient import ArchiveClient, ArchiveURLError
 from frameworkcontroller.history.reads import ArchiveReader
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.connection import Connection, connect
+from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.errors import ConnectionConfigError
 from frameworkcontroller.views.texts import clean_line, counted
 
 if TYPE_CHECKING:
     from frameworkcontroller.history.archive import HistoryArchive
 
-URL_VARIABLE: Final = "FRAMEWORK_HISTORY_URL"
-TOKEN_FILE_VARIABLE: Final = "FRAMEWORK_HISTORY_TOKEN_FILE"  # noqa: S105 - a name
-
 HOW_TO_NAME: Final = f"--archive URL, ${URL_VARIABLE}, the kubeconfig, or --dir PATH"
 
 _MESSAGE: Final = 200
-_LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 def run_anywhere(run: Callable[[Invocation, argparse.Namespace], Awaitable[int]], options: argparse.Namespace) -> int:
@@ -59,11 +62,9 @@ def name_archive(invocation: Invocation, options: argparse.Namespace) -> bool:
     """Return whether an archive is named: by options, by the environment, or else by the kubeconfig."""
     if _is_named(options):
         return True
-    url, token_file = (invocation.extension.get(key) for key in ("archive", "tokenFile"))
-    if isinstance(url, str) and url:
-        options.archive = url
-        if options.token_file is None and isinstance(token_file, str) and token_file:
-            options.token_file = Path(token_file)
+    options.archive, token_file = archive_in(invocation.extension)
+    if options.archive and options.token_file is None:
+        options.token_file = token_file
     return bool(options.archive)
 
 
@@ -107,21 +108,16 @@ async def _token(options: argparse.Namespace, url: str) -> str | None:
     if path is None and os.environ.get(TOKEN_FILE_VARIABLE):
         path, named = Path(os.environ[TOKEN_FILE_VARIABLE]), f"${TOKEN_FILE_VARIABLE}"
     if path is not None:
-        token = program.read_input(path).decode("ascii", "replace").strip()
-        if not token or not token.isascii() or not token.isprintable():
+        token = token_of(program.read_input(path))
+        if token is None:
             raise program.UsageError(f"{named} {path}: has no token")
         return token
-    parts = urlsplit(url)
-    # A token of the cluster must not cross a network in plain text.
-    if getattr(options, "live", True) and (parts.scheme == "https" or parts.hostname in _LOOPBACK):
-        kubeconfig = None if options.kubeconfig is None else str(options.kubeconfig)
-        try:
-            headers = await (await connect(kubeconfig=kubeconfig, context=options.context)).headers()
-        except ConnectionConfigError:
-            return None
-        scheme, _, token = dict(headers).get("Authorization", "").partition(" ")
-        return token.strip() or None if scheme.lower() == "bearer" else None
-    return None
+    if not getattr(options, "live", True) or not may_have_clusters_token(url):
+        return None
+    try:
+        return await bearer_token(await connect_as_kubectl(options))
+    except ConnectionConfigError:
+        return None
 
 
 @asynccontextmanager

@@ -6,20 +6,21 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
-from urllib.parse import urlsplit
 
+from frameworkcontroller.history.archiveaccess import (
+    TOKEN_FILE_VARIABLE,
+    URL_VARIABLE,
+    archive_in,
+    bearer_token,
+    may_have_clusters_token,
+    token_of,
+)
 from frameworkcontroller.history.archiveclient import ArchiveClient, ArchiveURLError
 from frameworkcontroller.history.archiveerrors import ArchiveError
 from frameworkcontroller.history.reads import ArchiveReader
 from frameworkcontroller.kube.connection import Connection
-from frameworkcontroller.sdk.exceptions import Forbidden, LogUnavailable, RequestRefused
+from frameworkcontroller.sdk.exceptions import Forbidden, RequestRefused
 from frameworkcontroller.webaccess.viewers import LogAccessError
-
-URL_VARIABLE: Final = "FRAMEWORK_HISTORY_URL"
-TOKEN_FILE_VARIABLE: Final = "FRAMEWORK_HISTORY_TOKEN_FILE"  # noqa: S105 - a name
-
-_LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 @asynccontextmanager
@@ -30,13 +31,14 @@ async def archive_of(connection: Connection) -> AsyncIterator[ArchiveReader | No
         Forbidden: it does not let this user read logs.
         RequestRefused: its URL or its token cannot be used, or it does not answer.
     """
-    extension = connection.access.extension
-    url, token_file = os.environ.get(URL_VARIABLE), os.environ.get(TOKEN_FILE_VARIABLE)
-    if not url and isinstance(extension.get("archive"), str):
-        url, token_file = extension["archive"], token_file or extension.get("tokenFile")
+    url, token_file = os.environ.get(URL_VARIABLE), None
+    if not url:
+        url, token_file = archive_in(connection.access.extension)
     if not url:
         yield None
         return
+    if token_file is None and (named := os.environ.get(TOKEN_FILE_VARIABLE)):
+        token_file = Path(named)
     try:
         async with ArchiveClient(url) as client:
             yield client.reader(await _token(connection, client.url, token_file))
@@ -46,15 +48,13 @@ async def archive_of(connection: Connection) -> AsyncIterator[ArchiveReader | No
         raise RequestRefused(f"archive {url}: {error}") from None
 
 
-async def _token(connection: Connection, url: str, token_file: str | None) -> str | None:
-    if token_file:
-        try:
-            return Path(token_file).read_text(encoding="ascii").strip()
-        except (OSError, ValueError) as error:
-            raise LogUnavailable(f"{token_file}: has no token for the archive: {error}") from None
-    parts = urlsplit(url)
-    # A token of the cluster must not cross a network in plain text.
-    if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
-        return None
-    scheme, _, token = dict(await connection.headers()).get("Authorization", "").partition(" ")
-    return token.strip() or None if scheme.lower() == "bearer" else None
+async def _token(connection: Connection, url: str, path: Path | None) -> str | None:
+    if path is None:
+        return await bearer_token(connection) if may_have_clusters_token(url) else None
+    try:
+        token = token_of(path.read_bytes())
+    except OSError as error:
+        raise RequestRefused(f"{path}: cannot be read: {error.strerror}") from None
+    if token is None:
+        raise RequestRefused(f"{path}: has no token for the archive")
+    return token

@@ -16,13 +16,13 @@ from aiohttp import web
 
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.commands import mergedlogs
-from frameworkcontroller.commands.archivesource import URL_VARIABLE
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.logprinter import LinePrinter, for_terminal
 from frameworkcontroller.commands.output import console
 from frameworkcontroller.commands.parsers import build_plugin_parser
 from frameworkcontroller.commands.program import CommandError
 from frameworkcontroller.history.archive import HistoryArchive
+from frameworkcontroller.history.archiveaccess import URL_VARIABLE
 from frameworkcontroller.history.archiveapi import application
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection

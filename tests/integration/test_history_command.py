@@ -11,13 +11,13 @@ import pytest
 
 from frameworkcontroller.api.historyrecords import HistoryRecord, Trigger, encode_record, framework_attempt_id
 from frameworkcontroller.api.resources import FRAMEWORKS
-from frameworkcontroller.commands.archivesource import TOKEN_FILE_VARIABLE, URL_VARIABLE
 from frameworkcontroller.commands.history import show
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.output import console
 from frameworkcontroller.commands.parsers import build_plugin_parser
 from frameworkcontroller.commands.program import CommandError, UsageError
 from frameworkcontroller.history.archive import HistoryArchive
+from frameworkcontroller.history.archiveaccess import TOKEN_FILE_VARIABLE, URL_VARIABLE
 from frameworkcontroller.history.archiveapi import application
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
