@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, TypeVar, Unpack
 
 import orjson
@@ -19,12 +20,13 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.output import console, print_table
-from frameworkcontroller.kube.client import JSON_PATCH, KubeClient
+from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection, connect
-from frameworkcontroller.kube.errors import ApiError, Conflict, Invalid, NoClusterError, NotFound, ObjectNotFound
+from frameworkcontroller.kube.errors import ApiError, Invalid, NoClusterError, NotFound, ObjectNotFound
 from frameworkcontroller.kube.resources import Resource
 from frameworkcontroller.views.apiobjects import Json
 from frameworkcontroller.views.paging import Selection, each_object
+from frameworkcontroller.views.specpatch import ContentionError, patch_spec
 from frameworkcontroller.views.texts import encode
 
 T = TypeVar("T")
@@ -32,7 +34,6 @@ T = TypeVar("T")
 NO_CLUSTER: Final = "no cluster: set $KUBECONFIG or --kubeconfig, or start one by 'frameworkcontroller local up'"
 
 _FIELD_MANAGER: Final = "kubectl-framework"
-_TRIES: Final = 10
 _UNAUTHORIZED: Final = 401
 
 
@@ -128,36 +129,12 @@ class Invocation:
         Raises:
             CommandError: there is no such Framework, or the API server refuses the patch.
         """
-        for _ in range(_TRIES):
-            framework = await self.framework(name)
-            operations, result = change(framework)
-            if not operations:
-                return result
-            metadata = framework["metadata"]
-            tests = [
-                {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
-                {"op": "test", "path": "/metadata/generation", "value": metadata["generation"]},
-            ]
-            try:
-                await self.client.patch(
-                    FRAMEWORKS,
-                    name,
-                    orjson.dumps([*tests, *operations]),
-                    self.namespace,
-                    content_type=JSON_PATCH,
-                    field_manager=_FIELD_MANAGER,
-                    metadata_only=True,
-                )
-            except Conflict:
-                pass
-            except Invalid as error:
-                # A failed test looks the same as a refused spec.
-                now = (await self.framework(name))["metadata"]
-                if (now["uid"], now["generation"]) == (metadata["uid"], metadata["generation"]):
-                    raise program.CommandError(f"{name}: {error}") from None
-            else:
-                return result
-        raise program.CommandError(f"{name}: not changed: other clients changed it {_TRIES} times meanwhile")
+        try:
+            return await patch_spec(self.client, partial(self.framework, name), change, manager=_FIELD_MANAGER)
+        except ContentionError as error:
+            raise program.CommandError(str(error)) from None
+        except Invalid as error:
+            raise program.CommandError(f"{name}: {error}") from None
 
     def _missing(self, name: str, error: NotFound) -> str:
         if error.details.get("name") == name and name:

@@ -11,8 +11,6 @@ from dataclasses import replace
 from io import StringIO
 from typing import TYPE_CHECKING, Any, Final, Self, TextIO
 
-import orjson
-
 from frameworkcontroller.api import names
 from frameworkcontroller.api.causes import cause_in
 from frameworkcontroller.api.problems import Problem, suggestion
@@ -20,9 +18,7 @@ from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.api.status import Phase
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.history.reads import GetFramework
-from frameworkcontroller.kube.client import JSON_PATCH
 from frameworkcontroller.kube.errors import Conflict as KubeConflict
-from frameworkcontroller.kube.errors import Invalid
 from frameworkcontroller.kube.errors import NotFound as ObjectGone
 from frameworkcontroller.kube.resources import EVENTS
 from frameworkcontroller.sdk.archives import archive_of
@@ -55,6 +51,7 @@ from frameworkcontroller.views.frameworkfollower import FrameworkFollower
 from frameworkcontroller.views.kubeevents import KubeEvent, read_event
 from frameworkcontroller.views.paging import each_object
 from frameworkcontroller.views.poddiagnosis import diagnose_pods
+from frameworkcontroller.views.specpatch import ContentionError, patch_spec
 
 if TYPE_CHECKING:
     from frameworkcontroller.sdk.asyncclient import Cluster
@@ -69,7 +66,6 @@ _FINAL: Final = "final"
 _POLL_SEC: Final = 0.5
 _TAIL_LINES: Final = 20
 _TAIL_SEC: Final = 15.0
-_TRIES: Final = 10
 
 
 class Run:
@@ -292,27 +288,14 @@ class Run:
         return NotFound(f'Framework "{self.name}" in namespace "{self.namespace}" was deleted')
 
     async def _patch(self, change: Callable[[Json], list[Json]]) -> None:
-        for _ in range(_TRIES):
-            body = await self._read()
-            tests = [
-                {"op": "test", "path": f"/metadata/{key}", "value": body["metadata"][key]}
-                for key in ("uid", "generation")
-            ]
-            patch = orjson.dumps([*tests, *change(body["spec"])])
-            with translated("patch", names.PLURAL, name=self.name, namespace=self.namespace):
-                try:
-                    answer = await self._cluster.client.patch(
-                        FRAMEWORKS, self.name, patch, self.namespace, content_type=JSON_PATCH, field_manager=MANAGER
-                    )
-                except (KubeConflict, Invalid):
-                    # A failed test looks the same as a refused spec.
-                    now = (await self._read())["metadata"]
-                    if now["generation"] == body["metadata"]["generation"]:
-                        raise
-                else:
-                    self._keep(orjson.loads(answer))
-                    return
-        raise RequestRefused(f"{self.name}: not changed: other clients changed it {_TRIES} times meanwhile")
+        with translated("patch", names.PLURAL, name=self.name, namespace=self.namespace):
+            try:
+                await patch_spec(
+                    self._cluster.client, self._read, lambda body: (change(body["spec"]), None), manager=MANAGER
+                )
+            except ContentionError as error:
+                raise RequestRefused(str(error)) from None
+        await self.refresh()
 
     async def _tail(self, failure: TaskFailure) -> tuple[str, ...]:
         """Return the last lines of the failed Task's log; none if there is no log within some seconds."""
