@@ -50,6 +50,8 @@ class LogFollower:
         self._on_attempt = on_attempt
         self._on_problem = on_problem
         self._readers: dict[Source, asyncio.Task[None]] = {}
+        self._latest: dict[tuple[str, int, str], asyncio.Task[None]] = {}
+        """The last reader of each container of a Task, over its attempts and runs."""
         self.read: set[tuple[str, str, int]] = set()
         """Places of the containers that were read, at least in part."""
         self.first = self._attempt = attempt_of(framework)
@@ -100,13 +102,14 @@ class LogFollower:
             if source not in self._readers:
                 # A container that starts after the first list is read from its start.
                 query = {} if self._pods.synced else self._query
-                before = [task for other, task in self._readers.items() if other.is_same_place(source)]
-                self._readers[source] = asyncio.create_task(self._read(source, query, before))
+                former = self._latest.get(source.origin)
+                reader = asyncio.create_task(self._read(source, query, former))
+                self._readers[source] = self._latest[source.origin] = reader
 
-    async def _read(self, source: Source, query: Mapping[str, str | int], before: list[asyncio.Task[None]]) -> None:
-        if before:
+    async def _read(self, source: Source, query: Mapping[str, str | int], former: asyncio.Task[None] | None) -> None:
+        if former is not None:
             # The lines of an attempt come before the next one's.
-            await asyncio.wait(before, timeout=LAST_LINES_SEC)
+            await asyncio.wait([former], timeout=LAST_LINES_SEC)
         try:
             async for line in read_lines(self._client, source, follow=True, **query):
                 self._take(line)

@@ -43,9 +43,10 @@ class Source:
         """``worker[3]``; ``worker[3]#1`` in the Task's second attempt."""
         return f"{self.role}[{self.index}]{f'#{self.attempt}' if self.attempt else ''}"
 
-    def is_same_place(self, other: Source) -> bool:
-        """Return whether it is the same container of the same Task, in any attempt or run."""
-        return (self.role, self.index, self.container) == (other.role, other.index, other.container)
+    @property
+    def origin(self) -> tuple[str, int, str]:
+        """The Task and the container, which all attempts and runs have in common."""
+        return self.role, self.index, self.container
 
 
 @dataclass(frozen=True, slots=True)
