@@ -8,6 +8,7 @@ from frameworkcontroller.config.config import Config
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.archiveserver import ArchiveServer, archive_server
+from tests.support.cli import Cli
 from tests.support.clusters import Cluster
 from tests.support.frameworks import Frameworks
 from tests.support.frontdoor import FrontDoor, front_door
@@ -16,6 +17,18 @@ from tests.support.frontdoor import FrontDoor, front_door
 @pytest.fixture
 async def frameworks(cluster: Cluster, pods: SimulatedRuntime) -> Frameworks:
     """Frameworks of the test's namespace, whose Pods a node runs."""
+    return Frameworks(await cluster.client(), cluster.namespace)
+
+
+@pytest.fixture
+async def cli(cluster: Cluster) -> Cli:
+    """The commands, on the cluster."""
+    return Cli(cluster, await cluster.client())
+
+
+@pytest.fixture
+async def unattended(cluster: Cluster) -> Frameworks:
+    """Frameworks that no controller looks at."""
     return Frameworks(await cluster.client(), cluster.namespace)
 
 

@@ -37,17 +37,6 @@ pytestmark = pytest.mark.newest
 
 
 @pytest.fixture
-async def cli(cluster: Cluster) -> Cli:
-    return Cli(cluster, await cluster.client())
-
-
-@pytest.fixture
-async def unattended(cluster: Cluster) -> Frameworks:
-    """Frameworks that no controller looks at."""
-    return Frameworks(await cluster.client(), cluster.namespace)
-
-
-@pytest.fixture
 async def frameworks(unattended: Frameworks, pods: SimulatedRuntime, controller: Controller) -> Frameworks:
     return unattended
 

@@ -34,11 +34,6 @@ async def frameworks(cluster: Cluster, pods: SimulatedRuntime) -> AsyncIterator[
             await frameworks.until_gone(name)
 
 
-@pytest.fixture
-async def cli(cluster: Cluster) -> Cli:
-    return Cli(cluster, await cluster.client())
-
-
 async def test_the_state_of_a_queue_is_shown(frameworks: Frameworks, cli: Cli) -> None:
     await frameworks.create("first", needing(1, 2), metadata=in_queue())
     assert (await cli("wait", "first", "--for", "admitted")).out == "first: admitted\n"

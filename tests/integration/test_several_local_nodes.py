@@ -16,10 +16,10 @@ from frameworkcontroller.local.cluster import LocalCluster
 from frameworkcontroller.local.kubelet.node import DISCONNECTED
 from tests.support.eventually import eventually, read_until
 from tests.support.frameworks import condition, role
-from tests.support.kubectl import Kubectl, find_kubectl
+from tests.support.kubectl import Kubectl
 from tests.support.objects import read
 from tests.support.pods import pod_manifest
-from tests.support.site import LocalSite, local_site
+from tests.support.site import LocalSite, kubectl_on, local_site
 from tests.support.virtual_clock import wall
 
 pytestmark = pytest.mark.virtual_clock
@@ -77,12 +77,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 @pytest.fixture
 def kubectl(world: World, tmp_path: Path) -> Kubectl:
-    program = find_kubectl()
-    if isinstance(program, str):
-        pytest.skip(program)
-    kubeconfig = tmp_path / "kubeconfig"
-    world.cluster.server.write_kubeconfig(kubeconfig)
-    return Kubectl(program, kubeconfig, "default", tmp_path)
+    return kubectl_on(world.cluster, tmp_path)
 
 
 ALL = ("local-0", "local-1", "local-2")

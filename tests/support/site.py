@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
+
 from frameworkcontroller.config.config import Config, shipped_config
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.local.cluster import LocalCluster
@@ -15,6 +17,7 @@ from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster, embedded_cluster, simulated_node
 from tests.support.frameworks import Frameworks
 from tests.support.frontdoor import FrontDoor, front_door
+from tests.support.kubectl import Kubectl, find_kubectl
 from tests.support.virtual_clock import wall
 
 
@@ -74,3 +77,13 @@ async def local_site(path: Path, kind: type[L], config: Config | None = None, **
         KubeClient(cluster.connect()) as client,
     ):
         yield kind(cluster, client, Frameworks(client, "default"))
+
+
+def kubectl_on(cluster: LocalCluster, folder: Path) -> Kubectl:
+    """Return kubectl on the cluster, with its files in the folder. Skip the test if there is none."""
+    program = find_kubectl()
+    if isinstance(program, str):
+        pytest.skip(program)
+    kubeconfig = folder / "kubeconfig"
+    cluster.server.write_kubeconfig(kubeconfig)
+    return Kubectl(program, kubeconfig, "default", folder)
