@@ -39,7 +39,6 @@ from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.kubeconfig import EXTENSION
 from frameworkcontroller.local.apiserver.object_records import Change, ObjectRecord
 from frameworkcontroller.local.cluster import ClusterError, LocalCluster
-from frameworkcontroller.local.kubelet.devices import GPU
 from frameworkcontroller.local.kubelet.pod import NodePod
 from frameworkcontroller.local.kubelet.process import Printed
 from frameworkcontroller.local.kubelet.volumes import parse_map
@@ -482,16 +481,16 @@ def _resources(option: str, text: str | None, auto: Collection[str] = ()) -> dic
 
 async def _capacity(text: str | None) -> tuple[Mapping[str, str] | None, Sequence[str] | None]:
     """The amounts of --capacity, and the GPUs of this machine if it asks for them."""
-    capacity, gpus = _resources("--capacity", text, {GPU}), None
-    if capacity is not None and GPU in capacity:
-        if capacity[GPU] == AUTO:
+    capacity, gpus = _resources("--capacity", text, {names.GPU}), None
+    if capacity is not None and names.GPU in capacity:
+        if capacity[names.GPU] == AUTO:
             try:
                 gpus = await find_gpus()
             except GpusUnknownError as error:
-                raise CommandError(f"--capacity {GPU}={AUTO}: {error}") from None
-            capacity[GPU] = str(len(gpus))
-        elif parse_resources(capacity)[GPU] % 1:
-            raise UsageError(f"--capacity: {GPU}: must be a whole number: {capacity[GPU]!r}")
+                raise CommandError(f"--capacity {names.GPU}={AUTO}: {error}") from None
+            capacity[names.GPU] = str(len(gpus))
+        elif parse_resources(capacity)[names.GPU] % 1:
+            raise UsageError(f"--capacity: {names.GPU}: must be a whole number: {capacity[names.GPU]!r}")
     return capacity, gpus
 
 

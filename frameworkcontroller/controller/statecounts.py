@@ -1,7 +1,7 @@
 """Counts of Frameworks by phase and of Tasks by state, for metrics.
 
 A Framework counts from its first sync to the sync that finds it deleted. An update takes the same time for any number
-of Tasks.
+of Tasks, once the status has a phase.
 """
 
 from __future__ import annotations

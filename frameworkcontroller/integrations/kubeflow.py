@@ -19,10 +19,11 @@ from kubeflow.trainer.backends.base import RuntimeBackend
 from kubeflow.trainer.constants import constants
 from kubeflow.trainer.types import types
 
+from frameworkcontroller.api.names import GPU
 from frameworkcontroller.api.status import Phase
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.sdk import presets
-from frameworkcontroller.sdk.definitions import GPU, Framework, Resources
+from frameworkcontroller.sdk.definitions import Framework, Resources
 from frameworkcontroller.sdk.exceptions import NotFound, WaitTimeout
 from frameworkcontroller.sdk.runstatus import TaskStatus
 from frameworkcontroller.sdk.syncclient import Cluster, Run

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, Self
 
 import orjson
 
+from frameworkcontroller.api.names import GPU
 from frameworkcontroller.api.quantities import parse_quantity
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
@@ -19,7 +20,6 @@ from frameworkcontroller.kube.resources import CRDS
 from frameworkcontroller.local import podgroup_crd
 from frameworkcontroller.local.apiserver.restserver import ApiServer
 from frameworkcontroller.local.kubelet.agent import DEFAULT_NODE_NAME, NodeAgent
-from frameworkcontroller.local.kubelet.devices import GPU
 from frameworkcontroller.local.kubelet.images import LocalImage
 from frameworkcontroller.local.kubelet.podaccess import ApiAccess
 from frameworkcontroller.local.kubelet.process import Printed, ProcessRuntime

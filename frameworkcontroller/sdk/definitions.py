@@ -20,8 +20,6 @@ from frameworkcontroller.sdk.shippedcode import Code
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-GPU: Final = "nvidia.com/gpu"
-
 
 class _Value(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
@@ -54,7 +52,7 @@ class Resources(_Value):
     cpu: float | str | None = None
     memory: str | None = None
     gpus: int = Field(default=0, ge=0)
-    gpu_resource: str = GPU
+    gpu_resource: str = names.GPU
 
     def to_dict(self) -> Json:
         """Return Kubernetes' ``resources``; empty if nothing is requested."""

@@ -179,31 +179,24 @@ def ray(words: Sequence[str], *, workers: int = 1, gpus_per_worker: int = 0, **o
     resources = _with_gpus(role.pop("resources", Resources()), gpus_per_worker)
     host = placeholder(COORDINATOR_HOST)
     pod = role.pop("pod", {})
-    shared = merged(merged(_own_address("POD_IP"), _SHM), pod)
     node = ["--node-ip-address=$(POD_IP)"]
-    head = ["ray", "start", "--head", "--block", "--num-cpus=0", "--dashboard-host=$(POD_IP)", *node]
-    made = [
-        Role(name="head", command=head, pod=merged(shared, _ready(8265)), **role),
+    made = _served(
+        workers,
         Role(
-            name="worker",
-            tasks=workers,
-            command=["ray", "start", "--block", f"--address={host}:6379", *node],
-            resources=resources,
-            depends_on={"head": "Ready"},
-            retry=Retry(-1, fancy=True),
-            completion=_NEVER,
-            pod=shared,
+            name="head",
+            command=["ray", "start", "--head", "--block", "--num-cpus=0", "--dashboard-host=$(POD_IP)", *node],
+            pod=_ready(8265),
             **role,
         ),
+        Role(command=["ray", "start", "--block", f"--address={host}:6379", *node], resources=resources, **role),
         Role(
             name="driver",
             command=["ray", "job", "submit", "--address", f"http://{host}:8265", "--", *words],
-            depends_on={"head": "Ready"},
-            completion=_DECIDES,
             pod=pod,
             **role,
         ),
-    ]
+        merged(merged(_own_address("POD_IP"), _SHM), pod),
+    )
     return Framework(roles=made, network=True, coordinator="head", **rest)
 
 
@@ -219,33 +212,18 @@ def spark(
     pod = merged(_own_address("SPARK_LOCAL_IP"), role.pop("pod", {}))
     resources = role.pop("resources", Resources())
     serve = ["spark-class", "org.apache.spark.deploy.worker.Worker", "--cores", str(cores), "--memory", memory, url]
-    made = [
+    made = _served(
+        workers,
         Role(
             name="master",
             command=["spark-class", "org.apache.spark.deploy.master.Master"],
-            pod=merged(pod, _ready(7077)),
+            pod=_ready(7077),
             **role,
         ),
-        Role(
-            name="worker",
-            tasks=workers,
-            command=serve,
-            resources=resources,
-            depends_on={"master": "Ready"},
-            retry=Retry(-1, fancy=True),
-            completion=_NEVER,
-            pod=pod,
-            **role,
-        ),
-        Role(
-            name="driver",
-            command=["spark-submit", "--master", url, *words],
-            depends_on={"master": "Ready"},
-            completion=_DECIDES,
-            pod=pod,
-            **role,
-        ),
-    ]
+        Role(command=serve, resources=resources, **role),
+        Role(name="driver", command=["spark-submit", "--master", url, *words], pod=pod, **role),
+        pod,
+    )
     return Framework(roles=made, network=True, coordinator="master", **rest)
 
 
@@ -353,6 +331,19 @@ def _distributed(
     own = {**env, **role.pop("env")}
     made = Role(tasks=nodes, command=words, env=own, resources=resources, pod=pod, **role)
     return Framework(roles=[made], network=True, coordinator="worker/0", **rest)
+
+
+def _served(workers: int, head: Role, worker: Role, driver: Role, pod: Json) -> list[Role]:
+    """Return the roles of a cluster that serves a driver: the driver decides, and lost workers are replaced.
+
+    ``pod``: of head and workers.
+    """
+    ready = {head.name: "Ready"}
+    return [
+        head.replaced(pod=merged(pod, head.pod)),
+        worker.replaced(tasks=workers, depends_on=ready, retry=Retry(-1, fancy=True), completion=_NEVER, pod=pod),
+        driver.replaced(depends_on=ready, completion=_DECIDES),
+    ]
 
 
 def _with_gpus(resources: Resources, gpus: int) -> Resources:

@@ -5,8 +5,9 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from frameworkcontroller.api.names import GPU
 from frameworkcontroller.api.quantities import pod_requests
-from frameworkcontroller.local.kubelet.devices import GPU, DeviceAllocator, DeviceRequest, device_requests, needed
+from frameworkcontroller.local.kubelet.devices import DeviceAllocator, DeviceRequest, device_requests, needed
 from tests.support.pods import pod_manifest
 
 CONTAINERS = st.lists(

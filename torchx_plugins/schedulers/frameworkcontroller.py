@@ -38,6 +38,7 @@ from torchx.specs import Role as AppRole
 from frameworkcontroller.api.names import (
     COORDINATOR_HOST,
     FRAMEWORK_NAME,
+    GPU,
     MAX_HOSTNAME,
     TASK_INDEX,
     placeholder,
@@ -45,7 +46,7 @@ from frameworkcontroller.api.names import (
 )
 from frameworkcontroller.api.quantities import parse_quantity
 from frameworkcontroller.api.status import Phase
-from frameworkcontroller.sdk.definitions import GPU, Completion, Framework, Resources, Retry, Role
+from frameworkcontroller.sdk.definitions import Completion, Framework, Resources, Retry, Role
 from frameworkcontroller.sdk.exceptions import NotFound
 from frameworkcontroller.sdk.podtemplates import CONTAINER, Json, merged
 from frameworkcontroller.sdk.runstatus import Status, TaskStatus

@@ -9,12 +9,10 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
+from frameworkcontroller.api.names import GPU
 from frameworkcontroller.api.quantities import parse_quantity
-
-GPU: Final = "nvidia.com/gpu"
-"""The resource whose devices are handed out."""
 
 
 class DeviceRequest(NamedTuple):

@@ -19,13 +19,14 @@ from typing import Any, Final
 
 import orjson
 
+from frameworkcontroller.api.names import GPU
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import KubeError, NotFound
 from frameworkcontroller.kube.resources import SERVICES
 from frameworkcontroller.local.kubelet.addresses import AddressPool
 from frameworkcontroller.local.kubelet.container import Termination
 from frameworkcontroller.local.kubelet.containerlog import read_log
-from frameworkcontroller.local.kubelet.devices import GPU, DeviceAllocator, device_requests, needed
+from frameworkcontroller.local.kubelet.devices import DeviceAllocator, device_requests, needed
 from frameworkcontroller.local.kubelet.downward import DownwardApi
 from frameworkcontroller.local.kubelet.execstreams import ExecStreams
 from frameworkcontroller.local.kubelet.images import LocalImage

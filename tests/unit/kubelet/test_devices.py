@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from frameworkcontroller.local.kubelet.devices import GPU, DeviceAllocator, device_requests, needed
+from frameworkcontroller.api.names import GPU
+from frameworkcontroller.local.kubelet.devices import DeviceAllocator, device_requests, needed
 from tests.support.pods import pod_manifest
 
 Json = dict[str, Any]
