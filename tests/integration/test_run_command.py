@@ -95,6 +95,7 @@ async def test_its_exit_code_is_the_frameworks(
 
 async def test_a_framework_that_is_deleted_meanwhile_did_not_succeed(frameworks: Frameworks, cli: Cli) -> None:
     async def delete() -> None:
+        await until(lambda: "train: created" in cli.out.getvalue())
         await frameworks.until_running("train", 1)
         await frameworks.delete("train", "Background")
 
