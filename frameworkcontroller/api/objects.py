@@ -15,10 +15,11 @@ from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 import orjson
 
-from frameworkcontroller.api import fields, names
+from frameworkcontroller.api import fields, names, progressreports
 from frameworkcontroller.api.codec import dumps_to_keep
 from frameworkcontroller.api.completion import DISRUPTIONS, ContainerCompletion, PodCompletion
 from frameworkcontroller.api.spec import ENDING_FIELDS, FrameworkSpec
+from frameworkcontroller.api.status import ProgressStatus
 
 ENDED_PHASES: Final = frozenset({"Succeeded", "Failed"})
 """Phases of Pods that have ended. Since kubelet 1.22.9 their containers have ended too."""
@@ -131,9 +132,18 @@ class _OwnedRecord:
 
 @dataclass(slots=True, frozen=True)
 class ConfigMapRecord(_OwnedRecord):
-    """A ConfigMap with the label of a Framework. ``creation_time``: by the clock of the API server."""
+    """A ConfigMap with the label of a Framework. ``creation_time``: by the clock of the API server.
+
+    ``progress``: reported in this attempt.
+    """
 
     creation_time: int | None = None
+    progress: ProgressStatus | None = None
+
+    @property
+    def inputs(self) -> tuple[object, ...]:
+        """The fields whose change is an event."""
+        return self.identity, self.progress
 
 
 @dataclass(slots=True, frozen=True)
@@ -361,7 +371,13 @@ def configmap_record(body: Mapping[str, Any]) -> ConfigMapRecord:
     """The record of a ConfigMap. Raises ObjectError if it is invalid."""
     metadata = body["metadata"]
     created = fields.maybe_time(metadata, "creationTimestamp")
-    return ConfigMapRecord(*owned_fields(metadata, names.CONFIGMAP_IDENTITY), creation_time=created)
+    progress = None
+    if text := (body.get("data") or {}).get(progressreports.KEY):
+        attempt = fields.text(metadata.get("annotations") or {}, names.FRAMEWORK_ATTEMPT_ID)
+        if attempt.isdecimal():
+            progress = progressreports.decode_progress(text, int(attempt))
+    owned = owned_fields(metadata, names.CONFIGMAP_IDENTITY)
+    return ConfigMapRecord(*owned, creation_time=created, progress=progress)
 
 
 def companion_decoder(kind: str, identity: tuple[str, ...]) -> Callable[[Mapping[str, Any]], CompanionRecord]:

@@ -107,7 +107,7 @@ class EventHandlers:
         self._queue.add(framework_key(new))
 
     def configmap_updated(self, old: ConfigMapRecord, new: ConfigMapRecord) -> None:
-        if new.identity != old.identity:
+        if new.inputs != old.inputs:
             self._queue.add(framework_key(new))
 
     def configmap_deleted(self, old: ConfigMapRecord, _final: ConfigMapRecord | None) -> None:
