@@ -112,7 +112,7 @@ class Part:
     not_answered: ClassVar[Reason] = RequestReason.WAITING
     """The reason of a stall by failed requests for these objects."""
     target_part: ClassVar[str] = ""
-    """``Target.part`` of its actions on the Framework itself, "" without such."""
+    """``Target.part`` of its actions on the Framework or its ConfigMap, "" without such."""
 
     finalizer: ClassVar[str] = ""
     """The part's finalizer of Frameworks, "" without one."""

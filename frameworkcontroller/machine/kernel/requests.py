@@ -32,16 +32,14 @@ class Target:
     index: int = -1
     instance: str = ""
     part: str = ""
-    """Of a Framework: "finalizer" for its finalizers, "" for the object."""
+    """Of an action of a part: its ``target_part``, such as "finalizer" for the Framework's. "" for the object."""
 
     @property
     def key(self) -> tuple[str, int] | str | None:
         """Role and index of the Task that the object belongs to, kind and name of another companion, else ``part``."""
         if self.kind.of_task:
             return self.role, self.index
-        if self.kind is Kind.FRAMEWORK:
-            return self.part or None
-        return self.object_key if self.kind.is_companion else None
+        return self.object_key if self.kind.is_companion else self.part or None
 
     @property
     def object_key(self) -> str:
