@@ -322,6 +322,7 @@ def encode_report(progress: ProgressStatus) -> dict[str, Any]:
         "remainingSeconds": progress.remaining_seconds,
         "step": progress.step,
         "metrics": [{"name": one.name, "value": one.value} for one in progress.metrics] or None,
+        "firstReportTime": _time(progress.first_report_time),
         "lastReportTime": _time(progress.last_report_time),
         "lastChangeTime": _time(progress.last_change_time),
         "lastCheckpointTime": _time(progress.last_checkpoint_time),

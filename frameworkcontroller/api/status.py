@@ -254,6 +254,7 @@ class ProgressMetric:
 class ProgressStatus:
     """The last reported progress of an attempt. None: never reported.
 
+    ``first_report_time``: of the first report of the attempt that the controller has seen.
     ``last_change_time``: of the last report whose step, percentage or checkpoint differed from the one before.
     ``framework_attempt_id``: the attempt, until the first report of the next one.
     """
@@ -263,6 +264,7 @@ class ProgressStatus:
     remaining_seconds: int | None = None
     step: int | None = None
     metrics: list[ProgressMetric] = field(default_factory=list)
+    first_report_time: Time | None = None
     last_report_time: Time | None = None
     last_change_time: Time | None = None
     last_checkpoint_time: Time | None = None

@@ -43,6 +43,7 @@ from frameworkcontroller.machine.kernel.context import Context, action_on_unreco
 from frameworkcontroller.machine.kernel.holds import Wait
 from frameworkcontroller.machine.kernel.manifests import configmap_body
 from frameworkcontroller.machine.kernel.model import Urgency, require
+from frameworkcontroller.machine.kernel.policy import made_progress
 from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.kernel.states import ENDED
 from frameworkcontroller.machine.lifereasons import LifeReason
@@ -135,6 +136,9 @@ def end_attempt(ctx: Context, completion: CompletionStatus) -> None:
         tracker.change(task, Urgency.SOON)
     tracker.forget_tasks()
     tracker.move_framework(State.ATTEMPT_COMPLETED, now)
+    spec = ctx.framework.spec
+    if spec.retry_policy.reset_on_progress and made_progress(spec, ctx.status):
+        tracker.renew_retries(ctx.status)
     final = require(ctx.attempt.completion_status, "completionStatus of the attempt")
     for part in ctx.parts.ended:
         part.ended(ctx, final)

@@ -42,6 +42,7 @@ from frameworkcontroller.machine.kernel.policy import (
     NO_BACK_OFF,
     decide_task_retry,
     ended_early,
+    made_progress,
     retries_in_a_row,
     task_back_off,
 )
@@ -104,6 +105,10 @@ def end_attempt(ctx: Context, task: TaskStatus, completion: CompletionStatus | N
     else:
         tracker.holds.release(key)
     tracker.move(task, State.ATTEMPT_COMPLETED, ctx.env.second)
+    spec = ctx.framework.spec.role(task.role)
+    renews = spec is not None and spec.task.retry_policy.reset_on_progress
+    if renews and made_progress(ctx.framework.spec, ctx.status, task):
+        tracker.renew_retries(task)
     tracker.agenda.look(key)
     final = _completion_of(task)
     text = f"TaskAttempt {task.attempt.id} completed with {summarize(final)}"

@@ -180,6 +180,24 @@ def ended_early(subject: FrameworkStatus | TaskStatus) -> bool:
     return ended is not None and ended - subject.attempt.start_time < _EARLY_SEC
 
 
+def made_progress(spec: FrameworkSpec, status: FrameworkStatus, task: TaskStatus | None = None) -> bool:
+    """Whether the ended attempt of a Task or (None) the Framework has made progress.
+
+    That is a checkpoint, or deadlineSeconds between its first report and its last change. Reports are of the Framework:
+    for a Task, those count that came while it ran.
+    """
+    progress, ran_since = status.progress, status.attempt.run_time if task is None else task.attempt.run_time
+    if progress is None or progress.framework_attempt_id != status.attempt.id or ran_since is None:
+        return False
+    checkpoint = progress.last_checkpoint_time
+    if checkpoint is not None and (task is None or checkpoint > ran_since):
+        return True
+    first, last = progress.first_report_time, progress.last_change_time
+    if spec.progress is None or spec.progress.deadline_seconds is None or first is None or last is None:
+        return False
+    return last - max(first, ran_since) >= spec.progress.deadline_seconds
+
+
 def retries_in_a_row(subject: FrameworkStatus | TaskStatus) -> int:
     """Number of retries in a row before the completed attempt."""
     ran_since, ended = subject.attempt.run_time, subject.attempt.completion_time

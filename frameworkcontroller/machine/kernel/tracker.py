@@ -423,6 +423,10 @@ class Tracker:
         self.change(subject, urgency)
         return True
 
+    def renew_retries(self, subject: FrameworkStatus | TaskStatus) -> None:
+        """Count retries from 0 again, as the attempt that ends now has made progress."""
+        subject.retry.accountable_retried_count = subject.retry.recent_retried_count = 0
+
     def schedule_retry(self, subject: FrameworkStatus | TaskStatus, delay_sec: int) -> None:
         """Record the decided delay of the next attempt."""
         subject.retry.retry_delay_sec = delay_sec
