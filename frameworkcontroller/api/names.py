@@ -131,6 +131,15 @@ Kueue evicts it."""
 GPU = "nvidia.com/gpu"
 """The resource of NVIDIA's device plugin."""
 
+PROGRESS_AUDIENCE = "frameworkcontroller-progress"
+"""Audience of the tokens with which Pods report their progress: no API server takes them."""
+
+PROGRESS_KEY = "progress"
+INTERVAL_KEY = "interval"
+CA_KEY = "ca.crt"
+"""Keys in the data of an attempt's ConfigMap: the merged reports (JSON), the seconds between two writes of them, and
+the CA of the report server."""
+
 SNAPSHOT_MARK = "ObjectSnapshot: "
 """In a log line, the JSON of an object follows this mark (docs/manual.md, History)."""
 
