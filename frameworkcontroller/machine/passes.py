@@ -16,7 +16,7 @@ from frameworkcontroller.machine.kernel.batch import Batch
 from frameworkcontroller.machine.kernel.exchanges import Created, Exists, FinalizersAre, NotAttempted, Outdated
 from frameworkcontroller.machine.kernel.model import Env, Observed, Plan, Urgency
 from frameworkcontroller.machine.kernel.protocol import Archive, Done, Outbox, ReadLive, View, WriteStatus
-from frameworkcontroller.machine.kernel.requests import Answer, Kind
+from frameworkcontroller.machine.kernel.requests import Answer, Kind, Target
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.knownframework import KnownFramework
 from frameworkcontroller.machine.parts import PARTS
@@ -84,11 +84,17 @@ class Pass:
             return True
         # An earlier creation whose answer was lost may have created the Pod.
         target, part = action.target, PARTS.of(action.target)
-        if target.kind is Kind.POD and not self.tracker.awaits_pod(target):
+        if target.kind is Kind.POD and not self._awaits_pod(target):
             return False
         if part is not None and not part.is_wanted(self.tracker, target):
             return False
         return not self.batch.stopped
+
+    def _awaits_pod(self, target: Target) -> bool:
+        task = self.tracker.task((target.role, target.index))
+        if task is None or (task.instance_uid, task.attempt.id) != (target.instance, target.attempt_id):
+            return False
+        return task.state is State.CREATION_PENDING
 
     def decide(
         self, view: View, answers: Sequence[tuple[Archive, Answer]], *, stopping: bool

@@ -33,7 +33,6 @@ from frameworkcontroller.machine.kernel.holds import Holds
 from frameworkcontroller.machine.kernel.lifetimes import AttemptLife, ProcessLife
 from frameworkcontroller.machine.kernel.model import AttemptCounters, InvariantError, Level, Urgency, require
 from frameworkcontroller.machine.kernel.part import PartState
-from frameworkcontroller.machine.kernel.requests import Target
 from frameworkcontroller.machine.kernel.states import EDGES, ENDED, FRAMEWORK_URGENCY, TASK_URGENCY, TaskStates
 
 _S = TypeVar("_S", bound=PartState)
@@ -106,15 +105,6 @@ class Tracker:
         if role is None or not 0 <= key[1] < len(role.tasks):
             return None
         return role.tasks[key[1]]
-
-    def awaits_pod(self, target: Target) -> bool:
-        """Whether the target's Pod is still to be created."""
-        task = self.task((target.role, target.index))
-        return (
-            task is not None
-            and (task.instance_uid, task.attempt.id) == (target.instance, target.attempt_id)
-            and task.state is State.CREATION_PENDING
-        )
 
     @property
     def is_clean(self) -> bool:
@@ -426,6 +416,7 @@ class Tracker:
     def renew_retries(self, subject: FrameworkStatus | TaskStatus) -> None:
         """Count retries from 0 again, as the attempt that ends now has made progress."""
         subject.retry.accountable_retried_count = subject.retry.recent_retried_count = 0
+        self.change(subject, Urgency.SHOWN)
 
     def schedule_retry(self, subject: FrameworkStatus | TaskStatus, delay_sec: int) -> None:
         """Record the decided delay of the next attempt."""

@@ -150,6 +150,7 @@ def _take(ctx: Context, state: ReadReports, reported: ProgressStatus) -> None:
     found = replace(
         reported,
         framework_attempt_id=attempt,
+        first_report_time=known.first_report_time or _later(None, reported.last_report_time, now),
         last_report_time=_later(known.last_report_time, reported.last_report_time, now),
         last_change_time=_later(known.last_change_time, reported.last_change_time, now),
         last_checkpoint_time=_later(known.last_checkpoint_time, reported.last_checkpoint_time, now),
