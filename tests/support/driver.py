@@ -142,7 +142,8 @@ class View:
     def env(self) -> Env:
         """The world's clocks."""
         world, answer_sec = self.controller.world, _LAZY_SEC if self.controller.lazy else 0.0
-        return Env(world.now, world.clock, self.controller.rng, self.controller.limits, answer_sec)
+        controller = self.controller
+        return Env(world.now, world.clock, controller.rng, controller.limits, answer_sec, controller.reports_since)
 
     def observe(self, *, creating: bool) -> Observed:
         """The cached objects."""
@@ -183,6 +184,8 @@ class Controller:
         """Whether each status write takes long, so that the next one waits."""
         self.thorough = False
         """Whether every pass looks at every Task, as if nothing were known of changes."""
+        self.reports_since: float | None = None
+        """Since when no report of progress can have escaped it (``Env.reports_since``)."""
         self.limit = 100
         """Most actions that are started in one pass."""
         self.passes = 0
@@ -344,7 +347,7 @@ class Controller:
         new = None if body is None else configmap_record(body)
         if new is not None:
             self.cache.configmaps[name] = new
-            if old is None or old.identity != new.identity:
+            if old is None or old.inputs != new.inputs:
                 self._enqueued |= names.framework_of(new.name) == self.name
         elif old is not None and names.framework_of(old.name) == self.name:
             if self.reconciler is not None:
@@ -560,6 +563,8 @@ class Controller:
             match request:
                 case Get(Kind.NODE, name):
                     guarantees.node_read(getattr(action, "uid", ""), name)
+                case Get(Kind.CONFIGMAP, _, True):
+                    guarantees.on_progress_read()
                 case Post(kind):
                     assert action is not None
                     assert body is not None

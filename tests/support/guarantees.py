@@ -77,6 +77,10 @@ class Guarantees:
         """Takes a change of the finalizers of a Framework, right before it."""
         self.on_creation: Callable[[str, Kind], None] = lambda *_: None
         """Takes the UID of the Framework and the kind of an object, right before it is created."""
+        self.on_progress_read: Callable[[], None] = lambda: None
+        """Called right before the progress of an attempt is read live."""
+        self.on_hang: Callable[[str, FrameworkStatus], None] | None = None
+        """Takes the UID of the Framework and its status before, right after it is stored that an attempt hangs."""
         world.watcher = self.look
 
     def is_ours(self, body: Body) -> bool:
@@ -638,6 +642,8 @@ class Guarantees:
             if started is not None:
                 active += self.world.latest - started
             self._require(deadline is not None and active >= deadline, f"-250 after {active}s of {deadline}s")
+        elif completion.code == -252 and self.on_hang is not None:
+            self.on_hang(uid, before)
         else:
             self._require(completion.code in (-100, -110), f"the attempt completed with {completion.code}")
 
