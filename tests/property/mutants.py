@@ -17,11 +17,17 @@ from unittest.mock import patch
 import orjson
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.codec import encode_report
 from frameworkcontroller.api.objectkinds import PODGROUPS
 from frameworkcontroller.api.objects import CompanionRecord, Disruption, FrameworkRecord
+from frameworkcontroller.api.status import FrameworkStatus, ProgressStatus, TaskStatus
 from frameworkcontroller.api.workloads import WorkloadRecord, workload_name
 from frameworkcontroller.controller.driver import MAX_IN_FLIGHT
 from frameworkcontroller.kube.crdguard import CrdGuard
+from frameworkcontroller.machine import framework as framework_rules
+from frameworkcontroller.machine import task as task_rules
+from frameworkcontroller.machine.kernel.actions import Outcome as ActionOutcome
+from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.model import Env, NotListed, Observed, SnapshotTrigger
 from frameworkcontroller.machine.kernel.protocol import Archive, Effect, LogSnapshots, View
 from frameworkcontroller.machine.kernel.requests import (
@@ -37,6 +43,9 @@ from frameworkcontroller.machine.kernel.requests import (
     Request,
     Unanswered,
 )
+from frameworkcontroller.machine.kernel.tracker import Tracker
+from frameworkcontroller.machine.parts.hangs import hangs as hang_rules
+from frameworkcontroller.machine.parts.hangs.hangs import HangClock, HangPart
 from frameworkcontroller.machine.parts.logs.podlogs import LogPart
 from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.manager import informers
@@ -48,12 +57,14 @@ from tests.chaos.story import CLAIM_SPEC, RETAIN_SEC, Step, Story
 from tests.property import test_archived_stories as archived
 from tests.property import test_ending as endings
 from tests.property import test_grace_periods as graces
+from tests.property import test_hangs as hangs
 from tests.property import test_logs as logs
 from tests.property import test_lost_nodes as lost_nodes
+from tests.property import test_renewed_retries as renewed
 from tests.property import test_stuck_unrecorded as unrecorded
 from tests.property import test_takeover as takeover
 from tests.property import test_two_controllers as two
-from tests.support import queuedhistory
+from tests.support import hanghistory, queuedhistory
 from tests.support.flaws import (
     Broken,
     Flaw,
@@ -170,6 +181,10 @@ _SPEC: Final = {
 }
 
 
+_FAILS: Final = renewed.Attempt()
+_SAVES: Final = renewed.Attempt(checkpoint=60)
+
+
 def _stories(story: queuedhistory.Story, orders: int) -> None:
     for seed in range(orders):
         replace(story, seed=seed).play()
@@ -211,6 +226,24 @@ def _logged(story: Callable[[str], Any], mode: str = "hangs") -> Tale:
 def _misses(hook: str, instead: Callable[..., Any] = lambda *_: None) -> Broken:
     """Controllers whose part of logs has another hook."""
     return partial(patch.object, LogPart, hook, instead)
+
+
+def _hangs(name: str, instead: Any) -> Broken:
+    """Controllers with another rule of hangs."""
+    return partial(patch.object, hang_rules, name, instead)
+
+
+def _made_progress(instead: Callable[..., bool]) -> Broken:
+    """Controllers that find that an attempt made progress by another rule."""
+    return all_of(*(partial(patch.object, rules, "made_progress", instead) for rules in (framework_rules, task_rules)))
+
+
+def _renewed(*attempts: renewed.Attempt, limit: int = 1) -> Tale:
+    def tale() -> None:
+        for is_task in (False, True):
+            renewed.play(list(attempts), limit=limit, is_task=is_task)
+
+    return tale
 
 
 def _archived(story: Callable[[str], Any]) -> Tale:
@@ -363,6 +396,70 @@ class _Inherits(Flaw):
     def read(self, request: Get, body: Json) -> Json:
         status = self._status(request.name, body["metadata"]["uid"]) if request.kind is Kind.FRAMEWORK else None
         return body if status is None else {**body, "status": status}
+
+
+class _KnowsAll(Flaw):
+    """No report can have escaped it."""
+
+    def env(self, env: Env) -> Env:
+        return replace(env, reports_since=0.0)
+
+
+class _ReadsItsCache(Flaw):
+    """The progress of an attempt is read from the cache, not live."""
+
+    def __init__(self) -> None:
+        self._cached: ProgressStatus | None = None
+
+    def observed(self, observed: Observed) -> Observed:
+        self._cached = None if observed.configmap is None else observed.configmap.progress
+        return observed
+
+    def read(self, request: Get, body: Json) -> Json:
+        if request.kind is not Kind.CONFIGMAP or self._cached is None:
+            return body
+        return {**body, "data": {**body["data"], "progress": orjson.dumps(encode_report(self._cached)).decode()}}
+
+
+class _SeesNoProgress(_ReadsItsCache):
+    """All progress after the first report is overlooked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._first: ProgressStatus | None = None
+
+    def observed(self, observed: Observed) -> Observed:
+        configmap = observed.configmap
+        if configmap is not None and configmap.progress is not None:
+            self._first = self._first or configmap.progress
+            observed = replace(observed, configmap=replace(configmap, progress=self._first))
+        return super().observed(observed)
+
+
+def _takes_silence_for_a_yes(_: HangPart, ctx: Context, outcome: ActionOutcome) -> None:
+    if isinstance(outcome.action, hang_rules.ReadProgress):
+        ctx.tracker.part(HangClock).confirmed_at = outcome.action.asked_at
+        ctx.tracker.agenda.look()
+
+
+def _since_the_report(ctx: Context) -> float | None:
+    """The start of the clock by the times of reports, which are of other clocks, and may be of another process."""
+    progress = None if ctx.observed.configmap is None else ctx.observed.configmap.progress
+    if progress is None or progress.last_change_time is None:
+        return None
+    return ctx.env.clock - (ctx.env.now - progress.last_change_time)
+
+
+def _ran_for_long(_: Any, status: FrameworkStatus, task: TaskStatus | None = None) -> bool:
+    """Whether the last report came long after the start, also of a program that loads for long."""
+    progress, attempt = status.progress, status.attempt if task is None else task.attempt
+    if progress is None or progress.last_change_time is None or attempt.run_time is None:
+        return False
+    return progress.last_change_time - attempt.run_time >= renewed.DEADLINE
+
+
+def _renew_count(_: Tracker, subject: FrameworkStatus | TaskStatus) -> None:
+    subject.retry.accountable_retried_count = 0
 
 
 def _without_rules(value: Any) -> Any:
@@ -979,6 +1076,62 @@ MUTANTS: Final = {
         lambda: patch.object(informers, "comparison_sec", None),
         _chaos(_create(_role(run_seconds="2")), _fault(0.5, Faults.SKIPPED, "", "pods", times=3)),
         "f0: a[0] is AttemptRunning",
+    ),
+    # --- N, B: progress
+    "N: counts while reports may escape it": Mutant(
+        flawed(_KnowsAll), hangs.a_server_is_down, "it made progress|no report may"
+    ),
+    "N: counts from the last report, by another process": Mutant(
+        _hangs("since_of", _since_the_report), hangs.the_leader_dies, "N: "
+    ),
+    "N: compares wall clocks": Mutant(_hangs("since_of", _since_the_report), hangs.clocks_differ, "N: "),
+    "N: believes its cache": Mutant(flawed(_ReadsItsCache), hangs.the_watch_lags, "it made progress"),
+    "N: ends without an answer": Mutant(
+        partial(patch.object, HangPart, "take", _takes_silence_for_a_yes),
+        hangs.no_live_read_is_answered,
+        "it made progress|without a live read",
+    ),
+    "N: overlooks progress": Mutant(flawed(_SeesNoProgress), hangs.the_watch_lags, "it made progress"),
+    "N: counts while a Task waits for its Pod": Mutant(
+        _hangs("tasks_run", lambda _: True), hangs.a_task_is_retried, "its Tasks did not run"
+    ),
+    "N: continues a clock that has stopped": Mutant(
+        partial(patch.object, HangClock, "stop", lambda _: None), hangs.a_task_is_retried, "its Tasks did not run"
+    ),
+    "N: counts for a Framework that ends": Mutant(
+        _hangs("is_asked_for", lambda ctx: not ctx.tracker.is_completing), hangs.it_is_being_deleted, "being deleted"
+    ),
+    "N: leaves no time for a write": Mutant(_hangs("WRITE_SEC", 0), hangs.writes_are_slow, "it made progress"),
+    "N: leaves no time for the interval": Mutant(
+        _hangs("limit_of", lambda _: hanghistory.DEADLINE + hang_rules.WRITE_SEC),
+        hangs.writes_are_slow,
+        "it made progress",
+    ),
+    "N: believes an old answer": Mutant(_hangs("READ_SEC", 1e9), hangs.an_answer_is_late, "after an old answer"),
+    "N: counts for Pods that cannot report": Mutant(
+        reads(Kind.CONFIGMAP, lambda body: body["data"].update(interval="10")),
+        hangs.nothing_can_report,
+        "cannot report",
+    ),
+    "N: takes the other deadline for the start": Mutant(
+        sees_spec(lambda spec: spec["progress"].update(startDeadlineSeconds=hanghistory.DEADLINE)),
+        hangs.it_starts_slowly,
+        "N: ended at",
+    ),
+    "N: ends nothing": Mutant(partial(patch.object, HangPart, "why_end", lambda *_: None), hangs.it_hangs, "Hot loop"),
+    "N: takes each report for progress": Mutant(
+        _hangs("mark_of", lambda progress: progress), hangs.it_repeats_its_reports, "not ended"
+    ),
+    "B: renews no retries": Mutant(_made_progress(lambda *_: False), _renewed(*[_SAVES] * 3), "B: "),
+    "B: renews all retries": Mutant(_made_progress(lambda *_: True), _renewed(_FAILS, _FAILS), "B: "),
+    "B: takes a single report for progress": Mutant(
+        _made_progress(_ran_for_long), _renewed(_FAILS, renewed.Attempt(first=100, last=100)), "B: "
+    ),
+    "B: counts progress of an earlier attempt": Mutant(
+        _made_progress(lambda _, status, *__: status.progress is not None), _renewed(_SAVES, _FAILS), "B: "
+    ),
+    "B: lets the row of the back-off continue": Mutant(
+        partial(patch.object, Tracker, "renew_retries", _renew_count), _renewed(_FAILS, _SAVES, limit=-2), "B: "
     ),
 }
 """By the guarantee, or what else is promised, and what they do."""

@@ -1,7 +1,7 @@
-"""Programs that report progress, servers that take their reports, and the checks of the guarantee R.
+"""Programs that report progress, servers that take their reports, and the checks of the guarantee N.
 
-``HangHistory`` is ``tests.support.history`` with report servers: the leader's own and another replica's. Truth is what
-the program did: each progress whose report a server took, or could not take because of this controller.
+``HangHistory`` is ``tests.support.history`` with report servers: the leader's own and another replica's. Each
+progress of the program counts whose report a server took, or could not take because of this controller.
 """
 
 from __future__ import annotations
@@ -109,17 +109,21 @@ class HangHistory(History):
         if uid in self.ended:
             return
         if read_at is None or clock - read_at > READ_SEC:
-            raise self.world.violation(f"R: ended without a live read of its progress: {read_at}")
+            raise self.world.violation(f"N: ended without a live read of its progress: {read_at}")
+        body = self.configmap
+        interval = None if body is None else body["data"].get(names.INTERVAL_KEY)
+        if interval is None:
+            raise self.world.violation("N: ended, and its Pods cannot report")
         seconds = START if self._stored(uid) is None else DEADLINE
-        end = read_at - SLACK
+        end = read_at - int(interval) - WRITE_SEC
         late = [at for of, at in self.trained if of == uid and end - seconds + 0.01 < at <= end]
         if late:
-            raise self.world.violation(f"R: ended at {clock}, and it made progress at {late}")
+            raise self.world.violation(f"N: ended at {clock}, and it made progress at {late}")
         if self.disturbed_at > read_at - seconds:
-            raise self.world.violation(f"R: ended at {clock}, and its Tasks did not run at {self.disturbed_at}")
+            raise self.world.violation(f"N: ended at {clock}, and its Tasks did not run at {self.disturbed_at}")
         if self.known_since > read_at - seconds:
             raise self.world.violation(
-                f"R: ended at {clock}, by a process that knows of reports since {self.known_since}"
+                f"N: ended at {clock}, by a process that knows of reports since {self.known_since}"
             )
         self.ended.add(uid)
         self.world.tell(f"(attempt {uid} hangs)")
@@ -149,8 +153,12 @@ class HangHistory(History):
         """The program reports without progress."""
         end = self.world.clock + seconds
         while self.world.clock < end:
-            self._report(is_change=False)
+            self.report_without_progress()
             self.advance(7)
+
+    def report_without_progress(self) -> None:
+        """One report without progress."""
+        self._report(is_change=False)
 
     def report_of_another_attempt(self) -> None:
         """A late report of an attempt that is over, or of another Framework's Pod."""
@@ -159,7 +167,7 @@ class HangHistory(History):
 
     def _report(self, *, is_change: bool, checkpoint: bool = False) -> None:
         body = self.configmap
-        if body is None or not self._can_report(body):
+        if body is None or not self._can_report(body) or names.INTERVAL_KEY not in body["data"]:
             return
         server = self.rng.choice([self.own, self.other])
         if self.away or not server.up:
@@ -206,14 +214,12 @@ class HangHistory(History):
         uid, step, is_change, is_checkpoint = pending
         stored = self._stored(uid) or ProgressStatus()
         now = int(self.world.now + server.skew)
-        changed = _later(stored.last_change_time, now) if is_change else stored.last_change_time
+        changed, checkpoint = stored.last_change_time, stored.last_checkpoint_time
         found = ProgressStatus(
             step=step,
             last_report_time=max(now, stored.last_report_time or now),
-            last_change_time=changed if changed is not None else now,
-            last_checkpoint_time=_later(stored.last_checkpoint_time, now)
-            if is_checkpoint
-            else stored.last_checkpoint_time,
+            last_change_time=_later(changed, now) if is_change or changed is None else changed,
+            last_checkpoint_time=_later(checkpoint, now) if is_checkpoint else checkpoint,
         )
         value = orjson.dumps(encode_report(found)).decode()
         self.world.tell(f"server: writes step {step}")
@@ -247,7 +253,7 @@ class HangHistory(History):
     # --- knowledge ---
 
     def _know(self) -> None:
-        """What the controller knows begins at this time, or ends."""
+        """The knowledge of the controller begins at this time, or ends."""
         self.known_since = self.world.clock
         knows = self.own.up and not self.away and not self.blind
         for controller in self.controllers:
@@ -350,7 +356,7 @@ class HangHistory(History):
         self.set_other(skew=0.0, late=0.0)
 
     def end_fairly(self) -> None:
-        """R: an attempt that hangs is ended in time, once nothing is broken; and all else comes to its end."""
+        """N: an attempt that hangs is ended in time, once nothing is broken; and all else comes to its end."""
         self.recover()
         self.suspend(wanted=False)
         for _ in range(40):
@@ -366,7 +372,7 @@ class HangHistory(History):
             self.progress()
         self.advance(START + 2 * SLACK + 1)
         if uid_of(configmap) not in self.ended:
-            raise self.world.violation("R: it hangs, and is not ended")
+            raise self.world.violation("N: it hangs, and is not ended")
         for controller in self.controllers:
             controller.reports_since = None
         self.finish()

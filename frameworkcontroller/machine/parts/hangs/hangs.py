@@ -131,7 +131,7 @@ class HangPart(Part):
     def after_tasks(self, ctx: Context) -> None:
         """Look again when the deadline is over; then read live whether it is."""
         if (due := due_at(ctx)) is None:
-            if (limit := _limit(ctx)) is not None:
+            if (limit := limit_of(ctx)) is not None:
                 # The clock may start at any time, which is no event.
                 ctx.tracker.agenda.look(None, ctx.env.clock + limit)
         elif due > ctx.env.clock:
@@ -214,7 +214,7 @@ def since_of(ctx: Context) -> float | None:
     return None if clock.since is None or known_since is None else max(clock.since, known_since)
 
 
-def _limit(ctx: Context) -> int | None:
+def limit_of(ctx: Context) -> int | None:
     """The seconds after which the attempt ends, None without a deadline.
 
     A report may wait for an interval and its write, so a deadline is over that much later.
@@ -228,7 +228,7 @@ def _limit(ctx: Context) -> int | None:
 
 def due_at(ctx: Context) -> float | None:
     """When the deadline is over, None while there is none."""
-    since, limit = since_of(ctx), _limit(ctx)
+    since, limit = since_of(ctx), limit_of(ctx)
     return None if since is None or limit is None else since + limit
 
 
