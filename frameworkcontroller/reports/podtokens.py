@@ -231,6 +231,10 @@ class PodTokens:
             self.failing_since = None
             self.works_since = self.clock()
 
+    def forget_refusals(self) -> None:
+        """Let refused tokens be reviewed again at once."""
+        self._refused = LRUCache(MAX_REFUSED)
+
     async def probe(self) -> None:
         """While reviews fail, review no token: without another report, their end would stay unknown."""
         if self.failing_since is not None:
