@@ -137,8 +137,9 @@ PROGRESS_AUDIENCE = "frameworkcontroller-progress"
 PROGRESS_KEY = "progress"
 INTERVAL_KEY = "interval"
 CA_KEY = "ca.crt"
-"""Keys in the data of an attempt's ConfigMap: the merged reports (JSON), the seconds between two writes of them, and
-the CA of the report server."""
+REPORTERS_KEY = "reporters"
+"""Keys in the data of an attempt's ConfigMap: the merged reports (JSON), the seconds between two writes of them, the CA
+of the report server, and the last report of each Pod (JSON)."""
 
 NOTICE_KEY = "notice"
 """Key in the data of an attempt's ConfigMap: the reason and the time of an end that is to come."""

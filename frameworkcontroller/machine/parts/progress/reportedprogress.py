@@ -52,7 +52,7 @@ class ReadReports(PartState):
         self.is_checkpoint = False
         """Whether that has a new checkpoint."""
         self.shown_at: float | None = None
-        """When (monotonic seconds) this process last asked for a write because of progress alone. None: never."""
+        """When (monotonic seconds) a write with progress was last awaited. None: by this process never."""
 
     def record(self, status: FrameworkStatus, progress: ProgressStatus, *, is_checkpoint: bool) -> None:
         """Record reported progress, which the next write has. No action waits for it, so it is no change."""
@@ -180,5 +180,8 @@ def _show_in_time(ctx: Context, state: ReadReports) -> None:
     due = state.shown_at + (CHECKPOINT_SEC if state.is_checkpoint else wait)
     if due <= clock:
         state.show(ctx.tracker, clock)
-    else:
+    elif ctx.tracker.urgency is Urgency.NONE:
         ctx.tracker.agenda.look(None, due)
+    else:
+        # A write comes anyway.
+        state.shown_at = clock
