@@ -1,0 +1,74 @@
+"""A program that hangs, as a real process that reports to a real report server (docs/lifecycle.md, "Hangs")."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.support.frameworks import manifest
+
+PROGRAM = """
+import json, os, socket, ssl, sys, time, urllib.request
+
+env = os.environ
+
+def report(step):
+    context = ssl.create_default_context(cafile=env["KUBEFLOW_TRAINER_SERVER_CA_CERT"])
+    token = open(env["KUBEFLOW_TRAINER_SERVER_TOKEN"]).read()
+    body = json.dumps({"trainerStatus": {"metrics": [{"name": "current_step", "value": str(step)}]}}).encode()
+    headers = {"Authorization": "Bearer " + token, "Content-Type": "application/json"}
+    request = urllib.request.Request(env["KUBEFLOW_TRAINER_SERVER_URL"], body, headers)
+    urllib.request.urlopen(request, context=context).read()
+
+for step in range(4):
+    if env["FC_TASK_INDEX"] == "0":
+        report(step)
+    time.sleep(1)
+if env["FC_FRAMEWORK_ATTEMPT_ID"] == "0":
+    print("waits for a peer that never comes", flush=True)
+    socket.create_server(("127.0.0.1", 0)).accept()
+print("trained", flush=True)
+"""
+"""The collective of the first attempt has no end. Only the first Task reports."""
+
+
+def framework() -> dict[str, Any]:
+    container = {"name": "main", "image": "none", "command": [sys.executable, "-c", PROGRAM]}
+    pod = {"spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}}
+    role = {
+        "name": "worker",
+        "taskNumber": 2,
+        "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1, "minSucceededTaskCount": -1},
+        "task": {"pod": pod},
+    }
+    return manifest(
+        "train",
+        role,
+        progress={"intervalSeconds": 1, "deadlineSeconds": 3, "startDeadlineSeconds": 60},
+        retryPolicy={"fancyRetryPolicy": True, "maxRetryCount": 0},
+    )
+
+
+def test_a_collective_without_an_end_is_ended_and_retried(tmp_path: Path) -> None:
+    (tmp_path / "train.yaml").write_text(yaml.safe_dump(framework()))
+    ended = subprocess.run(
+        [sys.executable, "-m", "frameworkcontroller", "local", "run", "--logs", "train.yaml"],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "HOME": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    told = ended.stdout + ended.stderr
+    assert ended.returncode == 0, told
+    assert told.count("waits for a peer that never comes") == 2, told
+    assert told.count("trained") == 2, told
+    assert "-252" in told, told
+    assert json.dumps("at step 3")[1:-1] in told, told
