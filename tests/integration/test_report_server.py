@@ -184,7 +184,7 @@ async def test_reviews_that_fail_are_probed(cluster: Cluster) -> None:
 
         with door.answering(forbids):
             assert (await sends.send(url, token, step=1)).status == 503
-            assert sends.service.works_since is None
+            assert not is_working(sends)
         await until(lambda: sends.service.works_since is not None)
 
 
