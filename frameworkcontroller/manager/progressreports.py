@@ -30,8 +30,10 @@ def open_service(
     wall: Callable[[], float],
     rng: random.Random,
     trusted_changed: Callable[[str], None],
+    leading: Callable[[], bool],
+    watched_since: Callable[[], float | None],
 ) -> ReportService:
-    """Make the report server. ``usual_namespace``: as for the Lease. ``trusted_changed``: see `ReportService`.
+    """Make the report server. ``usual_namespace``: as for the Lease. The last three: see `ReportService`.
 
     Raises:
         ConfigurationError: no namespace is known for its Secret.
@@ -57,6 +59,8 @@ def open_service(
         rng=rng,
         exists=exists,
         trusted_changed=trusted_changed,
+        leading=leading,
+        watched_since=watched_since,
     )
 
 

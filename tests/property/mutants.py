@@ -66,6 +66,7 @@ from tests.property import test_renewed_retries as renewed
 from tests.property import test_stuck_unrecorded as unrecorded
 from tests.property import test_takeover as takeover
 from tests.property import test_two_controllers as two
+from tests.property.reportmutants import CASES as REPORTS
 from tests.support import hanghistory, queuedhistory
 from tests.support.flaws import (
     Broken,
@@ -1166,5 +1167,7 @@ MUTANTS: Final = {
     "B: lets the row of the back-off continue": Mutant(
         partial(patch.object, Tracker, "renew_retries", _renew_count), _renewed(_FAILS, _SAVES, limit=-2), "B: "
     ),
+    # --- W and T
+    **{name: Mutant(broken, tale, found) for name, broken, tale, found in REPORTS},
 }
 """By the guarantee, or what else is promised, and what they do."""
