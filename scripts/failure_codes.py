@@ -31,6 +31,7 @@ CONTRACT: Final = {
     -240: "A user set `suspend: true`.",
     -241: "Kueue evicted the Framework, or the running Pods differ from its admission.",
     -250: "All attempts together were active for longer than `activeDeadlineSeconds`.",
+    -252: "`progress.deadlineSeconds` passed without progress, or `startDeadlineSeconds` without a first report.",
     -260: "The Pod did not run within `preRunningDeadlineSeconds` after its creation.",
     -300: "The Pod failed without a failed container, and no entry of `podFailureSpec` matches.",
     -310: "The API server rejected the Pod for another reason (`BadRequest` or `Forbidden`).",

@@ -27,6 +27,7 @@ from frameworkcontroller.api.status import (
     Condition,
     FrameworkAttemptStatus,
     FrameworkStatus,
+    ProgressStatus,
     RetryPolicyStatus,
     TaskAttemptStatus,
     TaskRoleStatus,
@@ -131,7 +132,9 @@ def added_fields(status: FrameworkStatus | None, *, with_roles: bool = True) -> 
     for path, record in records:
         for one in ADDED[type(record)]:
             if (value := getattr(record, one.name)) != one.default:
-                found[*path, one.key] = tuple(value) if isinstance(value, list) else value
+                # Progress changes often: only its presence counts.
+                kept = tuple(value) if isinstance(value, list) else isinstance(value, ProgressStatus) or value
+                found[*path, one.key] = kept
     return found
 
 
@@ -307,6 +310,27 @@ def _admission(admission: AdmissionStatus) -> dict[str, Any]:
     }
 
 
+def _progress(progress: ProgressStatus) -> dict[str, Any]:
+    return {
+        "frameworkAttemptID": progress.framework_attempt_id,
+        **encode_report(progress),
+    }
+
+
+def encode_report(progress: ProgressStatus) -> dict[str, Any]:
+    """JSON value of the data ``progress`` of the ConfigMap of an attempt."""
+    values = {
+        "percentage": progress.percentage,
+        "remainingSeconds": progress.remaining_seconds,
+        "step": progress.step,
+        "metrics": [{"name": one.name, "value": one.value} for one in progress.metrics] or None,
+        "lastReportTime": _time(progress.last_report_time),
+        "lastChangeTime": _time(progress.last_change_time),
+        "lastCheckpointTime": _time(progress.last_checkpoint_time),
+    }
+    return {key: value for key, value in values.items() if value is not None}
+
+
 def encode_condition(condition: Condition) -> dict[str, Any]:
     """JSON value of one element of ``conditions``."""
     return {
@@ -433,6 +457,7 @@ _schema: Final = fields.Schema(
         "attempt": "attemptStatus",
         "attributes": "type.attributes",
         "configmap_uid": "configMapUID",
+        "framework_attempt_id": "frameworkAttemptID",
         "instance_uid": "instanceUID",
         "is_leaving": "deletionPending",
         "pod_host_ip": "podHostIP",
@@ -470,6 +495,7 @@ ADDED: Final[Mapping[type, tuple[fields.AddedField, ...]]] = {
 
 _ENCODERS: Final[Mapping[Any, Callable[[Any], Any]]] = {
     AdmissionStatus: _admission,
+    ProgressStatus: _progress,
     DecidedRule: _decided_rule,
     fields.Time: format_time,
 }

@@ -60,6 +60,7 @@ DELETE_TASK_REQUESTED = _predefined(-230, "DeleteTaskRequested", FAILED, PERMANE
 FRAMEWORK_SUSPEND_REQUESTED = _predefined(-240, "FrameworkSuspendRequested", FAILED, TRANSIENT)
 FRAMEWORK_EVICTED = _predefined(-241, "FrameworkEvicted", FAILED, TRANSIENT)
 FRAMEWORK_ACTIVE_DEADLINE_EXCEEDED = _predefined(-250, "FrameworkActiveDeadlineExceeded", FAILED, PERMANENT)
+NO_PROGRESS = _predefined(-252, "NoProgress", FAILED, TRANSIENT)
 TASK_PRE_RUNNING_DEADLINE_EXCEEDED = _predefined(-260, "TaskPreRunningDeadlineExceeded", FAILED, TRANSIENT, CONFLICT)
 POD_FAILED_WITHOUT_FAILED_CONTAINER = _predefined(-300, "PodFailedWithoutFailedContainer", FAILED)
 POD_CREATION_UNKNOWN_ERROR = _predefined(-310, "PodCreationUnknownError", FAILED)

@@ -36,6 +36,14 @@ def _exactly(kind: type[T], rule: str) -> Callable[[Any], T]:
 
 _text = _exactly(str, "must be text")
 _number = _exactly(int, "must be a whole number")
+
+
+def _figure(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise ProblemError(Problem((), "must be a number", value))
+    return float(value)
+
+
 _flag = _exactly(bool, "must be true or false")
 _object = _exactly(dict, "must be an object")
 _list = _exactly(list, "must be a list")
@@ -103,7 +111,7 @@ maybe_object = _optional(_object, None)
 
 # --- dataclasses ---
 
-_PLAIN: Final[dict[Any, Decode]] = {str: _text, int: _number, bool: _flag}
+_PLAIN: Final[dict[Any, Decode]] = {str: _text, int: _number, float: _figure, bool: _flag}
 
 
 def _each_value(decode: Decode) -> Decode:

@@ -15,10 +15,11 @@ from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 import orjson
 
-from frameworkcontroller.api import fields, names
+from frameworkcontroller.api import fields, names, progressreports
 from frameworkcontroller.api.codec import dumps_to_keep
 from frameworkcontroller.api.completion import DISRUPTIONS, ContainerCompletion, PodCompletion
 from frameworkcontroller.api.spec import ENDING_FIELDS, FrameworkSpec
+from frameworkcontroller.api.status import ProgressStatus
 
 ENDED_PHASES: Final = frozenset({"Succeeded", "Failed"})
 """Phases of Pods that have ended. Since kubelet 1.22.9 their containers have ended too."""
@@ -26,6 +27,9 @@ ENDED_PHASES: Final = frozenset({"Succeeded", "Failed"})
 _DEFAULT_GRACE_SEC: Final = 30
 _STARTING: Final = frozenset({"ContainerCreating", "PodInitializing"})
 """Reasons of every container before its start: no sign of trouble."""
+
+_MAX_DIGITS: Final = 18
+"""Of the id of an attempt: int() raises an error for more than some thousand."""
 
 _MAX_TROUBLE: Final = 512
 _TOO_DEEP: Final = "spec: must not be nested more than 254 levels deep"
@@ -131,9 +135,19 @@ class _OwnedRecord:
 
 @dataclass(slots=True, frozen=True)
 class ConfigMapRecord(_OwnedRecord):
-    """A ConfigMap with the label of a Framework. ``creation_time``: by the clock of the API server."""
+    """A ConfigMap with the label of a Framework. ``creation_time``: by the clock of the API server.
+
+    ``progress``: reported in this attempt. ``has_ca``: it has the CA of the report server.
+    """
 
     creation_time: int | None = None
+    progress: ProgressStatus | None = None
+    has_ca: bool = False
+
+    @property
+    def inputs(self) -> tuple[object, ...]:
+        """The fields whose change is an event."""
+        return self.identity, self.progress
 
 
 @dataclass(slots=True, frozen=True)
@@ -361,7 +375,13 @@ def configmap_record(body: Mapping[str, Any]) -> ConfigMapRecord:
     """The record of a ConfigMap. Raises ObjectError if it is invalid."""
     metadata = body["metadata"]
     created = fields.maybe_time(metadata, "creationTimestamp")
-    return ConfigMapRecord(*owned_fields(metadata, names.CONFIGMAP_IDENTITY), creation_time=created)
+    progress, data = None, body.get("data") or {}
+    if text := data.get(progressreports.KEY):
+        attempt = fields.text(metadata.get("annotations") or {}, names.FRAMEWORK_ATTEMPT_ID)
+        if attempt.isdecimal() and len(attempt) <= _MAX_DIGITS:
+            progress = progressreports.decode_progress(text, int(attempt))
+    owned = owned_fields(metadata, names.CONFIGMAP_IDENTITY)
+    return ConfigMapRecord(*owned, created, progress, names.CA_KEY in data)
 
 
 def companion_decoder(kind: str, identity: tuple[str, ...]) -> Callable[[Mapping[str, Any]], CompanionRecord]:

@@ -109,12 +109,14 @@ class RetryBackoff(_SpecModel):
 class RetryPolicy(_SpecModel):
     """When to retry. ``max_retry_count``: -2 always, even after success; -1 after each failure; n at most n times.
 
-    ``backoff`` None: Tasks have the configured one, Frameworks none.
+    ``backoff`` None: Tasks have the configured one, Frameworks none. ``reset_on_progress``: the count of retries and
+    the back-off start again after an attempt that made progress.
     """
 
     fancy_retry_policy: bool = False
     max_retry_count: Annotated[int, Field(ge=RETRY_ALWAYS, le=INT32_MAX)] = 0
     backoff: RetryBackoff | None = None
+    reset_on_progress: bool = False
 
 
 class Operator(StrEnum):
@@ -382,10 +384,34 @@ _TOPOLOGY_KEYS: Final = tuple(
 )
 
 
+class Progress(_SpecModel):
+    """Reports of progress, as whole seconds.
+
+    ``interval_seconds``: between two writes of reports. ``deadline_seconds``: without progress, after which the attempt
+    ends. ``start_deadline_seconds``: until the first report.
+    """
+
+    interval_seconds: Annotated[int, Field(ge=1, le=3600)] = 60
+    deadline_seconds: Annotated[int, Field(ge=1, le=INT32_MAX)] | None = None
+    start_deadline_seconds: Annotated[int, Field(ge=1, le=INT32_MAX)] | None = None
+
+    @model_validator(mode="after")
+    def _deadlines_allow_two_intervals(self) -> Progress:
+        for key, seconds in (
+            ("deadlineSeconds", self.deadline_seconds),
+            ("startDeadlineSeconds", self.start_deadline_seconds),
+        ):
+            if seconds is not None and seconds < 2 * self.interval_seconds:
+                text = f"must be at least twice intervalSeconds ({self.interval_seconds})"
+                raise ProblemError(Problem((key,), text, seconds))
+        return self
+
+
 class FrameworkSpec(_SpecModel):
     """The whole spec.
 
     ``active_deadline_seconds``: for all attempts together. ``ttl_seconds_after_finished``: None is the configured one.
+    ``checkpoint_grace_seconds``: for a checkpoint before an end that was asked for.
     """
 
     description: str | None = None
@@ -394,6 +420,8 @@ class FrameworkSpec(_SpecModel):
     retry_policy: RetryPolicy = RetryPolicy()
     active_deadline_seconds: Annotated[int, Field(ge=1, le=INT32_MAX)] | None = None
     ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
+    progress: Progress | None = None
+    checkpoint_grace_seconds: Annotated[int, Field(ge=1, le=INT32_MAX)] | None = None
     network: Network | None = None
     coordinator: Coordinator | None = None
     scheduling: Scheduling | None = None

@@ -242,6 +242,32 @@ class Condition:
     observed_generation: int = 0
 
 
+@dataclass(slots=True, frozen=True)
+class ProgressMetric:
+    """A figure that a program reports."""
+
+    name: str
+    value: float
+
+
+@dataclass(slots=True, frozen=True)
+class ProgressStatus:
+    """The last reported progress of an attempt. None: never reported.
+
+    ``last_change_time``: of the last report whose step, percentage or checkpoint differed from the one before.
+    ``framework_attempt_id``: the attempt, until the first report of the next one.
+    """
+
+    framework_attempt_id: int = 0
+    percentage: int | None = None
+    remaining_seconds: int | None = None
+    step: int | None = None
+    metrics: list[ProgressMetric] = field(default_factory=list)
+    last_report_time: Time | None = None
+    last_change_time: Time | None = None
+    last_checkpoint_time: Time | None = None
+
+
 @dataclass(slots=True)
 class FrameworkStatus:
     """The whole status. ``task_counts`` is None and ``phase`` "" if another controller wrote it.
@@ -262,6 +288,7 @@ class FrameworkStatus:
     conditions: list[Condition] = field(default_factory=list)
     accumulated_past_execution_time_seconds: int = added("", default=0)
     admission: AdmissionStatus | None = added("", default=None)
+    progress: ProgressStatus | None = added("", default=None)
     phase: str = ""
     reason: str = ""
     message: str = ""

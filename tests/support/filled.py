@@ -21,4 +21,4 @@ def filled(hint: Any) -> Any:
         return {"k": inner[1]}
     if isinstance(hint, type) and issubclass(hint, Enum):
         return next(iter(hint))
-    return {bool: True, int: 1}.get(hint, "x")
+    return {bool: True, int: 1, float: 1.5}.get(hint, "x")

@@ -30,6 +30,7 @@ TABLE = {
     -240: ("FrameworkSuspendRequested", "Failed", ("Transient",)),
     -241: ("FrameworkEvicted", "Failed", ("Transient",)),
     -250: ("FrameworkActiveDeadlineExceeded", "Failed", ("Permanent",)),
+    -252: ("NoProgress", "Failed", ("Transient",)),
     -260: ("TaskPreRunningDeadlineExceeded", "Failed", ("Transient", "Conflict")),
     -300: ("PodFailedWithoutFailedContainer", "Failed", ()),
     -310: ("PodCreationUnknownError", "Failed", ()),

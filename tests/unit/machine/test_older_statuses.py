@@ -20,6 +20,7 @@ from frameworkcontroller.api.status import (
     AdmissionStatus,
     FrameworkAttemptStatus,
     FrameworkStatus,
+    ProgressStatus,
     State,
     TaskRoleStatus,
     TaskStatus,
@@ -256,6 +257,7 @@ def test_no_later_field_is_forgotten() -> None:
     status.accumulated_past_execution_time_seconds = status.retry.recent_retried_count = 1
     status.attempt.execution_start_time = 1
     status.admission = AdmissionStatus("q", "w", "u")
+    status.progress = ProgressStatus()
     status.attempt.scheduled_pod_groups = ["f"]
     rule = DecidedRule(FailureAction.FAIL_FRAMEWORK, 0)
     status.attempt.completion_status = CompletionStatus(1, "", "Failed", None, "", policy=rule)
