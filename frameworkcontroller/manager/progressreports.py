@@ -33,7 +33,7 @@ def open_service(
     leading: Callable[[], bool],
     watched_since: Callable[[], float | None],
 ) -> ReportService:
-    """Make the report server. ``usual_namespace``: as for the Lease. The last three: see `ReportService`.
+    """Make the report server. ``usual_namespace``: of the controller. The last three: see `ReportService`.
 
     Raises:
         ConfigurationError: no namespace is known for its Secret.
@@ -48,7 +48,14 @@ def open_service(
         record = pods.lister.get(f"{namespace}/{name}")
         return record is not None and record.uid == uid
 
-    namespace = config.lease_namespace(usual_namespace)
+    namespace = usual_namespace or config.leader_election.lease_namespace or config.namespace
+    if namespace is None and address.is_loopback:
+        # A controller of this machine.
+        namespace = "default"
+    if namespace is None:
+        raise ConfigurationError(
+            "progressReports: no namespace is known for the Secret of the certificate: set leaderElection.leaseNamespace"
+        )
     return ReportService(
         client(limiter=RateLimiter(QPS, BURST)),
         namespace,
