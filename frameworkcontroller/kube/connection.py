@@ -68,15 +68,14 @@ class Connection:
         self._use(access)
 
     @classmethod
-    def to_address(cls, address: str, *, token: str | None = None, namespace: str | None = None) -> Connection:
-        """Return a connection to ``http[s]://host[:port]`` without a proxy. ``namespace``: the usual one of its user.
+    def to_address(cls, address: str, *, token: str | None = None) -> Connection:
+        """Return a connection to ``http[s]://host[:port]`` without a proxy, with an optional bearer token.
 
         Reads no environment and no files. Raises ConnectionConfigError if the address is not of that form.
         """
         server = check_address(address, "the API server's address")
         authorization = None if token is None else f"Bearer {token}"
-        access = ServerAccess(server=server, authorization=authorization, namespace=namespace)
-        return cls(access, origin="the address given")
+        return cls(ServerAccess(server=server, authorization=authorization), origin="the address given")
 
     async def headers(self) -> Headers:
         """Return the credentials for a request, renewed if due.

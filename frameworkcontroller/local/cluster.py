@@ -113,7 +113,7 @@ class LocalCluster:
 
     def connect(self) -> Connection:
         """Return a new connection to the API server."""
-        return Connection.to_address(self.server.url, token=self.server.authenticator.token, namespace="default")
+        return Connection.to_address(self.server.url, token=self.server.authenticator.token)
 
     async def __aenter__(self) -> Self:
         """Start; return once Pods can be created.
