@@ -48,6 +48,9 @@ MAX_IN_FLIGHT: Final = 16
 UNWRITTEN_SEC: Final = 120.0
 """After failing for this time, reports are refused: their sender may reach another replica."""
 
+SLOW_SEC: Final = 5.0
+"""Time from which on a write in flight counts as a failure: the missing report is no hang."""
+
 _BACKOFF: Final = Backoff(base=0.5, maximum=30.0)
 _MAX_CONFLICTS: Final = 5
 
@@ -90,19 +93,29 @@ class ProgressWriter:
     rng: random.Random
     writes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("written", "conflict", "gone", "failed"), 0))
     works_since: float | None = None
-    """The time by the clock of the last success after a failure."""
+    """The time by the clock of the last success after a failure, or of the end of the last slow write."""
     _failing: set[_Attempt] = field(default_factory=set)
     _failing_since: float | None = None
     _attempts: LRUCache[str, _Attempt] = field(default_factory=lambda: LRUCache(MAX_ATTEMPTS))
     _unwritten: set[_Attempt] = field(default_factory=set)
     _opening: dict[str, asyncio.Task[_Attempt]] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _begun: dict[_Attempt, float] = field(default_factory=dict)
+    """When the writes in flight began, the oldest first."""
     _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_IN_FLIGHT))
 
     @property
     def failing_since(self) -> float | None:
         """The time by the clock at which writes began to fail, None while none fails."""
         return self._failing_since
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether a write has been in flight for too long."""
+        return self._is_slow(next(iter(self._begun.values()), self.clock()))
+
+    def _is_slow(self, begun: float) -> bool:
+        return self.clock() - begun > SLOW_SEC
 
     async def take(self, pod: ReportingPod, target: AttemptPath, report: Report) -> None:
         """Take a report, which is written later.
@@ -220,6 +233,7 @@ class ProgressWriter:
 
     def _begin(self, attempt: _Attempt) -> None:
         attempt.timer, attempt.due, attempt.writing = None, float("inf"), True
+        self._begun[attempt] = self.clock()
         task = asyncio.create_task(self._write(attempt), name=f"progress of {attempt.key}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -234,6 +248,8 @@ class ProgressWriter:
             return
         finally:
             attempt.writing = False
+            if self._is_slow(self._begun.pop(attempt)):
+                self.works_since = self.clock()
         self._succeeded(attempt)
         if attempt.gone:
             self._unwritten.discard(attempt)

@@ -104,7 +104,8 @@ class ReportService:
     @property
     def works_since(self) -> float | None:
         """The time of the loop since when reports are taken and written without a failure, None while they are not."""
-        if self.writer.failing_since is not None or self.authentication.failing_since is not None:
+        is_failing = self.writer.failing_since is not None or self.authentication.failing_since is not None
+        if is_failing or self.writer.is_slow:
             return None
         return latest(self.started_at, self.writer.works_since or 0.0, self.authentication.works_since or 0.0)
 

@@ -25,6 +25,7 @@ from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.manager.exposition import expose, registry_of
 from frameworkcontroller.reports import service as report_service
 from frameworkcontroller.reports.authority import AUTHORITY_LIFE, NEXT_BEFORE_END, SERVER_LIFE, SWITCH_BEFORE_END
+from frameworkcontroller.reports.progresswriter import SLOW_SEC
 from frameworkcontroller.reports.reporthandler import MAX_BODY_BYTES
 from frameworkcontroller.reports.servercertificate import AUTHORITY_OBJECT
 from tests.support.clusters import Cluster, embedded_cluster
@@ -172,6 +173,27 @@ async def test_a_known_pod_does_not_wait_for_a_slow_api_server(cluster: Cluster)
         since = sends.service.works_since
         assert since is not None
         assert since > began
+
+
+async def test_a_write_without_an_answer_ends_the_knowledge(cluster: Cluster) -> None:
+    """Before it fails: the silence must not count as a hang."""
+    async with front_door(await cluster.connection()) as door, senders(cluster, connection=door.connection) as sends:
+        attempt = await sends.attempt(interval="1")
+        url, token = sends.url(attempt), await sends.token(await sends.pod(attempt))
+        loop = asyncio.get_running_loop()
+        with door.holding(lambda request: request.verb == "patch") as held:
+            assert (await sends.send(url, token, step=1)).status == 200
+            await until(lambda: len(held) == 1)
+            assert is_working(sends)
+            await asyncio.sleep(SLOW_SEC + 0.5)
+            assert sends.service.writer.failing_since is None
+            assert not is_working(sends)
+            ended = loop.time()
+        await written(sends, attempt, step=1)
+        await until(lambda: is_working(sends))
+        since = sends.service.works_since
+        assert since is not None
+        assert since >= ended
 
 
 async def test_reviews_that_fail_are_probed(cluster: Cluster) -> None:
