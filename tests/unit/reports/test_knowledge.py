@@ -56,7 +56,7 @@ def test_a_process_that_ticks_has_been_awake() -> None:
 
 
 @pytest.mark.parametrize("ticks_first", [True, False])
-def test_a_pause_ends_what_was_known_before(ticks_first: bool) -> None:
+def test_a_pause_ends_the_former_knowledge(ticks_first: bool) -> None:
     """Whichever comes first after it: the tick, or the look of a machine."""
     clock = Clock()
     awake = Wakefulness(clock)
