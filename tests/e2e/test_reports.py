@@ -9,7 +9,7 @@ from tests.e2e.stage import CONTROLLER, PYTHON, WITHIN, Play, Track, play
 
 Json = dict[str, Any]
 
-REPORTS = """
+SENDS = """
 import json, os, ssl, sys, time, urllib.error, urllib.request
 
 def send(status, url=os.environ["KUBEFLOW_TRAINER_SERVER_URL"], token=None):
@@ -22,7 +22,11 @@ def send(status, url=os.environ["KUBEFLOW_TRAINER_SERVER_URL"], token=None):
         return urllib.request.urlopen(request, timeout=5, context=context).status
     except urllib.error.HTTPError as error:
         return error.code
+"""
 
+REPORTS = (
+    SENDS
+    + """
 until = time.time() + 240
 while send({"progressPercentage": 10, "metrics": [{"name": "current_step", "value": "1"}]}) != 200:
     assert time.time() < until
@@ -40,6 +44,21 @@ time.sleep(6)
 print("checkpoint", send({"step": 3, "checkpoint": True}), flush=True)
 time.sleep(1000)
 """
+)
+
+HANGS = (
+    SENDS
+    + """
+for step in range(4):
+    while send({"step": step}) != 200:
+        time.sleep(2)
+    time.sleep(1)
+if os.environ["FC_FRAMEWORK_ATTEMPT_ID"] == "0":
+    print("waits for a peer that never comes", flush=True)
+    time.sleep(1000)
+print("trained", flush=True)
+"""
+)
 
 
 async def until_controller_takes_reports(play: Play, reports: bool) -> None:
@@ -55,6 +74,19 @@ async def until_controller_takes_reports(play: Play, reports: bool) -> None:
         return "deletionTimestamp" not in pod["metadata"]
 
     await play.recorder.until(replaced, within=WITHIN)
+
+
+async def hangs(play: Play) -> None:
+    """An attempt whose program waits forever is ended, and the next one succeeds."""
+    container = {**play.container(""), "image": PYTHON, "command": ["python3", "-c", HANGS]}
+    role = play.role(script="", containers=[container])
+    play.keep_output(role["task"]["pod"]["spec"], container)
+    progress = {"intervalSeconds": 1, "deadlineSeconds": 10}
+    await play.create("hung", role, progress=progress, retryPolicy={"fancyRetryPolicy": True})
+    await play.until("hung", lambda status: (status.get("progress") or {}).get("step") == 3)
+    status = await play.until_completed("hung")
+    assert status["attemptStatus"]["completionStatus"]["phrase"] == "Succeeded"
+    assert (status["retryPolicyStatus"]["totalRetriedCount"], status["attemptStatus"]["id"]) == (1, 1)
 
 
 @play(Track.CONTROLLER)
@@ -76,6 +108,7 @@ async def test_a_pod_reports_progress(play: Play) -> None:
         pod = play.recorder.pods(play.namespace)["reporting-a-0"]
         variables = {one["name"] for one in pod["spec"]["containers"][0]["env"]}
         assert {names.SERVER_URL, names.SERVER_CA_CERT, names.SERVER_TOKEN} <= variables
+        await hangs(play)
     finally:
         await play.stage.install("base")
         await until_controller_takes_reports(play, False)
