@@ -33,7 +33,21 @@ def test_the_stored_status_has_it() -> None:
     bench.report_then_plan(percentage=42)
     stored = orjson.loads(encode_status("f", bench.status))["progress"]
     time = stored["lastReportTime"]
-    assert stored == {"frameworkAttemptID": 0, "percentage": 42, "lastReportTime": time, "lastChangeTime": time}
+    times = dict.fromkeys(("firstReportTime", "lastReportTime", "lastChangeTime"), time)
+    assert stored == {"frameworkAttemptID": 0, "percentage": 42, **times}
+
+
+def test_the_time_of_the_first_report_of_an_attempt_stays() -> None:
+    bench = reporting()
+    bench.report_then_plan(percentage=1)
+    first = int(bench.now)
+    for percentage in (2, 3):
+        bench.now += 100
+        bench.report_then_plan(percentage=percentage)
+        bench.restart()
+        bench.plan()
+    assert bench.progress.first_report_time == first
+    assert bench.progress.last_report_time == first + 200
 
 
 def test_without_a_report_there_is_no_key() -> None:
