@@ -54,7 +54,8 @@ def open_service(
         namespace = "default"
     if namespace is None:
         raise ConfigurationError(
-            "progressReports: no namespace is known for the Secret of the certificate: set leaderElection.leaseNamespace"
+            "progressReports: no namespace is known for the Secret of the certificate: set "
+            "leaderElection.leaseNamespace"
         )
     return ReportService(
         client(limiter=RateLimiter(QPS, BURST)),
