@@ -54,8 +54,7 @@ def open_service(
         namespace = "default"
     if namespace is None:
         raise ConfigurationError(
-            "progressReports: no namespace is known for the Secret of the certificate: set "
-            "leaderElection.leaseNamespace"
+            "progressReports: the Secret of its certificate has no known namespace: set leaderElection.leaseNamespace"
         )
     return ReportService(
         client(limiter=RateLimiter(QPS, BURST)),
