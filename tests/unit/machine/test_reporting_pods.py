@@ -129,6 +129,14 @@ def test_variables_mounts_and_volumes_of_the_template_stay() -> None:
     assert spec["volumes"][:1] == volumes
 
 
+@pytest.mark.parametrize("key", ["serviceAccountName", "serviceAccount"])
+def test_the_service_account_of_the_template_stays(key: str) -> None:
+    """A token needs one: API servers without the admission plugin ServiceAccount set none."""
+    assert templated({"containers": [{"name": "m"}]})["spec"]["serviceAccountName"] == "default"
+    spec = templated({"containers": [{"name": "m"}], key: "mine"})["spec"]
+    assert {name: spec.get(name) for name in ("serviceAccountName", "serviceAccount") if name in spec} == {key: "mine"}
+
+
 def test_an_own_token_or_ca_stays() -> None:
     own = [{"name": "KUBEFLOW_TRAINER_SERVER_TOKEN", "value": "/mine"}]
     (container,) = templated({"containers": [{"name": "m", "env": own}]})["spec"]["containers"]

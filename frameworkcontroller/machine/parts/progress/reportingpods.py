@@ -40,6 +40,9 @@ class ReportingPods:
         for container in containers:
             _add(container, "volumeMounts", [mount])
             _add_variables(container, env)
+        if self.url and not spec.get("serviceAccountName") and not spec.get("serviceAccount"):
+            # A token needs it, and not every API server has the admission plugin that sets it.
+            spec["serviceAccountName"] = "default"
         spec["volumes"] = [*(volumes or []), {"name": volume, "projected": {"sources": self._sources()}}]
 
     def _variables(self, path: str) -> dict[str, str]:
