@@ -131,6 +131,12 @@ Kueue evicts it."""
 GPU = "nvidia.com/gpu"
 """The resource of NVIDIA's device plugin."""
 
+NOTICE_KEY = "notice"
+"""Key in the data of an attempt's ConfigMap: the reason and the time of an end that is to come."""
+
+LAST_CHECKPOINT = f"{GROUP}/last-checkpoint-time"
+"""Annotation of the Workload and the PodGroups of an attempt, for schedulers that choose whom to preempt."""
+
 SNAPSHOT_MARK = "ObjectSnapshot: "
 """In a log line, the JSON of an object follows this mark (docs/manual.md, History)."""
 

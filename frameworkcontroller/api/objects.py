@@ -29,6 +29,8 @@ _STARTING: Final = frozenset({"ContainerCreating", "PodInitializing"})
 """Reasons of every container before its start: no sign of trouble."""
 
 _MAX_TROUBLE: Final = 512
+_MAX_NOTICE: Final = 128
+"""Characters of a notice that are kept: users can edit it."""
 _TOO_DEEP: Final = "spec: must not be nested more than 254 levels deep"
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 
@@ -134,16 +136,17 @@ class _OwnedRecord:
 class ConfigMapRecord(_OwnedRecord):
     """A ConfigMap with the label of a Framework. ``creation_time``: by the clock of the API server.
 
-    ``progress``: reported in this attempt.
+    ``progress``: reported in this attempt. ``notice``: of its end, as its Pods see it, "" without one.
     """
 
     creation_time: int | None = None
     progress: ProgressStatus | None = None
+    notice: str = ""
 
     @property
     def inputs(self) -> tuple[object, ...]:
         """The fields whose change is an event."""
-        return self.identity, self.progress
+        return self.identity, self.progress, self.notice
 
 
 @dataclass(slots=True, frozen=True)
@@ -183,7 +186,8 @@ class PodRecord(_OwnedRecord):
         The machine reads the others only after a change of these.
         """
         placement = self.node_name, self.pod_ip, self.host_ip
-        return self.identity, self.phase, placement, self.running_grace_sec, self.queued, self.trouble
+        rest = self.running_grace_sec, self.queued, self.trouble, self.disruption
+        return self.identity, self.phase, placement, rest
 
     @property
     def is_removed(self) -> bool:
@@ -371,13 +375,14 @@ def configmap_record(body: Mapping[str, Any]) -> ConfigMapRecord:
     """The record of a ConfigMap. Raises ObjectError if it is invalid."""
     metadata = body["metadata"]
     created = fields.maybe_time(metadata, "creationTimestamp")
-    progress = None
+    progress, notice = None, (body.get("data") or {}).get(names.NOTICE_KEY)
     if text := (body.get("data") or {}).get(progressreports.KEY):
         attempt = fields.text(metadata.get("annotations") or {}, names.FRAMEWORK_ATTEMPT_ID)
         if attempt.isdecimal():
             progress = progressreports.decode_progress(text, int(attempt))
     owned = owned_fields(metadata, names.CONFIGMAP_IDENTITY)
-    return ConfigMapRecord(*owned, creation_time=created, progress=progress)
+    shown = notice[:_MAX_NOTICE] if isinstance(notice, str) else ""
+    return ConfigMapRecord(*owned, creation_time=created, progress=progress, notice=shown)
 
 
 def companion_decoder(kind: str, identity: tuple[str, ...]) -> Callable[[Mapping[str, Any]], CompanionRecord]:

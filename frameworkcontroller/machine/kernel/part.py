@@ -112,7 +112,7 @@ class Part:
     not_answered: ClassVar[Reason] = RequestReason.WAITING
     """The reason of a stall by failed requests for these objects."""
     target_part: ClassVar[str] = ""
-    """``Target.part`` of its actions on the Framework itself, "" without such."""
+    """``Target.part`` of its actions on the Framework itself or its ConfigMap, "" without such."""
 
     finalizer: ClassVar[str] = ""
     """The part's finalizer of Frameworks, "" without one."""
@@ -174,6 +174,13 @@ class Part:
 
     def why_end(self, ctx: Context, phase: EndPhase) -> CompletionStatus | None:
         """Why the attempt ends."""
+
+    def hold_end(self, ctx: Context, completion: CompletionStatus | None) -> bool:
+        """Prepare the end of a running attempt that is due; None: none is. Return whether it waits.
+
+        Not asked after a Stop and a deletion, which end at once.
+        """
+        return False
 
     def blocks_deletion(self, ctx: Context) -> bool:
         """Whether the part's finalizer is to block a deletion until the attempt has ended, as after a Stop."""

@@ -32,14 +32,17 @@ class Target:
     index: int = -1
     instance: str = ""
     part: str = ""
-    """Of a Framework: "finalizer" for its finalizers, "" for the object."""
+    """The part whose action it is, if that is on the Framework or its ConfigMap; "" for the object itself."""
 
     @property
     def key(self) -> tuple[str, int] | str | None:
-        """Role and index of the Task that the object belongs to, kind and name of another companion, else ``part``."""
+        """Role and index of the Task that the object belongs to, kind and name of another companion, else ``part``.
+
+        None: the Framework or its ConfigMap.
+        """
         if self.kind.of_task:
             return self.role, self.index
-        if self.kind is Kind.FRAMEWORK:
+        if self.part or self.kind is Kind.FRAMEWORK:
             return self.part or None
         return self.object_key if self.kind.is_companion else None
 

@@ -11,6 +11,7 @@ from frameworkcontroller.machine.parts.gangs.gangs import GangPart
 from frameworkcontroller.machine.parts.history.archiving import HistoryPart
 from frameworkcontroller.machine.parts.kueue.kueue import KueuePart
 from frameworkcontroller.machine.parts.logs.podlogs import LogPart
+from frameworkcontroller.machine.parts.notice.checkpointnotice import NoticePart
 from frameworkcontroller.machine.parts.service.hostservice import ServicePart
 
 PARTS: Final = Parts(
@@ -24,6 +25,8 @@ PARTS: Final = Parts(
     GangPart(),
     # Enters the queue, takes and releases quota before. May delay the whole attempt and a Pod, and end the attempt.
     KueuePart(),
+    # Notifies Pods of an end. May delay the end.
+    NoticePart(),
     # Has the logs of Pods read. May delay the deletion of a Pod and of the ConfigMap.
     LogPart(),
     # Adds and removes the finalizer before. May delay the ConfigMap, each retry and each deletion, and end the attempt
