@@ -38,6 +38,8 @@ from frameworkcontroller.machine.kernel.requests import (
     Unanswered,
 )
 from frameworkcontroller.machine.parts.logs.podlogs import LogPart
+from frameworkcontroller.machine.parts.notice import checkpointnotice
+from frameworkcontroller.machine.parts.notice.checkpointnotice import NoticeState
 from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.manager import informers
 from tests.chaos import embedded
@@ -50,6 +52,7 @@ from tests.property import test_ending as endings
 from tests.property import test_grace_periods as graces
 from tests.property import test_logs as logs
 from tests.property import test_lost_nodes as lost_nodes
+from tests.property import test_notices as notices
 from tests.property import test_stuck_unrecorded as unrecorded
 from tests.property import test_takeover as takeover
 from tests.property import test_two_controllers as two
@@ -211,6 +214,15 @@ def _logged(story: Callable[[str], Any], mode: str = "hangs") -> Tale:
 def _misses(hook: str, instead: Callable[..., Any] = lambda *_: None) -> Broken:
     """Controllers whose part of logs has another hook."""
     return partial(patch.object, LogPart, hook, instead)
+
+
+def _takes_reports(observed: Observed) -> Observed:
+    """Each report of progress has a checkpoint."""
+    configmap = observed.configmap
+    if configmap is None or configmap.progress is None:
+        return observed
+    progress = replace(configmap.progress, last_checkpoint_time=configmap.progress.last_report_time)
+    return replace(observed, configmap=replace(configmap, progress=progress))
 
 
 def _archived(story: Callable[[str], Any]) -> Tale:
@@ -779,6 +791,36 @@ MUTANTS: Final = {
     ),
     "L: does not say that a log is lost": Mutant(
         _misses("pod_gone"), _logged(logs.forced_deletion), "and its log is lost"
+    ),
+    # --- N
+    "N: gives no notice": Mutant(
+        sees_spec(lambda spec: spec.pop("checkpointGraceSeconds", None)),
+        notices.checkpointed,
+        "no notice was stored before",
+    ),
+    "N: shows a notice before it is stored": Mutant(
+        believes(lambda one: one.get("notice")), notices.checkpointed, "N: Pods see the notice|no notice was stored"
+    ),
+    "N: takes any report for a checkpoint": Mutant(sees(_takes_reports), notices.waited_out, "s too early"),
+    "N: takes an earlier checkpoint for a later one": Mutant(
+        partial(patch.object, checkpointnotice, "_last_checkpoint", lambda ctx: ctx.env.second + 1),
+        notices.waited_out,
+        "s too early",
+    ),
+    "N: does not wait for the grace": Mutant(
+        partial(patch.object, NoticeState, "due", lambda _state, ctx, _notice: ctx.env.clock),
+        notices.waited_out,
+        "s too early",
+    ),
+    "N: waits for ever": Mutant(
+        partial(patch.object, NoticeState, "due", lambda _state, ctx, _notice: ctx.env.clock + 1.0),
+        notices.waited_out,
+        "It waits, and does not say for what|It does not come about",
+    ),
+    "N: does not withdraw a notice": Mutant(
+        partial(patch.object, checkpointnotice, "_withdraw", lambda *_: None),
+        notices.taken_back,
+        "N: the notice of an end that nobody asks for",
     ),
     # The write that begins a Task's next attempt is accepted.
     "H: logs no snapshot": Mutant(flawed(_LogsNothing), _chaos(_create(_role(**_FAILS_ONCE))), "is in no snapshot"),

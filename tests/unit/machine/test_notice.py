@@ -19,7 +19,7 @@ from tests.support.bench import NOW, Bench, Body, limits, role, running
 CONFIGMAP: Final = "f-attempt"
 GRACE: Final = 300
 TWO: Final = role("a", 2, failed=1)
-ON_DISRUPTION: Final = {
+ON_DISRUPTION: Final[Body] = {
     "podFailurePolicy": {"rules": [{"action": "RestartFramework", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
 }
 
