@@ -7,6 +7,7 @@ comes after it; each comes to an end then. More of them: ``HISTORIES=2000 pytest
 from __future__ import annotations
 
 import os
+import random
 from typing import Any, Final
 
 import pytest
@@ -15,9 +16,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
 from tests.property.test_machine_histories import SMALL, Histories, specs
-from tests.support.notices import NoticedHistory
+from tests.support.kueue import QUEUES
+from tests.support.notices import NoticedHistory, NoticedQueue
+from tests.support.queuedhistory import MODEST, make_story
 
 GRACES: Final = st.sampled_from([1, 50, 100, None])
+QUEUED: Final = int(os.environ.get("HISTORIES", "200"))
 _TWO: Final = {"name": "a", "taskNumber": 2}
 
 
@@ -113,6 +117,50 @@ def test_a_controller_that_dies_at_any_step_keeps_the_notice(steps: int, checkpo
     history.settle()
     history.finish()
     assert len({one.framework_attempt_id for one in history.notices.given}) == len(history.notices.given)
+
+
+def evicted() -> NoticedQueue:
+    """Kueue preempts a training, which resumes later."""
+    history = NoticedQueue(7, quota={"a100": 2, "spot": 0})
+    history.create_in(QUEUES[0], {"taskRoles": [{**_TWO, "task": {"pod": {"spec": MODEST}}}]})
+    history.settle()
+    history.all_pods_run()
+    history.settle()
+    history.tick(10)
+    history.play("Preempted", 0)
+    history.settle()
+    assert (history.notices.ends, len(history.pods())) == ([], 2)
+    history.tick(5)
+    history.report(checkpoint=True)
+    history.settle()
+    assert history.notices.ends == [-241]
+    history.finish()
+    return history
+
+
+def play_queued(seed: int) -> list[int]:
+    """Play the story of that seed in a queue, with reports between its steps. Return the codes of ends that waited."""
+    story, rng = make_story(seed), random.Random(seed)
+    history = NoticedQueue(seed, grace=rng.choice([1, 60, 300]), **story.options)
+    history.create_in(story.queue, story.spec)
+    for step in story.steps:
+        step.take(history)
+        if rng.random() < 0.6:
+            history.all_pods_run()
+        if rng.random() < 0.2:
+            history.report(checkpoint=rng.random() < 0.5)
+    history.finish()
+    return history.notices.ends
+
+
+def test_an_eviction_waits_for_a_checkpoint() -> None:
+    evicted()
+
+
+@pytest.mark.parametrize("first", range(0, QUEUED, 50))
+def test_queued_trainings(first: int) -> None:
+    ends = [code for seed in range(first, first + 50) for code in play_queued(seed)]
+    assert ends, "the stories are to have ends that wait"
 
 
 class NoticedHistories(Histories):

@@ -16,6 +16,7 @@ from frameworkcontroller.api.status import FrameworkStatus, NoticeStatus, Progre
 from frameworkcontroller.api.timestamps import format_time, parse_time
 from frameworkcontroller.machine.kernel.requests import Kind
 from tests.support.history import NAME, History
+from tests.support.queuedhistory import QueuedHistory
 from tests.support.world import EPOCH, Body, World, controller_of, is_deleting, name_of, uid_of
 
 ASKED: Final = (-240, -241, -250)
@@ -127,8 +128,8 @@ class NoticeGuarantee:
             raise self.world.violation(f"N: Pods see the notice {shown!r}, stored is {stored!r}")
 
 
-class NoticedHistory(History):
-    """A history of a Framework whose programs are notified of its end."""
+class _Notified(History):
+    """The programs of the Framework are notified of its end."""
 
     def __init__(self, seed: int = 0, *, grace: int | None = 100, **options: Any) -> None:
         super().__init__(seed, **options)
@@ -142,8 +143,9 @@ class NoticedHistory(History):
 
         self.world.watcher = watch
 
-    def create(self, spec: Body) -> None:
-        super().create({**spec, "checkpointGraceSeconds": self.notices.grace, "progress": {}})
+    def with_notices(self, spec: Body) -> Body:
+        """The spec of such a Framework."""
+        return {**spec, "checkpointGraceSeconds": self.notices.grace, "progress": {}}
 
     def report(self, *, checkpoint: bool, behind: int = 0) -> None:
         """The programs report progress. ``behind``: seconds by which the clock of the report server is."""
@@ -181,3 +183,17 @@ class NoticedHistory(History):
 
         self.world.tell(f"scheduler: {name} is to be disrupted, or no longer")
         self.world.edit(Kind.POD, name, change)
+
+
+class NoticedHistory(_Notified):
+    """A history of such a Framework."""
+
+    def create(self, spec: Body) -> None:
+        super().create(self.with_notices(spec))
+
+
+class NoticedQueue(_Notified, QueuedHistory):
+    """A history of such a Framework in a queue."""
+
+    def create_in(self, queue: str | None, spec: Body) -> None:
+        super().create_in(queue, self.with_notices(spec))
