@@ -348,7 +348,7 @@ class Controller:
                 self._enqueued |= names.framework_of(new.name) == self.name
         elif old is not None and names.framework_of(old.name) == self.name:
             if self.reconciler is not None:
-                self.reconciler.on_configmap_dropped(old.uid)
+                self.reconciler.on_configmap_dropped(old if final is None else configmap_record(final))
             self._enqueued = True
 
     def _apply_companion(self, kind: Kind, name: str, new: CompanionRecord | None) -> None:
