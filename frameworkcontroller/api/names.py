@@ -144,6 +144,9 @@ of the report server, and the last report of each Pod (JSON)."""
 NOTICE_KEY = "notice"
 """Key in the data of an attempt's ConfigMap: the reason and the time of an end that is to come."""
 
+NOTICE_FILE = "FC_NOTICE_FILE"
+"""Variable of Pods that may be notified: the path of the file with that, which is absent without a notice."""
+
 SERVER_URL = "KUBEFLOW_TRAINER_SERVER_URL"
 SERVER_CA_CERT = "KUBEFLOW_TRAINER_SERVER_CA_CERT"
 SERVER_TOKEN = "KUBEFLOW_TRAINER_SERVER_TOKEN"  # noqa: S105 - a name

@@ -139,8 +139,8 @@ class _OwnedRecord:
 class ConfigMapRecord(_OwnedRecord):
     """A ConfigMap with the label of a Framework. ``creation_time``: by the clock of the API server.
 
-    ``progress``: reported in this attempt. ``has_ca``: it has the CA of the report server. ``notice``: of its end, "" for
-    none.
+    ``progress``: reported in this attempt. ``has_ca``: it has the CA of the report server. ``notice``: of the attempt's
+    end, "" for none.
     """
 
     creation_time: int | None = None

@@ -338,14 +338,12 @@ class _PodGroup:
         self.holds.stalls[self.target.key] = Stall(GangReason.UNSUPPORTED, text)
 
     def _show_checkpoint(self, found: PodGroupRecord) -> None:
-        """Show the attempt's last persisted checkpoint on the group, for schedulers that choose whom to preempt."""
+        """Show the attempt's last checkpoint on the group, for schedulers that choose whom to preempt."""
         ctx, state, time = self.ctx, self.state, self.ctx.checkpoint_time
         if not time or found.last_checkpoint == time or any(one.target == self.target for one in ctx.plan.actions):
             return
-        if state.checkpoint_due > ctx.env.clock:
-            ctx.tracker.agenda.look(None, state.checkpoint_due)
-        elif not ctx.tracker.is_head_settled:
-            ctx.tracker.agenda.look(None, PERSISTED)
+        if (due := max(state.checkpoint_due, self.holds.until(self.target.key))) > ctx.env.clock:
+            ctx.tracker.agenda.look(None, due)
         else:
             state.checkpoint_due = ctx.env.clock + SHOW_CHECKPOINT_SEC
             change = {"metadata": {"annotations": {names.LAST_CHECKPOINT: time}}}

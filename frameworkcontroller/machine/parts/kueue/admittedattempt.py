@@ -235,13 +235,11 @@ def _tell_readiness(queued: QueuedFramework, workload: WorkloadRecord, admission
 
 
 def _show_checkpoint(queued: QueuedFramework, workload: WorkloadRecord) -> None:
-    """Show the attempt's last persisted checkpoint on the Workload, for schedulers that choose whom to preempt."""
-    tracker, time = queued.ctx.tracker, queued.ctx.checkpoint_time
+    """Show the attempt's last checkpoint on the Workload, for schedulers that choose whom to preempt."""
+    time = queued.ctx.checkpoint_time
     if not time or workload.last_checkpoint == time or queued.is_paced("checkpoint"):
         return
-    if not tracker.is_head_settled:
-        tracker.agenda.look(None, PERSISTED)
-    elif queued.act_once(ShowCheckpoint(queued.target, workload.uid, time)):
+    if queued.act_once(ShowCheckpoint(queued.target, workload.uid, time)):
         queued.pace("checkpoint", SHOW_CHECKPOINT_SEC)
 
 

@@ -212,7 +212,7 @@ class Reclaim(WorkloadAction):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShowCheckpoint(PartAction):
-    """Show on the Workload of that UID when the last checkpoint was reported. ``time``: persisted, as text."""
+    """Show on the Workload of that UID when the last checkpoint was reported. ``time``: as text."""
 
     uid: str
     time: str
