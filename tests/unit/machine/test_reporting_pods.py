@@ -234,7 +234,7 @@ def test_a_notice_needs_no_reports() -> None:
 
 def test_a_variable_names_the_file_with_the_notice() -> None:
     found = {"name": "FC_NOTICE_FILE", "value": f"{PATH}/notice"}
-    for progress in (None, {}):
+    for progress in (None, dict[str, int]()):
         (container,) = pod(ProgressBench(role(), checkpointGraceSeconds=5, progress=progress))["spec"]["containers"]
         assert found in container["env"]
     own = {"name": "KUBEFLOW_TRAINER_SERVER_URL", "value": "https://mine"}
