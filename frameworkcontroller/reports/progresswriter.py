@@ -229,7 +229,7 @@ class ProgressWriter:
         try:
             async with self._slots:
                 await self._patch(attempt, pending)
-        except (KubeError, ValueError, LookupError, TypeError) as error:
+        except Exception as error:  # noqa: BLE001 - an error concerns this attempt only
             self._failed(attempt, pending, error)
             return
         finally:
@@ -251,19 +251,12 @@ class ProgressWriter:
                 self.writes["gone"] += 1
                 return
             new = merged(attempt.stored, pending, int(self.wall()))
-            body = {
-                "metadata": {"uid": attempt.uid, "resourceVersion": attempt.version},
-                "data": {
-                    names.PROGRESS_KEY: encode_progress(new),
-                    names.REPORTERS_KEY: encode_reporters(new.reporters),
-                },
-            }
             name = names.configmap_name(attempt.framework)
             try:
                 answer = await self.client.patch(
                     CONFIGMAPS,
                     name,
-                    orjson.dumps(body),
+                    orjson.dumps(_patch_body(attempt.uid, attempt.version, new)),
                     attempt.namespace,
                     content_type=MERGE_PATCH,
                     flow=attempt.key,
@@ -299,6 +292,17 @@ class ProgressWriter:
             self._failing_since = None
             self.works_since = self.clock()
             _log.info("[%s]: Reported progress is written again", attempt.key)
+
+
+def _patch_body(uid: str, version: str, progress: Progress) -> dict[str, Any]:
+    """The merge patch of a ConfigMap, with its preconditions."""
+    return {
+        "metadata": {"uid": uid, "resourceVersion": version},
+        "data": {
+            names.PROGRESS_KEY: encode_progress(progress),
+            names.REPORTERS_KEY: encode_reporters(progress.reporters),
+        },
+    }
 
 
 def _whole(text: Any, otherwise: int) -> int:

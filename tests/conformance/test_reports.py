@@ -1,4 +1,4 @@
-"""Reports of progress with real tokens, on every API server alike: who may report, and what becomes of a report."""
+"""Reports of progress with real tokens, on every API server alike: permissions and writes."""
 
 from __future__ import annotations
 

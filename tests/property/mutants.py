@@ -59,6 +59,7 @@ from tests.property import test_progress as progress
 from tests.property import test_stuck_unrecorded as unrecorded
 from tests.property import test_takeover as takeover
 from tests.property import test_two_controllers as two
+from tests.property.reportmutants import CASES as REPORTS
 from tests.support import queuedhistory
 from tests.support.flaws import (
     Broken,
@@ -1056,5 +1057,7 @@ MUTANTS: Final = {
         _chaos(_create(_role(run_seconds="2")), _fault(0.5, Faults.SKIPPED, "", "pods", times=3)),
         "f0: a[0] is AttemptRunning",
     ),
+    # --- W and T
+    **{name: Mutant(broken, tale, found) for name, broken, tale, found in REPORTS},
 }
 """By the guarantee, or what else is promised, and what they do."""
