@@ -270,7 +270,7 @@ class ProgressStatus:
 
 @dataclass(slots=True, frozen=True)
 class NoticeStatus:
-    """The notice of an attempt's end, until the next attempt. ``time``: a later checkpoint ends the wait."""
+    """The notice of an attempt's end, until the next attempt. ``time``: a checkpoint from then on ends the wait."""
 
     framework_attempt_id: int
     reason: str

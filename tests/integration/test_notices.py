@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -61,7 +62,8 @@ class Trainings(LocalSite):
 
         async def probe() -> str:
             data = (await read(self.client, CONFIGMAPS, names.configmap_name(name), "default")).get("data") or {}
-            found, _, deadline = data.get(names.NOTICE_KEY, "").partition(" ")
+            text: str = data.get(names.NOTICE_KEY, "")
+            found, _, deadline = text.partition(" ")
             assert found == reason, data
             return deadline
 
@@ -87,6 +89,7 @@ async def test_a_preempted_training_checkpoints_first(trainings: Trainings) -> N
     await trainings.frameworks.until("low", lambda found: found.get("progress", {}).get("step") == 40, within=300)
     annotation = (await trainings.workload("low"))["metadata"]["annotations"][names.LAST_CHECKPOINT]
     assert annotation == (await trainings.frameworks.status("low"))["progress"]["lastCheckpointTime"]
+    await asyncio.sleep(5)
 
     await trainings.create("high", "high")
     deadline = await trainings.until_noticed("low", "Eviction")
@@ -104,6 +107,7 @@ async def test_a_preempted_training_checkpoints_first(trainings: Trainings) -> N
     assert len(await trainings.frameworks.pods()) == 2
     assert condition(await trainings.frameworks.status("high"), "Admitted")["status"] == "False"
 
+    await asyncio.sleep(5)
     await trainings.report("low", 47, checkpoint=True)
     await trainings.frameworks.until_running("high", 2)
     low = await trainings.frameworks.status("low")

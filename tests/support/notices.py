@@ -84,7 +84,7 @@ class NoticeGuarantee:
         if seconds != self.grace:
             raise self.world.violation(f"N: the grace is {seconds}s, and not {self.grace}s")
         due = clock + seconds
-        if set_back == self._set_back and notice.time not in self.checkpoints.values():
+        if set_back == self._set_back and notice.time - 1 not in self.checkpoints.values():
             due = max(due, notice.deadline - EPOCH + set_back)
         self._known[uid] = _Given(notice, due - 1)
         self.given.append(notice)
@@ -105,7 +105,7 @@ class NoticeGuarantee:
         if notice is None or notice.framework_attempt_id != status.attempt.id:
             raise self.world.violation(f"N: the attempt ends with {completion.code}, and no notice was stored before")
         checkpoint = self.checkpoints.get(uid_of(configmap))
-        has_checkpoint = checkpoint is not None and checkpoint > notice.time
+        has_checkpoint = checkpoint is not None and checkpoint >= notice.time
         if not has_checkpoint and self.world.clock < self._known[uid_of(body)].due:
             left = self._known[uid_of(body)].due - self.world.clock
             raise self.world.violation(f"N: the attempt ends with {completion.code}, {left}s too early")

@@ -124,13 +124,20 @@ def test_an_earlier_checkpoint_does_not_count(late: int) -> None:
 
 
 def test_a_report_server_whose_clock_is_ahead_confuses_nothing() -> None:
-    """The notice is not older than the last known checkpoint."""
+    """The notice is later than the last known checkpoint."""
     bench = training()
     report(bench, NOW + 30)
     bench.edit_then_settle(suspend=True)
-    assert given(bench) == NoticeStatus(0, "Suspension", NOW + 30, NOW + 30 + GRACE)
+    assert given(bench) == NoticeStatus(0, "Suspension", NOW + 31, NOW + 31 + GRACE)
     bench.idle(after=1)
     report(bench, NOW + 31)
+    bench.plan()
+    assert bench.code() == -240
+
+
+def test_a_checkpoint_in_the_second_of_the_notice_counts() -> None:
+    bench = notified()
+    report(bench, NOW)
     bench.plan()
     assert bench.code() == -240
 
@@ -139,7 +146,7 @@ def test_the_stored_progress_counts_if_the_configmap_has_none() -> None:
     bench = training()
     bench.status.progress = ProgressStatus(0, last_checkpoint_time=NOW + 30)
     bench.edit_then_settle(suspend=True)
-    assert given(bench).time == NOW + 30
+    assert given(bench).time == NOW + 31
     bench.status.progress = ProgressStatus(0, last_checkpoint_time=NOW + 31)
     bench.plan()
     assert bench.code() == -240

@@ -3,7 +3,8 @@
 Source: docs/lifecycle.md, "Notice". The notice is persisted before the attempt's ConfigMap shows it and before the
 attempt ends. The part holds back ends that were asked for from outside, and only while a Task runs that could write a
 checkpoint. The times of checkpoints and notices are of replicas of the controller, whose clocks may differ: a notice is
-never older than the last known checkpoint, so no earlier checkpoint is taken for a later one.
+later than each checkpoint that was known before it. A checkpoint of the same second that was not known counts: at most
+that second is lost.
 """
 
 from __future__ import annotations
@@ -257,7 +258,8 @@ def _last_checkpoint(ctx: Context) -> int | None:
 
 def _give(ctx: Context, state: NoticeState, reason: str) -> NoticeStatus:
     grace = ctx.framework.spec.checkpoint_grace_seconds or 0
-    time = max(ctx.env.second, _last_checkpoint(ctx) or 0)
+    last = _last_checkpoint(ctx)
+    time = ctx.env.second if last is None else max(ctx.env.second, last + 1)
     notice = NoticeStatus(ctx.attempt.id, reason, time, min(time + grace, LAST_TIME))
     state.set_notice(ctx.tracker, notice)
     text = f"FrameworkAttempt {ctx.attempt.id} is notified: {reason}, deadline {format_time(notice.deadline)}"
@@ -266,12 +268,12 @@ def _give(ctx: Context, state: NoticeState, reason: str) -> NoticeStatus:
 
 
 def _waits(ctx: Context, state: NoticeState, notice: NoticeStatus) -> bool:
-    """Whether the end waits: the notice is not persisted, or neither a later checkpoint nor the deadline has come."""
+    """Whether the end waits: the notice is not persisted, or neither a newer checkpoint nor the deadline has come."""
     due = state.due(ctx, notice)
     if not state.is_persisted:
         return True
     last = _last_checkpoint(ctx)
-    if (last is not None and last > notice.time) or due <= ctx.env.clock:
+    if (last is not None and last >= notice.time) or due <= ctx.env.clock:
         return False
     ctx.tracker.agenda.look(None, due)
     return True
