@@ -200,7 +200,8 @@ class Controller:
         # Reports of progress.
         self.report_service: ReportService | None = None
         self._trusted_for_reports = ""
-        self._leading_since: float | None = None
+        self._leads_synced = False
+        """Whether it acts, with filled caches."""
         if config.progress_reports.address is not None:
             from frameworkcontroller.manager.progressreports import open_service
 
@@ -212,6 +213,8 @@ class Controller:
                 wall=wall,
                 rng=rng,
                 trusted_changed=self._report_to,
+                leading=lambda: self._leads_synced and self.leading,
+                watched_since=lambda: self.informers.configmaps.current_since,
             )
 
         # From keys to requests.
@@ -287,10 +290,7 @@ class Controller:
 
     def reports_since(self) -> float | None:
         """The loop's time since when this process would know of every report of progress, None while it may not."""
-        if self.report_service is None:
-            return None
-        leading = self._leading_since if self.leading else None
-        return self.report_service.known_since(leading, self.informers.configmaps.current_since)
+        return None if self.report_service is None else self.report_service.known_since
 
     async def wait_ready(self) -> None:
         await self._ready.wait()
@@ -470,7 +470,7 @@ class Controller:
             await self._act()
         finally:
             self._acting = False
-            self._leading_since = None
+            self._leads_synced = False
             if self.log_capture is not None and not self._stop.is_set():
                 self.log_capture.clear()
             self.reconcilers.clear()
@@ -491,7 +491,7 @@ class Controller:
         async with asyncio.TaskGroup() as group:
             # With a cache that is not filled, objects that exist would seem absent.
             await self._wait_synced()
-            self._leading_since = asyncio.get_running_loop().time()
+            self._leads_synced = True
             for kind, companion in self.informers.companions.items():
                 group.create_task(companion.run(), name=f"companions of kind {kind}")
             if self.election is not None:

@@ -30,8 +30,10 @@ def open_service(
     wall: Callable[[], float],
     rng: random.Random,
     trusted_changed: Callable[[str], None],
+    leading: Callable[[], bool],
+    watched_since: Callable[[], float | None],
 ) -> ReportService:
-    """Make the report server. ``usual_namespace``: as for the Lease. ``trusted_changed``: see `ReportService`.
+    """Make the report server. ``usual_namespace``: of the controller. The last three: see `ReportService`.
 
     Raises:
         ConfigurationError: no namespace is known for its Secret.
@@ -46,7 +48,14 @@ def open_service(
         record = pods.lister.get(f"{namespace}/{name}")
         return record is not None and record.uid == uid
 
-    namespace = config.lease_namespace(usual_namespace)
+    namespace = usual_namespace or config.leader_election.lease_namespace or config.namespace
+    if namespace is None and address.is_loopback:
+        # A controller of this machine.
+        namespace = "default"
+    if namespace is None:
+        raise ConfigurationError(
+            "progressReports: the Secret of its certificate has no known namespace: set leaderElection.leaseNamespace"
+        )
     return ReportService(
         client(limiter=RateLimiter(QPS, BURST)),
         namespace,
@@ -57,6 +66,8 @@ def open_service(
         rng=rng,
         exists=exists,
         trusted_changed=trusted_changed,
+        leading=leading,
+        watched_since=watched_since,
     )
 
 

@@ -26,6 +26,25 @@ def latest(*begins: float | None) -> float | None:
     return found
 
 
+class Spell:
+    """Notes since when something holds. It is to be asked every `TICK_SEC`, or an end would go unnoticed."""
+
+    __slots__ = ("_clock", "_since")
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """``clock``: monotonic seconds."""
+        self._clock = clock
+        self._since: float | None = None
+
+    def since(self, *, holds: bool) -> float | None:
+        """The time since when it has held, None if it does not hold now."""
+        if not holds:
+            self._since = None
+        elif self._since is None:
+            self._since = self._clock()
+        return self._since
+
+
 class Wakefulness:
     """Notices that the process did not run: it was stopped, its machine was paused, or its event loop was blocked.
 

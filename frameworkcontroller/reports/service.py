@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.reports.knowledge import TICK_SEC, Wakefulness, latest
+from frameworkcontroller.reports.knowledge import TICK_SEC, Spell, Wakefulness, latest
 from frameworkcontroller.reports.podtokens import PodTokens
 from frameworkcontroller.reports.progresswriter import UNWRITTEN_SEC, ProgressWriter
 from frameworkcontroller.reports.reporthandler import RESULTS, ReportHandler
@@ -49,11 +49,14 @@ class ReportService:
         rng: random.Random,
         exists: Callable[[str, str, str], bool | None],
         trusted_changed: Callable[[str], None],
+        leading: Callable[[], bool] = lambda: True,
+        watched_since: Callable[[], float | None] = lambda: 0.0,
     ) -> None:
         """``namespace``: of its Secret. ``host``, ``port``: to listen on. ``url``: for Pods; None: this address.
 
         ``exists``: see `PodTokens`. ``trusted_changed``: takes the authorities of the certificate, in PEM, once
-        started and when they change.
+        started and when they change. ``leading``: whether this replica acts. ``watched_since``: the time of the loop
+        since when its cache of ConfigMaps is current.
         """
         self._loop = asyncio.get_running_loop()
         self._address = host, port
@@ -62,6 +65,8 @@ class ReportService:
         self._keeping: list[asyncio.Task[None]] = []
         self.connections = 0
         self.started_at: float | None = None
+        self._leading, self._watched_since = leading, watched_since
+        self._term = Spell(self._loop.time)
         self._wakefulness = Wakefulness(self._loop.time)
         self.authentication = PodTokens(client, self._loop.time, wall, exists)
         self.writer = ProgressWriter(client, self._loop.time, wall, rng)
@@ -103,9 +108,11 @@ class ReportService:
             return None
         return latest(self.started_at, self.writer.works_since or 0.0, self.authentication.works_since or 0.0)
 
-    def known_since(self, *others: float | None) -> float | None:
-        """The latest of these times and of this server's, None if one of them is None."""
-        return latest(self.works_since, self._wakefulness.since, *others)
+    @property
+    def known_since(self) -> float | None:
+        """The time of the loop since when no report can have escaped this replica, None while one can."""
+        term = self._term.since(holds=self._leading())
+        return latest(term, self._watched_since(), self.works_since, self._wakefulness.since)
 
     async def prepare(self) -> None:
         """Get the certificate.
@@ -162,6 +169,8 @@ class ReportService:
         while True:
             await asyncio.sleep(TICK_SEC)
             self._wakefulness.tick()
+            # So that the end of each condition is noticed.
+            _ = self.known_since
 
     async def _probe(self) -> None:
         while True:

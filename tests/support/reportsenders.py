@@ -15,6 +15,7 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.kube.errors import AlreadyExists
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, SERVICEACCOUNTS
 from frameworkcontroller.reports.service import ReportService
@@ -137,8 +138,11 @@ class Senders:
 
 
 @asynccontextmanager
-async def senders(cluster: Cluster, **options: Any) -> AsyncIterator[Senders]:
-    """Senders on the cluster, with a report server of their own. ``options``: of `ReportService`."""
+async def senders(cluster: Cluster, *, connection: Connection | None = None, **options: Any) -> AsyncIterator[Senders]:
+    """Senders on the cluster, with a report server of their own.
+
+    ``connection``: of the server. ``options``: of `ReportService`.
+    """
     client = await cluster.client()
     given: dict[str, Any] = {
         "wall": cluster.wall,
@@ -147,10 +151,13 @@ async def senders(cluster: Cluster, **options: Any) -> AsyncIterator[Senders]:
         "trusted_changed": lambda _trusted: None,
         **options,
     }
-    service = ReportService(await cluster.client(), cluster.namespace, "127.0.0.1", 0, None, **given)
+    own = await cluster.client() if connection is None else KubeClient(connection)
+    service = ReportService(own, cluster.namespace, "127.0.0.1", 0, None, **given)
     await service.prepare()
     await service.start()
     try:
         yield Senders(cluster, client, service)
     finally:
         await asyncio.shield(service.stop(0.0))
+        if connection is not None:
+            await own.close()

@@ -87,8 +87,9 @@ class AccountTokens:
         if not reference:
             return {}
         if (reference.get("apiVersion"), reference.get("kind")) != ("v1", "Pod"):
-            kind = f"{reference.get('apiVersion')}, Kind={reference.get('kind')}"
-            raise api_errors.bad_request(f"cannot bind token for serviceaccount to type {kind}")
+            group, _, version = str(reference.get("apiVersion") or "").rpartition("/")
+            kind = f"{group}/{version}, Kind={reference.get('kind') or ''}"
+            raise api_errors.bad_request(f"cannot bind token to object of type {kind}")
         name, uid = reference.get("name") or "", reference.get("uid") or ""
         record = self._pod(namespace, name)
         if record is None:
