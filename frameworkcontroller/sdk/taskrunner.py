@@ -167,7 +167,7 @@ def notice() -> Notice | None:
     """Return the notice of the end of this attempt of the Framework, None while there is none.
 
     With ``checkpointGraceSeconds``, the attempt ends once a checkpoint was reported after the notice, or at the
-    deadline. A Task sees a notice within about a minute, and not all Tasks at once: let one decide for all, and continue
+    deadline. A Task sees a notice within about a minute, and not all Tasks at once: let one decide for all. Continue
     after the checkpoint, since a Task that exits has succeeded or failed. It reads a small file.
     """
     try:
