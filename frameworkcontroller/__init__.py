@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from frameworkcontroller.sdk.syncclient import Run as Run
     from frameworkcontroller.sdk.syncclient import connect as connect
     from frameworkcontroller.sdk.syncclient import local as local
+    from frameworkcontroller.sdk.taskrunner import notice as notice
 
 __version__ = "0.1.0"
 

@@ -187,7 +187,7 @@ its containers. The ConfigMap has some of the annotations, too.
 """
 
 LABELS: Final = (names.FRAMEWORK_NAME, names.TASKROLE_NAME, names.TASK_INDEX)
-ONLY_VARIABLES: Final = (names.POD_UID, names.TASK_ATTEMPT_INSTANCE_UID)
+ONLY_VARIABLES: Final = (names.POD_UID, names.TASK_ATTEMPT_INSTANCE_UID, names.NOTICE_FILE)
 
 KEYS: Final[tuple[tuple[str, str, bool], ...]] = (
     (names.FRAMEWORK_NAMESPACE, "the namespace", True),
@@ -205,6 +205,7 @@ KEYS: Final[tuple[tuple[str, str, bool], ...]] = (
     (names.TASK_ATTEMPT_ID, "id of the attempt of the Task: 0, 1, 2, … for each instanceUID of the Task", False),
     (names.POD_UID, "the Pod's UID", False),
     (names.TASK_ATTEMPT_INSTANCE_UID, "the instanceUID of the attempt of the Task, unique", False),
+    (names.NOTICE_FILE, "only with `checkpointGraceSeconds`: path of the file with the notice of an end", False),
 )
 
 PLACEHOLDERS: Final = (

@@ -27,6 +27,7 @@ from frameworkcontroller.api.status import (
     Condition,
     FrameworkAttemptStatus,
     FrameworkStatus,
+    NoticeStatus,
     ProgressStatus,
     RetryPolicyStatus,
     TaskAttemptStatus,
@@ -317,6 +318,15 @@ def _progress(progress: ProgressStatus) -> dict[str, Any]:
     }
 
 
+def _notice(notice: NoticeStatus) -> dict[str, Any]:
+    return {
+        "frameworkAttemptID": notice.framework_attempt_id,
+        "reason": notice.reason,
+        "time": format_time(notice.time),
+        "deadline": format_time(notice.deadline),
+    }
+
+
 def encode_report(progress: ProgressStatus) -> dict[str, Any]:
     """JSON value of the data ``progress`` of the ConfigMap of an attempt."""
     values = {
@@ -497,6 +507,7 @@ ADDED: Final[Mapping[type, tuple[fields.AddedField, ...]]] = {
 _ENCODERS: Final[Mapping[Any, Callable[[Any], Any]]] = {
     AdmissionStatus: _admission,
     ProgressStatus: _progress,
+    NoticeStatus: _notice,
     DecidedRule: _decided_rule,
     fields.Time: format_time,
 }

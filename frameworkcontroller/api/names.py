@@ -144,6 +144,9 @@ of the report server, and the last report of each Pod (JSON)."""
 NOTICE_KEY = "notice"
 """Key in the data of an attempt's ConfigMap: the reason and the time of an end that is to come."""
 
+NOTICE_FILE = "FC_NOTICE_FILE"
+"""Variable of Pods that may be notified: the path of the file with that, which is absent without a notice."""
+
 SERVER_URL = "KUBEFLOW_TRAINER_SERVER_URL"
 SERVER_CA_CERT = "KUBEFLOW_TRAINER_SERVER_CA_CERT"
 SERVER_TOKEN = "KUBEFLOW_TRAINER_SERVER_TOKEN"  # noqa: S105 - a name
@@ -154,6 +157,9 @@ PROGRESS_PATH = "/var/run/secrets/frameworkcontroller"
 TOKEN_FILE = "token"  # noqa: S105 - a name
 """The volume of Pods that report progress or see a notice, where it is mounted, and the token in it. A template that
 has one of both gets them with a number at the end. The other files are keys of the ConfigMap."""
+
+LAST_CHECKPOINT = f"{GROUP}/last-checkpoint-time"
+"""Annotation of the Workload and the PodGroups of an attempt, for schedulers that choose whom to preempt."""
 
 SNAPSHOT_MARK = "ObjectSnapshot: "
 """In a log line, the JSON of an object follows this mark (docs/manual.md, History)."""

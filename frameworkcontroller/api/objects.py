@@ -32,6 +32,8 @@ _MAX_DIGITS: Final = 18
 """Of the id of an attempt: int() raises an error for more than some thousand."""
 
 _MAX_TROUBLE: Final = 512
+_MAX_NOTICE: Final = 128
+"""Characters of a notice that are kept: users can edit it."""
 _TOO_DEEP: Final = "spec: must not be nested more than 254 levels deep"
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 
@@ -137,17 +139,19 @@ class _OwnedRecord:
 class ConfigMapRecord(_OwnedRecord):
     """A ConfigMap with the label of a Framework. ``creation_time``: by the clock of the API server.
 
-    ``progress``: reported in this attempt. ``has_ca``: it has the CA of the report server.
+    ``progress``: reported in this attempt. ``has_ca``: it has the CA of the report server. ``notice``: of the attempt's
+    end, "" for none.
     """
 
     creation_time: int | None = None
     progress: ProgressStatus | None = None
     has_ca: bool = False
+    notice: str = ""
 
     @property
     def inputs(self) -> tuple[object, ...]:
         """The fields whose change is an event."""
-        return self.identity, self.progress
+        return self.identity, self.progress, self.notice
 
 
 @dataclass(slots=True, frozen=True)
@@ -187,7 +191,8 @@ class PodRecord(_OwnedRecord):
         The machine reads the others only after a change of these.
         """
         placement = self.node_name, self.pod_ip, self.host_ip
-        return self.identity, self.phase, placement, self.running_grace_sec, self.queued, self.trouble
+        rest = self.running_grace_sec, self.queued, self.trouble, self.disruption
+        return self.identity, self.phase, placement, rest
 
     @property
     def is_removed(self) -> bool:
@@ -381,7 +386,9 @@ def configmap_record(body: Mapping[str, Any]) -> ConfigMapRecord:
         if attempt.isdecimal() and len(attempt) <= _MAX_DIGITS:
             progress = progressreports.decode_progress(text, int(attempt))
     owned = owned_fields(metadata, names.CONFIGMAP_IDENTITY)
-    return ConfigMapRecord(*owned, created, progress, names.CA_KEY in data)
+    notice = data.get(names.NOTICE_KEY)
+    shown = notice[:_MAX_NOTICE] if isinstance(notice, str) else ""
+    return ConfigMapRecord(*owned, created, progress, names.CA_KEY in data, shown)
 
 
 def companion_decoder(kind: str, identity: tuple[str, ...]) -> Callable[[Mapping[str, Any]], CompanionRecord]:

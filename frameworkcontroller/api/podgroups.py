@@ -47,7 +47,7 @@ _PLACED_PHASES: Final = frozenset({"Scheduled", "Running", "Unknown", "Finished"
 class PodGroupRecord(CompanionRecord):
     """A PodGroup. ``minimum``: 0 if it has none. ``message``: why the scheduler does not place it, "" if unknown.
 
-    ``kept``: those of ``DROPPABLE`` that it has.
+    ``kept``: those of ``DROPPABLE`` that it has. ``last_checkpoint``: its annotation, as text, "" if none.
     """
 
     kind: str = "PodGroup"
@@ -55,6 +55,7 @@ class PodGroupRecord(CompanionRecord):
     placed: bool = False
     message: str = ""
     kept: tuple[str, ...] = ()
+    last_checkpoint: str = ""
 
     @property
     def inputs(self) -> tuple[object, ...]:
@@ -103,6 +104,7 @@ def _record(
         placed=placed,
         message="" if placed else message,
         kept=kept,
+        last_checkpoint=fields.text(metadata.get("annotations") or {}, names.LAST_CHECKPOINT),
     )
 
 

@@ -50,7 +50,13 @@ MAX_CLAIMS = 20
 
 
 _MAX_SHOWN: Final = 10
-ENDING_FIELDS: Final = ("executionType", "suspend", "activeDeadlineSeconds", "ttlSecondsAfterFinished")
+ENDING_FIELDS: Final = (
+    "executionType",
+    "suspend",
+    "activeDeadlineSeconds",
+    "ttlSecondsAfterFinished",
+    "checkpointGraceSeconds",
+)
 """Fields that end a Framework even if its spec is invalid (machine/specreading.py)."""
 
 

@@ -270,6 +270,16 @@ class ProgressStatus:
     last_checkpoint_time: Time | None = None
 
 
+@dataclass(slots=True, frozen=True)
+class NoticeStatus:
+    """The notice of an attempt's end, until the next attempt. ``time``: a checkpoint from then on ends the wait."""
+
+    framework_attempt_id: int
+    reason: str
+    time: Time
+    deadline: Time
+
+
 @dataclass(slots=True)
 class FrameworkStatus:
     """The whole status. ``task_counts`` is None and ``phase`` "" if another controller wrote it.
@@ -291,6 +301,7 @@ class FrameworkStatus:
     accumulated_past_execution_time_seconds: int = added("", default=0)
     admission: AdmissionStatus | None = added("", default=None)
     progress: ProgressStatus | None = added("", default=None)
+    notice: NoticeStatus | None = added("", default=None)
     phase: str = ""
     reason: str = ""
     message: str = ""

@@ -77,6 +77,8 @@ class WorkloadRecord(CompanionRecord):
     """The UID of its Framework by its label, also without an owner."""
     in_use: bool = False
     queued_inputs: str = ""
+    last_checkpoint: str = ""
+    """Its annotation, as text; "" if none."""
     queue_name: str = ""
     priority_kind: str = ""
     """WorkloadPriorityClass or PriorityClass, "" for none."""
@@ -127,6 +129,7 @@ def workload_record(body: Mapping[str, Any]) -> WorkloadRecord:
         job_uid=fields.text(labels, JOB_UID),
         in_use=IN_USE_FINALIZER in (metadata.get("finalizers") or ()),
         queued_inputs=fields.text(metadata.get("annotations") or {}, QUEUED_INPUTS),
+        last_checkpoint=fields.text(metadata.get("annotations") or {}, names.LAST_CHECKPOINT),
         queue_name=sys.intern(fields.text(spec, "queueName")),
         priority_kind=sys.intern(fields.text(priority_class, "kind")),
         priority_class=sys.intern(fields.text(priority_class, "name")),

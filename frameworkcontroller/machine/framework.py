@@ -20,6 +20,7 @@ from frameworkcontroller.api.status import State
 from frameworkcontroller.machine import task as task_machine
 from frameworkcontroller.machine.gates import (
     deletable_at,
+    hold_end,
     is_deletion_blocked,
     put_off,
     why_end_after_tasks,
@@ -406,7 +407,7 @@ def _step_attempt(ctx: Context) -> None:
         else:
             otherwise = why_end_unless_by_tasks(ctx)
             if ctx.framework.invalid:
-                if otherwise is None:
+                if hold_end(ctx, otherwise) or otherwise is None:
                     tracker.agenda.clear()
                     return
                 # Since when their Pods have not been looked at, some may have ended.
@@ -423,8 +424,10 @@ def _step_attempt(ctx: Context) -> None:
         ctx.record(LifeReason.FRAMEWORK_ATTEMPT_RUNNING, f"FrameworkAttempt {ctx.attempt.id} is running")
     if tracker.is_completing:
         return
-    if (completion := why_end_after_tasks(ctx, otherwise)) is not None:
+    completion = why_end_after_tasks(ctx, otherwise)
+    if completion is not None:
         ctx.drop_creations()
+    if not hold_end(ctx, completion) and completion is not None:
         start_completing(ctx, completion)
         return
     for part in ctx.parts.after_tasks:

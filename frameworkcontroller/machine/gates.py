@@ -184,6 +184,11 @@ def why_end_after_tasks(ctx: Context, otherwise: CompletionStatus | None) -> Com
     return completion or _why_end_by_parts(ctx, EndPhase.BY_TASKS) or otherwise
 
 
+def hold_end(ctx: Context, completion: CompletionStatus | None) -> bool:
+    """Have parts prepare the end of a running attempt that is due; None: none is. Return whether it waits."""
+    return True in [part.hold_end(ctx, completion) for part in ctx.parts.hold_end]
+
+
 def is_deletion_blocked(ctx: Context) -> bool:
     """Whether the Framework is being deleted, and a part's finalizer blocks that until nothing of it runs."""
     if not (ctx.framework.deleting and ctx.framework.held):

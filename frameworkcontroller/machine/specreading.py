@@ -78,6 +78,7 @@ class Ends(NamedTuple):
     suspend: bool = False
     active_deadline_seconds: int | None = None
     ttl_seconds_after_finished: int | None = None
+    checkpoint_grace_seconds: int | None = None
 
     @property
     def is_asked_for(self) -> bool:

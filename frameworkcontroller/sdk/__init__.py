@@ -17,6 +17,7 @@ _OF_MODULES: Final = {
     "frameworkcontroller.sdk.runstatus": "Attempt LogLine Result RoleStatus Status TaskFailure TaskStatus",
     "frameworkcontroller.sdk.shippedcode": "Code",
     "frameworkcontroller.sdk.syncclient": "Cluster Run connect local",
+    "frameworkcontroller.sdk.taskrunner": "notice",
 }
 PLACES: Final = {name: module for module, names in _OF_MODULES.items() for name in names.split()}
 """The modules of the public names."""

@@ -13,10 +13,11 @@ import os
 import sys
 import time
 import traceback
+from datetime import datetime, timezone
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +47,7 @@ def main(arguments: list[str]) -> int:
     """Call the function. Return the exit code."""
     if find_spec(_SDK) is None:
         sys.modules[_SDK] = _Absent(_SDK)
+        vars(sys.modules[_SDK])["notice"] = notice
     try:
         if arguments[0] == "--pickled":
             function, args, kwargs = _by_value(Path(arguments[1]))
@@ -145,6 +147,38 @@ def _write_to(path: str, text: str) -> None:
         Path(path).write_text(text, encoding="utf-8", errors="replace")
     except OSError as error:
         sys.stderr.write(f"{path}: cannot be written: {error}\n")
+
+
+# --- notices ---
+
+_NOTICE_FILE = "FC_NOTICE_FILE"
+
+
+class Notice(NamedTuple):
+    """The notice that this attempt of the Framework is to end, or that one of its Pods is."""
+
+    reason: str
+    """Suspension, Eviction, ActiveDeadline or Disruption; others may follow."""
+    deadline: datetime
+    """When it ends without a checkpoint, in UTC."""
+
+
+def notice() -> Notice | None:
+    """Return the notice of the end of this attempt of the Framework, None while there is none.
+
+    With ``checkpointGraceSeconds``, the attempt ends once a checkpoint was reported after the notice, or at the
+    deadline. A Task sees a notice within about a minute, and not all Tasks at once: let one decide for all. Continue
+    after the checkpoint, since a Task that exits has succeeded or failed. It reads a small file.
+    """
+    try:
+        reason, _, deadline = Path(os.environ[_NOTICE_FILE]).read_text(encoding="utf-8").strip().partition(" ")
+        return Notice(reason, datetime.strptime(deadline, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc))
+    except (KeyError, OSError, ValueError):
+        return None
+
+
+# Where a pickled function finds it, also with `_Absent`.
+notice.__module__ = _SDK
 
 
 if __name__ == "__main__":

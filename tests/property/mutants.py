@@ -47,6 +47,8 @@ from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.parts.hangs import hangs as hang_rules
 from frameworkcontroller.machine.parts.hangs.hangs import HangClock, HangPart
 from frameworkcontroller.machine.parts.logs.podlogs import LogPart
+from frameworkcontroller.machine.parts.notice import checkpointnotice
+from frameworkcontroller.machine.parts.notice.checkpointnotice import NoticeState
 from frameworkcontroller.machine.parts.progress import reportedprogress
 from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.manager import informers
@@ -61,6 +63,7 @@ from tests.property import test_grace_periods as graces
 from tests.property import test_hangs as hangs
 from tests.property import test_logs as logs
 from tests.property import test_lost_nodes as lost_nodes
+from tests.property import test_notices as notices
 from tests.property import test_progress as progress
 from tests.property import test_renewed_retries as renewed
 from tests.property import test_stuck_unrecorded as unrecorded
@@ -247,6 +250,13 @@ def _renewed(*attempts: renewed.Attempt, limit: int = 1) -> Tale:
             renewed.play(list(attempts), limit=limit, is_task=is_task)
 
     return tale
+def _takes_reports(observed: Observed) -> Observed:
+    """Each report of progress has a checkpoint."""
+    configmap = observed.configmap
+    if configmap is None or configmap.progress is None:
+        return observed
+    progress = replace(configmap.progress, last_checkpoint_time=configmap.progress.last_report_time)
+    return replace(observed, configmap=replace(configmap, progress=progress))
 
 
 def _reports(name: str, instead: Any) -> Broken:
@@ -894,6 +904,36 @@ MUTANTS: Final = {
     ),
     "L: does not say that a log is lost": Mutant(
         _misses("pod_gone"), _logged(logs.forced_deletion), "and its log is lost"
+    ),
+    # --- I
+    "I: gives no notice": Mutant(
+        sees_spec(lambda spec: spec.pop("checkpointGraceSeconds", None)),
+        notices.checkpointed,
+        "no notice was stored before",
+    ),
+    "I: shows a notice before it is stored": Mutant(
+        believes(lambda one: one.get("notice")), notices.checkpointed, "I: Pods see the notice|no notice was stored"
+    ),
+    "I: takes any report for a checkpoint": Mutant(sees(_takes_reports), notices.waited_out, "s too early"),
+    "I: takes an earlier checkpoint for a later one": Mutant(
+        partial(patch.object, checkpointnotice, "_last_checkpoint", lambda ctx: ctx.env.second + 1),
+        notices.waited_out,
+        "s too early",
+    ),
+    "I: does not wait for the grace": Mutant(
+        partial(patch.object, NoticeState, "due", lambda _state, ctx, _notice: ctx.env.clock),
+        notices.waited_out,
+        "s too early",
+    ),
+    "I: waits for ever": Mutant(
+        partial(patch.object, NoticeState, "due", lambda _state, ctx, _notice: ctx.env.clock + 1.0),
+        notices.waited_out,
+        "It waits, and does not say for what|It does not come about",
+    ),
+    "I: does not withdraw a notice": Mutant(
+        partial(patch.object, checkpointnotice, "_withdraw", lambda *_: None),
+        notices.taken_back,
+        "I: the notice of an end that nobody asks for",
     ),
     # --- R
     "R: lets times go back": Mutant(

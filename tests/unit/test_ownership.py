@@ -27,6 +27,7 @@ OWNERS: Final = {
     "machine/parts/dependencies/dependencies.py": "RoleOrder",
     "machine/parts/gangs/gangstate.py": "GangState",
     "machine/parts/kueue/queueing.py": "Queueing",
+    "machine/parts/notice/checkpointnotice.py": "NoticeState",
     "machine/parts/progress/reportedprogress.py": "ReadReports",
 }
 """By file, the class that changes records: the tracker and, each for its own fields of the status, states of parts."""

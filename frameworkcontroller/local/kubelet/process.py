@@ -55,13 +55,21 @@ from frameworkcontroller.local.kubelet.termination import (
     start_failure,
     termination_message,
 )
-from frameworkcontroller.local.kubelet.volumes import make_volumes, renew_tokens, renewal_sec
+from frameworkcontroller.local.kubelet.volumes import (
+    has_projected_configmaps,
+    make_volumes,
+    renew_configmaps,
+    renew_tokens,
+    renewal_sec,
+)
 
 LOG_LIMIT_BYTES: Final = 10 << 20
 """Maximum size of a container's log file; the older half is dropped."""
 
 _LAST_LINES_SECONDS: Final = 1.0
 _RENEW_AGAIN_SECONDS: Final = 10.0
+_RENEW_DATA_SECONDS: Final = 5.0
+"""Interval of looks at ConfigMaps in projected volumes. Kubelets take about a minute."""
 
 Printed = Callable[[NodePod, str, bytes], None]
 """Called with Pod, container and each line that it prints, without the newline."""
@@ -76,6 +84,7 @@ class _Pod:
     containers: dict[str, _Container] = field(default_factory=dict)
     preparing: asyncio.Task[None] | None = None
     renewing: asyncio.Task[None] | None = None
+    updating: asyncio.Task[None] | None = None
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     reporting: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -435,6 +444,8 @@ class ProcessRuntime:
             self._kubelet.prepared(uid, address)
             if (seconds := renewal_sec(inside.manifest)) is not None:
                 state.renewing = self._run(state, self._renew_tokens(state, seconds))
+            if has_projected_configmaps(inside.manifest):
+                state.updating = self._run(state, self._renew_configmaps(state))
 
     async def _renew_tokens(self, state: _Pod, seconds: float) -> None:
         inside = state.inside
@@ -447,6 +458,15 @@ class ProcessRuntime:
             except (ContainerConfigError, KubeError, OSError) as error:
                 log.warning("[%s]: Cannot renew the tokens: %s", state.record.key, error)
                 delay = _RENEW_AGAIN_SECONDS
+
+    async def _renew_configmaps(self, state: _Pod) -> None:
+        inside = state.inside
+        while True:
+            await asyncio.sleep(_RENEW_DATA_SECONDS)
+            try:
+                await renew_configmaps(inside.manifest, inside.volumes, inside.sources)
+            except (ContainerConfigError, KubeError, OSError) as error:
+                log.debug("[%s]: Cannot update the data of ConfigMaps: %s", state.record.key, error)
 
     async def _learn_service(self, pod: NodePod) -> None:
         """Look for the Service of the Pod's subdomain, unless the informer has shown it already."""

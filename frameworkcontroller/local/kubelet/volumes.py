@@ -1,9 +1,9 @@
 """Creates a Pod's volumes as directories, and lists the mounts of its containers.
 
 Supported: emptyDir, hostPath, persistentVolumeClaim, configMap, secret, downwardAPI, and projected of the last three.
-Data from the API server is not updated after the Pod's start, except tokens with an audience of their own. Other kinds
-need a network, a driver or privileges: those that are mapped to a directory of this machine use that, others fail the
-Pod.
+Data from the API server is not updated after the Pod's start, except tokens with an audience of their own and the
+ConfigMaps of projected volumes. Other kinds need a network, a driver or privileges: those that are mapped to a
+directory of this machine use that, others fail the Pod.
 """
 
 from __future__ import annotations
@@ -157,6 +157,40 @@ async def renew_tokens(
         new.unlink(missing_ok=True)
         write_new(new, await sources.token(pod, source), 0o600, user)
         new.replace(path)
+
+
+def has_projected_configmaps(pod: Json) -> bool:
+    """Whether the Pod has files that ``renew_configmaps`` may change."""
+    return bool(_projected_configmaps(pod))
+
+
+async def renew_configmaps(pod: Json, volumes: Mapping[str, Path], sources: PodSources) -> None:
+    """Update the files of ConfigMaps in the Pod's projected volumes. Raises ConfigError, KubeError, OSError."""
+    for volume, reference, mode in _projected_configmaps(pod):
+        entries = await sources.entries("configmap", reference)
+        files = {} if entries is None else _select(entries, reference, "configmap", mode)
+        for name in {item["path"] for item in reference.get("items") or ()} - files.keys():
+            (volumes[volume] / _inside(name)).unlink(missing_ok=True)
+        for name, file in files.items():
+            path = volumes[volume] / _inside(name)
+            if path.exists() and path.read_bytes() == file.data:
+                continue
+            path.parent.mkdir(parents=True, exist_ok=True)
+            new = path.with_name(f"{path.name}.new")
+            new.unlink(missing_ok=True)
+            write_new(new, file.data, file.mode, None)
+            new.replace(path)
+
+
+def _projected_configmaps(pod: Json) -> list[tuple[str, Json, int]]:
+    """The ConfigMaps of projected volumes, with the names of these volumes and the usual mode."""
+    return [
+        (volume["name"], reference, projected.get("defaultMode") or _DEFAULT_MODE)
+        for volume in pod["spec"].get("volumes") or ()
+        if (projected := volume.get("projected"))
+        for source in projected.get("sources") or ()
+        if (reference := source.get("configMap"))
+    ]
 
 
 def _own_tokens(pod: Json) -> list[tuple[str, Json]]:

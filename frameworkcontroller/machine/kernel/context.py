@@ -12,6 +12,7 @@ from frameworkcontroller.api.codec import encode_status, encode_task
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import Framework, Identity, PodRecord
 from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStatus, TaskStatus
+from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.kernel.absence import is_of_framework
 from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, LeaveNewer
 from frameworkcontroller.machine.kernel.agenda import TaskKey
@@ -24,6 +25,9 @@ from frameworkcontroller.machine.kernel.tracker import Tracker
 
 CREATIONS_PER_PLAN: Final = 500
 """Maximum number of creations per plan: if all are refused, 10,000 Tasks must not be rendered again and again."""
+
+SHOW_CHECKPOINT_SEC: Final = 60.0
+"""Least time between two changes of an object's annotation with the last checkpoint."""
 
 
 @dataclass(slots=True)
@@ -51,6 +55,14 @@ class Context:
     @property
     def attempt(self) -> FrameworkAttemptStatus:
         return self.status.attempt
+
+    @property
+    def checkpoint_time(self) -> str:
+        """When the attempt reported its last checkpoint, by the tracked status, as text; "" if it did not."""
+        progress = self.status.progress
+        if progress is None or progress.framework_attempt_id != self.attempt.id:
+            return ""
+        return "" if progress.last_checkpoint_time is None else format_time(progress.last_checkpoint_time)
 
     def record(
         self,

@@ -175,6 +175,13 @@ class Part:
     def why_end(self, ctx: Context, phase: EndPhase) -> CompletionStatus | None:
         """Why the attempt ends."""
 
+    def hold_end(self, ctx: Context, completion: CompletionStatus | None) -> bool:
+        """Prepare the end of a running attempt that is due; None: none is. Return whether it waits.
+
+        Not asked after a Stop and a deletion, which end at once.
+        """
+        return False
+
     def blocks_deletion(self, ctx: Context) -> bool:
         """Whether the part's finalizer is to block a deletion until the attempt has ended, as after a Stop."""
         return False

@@ -21,7 +21,7 @@ class EventPolicy(Enum):
     WAIT = auto()
     """All, and the condition Running has the message while nothing runs."""
     WAIT_OF_ROLE = auto()
-    """As WAIT, and the condition Running has the message while other roles run, too."""
+    """As WAIT, and the condition Running has the message while Tasks run, too."""
     RETRY = auto()
     """As WAIT, but the record has the decision to retry, not the wait."""
 

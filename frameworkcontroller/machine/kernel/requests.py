@@ -36,10 +36,15 @@ class Target:
 
     @property
     def key(self) -> tuple[str, int] | str | None:
-        """Role and index of the Task that the object belongs to, kind and name of another companion, else ``part``."""
+        """Role and index of the Task that the object belongs to, kind and name of another companion, else ``part``.
+
+        None: the Framework or its ConfigMap.
+        """
         if self.kind.of_task:
             return self.role, self.index
-        return self.object_key if self.kind.is_companion else self.part or None
+        if self.part or self.kind is Kind.FRAMEWORK:
+            return self.part or None
+        return self.object_key if self.kind.is_companion else None
 
     @property
     def object_key(self) -> str:

@@ -12,6 +12,7 @@ from frameworkcontroller.machine.parts.hangs.hangs import HangPart
 from frameworkcontroller.machine.parts.history.archiving import HistoryPart
 from frameworkcontroller.machine.parts.kueue.kueue import KueuePart
 from frameworkcontroller.machine.parts.logs.podlogs import LogPart
+from frameworkcontroller.machine.parts.notice.checkpointnotice import NoticePart
 from frameworkcontroller.machine.parts.progress.reportedprogress import ProgressPart
 from frameworkcontroller.machine.parts.service.hostservice import ServicePart
 
@@ -30,6 +31,8 @@ PARTS: Final = Parts(
     KueuePart(),
     # Reads the attempt's progress live after a deadline without any. May end the attempt.
     HangPart(),
+    # Notifies Pods of an end. May delay the end.
+    NoticePart(),
     # Has the logs of Pods read. May delay the deletion of a Pod and of the ConfigMap.
     LogPart(),
     # Adds and removes the finalizer before. May delay the ConfigMap, each retry and each deletion, and end the attempt

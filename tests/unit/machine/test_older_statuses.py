@@ -20,6 +20,7 @@ from frameworkcontroller.api.status import (
     AdmissionStatus,
     FrameworkAttemptStatus,
     FrameworkStatus,
+    NoticeStatus,
     ProgressStatus,
     State,
     TaskRoleStatus,
@@ -258,6 +259,7 @@ def test_no_later_field_is_forgotten() -> None:
     status.attempt.execution_start_time = 1
     status.admission = AdmissionStatus("q", "w", "u")
     status.progress = ProgressStatus()
+    status.notice = NoticeStatus(0, "Suspension", 0, 1)
     status.attempt.scheduled_pod_groups = ["f"]
     rule = DecidedRule(FailureAction.FAIL_FRAMEWORK, 0)
     status.attempt.completion_status = CompletionStatus(1, "", "Failed", None, "", policy=rule)

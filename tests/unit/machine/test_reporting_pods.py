@@ -238,3 +238,16 @@ def test_every_role_sees_the_notice() -> None:
 def test_a_notice_needs_no_reports() -> None:
     spec = pod(Bench(role(), checkpointGraceSeconds=60))["spec"]
     assert spec["volumes"] == [{"name": VOLUME, "projected": {"sources": [files("notice")]}}]
+
+
+def test_a_variable_names_the_file_with_the_notice() -> None:
+    found = {"name": "FC_NOTICE_FILE", "value": f"{PATH}/notice"}
+    for progress in (None, dict[str, int]()):
+        (container,) = pod(ProgressBench(role(), checkpointGraceSeconds=5, progress=progress))["spec"]["containers"]
+        assert found in container["env"]
+    own = {"name": "KUBEFLOW_TRAINER_SERVER_URL", "value": "https://mine"}
+    template = {"containers": [{"name": "main", "image": "none", "env": [own]}]}
+    bench = ProgressBench(role(pod={"spec": template}), checkpointGraceSeconds=5)
+    (container,) = pod(bench)["spec"]["containers"]
+    assert found in container["env"]
+    assert variables(container) == {"KUBEFLOW_TRAINER_SERVER_URL": "https://mine"}

@@ -25,6 +25,7 @@ from frameworkcontroller.machine.parts.dependencies.dependencies import Dependen
 from frameworkcontroller.machine.parts.gangs.gangstate import GangReason
 from frameworkcontroller.machine.parts.history.archiving import HistoryReason
 from frameworkcontroller.machine.parts.kueue.queueing import QueueReason
+from frameworkcontroller.machine.parts.notice.checkpointnotice import NoticeReason
 from frameworkcontroller.machine.parts.service.hostservice import ServiceReason
 from frameworkcontroller.views.diagnosis import read_view
 from frameworkcontroller.views.summary import Summary, summarize
@@ -208,6 +209,13 @@ def unarchived() -> Watched:
     return bench
 
 
+def notified() -> Watched:
+    bench = Watched(role(), checkpointGraceSeconds=300)
+    bench.run_all()
+    bench.edit_then_settle(suspend=True)
+    return bench
+
+
 @dataclass(frozen=True)
 class Row:
     """A reason to wait. ``condition``, ``event``, ``status``, ``list``: the text in each place; "" for nothing."""
@@ -263,6 +271,8 @@ ROWS = (
         LifeReason.FRAMEWORK_RETRY_SCHEDULED, framework_retried,
         FRAMEWORK, "starts in 70s, at {at}", "is retried in 1m10s", f"retry 1 of 9 in 70 s after {EXITED}",
     ),
+    # Its Task runs.
+    Row(NoticeReason.PENDING, notified, "", *["waits before the suspension, until 2023-11-14T22:18:20Z"] * 3),
     Row(LifeReason.TASK_RETRY_SCHEDULED, task_retried, TASK, "TaskAttempt 1 follows 40s later",
         *[f"retry 1 in 40 s after {EXITED}"] * 2,
     ),

@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 
 import orjson
 
-from frameworkcontroller.api.names import FRAMEWORK_NAME
+from frameworkcontroller.api import names
 from frameworkcontroller.api.objectkinds import PODGROUPS
 from frameworkcontroller.api.objects import CompanionRecord, Framework, Identity, PodRecord
 from frameworkcontroller.api.podgroups import DROPPABLE, IMMUTABLE_VERSION, GangScheduler, PodGroupRecord
@@ -21,7 +21,7 @@ from frameworkcontroller.api.spec import TaskRoleSpec
 from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.machine.kernel.actions import Create, Outcome, Patch
 from frameworkcontroller.machine.kernel.agenda import PERSISTED
-from frameworkcontroller.machine.kernel.context import Context
+from frameworkcontroller.machine.kernel.context import SHOW_CHECKPOINT_SEC, Context
 from frameworkcontroller.machine.kernel.exchanges import Exists, Patched
 from frameworkcontroller.machine.kernel.holds import ObjectKey, Stall, Wait
 from frameworkcontroller.machine.kernel.model import Limits, NotListed
@@ -186,7 +186,7 @@ class GangPart(Part):
                 return
             case Create(), Exists(found=Identity() as found) if controls(action, found) and not found.deleting:
                 # It may have lost the label by which it is watched: then its minimum would never be lowered.
-                labels = orjson.dumps({"metadata": {"labels": {FRAMEWORK_NAME: ctx.framework.name}}})
+                labels = orjson.dumps({"metadata": {"labels": {names.FRAMEWORK_NAME: ctx.framework.name}}})
                 tracker.follow_ups.append(Patch(target, found.uid, labels))
         take_object(ctx, action, result, GangReason.CREATED)
 
@@ -258,6 +258,7 @@ class _PodGroup:
             self.gang.record_placed(ctx.tracker, self.group.name)
         self._watch_dropped(found)
         self._lower(found)
+        self._show_checkpoint(found)
         return (
             f"PodGroup {self.group.name} is not placed: {found.message}" if found.message and not self.is_placed else ""
         )
@@ -335,6 +336,18 @@ class _PodGroup:
             "its minimum. Restart the Framework, for example by spec.suspend"
         )
         self.holds.stalls[self.target.key] = Stall(GangReason.UNSUPPORTED, text)
+
+    def _show_checkpoint(self, found: PodGroupRecord) -> None:
+        """Show the attempt's last checkpoint on the group, for schedulers that choose whom to preempt."""
+        ctx, state, time = self.ctx, self.state, self.ctx.checkpoint_time
+        if not time or found.last_checkpoint == time or any(one.target == self.target for one in ctx.plan.actions):
+            return
+        if (due := max(state.checkpoint_due, self.holds.until(self.target.key))) > ctx.env.clock:
+            ctx.tracker.agenda.look(None, due)
+        else:
+            state.checkpoint_due = ctx.env.clock + SHOW_CHECKPOINT_SEC
+            change = {"metadata": {"annotations": {names.LAST_CHECKPOINT: time}}}
+            ctx.act(Patch(self.target, found.uid, orjson.dumps(change)))
 
 
 def _wake(ctx: Context, changed: bool) -> None:

@@ -66,6 +66,8 @@ class GroupState:
     """Minimum of the last patch, and the resourceVersion before it."""
     sent: tuple[str, int] | None = None
     """The last accepted patch, until the cache shows it."""
+    checkpoint_due: float = 0.0
+    """When (monotonic seconds) the last checkpoint may be shown again."""
 
 
 class GangState(PartState):

@@ -12,7 +12,7 @@ from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.status import AdmissionStatus, AdmittedPodSet, State, TaskStatus
 from frameworkcontroller.api.workloads import PODS_READY, WorkloadRecord
 from frameworkcontroller.machine.kernel.agenda import PERSISTED, TaskKey
-from frameworkcontroller.machine.kernel.context import Context
+from frameworkcontroller.machine.kernel.context import SHOW_CHECKPOINT_SEC, Context
 from frameworkcontroller.machine.kernel.holds import Stall
 from frameworkcontroller.machine.kernel.requests import Kind
 from frameworkcontroller.machine.parts.kueue.queueing import (
@@ -23,7 +23,13 @@ from frameworkcontroller.machine.parts.kueue.queueing import (
     needed_pods,
     problem_with,
 )
-from frameworkcontroller.machine.parts.kueue.workloadactions import ReadWorkload, Reclaim, SetCondition, UpdateWorkload
+from frameworkcontroller.machine.parts.kueue.workloadactions import (
+    ReadWorkload,
+    Reclaim,
+    SetCondition,
+    ShowCheckpoint,
+    UpdateWorkload,
+)
 from frameworkcontroller.machine.parts.kueue.workloadbodies import ConditionChange
 from frameworkcontroller.machine.parts.kueue.workloadspec import is_same
 
@@ -157,6 +163,7 @@ def follow(queued: QueuedFramework, admission: AdmissionStatus) -> None:
         _keep_priority(queued, workload, queued.labels.priority_class)
     _tell_readiness(queued, workload, admission)
     _reclaim(queued, workload, admission)
+    _show_checkpoint(queued, workload)
 
 
 def _keep_priority(queued: QueuedFramework, workload: WorkloadRecord, label: str) -> None:
@@ -225,6 +232,15 @@ def _tell_readiness(queued: QueuedFramework, workload: WorkloadRecord, admission
     change = ConditionChange(PODS_READY, ready, reason, f"{attempt}: {text}")
     if queued.act_once(SetCondition(queued.target, workload.uid, change, ctx.env.second)):
         queued.pace("readiness", _READY_SEC)
+
+
+def _show_checkpoint(queued: QueuedFramework, workload: WorkloadRecord) -> None:
+    """Show the attempt's last checkpoint on the Workload, for schedulers that choose whom to preempt."""
+    time = queued.ctx.checkpoint_time
+    if not time or workload.last_checkpoint == time or queued.is_paced("checkpoint"):
+        return
+    if queued.act_once(ShowCheckpoint(queued.target, workload.uid, time)):
+        queued.pace("checkpoint", SHOW_CHECKPOINT_SEC)
 
 
 def _is_ready(ctx: Context, admission: AdmissionStatus) -> bool:

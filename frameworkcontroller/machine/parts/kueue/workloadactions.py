@@ -211,6 +211,18 @@ class Reclaim(WorkloadAction):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class ShowCheckpoint(PartAction):
+    """Show on the Workload of that UID when the last checkpoint was reported. ``time``: as text."""
+
+    uid: str
+    time: str
+
+    def exchange(self) -> Exchange:
+        change = {"metadata": {"annotations": {names.LAST_CHECKPOINT: self.time}}}
+        return (yield from patched(self.target, self.uid, change))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ReadWorkload(PartAction):
     """Read the Workload live. ``seen``: the resourceVersion in the cache, "" if it shows none."""
 

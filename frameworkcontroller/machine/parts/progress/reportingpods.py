@@ -46,13 +46,12 @@ class ReportingPods:
         spec["volumes"] = [*(volumes or []), {"name": volume, "projected": {"sources": self._sources()}}]
 
     def _variables(self, path: str) -> dict[str, str]:
-        if not self.url:
-            return {}
-        return {
-            names.SERVER_URL: self.url,
-            names.SERVER_CA_CERT: f"{path}/{names.CA_KEY}",
-            names.SERVER_TOKEN: f"{path}/{names.TOKEN_FILE}",
-        }
+        found = {names.NOTICE_FILE: f"{path}/{names.NOTICE_KEY}"} if self.notice else {}
+        if self.url:
+            found[names.SERVER_URL] = self.url
+            found[names.SERVER_CA_CERT] = f"{path}/{names.CA_KEY}"
+            found[names.SERVER_TOKEN] = f"{path}/{names.TOKEN_FILE}"
+        return found
 
     def _sources(self) -> list[dict[str, Any]]:
         keys = [*([names.CA_KEY] if self.url else []), *([names.NOTICE_KEY] if self.notice else [])]
@@ -91,9 +90,10 @@ def _unused_suffix(volumes: list[Any], containers: Iterable[dict[str, Any]]) -> 
 
 def _add_variables(container: dict[str, Any], env: list[dict[str, Any]]) -> None:
     own = {one.get("name") for one in _dicts(container.get("env")) if isinstance(one.get("name"), str)}
-    # A URL of the user's goes with a CA and a token of the user's.
-    if names.SERVER_URL not in own:
-        _add(container, "env", [one for one in env if one["name"] not in own])
+    if names.SERVER_URL in own:
+        # A URL of the user's goes with a CA and a token of the user's.
+        own |= {names.SERVER_CA_CERT, names.SERVER_TOKEN}
+    _add(container, "env", [one for one in env if one["name"] not in own])
 
 
 def _add(container: dict[str, Any], key: str, added: list[dict[str, Any]]) -> None:
