@@ -7,6 +7,7 @@ from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.lifereasons import LifeReason
 from frameworkcontroller.machine.parts.claims.volumeclaims import ClaimPart
 from frameworkcontroller.machine.parts.dependencies.dependencies import DependencyPart
+from frameworkcontroller.machine.parts.firstfailure.firstfailures import FirstFailurePart
 from frameworkcontroller.machine.parts.gangs.gangs import GangPart
 from frameworkcontroller.machine.parts.history.archiving import HistoryPart
 from frameworkcontroller.machine.parts.kueue.kueue import KueuePart
@@ -24,6 +25,8 @@ PARTS: Final = Parts(
     GangPart(),
     # Enters the queue, takes and releases quota before. May delay the whole attempt and a Pod, and end the attempt.
     KueuePart(),
+    # Notes ends of containers. Delays and ends nothing.
+    FirstFailurePart(),
     # Has the logs of Pods read. May delay the deletion of a Pod and of the ConfigMap.
     LogPart(),
     # Adds and removes the finalizer before. May delay the ConfigMap, each retry and each deletion, and end the attempt
