@@ -82,7 +82,7 @@ CASCADES: Final = """
 ## Consequences
 
 When a container fails, others lose their connection to it and fail, too. The shipped configuration has entries with
-`cascade: true` for what PyTorch, NCCL, Gloo, MPI and torchrun write then. They have no code and do not change any:
+`cascade: true` for the words of PyTorch, NCCL, Gloo, MPI and torchrun in this case. They have no code and change none:
 [`status.firstFailure`](configuration.md#podfailurespec) does not name such a container unless nothing else failed. The
 termination message of a container has one of these words:
 """

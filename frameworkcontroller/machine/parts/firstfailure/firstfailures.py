@@ -154,7 +154,7 @@ def with_failure(earliest: Sequence[FirstFailure], new: FirstFailure) -> list[Fi
 
 
 def first_of(earliest: Sequence[FirstFailure], *, unseen: bool) -> FirstFailure:
-    """The first of the failures. ``unseen``: others may have been earlier, of which nothing is known."""
+    """The first of the failures. ``unseen``: the Pod of another Task has gone, and its end was not seen."""
     first, rivals = earliest[0], [one for one in earliest[1:] if not one.cascade]
     certain = first.certain and not first.cascade and not unseen
     certain = certain and not any(not one.certain or _are_close(first, one) for one in rivals)
