@@ -22,6 +22,7 @@ from frameworkcontroller.api.objects import CompanionRecord, Disruption, Framewo
 from frameworkcontroller.api.workloads import WorkloadRecord, workload_name
 from frameworkcontroller.controller.driver import MAX_IN_FLIGHT
 from frameworkcontroller.kube.crdguard import CrdGuard
+from frameworkcontroller.machine.kernel.failure import Classifier
 from frameworkcontroller.machine.kernel.model import Env, NotListed, Observed, SnapshotTrigger
 from frameworkcontroller.machine.kernel.protocol import Archive, Effect, LogSnapshots, View
 from frameworkcontroller.machine.kernel.requests import (
@@ -37,6 +38,8 @@ from frameworkcontroller.machine.kernel.requests import (
     Request,
     Unanswered,
 )
+from frameworkcontroller.machine.parts.firstfailure import firstfailures
+from frameworkcontroller.machine.parts.firstfailure.firstfailures import FirstFailurePart
 from frameworkcontroller.machine.parts.logs.podlogs import LogPart
 from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.manager import informers
@@ -47,6 +50,7 @@ from tests.chaos.proxy import Kind as Faults
 from tests.chaos.story import CLAIM_SPEC, RETAIN_SEC, Step, Story
 from tests.property import test_archived_stories as archived
 from tests.property import test_ending as endings
+from tests.property import test_first_failures as failures
 from tests.property import test_grace_periods as graces
 from tests.property import test_logs as logs
 from tests.property import test_lost_nodes as lost_nodes
@@ -779,6 +783,24 @@ MUTANTS: Final = {
     ),
     "L: does not say that a log is lost": Mutant(
         _misses("pod_gone"), _logged(logs.forced_deletion), "and its log is lost"
+    ),
+    # --- F
+    "F: takes the failure that it has seen first": Mutant(
+        partial(patch.object, firstfailures, "_order", lambda one: -one.time), failures.seen_last, "a later failure"
+    ),
+    "F: takes no words for a consequence": Mutant(
+        partial(patch.object, Classifier, "cascading", lambda *_: frozenset()),
+        failures.followed,
+        "F: says that it is not certain",
+    ),
+    "F: trusts the clocks of nodes": Mutant(
+        partial(patch.object, firstfailures, "SKEW_SEC", -1), failures.close, "has failed first"
+    ),
+    "F: forgets Pods whose ends were not seen": Mutant(
+        partial(patch.object, FirstFailurePart, "pod_gone", lambda *_: None), failures.lost, "has failed first"
+    ),
+    "F: takes over an ending as if it had seen all of it": Mutant(
+        partial(patch.object, FirstFailurePart, "begin", lambda *_: None), failures.taken_over, "has failed first"
     ),
     # The write that begins a Task's next attempt is accepted.
     "H: logs no snapshot": Mutant(flawed(_LogsNothing), _chaos(_create(_role(**_FAILS_ONCE))), "is in no snapshot"),

@@ -66,6 +66,15 @@ class _End(NamedTuple):
 class FirstFailurePart(Part):
     """The first failure of an attempt, for people."""
 
+    def begin(self, ctx: Context) -> None:
+        """Take over an attempt whose end another process has decided: Pods may have gone since."""
+        status, tracker = ctx.status, ctx.tracker
+        if not status.earliest_failures or not tracker.is_completing or status.state in ENDED:
+            return
+        if tracker.find_part(LateEnds) is None:
+            late = tracker.part(LateEnds)
+            late.decided, late.unseen = ctx.env.second, True
+
     def observe_pod(self, ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
         """Note the failure of a Pod that has just ended, or that is ended."""
         completion = task.attempt.completion_status
@@ -93,8 +102,7 @@ class FirstFailurePart(Part):
         elif ctx.tracker.is_completing and ctx.status.earliest_failures:
             late = ctx.tracker.part(LateEnds)
             if last is not None and last.containers:
-                if (found := _unseen_failure(ctx, task, last, late)) is not None:
-                    _note(ctx, found)
+                _note_stopped(ctx, task, last, late)
             elif task.attempt.run_time is not None:
                 late.unseen = True
 
@@ -109,9 +117,8 @@ class FirstFailurePart(Part):
             late = ctx.tracker.part(LateEnds)
             if late.decided is None:
                 late.decided = ctx.env.second
-                # Pods may have gone before this process began.
-                late.unseen = status.state in (State.DELETION_REQUESTED, State.DELETING)
-            first = first_of(earliest, unseen=late.unseen)
+            # Another Pod may have failed earlier, and not be seen yet.
+            first = first_of(earliest, unseen=True)
         _record(ctx, earliest, first)
 
     def ended(self, ctx: Context, completion: CompletionStatus) -> None:
@@ -195,20 +202,28 @@ def _own_failure(ctx: Context, task: TaskStatus, completion: CompletionStatus, p
     return _failure(ctx, task, completion, ends, seen=seen)
 
 
-def _unseen_failure(ctx: Context, task: TaskStatus, last: PodRecord, late: LateEnds) -> FirstFailure | None:
-    """The failure of a Task that was stopped before its failure was seen; None if the stop may have caused it."""
-    first = ctx.status.earliest_failures[0]
+def _note_stopped(ctx: Context, task: TaskStatus, last: PodRecord, late: LateEnds) -> None:
+    """Note the failure of a Task that was stopped before its failure was seen.
+
+    One that is later than the known failures does not matter.
+    """
+    decided = ctx.env.second if late.decided is None else late.decided
+    latest = ctx.status.earliest_failures[0].time + SKEW_SEC
     ends = [
         one
         for one in _failed_ends(ctx, last)
-        if one.time is not None
-        and one.time <= first.time + SKEW_SEC
-        and (late.decided is None or one.time <= late.decided)
-        and (one.time < first.time - SKEW_SEC or not _looks_stopped(one.container))
+        if one.time is not None and one.time <= latest and not (one.time >= decided and _looks_stopped(one))
     ]
-    if not ends:
-        return None
-    return _failure(ctx, task, ctx.env.limits.classifier.classify(last), ends, seen=True)
+    first = min((one.time for one in ends if one.time is not None), default=None)
+    if first is None:
+        return
+    if first > decided:
+        # By the stop, or by itself and on a node whose clock is ahead.
+        late.unseen = True
+        return
+    completion = ctx.env.limits.classifier.classify(last)
+    # The clock of its node may be behind: then the stop has ended it.
+    _note(ctx, _failure(ctx, task, completion, ends, seen=first < decided - SKEW_SEC))
 
 
 def _failure(
@@ -252,9 +267,10 @@ def _has_failed(container: ContainerRecord) -> bool:
     return container.completion.code != 0 or container.completion.signal != 0
 
 
-def _looks_stopped(container: ContainerRecord) -> bool:
-    end = container.completion
-    return (end.signal in _STOP_SIGNALS or end.code in _STOP_CODES) and end.reason != "OOMKilled"
+def _looks_stopped(found: _End) -> bool:
+    end = found.container.completion
+    is_signal = end.signal in _STOP_SIGNALS or end.code in _STOP_CODES
+    return found.cascade or (is_signal and end.reason != "OOMKilled")
 
 
 def _finished(container: ContainerRecord) -> int | None:
