@@ -96,7 +96,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class TaskFailure:
-    """The Task that failed first. ``rule``: the completion policy that it met, "" for none.
+    """The Task that failed first. ``rule``: how the attempt ended, "" if not by Tasks.
 
     ``traceback``: of its function. ``log_tail``: the last lines of its log, empty if none is to be had. ``container``:
     the one that failed, "" for none. ``time``: when it ended, in seconds since the epoch. ``certain``: whether no other
@@ -250,7 +250,7 @@ def _failure(stored: FrameworkStatus, end: CompletionStatus, status: Status) -> 
         node=task.node,
         code=0 if task.code is None else task.code,
         message=task.message,
-        rule=end_sentence(end, told=stored.message) if (task.role, task.index) == named else "",
+        rule="" if named is None else end_sentence(end, told=stored.message),
         traceback=None if task.error is None else task.error.traceback,
         error=task.error,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from frameworkcontroller.api.status import FirstFailure, State
 from frameworkcontroller.api.timestamps import format_time
@@ -54,15 +54,23 @@ class Fate:
 
 
 class FailingAttempt:
-    """An attempt of one role, which ends with the first failed Task that the controller sees."""
+    """An attempt of one role, which ends once the controller has seen so many Tasks fail."""
 
     def __init__(
-        self, fates: Sequence[Fate], clocks: Sequence[float] = (), restarts: frozenset[int] = frozenset(), **task: Any
+        self,
+        fates: Sequence[Fate],
+        clocks: Sequence[float] = (),
+        restarts: frozenset[int] = frozenset(),
+        *,
+        failed: int = 1,
     ) -> None:
-        """``clocks``: by how much the clock of each node is ahead. ``restarts``: steps before which a process ends."""
+        """``clocks``: by how much the clock of each node is ahead. ``restarts``: steps before which a process ends.
+
+        ``failed``: number of failed Tasks that ends the attempt.
+        """
         self.fates, self._clocks, self._restarts = fates, [*clocks, *[0.0] * len(fates)], restarts
         limit = limits(*shipped_config().pod_failure_spec)
-        self.bench = Bench(role(number=len(fates), failed=1, **task), limit=limit, checked=len(fates) < 100)
+        self.bench = Bench(role(number=len(fates), failed=failed), limit=limit, checked=len(fates) < 100)
         self.bench.all_pods()
         for index, fate in enumerate(fates):
             self.bench.show(f"f-a-{index}", phase="Running", nodeName=f"node-{fate.node}", podIP=f"10.0.0.{index}")
