@@ -1,12 +1,26 @@
-"""The Task that failed first, on clusters: whatever the controller sees first, status and commands name it."""
+"""The Task that failed first, on clusters: status and commands name it."""
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
+from frameworkcontroller.config.config import shipped_config
+from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
+from frameworkcontroller.manager.app import Controller
 from tests.support.cli import Cli
+from tests.support.clusters import Cluster
 from tests.support.failures import GLOO
 from tests.support.frameworks import Frameworks, policy, role
+
+pytestmark = pytest.mark.newest
+
+
+@pytest.fixture
+async def frameworks(cluster: Cluster, unattended: Frameworks, pods: SimulatedRuntime) -> AsyncIterator[Frameworks]:
+    async with Controller(shipped_config(), await cluster.connection(), wall=cluster.wall):
+        yield unattended
+
 
 FIRST: Any = {"run-seconds": 2, "exit-code": 7, "message": "ValueError: bad batch"}
 FOLLOWS: Any = {"run-seconds": 2, "exit-code": 1, "message": GLOO}

@@ -54,7 +54,7 @@ class Fate:
 
 
 class FailingAttempt:
-    """An attempt of one role, which ends once the controller has seen so many Tasks fail."""
+    """An attempt of one role, which ends once the controller has seen ``failed`` Tasks fail."""
 
     def __init__(
         self,

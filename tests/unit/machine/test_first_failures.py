@@ -107,7 +107,7 @@ def test_a_container_that_follows_another_one_in_its_pod() -> None:
     assert (first(bench).container_name, first(bench).certain) == ("other", True)
 
 
-def test_nothing_but_consequences() -> None:
+def test_only_consequences() -> None:
     bench = bench_of(role(number=2, failed=1))
     fail(bench, "f-a-0", end(code=134, message=NCCL))
     assert (first(bench).key, first(bench).cascade, first(bench).certain) == (("a", 0), True, False)
