@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from frameworkcontroller.api.status import FirstFailure, State
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.config.config import shipped_config
-from frameworkcontroller.machine.kernel.actions import ConfirmGone, Delete
+from frameworkcontroller.machine.kernel.actions import ConfirmGone, Create, Delete
 from frameworkcontroller.machine.kernel.exchanges import Accepted, Gone
 from frameworkcontroller.machine.parts.firstfailure.firstfailures import SKEW_SEC
-from tests.support.bench import NOW, Bench, limits, role
+from tests.support.bench import NOW, Bench, limits, role, running
 
 GLOO: Final = (
     "[rank3]:   work.wait()\n[rank3]: RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:535] "
@@ -29,6 +29,44 @@ NCCL: Final = (
     "milliseconds before timing out.\nException raised from checkTimeout at ProcessGroupNCCL.cpp:609"
 )
 CAUSE: Final = "Traceback (most recent call last):\nValueError: bad batch"
+
+
+def bench_of(*roles: Any, **spec: Any) -> Bench:
+    return running(*roles, limit=limits(*shipped_config().pod_failure_spec), **spec)
+
+
+def end(name: str = "main", code: int = 1, after: float = 0, message: str = "", **more: Any) -> dict[str, Any]:
+    """A container that has ended."""
+    terminated = {"exitCode": code, "finishedAt": format_time(int(NOW + after)), "message": message, **more}
+    return {"name": name, "state": {"terminated": terminated}}
+
+
+def fail(bench: Bench, pod: str, *ends: dict[str, Any], node: str = "node-1", **status: Any) -> None:
+    """The Pod fails like that; all that follows by itself is done, and the last states of Pods are seen."""
+    bench.show(pod, phase="Failed", nodeName=node, containerStatuses=list(ends), **status)
+    go_on(bench)
+
+
+def go_on(bench: Bench) -> None:
+    """Deletions are accepted, and Pods go in the state that they have."""
+    for _ in range(50):
+        made = bench.plan()
+        for action in made.actions:
+            if isinstance(action, ConfirmGone):
+                bench.fold(action, Gone())
+            elif isinstance(action, Create):
+                bench.created(action)
+            elif isinstance(action, Delete):
+                bench.fold(action, Accepted())
+                if action.target.name in bench.pods:
+                    bench.drop(action.target.name, removed=True)
+                elif action.target.name.endswith("-attempt"):
+                    for name in list(bench.pods):
+                        bench.drop(name, removed=True)
+                    bench.vanish()
+        if not made.actions and not bench.tracker.is_busy:
+            return
+    raise AssertionError("it does not settle")
 
 
 @dataclass(frozen=True, slots=True)

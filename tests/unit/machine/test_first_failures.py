@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import Any, Final
+from typing import Final
 from unittest.mock import patch
 
 import orjson
@@ -12,53 +12,13 @@ import pytest
 from frameworkcontroller.api.codec import decode_status, encode_status
 from frameworkcontroller.api.completion import Outcome
 from frameworkcontroller.api.status import FirstFailure, State
-from frameworkcontroller.api.timestamps import format_time
-from frameworkcontroller.config.config import shipped_config
 from frameworkcontroller.machine.headline import set_headline
-from frameworkcontroller.machine.kernel.actions import ConfirmGone, Create, Delete
-from frameworkcontroller.machine.kernel.exchanges import Accepted, Gone
+from frameworkcontroller.machine.kernel.actions import Delete
+from frameworkcontroller.machine.kernel.exchanges import Accepted
 from frameworkcontroller.machine.kernel.failure import Classifier
 from frameworkcontroller.machine.parts.firstfailure.firstfailures import MOST, first_of, with_failure
-from tests.support.bench import NOW, Bench, begun, limits, refused, role, running
-from tests.support.failures import CAUSE, GLOO, NCCL, FailingAttempt, Fate
-
-
-def bench_of(*roles: Any, **spec: Any) -> Bench:
-    return running(*roles, limit=limits(*shipped_config().pod_failure_spec), **spec)
-
-
-def end(name: str = "main", code: int = 1, after: float = 0, message: str = "", **more: Any) -> dict[str, Any]:
-    """A container that has ended."""
-    terminated = {"exitCode": code, "finishedAt": format_time(int(NOW + after)), "message": message, **more}
-    return {"name": name, "state": {"terminated": terminated}}
-
-
-def fail(bench: Bench, pod: str, *ends: dict[str, Any], node: str = "node-1", **status: Any) -> None:
-    """The Pod fails like that; all that follows by itself is done, and the last states of Pods are seen."""
-    bench.show(pod, phase="Failed", nodeName=node, containerStatuses=list(ends), **status)
-    go_on(bench)
-
-
-def go_on(bench: Bench) -> None:
-    """Deletions are accepted, and Pods go in the state that they have."""
-    for _ in range(50):
-        made = bench.plan()
-        for action in made.actions:
-            if isinstance(action, ConfirmGone):
-                bench.fold(action, Gone())
-            elif isinstance(action, Create):
-                bench.created(action)
-            elif isinstance(action, Delete):
-                bench.fold(action, Accepted())
-                if action.target.name in bench.pods:
-                    bench.drop(action.target.name, removed=True)
-                elif action.target.name.endswith("-attempt"):
-                    for name in list(bench.pods):
-                        bench.drop(name, removed=True)
-                    bench.vanish()
-        if not made.actions and not bench.tracker.is_busy:
-            return
-    raise AssertionError("it does not settle")
+from tests.support.bench import NOW, Bench, begun, refused, role
+from tests.support.failures import CAUSE, GLOO, NCCL, FailingAttempt, Fate, bench_of, end, fail, go_on
 
 
 def first(bench: Bench) -> FirstFailure:
