@@ -79,6 +79,15 @@ From [default-config.yaml](../frameworkcontroller/config/default-config.yaml). A
 reason, in upper or lower case. -1008 to -1012 also apply to Pods that Kubernetes deletes ([below](#deleted-pods)).
 """
 
+CASCADES: Final = """
+## Consequences
+
+When a container fails, others lose their connection to it and fail, too. The shipped configuration has entries with
+`cascade: true` for the words of PyTorch, NCCL, Gloo, MPI and torchrun in this case. They have no code and change none:
+[`status.firstFailure`](configuration.md#podfailurespec) does not name such a container unless nothing else failed. The
+termination message of a container has one of these words:
+"""
+
 TAIL: Final = """
 ## Failures without a code
 
@@ -105,6 +114,8 @@ def document() -> str:
     lines = [HEAD, *table(("code", "phrase", "attributes", "when"), contract_rows())]
     lines.append(SHIPPED)
     lines += table(("code", "phrase", "attributes", "when", "matches"), shipped_rows())
+    lines.append(CASCADES)
+    lines += [f"- `{text}`" for text in cascade_words()]
     lines.append(TAIL)
     return "\n".join(lines)
 
@@ -118,8 +129,17 @@ def contract_rows() -> Iterator[tuple[str, ...]]:
 def shipped_rows() -> Iterator[tuple[str, ...]]:
     said = remarks()
     for entry in shipped_config().pod_failure_spec:
+        if entry.code is None:
+            continue
         matches = "; or ".join(unique(pattern_text(pattern) for pattern in entry.pod_patterns))
         yield str(entry.code), entry.phrase, attributes(entry.type.attributes), said[entry.code], matches
+
+
+def cascade_words() -> Iterator[str]:
+    """The patterns of the entries with cascade."""
+    for entry in shipped_config().pod_failure_spec:
+        for pattern in entry.pod_patterns if entry.cascade else ():
+            yield from (one.message_regex.pattern for one in pattern.containers if one.message_regex is not None)
 
 
 def remarks() -> dict[int, str]:

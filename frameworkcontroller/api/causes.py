@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 
 from frameworkcontroller.api.completion import CompletionStatus, ContainerCompletion, PodCompletion
-from frameworkcontroller.api.status import TaskStatus
+from frameworkcontroller.api.status import FirstFailure, TaskStatus
 
 MOST: Final = 256
 """Characters of a sentence. The cause comes first, so a longer one loses its end."""
@@ -35,6 +35,12 @@ def task_sentence(task: TaskStatus, why: str = "") -> str:
     completion = task.attempt.completion_status
     where = f" on {task.attempt.pod_node_name}" if task.attempt.pod_node_name else ""
     return f"{task.role}[{task.index}]{where}: {why or ('' if completion is None else cause(completion))}"
+
+
+def failure_sentence(failure: FirstFailure) -> str:
+    """Return the sentence of `task_sentence` for a failure."""
+    where = f" on {failure.node_name}" if failure.node_name else ""
+    return f"{failure.task_role_name}[{failure.task_index}]{where}: {failure.message}"
 
 
 def cause(completion: CompletionStatus) -> str:

@@ -25,6 +25,7 @@ from frameworkcontroller.api.problems import Problem, ProblemError
 from frameworkcontroller.api.status import (
     AdmissionStatus,
     Condition,
+    FirstFailure,
     FrameworkAttemptStatus,
     FrameworkStatus,
     NoticeStatus,
@@ -182,6 +183,10 @@ def _encode_head(framework: str, status: FrameworkStatus) -> bytes:
         },
         **_added(status),
     }
+    if status.earliest_failures:
+        body["earliestFailures"] = [_failure(one) for one in status.earliest_failures]
+    if status.first_failure is not None:
+        body["firstFailure"] = _failure(status.first_failure)
     body |= _not_empty({"phase": status.phase, "reason": status.reason, "message": status.message})
     if status.observed_generation is not None:
         body["observedGeneration"] = status.observed_generation
@@ -342,6 +347,22 @@ def encode_report(progress: ProgressStatus) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
 
 
+def _failure(failure: FirstFailure) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "frameworkAttemptID": failure.framework_attempt_id,
+        "taskRoleName": failure.task_role_name,
+        "taskIndex": failure.task_index,
+        "taskAttemptID": failure.task_attempt_id,
+        **_not_empty({"nodeName": failure.node_name, "containerName": failure.container_name}),
+        "code": failure.code,
+        "phrase": failure.phrase,
+        "time": format_time(failure.time),
+        "message": failure.message,
+        "certain": failure.certain,
+    }
+    return {**body, "cascade": True} if failure.cascade else body
+
+
 def encode_condition(condition: Condition) -> dict[str, Any]:
     """JSON value of one element of ``conditions``."""
     return {
@@ -476,6 +497,7 @@ _schema: Final = fields.Schema(
         "pod_uid": "podUID",
         "retry": "retryPolicyStatus",
         "roles": "taskRoleStatuses",
+        "task_attempt_id": "taskAttemptID",
         "tasks": "taskStatuses",
         "type_name": "type.name",
         "workload_uid": "workloadUID",

@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, Protocol
 
-from pydantic import Field, GetPydanticSchema, field_validator
-from pydantic_core import core_schema
+from pydantic import Field, GetPydanticSchema, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError, core_schema
 
 from frameworkcontroller.api.completion import FAILED, RESERVED, Code
 from frameworkcontroller.api.inputmodel import INT32_MAX, Section, not_below
@@ -110,23 +110,32 @@ class FailureType(Section):
 
 
 class FailureClass(Section):
-    """An entry of podFailureSpec: a completion code, and the patterns of the Pods that get it. One must match."""
+    """An entry of podFailureSpec: a completion code, and the patterns of the Pods that get it. One must match.
 
-    code: Int32
+    ``cascade``: containers that match fail as a consequence of another failure. Such an entry needs no code; without
+    one, it gives none.
+    """
+
+    cascade: bool = False
+    code: Annotated[Int32 | None, Field(validate_default=True)] = None
     phrase: str = ""
     type: FailureType = FailureType()
     pod_patterns: Annotated[list[PodPattern], Field(min_length=1)]
 
     @field_validator("code")
     @classmethod
-    def _not_reserved(cls, value: int) -> int:
+    def _not_reserved(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is None and not info.data.get("cascade"):
+            raise PydanticCustomError("missing", "Field required")
         for reserved in RESERVED:
-            if value in reserved:
+            if value is not None and value in reserved:
                 raise ValueError(f"is within the reserved codes {reserved.start} to {reserved.stop - 1}")
         return value
 
     @cached_property
     def completion_code(self) -> Code:
-        """The code with its phrase and type."""
+        """The code with its phrase and type, of an entry that has one."""
+        if self.code is None:
+            raise ValueError("an entry with cascade, without a code")
         attributes = self.type.attributes
         return Code(self.code, self.phrase, self.type.name, None if attributes is None else tuple(attributes))

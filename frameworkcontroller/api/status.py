@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from frameworkcontroller.api.completion import CompletionStatus
+from frameworkcontroller.api.completion import CompletionStatus, Outcome
 from frameworkcontroller.api.fields import Interned, Time, added
 
 
@@ -166,6 +166,18 @@ class TaskCounts:
     failed: int = 0
     stopped: int = 0
 
+    def count(self, task: TaskStatus, step: int) -> None:
+        """Count a Task in its state (1), or no longer (-1)."""
+        self.total += step
+        if task.state is State.RUNNING:
+            self.running += step
+        elif task.state is State.COMPLETED:
+            completion = task.attempt.completion_status
+            outcome = Outcome.FAILED if completion is None else completion.outcome
+            self.succeeded += step * (outcome is Outcome.SUCCEEDED)
+            self.stopped += step * (outcome is Outcome.STOPPED)
+            self.failed += step * (outcome is Outcome.FAILED)
+
     @property
     def unsuccessful(self) -> int:
         """Completed and not succeeded, which the contract calls failed."""
@@ -280,12 +292,41 @@ class NoticeStatus:
     deadline: Time
 
 
+@dataclass(slots=True, frozen=True)
+class FirstFailure:
+    """The end of a container, or of a Task without one, that failed. ``time``: by the clock of its node.
+
+    ``certain``: no other failure may have been earlier; in ``earliest_failures``, the end of the container was seen.
+    ``cascade``: it looks like a consequence of another failure.
+    """
+
+    framework_attempt_id: int
+    task_role_name: str
+    task_index: int
+    task_attempt_id: int
+    time: Time
+    code: int
+    phrase: str = ""
+    node_name: str = ""
+    container_name: str = ""
+    message: str = ""
+    certain: bool = False
+    cascade: bool = False
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Role and index of its Task."""
+        return self.task_role_name, self.task_index
+
+
 @dataclass(slots=True)
 class FrameworkStatus:
     """The whole status. ``task_counts`` is None and ``phase`` "" if another controller wrote it.
 
     ``reason`` and ``message``: why the Framework has its phase, "" if there is nothing to explain.
     ``accumulated_past_execution_time_seconds``: of the attempts that are over and have an ``execution_start_time``.
+    ``earliest_failures``: of the current attempt, the first one first. ``first_failure``: of the last attempt that
+    failed by a Task. No decision reads them, and an older CRD may drop them.
     """
 
     start_time: Time
@@ -305,3 +346,5 @@ class FrameworkStatus:
     phase: str = ""
     reason: str = ""
     message: str = ""
+    earliest_failures: list[FirstFailure] = field(default_factory=list)
+    first_failure: FirstFailure | None = None

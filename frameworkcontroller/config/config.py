@@ -322,6 +322,10 @@ def _duplicate_codes(content: Any) -> list[Problem]:
 def _warn(file: ConfigFile, config: Config) -> None:
     # Not an error: the original accepts and exposes any attribute. But it is probably a typo.
     for position, failure in enumerate(config.pod_failure_spec):
+        if failure.code is None:
+            for key in sorted(failure.model_fields_set & {"phrase", "type"}):
+                problem = Problem(("podFailureSpec", position, key), "has no effect without a code")
+                _log.warning("%s", file.describe([problem]))
         for attribute in failure.type.attributes or ():
             if attribute not in _KNOWN_ATTRIBUTES:
                 text = f"is ignored by all retry policies{suggestion(attribute, _KNOWN_ATTRIBUTES)}"

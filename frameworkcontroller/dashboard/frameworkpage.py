@@ -44,6 +44,7 @@ from frameworkcontroller.views.diagnosis import (
     diagnose_framework,
     diagnose_task,
     end_sentence,
+    first_failure,
     message_of,
     read_view,
     result,
@@ -72,9 +73,9 @@ class FrameworkSource:
     attempt to show, which the archive has of an earlier one; ``number``: of this attempt, if an archive is read.
     ``item``: its entry in the archive's list; ``attempts``: the entries of its attempts there. ``earlier``: other
     archived objects of it, and ``task_attempts``, archived attempts of Tasks, both for the picture. ``retried``:
-    failed Task attempts of the shown attempt. ``last_words``: the end of the log of the failing Task. ``last_lines``:
-    of Task attempts, by role, UID of the Task and attempt. ``summary``, ``decoded``: made of ``body`` before, as large
-    ones take long.
+    failed Task attempts of the shown attempt. ``last_words``: the end of the log of the Task that failed first.
+    ``last_lines``: of Task attempts, by role, UID of the Task and attempt. ``summary``, ``decoded``: made of ``body``
+    before, as large ones take long.
     """
 
     body: Json
@@ -223,7 +224,8 @@ class FrameworkPage:
             yield from (line for line in diagnose_framework(view, self.shell.now) if line != self.problem)
         elif completion is not None and view.status is not None:
             message = message_of(view.status)
-            yield from filter(None, (message, end_sentence(completion, told=message)))
+            told = first_failure(view.status, told=message)
+            yield from filter(None, (message, *told, end_sentence(completion, told=message)))
 
     @property
     def labels(self) -> list[tuple[str, str]]:

@@ -277,10 +277,13 @@ async def _last_words(
 
 
 def _failing_task(source: FrameworkSource) -> tuple[str, int] | None:
-    """Return the Task that explains the failure of the shown attempt: the one that ended it, or else a failed one."""
+    """Return the Task that failed first in the shown attempt, or else the one that ended it, or else a failed one."""
     try:
-        completion = source.shown["status"]["attemptStatus"]["completionStatus"] or {}
-        trigger = completion.get("trigger") or {}
+        status = source.shown["status"]
+        completion = status["attemptStatus"]["completionStatus"] or {}
+        first = status.get("firstFailure") or {}
+        is_its = first.get("frameworkAttemptID") == status["attemptStatus"]["id"]
+        trigger = (first if is_its else completion.get("trigger")) or {}
         role, index = trigger.get("taskRoleName"), trigger.get("taskIndex")
         kind = (completion.get("type") or {}).get("name")
     except (KeyError, TypeError, AttributeError):

@@ -316,7 +316,9 @@ def _add_framework(batch: RowBatch, record: HistoryRecord, time: int, line: byte
     for task_key, row in rows.items():
         _put(batch.tasks, task_key, row)
 
-    cause = _object(_object(attempt.get("completionStatus")).get("trigger"))
+    cause = _object(status.get("firstFailure"))
+    if cause.get("frameworkAttemptID") != attempt.get("id"):
+        cause = _object(_object(attempt.get("completionStatus")).get("trigger"))
     cause_role, cause_index = _text(cause.get("taskRoleName"), _MAX_NAME), _number(cause.get("taskIndex"))
     by_task = [row for row in rows.values() if (row["role"], row["idx"]) == (cause_role, cause_index)]
     completed = _time(attempt.get("completionTime"))

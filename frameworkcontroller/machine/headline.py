@@ -8,18 +8,17 @@ Source: docs/manual.md, "Phase". The first rule of ``_RULES`` with an answer giv
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from frameworkcontroller.api.causes import one_line, task_sentence
+from frameworkcontroller.api.causes import failure_sentence, one_line, task_sentence
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import Framework, PodRecord, PodTrouble
 from frameworkcontroller.api.phases import QUEUE_CONDITIONS, framework_phase
-from frameworkcontroller.api.status import Condition, FrameworkStatus, Phase, State, TaskStatus
+from frameworkcontroller.api.status import Condition, FirstFailure, FrameworkStatus, Phase, State, TaskStatus
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.model import Urgency
 from frameworkcontroller.machine.kernel.reasons import EventPolicy
-from frameworkcontroller.machine.kernel.states import ENDED
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.lifereasons import LifeReason
 
@@ -28,7 +27,6 @@ STUCK_SEC: Final = 10
 
 _TASKS_FAILED: Final = "TasksFailed"
 _NOT_STARTED: Final = "PodsNotStarted"
-_COMPLETED: Final = frozenset({State.COMPLETED})
 _WITH_TROUBLE: Final = frozenset({State.PREPARING, State.RUNNING})
 
 
@@ -57,6 +55,12 @@ class _Subject:
         """The condition of a queue that has not admitted the attempt."""
         found = (self.condition(kind, "False") for kind in QUEUE_CONDITIONS)
         return next((one for one in found if one is not None), None)
+
+    def first_failure(self) -> FirstFailure | None:
+        """The first failure of the attempt, if it has failed by one."""
+        first, attempt = self.status.first_failure, self.status.attempt
+        is_its = first is not None and first.framework_attempt_id == attempt.id
+        return first if is_its and self.completion is not None and self.completion.unexpected else None
 
     def _phase(self) -> Phase:
         status = self.status
@@ -244,47 +248,49 @@ _RULES: Final[tuple[Callable[[_Subject], Explanation | None], ...]] = (
 
 
 def _cause(subject: _Subject, completion: CompletionStatus) -> str:
-    """Why the attempt ended without success: the Task whose failure a rule or policy names, or else the first one."""
-    by = completion.trigger
-    if by is None:
-        return completion.diagnostics
-    task = subject.tracker.task((by.task_role_name, by.task_index))
-    own = None if task is None else task.attempt.completion_status
-    if completion.policy is not None and task is not None and own is not None and own.unexpected:
-        return task_sentence(task)
-    return _failed_tasks(subject) or completion.diagnostics
+    """Why the attempt ended without success: its first failure, if Tasks have ended it."""
+    return completion.diagnostics if completion.trigger is None else _failed_tasks(subject) or completion.diagnostics
 
 
 def _failed_tasks(subject: _Subject) -> str | None:
-    """How many Tasks failed without a retry, and the first of them; None if there is none.
+    """How many Tasks failed, while the attempt continues without a retry, and the first of them; None if there is none.
 
-    Costs the number of Tasks at the end of an attempt, and when its first Task fails.
+    Costs the number of Tasks at the end of an attempt.
     """
-    tracker, counts = subject.tracker, subject.tracker.counts
-    if not counts.failed:
+    tracker, counts, is_over = subject.tracker, subject.tracker.counts, subject.completion is not None
+    first = subject.first_failure()
+    if not counts.failed and first is None:
         return None
-    first, count = tracker.life.first_failed, counts.failed
     # At the end of the attempt no Task is retried.
-    states = _COMPLETED if subject.completion is None else ENDED
-    if (
-        subject.completion is not None
-        or first is None
-        or not _has_failed(first, states)
-        or tracker.task(first.key) is not first
-    ):
-        failed = [task for task in tracker.tasks() if _has_failed(task, states)]
-        first, count = min(failed, key=tracker.completed_at, default=None), len(failed)
-        tracker.life.first_failed = first
-    if first is None:
-        return None
-    if count == 1 and (counts.total == 1 or subject.completion is not None):
-        return task_sentence(first)
-    return f"{count:,} of {counts.total:,} Tasks failed; first: {task_sentence(first)}"
+    failed = [task for task in tracker.tasks() if _has_failed(task)] if is_over else []
+    count = len(failed) if is_over else counts.failed
+    if first is not None and all(task.key != first.key for task in failed):
+        # It was stopped before its failure was seen.
+        count += 1
+    sentence = _first_sentence(subject, first)
+    if sentence is None or (count == 1 and (counts.total == 1 or is_over)):
+        return sentence
+    doubt = "probably " if first is not None and not first.certain else ""
+    return f"{count:,} of {counts.total:,} Tasks failed; {doubt}first: {sentence}"
 
 
-def _has_failed(task: TaskStatus, states: Container[State]) -> bool:
+def _first_sentence(subject: _Subject, first: FirstFailure | None) -> str | None:
+    tracker, is_over = subject.tracker, subject.completion is not None
+
+    def counts(task: TaskStatus | None) -> bool:
+        return task is not None and _has_failed(task) and (is_over or task.state is State.COMPLETED)
+
+    for known in (*([] if first is None else [first]), *subject.status.earliest_failures):
+        if known is first or counts(tracker.task(known.key)):
+            return failure_sentence(known)
+    # A status of an earlier version.
+    task = min(filter(counts, tracker.tasks()), key=tracker.completed_at, default=None)
+    return None if task is None else task_sentence(task)
+
+
+def _has_failed(task: TaskStatus) -> bool:
     completion = task.attempt.completion_status
-    return task.state in states and not task.is_leaving and completion is not None and completion.unexpected
+    return not task.is_leaving and completion is not None and completion.unexpected
 
 
 def _troubled(tracker: Tracker) -> Iterator[tuple[TaskStatus, PodTrouble]]:

@@ -105,7 +105,7 @@ class Controller:
         self._ready = asyncio.Event()
         self._running: asyncio.Task[None]
         loop = asyncio.get_running_loop()
-        self.metrics = ControllerMetrics(failure.code for failure in config.pod_failure_spec)
+        self.metrics = ControllerMetrics(one.code for one in config.pod_failure_spec if one.code is not None)
 
         # Clients and leader election.
         self._clients: list[KubeClient] = []

@@ -329,7 +329,8 @@ def _notes(run: Run, result: Result) -> Iterator[str]:
     failure = result.first_failure
     if failure is not None:
         where = f" on {failure.node}" if failure.node else ""
-        yield f"first failure: {failure.name}{where}, attempt {failure.attempt}: {failure.message}"
+        doubt = "" if failure.certain else " (another Task may have failed earlier)"
+        yield f"first failure: {failure.name}{where}, attempt {failure.attempt}: {failure.message}{doubt}"
         if failure.rule:
             yield f"rule: {failure.rule}"
         if failure.log_tail:

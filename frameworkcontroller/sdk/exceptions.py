@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from frameworkcontroller.api.problems import Problem
 
 if TYPE_CHECKING:
-    from frameworkcontroller.sdk.runstatus import Result, Status
+    from frameworkcontroller.sdk.runstatus import Result, Status, TaskFailure
 
 
 class FrameworkError(Exception):
@@ -65,7 +65,7 @@ class WaitTimeout(FrameworkError, TimeoutError):
 
 
 class FrameworkFailed(FrameworkError):
-    """The Framework has failed or was stopped. ``result``: how.
+    """The Framework has failed or was stopped. ``result``: how. ``first_failure``: the Task that failed first, or None.
 
     ``__cause__`` is a `RemoteError` if the failing Task has left a traceback. The notes of the error name the Task, its
     node, the attempt, the rule that decided, the retries, and the last lines of its log.
@@ -74,6 +74,11 @@ class FrameworkFailed(FrameworkError):
     def __init__(self, message: str, result: Result) -> None:
         super().__init__(message)
         self.result = result
+
+    @property
+    def first_failure(self) -> TaskFailure | None:
+        """The Task that failed first, with its container, code, node, time, and the last lines of its log."""
+        return self.result.first_failure
 
 
 class RemoteError(FrameworkError):

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from frameworkcontroller.api.causes import cause
@@ -96,9 +96,11 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class TaskFailure:
-    """A failed Task. ``rule``: the completion policy that it met, "" for none. ``traceback``: of its function.
+    """The Task that failed first. ``rule``: how the attempt ended, "" if not by Tasks.
 
-    ``log_tail``: the last lines of its log, empty if none is to be had.
+    ``traceback``: of its function. ``log_tail``: the last lines of its log, empty if none is to be had. ``container``:
+    the one that failed, "" for none. ``time``: when it ended, in seconds since the epoch. ``certain``: whether no other
+    Task may have failed earlier.
     """
 
     role: str
@@ -110,6 +112,9 @@ class TaskFailure:
     rule: str = ""
     traceback: str | None = None
     log_tail: tuple[str, ...] = ()
+    container: str = ""
+    time: int | None = None
+    certain: bool = False
     error: RemoteError | None = field(default=None, repr=False)
 
     @property
@@ -227,24 +232,39 @@ def read_result(status: Status) -> Result:
 
 
 def _failure(stored: FrameworkStatus, end: CompletionStatus, status: Status) -> TaskFailure | None:
-    """Return the Task that the completion policy names, or else the one that failed first."""
-    found = [task for task in status.tasks if task.phase is Phase.FAILED]
+    """Return the Task that failed first: by the controller, or (an older one) that the completion policy names."""
+    by, first = end.trigger, stored.first_failure
+    named = None if by is None else (by.task_role_name, by.task_index)
+    known = first if first is not None and first.framework_attempt_id == stored.attempt.id else None
+    if known is not None:
+        found = [task for task in status.tasks if (task.role, task.index) == known.key]
+    else:
+        found = [task for task in status.tasks if task.phase is Phase.FAILED]
     if not found:
         return None
-    by = end.trigger
-    named = None if by is None else (by.task_role_name, by.task_index)
     task = min(found, key=lambda one: ((one.role, one.index) != named, one.completed or 0))
-    is_named = (task.role, task.index) == named
-    return TaskFailure(
+    made = TaskFailure(
         role=task.role,
         task=task.index,
         attempt=task.attempt,
         node=task.node,
         code=0 if task.code is None else task.code,
         message=task.message,
-        rule=end_sentence(end, told=stored.message) if is_named else "",
+        rule="" if named is None else end_sentence(end, told=stored.message),
         traceback=None if task.error is None else task.error.traceback,
         error=task.error,
+    )
+    if known is None:
+        return made
+    # A Task that was stopped before its failure was seen has another code.
+    return replace(
+        made,
+        node=known.node_name,
+        code=known.code,
+        message=made.message if task.error is not None else known.message,
+        container=known.container_name,
+        time=known.time,
+        certain=known.certain,
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.causes import cause, task_sentence
+from frameworkcontroller.api.causes import cause, failure_sentence, task_sentence
 from frameworkcontroller.api.codec import StatusError, decode_status
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.phases import phase_of_task
@@ -18,6 +18,9 @@ from frameworkcontroller.views.apiobjects import queue_label_of, queue_of
 from frameworkcontroller.views.texts import clean_line, duration
 
 NOT_SEEN: Final = "not seen by a controller yet"
+
+_TOLD: Final = 128
+"""Characters of a sentence to look for in a message, which may lack its end."""
 
 _DELETED_STATES: Final = frozenset({State.DELETION_REQUESTED, State.DELETING})
 
@@ -120,6 +123,7 @@ def diagnose_framework(view: FrameworkView, now: float) -> list[str]:
         also = ", and to be resumed: suspend is true" if view.spec.suspend else ""
         lines.append(f"waits to be started: its executionType is Create{also}")
     lines += _quota(view, status)
+    lines += first_failure(status, told=message)
     completion = status.attempt.completion_status
     if completion is None:
         return lines
@@ -139,6 +143,23 @@ def diagnose_framework(view: FrameworkView, now: float) -> list[str]:
     elif status.state is not State.CREATION_PENDING:
         lines.append("waits until the Pods of this attempt are gone")
     return lines
+
+
+def first_failure(status: FrameworkStatus, *, told: str) -> Iterator[str]:
+    """Yield the first failure, unless ``told`` has it, and why it may be another one."""
+    first = status.first_failure
+    if first is None or status.phase == Phase.SUCCEEDED:
+        return
+    sentence = clean_line(failure_sentence(first))
+    is_current = first.framework_attempt_id == status.attempt.id
+    if not is_current:
+        yield f"attempt {first.framework_attempt_id} failed first in {sentence}"
+    elif sentence[:_TOLD] not in told:
+        yield f"first failure: {sentence}"
+    if is_current and first.cascade:
+        yield "this failure looks like a consequence of another one, which is not known"
+    elif is_current and not first.certain:
+        yield "another Task may have failed earlier: within 2 s, or unseen"
 
 
 def _quota(view: FrameworkView, status: FrameworkStatus) -> Iterator[str]:

@@ -45,6 +45,8 @@ _REFUSALS: Final = (
 )
 _WAITS: Final = re.compile(r'("message":"FrameworkAttempt \d+) waits: [^"]*')
 _HEADLINE: Final = re.compile(r',"phase":"\w+"(?:,"reason":"\w+")?(?:,"message":"(?:[^"\\]|\\.)*")?')
+_OBJECT: Final = r'\{(?:[^{}"]|"(?:[^"\\]|\\.)*")*\}'
+_FAILURES: Final = re.compile(rf',"earliestFailures":\[{_OBJECT}(?:,{_OBJECT})*\]|,"firstFailure":{_OBJECT}')
 _CAUSE: Final = re.compile(
     r"((?:TaskFailed|Framework(?:Failed|AttemptComplet\w+))!?: .* with -?\d+ [^:]*).*", re.DOTALL
 )
@@ -60,7 +62,8 @@ def trace(seed: int) -> list[str]:
 
 
 def _without_words(line: str) -> str:
-    line = _HEADLINE.sub("", _WAITS.sub(r"\1", line)).replace("FrameworkStopped:", "FrameworkFailed:")
+    line = _HEADLINE.sub("", _FAILURES.sub("", line))
+    line = _WAITS.sub(r"\1", line).replace("FrameworkStopped:", "FrameworkFailed:")
     return _STOPPED.sub(lambda found: str(int(found[1]) + int(found[2] or 0)), _CAUSE.sub(r"\1", line))
 
 
@@ -68,8 +71,8 @@ def diff(before: list[str], after: list[str]) -> str:
     """The first difference of two traces in words; empty if there is none.
 
     Left out are later additions that change no request: the reason to wait in the message of the condition Running,
-    phase, reason and message of the status, the causes in records of ends, and records of likely mistakes. Stopped
-    Tasks counted as failed before, and so did a stopped Framework.
+    phase, reason, message and failures of the status, the causes in records of ends, and records of likely mistakes.
+    Stopped Tasks counted as failed before, and so did a stopped Framework.
     """
     after = [line for line in after if not line.startswith("LikelyMistake")]
     before, after = ([_without_words(line) for line in trace] for trace in (before, after))

@@ -122,7 +122,9 @@ async def test_a_failure_names_task_node_attempt_rule_and_cause(attended: aio.Cl
     assert isinstance(error.__cause__, RemoteError)
     assert (error.__cause__.type_name, error.__cause__.message) == ("ValueError", "no data")
     first, rule, *_, last = error.__notes__
-    assert first == f"first failure: {failure.name} on {failure.node}, attempt 0: ValueError: no data"
+    doubt = "" if failure.certain else " (another Task may have failed earlier)"
+    assert first == f"first failure: {failure.name} on {failure.node}, attempt 0: ValueError: no data{doubt}"
+    assert (error.first_failure, failure.container) == (failure, "main")
     assert rule == f"rule: {failure.rule}"
     assert last == f"retries: 1; more: kubectl framework status f -n {run.namespace}"
     assert "ValueError: no data" in str(error)

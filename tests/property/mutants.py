@@ -29,6 +29,8 @@ from frameworkcontroller.machine import task as task_rules
 from frameworkcontroller.machine.kernel.actions import Outcome as ActionOutcome
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.model import Env, NotListed, Observed, SnapshotTrigger, require
+from frameworkcontroller.machine.kernel.failure import Classifier
+from frameworkcontroller.machine.kernel.model import Env, NotListed, Observed, SnapshotTrigger
 from frameworkcontroller.machine.kernel.protocol import Archive, Effect, LogSnapshots, View
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
@@ -46,6 +48,8 @@ from frameworkcontroller.machine.kernel.requests import (
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.parts.hangs import hangs as hang_rules
 from frameworkcontroller.machine.parts.hangs.hangs import HangClock, HangPart
+from frameworkcontroller.machine.parts.firstfailure import firstfailures
+from frameworkcontroller.machine.parts.firstfailure.firstfailures import FirstFailurePart
 from frameworkcontroller.machine.parts.logs.podlogs import LogPart
 from frameworkcontroller.machine.parts.notice import checkpointnotice
 from frameworkcontroller.machine.parts.notice.checkpointnotice import NoticeState
@@ -59,6 +63,7 @@ from tests.chaos.proxy import Kind as Faults
 from tests.chaos.story import CLAIM_SPEC, RETAIN_SEC, Step, Story
 from tests.property import test_archived_stories as archived
 from tests.property import test_ending as endings
+from tests.property import test_first_failures as failures
 from tests.property import test_grace_periods as graces
 from tests.property import test_hangs as hangs
 from tests.property import test_logs as logs
@@ -950,6 +955,23 @@ MUTANTS: Final = {
     ),
     "R: forgets the progress of an attempt that has ended": Mutant(
         _reports("ReadReports", _Forgets), progress.retried, "progress is lost"
+    # --- F
+    "F: takes the failure that it has seen first": Mutant(
+        partial(patch.object, firstfailures, "_order", lambda one: -one.time), failures.seen_last, "a later failure"
+    ),
+    "F: takes no words for a consequence": Mutant(
+        partial(patch.object, Classifier, "cascading", lambda *_: frozenset()),
+        failures.followed,
+        "F: says that it is not certain",
+    ),
+    "F: trusts the clocks of nodes": Mutant(
+        partial(patch.object, firstfailures, "SKEW_SEC", -1), failures.close, "has failed first"
+    ),
+    "F: forgets Pods whose ends were not seen": Mutant(
+        partial(patch.object, FirstFailurePart, "pod_gone", lambda *_: None), failures.lost, "has failed first"
+    ),
+    "F: takes over an ending as if it had seen all of it": Mutant(
+        partial(patch.object, FirstFailurePart, "begin", lambda *_: None), failures.taken_over, "has failed first"
     ),
     # The write that begins a Task's next attempt is accepted.
     "H: logs no snapshot": Mutant(flawed(_LogsNothing), _chaos(_create(_role(**_FAILS_ONCE))), "is in no snapshot"),

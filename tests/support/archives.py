@@ -131,8 +131,12 @@ def framework_record(
     roles: Mapping[str, list[dict[str, Any]]] | None = None,
     cause: tuple[str, int] | None = None,
     attempt_status: Mapping[str, Any] | None = None,
+    first: tuple[str, int] | None = None,
 ) -> bytes:
-    """The record of a Framework with the Tasks of ``roles``. ``cause``: role and index of the Task that ended it."""
+    """The record of a Framework with the Tasks of ``roles``. ``cause``: role and index of the Task that ended it.
+
+    ``first``: of the one that failed first.
+    """
     ended = None
     if code is not None:
         ended = completion(code)
@@ -140,6 +144,7 @@ def framework_record(
             ended["trigger"] = {"message": "", "taskRoleName": cause[0], "taskIndex": cause[1]}
     namespace, _, name = where.partition("/")
     end = None if completed is None else at(completed)
+    failure = first and {"frameworkAttemptID": attempt, "taskRoleName": first[0], "taskIndex": first[1]}
     body = {
         "kind": "Framework",
         "metadata": {"namespace": namespace, "name": name, "uid": uid, "creationTimestamp": at(created)},
@@ -148,6 +153,7 @@ def framework_record(
             "state": state,
             "startTime": at(created),
             "completionTime": end if state == "Completed" else None,
+            **({"firstFailure": failure} if failure else {}),
             "attemptStatus": {
                 "id": attempt,
                 "startTime": at(created),

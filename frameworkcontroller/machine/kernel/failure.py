@@ -58,7 +58,8 @@ class Classifier:
     """Classifies failed Pods: the built-in classes, then the configured ones in order; the first match wins."""
 
     def __init__(self, configured: Sequence[FailureClass] = ()) -> None:
-        self._classes = (*BUILT_IN, *configured)
+        self._classes = [one for one in (*BUILT_IN, *configured) if one.code is not None]
+        self._cascades = [pattern for one in configured if one.cascade for pattern in one.pod_patterns]
 
     def classify(self, pod: PodRecord) -> CompletionStatus:
         """The completion status of ``pod``, which is in phase Failed."""
@@ -79,6 +80,23 @@ class Classifier:
             return CompletionStatus.of(POD_FAILED_WITHOUT_FAILED_CONTAINER, text, pod=pod.completion)
         code = Code(last, CONTAINER_UNRECOGNIZED_FAILED_PHRASE, FAILED, ())
         return CompletionStatus.of(code, text, pod=pod.completion)
+
+    def cascading(self, pod: PodRecord) -> frozenset[str]:
+        """The names of the containers of an ended Pod that failed as a consequence of another failure.
+
+        By the entries with ``cascade``: the containers that a matching pattern names, or all if it names none.
+        """
+        containers = [container for container in pod.containers if not container.sidecar]
+        found: set[str] = set()
+        for pattern in self._cascades:
+            if _match_pod(pattern, pod, containers) is None:
+                continue
+            found.update(
+                one.completion.name
+                for one in containers
+                if not pattern.containers or any(_match_container(want, one) is not None for want in pattern.containers)
+            )
+        return frozenset(found)
 
 
 _FINAL_REASONS = {

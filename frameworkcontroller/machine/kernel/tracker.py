@@ -13,10 +13,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, TypeVar
 
-from frameworkcontroller.api.completion import CompletionStatus, Outcome
+from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.status import (
     Condition,
+    FirstFailure,
     FrameworkAttemptStatus,
     FrameworkStatus,
     State,
@@ -242,6 +243,12 @@ class Tracker:
         self.begin(status, dirty=True)
         self.move_framework(State.CREATION_PENDING, now)
 
+    def record_failures(self, earliest: list[FirstFailure], first: FirstFailure | None) -> None:
+        """Record failures. They are written with the ends that they come from."""
+        status = require(self.status, "status")
+        status.earliest_failures, status.first_failure = earliest, first
+        self.change(None, Urgency.LATER)
+
     # --- changes of roles ---
 
     def rescale(self, tasks: Mapping[TaskRoleStatus, list[TaskStatus]]) -> None:
@@ -383,7 +390,7 @@ class Tracker:
         task = self.task(key)
         if task is None or task.attempt.pod_uid != last.uid or task.state in ENDED:
             return
-        if task.attempt.completion_status is None and (last.disruption is not None or last.conditions):
+        if last.containers or (task.attempt.completion_status is None and (last.disruption or last.conditions)):
             self.life.dropped[key] = last
         else:
             self.life.dropped.pop(key, None)
@@ -483,12 +490,4 @@ class Tracker:
         for state in self._listeners:
             state.on_count(task, step)
         for counts in (self.counts, self.role_counts[task.role]):
-            counts.total += step
-            if task.state is State.RUNNING:
-                counts.running += step
-            elif task.state is State.COMPLETED:
-                completion = task.attempt.completion_status
-                outcome = Outcome.FAILED if completion is None else completion.outcome
-                counts.succeeded += step * (outcome is Outcome.SUCCEEDED)
-                counts.stopped += step * (outcome is Outcome.STOPPED)
-                counts.failed += step * (outcome is Outcome.FAILED)
+            counts.count(task, step)

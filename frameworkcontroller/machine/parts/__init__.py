@@ -7,6 +7,7 @@ from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.lifereasons import LifeReason
 from frameworkcontroller.machine.parts.claims.volumeclaims import ClaimPart
 from frameworkcontroller.machine.parts.dependencies.dependencies import DependencyPart
+from frameworkcontroller.machine.parts.firstfailure.firstfailures import FirstFailurePart
 from frameworkcontroller.machine.parts.gangs.gangs import GangPart
 from frameworkcontroller.machine.parts.hangs.hangs import HangPart
 from frameworkcontroller.machine.parts.history.archiving import HistoryPart
@@ -33,6 +34,8 @@ PARTS: Final = Parts(
     HangPart(),
     # Notifies Pods of an end. May delay the end.
     NoticePart(),
+    # Notes ends of containers. Delays and ends nothing.
+    FirstFailurePart(),
     # Has the logs of Pods read. May delay the deletion of a Pod and of the ConfigMap.
     LogPart(),
     # Adds and removes the finalizer before. May delay the ConfigMap, each retry and each deletion, and end the attempt

@@ -327,7 +327,7 @@ def test_a_reason_matches_as_a_whole_only(case: Case) -> None:
 
 
 def test_every_code_is_tested() -> None:
-    configured = [entry.code for entry in shipped_config().pod_failure_spec]
+    configured = [entry.code for entry in shipped_config().pod_failure_spec if entry.code is not None]
     assert sorted(configured) == sorted({*CONTRACT, *OURS})
     assert {case.code for case in CASES} == set(configured)
 
@@ -499,7 +499,7 @@ class TestFile:
 
     def test_every_pattern_shows_the_whole_message_and_its_container(self) -> None:
         for entry in shipped_config().pod_failure_spec:
-            for pattern in entry.pod_patterns:
+            for pattern in [] if entry.code is None else entry.pod_patterns:
                 regexes = [named.message_regex for named in pattern.containers] or [pattern.message_regex]
                 messages = [regex.pattern for regex in regexes if regex is not None]
                 assert len(messages) == len(regexes)

@@ -368,7 +368,14 @@ TABLE: Final[dict[str, tuple[Callable[[], Bench], Headline]]] = {
             "Framework was active for longer than its activeDeadlineSeconds 60, in all of its FrameworkAttempts",
         ),
     ),
-    "a rule": (failed_by_rule, ("Failed", "ContainerUnrecognizedFailed", f"a[1]{NODE}: main exited with 42")),
+    "a rule": (
+        failed_by_rule,
+        (
+            "Failed",
+            "ContainerUnrecognizedFailed",
+            f"2 of 2 Tasks failed; probably first: a[0]{NODE}: main exited with 1",
+        ),
+    ),
     "its end is not over": (ending, ("Ending", "ContainerUnrecognizedFailed", f"a[0]{NODE}: main exited with 1: boom")),
     "all have completed": (
         lambda: failed_for_good(2, 2),
@@ -466,15 +473,6 @@ def test_a_message_is_one_line_of_limited_length() -> None:
     assert len(message) == MOST
     assert message.startswith("a[0] on node-1: main exited with 1: xxx")
     assert message.endswith("…")
-
-
-def test_the_first_failure_is_looked_for_again_only_when_it_is_gone() -> None:
-    bench = failed_for_good(3, 2)
-    headline(bench)
-    first = bench.tracker.life.first_failed
-    bench.edit_then_settle(role(number=3, failed=-1, retryPolicy={"maxRetryCount": 0}))
-    assert headline(bench)[1] == "TasksFailed"
-    assert bench.tracker.life.first_failed is first
 
 
 def test_the_first_failure_survives_a_restart_of_the_controller() -> None:

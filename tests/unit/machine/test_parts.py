@@ -16,7 +16,7 @@ def active(limit: Limits, *roles: Body, held: bool = False, **spec: Any) -> list
 
 
 def test_a_part_that_nothing_uses_is_not_in_the_plans() -> None:
-    assert active(limits()) == ["ClaimPart"]
+    assert active(limits()) == ["ClaimPart", "FirstFailurePart"]
 
 
 def test_a_part_is_in_the_plans_once_spec_or_configuration_uses_it() -> None:
