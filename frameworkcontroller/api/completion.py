@@ -61,6 +61,7 @@ FRAMEWORK_SUSPEND_REQUESTED = _predefined(-240, "FrameworkSuspendRequested", FAI
 FRAMEWORK_EVICTED = _predefined(-241, "FrameworkEvicted", FAILED, TRANSIENT)
 FRAMEWORK_ACTIVE_DEADLINE_EXCEEDED = _predefined(-250, "FrameworkActiveDeadlineExceeded", FAILED, PERMANENT)
 TASK_PRE_RUNNING_DEADLINE_EXCEEDED = _predefined(-260, "TaskPreRunningDeadlineExceeded", FAILED, TRANSIENT, CONFLICT)
+TASK_NODE_GIVEN_UP = _predefined(-261, "TaskAvoidedNodeGivenUp", FAILED, TRANSIENT)
 POD_FAILED_WITHOUT_FAILED_CONTAINER = _predefined(-300, "PodFailedWithoutFailedContainer", FAILED)
 POD_CREATION_UNKNOWN_ERROR = _predefined(-310, "PodCreationUnknownError", FAILED)
 
@@ -84,8 +85,8 @@ CONTAINER_UNRECOGNIZED_FAILED_PHRASE: Final = "ContainerUnrecognizedFailed"
 RESERVED: Final = (range(-999, 1), range(200, 220))
 """Codes that podFailureSpec may not define: they belong to the contract with containers and clients."""
 
-ALWAYS_RETRIED: Final = frozenset({FRAMEWORK_SUSPEND_REQUESTED.code, FRAMEWORK_EVICTED.code})
-"""Codes of Framework attempts that are retried without being counted."""
+ALWAYS_RETRIED: Final = frozenset({FRAMEWORK_SUSPEND_REQUESTED.code, FRAMEWORK_EVICTED.code, TASK_NODE_GIVEN_UP.code})
+"""Codes of attempts that are retried at once, without being counted. The last one is of Tasks."""
 
 NEVER_RETRIED: Final = frozenset(
     {

@@ -28,6 +28,7 @@ _STARTING: Final = frozenset({"ContainerCreating", "PodInitializing"})
 """Reasons of every container before its start: no sign of trouble."""
 
 _MAX_TROUBLE: Final = 512
+_UNSCHEDULABLE: Final = "Unschedulable"
 _TOO_DEEP: Final = "spec: must not be nested more than 254 levels deep"
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 
@@ -98,6 +99,11 @@ class PodTrouble:
     waiting: str
     restarts: int
     restart_policy: str
+
+    @property
+    def unschedulable(self) -> bool:
+        """Whether the scheduler finds no node for the Pod. Not while a scheduling gate holds it."""
+        return self.waiting.startswith(_UNSCHEDULABLE)
 
     @property
     def restarted(self) -> str:

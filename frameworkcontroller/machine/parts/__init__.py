@@ -11,6 +11,7 @@ from frameworkcontroller.machine.parts.gangs.gangs import GangPart
 from frameworkcontroller.machine.parts.history.archiving import HistoryPart
 from frameworkcontroller.machine.parts.kueue.kueue import KueuePart
 from frameworkcontroller.machine.parts.logs.podlogs import LogPart
+from frameworkcontroller.machine.parts.nodes.nodeavoidance import NodePart
 from frameworkcontroller.machine.parts.service.hostservice import ServicePart
 
 PARTS: Final = Parts(
@@ -22,6 +23,8 @@ PARTS: Final = Parts(
     DependencyPart(),
     # Creates PodGroups and lowers their minimums before. May delay the ConfigMap and a Pod.
     GangPart(),
+    # Keeps Pods off nodes on which their Task has failed. May end the attempt of a Task whose Pod then fits nowhere.
+    NodePart(),
     # Enters the queue, takes and releases quota before. May delay the whole attempt and a Pod, and end the attempt.
     KueuePart(),
     # Has the logs of Pods read. May delay the deletion of a Pod and of the ConfigMap.
