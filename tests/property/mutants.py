@@ -17,6 +17,7 @@ from unittest.mock import patch
 import orjson
 
 from frameworkcontroller.api import names
+from frameworkcontroller.api.completion import TASK_NODE_GIVEN_UP, CompletionStatus
 from frameworkcontroller.api.objectkinds import PODGROUPS
 from frameworkcontroller.api.objects import CompanionRecord, Disruption, FrameworkRecord
 from frameworkcontroller.api.workloads import WorkloadRecord, workload_name
@@ -38,6 +39,7 @@ from frameworkcontroller.machine.kernel.requests import (
     Unanswered,
 )
 from frameworkcontroller.machine.parts.logs.podlogs import LogPart
+from frameworkcontroller.machine.parts.nodes.nodeavoidance import NodePart
 from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.manager import informers
 from tests.chaos import embedded
@@ -46,6 +48,7 @@ from tests.chaos.proxy import Fault
 from tests.chaos.proxy import Kind as Faults
 from tests.chaos.story import CLAIM_SPEC, RETAIN_SEC, Step, Story
 from tests.property import test_archived_stories as archived
+from tests.property import test_avoided_nodes as avoided
 from tests.property import test_ending as endings
 from tests.property import test_grace_periods as graces
 from tests.property import test_logs as logs
@@ -211,6 +214,21 @@ def _logged(story: Callable[[str], Any], mode: str = "hangs") -> Tale:
 def _misses(hook: str, instead: Callable[..., Any] = lambda *_: None) -> Broken:
     """Controllers whose part of logs has another hook."""
     return partial(patch.object, LogPart, hook, instead)
+
+
+def _avoids(hook: str, instead: Callable[..., Any] = lambda *_: None) -> Broken:
+    """Controllers whose part of avoided nodes has another hook."""
+    return partial(patch.object, NodePart, hook, instead)
+
+
+def _keep_one_term(pod: Json) -> None:
+    terms = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    terms["nodeSelectorTerms"][1]["matchFields"] = terms["nodeSelectorTerms"][1]["matchFields"][:1]
+
+
+def _give_up_at_once(_part: NodePart, _ctx: Any, task: Any, pod: Any) -> Any:
+    is_due = task.avoided_nodes and pod.trouble is not None
+    return CompletionStatus.of(TASK_NODE_GIVEN_UP, "at once") if is_due else None
 
 
 def _archived(story: Callable[[str], Any]) -> Tale:
@@ -779,6 +797,19 @@ MUTANTS: Final = {
     ),
     "L: does not say that a log is lost": Mutant(
         _misses("pod_gone"), _logged(logs.forced_deletion), "and its log is lost"
+    ),
+    # --- A
+    "A: counts no failure": Mutant(_avoids("pod_gone"), avoided.failures, "A: "),
+    "A: creates Pods that may run on any node": Mutant(_avoids("shape_task"), avoided.failures, "A: "),
+    "A: keeps Pods off a node by one of their terms": Mutant(
+        posts(Kind.POD, _keep_one_term), avoided.failures, "A: the terms of"
+    ),
+    "A: never gives a node up": Mutant(_avoids("why_end_task"), avoided.failures, "It does not come about|It waits"),
+    "A: gives a node up at once": Mutant(
+        _avoids("why_end_task", _give_up_at_once), avoided.failures, "has given a node up after"
+    ),
+    "A: forgets nodes with the attempt of the Framework": Mutant(
+        _avoids("begin_attempt"), avoided.restart_of_the_framework, "in a new attempt"
     ),
     # The write that begins a Task's next attempt is accepted.
     "H: logs no snapshot": Mutant(flawed(_LogsNothing), _chaos(_create(_role(**_FAILS_ONCE))), "is in no snapshot"),
