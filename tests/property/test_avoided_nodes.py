@@ -30,6 +30,7 @@ def _terms(*terms: Json) -> Json:
 
 
 PODS = st.sampled_from([{"spec": {}}, {"spec": {}}, {"spec": {"affinity": {}}}, _terms(_OWN), _terms({}, _OWN, _OWN)])
+PRE_RUNNING = st.sampled_from([None, None, 40, 500])
 CODES = st.sampled_from([None, None, {"operator": "In", "values": [1, 210]}, {"operator": "NotIn", "values": [200]}])
 AVOID = st.none() | st.fixed_dictionaries(
     {
@@ -47,8 +48,8 @@ def avoiding_specs(draw: st.DrawFn) -> Json:
     spec = draw(specs())
     for role in spec["taskRoles"]:
         task = role["task"]
-        # Pods wait for a node here, in which they would not run in time, and nodes are no objects.
-        task |= {"pod": draw(PODS), "preRunningDeadlineSeconds": None, "podForceDeletionPolicy": None}
+        # Nodes are no objects here.
+        task |= {"pod": draw(PODS), "preRunningDeadlineSeconds": draw(PRE_RUNNING), "podForceDeletionPolicy": None}
         task["retryPolicy"] = {**task["retryPolicy"], "avoidNodes": draw(AVOID)}
     return spec
 

@@ -230,7 +230,7 @@ def _avoided(policy: AvoidNodes, nodes: Nodes) -> list[str]:
 
 def _after(policy: AvoidNodes, nodes: Nodes, node: str, code: int) -> Nodes:
     """The list after the end of an attempt."""
-    if code == -261:
+    if code == -261 or (code == -260 and not node):
         oldest = next(iter(_avoided(policy, nodes)), None)
         return tuple(one for one in nodes if one[0] != oldest)
     counts = code not in _NEVER if policy.on_codes is None else code != 0 and code in policy.on_codes

@@ -264,8 +264,6 @@ def test_a_pod_that_does_not_start_blames_its_node() -> None:
     bench.touch(POD)
     bench.settle()
     assert nodes(bench) == [("n1", 1)]
-    bench.wait(600)
-    bench.settle()
     assert excluded(bench) == ["n1"]
 
 
@@ -441,6 +439,21 @@ def test_a_restart_does_not_restart_the_time() -> None:
     bench.touch(POD)
     bench.pass_time(40)
     assert bench.task_code() == -261
+
+
+def test_a_deadline_gives_a_node_up_too() -> None:
+    """Else each attempt would end by it, and no node be given up."""
+    body = avoiding(relaxAfterSeconds=600)
+    bench = Bench({**body, "task": {**body["task"], "preRunningDeadlineSeconds": 60}})
+    fail_on(bench, "n1")
+    bench.all_pods()
+    unschedulable(bench)
+    bench.now += 60
+    bench.touch(POD)
+    bench.settle()
+    bench.wait(600)
+    bench.settle()
+    assert (nodes(bench), excluded(bench)) == ([], [])
 
 
 def test_a_pod_that_avoids_nothing_waits() -> None:

@@ -31,6 +31,8 @@ from frameworkcontroller.machine.kernel.tracker import Tracker
 
 _OWN: Final = frozenset(range(-299, -99)) - {TASK_PRE_RUNNING_DEADLINE_EXCEEDED.code}
 """Codes of the controller, of ends that no node causes."""
+_UNPLACED: Final = frozenset({TASK_NODE_GIVEN_UP.code, TASK_PRE_RUNNING_DEADLINE_EXCEEDED.code})
+"""Codes of Pods that may have fitted nowhere because of the avoided nodes. The second one, if there was no node."""
 _PREEMPTED: Final = -1003
 _SHUT_DOWN: Final = -1007
 _DISRUPTED: Final = frozenset({_PREEMPTED, _SHUT_DOWN, *(code.code for code in DISRUPTIONS.values())})
@@ -159,13 +161,13 @@ class NodePart(Part):
             unplaced.forget(task.key)
         if rule is None or completion is None or task.is_leaving:
             return
-        if completion.is_one_of({TASK_NODE_GIVEN_UP.code}):
+        node = task.attempt.pod_node_name
+        if completion.is_one_of(_UNPLACED) and not node:
             if found := rule.avoided(task.avoided_nodes):
                 task.avoided_nodes = tuple(one for one in task.avoided_nodes if one.name != found[0].name)
                 text = f"The next Pods no longer avoid node {found[0].name}: {completion.diagnostics}"
                 ctx.record(NodeReason.GIVEN_UP, text, task, warning=True, completion=completion)
             return
-        node = task.attempt.pod_node_name
         if not node or not is_by_node(completion, rule.policy):
             return
         task.avoided_nodes = rule.with_failure(task.avoided_nodes, node)
