@@ -80,6 +80,12 @@ DISRUPTIONS: Final = {
 The shipped podFailureSpec has the same codes, and no configuration changes these. All are Transient, as -101 is.
 """
 
+DISPLACED: Final = frozenset({-1003, -1007, *(code.code for code in DISRUPTIONS.values())})
+"""Codes of Pods that had to make room, or whose node was shut down: no failures of a node.
+
+The first two are of the shipped podFailureSpec.
+"""
+
 CONTAINER_UNRECOGNIZED_FAILED_PHRASE: Final = "ContainerUnrecognizedFailed"
 
 RESERVED: Final = (range(-999, 1), range(200, 220))

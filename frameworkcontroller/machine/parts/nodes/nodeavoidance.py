@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, ClassVar, Final
 
 from frameworkcontroller.api.completion import (
-    DISRUPTIONS,
+    DISPLACED,
     PERMANENT,
     TASK_NODE_GIVEN_UP,
     TASK_PRE_RUNNING_DEADLINE_EXCEEDED,
@@ -33,10 +33,6 @@ _OWN: Final = frozenset(range(-299, -99)) - {TASK_PRE_RUNNING_DEADLINE_EXCEEDED.
 """Codes of the controller, of ends that no node causes."""
 _UNPLACED: Final = frozenset({TASK_NODE_GIVEN_UP.code, TASK_PRE_RUNNING_DEADLINE_EXCEEDED.code})
 """Codes of Pods that may have fitted nowhere because of the avoided nodes. The second one, if there was no node."""
-_PREEMPTED: Final = -1003
-_SHUT_DOWN: Final = -1007
-_DISRUPTED: Final = frozenset({_PREEMPTED, _SHUT_DOWN, *(code.code for code in DISRUPTIONS.values())})
-"""Codes of Pods that were to make room, or whose node was drained. The first two are of the shipped podFailureSpec."""
 
 Nodes = tuple[AvoidedNode, ...]
 
@@ -201,7 +197,7 @@ def is_by_node(completion: CompletionStatus, policy: AvoidNodes) -> bool:
         return False
     if policy.on_codes is not None:
         return completion.code in policy.on_codes
-    return not (completion.has(PERMANENT) or completion.is_one_of(_OWN) or completion.is_one_of(_DISRUPTED))
+    return not (completion.has(PERMANENT) or completion.is_one_of(_OWN) or completion.is_one_of(DISPLACED))
 
 
 @dataclass(frozen=True, slots=True)
