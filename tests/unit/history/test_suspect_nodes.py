@@ -28,7 +28,9 @@ def record(uid: str, *ends: tuple[str, int], where: str = "", time: int = 10) ->
     return framework_record(uid, where=where or f"default/{uid}", roles={"worker": statuses}, time=20_000_000)
 
 
-async def counted(archive: HistoryArchive, query: CountFailures = BY_NODE) -> dict[str, tuple[int, int, float | None]]:
+async def counted(
+    archive: HistoryArchive, query: CountFailures = BY_NODE
+) -> dict[str, tuple[int, int | None, float | None]]:
     """Failures, attempts and expected failures by node."""
     items = (await archive.read(query))["items"]
     return {one["key"]: (one["taskAttempts"], one["ofAttempts"], one["expected"]) for one in items}
