@@ -158,7 +158,8 @@ async def _examples(connection: AsyncConnection, groups: Sequence[Row[Any]]) -> 
                 .where(table.c[key].in_(numbers))
             )
             for row in await connection.execute(query):
-                example = dict(row._mapping)
+                # SQLAlchemy's names are subclasses of str, which YAML does not know.
+                example = {str(name): value for name, value in row._mapping.items()}
                 found[key, example.pop("number")] = example
     return found
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+import yaml
 
 from frameworkcontroller.commands import nodes
 from frameworkcontroller.commands.invocation import Invocation
@@ -64,6 +65,8 @@ async def test_the_output_for_programs(folder: Path) -> None:
     lines, _ = await shown("-o", "json", "--dir", str(folder))
     items = orjson.loads("".join(lines))["items"]
     assert [(one["key"], one["suspect"]) for one in items] == [("node-1", True), ("node-2", False)]
+    lines, _ = await shown("-o", "yaml", "--dir", str(folder))
+    assert yaml.safe_load("\n".join(lines))["items"] == items
 
 
 async def test_an_archive_that_is_away(tmp_path: Path) -> None:
