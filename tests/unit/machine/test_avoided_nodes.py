@@ -18,6 +18,7 @@ from frameworkcontroller.machine.kernel.exchanges import Accepted
 from frameworkcontroller.machine.kernel.model import Plan
 from frameworkcontroller.machine.parts.nodes.nodeavoidance import OtherNodes, _rule_of, is_by_node
 from tests.support.bench import Bench, role, running
+from tests.support.queuedbench import QueuedBench
 
 Json = dict[str, Any]
 POD: Final = "f-a-0"
@@ -528,6 +529,19 @@ def test_a_gang_keeps_its_minimum_while_a_pod_is_replaced() -> None:
             elif isinstance(action, Create):
                 bench.created(action)
     assert (bench.task().attempt.id, bench.task().avoided_nodes) == (1, ())
+
+
+def test_a_queued_framework_keeps_the_selectors_of_its_admission() -> None:
+    """The avoided nodes are no part of its request, so its admission holds, and they survive an eviction."""
+    bench = QueuedBench(avoiding())
+    bench.begin()
+    fail_on(bench, "n1")
+    assert (excluded(bench), bench.bodies[POD]["spec"]["nodeSelector"]) == (["n1"], {"flavor": "gold"})
+    assert bench.status.admission is not None
+    bench.evict_then_settle()
+    assert nodes(bench) == [("n1", 1)]
+    bench.admit_then_settle()
+    assert (excluded(bench), bench.bodies[POD]["spec"]["nodeSelector"]) == (["n1"], {"flavor": "gold"})
 
 
 # --- the next attempt of the Framework ----------------------------------------------------------------------------
