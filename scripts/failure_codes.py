@@ -33,6 +33,7 @@ CONTRACT: Final = {
     -250: "All attempts together were active for longer than `activeDeadlineSeconds`.",
     -252: "`progress.deadlineSeconds` passed without progress, or `startDeadlineSeconds` without a first report.",
     -260: "The Pod did not run within `preRunningDeadlineSeconds` after its creation.",
+    -261: "The Pod fitted on no node for `avoidNodes.relaxAfterSeconds`: the next one avoids a node less.",
     -300: "The Pod failed without a failed container, and no entry of `podFailureSpec` matches.",
     -310: "The API server rejected the Pod for another reason (`BadRequest` or `Forbidden`).",
 }
@@ -50,8 +51,8 @@ decide about retries under `fancyRetryPolicy`:
 - A Permanent failure is not retried.
 - Any other failure counts against `maxRetryCount`.
 
-Codes -210, -220, -230 and -250 are never retried. -240 and -241 are always retried, without a count or delay: once the
-Framework is resumed, or Kueue admits it again.
+Codes -210, -220, -230 and -250 are never retried. -240, -241 and -261 are always retried, without a count or delay:
+once the Framework is resumed, Kueue admits it again, or at once.
 
 A failed Pod is classified in this order; the first match wins:
 

@@ -14,7 +14,7 @@ import yaml
 from frameworkcontroller.api import hostlists, names
 from frameworkcontroller.api.codec import ADDED, COMPRESSION_THRESHOLD_BYTES
 from frameworkcontroller.api.fields import Time
-from frameworkcontroller.api.status import RetryPolicyStatus, TaskAttemptStatus, TaskStatus
+from frameworkcontroller.api.status import AvoidedNode, RetryPolicyStatus, TaskAttemptStatus, TaskStatus
 from frameworkcontroller.machine.kernel.reasons import EventPolicy
 from frameworkcontroller.machine.parts import REASONS
 
@@ -108,7 +108,13 @@ ADDED_TO_TASK: Final[Mapping[str, type]] = {
 }
 """The records whose fields made by `fields.added` follow the other fields of that prefix."""
 
-TYPES: Final = {int: "integer", str: "string", bool: "boolean", Time: "time"}
+AVOIDED_NODES: Final = {
+    "avoidedNodes[].name": ("string", "Name of the node."),
+    "avoidedNodes[].failures": ("integer", "Number of failures of the Task there."),
+}
+"""The last fields of a Task's status."""
+
+TYPES: Final = {int: "integer", str: "string", bool: "boolean", Time: "time", tuple[AvoidedNode, ...]: "list"}
 
 TASKS: Final = f"""
 ### One of taskStatuses
@@ -298,7 +304,7 @@ def task_fields() -> dict[str, tuple[str, str]]:
     for prefix, record in ADDED_TO_TASK.items():
         end = 1 + max(number for number, (path, _) in enumerate(rows) if path.startswith(prefix))
         rows[end:end] = [(prefix + one.key, (TYPES[one.hint], one.meaning)) for one in ADDED[record]]
-    return dict(rows)
+    return dict(rows) | AVOIDED_NODES
 
 
 def described(text: str) -> str:

@@ -62,6 +62,7 @@ FRAMEWORK_EVICTED = _predefined(-241, "FrameworkEvicted", FAILED, TRANSIENT)
 FRAMEWORK_ACTIVE_DEADLINE_EXCEEDED = _predefined(-250, "FrameworkActiveDeadlineExceeded", FAILED, PERMANENT)
 NO_PROGRESS = _predefined(-252, "NoProgress", FAILED, TRANSIENT)
 TASK_PRE_RUNNING_DEADLINE_EXCEEDED = _predefined(-260, "TaskPreRunningDeadlineExceeded", FAILED, TRANSIENT, CONFLICT)
+TASK_NODE_GIVEN_UP = _predefined(-261, "TaskAvoidedNodeGivenUp", FAILED, TRANSIENT)
 POD_FAILED_WITHOUT_FAILED_CONTAINER = _predefined(-300, "PodFailedWithoutFailedContainer", FAILED)
 POD_CREATION_UNKNOWN_ERROR = _predefined(-310, "PodCreationUnknownError", FAILED)
 
@@ -80,13 +81,19 @@ DISRUPTIONS: Final = {
 The shipped podFailureSpec has the same codes, and no configuration changes these. All are Transient, as -101 is.
 """
 
+DISPLACED: Final = frozenset({-1003, -1007, *(code.code for code in DISRUPTIONS.values())})
+"""Codes of Pods that had to make room, or whose node was shut down: no failures of a node.
+
+The first two are of the shipped podFailureSpec.
+"""
+
 CONTAINER_UNRECOGNIZED_FAILED_PHRASE: Final = "ContainerUnrecognizedFailed"
 
 RESERVED: Final = (range(-999, 1), range(200, 220))
 """Codes that podFailureSpec may not define: they belong to the contract with containers and clients."""
 
-ALWAYS_RETRIED: Final = frozenset({FRAMEWORK_SUSPEND_REQUESTED.code, FRAMEWORK_EVICTED.code})
-"""Codes of Framework attempts that are retried without being counted."""
+ALWAYS_RETRIED: Final = frozenset({FRAMEWORK_SUSPEND_REQUESTED.code, FRAMEWORK_EVICTED.code, TASK_NODE_GIVEN_UP.code})
+"""Codes of attempts that are retried at once, without being counted. The last one is of Tasks."""
 
 NEVER_RETRIED: Final = frozenset(
     {

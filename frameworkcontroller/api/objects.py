@@ -34,6 +34,7 @@ _MAX_DIGITS: Final = 18
 _MAX_TROUBLE: Final = 512
 _MAX_NOTICE: Final = 128
 """Characters of a notice that are kept: users can edit it."""
+_UNSCHEDULABLE: Final = "Unschedulable"
 _TOO_DEEP: Final = "spec: must not be nested more than 254 levels deep"
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 
@@ -104,6 +105,11 @@ class PodTrouble:
     waiting: str
     restarts: int
     restart_policy: str
+
+    @property
+    def unschedulable(self) -> bool:
+        """Whether the scheduler finds no node for the Pod. Not while a scheduling gate holds it."""
+        return self.waiting.startswith(_UNSCHEDULABLE)
 
     @property
     def restarted(self) -> str:

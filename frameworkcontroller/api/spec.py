@@ -36,6 +36,12 @@ MAX_TASK_COUNT = 50000
 Framework must not take all memory."""
 
 
+MAX_AVOIDED_NODES = 16
+"""For each Task."""
+
+MAX_AVOIDED_IN_ALL = 40_000
+"""For all Tasks of a Framework together: a status has to have room for them."""
+
 MAX_DEPENDENCIES = 5
 """For each role, as in a JobSet."""
 
@@ -206,6 +212,25 @@ class FailurePolicy(_SpecModel):
     rules: tuple[FailureRule, ...] = Field(default=(), strict=False, max_length=MAX_RULES, fail_fast=True)
 
 
+class AvoidNodes(_SpecModel):
+    """Nodes that the Pods of a Task avoid: those on which it failed ``after`` times, at most ``limit``.
+
+    ``relax_after_seconds``: how long a Pod may fit on no node until the oldest is given up. ``on_codes`` None: the
+    failures that a node can cause.
+    """
+
+    after: Annotated[int, Field(ge=1, le=INT32_MAX)] = 1
+    limit: Annotated[int, Field(ge=1, le=MAX_AVOIDED_NODES)] = 8
+    relax_after_seconds: Annotated[int, Field(ge=1, le=INT32_MAX)] = 600
+    on_codes: CodePattern | None = None
+
+
+class TaskRetryPolicy(RetryPolicy):
+    """When to retry a Task, and on which nodes."""
+
+    avoid_nodes: AvoidNodes | None = None
+
+
 class CompletionPolicy(_SpecModel):
     """The number of completed Tasks of a role that completes the attempt; less than 1 is never."""
 
@@ -220,7 +245,7 @@ class TaskSpec(_SpecModel):
     never (consistency). ``pre_running_deadline_seconds``: seconds after its creation by which a Pod must run.
     """
 
-    retry_policy: RetryPolicy = RetryPolicy()
+    retry_policy: TaskRetryPolicy = TaskRetryPolicy()
     pod_failure_policy: FailurePolicy | None = None
     pod_graceful_deletion_timeout_sec: Annotated[int, Field(ge=-(INT64_MAX + 1), le=INT64_MAX)] | None = None
     pod_force_deletion_policy: Annotated[PodForceDeletionPolicy, Field(strict=False)] = PodForceDeletionPolicy.ALWAYS
@@ -569,6 +594,11 @@ class FrameworkSpec(_SpecModel):
     def subdomain(self, framework: str) -> str:
         """The name of the Service, for a Framework of that name."""
         return (self.network and self.network.subdomain) or framework
+
+    @cached_property
+    def avoids_nodes(self) -> bool:
+        """Whether Tasks of any role avoid nodes."""
+        return any(role.task.retry_policy.avoid_nodes is not None for role in self.task_roles)
 
     @cached_property
     def has_claims(self) -> bool:

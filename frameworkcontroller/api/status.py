@@ -71,6 +71,14 @@ class RetryPolicyStatus:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class AvoidedNode:
+    """A node on which attempts of a Task failed. ``failures``: how many count."""
+
+    name: Interned
+    failures: int = 1
+
+
 @dataclass(slots=True)
 class TaskAttemptStatus:
     """An attempt of a Task: a Pod. ``pod_node_name`` and the IPs become "" once the Pod was seen without one."""
@@ -102,6 +110,11 @@ class TaskStatus:
     is_leaving: bool = False
     """``deletionPending``: it leaves by ScaleDown, and no longer counts."""
     retry: RetryPolicyStatus = field(default_factory=RetryPolicyStatus)
+    avoided_nodes: tuple[AvoidedNode, ...] = added(
+        "Nodes with failures of the Task that `retryPolicy.avoidNodes` counts, the last failure last. Its next Pods "
+        "avoid those with at least `after` failures. Kept by the next attempt of the Framework. Absent while empty.",
+        default=(),
+    )
     encoded: bytes | None = field(default=None, init=False, repr=False)
     role: str = ""
 

@@ -10,6 +10,7 @@ import shutil
 import time
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +26,8 @@ from frameworkcontroller.history.archiveapi import application, new_metrics
 from frameworkcontroller.history.archiveerrors import ArchiveError, FolderError
 from frameworkcontroller.history.archivemetrics import ArchiveMetrics
 from frameworkcontroller.history.folderfollower import FolderFollower
+from frameworkcontroller.history.reads import CountFailures, FailureKey
+from frameworkcontroller.history.suspectnodes import is_suspect, ranked
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import connect
 from frameworkcontroller.webaccess.boundedserver import BoundedServer, ListenError
@@ -40,6 +43,8 @@ DATABASE_VARIABLE: Final = "FRAMEWORK_HISTORY_DATABASE"
 """Its URL may have a password, which arguments would show to all users of the machine."""
 
 SAMPLE_SEC: Final = 60.0
+NODES_SEC: Final = 600.0
+_MOST_NODES: Final = 20
 PRUNE_SEC: Final = 600.0
 _DAY_SEC: Final = 86400
 _MIN_BYTES: Final = 2**20
@@ -88,7 +93,11 @@ async def _serve(options: argparse.Namespace) -> int:
         mounts = () if options.no_pages else (Pages(live, archive).add_to,)
         app = application(archive, access, metrics=metrics, mounts=mounts)
         server = BoundedServer(app, address.host, address.port, tls=tls, connected=metrics.connected)
-        work: list[Coroutine[Any, Any, Any]] = [_sample(archive, metrics), *(one.run() for one in followers)]
+        work: list[Coroutine[Any, Any, Any]] = [
+            _sample(archive, metrics),
+            _sample_nodes(archive, metrics),
+            *(one.run() for one in followers),
+        ]
         if certificate is not None:
             work.append(certificate.watch())
         if live is not None:
@@ -140,6 +149,16 @@ async def _sample(archive: HistoryArchive, metrics: ArchiveMetrics) -> None:
                 metrics.volume_bytes.set(volume.total)
                 metrics.volume_free_bytes.set(volume.free)
         await asyncio.sleep(SAMPLE_SEC)
+
+
+async def _sample_nodes(archive: HistoryArchive, metrics: ArchiveMetrics) -> None:
+    """Keep the metric of suspect nodes up to date."""
+    while True:
+        with suppress(ArchiveError):
+            counted = await archive.read(CountFailures(FailureKey.NODE, since=int(time.time()) - _DAY_SEC))
+            suspects = filter(is_suspect, ranked(counted["items"]))
+            metrics.set_suspect_nodes({one["key"]: one["taskAttempts"] for one in islice(suspects, _MOST_NODES)})
+        await asyncio.sleep(NODES_SEC)
 
 
 async def _prune(archive: HistoryArchive, metrics: ArchiveMetrics, days: int | None, most_bytes: int | None) -> None:

@@ -104,7 +104,7 @@ def add_commands(commands: Any) -> None:
     """Add the commands of ``kubectl framework``. Each sets ``command``, which takes the options and returns a code."""
     for add in (
         _add_run, _add_list, _add_status, _add_wait, _add_switches, _add_scale, _add_logs,
-        _add_events, _add_lint, _add_top, _add_timeline, _add_decompress, _add_completion,
+        _add_events, _add_lint, _add_top, _add_nodes, _add_timeline, _add_decompress, _add_completion,
     ):  # fmt: skip
         add(commands)
 
@@ -506,6 +506,25 @@ def _add_top(commands: Any) -> None:
     )
     add_all_namespaces(parser)
     parser.add_argument("--most", metavar="N", type=count, default=5, help="lines of each list (default: 5)")
+
+
+def _add_nodes(commands: Any) -> None:
+    parser = _add(
+        commands,
+        "nodes",
+        "show the nodes on which attempts of Tasks fail",
+        "Count the failed attempts of Tasks by node, from the archive of the history or from a folder of records, and "
+        "compare them with other nodes. A node is suspect if Tasks of 3 or more Frameworks failed there, three times "
+        "as often as on the other nodes, or more often.",
+    )
+    add_all_namespaces(parser)
+    parser.add_argument(
+        "--since", metavar="SPAN", type=span, default=span("7d"), help="only of this time (default: 7d)"
+    )
+    parser.add_argument("--most", metavar="N", type=positive, default=20, help="most lines to show (default: 20)")
+    _add_archive(parser)
+    parser.add_argument("-o", "--output", choices=("json", "yaml"), help="a format for programs")
+    parser.set_defaults(command=late("commands.nodes", "run_anywhere"), name=None)
 
 
 def _add_history(commands: Any, name: str) -> None:

@@ -12,6 +12,7 @@ from frameworkcontroller.dashboard.listing import no_archive
 from frameworkcontroller.dashboard.rows import framework_href, past_time, tasks_href
 from frameworkcontroller.dashboard.views import Choice, Empty, Shell, choices, namespace_choices
 from frameworkcontroller.history.reads import MAX_COMPARED
+from frameworkcontroller.history.suspectnodes import is_suspect, ranked
 from frameworkcontroller.views.diagnosis import code_and_phrase
 from frameworkcontroller.views.texts import clean_line
 
@@ -87,8 +88,8 @@ class FailurePage:
         self.by = choices(BY, query.by)
         self.since = choices(PERIODS, query.since)
         self.namespaces: tuple[Choice, ...] = namespace_choices(namespaces, query.namespace)
-        self.groups = _groups(items or (), query)
         self.rates = query.by == "node"
+        self.groups = _groups(ranked(items or ()) if self.rates else items or (), query)
         self.newest = MAX_COMPARED if query.by == "cause" else None
         self.days = sorted(_groups(days, query), key=lambda one: str(one["key"])) if query.by != "day" else []
         self.attempts = None if attempts is None else list(map(_attempt, attempts))
@@ -102,7 +103,8 @@ class FailurePage:
 def _groups(items: Sequence[Item], query: FailureQuery) -> list[Item]:
     """Add to each group a name and a page of its example, and ``percent``, its share of the largest group.
 
-    ``rate``: failures per attempt, "" if not known. ``attempts``: the URL of its attempts, "" if it has none of Tasks.
+    ``rate``: failures per attempt, "" if not known. ``usual``: failures at the rate of other nodes, "" if not known.
+    ``attempts``: the URL of its attempts, "" if it has none of Tasks.
     """
     most = max((item["taskAttempts"] for item in items), default=0) or 1
     made: list[Item] = []
@@ -112,6 +114,8 @@ def _groups(items: Sequence[Item], query: FailureQuery) -> list[Item]:
         percent = round(100 * item["taskAttempts"] / most, 1)
         total = item.get("ofAttempts")
         rate = f"{100 * item['taskAttempts'] / total:.1f}%" if total else ""
+        expected = item.get("expected")
+        usual = "" if expected is None else f"{expected:.1f}"
         attempts = query.href(item["key"]) if item["taskAttempts"] else ""
         made.append(
             {
@@ -119,6 +123,8 @@ def _groups(items: Sequence[Item], query: FailureQuery) -> list[Item]:
                 "label": label,
                 "percent": percent,
                 "rate": rate,
+                "usual": usual,
+                "suspect": is_suspect(item),
                 "attempts": attempts,
                 "example": name,
                 "href": href,

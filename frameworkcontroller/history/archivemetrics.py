@@ -1,11 +1,11 @@
 """Metrics of the archive's server, for Prometheus.
 
-No label holds a name that a user chose. docs/metrics.md is generated from this module.
+No label holds a name that a user chose. Nodes are few: the suspect ones. docs/metrics.md is generated from this module.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -76,6 +76,12 @@ class ArchiveMetrics:
             "Rows removed by retention, by kind: framework; attempt, of Frameworks and Tasks, and Pods; log.",
             ["kind"],
         )
+        self._suspect_nodes = gauge(
+            "suspect_node_failures",
+            "Failed attempts of Tasks in the last day on a suspect node: of 3 or more Frameworks, and three times as "
+            "many as on as many attempts elsewhere. At most 20 nodes, sampled every ten minutes.",
+            ["node"],
+        )
         uploads = gauge(
             "uploads", "Requests with records in progress, by state: waiting for their turn; active.", ["state"]
         )
@@ -106,6 +112,12 @@ class ArchiveMetrics:
     def answered(self, route: str, code: int, seconds: float) -> None:
         """Observe the duration of a request."""
         self._requests.labels(route, f"{code // 100}xx").observe(seconds)
+
+    def set_suspect_nodes(self, failures: Mapping[str, int]) -> None:
+        """Replace the suspect nodes, with their failures."""
+        self._suspect_nodes.clear()
+        for node, count in failures.items():
+            self._suspect_nodes.labels(node).set(count)
 
     def watch_folders(self, unread_bytes: Callable[[], int], lag_seconds: Callable[[], float]) -> None:
         """Serve the backlog of followed folders. To be called once at most."""

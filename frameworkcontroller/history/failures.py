@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import islice
 from typing import Any, Final
@@ -18,12 +19,14 @@ from sqlalchemy import (
     func,
     literal_column,
     null,
+    or_,
     select,
     union_all,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from frameworkcontroller.api.causes import cause_in, normalized
+from frameworkcontroller.api.completion import DISPLACED
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.history.archiveerrors import QueryError
 from frameworkcontroller.history.database import attempts, frameworks, tasks
@@ -69,6 +72,8 @@ async def count_failures(
             conditions.append(table.c.failed_at < bounded(query.until))
         if blamed:
             conditions.append(key.is_not(None))
+        if by is FailureKey.NODE:
+            conditions.append(_is_by_node(table))
         return (
             select(
                 key.label("key"),
@@ -113,9 +118,7 @@ async def count_failures(
     )
     groups = (await connection.execute(grouped)).all()
     examples = await _examples(connection, groups)
-    ended = (
-        await _ended_on(connection, query, readable, [group.key for group in groups]) if by is FailureKey.NODE else {}
-    )
+    nodes = await _count_nodes(connection, query, readable) if by is FailureKey.NODE else None
     items = []
     for group in groups:
         example = dict(examples["tid", group.tid] if group.tid is not None else examples["aid", group.aid])
@@ -126,7 +129,8 @@ async def count_failures(
                 "key": key,
                 "label": phrase or key if by is FailureKey.CODE else key,
                 "taskAttempts": int(group.tasks),
-                "ofAttempts": ended.get(key, 0) if by is FailureKey.NODE else None,
+                "ofAttempts": None if nodes is None else nodes.ended.get(key, 0),
+                "expected": None if nodes is None else nodes.expected(key, int(group.tasks)),
                 "frameworkAttempts": int(group.attempts),
                 "frameworks": group.frameworks,
                 "first": format_time(group.first),
@@ -154,19 +158,32 @@ async def _examples(connection: AsyncConnection, groups: Sequence[Row[Any]]) -> 
                 .where(table.c[key].in_(numbers))
             )
             for row in await connection.execute(query):
-                example = dict(row._mapping)
+                # SQLAlchemy's names are subclasses of str, which YAML does not know.
+                example = {str(name): value for name, value in row._mapping.items()}
                 found[key, example.pop("number")] = example
     return found
 
 
-async def _ended_on(
-    connection: AsyncConnection, query: CountFailures, readable: Readable, nodes: list[str]
-) -> dict[str, int]:
-    """The numbers of Task attempts that ended on these nodes in the time and the namespaces of the query.
+@dataclass(frozen=True, slots=True)
+class _Nodes:
+    """The Task attempts that ended on nodes. ``ended``: by node. ``failed``: of all of them."""
+
+    ended: dict[str, int]
+    failed: int
+
+    def expected(self, node: str, failed: int) -> float | None:
+        """The failures on a node, if it had as many of its attempts as the other nodes; None without others."""
+        here = self.ended.get(node, 0)
+        elsewhere = sum(self.ended.values()) - here
+        return round(here * max(0, self.failed - failed) / elsewhere, 2) if elsewhere > 0 else None
+
+
+async def _count_nodes(connection: AsyncConnection, query: CountFailures, readable: Readable) -> _Nodes:
+    """The Task attempts that ended on nodes in the time and the namespaces of the query.
 
     Frameworks without a record since then are not read.
     """
-    conditions = [tasks.c.node.in_(nodes), tasks.c.completed.is_not(None), *visible(readable)]
+    conditions = [tasks.c.node.is_not(None), tasks.c.completed.is_not(None), *visible(readable)]
     if query.since is not None:
         since = bounded(query.since)
         conditions += [tasks.c.completed >= since, frameworks.c.last >= since * 1_000_000]
@@ -174,13 +191,25 @@ async def _ended_on(
         conditions.append(tasks.c.completed < bounded(query.until))
     if query.namespace:
         conditions.append(frameworks.c.namespace == clean(query.namespace))
-    found = (
+    ended = (
         select(tasks.c.node, func.count())
         .join_from(frameworks, tasks, frameworks.c.fid == tasks.c.fid)
         .where(*conditions)
         .group_by(tasks.c.node)
     )
-    return {row[0]: row[1] for row in await connection.execute(found)}
+    failed = (
+        select(func.count())
+        .select_from(tasks)
+        .join(frameworks, frameworks.c.fid == tasks.c.fid)
+        .where(*_within(query, tasks, readable), tasks.c.node.is_not(None), _is_by_node(tasks))
+    )
+    found = {row[0]: row[1] for row in await connection.execute(ended)}
+    return _Nodes(found, (await connection.execute(failed)).scalar_one())
+
+
+def _is_by_node(table: Table) -> ColumnElement[bool]:
+    """The condition that a failure may be the node's. A Pod that had to make room says nothing of it."""
+    return or_(table.c.code.is_(None), table.c.code.not_in(sorted(DISPLACED)))
 
 
 def _within(query: CountFailures | ListFailures, table: Table, readable: Readable) -> list[ColumnElement[bool]]:
@@ -236,6 +265,7 @@ def _by_cause(rows: Sequence[tuple[str, Row[Any]]]) -> list[Json]:
                 "label": f"{label}: {words}" if words else label,
                 "taskAttempts": 0,
                 "ofAttempts": None,
+                "expected": None,
                 "frameworkAttempts": 0,
                 "first": row.failed_at,
                 "last": row.failed_at,
@@ -259,6 +289,8 @@ async def list_failures(connection: AsyncConnection, query: ListFailures, readab
         limit = MAX_COMPARED
     elif query.key:
         conditions.append(_has_key(by, query.key))
+    if query.key and by is FailureKey.NODE:
+        conditions.append(_is_by_node(tasks))
     found = (
         select(*TASK_COLUMNS, *(frameworks.c[name] for name in _OF_FRAMEWORK))
         .join_from(tasks, frameworks, frameworks.c.fid == tasks.c.fid)

@@ -251,6 +251,13 @@ class FailureAnswer(TypedDict):
         _Count | None,
         _about("All attempts of Tasks that ended on this node in this time; null: not counted, except by node."),
     ]
+    expected: Annotated[
+        float | None,
+        _about(
+            "By node, failed attempts of Tasks if this node had the rate of the others; null: by something else, or "
+            "there is no other."
+        ),
+    ]
     frameworkAttempts: Annotated[
         _Count,
         _about(
@@ -574,7 +581,8 @@ class CountFailures(Read[Failures], operation="failures", path="failures"):
         WithJsonSchema({"enum": list(FailureKey)}),
         _about(
             f"By what to count. By cause (code and words without numbers), the newest {MAX_COMPARED} of Tasks are "
-            "counted, and as many of Frameworks that no Task has caused."
+            "counted, and as many of Frameworks that no Task has caused. By node, without Pods that were preempted or "
+            "evicted, or whose node was shut down."
         ),
     ] = FailureKey.CODE
     namespace: _Namespace = ""

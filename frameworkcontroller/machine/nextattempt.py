@@ -103,6 +103,8 @@ def decide_framework_retry(ctx: Context) -> None:
         return
     ctx.snapshot_framework(SnapshotTrigger.FRAMEWORK_RETRY)
     attempt = new_attempt(ctx.framework, status.retry.total_retried_count + 1, ctx.env)
+    for part in ctx.parts.begin_attempt:
+        part.begin_attempt(ctx, attempt)
     recent = 0 if back_off is NO_BACK_OFF else back_off.row_after(in_a_row, completion, early=early)
     ctx.tracker.retry_framework(
         attempt, completion, accountable=decision.accountable, recent=recent, now=ctx.env.second

@@ -168,7 +168,9 @@ def _creation(ctx: Context, task: TaskStatus, target: Target, template: PodTempl
     field: tuple[str, ...] = ()
     for part in ctx.parts.creating_pod:
         field = part.creating_pod(ctx, task) or field
-    source = Renderer(template.fill, (template.words(task),))
+    words = template.words(task)
+    shapes = tuple([shape for part in ctx.parts.shape_task if (shape := part.shape_task(ctx, task)) is not None])
+    source = Renderer(template.fill_shaped, (words, shapes)) if shapes else Renderer(template.fill, (words,))
     return Create(target, source, configmap_uid, field, template.is_large)
 
 
@@ -354,8 +356,8 @@ def _with_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
         tracker.move(task, State.RUNNING, now)
         text = f"TaskAttempt {task.attempt.id} is running on {pod.node_name or '?'}"
         ctx.record(LifeReason.TASK_RUNNING, text, task)
-    elif task.state is State.PREPARING and (overdue := _why_end_by_deadline(ctx, task, pod)) is not None:
-        _start_completing(ctx, task, overdue)
+    elif task.state is State.PREPARING and (why := _why_end_before_running(ctx, task, pod)) is not None:
+        _start_completing(ctx, task, why)
     headline.observe(ctx, task, pod)
     for part in ctx.parts.observe_pod:
         part.observe_pod(ctx, task, pod)
@@ -363,6 +365,13 @@ def _with_pod(ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
     if waits and _needs_objects(ctx, task) and not put_off(ctx, task, why_not_create_pod(ctx, task)):
         # While no node uses it, another client may have deleted an object, and the Pod would wait for it forever.
         _ensure(ctx, task)
+
+
+def _why_end_before_running(ctx: Context, task: TaskStatus, pod: PodRecord) -> CompletionStatus | None:
+    completion = _why_end_by_deadline(ctx, task, pod)
+    for part in ctx.parts.why_end_task:
+        completion = completion or part.why_end_task(ctx, task, pod)
+    return completion
 
 
 def _why_end_by_deadline(ctx: Context, task: TaskStatus, pod: PodRecord) -> CompletionStatus | None:

@@ -189,6 +189,10 @@ def _next_attempt(task: TaskStatus) -> int | None:
     return ended + delay if task.state is State.ATTEMPT_COMPLETED and delay and ended is not None else None
 
 
+_NODES: Final = 3
+"""Names of avoided nodes in a line."""
+
+
 def _details(task: TaskStatus, now: float) -> str:
     attempt = task.attempt
     text = f"attempt {attempt.id}"
@@ -200,6 +204,10 @@ def _details(task: TaskStatus, now: float) -> str:
         text += f"  {clean_line(attempt.pod_ip)}"
     if attempt.pod_node_name:
         text += f" on {clean_line(attempt.pod_node_name)}"
+    if task.avoided_nodes and attempt.completion_status is None:
+        names = [clean_line(one.name) for one in reversed(task.avoided_nodes)]
+        more = f" and {len(names) - _NODES} more" if len(names) > _NODES else ""
+        text += f"  failed on {', '.join(names[:_NODES])}{more}"
     if task.is_leaving:
         text += "  (scaled down)"
     return text

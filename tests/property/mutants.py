@@ -18,6 +18,7 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import encode_report
+from frameworkcontroller.api.completion import TASK_NODE_GIVEN_UP, CompletionStatus
 from frameworkcontroller.api.objectkinds import PODGROUPS
 from frameworkcontroller.api.objects import CompanionRecord, Disruption, FrameworkRecord
 from frameworkcontroller.api.status import FrameworkStatus, ProgressStatus, TaskStatus
@@ -28,9 +29,8 @@ from frameworkcontroller.machine import framework as framework_rules
 from frameworkcontroller.machine import task as task_rules
 from frameworkcontroller.machine.kernel.actions import Outcome as ActionOutcome
 from frameworkcontroller.machine.kernel.context import Context
-from frameworkcontroller.machine.kernel.model import Env, NotListed, Observed, SnapshotTrigger, require
 from frameworkcontroller.machine.kernel.failure import Classifier
-from frameworkcontroller.machine.kernel.model import Env, NotListed, Observed, SnapshotTrigger
+from frameworkcontroller.machine.kernel.model import Env, NotListed, Observed, SnapshotTrigger, require
 from frameworkcontroller.machine.kernel.protocol import Archive, Effect, LogSnapshots, View
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
@@ -46,11 +46,12 @@ from frameworkcontroller.machine.kernel.requests import (
     Unanswered,
 )
 from frameworkcontroller.machine.kernel.tracker import Tracker
-from frameworkcontroller.machine.parts.hangs import hangs as hang_rules
-from frameworkcontroller.machine.parts.hangs.hangs import HangClock, HangPart
 from frameworkcontroller.machine.parts.firstfailure import firstfailures
 from frameworkcontroller.machine.parts.firstfailure.firstfailures import FirstFailurePart
+from frameworkcontroller.machine.parts.hangs import hangs as hang_rules
+from frameworkcontroller.machine.parts.hangs.hangs import HangClock, HangPart
 from frameworkcontroller.machine.parts.logs.podlogs import LogPart
+from frameworkcontroller.machine.parts.nodes.nodeavoidance import NodePart
 from frameworkcontroller.machine.parts.notice import checkpointnotice
 from frameworkcontroller.machine.parts.notice.checkpointnotice import NoticeState
 from frameworkcontroller.machine.parts.progress import reportedprogress
@@ -62,6 +63,7 @@ from tests.chaos.proxy import Fault
 from tests.chaos.proxy import Kind as Faults
 from tests.chaos.story import CLAIM_SPEC, RETAIN_SEC, Step, Story
 from tests.property import test_archived_stories as archived
+from tests.property import test_avoided_nodes as avoided
 from tests.property import test_ending as endings
 from tests.property import test_first_failures as failures
 from tests.property import test_grace_periods as graces
@@ -255,6 +257,8 @@ def _renewed(*attempts: renewed.Attempt, limit: int = 1) -> Tale:
             renewed.play(list(attempts), limit=limit, is_task=is_task)
 
     return tale
+
+
 def _takes_reports(observed: Observed) -> Observed:
     """Each report of progress has a checkpoint."""
     configmap = observed.configmap
@@ -277,6 +281,21 @@ class _Forgets(reportedprogress.ReadReports):
 class _ShowsNothing(reportedprogress.ReadReports):
     def show(self, tracker: Tracker, clock: float) -> None:
         self.shown_at = clock
+
+
+def _avoids(hook: str, instead: Callable[..., Any] = lambda *_: None) -> Broken:
+    """Controllers whose part of avoided nodes has another hook."""
+    return partial(patch.object, NodePart, hook, instead)
+
+
+def _keep_one_term(pod: Json) -> None:
+    terms = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    terms["nodeSelectorTerms"][1]["matchFields"] = terms["nodeSelectorTerms"][1]["matchFields"][:1]
+
+
+def _give_up_at_once(_part: NodePart, _ctx: Any, task: Any, pod: Any) -> Any:
+    is_due = task.avoided_nodes and pod.trouble is not None
+    return CompletionStatus.of(TASK_NODE_GIVEN_UP, "at once") if is_due else None
 
 
 def _archived(story: Callable[[str], Any]) -> Tale:
@@ -955,6 +974,7 @@ MUTANTS: Final = {
     ),
     "R: forgets the progress of an attempt that has ended": Mutant(
         _reports("ReadReports", _Forgets), progress.retried, "progress is lost"
+    ),
     # --- F
     "F: takes the failure that it has seen first": Mutant(
         partial(patch.object, firstfailures, "_order", lambda one: -one.time), failures.seen_last, "a later failure"
@@ -972,6 +992,19 @@ MUTANTS: Final = {
     ),
     "F: takes over an ending as if it had seen all of it": Mutant(
         partial(patch.object, FirstFailurePart, "begin", lambda *_: None), failures.taken_over, "has failed first"
+    ),
+    # --- A
+    "A: counts no failure": Mutant(_avoids("pod_gone"), avoided.failures, "A: "),
+    "A: creates Pods that may run on any node": Mutant(_avoids("shape_task"), avoided.failures, "A: "),
+    "A: keeps Pods off a node by one of their terms": Mutant(
+        posts(Kind.POD, _keep_one_term), avoided.failures, "A: the terms of"
+    ),
+    "A: never gives a node up": Mutant(_avoids("why_end_task"), avoided.failures, "It does not come about|It waits"),
+    "A: gives a node up at once": Mutant(
+        _avoids("why_end_task", _give_up_at_once), avoided.failures, "has given a node up after"
+    ),
+    "A: forgets nodes with the attempt of the Framework": Mutant(
+        _avoids("begin_attempt"), avoided.restart_of_the_framework, "in a new attempt"
     ),
     # The write that begins a Task's next attempt is accepted.
     "H: logs no snapshot": Mutant(flawed(_LogsNothing), _chaos(_create(_role(**_FAILS_ONCE))), "is in no snapshot"),

@@ -37,7 +37,7 @@ from tests.support.world import NAMESPACE, PODGROUPS, Body, World, controller_of
 
 _OVER: Final = (State.ATTEMPT_COMPLETED, State.COMPLETED)
 _NEVER_RETRIED: Final = (-210, -220, -230, -250)
-_ALWAYS_RETRIED: Final = (-240, -241)
+_ALWAYS_RETRIED: Final = (-240, -241, -261)
 _DISRUPTED: Final = range(-1012, -1007)
 _EARLY_SEC: Final = 30
 """Time in which a disruption counts, too."""
@@ -770,13 +770,13 @@ class Guarantees:
     ) -> None:
         """Check by all specs so far, as the cache may have shown an older one."""
         if before.attempt.id != after.attempt.id:
-            self._check_back_off(where, [one.retry_policy for one in self._task_specs(uid, after.role)], before, after)
+            self._check_back_off(where, [one.retry_policy for one in self.task_specs(uid, after.role)], before, after)
             return
         completion = after.attempt.completion_status
         if before.attempt.completion_status is not None or completion is None:
             return
         if completion.policy is None:
-            specs = self._task_specs(uid, after.role)
+            specs = self.task_specs(uid, after.role)
             ignored = (
                 bool(specs)
                 and not ends
@@ -786,7 +786,7 @@ class Guarantees:
             self._require(not ignored, f"{where} ended with {completion.code}, and its failure rule was ignored")
             return
         found = completion.policy
-        for task in self._task_specs(uid, after.role):
+        for task in self.task_specs(uid, after.role):
             rules = () if task.pod_failure_policy is None else task.pod_failure_policy.rules
             if found.rule < len(rules) and rules[found.rule].action == found.action:
                 earlier = [rule.on_completion_codes for rule in rules[: found.rule]]
@@ -822,7 +822,8 @@ class Guarantees:
         self._require(waited >= least, f"{what}: retried after {waited:g}s, its back-off is {least}s at least")
         self._require(self.world.latest >= before.transition_time + delay, f"{what}: retried before its {delay}s")
 
-    def _task_specs(self, uid: str, name: str) -> list[TaskSpec]:
+    def task_specs(self, uid: str, name: str) -> list[TaskSpec]:
+        """Return the Tasks of a role by all valid specs that the Framework has had."""
         return [role.task for spec in self._specs(uid) if (role := spec.role(name)) is not None]
 
     def _specs(self, uid: str) -> list[FrameworkSpec]:

@@ -252,6 +252,10 @@ class History:
             self.world.tell(f"{_NODE} is removed")
             self.world.remove(Kind.NODE, _NODE)
 
+    def node_of(self, pod: Body) -> str:
+        """The node of a Pod, "" if none fits."""
+        return _NODE
+
     def _fare(self, pod: Body, what: str, code: int) -> None:
         name, phase = name_of(pod), pod["status"]["phase"]
         ended = phase in ("Succeeded", "Failed")
@@ -264,21 +268,23 @@ class History:
         elif ended:
             self.world.tell(f"node: the containers of {name} end")
             self.world.pod(name, phase=phase, exit_code=int(phase == "Failed"))
-        elif what == "fail early":
-            self.world.tell(f"node: {name} fails, and its containers run")
-            self.world.pod(name, node=_NODE, phase="Failed", runs_on=True)
         elif what in ("ready", "unready"):
             if phase == "Running":
                 self.world.tell(f"node: {name} is {what}")
                 self.world.pod(name, ready=what == "ready")
+        elif not (node := self.node_of(pod)):
+            self.world.tell(f"scheduler: {name} fits on no node")
+        elif what == "fail early":
+            self.world.tell(f"node: {name} fails, and its containers run")
+            self.world.pod(name, node=node, phase="Failed", runs_on=True)
         elif what == "bind":
-            self.world.pod(name, node=_NODE)
+            self.world.pod(name, node=node)
         elif what == "end":
             self.world.tell(f"node: {name} ends with {code}")
-            self.world.pod(name, node=_NODE, phase="Failed" if code else "Succeeded", exit_code=code)
+            self.world.pod(name, node=node, phase="Failed" if code else "Succeeded", exit_code=code)
         else:
             self.world.tell(f"node: {name} is {what}")
-            self.world.pod(name, node=_NODE, phase=what)
+            self.world.pod(name, node=node, phase=what)
 
     # --- users ---
 

@@ -471,7 +471,8 @@ def failures(query: Mapping[str, str] | None = None, *, past: bool = True, empty
         ],
         "node": [("node-3", "node-3", 411), ("node-1", "node-1", 58), ("node-2", "node-2", 3)],
     }.get(asked.by, [("7", "ContainerUnrecognizedFailed", 411), ("137", "ContainerSigKillReceived", 58)])
-    groups = [{**_group(*end), "ofAttempts": 1200 if asked.by == "node" else None} for end in ends]
+    rates = {"ofAttempts": 1200, "expected": 30.5} if asked.by == "node" else {"ofAttempts": None, "expected": None}
+    groups = [{**_group(*end), **rates} for end in ends]
     days = [_group(f"2026-11-{day:02}", f"2026-11-{day:02}", 10 + (day * 37) % 90) for day in range(5, 19)]
     items = None if not past else [] if empty else groups
     places = ["default", "research"]

@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from frameworkcontroller.api.completion import ENDING_ACTIONS, FailureAction
 from frameworkcontroller.api.objects import DISRUPTION_TARGET
-from frameworkcontroller.api.problems import KeyPath, suggestion
+from frameworkcontroller.api.problems import KeyPath, shown, suggestion
 from frameworkcontroller.api.spec import (
+    MAX_AVOIDED_IN_ALL,
     RETRY_ALWAYS,
     RETRY_ON_FAILURE,
     DependencyStatus,
@@ -47,6 +48,7 @@ def check_spec(spec: FrameworkSpec) -> Iterator[Finding]:
         yield from _deadlines(spec, role, (*path, "task"))
         yield from _minima(role, (*path, "frameworkAttemptCompletionPolicy"))
         yield from _task(role, (*path, "task"))
+        yield from _avoided_nodes(spec, role, (*path, "task", "retryPolicy", "avoidNodes"))
         if isinstance(pod_spec, dict):  # else an error, reported elsewhere
             yield from _failure_rules(role, pod_spec, (*path, "task", "podFailurePolicy", "rules"))
             yield from _restart_policy(role, pod_spec.get("restartPolicy"), (*path, "task", "pod", "spec"))
@@ -162,6 +164,31 @@ def _task(role: TaskRoleSpec, path: KeyPath) -> Iterator[Finding]:
     if force is not PodForceDeletionPolicy.ALWAYS and role.task.pod_graceful_deletion_timeout_sec is None:
         text = "has no effect without podGracefulDeletionTimeoutSec: no Pod is force-deleted"
         yield warning((*path, "podForceDeletionPolicy"), text, value=force.value)
+
+
+def _avoided_nodes(spec: FrameworkSpec, role: TaskRoleSpec, path: KeyPath) -> Iterator[Finding]:
+    policy = role.task.retry_policy.avoid_nodes
+    if policy is None:
+        return
+    retried = any(
+        one.fancy_retry_policy or one.max_retry_count != 0 for one in (spec.retry_policy, role.task.retry_policy)
+    )
+    by_rule = any(rule.action in (FailureAction.IGNORE, FailureAction.RESTART_FRAMEWORK) for rule in _rules(role))
+    if not retried and not by_rule:
+        yield warning(path, "has no effect: neither the Task nor the Framework is retried")
+    elif (node := role.task.in_spec("nodeName")) is not None:
+        text = "has no effect: the Pods name their node, and no scheduler chooses another one"
+        yield warning(path, f"{text} (pod.spec.nodeName {shown(node)})")
+    largest = max(1, MAX_AVOIDED_IN_ALL // max(1, spec.task_count))
+    if policy.limit > largest:
+        text = (
+            f"is more than a status has room for: with {spec.task_count:,} Tasks, each avoids at most {largest} nodes"
+        )
+        yield warning((*path, "limit"), text, value=policy.limit)
+    deadline = role.task.pre_running_deadline_seconds
+    if deadline is not None and deadline <= policy.relax_after_seconds:
+        text = f"has no effect: preRunningDeadlineSeconds {deadline} ends the attempt before, which counts as a retry"
+        yield warning((*path, "relaxAfterSeconds"), text, value=policy.relax_after_seconds)
 
 
 def _restart_policy(role: TaskRoleSpec, restart: Any, path: KeyPath) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import orjson
 
 from frameworkcontroller.api.timestamps import parse_time
+from frameworkcontroller.local.kubelet.nodeaffinity import Term, required_terms
 from frameworkcontroller.local.kubelet.readiness import TcpProbe, decode_readiness
 from frameworkcontroller.local.resource_lists import ResourceList, requests_of
 
@@ -48,6 +49,7 @@ class NodePod:
     stored status shows that a container was ever started, ``running_since`` is the earliest start of a running one
     (epoch seconds). ``unschedulable`` is the scheduler's message, if it found no node. ``gated``: it is not to be
     scheduled yet. ``group`` is the key of its PodGroup, "" for none. ``requests`` are empty unless asked for.
+    ``node_terms``: the required node affinity, None for none.
     ``manifest`` is the whole object in JSON, if the runtime asks for it.
     """
 
@@ -82,6 +84,7 @@ class NodePod:
     group: str = ""
     requests: ResourceList = field(default_factory=lambda: _NOTHING)
     node_selector: Mapping[str, str] = field(default_factory=dict)
+    node_terms: tuple[Term, ...] | None = None
     manifest: bytes = b""
 
     def container(self, name: str) -> ContainerSpec:
@@ -162,6 +165,7 @@ def decode_pod(body: dict[str, Any], *, keep_manifest: bool = False, keep_reques
         group=f"{namespace}/{group}" if group else "",
         requests=requests_of(spec) if keep_requests else _NOTHING,
         node_selector=spec.get("nodeSelector") or {},
+        node_terms=required_terms(spec),
         ready=conditions.get("Ready", {}).get("status") == "True",
         manifest=orjson.dumps(body) if keep_manifest else b"",
     )

@@ -2,8 +2,8 @@
 
 A Pod also waits until its claims are bound and its scheduling gates are gone, and where nodes have a capacity until its
 requests fit. It goes to the node with the fewest Pods. The Pods of a PodGroup with a minimum wait until that many of
-them fit, and are bound together. nodeSelector counts if there are several nodes. Affinity is ignored. So are Pods that
-name their node or another scheduler.
+them fit, and are bound together. nodeSelector and required node affinity count if there are several nodes. Other
+affinity is ignored. So are Pods that name their node or another scheduler.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from frameworkcontroller.kube.informer import Informer
 from frameworkcontroller.kube.resources import PERSISTENTVOLUMECLAIMS, PODS
 from frameworkcontroller.local import taints
 from frameworkcontroller.local.kubelet.node import NodeRecord
+from frameworkcontroller.local.kubelet.nodeaffinity import matches
 from frameworkcontroller.local.kubelet.nodeevents import NodeEvents
 from frameworkcontroller.local.kubelet.placement import (
     INITIALLY_SCHEDULED,
@@ -322,7 +323,7 @@ class Scheduler:
         if taint is not None:
             return [f"node(s) had untolerated taint {{{taint.get('key')}: {taint.get('value') or ''}}}"]
         # The labels of a real cluster are not here: the only node takes every Pod.
-        if len(self._rooms) > 1 and not record.node_selector.items() <= node.labels.items():
+        if len(self._rooms) > 1 and not _selects(record, node):
             return ["node(s) didn't match Pod's node affinity/selector"]
         return []
 
@@ -383,6 +384,12 @@ class Scheduler:
 
 def _name(key: str) -> str:
     return key.partition("/")[2]
+
+
+def _selects(record: NodePod, node: NodeRecord) -> bool:
+    if not record.node_selector.items() <= node.labels.items():
+        return False
+    return record.node_terms is None or matches(record.node_terms, node.name, node.labels)
 
 
 def _waits(record: NodePod) -> bool:

@@ -227,6 +227,14 @@ class PodTemplate:
             return words
         return {**words, self._marker + b"rank": b"%d" % (self._first_rank + task.index)}
 
+    def fill_shaped(self, words: Mapping[bytes, bytes], shapes: tuple[PodShape, ...]) -> bytes:
+        """The body with these words, and with the fields of this Pod only. Raises BodyTooLargeError."""
+        pod = orjson.loads(self.fill(words))
+        metadata, spec = pod["metadata"], pod["spec"]
+        for shape in shapes if isinstance(metadata, dict) and isinstance(spec, dict) else ():
+            shape.apply(metadata, spec, metadata["name"])
+        return orjson.dumps(pod)
+
     def fill(self, words: Mapping[bytes, bytes]) -> bytes:
         """The body with these words. Raises BodyTooLargeError."""
         if self.is_large and (size := self._size(words) if self.raw else self._least) > MAX_BODY_BYTES:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import CompanionRecord, Framework, PodRecord
 from frameworkcontroller.api.spec import TaskRoleSpec
-from frameworkcontroller.api.status import Condition, FrameworkStatus, TaskStatus
+from frameworkcontroller.api.status import Condition, FrameworkAttemptStatus, FrameworkStatus, TaskStatus
 from frameworkcontroller.machine.kernel.actions import Outcome
 from frameworkcontroller.machine.kernel.holds import ObjectKey, Wait
 from frameworkcontroller.machine.kernel.manifests import PodShape
@@ -217,6 +217,9 @@ class Part:
     def shape(self, ctx: Context, role: TaskRoleSpec) -> PodShape | None:
         """The fields for the Pods of a role, None without any."""
 
+    def shape_task(self, ctx: Context, task: TaskStatus) -> PodShape | None:
+        """The fields for the Pod of one Task only, None without any. Such a Pod is decoded and encoded once more."""
+
     def configmap_labels(self, ctx: Context) -> Mapping[str, str]:
         """The labels for the ConfigMap of the attempt."""
         return {}
@@ -235,6 +238,9 @@ class Part:
     def observe_pod(self, ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
         """Look at the recorded Pod of a Task that is prepared or runs."""
 
+    def why_end_task(self, ctx: Context, task: TaskStatus, pod: PodRecord) -> CompletionStatus | None:
+        """Why the attempt of a Task ends whose Pod does not run yet."""
+
     def task_removed(self, ctx: Context, task: TaskStatus, role: TaskRoleSpec | None) -> bool:
         """Note that a Task leaves the status by ScaleDown. Return whether that is to be persisted first."""
         return False
@@ -248,6 +254,9 @@ class Part:
 
     def ended(self, ctx: Context, completion: CompletionStatus) -> None:
         """Note the end of an attempt, or that the Framework is completed, together with which changes are persisted."""
+
+    def begin_attempt(self, ctx: Context, attempt: FrameworkAttemptStatus) -> None:
+        """Carry something over from the ended attempt of the Framework to the next one, which is not tracked yet."""
 
     def before_delete(self, ctx: Context, task: TaskStatus | None) -> None:
         """Save from the Pod of a Task, or (None) from all Pods of the attempt, whose end is persisted or terminates."""

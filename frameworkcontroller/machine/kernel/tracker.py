@@ -313,8 +313,9 @@ class Tracker:
         task.retry.accountable_retried_count += accountable
         task.retry.retry_delay_sec = None
         task.retry.recent_retried_count = recent
-        task.attempt = TaskAttemptStatus(id=task.retry.total_retried_count, start_time=now)
+        # Before the attempt is replaced: parts count Tasks by their last completion, too.
         self.move(task, State.CREATION_PENDING, now)
+        task.attempt = TaskAttemptStatus(id=task.retry.total_retried_count, start_time=now)
 
     def drop_encoded(self) -> None:
         for task in self.tasks():

@@ -13,6 +13,7 @@ from frameworkcontroller.machine.parts.hangs.hangs import HangPart
 from frameworkcontroller.machine.parts.history.archiving import HistoryPart
 from frameworkcontroller.machine.parts.kueue.kueue import KueuePart
 from frameworkcontroller.machine.parts.logs.podlogs import LogPart
+from frameworkcontroller.machine.parts.nodes.nodeavoidance import NodePart
 from frameworkcontroller.machine.parts.notice.checkpointnotice import NoticePart
 from frameworkcontroller.machine.parts.progress.reportedprogress import ProgressPart
 from frameworkcontroller.machine.parts.service.hostservice import ServicePart
@@ -28,6 +29,8 @@ PARTS: Final = Parts(
     DependencyPart(),
     # Creates PodGroups and lowers their minimums before. May delay the ConfigMap and a Pod.
     GangPart(),
+    # Keeps Pods off nodes on which their Task has failed. May end the attempt of a Task whose Pod then fits nowhere.
+    NodePart(),
     # Enters the queue, takes and releases quota before. May delay the whole attempt and a Pod, and end the attempt.
     KueuePart(),
     # Reads the attempt's progress live after a deadline without any. May end the attempt.

@@ -32,6 +32,7 @@ TABLE = {
     -250: ("FrameworkActiveDeadlineExceeded", "Failed", ("Permanent",)),
     -252: ("NoProgress", "Failed", ("Transient",)),
     -260: ("TaskPreRunningDeadlineExceeded", "Failed", ("Transient", "Conflict")),
+    -261: ("TaskAvoidedNodeGivenUp", "Failed", ("Transient",)),
     -300: ("PodFailedWithoutFailedContainer", "Failed", ()),
     -310: ("PodCreationUnknownError", "Failed", ()),
 }
@@ -71,7 +72,7 @@ def test_no_attributes_given_is_as_none_of_them() -> None:
 def test_an_attempt_that_ended_on_request_was_stopped() -> None:
     outcomes = {code: CompletionStatus.of(made, "").outcome for code, made in PREDEFINED.items()}
     assert {code for code, one in outcomes.items() if one is Outcome.SUCCEEDED} == {0}
-    assert {code for code, one in outcomes.items() if one is Outcome.STOPPED} == {-210, -220, -230, -240, -241}
+    assert {code for code, one in outcomes.items() if one is Outcome.STOPPED} == {-210, -220, -230, -240, -241, -261}
     assert outcome_of(7, None, None) is outcome_of(0, "", "Failed") is Outcome.FAILED
     assert outcome_of(-220, "", "Succeeded") is Outcome.SUCCEEDED
     assert outcome_of(-220, "ContainerUnrecognizedFailed", "Failed") is Outcome.FAILED

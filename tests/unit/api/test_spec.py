@@ -334,7 +334,7 @@ def test_python_names_of_fields_are_unknown_to_the_api() -> None:
 def test_backoff() -> None:
     def read(backoff: Any) -> tuple[int, int] | None:
         policy = parse_spec({"retryPolicy": {"backoff": backoff}}).retry_policy
-        assert role(task={"retryPolicy": {"backoff": backoff}}).task.retry_policy == policy
+        assert role(task={"retryPolicy": {"backoff": backoff}}).task.retry_policy.backoff == policy.backoff
         found = policy.backoff
         return None if found is None else (found.base_seconds, found.max_seconds)
 

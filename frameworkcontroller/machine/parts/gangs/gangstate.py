@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from frameworkcontroller.api.completion import ALWAYS_RETRIED
 from frameworkcontroller.api.objectkinds import PODGROUPS
 from frameworkcontroller.api.podgroups import GangScheduler
-from frameworkcontroller.api.status import TaskStatus
+from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.model import Urgency, require
 from frameworkcontroller.machine.kernel.part import PartState
@@ -124,7 +125,7 @@ class GangState(PartState):
             tracker.hasten()
 
     def on_count(self, task: TaskStatus, step: int) -> None:
-        if self._live is not None and task.state in LIVE:
+        if self._live is not None and (task.state in LIVE or _is_replaced(task)):
             self._live[task.role] += step
 
     def on_index(self, tracker: Tracker) -> None:
@@ -142,6 +143,12 @@ class GangState(PartState):
 
     def on_end(self, tracker: Tracker) -> None:
         tracker.expectations.forget_kinds(PODGROUPS)
+
+
+def _is_replaced(task: TaskStatus) -> bool:
+    """Whether the controller gives the Task another Pod in any case, which needs its place in the group."""
+    completion = task.attempt.completion_status
+    return task.state is not State.COMPLETED and completion is not None and completion.is_one_of(ALWAYS_RETRIED)
 
 
 def group_of(ctx: Context, role_name: str) -> GroupState | None:
