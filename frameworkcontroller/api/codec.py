@@ -482,7 +482,7 @@ _ADDED_STEPS: Final = {
 """Name, key, encoder and default of these fields."""
 
 _TASKS_HAVE_ADDED: Final = bool(ADDED[TaskStatus] or ADDED[TaskAttemptStatus])
-"""Looked up once: there are many Tasks, and none has such fields today."""
+"""Looked up once: there are many Tasks."""
 
 decode_task: Final = _schema.decoder(TaskStatus)
 """The status of a Task, without its role. Raises ProblemError."""
