@@ -252,7 +252,12 @@ def _answer(query: CountCost, groups: Mapping[str, Group]) -> Json:
         total.merge(group)
     sums = total.resources()
     resource = query.resource or _main_resource(sums)
-    items: list[tuple[str, Group, dict[str, Spans]]] = [(key, one, one.resources()) for key, one in groups.items()]
+    # Pods may touch a day, or have no requests on it.
+    items = [
+        (key, group, resources)
+        for key, group in groups.items()
+        if any(map(any, (resources := group.resources()).values())) or group.attempts or group.unknown
+    ]
     if query.by != CostKey.DAY:
         items.sort(key=lambda item: (-sum(item[2].get(resource, _NOTHING)), -item[1].attempts, item[0]))
     return {

@@ -26,7 +26,7 @@ class AttemptLife:
     templates: dict[str, PodTemplate] = field(default_factory=dict)
     """Encoded Pods by role, of this generation."""
     dropped: dict[TaskKey, PodRecord] = field(default_factory=dict)
-    """Last states of recorded Pods that the cache has dropped, if they have conditions and no completion is decided."""
+    """Last states of recorded Pods that the cache has dropped, with conditions or a node and without a completion."""
     left_running: dict[TaskKey, tuple[str, float]] = field(default_factory=dict)
     """UIDs of ended Pods with running containers, and when that was first seen (monotonic seconds)."""
     begun: set[str] = field(default_factory=set)
