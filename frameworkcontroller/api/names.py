@@ -129,7 +129,7 @@ MAX_EXEC_TIME_SECONDS = "kueue.x-k8s.io/max-exec-time-seconds"
 Kueue evicts it."""
 
 USER = f"{GROUP}/user"
-"""Annotation or label of a Framework: who has submitted it. Nobody verifies it."""
+"""Annotation or label of a Framework with the name of its user, which the controller does not verify."""
 
 GPU = "nvidia.com/gpu"
 """The resource of NVIDIA's device plugin."""

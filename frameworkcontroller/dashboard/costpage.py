@@ -32,7 +32,7 @@ Item = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class CostQuery:
-    """The query of the URL. ``since``: days, "" for all time. ``resource``: "" for the most telling one."""
+    """The query of the URL. ``since``: days, "" for all time. ``resource``: "" for the default of the archive."""
 
     by: str = "framework"
     since: str = "7"

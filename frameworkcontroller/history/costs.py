@@ -1,6 +1,6 @@
-"""What attempts of Tasks cost, by group: resource-seconds that were waiting, useful and lost.
+"""The cost of Task attempts by group: waiting, useful and lost resource-seconds.
 
-Source: docs/history.md, "What it cost". The database sums seconds by group and requests, which few Pods have of their
+Source: docs/history.md, "Cost". The database sums seconds by group and requests, which few Pods have of their
 own. Then the seconds are multiplied by the requests, in whole numbers: so all groupings have the same total.
 """
 

@@ -1,6 +1,6 @@
 """The resources that an attempt of a Task held, and from when to when, from its archived objects.
 
-Source: docs/history.md, "What it cost". Everything or nothing is known of an attempt: `holding` returns all columns of
+Source: docs/history.md, "Cost". Everything or nothing is known of an attempt: `holding` returns all columns of
 the span, or none.
 """
 
@@ -25,7 +25,7 @@ _MAX_NAME: Final = 253
 _MOST: Final = 2**63 - 1
 
 _USER: Final = (("annotations", names.USER), ("labels", names.USER), ("labels", "userName"))
-"""The last one is OpenPAI's. Kubernetes does not tell who has created an object."""
+"""The last one is OpenPAI's. The metadata of an object do not have the user who created it."""
 
 
 class Holding(NamedTuple):
@@ -46,7 +46,7 @@ COLUMNS: Final = Holding._fields
 def requests_of(pod_spec: Any) -> str | None:
     """Return the requests of a Pod as JSON, whole numbers by resource; None if they are too many.
 
-    As the scheduler counts: thousandths of a CPU, bytes of memory, pieces of others, each rounded up.
+    As the scheduler counts: thousandths of a CPU, bytes of memory, units of other resources, each rounded up.
     """
     amounts = {
         name: min(math.ceil(amount * (1000 if name == CPU else 1)), _MOST)
@@ -60,7 +60,7 @@ def requests_of(pod_spec: Any) -> str | None:
 def holding(
     status: Mapping[str, Any], requests: str | None, *, scheduled: int | None, ran: int | None, ended: int | None
 ) -> Holding | None:
-    """Return what the attempt of a Task held; None if it held nothing, or that is not known.
+    """Return the span and the requests of an attempt of a Task; None if it held nothing, or that is not known.
 
     ``status``: its attemptStatus. Clocks of scheduler and controller may differ, so times are brought into order.
     """
@@ -68,7 +68,7 @@ def holding(
         return None
     freed = max(scheduled, ended)
     if ran is None:
-        # Its containers have ended before anybody saw them run.
+        # The controller first saw its containers when they had ended.
         ran = scheduled if _has_run(status) else freed
     return Holding(scheduled, min(max(scheduled, ran), freed), freed, requests)
 
@@ -90,7 +90,7 @@ def queue_of(namespace: str, framework: Mapping[str, Any]) -> str:
 
 
 def user_of(framework: Mapping[str, Any]) -> str:
-    """Return who has submitted a Framework, as its metadata say, which nobody has verified; "" if they do not."""
+    """Return the user of a Framework in its metadata, which are not verified; "" if they have none."""
     for kind, key in _USER:
         found = _at(framework, "metadata", kind, key)
         if isinstance(found, str) and found:

@@ -95,7 +95,7 @@ def _about(text: str) -> Any:
 # --- answers ---
 
 _Count = Annotated[int, Field(ge=0)]
-_Amount = Annotated[float, Field(ge=0)]
+_Amount = Annotated[int | float, WithJsonSchema({"type": "number", "minimum": 0})]
 _When = Annotated[str | None, WithJsonSchema({**_DATE_TIME, "type": ["string", "null"]})]
 _Object = Annotated[Any, WithJsonSchema({"type": ["object", "null"]})]
 _Pod = Annotated[Any, WithJsonSchema({"type": "object"})]
@@ -325,7 +325,7 @@ class Failures(TypedDict):
 
 
 class ResourceSeconds(TypedDict):
-    """Amount of a resource times seconds: CPUs, bytes of memory, pieces of others."""
+    """Amount of a resource times seconds: CPUs, bytes of memory, units of other resources."""
 
     waiting: Annotated[_Amount, _about("Held before the Pod ran.")]
     useful: Annotated[_Amount, _about("Held by a running Pod whose work counts.")]

@@ -1,4 +1,4 @@
-"""Resource-seconds as people read them: CPU hours, GiB hours, and hours of others."""
+"""Resource-seconds as people read them: CPU hours, GiB hours, and hours of other resources."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BYTES: Final = ("memory", "ephemeral-storage", "hugepages-")
 
 
 def title_of(resource: str) -> str:
-    """Return what is counted: ``CPU hours``, ``memory GiB hours``, ``nvidia.com/gpu hours``."""
+    """Return the name of the unit: ``CPU hours``, ``memory GiB hours``, ``nvidia.com/gpu hours``."""
     if resource == "cpu":
         return "CPU hours"
     return f"{resource} GiB hours" if resource.startswith(_BYTES) else f"{resource} hours"
@@ -22,9 +22,10 @@ def title_of(resource: str) -> str:
 def hours(resource: str, seconds: float) -> str:
     """Format resource-seconds in the unit of ``title_of``."""
     value = seconds / 3600 / (_GIB if resource.startswith(_BYTES) else 1)
-    if 0 < value < 0.005:
-        return "<0.01"
-    return f"{value:,.2f}" if value < 10 else f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
+    if 0 < value < 0.0005:
+        return "<0.001"
+    digits = next((digits for below, digits in ((0.0005, 0), (1, 3), (10, 2), (100, 1)) if value < below), 0)
+    return f"{value:,.{digits}f}"
 
 
 def total_of(spans: Mapping[str, float]) -> float:

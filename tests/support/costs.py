@@ -46,7 +46,7 @@ class Template:
         }
 
     def requests(self, resource: str) -> int:
-        """What the scheduler reserves: most that is needed at any time."""
+        """The reservation of the scheduler: the most that is needed at any time."""
         beside, most = 0, 0
         for amounts, sidecar in self.inits:
             most = max(most, beside + amounts.get(resource, 0))
@@ -118,7 +118,7 @@ class PodRun:
         return self.scheduled is None or self.old
 
     def spans(self, deleted: int) -> Iterator[tuple[str, int, int]]:
-        """What it was, from when to when. ``deleted``: when its Framework was."""
+        """Its spans: name, begin and end. ``deleted``: the time of the deletion of its Framework."""
         held = self.scheduled or 0
         freed = max(held, deleted if self.ended is None else self.ended)
         busy = self.ran

@@ -488,7 +488,7 @@ def test_bars_show_the_parts_of_a_cost_in_relation_to_the_largest_group() -> Non
     assert page.sums.total == "3,820"
 
 
-def test_a_page_of_costs_says_what_is_counted_and_what_is_not_known() -> None:
+def test_a_page_of_costs_names_the_unit_and_counts_unknown_attempts() -> None:
     assert "The cost of 3 attempts is not known" in render(samples.costs(unknown=3))
     assert "not known" not in render(samples.costs())
     page = render(samples.costs())
