@@ -63,7 +63,7 @@ def seconds_between(begin: str, end: str) -> int:
     return int((datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds())
 
 
-async def test_the_cost_on_a_cluster_is_that_of_its_pods(tmp_path: Path) -> None:
+async def test_the_cost_on_a_cluster_is_the_cost_of_its_pods(tmp_path: Path) -> None:
     """One Framework waits for the other's room, a Task is retried, and the controller is replaced meanwhile."""
     folder = tmp_path / "history"
     folder.mkdir()

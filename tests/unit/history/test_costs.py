@@ -51,7 +51,7 @@ def test_requests_of_too_many_resources_are_not_known(names: list[str]) -> None:
     assert requests_of(pod({"requests": dict.fromkeys(names, "1")})) is None
 
 
-def test_the_queue_is_the_admitted_one_or_that_of_the_label_or_volcano() -> None:
+def test_the_queue_is_admitted_or_in_a_label_or_volcanos() -> None:
     labels = {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "later"}}}
     assert queue_of("a", {**labels, "status": {"admission": {"queueName": "first"}}}) == "a/first"
     assert queue_of("a", labels) == "a/later"
