@@ -62,7 +62,7 @@ _NOTHING: Final = Spans(0, 0, 0)
 
 
 @dataclass(slots=True)
-class Group:
+class CostGroup:
     """The attempts of one group. ``seconds``: by the JSON of their requests."""
 
     label: str = ""
@@ -74,7 +74,7 @@ class Group:
         """Add seconds of attempts with these requests."""
         self.seconds[requests] = self.seconds.get(requests, _NOTHING).plus(seconds)
 
-    def merge(self, other: Group) -> None:
+    def merge(self, other: CostGroup) -> None:
         """Add another group."""
         self.attempts += other.attempts
         self.unknown += other.unknown
@@ -198,11 +198,11 @@ def _days(spans: Subquery) -> Select[Any]:
 # --- sums -------------------------------------------------------------------------------------------------------
 
 
-def _by_key(rows: Iterable[Any], by: CostKey) -> dict[str, Group]:
-    groups: dict[str, Group] = {}
+def _by_key(rows: Iterable[Any], by: CostKey) -> dict[str, CostGroup]:
+    groups: dict[str, CostGroup] = {}
     for key, label, requests, count, *seconds in rows:
         text = "" if key is None else str(key)
-        group = groups.setdefault(text, Group(_PHRASES.get(key, "") if by is CostKey.CODE else label or ""))
+        group = groups.setdefault(text, CostGroup(_PHRASES.get(key, "") if by is CostKey.CODE else label or ""))
         if requests is None:
             group.unknown += count
         else:
@@ -211,9 +211,9 @@ def _by_key(rows: Iterable[Any], by: CostKey) -> dict[str, Group]:
     return groups
 
 
-def _by_day(rows: Iterable[Any]) -> dict[str, Group]:
+def _by_day(rows: Iterable[Any]) -> dict[str, CostGroup]:
     """An attempt of several days counts on each with its seconds of that day."""
-    groups: dict[int, Group] = defaultdict(Group)
+    groups: dict[int, CostGroup] = defaultdict(CostGroup)
     changes: dict[str, dict[int, Spans]] = {}
     for requests, ended, *values in rows:
         days, count, after = values[:4], values[4], values[5:]
@@ -246,8 +246,8 @@ def _only(span: int, seconds: int) -> Spans:
     return Spans(*(seconds if place == span else 0 for place in range(len(Spans._fields))))
 
 
-def _answer(query: CountCost, groups: Mapping[str, Group]) -> Json:
-    total = Group()
+def _answer(query: CountCost, groups: Mapping[str, CostGroup]) -> Json:
+    total = CostGroup()
     for group in groups.values():
         total.merge(group)
     sums = total.resources()
@@ -278,7 +278,7 @@ def _main_resource(sums: Mapping[str, Spans]) -> str:
     return CPU if CPU in sums else min(sums, default="")
 
 
-def _sum(group: Group, resources: Mapping[str, Spans]) -> Json:
+def _sum(group: CostGroup, resources: Mapping[str, Spans]) -> Json:
     shown = {
         name: {span: _amount(name, value) for span, value in spans._asdict().items()}
         for name, spans in sorted(resources.items())

@@ -872,7 +872,7 @@ MUTANTS: Final = {
         partial(patch.object, costsums, "_within", lambda column, *_: column), costs.in_part, _OF_PODS
     ),
     "E: takes an unknown cost for none": Mutant(
-        partial(patch.object, costsums.Group, "unknown", property(lambda _: 0, lambda *_: None)),
+        partial(patch.object, costsums.CostGroup, "unknown", property(lambda _: 0, lambda *_: None)),
         costs.from_an_older_version,
         _OF_PODS,
     ),

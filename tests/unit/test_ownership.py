@@ -26,6 +26,7 @@ OWNERS: Final = {
     "machine/kernel/tracker.py": "Tracker",
     "machine/parts/dependencies/dependencies.py": "RoleOrder",
     "machine/parts/gangs/gangstate.py": "GangState",
+    "machine/parts/history/archiving.py": "ArchiveMemory",
     "machine/parts/kueue/queueing.py": "Queueing",
 }
 """By file, the class that changes records: the tracker and, each for its own fields of the status, states of parts."""

@@ -307,11 +307,6 @@ class Tracker:
             awaited = pod.pod_ip and pod.phase == "Pending"
             self.change(task, Urgency.SOON if awaited else Urgency.SHOWN if pod.pod_ip else Urgency.LATER)
 
-    def record_scheduling(self, task: TaskStatus, seconds: int) -> None:
-        """Record when the Task's Pod got its node, which mostly comes with the node itself."""
-        task.attempt.scheduled_time = seconds
-        self.change(task, Urgency.LATER)
-
     def retry(
         self, task: TaskStatus, completion: CompletionStatus, *, accountable: bool, recent: int, now: int
     ) -> None:

@@ -24,7 +24,7 @@ from frameworkcontroller.machine.kernel.agenda import PERSISTED, Scope, TaskKey
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.exchanges import FinalizersAre, Gone, NotAttempted, Outdated
 from frameworkcontroller.machine.kernel.holds import ObjectKey, Stall, Wait
-from frameworkcontroller.machine.kernel.model import Limits, Record, Snapshot, SnapshotTrigger
+from frameworkcontroller.machine.kernel.model import Limits, Record, Snapshot, SnapshotTrigger, Urgency
 from frameworkcontroller.machine.kernel.outcomes import hold
 from frameworkcontroller.machine.kernel.part import Part, PartState
 from frameworkcontroller.machine.kernel.protocol import Archive
@@ -154,6 +154,11 @@ class ArchiveMemory(PartState):
     unreported: bool = False
     """Whether the completion of the Framework is to be offered, once that is persisted."""
 
+    def record_scheduling(self, tracker: Tracker, task: TaskStatus, seconds: int) -> None:
+        """Record when the Task's Pod got its node. Mostly the node comes with it, which is written, too."""
+        task.attempt.scheduled_time = seconds
+        tracker.change(task, Urgency.LATER)
+
 
 def gates(ctx: Context, trigger: SnapshotTrigger) -> bool:
     """Whether the edge of that trigger waits for the history."""
@@ -256,7 +261,7 @@ class HistoryPart(Part):
         """Record when the Pod got its node, for the cost of the attempt. No retry changes it, nor a restart."""
         attempt, scheduled = task.attempt, pod.scheduled_time
         if attempt.scheduled_time is None and scheduled is not None and ctx.env.limits.history:
-            ctx.tracker.record_scheduling(task, scheduled)
+            ctx.tracker.part(ArchiveMemory).record_scheduling(ctx.tracker, task, scheduled)
 
     def before_delete(self, ctx: Context, task: TaskStatus | None) -> None:
         """The same for a Pod that is first seen with a node when others delete it."""
