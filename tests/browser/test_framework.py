@@ -263,7 +263,7 @@ async def test_the_viewers_time_follows_utc(samples: PageServer, tabs: Tabs) -> 
 async def test_costs_by_group_and_resource(samples: PageServer, tabs: Tabs) -> None:
     page = await tabs.open(f"{samples.url}cost?since=")
     rows = page.get_by_role("region", name="Cost").locator("tbody tr")
-    await expect(rows.filter(has_text="default/night0")).to_contain_text("0.617")
+    await expect(rows.filter(has_text="default/night0")).to_contain_text("0.618")
     await expect(page.locator(".days li")).to_have_count(12)
     await page.get_by_text("by node").click()
     await expect(rows).to_have_count(4)
