@@ -27,6 +27,8 @@ from benchmarks.usage import load
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.history.archive import HistoryArchive
 from frameworkcontroller.history.reads import (
+    CostKey,
+    CountCost,
     CountFailures,
     FailureKey,
     GetAttempt,
@@ -112,7 +114,8 @@ class Records:
                 "attemptStatus": {
                     "id": 0,
                     "startTime": began_at,
-                    "runTime": began_at,
+                    "scheduledTime": began_at,
+                    "runTime": format_time(began + index % 60),
                     "completionTime": ended_at,
                     "podName": f"{name}-worker-{index}",
                     "podUID": f"{uid[:8]}-{index:08x}",
@@ -215,6 +218,9 @@ async def queries(archive: HistoryArchive, records: Records) -> dict[str, Callab
     def failures(by: FailureKey, namespaces: frozenset[str] | None = None) -> Callable[[], Awaitable[Any]]:
         return lambda: archive.read(CountFailures(by=by, **month), namespaces)
 
+    def cost(by: CostKey, **query: Any) -> Callable[[], Awaitable[Any]]:
+        return lambda: archive.read(CountCost(by=by, **query))
+
     large = records.large or one["uid"]
     return {
         "list: first page": page(),
@@ -237,6 +243,9 @@ async def queries(archive: HistoryArchive, records: Records) -> dict[str, Callab
         "one Task over all attempts": lambda: archive.read(GetTaskHistory(large, "worker", 19)),
         **{f"failures of 30 days by {by}": failures(by) for by in FailureKey},
         "failures by node, viewer of 4 of 40 namespaces": failures(FailureKey.NODE, mine),
+        **{f"cost of all time by {by}": cost(by) for by in CostKey},
+        "cost of 7 days by node": cost(CostKey.NODE, since=_END - 7 * _DAY),
+        "cost of 7 days by day": cost(CostKey.DAY, since=_END - 7 * _DAY),
     }
 
 

@@ -128,6 +128,9 @@ MAX_EXEC_TIME_SECONDS = "kueue.x-k8s.io/max-exec-time-seconds"
 """Labels of a Framework, as of every job under Kueue: the LocalQueue, a WorkloadPriorityClass, and the time after which
 Kueue evicts it."""
 
+USER = f"{GROUP}/user"
+"""Annotation or label of a Framework with the name of its user, which the controller does not verify."""
+
 GPU = "nvidia.com/gpu"
 """The resource of NVIDIA's device plugin."""
 

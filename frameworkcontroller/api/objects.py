@@ -189,6 +189,8 @@ class PodRecord(_OwnedRecord):
     trouble: PodTrouble | None = None
     runs: tuple[ContainerRun, ...] = ()
     """The runs with a log, init containers last; empty unless decoded with them."""
+    scheduled_time: int | None = None
+    """When it got its node, by the clock of the scheduler."""
 
     @property
     def inputs(self) -> tuple[object, ...]:
@@ -359,7 +361,9 @@ def pod_record(body: Mapping[str, Any], *, runs: bool = False) -> PodRecord:
             for listed in ("initContainerStatuses", "containerStatuses")
             for item in status.get(listed) or ()
         )
-    conditions, disruption, ready = _conditions(status, whole=phase in ENDED_PHASES or "deletionTimestamp" in metadata)
+    conditions, disruption, ready, scheduled = _conditions(
+        status, whole=phase in ENDED_PHASES or "deletionTimestamp" in metadata
+    )
     return PodRecord(
         *owned_fields(metadata, names.POD_IDENTITY),
         phase=phase,
@@ -378,6 +382,7 @@ def pod_record(body: Mapping[str, Any], *, runs: bool = False) -> PodRecord:
         queued=any(gate.get("name") == names.KUEUE_POD_GATE for gate in spec.get("schedulingGates") or ()),
         trouble=None if phase in ENDED_PHASES else trouble_of(spec, status),
         runs=_runs(spec, status, ended=phase in ENDED_PHASES) if runs and spec.get("nodeName") else (),
+        scheduled_time=scheduled,
     )
 
 
@@ -551,15 +556,22 @@ def owned_fields(metadata: Mapping[str, Any], wanted: tuple[str, ...]) -> tuple[
     return f"{namespace}/{name}", namespace, name, metadata["resourceVersion"], identity_of(metadata, wanted)
 
 
-def _conditions(status: Mapping[str, Any], *, whole: bool) -> tuple[tuple[PodCondition, ...], Disruption | None, bool]:
-    """The conditions to keep, why Kubernetes deletes the Pod, and whether it is ready. One pass, as Pods are many."""
+def _conditions(
+    status: Mapping[str, Any], *, whole: bool
+) -> tuple[tuple[PodCondition, ...], Disruption | None, bool, int | None]:
+    """The conditions to keep, why Kubernetes deletes the Pod, whether it is ready, and when it was scheduled.
+
+    One pass, as Pods are many.
+    """
     kept: list[tuple[str, str, str]] = []
     disrupted: Mapping[str, Any] | None = None
-    ready = False
+    ready, scheduled = False, None
     for item in status.get("conditions") or ():
         kind = item.get("type")
         if kind == "Ready":
             ready = ready or item.get("status") == "True"
+        elif kind == "PodScheduled" and item.get("status") == "True":
+            scheduled = fields.maybe_time(item, "lastTransitionTime")
         elif kind == DISRUPTION_TARGET and disrupted is None and item.get("status") == "True":
             disrupted = item
         if whole or kind == DISRUPTION_TARGET:
@@ -568,6 +580,7 @@ def _conditions(status: Mapping[str, Any], *, whole: bool) -> tuple[tuple[PodCon
         _made_conditions(tuple(kept)) if kept else (),
         None if disrupted is None else _disruption(disrupted),
         ready,
+        scheduled,
     )
 
 

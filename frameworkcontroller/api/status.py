@@ -92,6 +92,7 @@ class TaskAttemptStatus:
     pod_ip: str | None = None
     pod_host_ip: Interned | None = None
     completion_status: CompletionStatus | None = None
+    scheduled_time: Time | None = added("When the Pod got its node. Absent without a history.", default=None)
 
 
 # Compared by identity, because members of the tracker's sets change.

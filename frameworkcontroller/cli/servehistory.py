@@ -26,7 +26,7 @@ from frameworkcontroller.history.archiveapi import application, new_metrics
 from frameworkcontroller.history.archiveerrors import ArchiveError, FolderError
 from frameworkcontroller.history.archivemetrics import ArchiveMetrics
 from frameworkcontroller.history.folderfollower import FolderFollower
-from frameworkcontroller.history.reads import CountFailures, FailureKey
+from frameworkcontroller.history.reads import CostKey, CountCost, CountFailures, FailureKey
 from frameworkcontroller.history.suspectnodes import is_suspect, ranked
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import connect
@@ -132,10 +132,12 @@ async def _client(options: argparse.Namespace, stack: AsyncExitStack) -> KubeCli
 
 
 async def _sample(archive: HistoryArchive, metrics: ArchiveMetrics) -> None:
-    """Keep the metrics of the database's size up to date."""
+    """Keep the metrics of the database's size, and of the costs of the last day, up to date."""
     while True:
         try:
             usage = await archive.usage()
+            last_day = CountCost(CostKey.NAMESPACE, since=int(time.time()) - _DAY_SEC, until=int(time.time()))
+            metrics.show_costs(await archive.read(last_day))
         except ArchiveError as error:
             _log.warning("The database cannot be used: %s", error)
             metrics.database_up.set(0)

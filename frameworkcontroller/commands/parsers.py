@@ -92,6 +92,7 @@ def build_plugin_parser() -> Parser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     add_commands(commands)
     _add_history(commands, "history")
+    _add_cost(commands)
     return parser
 
 
@@ -138,6 +139,7 @@ def add_history_commands(commands: Any) -> Any:
     )
     below = history.add_subparsers(title="commands", metavar="COMMAND", required=True, dest="history_command")
     _add_history(below, "show")
+    _add_cost(below)
     _add_release_finalizers(below)
     return below
 
@@ -560,6 +562,38 @@ def _add_history(commands: Any, name: str) -> None:
     _add_archive(parser)
     parser.add_argument("-o", "--output", choices=("json", "yaml"), help="a format for programs")
     parser.set_defaults(command=late("commands.history.show", "run_anywhere"))
+
+
+def _add_cost(commands: Any) -> None:
+    parser = _add(
+        commands,
+        "cost",
+        "show the resource-hours of past attempts",
+        "Sum the resources that past attempts of Tasks held, times the hours, from the archive of the history or from "
+        "a folder of records. Waiting: before the Pod ran. Useful: until the end of an attempt that succeeded, else "
+        "until the last reported checkpoint or progress. Lost: the rest. An attempt counts on each day with its hours "
+        "of that day.",
+        module="showcost",
+    )
+    add_all_namespaces(parser)
+    parser.add_argument(
+        "--by",
+        choices=("framework", "namespace", "queue", "user", "node", "code", "day"),
+        help="by what to sum (default: framework; with -A, namespace)",
+    )
+    parser.add_argument("--since", metavar="SPAN", type=span, help="only the hours of this time (such as 7d)")
+    parser.add_argument(
+        "--resource",
+        metavar="NAME",
+        help="the resource to show and to sort by (default: the extended resource with most hours, such as "
+        "nvidia.com/gpu, else cpu)",
+    )
+    parser.add_argument("--most", metavar="N", type=count, default=100, help="most lines to show (default: 100)")
+    _add_archive(parser)
+    parser.add_argument(
+        "-o", "--output", choices=("wide", "csv", "json", "yaml"), help="all resources, or a format for programs"
+    )
+    parser.set_defaults(command=late("commands.showcost", "run_anywhere"), name=None)
 
 
 def _add_archive(parser: Any) -> None:

@@ -23,6 +23,7 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from frameworkcontroller import __version__
+from frameworkcontroller.dashboard.costpage import CostPage, CostQuery
 from frameworkcontroller.dashboard.eventstreams import EventStreams
 from frameworkcontroller.dashboard.failurepage import FailurePage, FailureQuery
 from frameworkcontroller.dashboard.frameworkpage import FrameworkPage, FrameworkSource
@@ -40,6 +41,8 @@ from frameworkcontroller.history.reads import (
     PHASES,
     ArchiveReader,
     ArchiveSource,
+    CostKey,
+    CountCost,
     CountFailures,
     FailureKey,
     GetFramework,
@@ -98,6 +101,7 @@ class Pages:
         for path, handler in (
             ("/", self._frameworks),
             ("/failures", self._failures),
+            ("/cost", self._cost),
             ("/frameworks/{namespace}/{name}", self._framework),
             ("/frameworks/{namespace}/{name}/{uid}", self._framework),
             ("/frameworks/{namespace}/{name}/{uid}/tasks/{role}/{index}", self._task),
@@ -287,17 +291,23 @@ class Pages:
 
     async def _failures(self, request: web.Request) -> web.StreamResponse:
         query = FailureQuery.of(request.query)
+        return await self._of_archive(request, "failures", partial(self._counted, query))
+
+    async def _of_archive(
+        self, request: web.Request, name: str, make: Callable[[Shell, ArchiveReader | None], Awaitable[Page]]
+    ) -> web.StreamResponse:
+        """Answer with a page that the archive alone fills."""
         archived = await self._archived(request[VIEWER])
         if archived.past is None and self._past is not None:
             raise web.HTTPServiceUnavailable(text=f"The archive cannot be read: {archived.problem}")
-        shell = self._shell(request, "failures", "Failures", {}, archived)
+        shell = self._shell(request, name, name.capitalize(), {}, archived)
         try:
-            page = await self._counted(shell, query, archived.past)
+            page = await make(shell, archived.past)
         except ArchiveError as error:
             raise web.HTTPServiceUnavailable(text=f"The archive cannot be read: {error}") from None
         return await _page(page)
 
-    async def _counted(self, shell: Shell, query: FailureQuery, past: ArchiveReader | None) -> FailurePage:
+    async def _counted(self, query: FailureQuery, shell: Shell, past: ArchiveReader | None) -> FailurePage:
         if past is None:
             return FailurePage(shell, query, None)
         begins = query.begins(self._wall())
@@ -312,6 +322,20 @@ class Pages:
         days = (await past.read(by_day))["items"] if query.by != FailureKey.DAY else ()
         namespaces = await past.read(ListNamespaces())
         return FailurePage(shell, query, found["items"], days, namespaces["items"])
+
+    # --- cost ---
+
+    async def _cost(self, request: web.Request) -> web.StreamResponse:
+        return await self._of_archive(request, "cost", partial(self._summed, CostQuery.of(request.query)))
+
+    async def _summed(self, query: CostQuery, shell: Shell, past: ArchiveReader | None) -> CostPage:
+        if past is None:
+            return CostPage(shell, query, None)
+        begins = query.begins(self._wall())
+        found = await past.read(CountCost(query.by, query.resource, query.namespace, begins))
+        days = await past.read(CountCost(CostKey.DAY, query.resource, query.namespace, begins))
+        namespaces = await past.read(ListNamespaces())
+        return CostPage(shell, query, found, days, namespaces["items"])
 
     # --- events, static files ---
 

@@ -97,8 +97,8 @@ class Shell:
     """The data of the base template.
 
     ``root``: relative URL of the root of the pages, such as ``./`` or ``../../``. ``page``: frameworks, framework,
-    task, failures or error. ``now``: the time of the page. ``live``: live Frameworks are watched; ``past``: there is
-    an archive. ``events``: URL for `EventSource`, relative to the root, "" for a page without updates; after each
+    task, failures, cost or error. ``now``: the time of the page. ``live``: live Frameworks are watched; ``past``: there
+    is an archive. ``events``: URL for `EventSource`, relative to the root, "" for a page without updates; after each
     message ``changed`` the script fetches the page. ``scope``: the watched namespaces, such as "all namespaces" or
     "namespace default". ``user``: the name of the logged-in viewer, "" on loopback.
     """

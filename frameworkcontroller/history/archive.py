@@ -14,6 +14,7 @@ import orjson
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from frameworkcontroller.history import queries, retention
+from frameworkcontroller.history.costs import count_cost
 from frameworkcontroller.history.database import Database
 from frameworkcontroller.history.failures import count_failures, list_failures
 from frameworkcontroller.history.groupcommit import Writer
@@ -22,6 +23,7 @@ from frameworkcontroller.history.queries import Readable
 from frameworkcontroller.history.reads import (
     A,
     ArchiveReader,
+    CountCost,
     CountFailures,
     GetAttempt,
     GetFramework,
@@ -182,6 +184,7 @@ _READS: Final[Mapping[type[Read[Any]], Callable[[AsyncConnection, Any, Readable]
     GetTaskHistory: queries.list_task_history,
     ListLogs: queries.list_logs,
     GetLog: queries.get_log,
+    CountCost: count_cost,
     CountFailures: count_failures,
     ListFailures: list_failures,
     ListNamespaces: queries.list_namespaces,

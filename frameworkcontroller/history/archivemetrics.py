@@ -1,6 +1,7 @@
 """Metrics of the archive's server, for Prometheus.
 
-No label holds a name that a user chose. Nodes are few: the suspect ones. docs/metrics.md is generated from this module.
+No label holds a name that a user chose, except namespaces and resources of costs, whose number is bounded. Nodes are
+few: the suspect ones. docs/metrics.md is generated from this module.
 """
 
 from __future__ import annotations
@@ -22,10 +23,19 @@ from prometheus_client.exposition import choose_encoder
 
 from frameworkcontroller import __version__
 from frameworkcontroller.api.historyrecords import Trigger
+from frameworkcontroller.history.holdings import CPU, MEMORY
+from frameworkcontroller.history.reads import Costs
 
 HTTP: Final = "http"
 FILE: Final = "file"
 """Where records come from: values of the label ``source``."""
+
+COST_NAMESPACES: Final = 100
+COST_RESOURCES: Final = 10
+"""Costs have at most this number of namespaces and resources, so that they have few time series."""
+
+OTHERS: Final = "_others"
+"""The label of the other namespaces. No namespace has that name."""
 
 _REQUEST_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
@@ -82,6 +92,18 @@ class ArchiveMetrics:
             "many as on as many attempts elsewhere. At most 20 nodes, sampled every ten minutes.",
             ["node"],
         )
+        self._cost = gauge(
+            "resource_seconds_last_day",
+            "Resource-seconds of the last 24 hours of Task attempts that have ended, sampled once a minute, by use: "
+            f"waiting, useful or lost. CPUs, bytes of memory. The {COST_NAMESPACES} most expensive namespaces, and "
+            f"{OTHERS}: all others.",
+            ["namespace", "resource", "use"],
+        )
+        self._unknown_costs = gauge(
+            "unknown_cost_attempts_last_day",
+            "Task attempts that ended on a node in the last 24 hours, and whose cost is not known, sampled once a "
+            "minute.",
+        )
         uploads = gauge(
             "uploads", "Requests with records in progress, by state: waiting for their turn; active.", ["state"]
         )
@@ -118,6 +140,24 @@ class ArchiveMetrics:
         self._suspect_nodes.clear()
         for node, count in failures.items():
             self._suspect_nodes.labels(node).set(count)
+
+    def show_costs(self, costs: Costs) -> None:
+        """Replace the costs of the last day, by namespace, the most expensive one first."""
+        total: dict[str, Any] = {**costs["total"]["resources"]}
+        names = sorted(total, key=lambda name: (name not in (CPU, MEMORY), name))[:COST_RESOURCES]
+        sums: dict[tuple[str, str, str], float] = {}
+        for item in costs["items"][:COST_NAMESPACES]:
+            found: dict[str, Any] = {**item["resources"]}
+            for name in names:
+                for use, seconds in found.get(name, {}).items():
+                    sums[item["key"], name, use] = seconds
+                    total[name] = {**total[name], use: total[name][use] - seconds}
+        if len(costs["items"]) > COST_NAMESPACES:
+            sums |= {(OTHERS, name, use): seconds for name in names for use, seconds in total[name].items()}
+        self._cost.clear()
+        for labels, seconds in sums.items():
+            self._cost.labels(*labels).set(seconds)
+        self._unknown_costs.set(costs["total"]["unknownAttempts"])
 
     def watch_folders(self, unread_bytes: Callable[[], int], lag_seconds: Callable[[], float]) -> None:
         """Serve the backlog of followed folders. To be called once at most."""

@@ -38,6 +38,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+from frameworkcontroller.history import holdings
 from frameworkcontroller.history.archiveerrors import ArchiveError
 from frameworkcontroller.history.reserve import Reserve
 
@@ -96,7 +97,7 @@ frameworks: Final = Table(
     *_completion(),
     *_numbers("deleted", "ended", "attempts", "task_retries", "tasks", null=True),
     *_numbers("failed_tasks", "succeeded_tasks", "stopped_tasks", null=True),
-    *_texts("state", null=True),
+    *_texts("state", "queue", "submitter", null=True),
     Column("phase", _Text, nullable=False, server_default="running"),
     Index("frameworks_created", "created", "fid"),
     *(Index(f"frameworks_{name}", name, "created", "fid") for name in ("namespace", "name", "state", "code", "phase")),
@@ -114,9 +115,11 @@ attempts: Final = Table(
     *_texts("trigger", "cause_role", "cause_node", null=True),
     *_completion(),
     *_numbers("failed_at", "tasks", "running_tasks", "succeeded_tasks", "failed_tasks", "stopped_tasks", null=True),
-    *_numbers("task_retries", "cause_index", null=True),
+    *_numbers("task_retries", "cause_index", "progressed", null=True),
+    Column("succeeded", SmallInteger),
     Column("record", LargeBinary),
     UniqueConstraint("fid", "attempt", name="framework_attempts_key"),
+    Index("framework_attempts_cost", "fid", "attempt", "succeeded", "progressed"),
     Index("framework_attempts_failed", "failed_at", sqlite_where=_blame, postgresql_where=_blame),
 )
 
@@ -129,6 +132,9 @@ _FAILED: Final = ("failed_at", "code", "node", "role", "fid", "tid")
 _ENDED: Final = ("completed", "node", "fid")
 _on_node = text("completed IS NOT NULL AND node IS NOT NULL")
 
+# The same for their cost, Framework by Framework.
+_COST: Final = ("fid", "attempt", *holdings.COLUMNS, "completed", "failed_at", "code", "node")
+
 tasks: Final = Table(
     "task_attempts",
     metadata,
@@ -138,9 +144,11 @@ tasks: Final = Table(
     Column("own", SmallInteger, nullable=False),  # 1: from a record of the Task, 0: from a record of the Framework
     *_completion(),
     *_texts("trigger", "node", "pod", "pod_uid", "pod_ip", "host_ip", null=True),
-    *_numbers("ran", "failed_at", null=True),
+    *_numbers("ran", "failed_at", "held", "busy", "freed", null=True),
+    *_texts("requests", null=True),
     Column("record", LargeBinary),
     UniqueConstraint(*_OF_TASK, name="task_attempts_key"),
+    Index("task_attempts_cost", *_COST),
     Index("task_attempts_failed", *_FAILED, sqlite_where=_blame, postgresql_where=_blame),
     Index("task_attempts_ended", *_ENDED, sqlite_where=_on_node, postgresql_where=_on_node),
 )

@@ -49,6 +49,7 @@ from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.history.archiveerrors import RecordError
 from frameworkcontroller.history.database import KEYS, attempts, frameworks, logs, pods, tasks
 from frameworkcontroller.history.dialects import clean
+from frameworkcontroller.history.holdings import COLUMNS, holding, queue_of, requests_of, user_of
 from frameworkcontroller.history.reads import RUNNING
 
 MAX_RECORD_BYTES: Final = 72 << 20
@@ -217,6 +218,8 @@ def _forget_future(batch: RowBatch, latest: int) -> None:
         for name in _TIMES:
             if (row.get(name) or 0) > latest:
                 row[name] = batch.touched[row["uid"]]["created"] if name == "created" else None
+        if (row.get("freed") or 0) > latest:
+            row.update(dict.fromkeys(COLUMNS))
 
 
 def _check(record: HistoryRecord, latest: int) -> None:
@@ -260,7 +263,8 @@ def _add(batch: RowBatch, record: HistoryRecord, line: bytes) -> None:
         if index is None or index < 0:
             raise HistoryRecordError("object.status.index: must be a number from 0")
         task_key = (*key, role, index, task_uid, number)
-        row = _task(task_key, _object(status.get("attemptStatus")), time, record.trigger)
+        requests = _requests(_object(record.object.get("spec")))
+        row = _task(task_key, _object(status.get("attemptStatus")), time, record.trigger, requests)
         _put(batch.tasks, task_key, {**row, "own": 1, "record": pack(line)})
     elif record.trigger is Trigger.POD_LOG:
         _add_log(batch, record, time)
@@ -312,7 +316,7 @@ def _add_framework(batch: RowBatch, record: HistoryRecord, time: int, line: byte
     status = _object(record.object.get("status"))
     attempt = _object(status.get("attemptStatus"))
     completion = _completion(attempt)
-    rows, counts = _contained(key, attempt, time, record.trigger)
+    rows, counts = _contained(key, attempt, time, record.trigger, _object(record.object.get("spec")))
     for task_key, row in rows.items():
         _put(batch.tasks, task_key, row)
 
@@ -336,6 +340,8 @@ def _add_framework(batch: RowBatch, record: HistoryRecord, time: int, line: byte
             "cause_role": cause_role,
             "cause_index": cause_index,
             "cause_node": by_task[-1]["node"] if by_task else None,
+            "progressed": _progressed(status, record.id.attempt),
+            "succeeded": int(_outcome(completion) is Outcome.SUCCEEDED),
             "record": pack(line),
         },
     )
@@ -358,6 +364,8 @@ def _add_framework(batch: RowBatch, record: HistoryRecord, time: int, line: byte
         **{f"{name}_tasks": counts[f"{name}_tasks"] for name in Outcome},
         "diagnostics": _text(status.get("message") or completion["diagnostics"], _MAX_REASON),
         "phase": _phase(completion, completed=status.get("state") == _COMPLETED, deleted=deleted is not None),
+        "queue": clean(queue_of(record.namespace, record.object)),
+        "submitter": clean(user_of(record.object)),
     }
     _put(batch.summaries, uid, summary, _summary_rank)
 
@@ -372,9 +380,14 @@ def _attempt(key: AttemptKey, time: int) -> Row:
 
 
 def _contained(
-    key: AttemptKey, attempt: Mapping[str, Any], time: int, trigger: str
+    key: AttemptKey, attempt: Mapping[str, Any], time: int, trigger: str, spec: Mapping[str, Any]
 ) -> tuple[dict[TaskKey, Row], dict[str, int | None]]:
     """Return the rows of the Task attempts in the status of a Framework, and counts of its Tasks."""
+    # Once for each role: there may be thousands of Tasks.
+    requests = {
+        _text(role.get("name"), _MAX_NAME): _requests(_object(role.get("task")))
+        for role in _objects(spec.get("taskRoles"))
+    }
     counts = dict.fromkeys(("tasks", "running_tasks", *(f"{name}_tasks" for name in Outcome), "task_retries"), 0)
     rows: dict[TaskKey, Row] = {}
     if not attempt:
@@ -394,7 +407,7 @@ def _contained(
             if len(task_uid) > _MAX_NAME:
                 continue
             task_key = (*key, name, index, clean(task_uid), number)
-            row = _task(task_key, status, time, trigger)
+            row = _task(task_key, status, time, trigger, requests.get(name))
             rows[task_key] = {**row, "own": 0, "record": None}
             counts["task_retries"] += _number(_object(task.get("retryPolicyStatus")).get("totalRetriedCount")) or 0
             if task.get("deletionPending") is True:
@@ -407,9 +420,27 @@ def _contained(
     return rows, {**counts}
 
 
-def _task(key: TaskKey, status: Mapping[str, Any], time: int, trigger: str) -> Row:
+def _requests(task: Mapping[str, Any]) -> str | None:
+    """The requests of the Pods of a role, by its ``task`` in the spec; None if it has no Pod template."""
+    pod = _object(task.get("pod"))
+    return requests_of(pod["spec"]) if isinstance(pod.get("spec"), dict) else None
+
+
+def _progressed(status: Mapping[str, Any], attempt: int) -> int | None:
+    """When the attempt wrote its last checkpoint or, without any, made its last progress."""
+    progress = _object(status.get("progress"))
+    if progress.get("frameworkAttemptID") != attempt:
+        return None
+    checkpoint = _time(progress.get("lastCheckpointTime"))
+    return _time(progress.get("lastChangeTime")) if checkpoint is None else checkpoint
+
+
+def _task(key: TaskKey, status: Mapping[str, Any], time: int, trigger: str, requests: str | None) -> Row:
     completion = _completion(status)
-    completed = _time(status.get("completionTime"))
+    completed, ran = _time(status.get("completionTime")), _time(status.get("runTime"))
+    # A Framework that is deleted while it runs.
+    ended = time // 1_000_000 if completed is None and trigger == Trigger.FRAMEWORK_DELETION else completed
+    held = holding(status, requests, scheduled=_time(status.get("scheduledTime")), ran=ran, ended=ended)
     return {
         **dict(zip(("uid", *KEYS[tasks][1:]), key, strict=True)),
         "time": time,
@@ -421,9 +452,10 @@ def _task(key: TaskKey, status: Mapping[str, Any], time: int, trigger: str) -> R
         "pod_ip": _text(status.get("podIP")),
         "host_ip": _text(status.get("podHostIP")),
         "started": _time(status.get("startTime")),
-        "ran": _time(status.get("runTime")),
+        "ran": ran,
         "completed": completed,
         "failed_at": _failed_at(completion, completed),
+        **(dict.fromkeys(COLUMNS) if held is None else held._asdict()),
     }
 
 

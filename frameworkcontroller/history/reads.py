@@ -38,7 +38,7 @@ MAX_COMPARED: Final = 5000
 """The most failures whose words are compared: the newest ones."""
 
 MAX_GROUPS: Final = 1000
-"""The most groups of failures that one answer has: those with the most failures, or the newest days."""
+"""The most groups of failures or costs that one answer has: those with the most of them, or the newest days."""
 
 _SHOWN: Final = 100
 _NUMBER: Final = re.compile(r"-?[0-9]{1,10}", re.ASCII)
@@ -76,6 +76,18 @@ class FailureKey(StrEnum):
     DAY = "day"
 
 
+class CostKey(StrEnum):
+    """The keys of groups of costs. ``QUEUE``: of the Framework. ``CODE``: of the Task. ``DAY``: UTC."""
+
+    FRAMEWORK = "framework"
+    NAMESPACE = "namespace"
+    QUEUE = "queue"
+    USER = "user"
+    NODE = "node"
+    CODE = "code"
+    DAY = "day"
+
+
 def _about(text: str) -> Any:
     return Field(description=text)
 
@@ -83,6 +95,7 @@ def _about(text: str) -> Any:
 # --- answers ---
 
 _Count = Annotated[int, Field(ge=0)]
+_Amount = Annotated[int | float, WithJsonSchema({"type": "number", "minimum": 0})]
 _When = Annotated[str | None, WithJsonSchema({**_DATE_TIME, "type": ["string", "null"]})]
 _Object = Annotated[Any, WithJsonSchema({"type": ["object", "null"]})]
 _Pod = Annotated[Any, WithJsonSchema({"type": "object"})]
@@ -316,6 +329,43 @@ class Failures(TypedDict):
     """Groups of failures."""
 
     items: list[FailureAnswer]
+
+
+class ResourceSeconds(TypedDict):
+    """Amount of a resource times seconds: CPUs, bytes of memory, units of other resources."""
+
+    waiting: Annotated[_Amount, _about("Held before the Pod ran.")]
+    useful: Annotated[_Amount, _about("Held by a running Pod whose work counts.")]
+    lost: Annotated[_Amount, _about("Held by a running Pod whose work is lost.")]
+
+
+class CostSum(TypedDict):
+    """The cost of attempts of Tasks."""
+
+    attempts: Annotated[_Count, _about("Attempts whose cost is known; by day, they count on their last one.")]
+    unknownAttempts: Annotated[
+        _Count,
+        _about(
+            "Attempts on a node whose cost is not known, and not in the sums: they were archived by an older version, "
+            "or had too many resources."
+        ),
+    ]
+    resources: Annotated[dict[str, ResourceSeconds], _about("By name of the resource, such as cpu.")]
+
+
+class CostAnswer(CostSum):
+    """A group of costs."""
+
+    key: Annotated[str, _about("UID, namespace, queue, user, node, code or day (UTC); empty: none.")]
+    label: Annotated[str, _about("The same for people: of a Framework namespace/name, of a code its name.")]
+
+
+class Costs(TypedDict):
+    """Groups of costs."""
+
+    items: list[CostAnswer]
+    total: Annotated[CostSum, _about("Of all groups, also those that are not in `items`.")]
+    resource: Annotated[str, _about("The resource by which the groups are ordered; empty: there is none.")]
 
 
 class Namespaces(TypedDict):
@@ -601,6 +651,21 @@ class ListFailures(Read[FailedTaskAttempts], operation="failed_attempts", path="
     since: Annotated[_Seconds | None, _about("Only completions at this time or later.")] = None
     until: Annotated[_Seconds | None, _about("Only completions before this time.")] = None
     limit: _Limit = 100
+
+
+@dataclass(frozen=True)
+class CountCost(Read[Costs], operation="cost", path="cost"):
+    """Sum the resource-seconds of Task attempts that have ended; most expensive first, by day newest first."""
+
+    by: Annotated[str, WithJsonSchema({"enum": list(CostKey)}), _about("By what to sum.")] = CostKey.NAMESPACE
+    resource: Annotated[
+        _Text,
+        _about("Order by this resource; absent: the extended resource with the highest sum, such as a GPU, else cpu."),
+    ] = ""
+    namespace: _Namespace = ""
+    since: Annotated[_Seconds | None, _about("Only the time of attempts from this moment on.")] = None
+    until: Annotated[_Seconds | None, _about("Only the time of attempts before this moment.")] = None
+    limit: Annotated[int, Field(ge=1, le=MAX_GROUPS), _about("Most items.")] = MAX_GROUPS
 
 
 @dataclass(frozen=True)

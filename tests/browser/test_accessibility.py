@@ -24,6 +24,7 @@ PATHS: Final = {
     "task": "frameworks/default/mnist/{mnist}/tasks/worker/2",
     "log": "frameworks/default/night1/past-1/logs/1",
     "failures": "failures?since=",
+    "cost": "cost?since=",
     "error": "frameworks/default/nosuch",
 }
 RULES: Final = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
@@ -95,7 +96,7 @@ async def test_messages_stay_in_view_on_a_phone(samples: PageServer, tabs: Tabs)
             assert box["width"] > 250
 
 
-@pytest.mark.parametrize("name", ["list", "framework", "task", "failures"])
+@pytest.mark.parametrize("name", ["list", "framework", "task", "failures", "cost"])
 async def test_the_tab_key_reaches_all_controls_and_leaves_them(samples: PageServer, tabs: Tabs, name: str) -> None:
     page = await tabs.open(await address(samples, name))
     wanted: int = await page.evaluate(
@@ -162,6 +163,7 @@ async def test_without_a_script_all_can_be_read(samples: PageServer, tabs: Tabs,
         "log": ["from the archive", "FileNotFoundError", "as a file"],
         "task": ["FileNotFoundError", "node-2"],
         "failures": ["137 ContainerSigKillReceived", "Show"],
+        "cost": ["nvidia.com/gpu hours", "default/night0", "Show"],
     }[name]
     for text in expected:
         await expect(page.get_by_text(text).locator("visible=true").first).to_be_visible()

@@ -127,6 +127,9 @@ async def test_texts_of_an_archive(pages: PageServer, tabs: Tabs) -> None:
     await page.goto(f"{pages.url}failures?since=&by=node")
     await expect(page.locator("#results")).to_contain_text("<img src=x")
     await check(page)
+    await page.goto(f"{pages.url}cost?since=")
+    await expect(page.locator("#results")).to_contain_text("<img src=x")
+    await check(page)
 
 
 @pytest.mark.parametrize("text", [IMAGE, SCRIPT, QUOTES, LINK, OVERRIDE])
@@ -134,6 +137,7 @@ async def test_texts_in_urls(pages: PageServer, tabs: Tabs, text: str) -> None:
     for path in (
         f"?q={quote(text)}&sort={quote(text)}&namespace={quote(text)}",
         f"failures?by={quote(text)}&namespace={quote(text)}",
+        f"cost?by={quote(text)}&namespace={quote(text)}&resource={quote(text)}&since={quote(text)}",
         f"frameworks/default/{quote(text, safe='')}",
         f"nosuch/{quote(text, safe='')}",
     ):

@@ -258,3 +258,22 @@ async def test_the_viewers_time_follows_utc(samples: PageServer, tabs: Tabs) -> 
     await expect(age).to_have_attribute("title", re.compile(r"Z, here .*\d\d:\d\d$"))
     page = await tabs.open(f"{samples.url}frameworks/default/mnist", timezone_id="UTC")
     await expect(page.locator(moment).first).to_have_attribute("data-local", "")
+
+
+async def test_costs_by_group_and_resource(samples: PageServer, tabs: Tabs) -> None:
+    page = await tabs.open(f"{samples.url}cost?since=")
+    rows = page.get_by_role("region", name="Cost").locator("tbody tr")
+    await expect(rows.filter(has_text="default/night0")).to_contain_text("0.618")
+    await expect(page.locator(".days li")).to_have_count(12)
+    await page.get_by_text("by node").click()
+    await expect(rows).to_have_count(4)
+    await expect(page).to_have_url(re.compile("by=node"))
+    await page.get_by_label("Resource").select_option("memory")
+    await expect(page.get_by_role("heading", name="All memory GiB hours")).to_be_visible()
+    # 12 Frameworks of 4 Tasks of 128 GiB: as many hours as by Framework.
+    assert await page.locator(".facts dd").first.inner_text() == "119"
+    await page.get_by_text("by day").click()
+    await expect(rows).to_have_count(12)
+    await page.get_by_text("by Framework").click()
+    await rows.get_by_role("link").first.click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text(re.compile("night"))

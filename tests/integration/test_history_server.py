@@ -270,6 +270,7 @@ async def test_every_answer_is_as_the_document_describes(url: str, client: aioht
             "/v1/frameworks/u1/logs/1?tail=-1",
             "/v1/frameworks/u1/logs/2",
         ],
+        "cost": [f"/v1/cost?by={by}" for by in ("framework", "node", "day", "none")],
         "namespaces": ["/v1/namespaces", "/v1/namespaces?x=y"],
         "openapi": ["/openapi.json"],
         "healthz": ["/healthz"],

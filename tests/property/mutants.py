@@ -15,15 +15,20 @@ from typing import Any, Final
 from unittest.mock import patch
 
 import orjson
+from sqlalchemy import case
 
-from frameworkcontroller.api import names
+from frameworkcontroller.api import names, quantities
 from frameworkcontroller.api.codec import encode_report
 from frameworkcontroller.api.completion import TASK_NODE_GIVEN_UP, CompletionStatus
 from frameworkcontroller.api.objectkinds import PODGROUPS
 from frameworkcontroller.api.objects import CompanionRecord, Disruption, FrameworkRecord
 from frameworkcontroller.api.status import FrameworkStatus, ProgressStatus, TaskStatus
+from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.api.workloads import WorkloadRecord, workload_name
 from frameworkcontroller.controller.driver import MAX_IN_FLIGHT
+from frameworkcontroller.history import costs as costsums
+from frameworkcontroller.history import holdings, ingest
+from frameworkcontroller.history.database import attempts, tasks
 from frameworkcontroller.kube.crdguard import CrdGuard
 from frameworkcontroller.machine import framework as framework_rules
 from frameworkcontroller.machine import task as task_rules
@@ -50,6 +55,7 @@ from frameworkcontroller.machine.parts.firstfailure import firstfailures
 from frameworkcontroller.machine.parts.firstfailure.firstfailures import FirstFailurePart
 from frameworkcontroller.machine.parts.hangs import hangs as hang_rules
 from frameworkcontroller.machine.parts.hangs.hangs import HangClock, HangPart
+from frameworkcontroller.machine.parts.history.archiving import HistoryPart
 from frameworkcontroller.machine.parts.logs.podlogs import LogPart
 from frameworkcontroller.machine.parts.nodes.nodeavoidance import NodePart
 from frameworkcontroller.machine.parts.notice import checkpointnotice
@@ -64,6 +70,7 @@ from tests.chaos.proxy import Kind as Faults
 from tests.chaos.story import CLAIM_SPEC, RETAIN_SEC, Step, Story
 from tests.property import test_archived_stories as archived
 from tests.property import test_avoided_nodes as avoided
+from tests.property import test_costs as costs
 from tests.property import test_ending as endings
 from tests.property import test_first_failures as failures
 from tests.property import test_grace_periods as graces
@@ -766,6 +773,46 @@ def _fails_for_now(status: Json) -> None:
         status["phase"] = "Failed"
 
 
+def _held(change: Callable[..., None]) -> Broken:
+    """An archive that changes the times of attempts first."""
+
+    def holding(status: Json, requests: str | None, **times: int | None) -> holdings.Holding | None:
+        change(status, times)
+        return holdings.holding(status, requests, **times)
+
+    return partial(patch.object, ingest, "holding", holding)
+
+
+def _useful(*cases: tuple[Any, Any]) -> Broken:
+    """An archive with another rule for the end of useful work."""
+    return partial(patch.object, costsums, "_useful", lambda: case(*cases, else_=tasks.c.busy))
+
+
+def _requests(change: Callable[[Json], object]) -> Broken:
+    """An archive that reads only a part of a Pod's spec."""
+
+    def requests(spec: Json) -> Any:
+        spec = orjson.loads(orjson.dumps(spec))
+        change(spec)
+        return quantities.pod_requests(spec)
+
+    return partial(patch.object, holdings, "pod_requests", requests)
+
+
+_DISORDERED: Final = partial(
+    patch.object,
+    ingest,
+    "holding",
+    lambda _status, requests, *, scheduled, ran, ended: holdings.Holding(scheduled, ran, ended, requests),
+)
+"""Believes all clocks."""
+
+_SUCCEEDED: Final = attempts.c.succeeded == 1
+_NOT_FAILED: Final = tasks.c.failed_at.is_(None)
+_OF_PODS: Final = "of the Pods"
+"""The costs in the archive differ from those of the Pods."""
+
+
 MUTANTS: Final = {
     # --- P: phases
     "P: shows the end of each attempt as the end of the Framework": Mutant(
@@ -1008,6 +1055,63 @@ MUTANTS: Final = {
     ),
     # The write that begins a Task's next attempt is accepted.
     "H: logs no snapshot": Mutant(flawed(_LogsNothing), _chaos(_create(_role(**_FAILS_ONCE))), "is in no snapshot"),
+    # --- E
+    "E: counts an attempt from its start on": Mutant(
+        _held(lambda status, times: times.update(scheduled=parse_time(status["startTime"]))), costs.long_wait, _OF_PODS
+    ),
+    "E: takes a Pod that was not seen to run for a waiting one": Mutant(
+        partial(patch.object, holdings, "_has_run", lambda _: False), costs.seen_only_ended, _OF_PODS
+    ),
+    "E: believes the clocks of all nodes": Mutant(_DISORDERED, costs.skewed_clocks, _OF_PODS),
+    "E: counts no Pods whose Framework is deleted while they run": Mutant(
+        _held(lambda status, times: times.update(ended=status["completionTime"] and times["ended"])),
+        costs.deleted_while_it_runs,
+        _OF_PODS,
+    ),
+    "E: leaves out init containers": Mutant(
+        _requests(lambda spec: spec.update(initContainers=[])), costs.large_init, _OF_PODS
+    ),
+    "E: takes sidecars for init containers": Mutant(
+        _requests(lambda spec: [one.pop("restartPolicy", None) for one in spec["initContainers"]]),
+        costs.with_sidecar,
+        _OF_PODS,
+    ),
+    "E: leaves out the overhead": Mutant(_requests(lambda spec: spec.update(overhead={})), costs.large_init, _OF_PODS),
+    "E: loses the progress of a failed attempt": Mutant(
+        _useful((_SUCCEEDED & _NOT_FAILED, tasks.c.freed)), costs.failed_after_progress, _OF_PODS
+    ),
+    "E: takes work after the last checkpoint for useful": Mutant(
+        partial(
+            patch.object, ingest, "_progressed", lambda status, _: parse_time(status["progress"]["lastChangeTime"])
+        ),
+        costs.failed_after_checkpoint,
+        _OF_PODS,
+    ),
+    "E: takes a failed attempt for useful, as its Framework succeeded": Mutant(
+        _useful((_SUCCEEDED, tasks.c.freed)), costs.failed_in_success, _OF_PODS
+    ),
+    "E: takes a succeeded attempt for useful, though its Framework failed": Mutant(
+        _useful((_NOT_FAILED, tasks.c.freed)), costs.succeeded_in_failure, _OF_PODS
+    ),
+    "E: leaves out whole days": Mutant(partial(patch.object, costsums, "_DAY_SEC", 0), costs.over_midnight, "by day"),
+    "E: counts an attempt as a whole that is in the period in part": Mutant(
+        partial(patch.object, costsums, "_within", lambda column, *_: column), costs.in_part, _OF_PODS
+    ),
+    "E: takes an unknown cost for none": Mutant(
+        partial(patch.object, costsums.CostGroup, "unknown", property(lambda _: 0, lambda *_: None)),
+        costs.from_an_older_version,
+        _OF_PODS,
+    ),
+    **{
+        f"E: does not record when a Pod got its node, if it is first seen {when}": Mutant(
+            partial(patch.object, HistoryPart, hook, lambda *_: None), tale, "scheduledTime"
+        )
+        for when, hook, tale in (
+            ("when it runs", "observe_pod", partial(costs.node_of, deleting=False, gone=False)),
+            ("when others delete it", "before_delete", partial(costs.node_of, deleting=True, gone=False)),
+            ("when it is gone", "pod_gone", partial(costs.node_of, deleting=False, gone=True)),
+        )
+    },
     # --- K1 to K3
     "K1: starts before the admission is stored": Mutant(
         believes(lambda one: one.get("admission")), _queued(_SETTLE), "K1: "

@@ -9,6 +9,7 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "array": (list,),
     "string": (str,),
     "integer": (int,),
+    "number": (int, float),
     "boolean": (bool,),
     "null": (type(None),),
 }
@@ -43,8 +44,10 @@ def faults(value: Any, schema: Mapping[str, Any], document: Mapping[str, Any], p
         for name, member in value.items():
             if name in properties:
                 yield from faults(member, properties[name], document, f"{place}.{name}")
-            elif schema.get("additionalProperties") is False:
+            elif (others := schema.get("additionalProperties", {})) is False:
                 yield f"{place}: has {name}, which is not described"
+            elif isinstance(others, Mapping):
+                yield from faults(member, others, document, f"{place}.{name}")
     elif isinstance(value, list):
         for index, member in enumerate(value):
             yield from faults(member, schema.get("items", {}), document, f"{place}[{index}]")
@@ -55,5 +58,5 @@ def faults(value: Any, schema: Mapping[str, Any], document: Mapping[str, Any], p
                 yield f"{place}: {value!r} has no zone"
         if not schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value)):
             yield f"{place}: {value!r} has a bad length"
-    elif isinstance(value, int) and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
+    elif isinstance(value, int | float) and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
         yield f"{place}: {value} is out of range"

@@ -103,14 +103,16 @@ def task_record(
     where: str = "default/train",
     trigger: str = "OnTaskRetry",
     padding: int = 0,
-    **status: Any,
+    status: dict[str, Any] | None = None,
+    spec: Mapping[str, Any] | None = None,
+    **more_status: Any,
 ) -> bytes:
-    """The record of a Task. ``padding``: characters in its spec."""
-    found = task_status(index, number, **status)
+    """The record of a Task, with this status or one with ``more_status``. ``padding``: characters in its spec."""
+    found = task_status(index, number, **more_status) if status is None else status
     body = {
         "kind": "Task",
         "metadata": {"name": found["attemptStatus"]["podName"], "creationTimestamp": at(0)},
-        "spec": {"padding": "x" * padding},
+        "spec": {"padding": "x" * padding} if spec is None else spec,
         "status": found,
     }
     more = (role, found["instanceUID"], number)
@@ -132,6 +134,9 @@ def framework_record(
     cause: tuple[str, int] | None = None,
     attempt_status: Mapping[str, Any] | None = None,
     first: tuple[str, int] | None = None,
+    spec: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    more_status: Mapping[str, Any] | None = None,
 ) -> bytes:
     """The record of a Framework with the Tasks of ``roles``. ``cause``: role and index of the Task that ended it.
 
@@ -147,8 +152,14 @@ def framework_record(
     failure = first and {"frameworkAttemptID": attempt, "taskRoleName": first[0], "taskIndex": first[1]}
     body = {
         "kind": "Framework",
-        "metadata": {"namespace": namespace, "name": name, "uid": uid, "creationTimestamp": at(created)},
-        "spec": {"taskRoles": [{"name": role, "task": {"of": role}} for role in roles or ()]},
+        "metadata": {
+            "namespace": namespace,
+            "name": name,
+            "uid": uid,
+            "creationTimestamp": at(created),
+            **(metadata or {}),
+        },
+        "spec": spec or {"taskRoles": [{"name": role, "task": {"of": role}} for role in roles or ()]},
         "status": {
             "state": state,
             "startTime": at(created),
@@ -162,6 +173,7 @@ def framework_record(
                 "taskRoleStatuses": [{"name": role, "taskStatuses": some} for role, some in (roles or {}).items()],
                 **(attempt_status or {}),
             },
+            **(more_status or {}),
         },
     }
     return record(uid, attempt, trigger, body, time=time, where=where)

@@ -109,6 +109,7 @@ def _check_attempt_step(where: str, old: TaskAttemptStatus, new: TaskAttemptStat
     _kept(f"{where}: completionStatus", old.completion_status, new.completion_status)
     _kept(f"{where}: attempt runTime", old.run_time, new.run_time)
     _kept(f"{where}: attempt completionTime", old.completion_time, new.completion_time)
+    _kept(f"{where}: attempt scheduledTime", old.scheduled_time, new.scheduled_time)
 
 
 def _check_task(role: TaskRoleStatus, index: int, task: TaskStatus) -> None:

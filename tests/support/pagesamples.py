@@ -35,6 +35,7 @@ from frameworkcontroller.api.status import (
     TaskStatus,
 )
 from frameworkcontroller.api.timestamps import format_time
+from frameworkcontroller.dashboard.costpage import CostPage, CostQuery
 from frameworkcontroller.dashboard.failurepage import FailurePage, FailureQuery
 from frameworkcontroller.dashboard.frameworkpage import FrameworkPage, FrameworkSource
 from frameworkcontroller.dashboard.listing import FrameworkList, ListQuery, PastRows
@@ -99,6 +100,7 @@ def task(
         pod_ip=f"10.1.{index // 250}.{index % 250 + 1}" if ran else "",
         pod_host_ip=f"192.168.0.{index % 7 + 1}" if ran else "",
         completion_status=end,
+        scheduled_time=start + 1 if ran else None,
     )
     return TaskStatus(
         index=index,
@@ -154,7 +156,12 @@ def framework(
     status.message, status.phase = message_of(status), phase_of_framework(status)
     if state is State.RUNNING and not status.message:
         set_headline(Tracker(status), status, None)
-    container = {"name": "main", "image": "registry.example/train:1.4", "command": ["python3", "train.py"]}
+    container = {
+        "name": "main",
+        "image": "registry.example/train:1.4",
+        "command": ["python3", "train.py"],
+        "resources": {"limits": {"cpu": "16", "memory": "128Gi", names.GPU: "8"}},
+    }
     pod = {"spec": {"restartPolicy": "Never", "containers": [container]}}
     return {
         "apiVersion": names.API_VERSION,
@@ -298,7 +305,13 @@ PODS: Final = {"mnist-worker-5": f"Unschedulable: {NO_NODE}"}
 
 def shell(page: str, root: str = "./", *, past: bool = True, live: bool = True, notes: tuple[Note, ...] = ()) -> Shell:
     """The frame of a page."""
-    titles = {"frameworks": "Frameworks", "failures": "Failures", "framework": "default/mnist", "task": "worker[2]"}
+    titles = {
+        "frameworks": "Frameworks",
+        "failures": "Failures",
+        "cost": "Cost",
+        "framework": "default/mnist",
+        "task": "worker[2]",
+    }
     title = titles.get(page, "Not found")
     events = f"events?seen={page}" if live and page != "error" else ""
     return Shell(root, page, title, float(NOW), live, past, events, "all namespaces", "", "1.0", notes)
@@ -482,6 +495,36 @@ def failures(query: Mapping[str, str] | None = None, *, past: bool = True, empty
     return FailurePage(shell("failures", past=past), asked, items, days if items else (), places)
 
 
+def costs(
+    query: Mapping[str, str] | None = None, *, past: bool = True, empty: bool = False, unknown: int = 0
+) -> CostPage:
+    """``cost.html``."""
+    asked = CostQuery.of(query or {})
+    keys = {
+        "framework": [("past-1", "default/mnist"), ("past-2", "research/llama"), ("past-3", "default/preprocess")],
+        "code": [("0", "Succeeded"), ("137", "137"), ("-220", "FrameworkAttemptCompletion")],
+        "user": [("ann", "ann"), ("", ""), ("=bob", "=bob")],
+    }.get(asked.by, [(name, name) for name in ("default", "research", "other")])
+    shares = [(2300.0, 40.5, 611.0), (811.0, 4.0, 22.0), (0.0, 0.25, 31.0)]
+    items = [_cost(key, label, *share) for (key, label), share in zip(keys, shares, strict=True)]
+    days = [
+        _cost(f"2026-11-{day:02}", f"2026-11-{day:02}", 10 + (day * 37) % 90, day % 4, (day * 31) % 40)
+        for day in range(18, 4, -1)
+    ]
+    total = _cost("", "", *map(sum, zip(*shares, strict=True)))
+    found = {"items": [] if empty else items, "total": {**total, "unknownAttempts": unknown}, "resource": names.GPU}
+    answer = {"items": days, "total": total, "resource": names.GPU}
+    frame = shell("cost", past=past)
+    return CostPage(frame, asked, found if past else None, answer, ["default", "research"])
+
+
+def _cost(key: str, label: str, useful: float, waiting: float, lost: float) -> Json:
+    """A group with these GPU hours."""
+    spans = {"useful": useful * 3600, "waiting": waiting * 3600, "lost": lost * 3600}
+    gpus = {names.GPU: spans, "cpu": {span: 8 * value for span, value in spans.items()}}
+    return {"key": key, "label": label, "attempts": 411, "unknownAttempts": 0, "resources": gpus}
+
+
 def _group(key: str, label: str, number: int) -> Json:
     return {
         "key": key,
@@ -533,5 +576,10 @@ def pages() -> dict[str, Page]:
         "failures-of-one": failures({"by": "code", "key": "7"}),
         "failures-empty": failures(empty=True),
         "failures-no-archive": failures(past=False),
+        "cost": costs(unknown=3),
+        "cost-by-user": costs({"by": "user"}),
+        "cost-by-day": costs({"by": "day"}),
+        "cost-empty": costs(empty=True),
+        "cost-no-archive": costs(past=False),
         "error": not_found(),
     }

@@ -597,9 +597,11 @@ class World:
         ``runs_on``: it has ended, and its grace period begins only now.
         """
         body = self.get(Kind.POD, name)
-        if node:
-            body["spec"]["nodeName"] = node
         status = body["status"]
+        if node and not body["spec"].get("nodeName"):
+            body["spec"]["nodeName"] = node
+            bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": format_time(int(self.now))}
+            status["conditions"] = [*status.get("conditions", ()), bound]
         if phase:
             status["phase"] = phase
         if phase == "Running":

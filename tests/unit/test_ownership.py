@@ -26,6 +26,7 @@ OWNERS: Final = {
     "machine/kernel/tracker.py": "Tracker",
     "machine/parts/dependencies/dependencies.py": "RoleOrder",
     "machine/parts/gangs/gangstate.py": "GangState",
+    "machine/parts/history/archiving.py": "ArchiveMemory",
     "machine/parts/kueue/queueing.py": "Queueing",
     "machine/parts/notice/checkpointnotice.py": "NoticeState",
     "machine/parts/progress/reportedprogress.py": "ReadReports",

@@ -28,8 +28,8 @@ class AttemptLife:
     dropped_configmap: ConfigMapRecord | None = None
     """Last state of a ConfigMap that the cache has dropped, if it has progress."""
     dropped: dict[TaskKey, PodRecord] = field(default_factory=dict)
-    """Last states of recorded Pods that the cache has dropped, if they show ends of containers, or have conditions and
-    no completion is decided."""
+    """Last states of recorded Pods that the cache has dropped, if they show ends of containers, or have conditions or a
+    node and no completion is decided."""
     left_running: dict[TaskKey, tuple[str, float]] = field(default_factory=dict)
     """UIDs of ended Pods with running containers, and when that was first seen (monotonic seconds)."""
     begun: set[str] = field(default_factory=set)

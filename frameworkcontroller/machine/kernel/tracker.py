@@ -391,7 +391,8 @@ class Tracker:
         task = self.task(key)
         if task is None or task.attempt.pod_uid != last.uid or task.state in ENDED:
             return
-        if last.containers or (task.attempt.completion_status is None and (last.disruption or last.conditions)):
+        says = last.disruption is not None or last.conditions or last.scheduled_time is not None
+        if last.containers or (task.attempt.completion_status is None and says):
             self.life.dropped[key] = last
         else:
             self.life.dropped.pop(key, None)

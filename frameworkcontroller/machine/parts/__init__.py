@@ -42,7 +42,7 @@ PARTS: Final = Parts(
     # Has the logs of Pods read. May delay the deletion of a Pod and of the ConfigMap.
     LogPart(),
     # Adds and removes the finalizer before. May delay the ConfigMap, each retry and each deletion, and end the attempt
-    # of a deleted Framework.
+    # of a deleted Framework. Records when a Pod got its node.
     HistoryPart(),
 )
 

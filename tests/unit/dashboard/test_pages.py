@@ -461,3 +461,45 @@ def test_the_first_lines_warn_of_failed_tasks_while_others_run(name: str, tone: 
     page = samples.one_framework(bodies[name])
     assert page.tone == tone
     assert f'<ul class="sentence {tone}">' in render(page) or not page.sentences
+
+
+# --- cost ---
+
+
+def test_bars_show_the_parts_of_a_cost_in_relation_to_the_largest_group() -> None:
+    page = samples.costs()
+    assert [row.label for row in page.groups] == ["default/mnist", "research/llama", "default/preprocess"]
+    first, second, last = page.groups
+    assert [(one.span, round(one.at, 1), round(one.percent, 1)) for one in first.shares] == [
+        ("useful", 0.0, 77.9),
+        ("waiting", 77.9, 1.4),
+        ("lost", 79.3, 20.7),
+    ]
+    assert round(sum(one.percent for one in second.shares), 1) == 28.4
+    assert [one.span for one in last.shares] == ["waiting", "lost"]
+    assert first.href == "frameworks/default/mnist/past-1"
+    assert [first.total, first.hours["useful"], first.hours["waiting"], first.lost] == [
+        "2,952",
+        "2,300",
+        "40.5",
+        "20.7%",
+    ]
+    assert page.sums is not None
+    assert page.sums.total == "3,820"
+
+
+def test_a_page_of_costs_names_the_unit_and_counts_unknown_attempts() -> None:
+    assert "The cost of 3 attempts is not known" in render(samples.costs(unknown=3))
+    assert "not known" not in render(samples.costs())
+    page = render(samples.costs())
+    assert "in nvidia.com/gpu hours" in page
+    assert '<option value="cpu">CPU hours</option>' in page
+    for empty in (samples.costs(empty=True), samples.costs(past=False)):
+        assert empty.empty is not None
+        assert "<table" not in render(empty)
+
+
+def test_a_group_without_a_name_has_a_word() -> None:
+    assert [row.label for row in samples.costs({"by": "user"}).groups] == ["ann", "none", "=bob"]
+    assert samples.costs({"by": "code"}).groups[2].label == "-220 FrameworkAttemptCompletion"
+    assert samples.costs({"by": "nonsense", "since": "x"}).by[0].selected

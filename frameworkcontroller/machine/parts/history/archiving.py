@@ -15,8 +15,8 @@ from typing import ClassVar, Final
 
 from frameworkcontroller.api.codec import encode_status, encode_task
 from frameworkcontroller.api.completion import CompletionStatus
-from frameworkcontroller.api.names import HISTORY_FINALIZER
-from frameworkcontroller.api.objects import Framework
+from frameworkcontroller.api.names import HISTORY_FINALIZER, pod_name
+from frameworkcontroller.api.objects import Framework, PodRecord
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskStatus
 from frameworkcontroller.machine.kernel.absence import look_for_pods, nothing_runs
 from frameworkcontroller.machine.kernel.actions import ChangeFinalizer, Outcome
@@ -24,7 +24,7 @@ from frameworkcontroller.machine.kernel.agenda import PERSISTED, Scope, TaskKey
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.exchanges import FinalizersAre, Gone, NotAttempted, Outdated
 from frameworkcontroller.machine.kernel.holds import ObjectKey, Stall, Wait
-from frameworkcontroller.machine.kernel.model import Limits, Record, Snapshot, SnapshotTrigger
+from frameworkcontroller.machine.kernel.model import Limits, Record, Snapshot, SnapshotTrigger, Urgency
 from frameworkcontroller.machine.kernel.outcomes import hold
 from frameworkcontroller.machine.kernel.part import Part, PartState
 from frameworkcontroller.machine.kernel.protocol import Archive
@@ -154,6 +154,11 @@ class ArchiveMemory(PartState):
     unreported: bool = False
     """Whether the completion of the Framework is to be offered, once that is persisted."""
 
+    def record_scheduling(self, tracker: Tracker, task: TaskStatus, seconds: int) -> None:
+        """Record when the Task's Pod got its node. Mostly the node comes with it, which is written, too."""
+        task.attempt.scheduled_time = seconds
+        tracker.change(task, Urgency.LATER)
+
 
 def gates(ctx: Context, trigger: SnapshotTrigger) -> bool:
     """Whether the edge of that trigger waits for the history."""
@@ -251,6 +256,24 @@ class HistoryPart(Part):
         """Whether the history has the Framework's attempt, which is then persisted, apart from conditions."""
         archival = ctx.tracker.find_part(Archival)
         return archival is not None and SnapshotTrigger.FRAMEWORK_RETRY in archival.framework
+
+    def observe_pod(self, ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
+        """Record when the Pod got its node, for the cost of the attempt. No retry changes it, nor a restart."""
+        attempt, scheduled = task.attempt, pod.scheduled_time
+        if attempt.scheduled_time is None and scheduled is not None and ctx.env.limits.history:
+            ctx.tracker.part(ArchiveMemory).record_scheduling(ctx.tracker, task, scheduled)
+
+    def before_delete(self, ctx: Context, task: TaskStatus | None) -> None:
+        """The same for a Pod that is first seen with a node when others delete it."""
+        if task is not None and task.attempt.scheduled_time is None:
+            pod = ctx.observed.find_pod(pod_name(ctx.framework.name, *task.key))
+            if pod is not None and pod.uid == task.attempt.pod_uid:
+                self.observe_pod(ctx, task, pod)
+
+    def pod_gone(self, ctx: Context, task: TaskStatus) -> None:
+        """The same for one that is gone before."""
+        if (pod := ctx.tracker.life.dropped.get(task.key)) is not None and pod.uid == task.attempt.pod_uid:
+            self.observe_pod(ctx, task, pod)
 
     def ended(self, ctx: Context, completion: CompletionStatus) -> None:
         """Have the completion of the Framework offered once it is persisted."""
