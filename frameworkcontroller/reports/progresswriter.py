@@ -1,8 +1,9 @@
 """Writes reports into the ConfigMaps of attempts: each at most once in its interval.
 
 The first report of an attempt, and one with a checkpoint, are written at once, yet not within `MIN_SPACING_SEC` of the
-last write. A write has the UID and the version of the ConfigMap as preconditions: it concerns that attempt alone, and
-no report of another replica is lost. A failed write is repeated, with all reports until then.
+last write. The first report of 100 % does not even wait for that: the attempt may end before. A write has the UID and
+the version of the ConfigMap as preconditions: it concerns that attempt alone, and no report of another replica is lost.
+A failed write is repeated, with all reports until then.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ UNWRITTEN_SEC: Final = 120.0
 
 _BACKOFF: Final = Backoff(base=0.5, maximum=30.0)
 _MAX_CONFLICTS: Final = 5
+_DONE: Final = 100.0
 
 Gone: Final = "the attempt is over"
 
@@ -73,6 +75,10 @@ class _Attempt:
     writing: bool = False
     failures: int = 0
     gone: bool = False
+    done: bool = False
+    """Whether 100 % was reported."""
+    at_once: bool = False
+    """Whether that is not written yet."""
 
     @property
     def key(self) -> str:
@@ -118,7 +124,9 @@ class ProgressWriter:
         self._unwritten.add(attempt)
         is_first = attempt.stored is None
         spacing = min(MIN_SPACING_SEC, attempt.interval) if is_first or report.checkpoint else attempt.interval
-        self._schedule(attempt, attempt.written_at + spacing)
+        if report.percentage == _DONE and not attempt.done:
+            attempt.done = attempt.at_once = True
+        self._schedule(attempt, attempt.written_at + (0.0 if attempt.at_once else spacing))
 
     async def find(self, pod: ReportingPod, target: AttemptPath) -> _Attempt:
         """The attempt that owns the Pod.
@@ -219,7 +227,7 @@ class ProgressWriter:
         attempt.timer = asyncio.get_running_loop().call_at(max(due, self.clock()), self._begin, attempt)
 
     def _begin(self, attempt: _Attempt) -> None:
-        attempt.timer, attempt.due, attempt.writing = None, float("inf"), True
+        attempt.timer, attempt.due, attempt.writing, attempt.at_once = None, float("inf"), True, False
         task = asyncio.create_task(self._write(attempt), name=f"progress of {attempt.key}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -240,7 +248,8 @@ class ProgressWriter:
         elif attempt.has_pending:
             # They may have asked for a write earlier than the interval says, by the time of the former one.
             due = min(attempt.due, attempt.written_at + attempt.interval)
-            self._arm(attempt, max(due, attempt.written_at + min(MIN_SPACING_SEC, attempt.interval)))
+            spacing = 0.0 if attempt.at_once else min(MIN_SPACING_SEC, attempt.interval)
+            self._arm(attempt, max(due, attempt.written_at + spacing))
         else:
             self._unwritten.discard(attempt)
 

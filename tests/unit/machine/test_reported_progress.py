@@ -320,7 +320,8 @@ def test_without_a_report_server_the_framework_runs_and_says_why() -> None:
     bench = ProgressBench(limit=prepared().limits)
     records = bench.plan().records
     assert [one.message for one in records if one.reason == "NoReportServer"] == [
-        "This controller has no report server, so programs cannot report their progress: spec.progress has no effect"
+        "The controller has no report server (progressReports.bindAddress), so programs cannot report: "
+        "spec.progress has no effect"
     ]
     bench.run_all()
     assert conditions(bench) == [("ProgressUnavailable", "True", "NoReportServer")]

@@ -30,7 +30,7 @@ CHECKPOINT_SEC: Final = 10.0
 
 CONDITION: Final = "ProgressUnavailable"
 
-_UNAVAILABLE: Final = "This controller has no report server, so programs cannot report their progress"
+_UNAVAILABLE: Final = "The controller has no report server (progressReports.bindAddress), so programs cannot report"
 
 
 class ProgressReason(Reason):
@@ -76,13 +76,14 @@ class ProgressPart(Part):
 
     def is_off(self, framework: Framework, tracker: Tracker, limits: Limits) -> bool:
         spec = framework.spec
-        return spec.progress is None and spec.checkpoint_grace_seconds is None
+        return spec.progress is None and spec.checkpoint_grace_seconds is None and not framework.invalid
 
     # --- status.progress ---
 
     def before(self, ctx: Context) -> None:
         """Take the report in the attempt's ConfigMap into the status."""
-        if ctx.framework.spec.progress is None or ctx.status.state in ENDED:
+        # While the spec is invalid, it is not known whether it has progress.
+        if (ctx.framework.spec.progress is None and not ctx.framework.invalid) or ctx.status.state in ENDED:
             return
         state = ctx.tracker.part(ReadReports)
         reported = _reported(ctx)
