@@ -139,6 +139,20 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             text="Time since an eviction, while something of the Framework may run.",
         ),
     ),
+    "Reports of progress": (
+        Panel(
+            "Reports by result",
+            ((rates(f"{FC}_progress_reports_total", by="result"), "{{result}}"),),
+            unit="ops",
+            text="Only with progressReports. Senders repeat reports that are throttled or unavailable.",
+        ),
+        Panel(
+            "Writes by result",
+            ((rates(f"{FC}_progress_writes_total", by="result"), "{{result}}"),),
+            unit="ops",
+            text="Of reported progress, into the ConfigMaps of attempts. Failed writes are repeated.",
+        ),
+    ),
     "History": (
         Panel(
             "Records by result",

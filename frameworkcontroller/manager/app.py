@@ -203,7 +203,7 @@ class Controller:
         self._leads_synced = False
         """Whether it acts, with filled caches."""
         if config.progress_reports.address is not None:
-            from frameworkcontroller.manager.progressreports import open_service
+            from frameworkcontroller.manager.reportserver import open_service
 
             self.report_service = open_service(
                 config,
@@ -411,13 +411,13 @@ class Controller:
                 sink.cluster = await cluster_name(self._config.history, self._reading_client)
 
     async def _start_reports(self, service: ReportService) -> None:
-        from frameworkcontroller.manager import progressreports
+        from frameworkcontroller.manager import reportserver
 
         # Before the first Pod, which gets the authority of its certificate.
         async for attempt in _retrying():
             with attempt:
-                await progressreports.prepare(service)
-        await progressreports.start(service)
+                await reportserver.prepare(service)
+        await reportserver.start(service)
         self._report_to(self._trusted_for_reports)
 
     async def _stop_reports(self, seconds: float) -> None:

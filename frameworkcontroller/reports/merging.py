@@ -42,7 +42,7 @@ class Reporter:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class StoredProgress:
     """The stored progress of an attempt. Times are in seconds since the epoch. ``reporters``: by the Pod's UID."""
 
     report_time: int
@@ -100,9 +100,9 @@ class Pending:
         self.reporters |= newer.reporters
 
 
-def merged(stored: Progress | None, pending: Pending, now: int) -> Progress:
+def merged(stored: StoredProgress | None, pending: Pending, now: int) -> StoredProgress:
     """Merge pending reports into the stored progress. ``now``: by the clock of this process."""
-    stored = stored or Progress(report_time=0)
+    stored = stored or StoredProgress(report_time=0)
     changed = _later(pending.change_time, _changed_elsewhere(stored, pending.reporters, now))
     is_latest = pending.report_time >= stored.report_time or stored.report_time > now
 
@@ -110,7 +110,7 @@ def merged(stored: Progress | None, pending: Pending, now: int) -> Progress:
         old, new = getattr(stored, name), getattr(pending, name)
         return old if new is None or (old is not None and not is_latest) else new
 
-    return Progress(
+    return StoredProgress(
         report_time=max(stored.report_time, pending.report_time),
         percentage=latest("percentage"),
         remaining_seconds=latest("remaining_seconds"),
@@ -122,7 +122,7 @@ def merged(stored: Progress | None, pending: Pending, now: int) -> Progress:
     )
 
 
-def _changed_elsewhere(stored: Progress, reporters: Mapping[str, Reporter], now: int) -> int | None:
+def _changed_elsewhere(stored: StoredProgress, reporters: Mapping[str, Reporter], now: int) -> int | None:
     """The time of the last report that differs from the stored one of its Pod."""
     changed: int | None = None
     marks = {one.mark for one in stored.reporters.values()}
@@ -166,7 +166,7 @@ def _advanced(stored: int | None, new: int | None, now: int) -> int | None:
 # --- the data of the ConfigMap ---
 
 
-def encode_progress(progress: Progress) -> str:
+def encode_progress(progress: StoredProgress) -> str:
     """The value of the key ``progress``."""
     values = {
         "percentage": None if progress.percentage is None else int(progress.percentage),
@@ -185,14 +185,14 @@ def encode_reporters(reporters: Mapping[str, Reporter]) -> str:
     return orjson.dumps({uid: [*one.mark, one.since, one.until] for uid, one in reporters.items()}).decode()
 
 
-def decode_stored(progress: Any, reporters: Any) -> Progress | None:
+def decode_stored(progress: Any, reporters: Any) -> StoredProgress | None:
     """The progress in the two values. None if it is absent or invalid: users can edit it."""
     if not isinstance(progress, str) or len(progress) > _MAX_STORED_BYTES:
         return None
     try:
         body = orjson.loads(progress)
         metrics = tuple((str(one["name"]), float(one["value"])) for one in body.get("metrics") or ())
-        return Progress(
+        return StoredProgress(
             report_time=parse_time(body["lastReportTime"]),
             percentage=_known(body, "percentage", float),
             remaining_seconds=_known(body, "remainingSeconds", int),

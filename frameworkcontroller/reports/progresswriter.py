@@ -26,7 +26,7 @@ from frameworkcontroller.kube.resources import CONFIGMAPS
 from frameworkcontroller.lru import LRUCache
 from frameworkcontroller.reports.merging import (
     Pending,
-    Progress,
+    StoredProgress,
     decode_stored,
     encode_progress,
     encode_reporters,
@@ -65,7 +65,7 @@ class _Attempt:
     uid: str
     attempt_id: int
     interval: float
-    stored: Progress | None
+    stored: StoredProgress | None
     version: str
     written_at: float = float("-inf")
     pending: Pending = field(default_factory=Pending)
@@ -303,7 +303,7 @@ class ProgressWriter:
             _log.info("[%s]: Reported progress is written again", attempt.key)
 
 
-def _patch_body(uid: str, version: str, progress: Progress) -> dict[str, Any]:
+def _patch_body(uid: str, version: str, progress: StoredProgress) -> dict[str, Any]:
     """The merge patch of a ConfigMap, with its preconditions."""
     return {
         "metadata": {"uid": uid, "resourceVersion": version},

@@ -14,7 +14,7 @@ import orjson
 
 from frameworkcontroller.api import names
 from frameworkcontroller.reports import podtokens, progresswriter
-from frameworkcontroller.reports.merging import Pending, Progress, Reporter, merged
+from frameworkcontroller.reports.merging import Pending, Reporter, StoredProgress, merged
 from frameworkcontroller.reports.podtokens import AttemptPath, PodTokens, ReportingPod
 from frameworkcontroller.reports.reportbody import Report
 from tests.property import test_progress_reports as reports
@@ -29,21 +29,21 @@ _add: Final = Pending.add
 _find: Final = PodTokens.find
 
 
-def _merges(instead: Callable[[Progress | None, Pending, int], Progress]) -> Broken:
+def _merges(instead: Callable[[StoredProgress | None, Pending, int], StoredProgress]) -> Broken:
     return partial(patch.object, progresswriter, "merged", instead)
 
 
-def _forgets_checkpoints(stored: Progress | None, pending: Pending, now: int) -> Progress:
+def _forgets_checkpoints(stored: StoredProgress | None, pending: Pending, now: int) -> StoredProgress:
     return replace(merged(stored, pending, now), checkpoint_time=pending.checkpoint_time)
 
 
-def _trusts_clocks(stored: Progress | None, pending: Pending, now: int) -> Progress:
+def _trusts_clocks(stored: StoredProgress | None, pending: Pending, now: int) -> StoredProgress:
     if stored is not None and pending.report_time < stored.report_time:
         return stored
     return merged(stored, pending, now)
 
 
-def _believes_its_memory(stored: Progress | None, pending: Pending, now: int) -> Progress:
+def _believes_its_memory(stored: StoredProgress | None, pending: Pending, now: int) -> StoredProgress:
     if stored is not None:
         stored = replace(stored, reporters=dict(pending.reporters))
     return merged(stored, pending, now)
@@ -54,7 +54,7 @@ def _adds_as_one(pending: Pending, _uid: str, report: Report, now: int, _before:
 
 
 def _writes_without(*tested: str) -> Broken:
-    def body(uid: str, version: str, progress: Progress) -> dict[str, Any]:
+    def body(uid: str, version: str, progress: StoredProgress) -> dict[str, Any]:
         made = _patch_body(uid, version, progress)
         return {**made, "metadata": {key: one for key, one in made["metadata"].items() if key not in tested}}
 

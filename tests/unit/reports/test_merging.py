@@ -6,8 +6,8 @@ import pytest
 from frameworkcontroller.reports.merging import (
     MAX_REPORTERS,
     Pending,
-    Progress,
     Reporter,
+    StoredProgress,
     decode_stored,
     encode_progress,
     encode_reporters,
@@ -25,9 +25,9 @@ def pending(*reports: tuple[int, Report], before: Reporter | None = None, pod: s
     return found
 
 
-def stored(mark: Mark, since: int, until: int, *, pod: str = POD, checkpoint_time: int | None = None) -> Progress:
+def stored(mark: Mark, since: int, until: int, *, pod: str = POD, checkpoint_time: int | None = None) -> StoredProgress:
     reporters = {pod: Reporter(mark, since, until)}
-    return Progress(
+    return StoredProgress(
         until, mark.percentage, step=mark.step, reporters=reporters, change_time=since, checkpoint_time=checkpoint_time
     )
 
@@ -117,7 +117,7 @@ def test_a_change_shows_though_the_clock_of_another_replica_is_ahead() -> None:
 
 
 def test_the_reporters_are_bounded() -> None:
-    progress: Progress | None = None
+    progress: StoredProgress | None = None
     for number in range(2 * MAX_REPORTERS):
         progress = merged(progress, pending((number, Report(step=number)), pod=f"pod-{number:03}"), number)
     assert progress is not None
