@@ -125,7 +125,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _up(options: argparse.Namespace) -> int:
-    config = _config(options)
+    config = _with_reports(_config(options))
     async with _cluster(options, options.data, options.port) as (cluster, directory), AsyncExitStack() as stack:
         cluster.server.storage.observe(_lint_created)
         log = stack.enter_context(_quiet_log(options, directory / "controller.log"))
@@ -316,12 +316,14 @@ def _is_of_a_local_cluster(former: str, ours: str) -> bool:
 
 
 async def _run(options: argparse.Namespace) -> int:
+    config = _config(options)
     try:
         manifests = read_manifests(options.files)
     except ManifestError as error:
         raise UsageError(str(error)) from None
     frameworks = [manifest for manifest in manifests if _is_framework(manifest)]
-    config = _config(options, reports=any(_has_progress(manifest.body) for manifest in frameworks))
+    if any(_has_progress(manifest.body) for manifest in frameworks):
+        config = _with_reports(config)
     if not frameworks:
         raise UsageError("the files contain no Framework")
     if options.logs and options.runtime != "process":
@@ -434,11 +436,15 @@ def _lint(place: str, framework: Mapping[str, Any], *, errors: bool = False) -> 
             print(text, file=sys.stderr, flush=True)  # noqa: T201 - a command line speaks to its user
 
 
-def _config(options: argparse.Namespace, *, reports: bool = True) -> Config:
-    """Load the named configuration only: ./frameworkcontroller.yaml is for another cluster.
+def _with_reports(config: Config) -> Config:
+    """Let Pods report progress, unless the configuration has an address for that."""
+    if config.progress_reports.address is not None:
+        return config
+    return config.model_copy(update={"progress_reports": ProgressReports(bind_address="127.0.0.1:0")})
 
-    ``reports``: whether Pods report progress.
-    """
+
+def _config(options: argparse.Namespace) -> Config:
+    """Load the named configuration only: ./frameworkcontroller.yaml is for another cluster."""
     if options.config is not None:
         try:
             config = load_config(options.config, required=True)
@@ -448,8 +454,6 @@ def _config(options: argparse.Namespace, *, reports: bool = True) -> Config:
         # The API server has no other clients.
         config = shipped_config().model_copy(update={"kube_client_qps": 10000.0, "kube_client_burst": 10000})
     config = config.model_copy(update={"history": config.history.with_all_logs()})
-    if reports and config.progress_reports.address is None:
-        config = config.model_copy(update={"progress_reports": ProgressReports(bind_address="127.0.0.1:0")})
     if options.queue is not None:
         config = config.model_copy(update={"kueue": Kueue(mode=KueueMode.ENABLED)})
     return config

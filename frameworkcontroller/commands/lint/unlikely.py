@@ -41,6 +41,7 @@ def check_spec(spec: FrameworkSpec) -> Iterator[Finding]:
     yield from _gang(spec)
     yield from _backoff(spec.retry_policy, ("spec", "retryPolicy"))
     yield from _completion(spec)
+    yield from _progress(spec)
     for position, role in enumerate(spec.task_roles):
         pod_spec = role.task.pod.decoded().get("spec")
         path = (*_ROLES, position)
@@ -115,6 +116,12 @@ def _dependencies(spec: FrameworkSpec, role: TaskRoleSpec, path: KeyPath) -> Ite
             continue
         text = f"{role.name} never starts, as {awaited.name} is never Complete: {never}"
         yield warning((*path, "dependsOn", number), text)
+
+
+def _progress(spec: FrameworkSpec) -> Iterator[Finding]:
+    if spec.progress is not None and spec.coordinator is None and len(spec.task_roles) > 1:
+        text = "needs coordinator, which names the role that reports: without one the Pods of all roles do"
+        yield warning(("spec", "progress"), text)
 
 
 def _deadlines(spec: FrameworkSpec, role: TaskRoleSpec, path: KeyPath) -> Iterator[Finding]:

@@ -290,6 +290,19 @@ def test_deadlines_without_effect() -> None:
     ]
 
 
+def test_progress_of_several_roles() -> None:
+    lines = ["progress: {}", "taskRoles:"]
+    for name in "ab":
+        policy = "{minFailedTaskCount: 1}"
+        lines += [f"- name: {name}", f"  frameworkAttemptCompletionPolicy: {policy}", f"  task: {{pod: {POD}}}"]
+    assert spec(*lines) == [
+        "5: warning: spec.progress: needs coordinator, which names the role that reports: without one the Pods of all "
+        "roles do"
+    ]
+    assert spec("coordinator: {taskRole: a}", *lines) == []
+    assert spec(*lines[:5]) == []
+
+
 def test_a_framework_that_cannot_fail() -> None:
     assert spec("retryPolicy: {maxRetryCount: 3}", "taskRoles:", "- name: w", f"  task: {{pod: {POD}}}") == [
         "5: warning: spec.retryPolicy.maxRetryCount: 3: has no effect: neither a role's minFailedTaskCount nor a "
