@@ -15,7 +15,7 @@ from tests.support.bench import NOW, prepared, role, running
 from tests.support.oneframework import Driver, OneFramework
 from tests.support.progressbench import CONFIGMAP, ProgressBench, reporting, reporting_limits
 
-# --- what the status has ------------------------------------------------------------------------------------------
+# --- the status ---------------------------------------------------------------------------------------------------
 
 
 def test_a_report_is_in_the_status() -> None:

@@ -1,4 +1,4 @@
-"""The part of ``spec.progress``: what Pods need to report, and ``status.progress``.
+"""The part of ``spec.progress``: the fields by which Pods report, and ``status.progress``.
 
 Source: docs/lifecycle.md, "Progress". The report server writes reports into the ConfigMap of the attempt, whose watch
 brings them. The tracked status has them at once; no action waits until they are persisted.
@@ -103,7 +103,7 @@ class ProgressPart(Part):
     def conditions(self, ctx: Context, before: Mapping[str, Condition]) -> Mapping[str, Shown]:
         return {CONDITION: Shown(True, ProgressReason.NO_SERVER, _UNAVAILABLE)} if _is_unavailable(ctx) else {}
 
-    # --- what Pods need ---
+    # --- the fields of Pods ---
 
     def configmap_data(self, ctx: Context) -> Mapping[str, str]:
         """The CA of the report server for the Pods, and the interval for the report server."""
